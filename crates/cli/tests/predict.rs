@@ -61,6 +61,13 @@ fn fill(top: &Path) {
 }
 
 #[test]
+fn what_a_call_costs_is_said_in_one_unit() {
+    let o = run(&with(&TYPED, &["--files", "10"]));
+    let said = "round trip 1.000 ms, server 0.050 ms a call, persistence 4.000 ms more.";
+    assert!(stdout(&o).contains(said), "{}", stdout(&o));
+}
+
+#[test]
 fn typed_terms_and_a_count_of_files() {
     let all = predicted(&with(&TYPED, &["--vers", "3", "--files", "1000", "--dirs", "0"]));
     near(&all["now"]["seconds"], 6000.0 * 5.05e-3);

@@ -1,6 +1,6 @@
 //! The volume's errors as the protocol's.
 
-use landfast_nfs::v4::NfsStat;
+use landfast_nfs::v4::{NfsStat, OpNum};
 use landfast_volume::Error;
 
 /// The status for an error of the volume, where the operation does not know better.
@@ -37,6 +37,58 @@ pub fn status(e: Error) -> NfsStat {
         Error::Busy | Error::Resources => NfsStat::NFS4ERR_DELAY,
         Error::Io | Error::Failed => NfsStat::NFS4ERR_IO,
     }
+}
+
+/// The status of an operation whose effect, or what its answer rests on, may not be stable: `IO` where the tables of RFC 8881
+/// section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4.5 and RFC 7530 section 13.2 list it for the operation, else
+/// `SERVERFAULT`. Both make clients give up: neither says that an object is gone, nor that the same may succeed in a moment.
+#[must_use]
+pub fn status_of_failed(op: OpNum) -> NfsStat {
+    let lists_io = matches!(
+        op,
+        OpNum::ACCESS
+            | OpNum::COMMIT
+            | OpNum::CREATE
+            | OpNum::GETATTR
+            | OpNum::LINK
+            | OpNum::LOOKUP
+            | OpNum::LOOKUPP
+            | OpNum::NVERIFY
+            | OpNum::OPEN
+            | OpNum::OPENATTR
+            | OpNum::READ
+            | OpNum::READDIR
+            | OpNum::READLINK
+            | OpNum::REMOVE
+            | OpNum::RENAME
+            | OpNum::SETATTR
+            | OpNum::VERIFY
+            | OpNum::WRITE
+            | OpNum::GET_DIR_DELEGATION
+            | OpNum::LAYOUTCOMMIT
+            | OpNum::LAYOUTGET
+            | OpNum::WANT_DELEGATION
+            | OpNum::ALLOCATE
+            | OpNum::CLONE
+            | OpNum::COPY
+            | OpNum::COPY_NOTIFY
+            | OpNum::DEALLOCATE
+            | OpNum::IO_ADVISE
+            | OpNum::READ_PLUS
+            | OpNum::SEEK
+            | OpNum::WRITE_SAME
+            | OpNum::GETXATTR
+            | OpNum::LISTXATTRS
+            | OpNum::REMOVEXATTR
+            | OpNum::SETXATTR
+    );
+    if lists_io { NfsStat::NFS4ERR_IO } else { NfsStat::NFS4ERR_SERVERFAULT }
+}
+
+/// Whether a status is what [`status_of_failed`] gives.
+#[must_use]
+pub fn says_failed(status: NfsStat) -> bool {
+    matches!(status, NfsStat::NFS4ERR_IO | NfsStat::NFS4ERR_SERVERFAULT)
 }
 
 /// The status for an error of REMOVE and RENAME: something that is busy there (a mount point) will not cease to be by
@@ -76,6 +128,28 @@ pub fn check_name(name: &[u8]) -> Result<(), NfsStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use landfast_nfs::v4::valid::is_valid;
+
+    #[test]
+    fn rfc8881_15_2_and_rfc7530_13_2_what_failed_is_said_as_the_tables_have_it() {
+        for minor in 0..=2 {
+            let ops = (3..80).map(OpNum).filter(|op| is_valid(minor, *op, NfsStat::NFS4_OK));
+            // RFC 7862 leaves GETDEVICELIST nothing but NOTSUPP.
+            for op in ops.filter(|op| *op != OpNum::GETDEVICELIST) {
+                let io = is_valid(minor, op, NfsStat::NFS4ERR_IO);
+                let status = status_of_failed(op);
+                assert_eq!(io, status == NfsStat::NFS4ERR_IO, "{op} in 4.{minor}");
+                // What changes something, or waits for what others have changed, may say one of the two.
+                let never_waits =
+                    [OpNum::SEQUENCE, OpNum::BACKCHANNEL_CTL, OpNum::SET_SSV, OpNum::GETFH, OpNum::LOCKT];
+                let of_another = minor > 0 && (35..=36).contains(&op.0) || [20, 30, 39].contains(&op.0);
+                assert!(
+                    is_valid(minor, op, status) || never_waits.contains(&op) || of_another,
+                    "{op}: {status}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn rfc8881_14_names() {

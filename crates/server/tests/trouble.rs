@@ -3,13 +3,16 @@
 
 use crate::common;
 use crate::small;
+use crate::v40;
 
 use common::*;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
+use landfast_volume::Durability;
 use small::image::Kernel;
-use small::{blow_up, on_an_image};
+use small::{blow_up, on_an_image, on_an_image_with};
 use std::process::Command;
+use v40::Client40;
 
 const FILE_BYTES: usize = 64 << 10;
 
@@ -136,4 +139,58 @@ async fn an_export_that_vanishes_is_stale_and_the_server_goes_on() {
     assert_eq!(d.status_flags().await, 0);
     assert_ok(&c.run(vec![ArgOp::Putfh(fh), close_op(s)]).await);
     assert!(!rig.export().exists());
+}
+
+/// What was sent before the disk failed, and what has to be durable after it: the status of each result.
+async fn each(c: &mut Any, ops: Vec<ArgOp>) -> Vec<(OpNum, NfsStat)> {
+    let results = match c {
+        Any::Zero(c) => c.run(ops).await,
+        Any::Sessions(c) => c.run(ops).await,
+    };
+    results.iter().map(|r| (r.op, r.status)).collect()
+}
+
+/// A client of any minor version.
+enum Any {
+    Zero(Client40),
+    Sessions(Box<Client>),
+}
+
+/// RFC 8881 section 15.2, RFC 7530 section 13.2: a flush that failed is said by an operation that may say so, and by nothing before it:
+/// `PUTFH` may not, and what it said stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rfc8881_15_2_a_failed_flush_is_said_by_an_operation_that_may() {
+    for minor in 0..=2 {
+        let Some((image, rig)) = on_an_image_with(Kernel::Ext4, Durability::Sync).await else { return };
+        let mut made = rig.client(b"maker").await;
+        let (fh, stateid) = made.open("f", 3).await;
+        assert_ok(&made.run(vec![ArgOp::Putfh(fh.clone()), close_op(stateid)]).await);
+        let mut c = match minor {
+            0 => Any::Zero(Client40::new(&rig, b"c").await),
+            _ => {
+                let mut c = rig.client(b"c").await;
+                c.raw.minor = minor;
+                Any::Sessions(Box::new(c))
+            }
+        };
+        image.breaks(true);
+        let setattr = ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: mode(0o600) });
+        let look = ArgOp::Getattr(Bitmap::of(&[1]));
+        let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Savefh, ArgOp::Getfh, setattr, look];
+        let mut said = each(&mut c, ops).await;
+        image.breaks(false);
+        said.retain(|(op, _)| *op != OpNum::SEQUENCE);
+        let ok = NfsStat::NFS4_OK;
+        let expected = [
+            (OpNum::PUTFH, ok),
+            (OpNum::SAVEFH, ok),
+            (OpNum::GETFH, ok),
+            (OpNum::SETATTR, NfsStat::NFS4ERR_IO),
+        ];
+        assert_eq!(said, expected, "4.{minor}");
+        drop(c);
+        drop(made);
+        drop(rig);
+        drop(image);
+    }
 }

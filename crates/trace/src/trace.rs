@@ -117,6 +117,8 @@ pub struct Totals {
     pub tls_probes: u64,
     /// How often the clock of the capture was set back: frames that are older than the one before by more than a millisecond.
     pub set_back: u64,
+    /// By how much in all at least (what passed between the two frames is not known), in nanoseconds.
+    pub set_back_ns: u64,
     /// Packets that were captured twice; the second ones count for nothing.
     pub copies: u64,
     /// What was seen of the TCP streams.
@@ -224,7 +226,10 @@ impl<O: Observer> Trace<O> {
             gap_ns: frame.ns.saturating_sub(self.last_ns.unwrap_or(frame.ns)),
             wire_len: frame.wire_len,
         };
-        totals.set_back += u64::from(at.gap_ns < -SET_BACK_NS);
+        if at.gap_ns < -SET_BACK_NS {
+            totals.set_back += 1;
+            totals.set_back_ns = totals.set_back_ns.saturating_add(at.gap_ns.unsigned_abs());
+        }
         self.last_ns = Some(frame.ns);
         match packet(frame) {
             Ok(packet) => self.packet(&packet, at, &[]),

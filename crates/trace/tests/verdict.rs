@@ -569,7 +569,12 @@ fn confidence_comes_from_the_evidence() {
     let mut wire = untar(&disk, End::Client, 50);
     let middle = wire.frames.len() / 2;
     wire.frames[middle..].iter_mut().for_each(|frame| frame.ns -= 300 * MS);
-    expect(&wire, "set back 1 time");
+    expect(&wire, "set back 1 time, by at least 2");
+    assert_eq!(confidence(&wire).0, Confidence::Low, "a part of the whole that decides");
+    let mut wire = untar(&disk, End::Client, 400);
+    let middle = wire.frames.len() / 2;
+    wire.frames[middle..].iter_mut().for_each(|frame| frame.ns -= 100 * MS);
+    assert_eq!(confidence(&wire).0, Confidence::Medium, "a small step of a long capture");
     // Holes.
     let mut wire = untar(&disk, End::Client, 200);
     let mut at = 0;

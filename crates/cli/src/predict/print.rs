@@ -3,7 +3,7 @@
 use super::Found;
 use crate::units::{show_bytes, show_count};
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use landfast_model::predict::{Earned, Outlook, Time, Version};
+use landfast_model::predict::{Earned, Outlook, Version};
 use landfast_trace::analysis::words::Unit;
 use std::io::{self, Write};
 
@@ -68,16 +68,19 @@ impl Found {
             0 => String::new(),
             files => format!(" ({:.1} a file)", calls.all as f64 / files as f64),
         };
+        let times = [t.round_trip_s, t.server_s, t.persistence_s, t.think_s, t.file_think_s];
+        let unit = Unit::of(times);
+        let [round_trip, server, persistence, think, file_think] = times.map(|s| unit.show(s));
         let mut costs = vec![
-            format!("round trip {}", Time(t.round_trip_s)),
-            format!("server {} a call", Time(t.server_s)),
-            format!("persistence {} more", Time(t.persistence_s)),
+            format!("round trip {round_trip}"),
+            format!("server {server} a call"),
+            format!("persistence {persistence} more"),
         ];
         if t.think_s > 0.0 {
-            costs.push(format!("client {} between calls", Time(t.think_s)));
+            costs.push(format!("client {think} between calls"));
         }
         if t.file_think_s > 0.0 {
-            costs.push(format!("{} more before each file", Time(t.file_think_s)));
+            costs.push(format!("{file_think} more before each file"));
         }
         if let Some(bytes) = t.upload_bytes_per_s {
             costs.push(format!("{} a second", show_bytes(bytes as u64)));

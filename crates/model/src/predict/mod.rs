@@ -201,6 +201,7 @@ struct Plan {
     synchronous: f64,
     files: f64,
     bytes: f64,
+    call_bytes: f64,
     /// What the server has to do for them, in calls.
     worked: f64,
     /// Waits that nothing else goes on beside.
@@ -208,6 +209,8 @@ struct Plan {
     streams: f64,
     /// Those under which the terms were seen: what they wait for each other is in the persistence already.
     seen: f64,
+    /// The bandwidth under which they were seen: what a call without data needs for its bytes is in them already.
+    seen_bytes_per_s: Option<f64>,
     /// The chains that can go on beside each other.
     parts: f64,
     compounds: bool,
@@ -222,10 +225,12 @@ impl Plan {
             synchronous: job.calls.synchronous as f64,
             files: job.files as f64,
             bytes: job.bytes as f64,
+            call_bytes: job.call_bytes as f64,
             worked: job.calls.all as f64,
             alone: 0.0,
             streams: job.in_flight.max(1.0),
             seen: job.in_flight.max(1.0),
+            seen_bytes_per_s: terms.upload_bytes_per_s,
             parts: if job.files > 0 { job.files as f64 } else { f64::INFINITY },
             compounds: false,
         }
@@ -303,15 +308,48 @@ impl Plan {
             let more = if streams > self.seen { waits(streams) / waits(self.seen) } else { 1.0 };
             persistence = self.synchronous * t.persistence_s * more / streams;
         }
-        Shares {
+        let mut shares = Shares {
             rtt: rtt + self.alone * t.round_trip_s,
             persistence,
             server,
-            bandwidth: t.upload_bytes_per_s.map_or(0.0, |b| self.bytes / b),
+            bandwidth: 0.0,
             client,
             loss: 0.0,
+        };
+        let messages =
+            self.worked * (self.message_s(t.upload_bytes_per_s) - self.message_s(self.seen_bytes_per_s));
+        if messages < 0.0 {
+            // On the link as it was they made round trips and the server's part longer.
+            let mut less = -messages / streams;
+            for part in [&mut shares.server, &mut shares.rtt] {
+                let from_here = less.min(*part);
+                *part -= from_here;
+                less -= from_here;
+            }
         }
+        let data = t.upload_bytes_per_s.map_or(0.0, |b| self.bytes / b) + messages.max(0.0);
+        shares.bandwidth = shared(data, shares.total(), streams, self.seen);
+        shares
     }
+
+    /// What the bytes of a call without data, and of its answer, take on a link.
+    fn message_s(&self, bytes_per_s: Option<f64>) -> f64 {
+        bytes_per_s.map_or(0.0, |b| self.call_bytes / b)
+    }
+}
+
+/// How long bytes are waited for that take `data` on the link, where each of `streams` has its share of them and does other things for
+/// `between`. Under `seen` streams they were waited for one after another.
+///
+/// One stream's bytes go while the others wait for something else, until the link has no time left. Those that come while it is busy
+/// wait for half a message on average.
+fn shared(data: f64, between: f64, streams: f64, seen: f64) -> f64 {
+    if data <= 0.0 || streams <= seen {
+        return data;
+    }
+    let own = data * seen / streams;
+    let busy = ((streams - seen) * own / (between + own)).min(1.0);
+    (own * (1.0 + busy / 2.0)).max(data - between)
 }
 
 /// How long a synchronous call waits until it is stable, where a flush takes `persistence` and each of `streams` does other things for

@@ -1,5 +1,6 @@
 //! The equation, change by change.
 
+use super::job::CALL_BYTES;
 use super::*;
 
 fn terms() -> Terms {
@@ -179,15 +180,35 @@ fn a_faster_link_and_a_faster_server_change_their_terms() {
     let v3 = job(Version::V3);
     let now = predict(&narrow, &v3, &[]).unwrap().now;
     near(now.shares.bandwidth, 4.096);
-    near(one(&narrow, &v3, Change::Link { bytes_per_s: 4e6 }), now.seconds - 4.096 * 0.75);
-    // Of a link that was never full.
-    near(one(&terms(), &v3, Change::Link { bytes_per_s: 1e6 }), now.seconds);
+    // What calls and answers without data took on the link is in the terms, and goes with it.
+    let messages = 6000.0 * CALL_BYTES as f64 / 1e6;
+    near(one(&narrow, &v3, Change::Link { bytes_per_s: 4e6 }), now.seconds - (4.096 + messages) * 0.75);
+    // Of a link that was never full they are not in the terms.
+    near(one(&terms(), &v3, Change::Link { bytes_per_s: 1e6 }), now.seconds + messages);
+    // Of work that was seen they are among the bytes.
+    let work = crate::Work { files: 10, bytes: 1_000_000, calls: 60, synchronous_calls: 60, span_s: None };
+    let seen = Job::repeat(&work, 1.0, None).unwrap();
+    near(one(&terms(), &seen, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
     near(one(&terms(), &v3, Change::Server { times: 2.0 }), 6000.0 * 1.025e-3 + 6000.0 * 4e-3);
     let p = predict(&narrow, &v3, &[Change::Link { bytes_per_s: 12.5e6 }, Change::Server { times: 2.0 }])
         .unwrap();
     let named: Vec<&str> = p.each.iter().map(|o| o.name.as_str()).collect();
     assert_eq!(named, ["link of 100 Mbit/s", "server 2 times as fast"]);
     assert_eq!(p.each[0].outlook.unwrap().within_s, None, "never tried");
+}
+
+#[test]
+fn streams_send_while_others_wait_until_the_link_is_full() {
+    let four = |bytes_per_s| {
+        let narrow = Terms { upload_bytes_per_s: Some(bytes_per_s), persistence_s: 0.0, ..terms() };
+        one(&narrow, &job(Version::V3), Change::Streams { streams: 4 })
+    };
+    // 1.575 s beside the data of each; data of 4.096 s leave no time on the link.
+    near(four(1e6), 4.096);
+    // Data of 0.4096 s: the other three send for a sixth of the time, and half a message is waited for then.
+    let own = 0.1024;
+    let busy = 3.0 * own / (1.575 + own);
+    near(four(1e7), 1.575 + own * (1.0 + busy / 2.0));
 }
 
 #[test]

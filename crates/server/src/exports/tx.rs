@@ -101,10 +101,10 @@ impl Receipts {
         self.0.iter().any(Receipt::waits)
     }
 
-    /// Whether an answer with the status `told` has to wait, or has to become `failure` ([`Receipt::is_refused`]). One that says that
-    /// itself stays as it is.
-    pub(crate) fn settle<S: PartialEq>(&self, told: S, failure: S) -> bool {
-        self.waits() || told != failure && self.0.iter().any(Receipt::is_refused)
+    /// Whether an answer has to wait, or has to become one that says that something failed ([`Receipt::is_refused`]). One that
+    /// says so itself (`says_failed`) stays as it is.
+    pub(crate) fn settle(&self, says_failed: bool) -> bool {
+        self.waits() || !says_failed && self.0.iter().any(Receipt::is_refused)
     }
 
     /// See [`Receipt::request`].

@@ -12,6 +12,7 @@
 //! for [`limits::OWNER_IDLE_LEASES`] leases after its last use.
 
 use super::Millis;
+use crate::errors;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, OpNum, ResOp};
@@ -214,7 +215,7 @@ impl Owners {
     /// The owner's last reply is not to be sent again: its effect could not be made durable.
     pub fn spoil(&mut self, key: &OwnerKey) {
         if let Some(o) = self.get_mut(key) {
-            o.last.res = ResOp::failed(o.last.res.op, NfsStat::NFS4ERR_IO);
+            o.last.res = ResOp::failed(o.last.res.op, errors::status_of_failed(o.last.res.op));
             o.last.fh = None;
         }
     }

@@ -160,7 +160,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
         }
     }
     let receipts = txs.finish();
-    let waits = modified || noted || receipts.settle(status, NfsStat3::IO);
+    let waits = modified || noted || receipts.settle(status == NfsStat3::IO);
     let pending = waits.then(|| Pending { later, ..Pending::new(receipts, req.call.failed(NfsStat3::IO)) });
     Outcome { pending, ..Outcome::at_once(reply) }
 }

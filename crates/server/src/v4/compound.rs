@@ -8,6 +8,7 @@ use super::matrix::{self, Does, Place};
 use super::session::Sequenced;
 use super::v40;
 use super::work::Allowance;
+use crate::errors;
 use crate::exports::{Caller, Txs};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
@@ -54,7 +55,61 @@ pub(super) struct Reply {
     data: Vec<(usize, Bytes)>,
     count_at: usize,
     count: u32,
+    plain: Plain,
     pub(super) status: NfsStat,
+}
+
+/// The first results of a reply, those that say nothing of an object but its handle: they stand whatever was not made stable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plain {
+    /// Where the number of results stands.
+    count_at: usize,
+    /// So many, and where they end.
+    count: u32,
+    end: usize,
+    /// The same without the last one.
+    all_but_one: (u32, usize),
+}
+
+impl Plain {
+    fn push(&mut self, count: u32, end: usize) {
+        self.all_but_one = (self.count, self.end);
+        (self.count, self.end) = (count, end);
+    }
+
+    /// The answer instead of `whole`, whose first results these are, when something of it may not be stable: they stay, and the
+    /// operation behind them has the error.
+    pub(super) fn refused(self, whole: &[u8], args: &CompoundArgs) -> Bytes {
+        let (mut count, mut end) = (self.count, self.end);
+        let mut op = args.ops.get(count as usize);
+        if op.is_none() && count > 1 {
+            (count, end) = self.all_but_one;
+            op = args.ops.get(count as usize);
+        }
+        let Some(kept) = whole.get(..end) else {
+            let first = args.ops.first().map(ArgOp::op);
+            return Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_SERVERFAULT);
+        };
+        let mut reply = Reply { out: kept.into(), count_at: self.count_at, count, ..Reply::new(&args.tag) };
+        if let Some(op) = op.map(ArgOp::op) {
+            reply.push(&ResOp::failed(op, errors::status_of_failed(op)));
+        }
+        reply.finish()
+    }
+}
+
+/// Whether the result of an operation says nothing of an object but its handle.
+fn is_plain(op: OpNum) -> bool {
+    matches!(
+        op,
+        OpNum::SEQUENCE
+            | OpNum::PUTFH
+            | OpNum::PUTROOTFH
+            | OpNum::PUTPUBFH
+            | OpNum::SAVEFH
+            | OpNum::RESTOREFH
+            | OpNum::GETFH
+    )
 }
 
 impl Reply {
@@ -64,7 +119,9 @@ impl Reply {
         tag.encode(&mut out);
         let count_at = out.len();
         out.put_u32(0);
-        Reply { out, data: Vec::new(), count_at, count: 0, status: NfsStat::NFS4_OK }
+        let end = out.len();
+        let plain = Plain { count_at, count: 0, end, all_but_one: (0, end) };
+        Reply { out, data: Vec::new(), count_at, count: 0, plain, status: NfsStat::NFS4_OK }
     }
 
     fn push(&mut self, res: &ResOp) {
@@ -81,6 +138,14 @@ impl Reply {
         }
         self.count += 1;
         self.status = res.status;
+        if res.status.is_ok() && self.plain.count + 1 == self.count && is_plain(res.op) {
+            self.plain.push(self.count, self.out.len());
+        }
+    }
+
+    /// See [`Plain`].
+    pub(super) fn plain(&self) -> Plain {
+        self.plain
     }
 
     fn len(&self) -> usize {
@@ -92,6 +157,9 @@ impl Reply {
         self.out.truncate(out);
         self.data.retain(|(at, _)| *at <= out);
         self.count -= 1;
+        if self.plain.count > self.count {
+            (self.plain.count, self.plain.end) = self.plain.all_but_one;
+        }
     }
 
     /// The reply in pieces, at least one.
@@ -241,6 +309,8 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
 pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
     match done {
         Ok(body) => ResOp::ok(op, body),
+        // Not every operation may say so.
+        Err(Fail { status: NfsStat::NFS4ERR_IO, .. }) => ResOp::failed(op, errors::status_of_failed(op)),
         Err(Fail { status, body: Some(body) }) => ResOp { op, status, body: *body },
         Err(Fail { status, body: None }) => ResOp::failed(op, status),
     }
@@ -293,7 +363,7 @@ fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
             break;
         }
     }
-    finish(ctx, req, reply, &res, max_cached as usize, sequence.cachethis)
+    finish(ctx, req, reply, max_cached as usize, sequence.cachethis)
 }
 
 /// RFC 8881 sections 2.6.3.1.1.1 to 2.6.3.1.1.7, by what follows an operation that sets a filehandle.
@@ -372,19 +442,12 @@ fn uncached(args: &CompoundArgs, res: &SequenceRes) -> Bytes {
 
 /// The reply is whole: it joins the slot, and the log when anything else of the compound did. One that wrote unstable data
 /// and changed nothing else waits for nothing: a retry after a crash writes it again, which its verifier asks for anyway.
-fn finish(
-    mut ctx: Ctx<'_>,
-    req: &Request,
-    reply: Reply,
-    res: &SequenceRes,
-    max_cached: usize,
-    cachethis: bool,
-) -> Outcome {
+fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, max_cached: usize, cachethis: bool) -> Outcome {
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(vec![reply.finish()]) };
     let offloads = std::mem::take(&mut ctx.offloads);
     let (changed, lasting) = (ctx.txs.modified() || ctx.noted, ctx.txs.lasting() || ctx.noted);
     // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
-    let (len, reply_status) = (reply.len(), reply.status);
+    let (len, reply_status, plain) = (reply.len(), reply.status, reply.plain());
     let keep = (cachethis || changed) && len + RPC_REPLY_HEAD <= max_cached;
     let mut pieces = reply.into_pieces();
     if keep {
@@ -419,20 +482,16 @@ fn finish(
         ctx.note(slot_note);
     }
     let receipts = ctx.txs.finish();
-    let settles = receipts.settle(reply_status, NfsStat::NFS4ERR_IO);
+    let settles = receipts.settle(errors::says_failed(reply_status));
     if !changed && holder.is_none() && later.is_none() && !settles {
         if let Some(mut s) = ctx.sh.state().sessions.get_mut(&session.id) {
             s.release(session.slot);
         }
         return Outcome { offloads, ..Outcome::at_once(pieces) };
     }
-    let mut failure = Reply::new(&req.args.tag);
-    failure.push(&ResOp::ok(OpNum::SEQUENCE, ResBody::Sequence(res.clone())));
-    if let Some(second) = req.args.ops.get(1) {
-        failure.push(&ResOp::failed(second.op(), NfsStat::NFS4ERR_IO));
-    }
+    let failure = plain.refused(pieces.first().map_or(&[], |first| &first[..]), &req.args);
     let slot = Some((session.id, session.slot));
-    let pending = Pending { slot, holder, later, ..Pending::new(receipts, failure.finish()) };
+    let pending = Pending { slot, holder, later, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), offloads, ..Outcome::at_once(vec![whole(len, pieces)]) }
 }
 

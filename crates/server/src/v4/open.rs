@@ -16,7 +16,8 @@ use landfast_nfs::v4::args::{
 };
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::flags::{
-    OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+    CREATE_SESSION4_FLAG_PERSIST, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
 };
 use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
@@ -170,6 +171,13 @@ impl Ctx<'_> {
         Ok(file)
     }
 
+    /// Whether the client was told that the session outlasts the server.
+    fn is_persistent(&self) -> bool {
+        let Some(on) = &self.session else { return false };
+        let st = self.sh.state();
+        st.sessions.get(&on.id).is_some_and(|s| s.flags & CREATE_SESSION4_FLAG_PERSIST != 0)
+    }
+
     fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
@@ -179,6 +187,8 @@ impl Ctx<'_> {
                 (CreateHow::Unchecked(attr::to_set(f, self.minor, Purpose::Create)?), false)
             }
             WireHow::Guarded(f) => (CreateHow::Guarded(attr::to_set(f, self.minor, Purpose::Create)?), false),
+            // RFC 8881 section 18.16.3: such a session's reply cache makes GUARDED4 as good, and files have attributes at once.
+            WireHow::Exclusive(_) if self.is_persistent() => return Err(NfsStat::NFS4ERR_INVAL.into()),
             WireHow::Exclusive(verf) => {
                 (CreateHow::Exclusive { verf: *verf, attrs: SetAttrs::default() }, true)
             }

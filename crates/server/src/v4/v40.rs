@@ -5,6 +5,7 @@
 
 use super::compound::{Budget, RPC_REPLY_HEAD, Reply, Request, flavor_later, result, step};
 use super::context::{Ctx, Done, Fail, key};
+use crate::errors;
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::released::Awaited;
@@ -47,7 +48,7 @@ pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
             break;
         }
     }
-    finish(ctx, req, reply, first)
+    finish(ctx, req, reply)
 }
 
 /// Whether the reply of a COMPOUND is kept in the duplicate request cache: of one that changes something, and that no owner's
@@ -93,8 +94,8 @@ fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Opt
 }
 
 /// The reply is whole; the owners stay busy until it may be sent.
-fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outcome {
-    let status = reply.status;
+fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply) -> Outcome {
+    let (status, plain) = (reply.status, reply.plain());
     let reply = reply.finish();
     ctx.rests_on_removals(status, &req.args);
     let later = keep(&mut ctx, req, status, &reply);
@@ -109,11 +110,11 @@ fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, first: &ArgOp) -> Outco
     let owners = std::mem::take(&mut ctx.owners);
     let changed = ctx.txs.modified() || ctx.noted;
     let receipts = ctx.txs.finish();
-    if !changed && !receipts.settle(status, NfsStat::NFS4ERR_IO) {
+    if !changed && !receipts.settle(errors::says_failed(status)) {
         ctx.sh.state().owners.give_back(&owners);
         return Outcome::at_once(vec![reply]);
     }
-    let failure = Reply::of_failed(&req.args.tag, Some(first.op()), NfsStat::NFS4ERR_IO);
+    let failure = plain.refused(&reply, &req.args);
     let pending = Pending { owners, holder, later, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }

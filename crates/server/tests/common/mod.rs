@@ -187,6 +187,16 @@ async fn open_when_free(options: &OpenOptions) -> (Volume, RecoveryReport) {
     }
 }
 
+/// Notes which test was given this answer, in the file that `LANDFAST_ANSWERS` names (`clauses.rs`): its thread has its name.
+fn note_answer(minor: u32, op: OpNum, status: NfsStat) {
+    let Some(file) = std::env::var_os("LANDFAST_ANSWERS") else { return };
+    let thread = std::thread::current();
+    let (Some(test), Some(status)) = (thread.name(), status.name()) else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(file);
+    let line = format!("{minor} {op} {status} {test}\n");
+    std::io::Write::write_all(&mut file.expect("the file of answers"), line.as_bytes()).expect("noted");
+}
+
 /// A connection without a session.
 #[derive(Clone)]
 pub struct Raw {
@@ -225,6 +235,7 @@ impl Raw {
             let refused = status == NfsStat::NFS4ERR_ACCESS && matches!(op, OpNum::PUTFH | OpNum::PUTROOTFH);
             let valid = self.minor > 2 || refused || v4::valid::is_valid(self.minor, op, status);
             assert!(valid, "{op} may not be {status}");
+            note_answer(self.minor, op, status);
         }
         res
     }
@@ -324,6 +335,17 @@ impl Client {
             flags: s.flags,
             fore: s.fore_chan_attrs,
         }
+    }
+
+    /// On a session that does not outlast the server.
+    pub async fn not_persistent(raw: Raw, name: &[u8]) -> Client {
+        let ex = raw.exchange_id(name, 1).await;
+        let args = CreateSessionArgs { flags: 0, ..session_args(ex.clientid, ex.sequenceid) };
+        let res = raw.create_session(args).await;
+        let (id, session, fore) = (ex.clientid, res.sessionid, res.fore_chan_attrs);
+        let mut c = Client { raw, id, session, seq: 0, cachethis: true, flags: res.flags, fore };
+        c.last(vec![ArgOp::ReclaimComplete(false)]).await;
+        c
     }
 
     pub fn sequence(&self) -> ArgOp {

@@ -166,7 +166,8 @@ impl Party {
         }
         let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name, 1))]).await;
         let ResBody::ExchangeId(ex) = &res.results[0].body else { panic!("{res:?}") };
-        let args = session_args(ex.clientid, ex.sequenceid);
+        // One that outlasts the server may not create with EXCLUSIVE4 (RFC 8881 section 18.16.3).
+        let args = CreateSessionArgs { flags: 0, ..session_args(ex.clientid, ex.sequenceid) };
         let res = wire.compound(0, minor, vec![ArgOp::CreateSession(args)]).await;
         let ResBody::CreateSession(made) = &res.results[0].body else { panic!("{res:?}") };
         let mut party = Party::of_session(minor, ex.clientid, made.sessionid);

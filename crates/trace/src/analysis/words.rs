@@ -54,6 +54,8 @@ const CLIENTS: usize = 6;
 const WORTH: f64 = 0.05;
 /// One hole in so many calls matters.
 const HOLES_EACH: u64 = 100;
+/// A clock that was set back by a smaller part of the whole moved little.
+const SET_BACK_LITTLE: f64 = 0.01;
 /// From this part of the calls on it matters that they cannot be read.
 const SOME: f64 = 0.02;
 
@@ -596,11 +598,17 @@ impl Findings {
         let mut found = Vec::new();
         let Some(verdict) = self.verdict else { return found };
         if totals.set_back > 0 {
+            // What came behind it lies upon what was before: stalls and pauses there are not what they seem. Of one small step little is lost.
+            let back = totals.set_back_ns as f64;
+            let span = totals.span.map_or(0.0, |(from, to)| to.saturating_sub(from) as f64);
             found.push((
-                if totals.set_back >= 3 { Low } else { Medium },
+                if totals.set_back >= 3 || back > SET_BACK_LITTLE * span { Low } else { Medium },
                 format!(
-                    "The clock of the capture was set back {}: times across that are wrong",
-                    many(totals.set_back, "time")
+                    "The clock of the capture was set back {}, by at least {}{}: times across that are wrong, and what came after lies upon what was \
+                     before",
+                    many(totals.set_back, "time"),
+                    time(back * 1e-9),
+                    if totals.set_back > 1 { " in all" } else { "" }
                 ),
             ));
         }

@@ -171,7 +171,8 @@ impl Choice {
     fn new(name: &str, now: f64, then: f64, means: &'static str) -> Self {
         let name = name.replace(" us", " µs");
         let saves = if now > 0.0 { 1.0 - then / now } else { 0.0 };
-        let mut gain = format!("{name}: {} instead of {}", time(then), time(now));
+        let unit = Unit::of([then, now]);
+        let mut gain = format!("{name}: {} instead of {}", unit.show(then), unit.show(now));
         if saves >= LITTLE {
             gain += &format!(", {} times as fast", times(now / then));
         }
@@ -259,12 +260,13 @@ const TOP: f64 = 4.0;
 
 fn draw(rows: &[Row<'_>], width: f64) -> Markup {
     let seconds = || rows.iter().map(|row| row.seconds);
+    let unit = unit_of_rows(rows);
     let longest = seconds().fold(0.0, f64::max);
     let ends = rows.iter().filter_map(|row| row.outlook?.within_s).map(|(_, to)| to);
     // An error bar that is longer than all else would make all else small: it ends at the edge.
     let most = ends.fold(longest, f64::max).min(longest * 1.5).max(f64::MIN_POSITIVE);
     let narrow = width < 500.0;
-    let lines_two = narrow && rows.iter().any(|row| wide(&row.name) + wide(&value(row)) + 20.0 > width);
+    let lines_two = narrow && rows.iter().any(|row| wide(&row.name) + wide(&value(row, unit)) + 20.0 > width);
     let row_height = if lines_two { ROW + 16.0 } else { ROW };
     let x = Scale::linear((0.0, most), (6.0, width - 20.0));
     let bottom = TOP + row_height * rows.len() as f64;
@@ -275,22 +277,29 @@ fn draw(rows: &[Row<'_>], width: f64) -> Markup {
             text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (text) }
         }
         @for (i, row) in rows.iter().enumerate() {
-            (bar(row, TOP + i as f64 * row_height, lines_two, width, &x, most))
+            (bar(row, TOP + i as f64 * row_height, lines_two, (width, unit), &x, most))
         }
     };
     chart((width, bottom + 20.0), "What the same work would take", &inside)
 }
 
-fn value(row: &Row<'_>) -> String {
+/// One for all that stands beside the bars.
+fn unit_of_rows(rows: &[Row<'_>]) -> Unit {
+    let range =
+        |row: &Row<'_>| row.outlook.and_then(|o| o.within_s).into_iter().flat_map(|(from, to)| [from, to]);
+    Unit::of(rows.iter().flat_map(|row| range(row).chain([row.seconds])))
+}
+
+fn value(row: &Row<'_>, unit: Unit) -> String {
     match row.outlook.and_then(|o| o.within_s) {
-        Some((from, to)) => format!("{} ({} to {})", time(row.seconds), time(from), time(to)),
-        None => time(row.seconds),
+        Some((from, to)) => format!("{} ({} to {})", unit.show(row.seconds), unit.show(from), unit.show(to)),
+        None => unit.show(row.seconds),
     }
 }
 
-fn bar(row: &Row<'_>, top: f64, below: bool, width: f64, x: &Scale, most: f64) -> Markup {
+fn bar(row: &Row<'_>, top: f64, below: bool, (width, unit): (f64, Unit), x: &Scale, most: f64) -> Markup {
     let within = row.outlook.and_then(|o| o.within_s);
-    let value = value(row);
+    let value = value(row, unit);
     let bar = top + if below { 34.0 } else { 18.0 };
     let middle = bar + 8.0;
     let mut at = 0.0;
@@ -308,7 +317,7 @@ fn bar(row: &Row<'_>, top: f64, below: bool, width: f64, x: &Scale, most: f64) -
     html! {
         g {
             title { (row.name) ": " (value)
-                @for (bound, from, to) in pieces.iter().filter(|(_, from, to)| to > from) { "\n" (part_name(*bound)) " " (time(to - from)) }
+                @for (bound, from, to) in pieces.iter().filter(|(_, from, to)| to > from) { "\n" (part_name(*bound)) " " (unit.show(to - from)) }
             }
             text.name x="6" y=(n(top + 13.0)) { (row.name) }
             @if below { text.value x="6" y=(n(top + 28.0)) { (value) } }
@@ -338,6 +347,18 @@ fn bar(row: &Row<'_>, top: f64, below: bool, width: f64, x: &Scale, most: f64) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sentence_has_one_unit() {
+        let choice = Choice::new("log device of 50 us", 22.016, 0.411, "");
+        assert_eq!(choice.gain, "log device of 50 µs: 0.41 s instead of 22.02 s, 54 times as fast");
+        let rows = [
+            Row { name: "now".into(), seconds: 22.016, outlook: None },
+            Row { name: "all".into(), seconds: 0.0665, outlook: None },
+        ];
+        let unit = unit_of_rows(&rows);
+        assert_eq!(rows.each_ref().map(|row| value(row, unit)), ["22.016 s", "0.067 s"]);
+    }
 
     #[test]
     fn all_of_these_are_never_worse_than_one_of_them() {
