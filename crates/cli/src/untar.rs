@@ -259,8 +259,8 @@ fn words(why: &Why) -> Option<(String, bool)> {
         _ => return Some((why.to_string(), false)),
     };
     let advice = match (status, incomplete) {
-        (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_BADOWNER, true) => {
-            ": the server does not let this user give files away, as when it squashes root; --no-same-owner leaves owners as they come"
+        (status, true) if message::is_giving_away(status) => {
+            &format!(": {}; --no-same-owner leaves owners as they come", message::NOT_GIVEN_AWAY)
         }
         (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS, false) => {
             ": this user may not write there; on the server root may be nobody (root_squash)"

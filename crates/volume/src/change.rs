@@ -52,7 +52,8 @@ impl Change {
             self.value = self.value.max(derived(ctime_ns, now_ns, floor_ns));
         }
         if is_new || self.is_young {
-            let is_settled = now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
+            let is_settled =
+                now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
             self.is_young = !self.own_is_unseen && !is_settled;
         }
         self.ctime_ns = ctime_ns;

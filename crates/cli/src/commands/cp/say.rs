@@ -8,6 +8,7 @@ use landfast_client::archive::Kind;
 use landfast_client::untar::{Cause, Progress, Why};
 use landfast_nfs::v4::OpNum;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -39,6 +40,8 @@ pub struct Say {
     start: Instant,
     failures: AtomicU64,
     resumed: AtomicU64,
+    /// How often each cause was met that is said once.
+    causes: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Say {
@@ -54,15 +57,20 @@ impl Say {
             start: Instant::now(),
             failures: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            causes: Mutex::default(),
         }
     }
 
-    /// Nothing more comes; how many failures were told.
+    /// Nothing more comes; how many failures were told, by themselves or with others.
     pub fn end(&self) -> u64 {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
         self.flush();
+        let causes = std::mem::take(&mut *self.causes.lock().unwrap_or_else(PoisonError::into_inner));
+        for (words, n) in causes.iter().filter(|(_, n)| **n > 1 && !self.verbose) {
+            eprintln!("cp: {} more: {words}", show_count(n - 1));
+        }
         self.failures.load(Ordering::Relaxed)
     }
 
@@ -171,10 +179,35 @@ impl Progress for Say {
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
+        let of_many = of_many(why);
+        let again = of_many.as_ref().is_some_and(|words| {
+            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = causes.entry(words.clone()).or_default();
+            *count += 1;
+            *count > 1
+        });
+        if again && !self.verbose {
+            return;
+        }
         let (source, dest) = self.names(path, why.cause == Cause::JustMade);
-        let line = sentence(&source, &dest, why);
+        let mut line = sentence(&source, &dest, why);
+        if let Some(words) = of_many.filter(|_| !again) {
+            // The first has the advice, too.
+            let advice = words.split_once(": ").map_or("", |(_, rest)| rest);
+            line = format!("failed to preserve attributes of {}: {advice}", quote::shown(&dest));
+        }
         eprintln!("cp: {line}");
     }
+}
+
+/// A cause that many have if one has it, in words: it is said once, and the others are counted.
+fn of_many(why: &Why) -> Option<String> {
+    let Cause::Attributes(status) = why.cause else { return None };
+    let advice = match message::is_giving_away(status) {
+        true => format!(": {}; --no-preserve=ownership leaves owners as they come", message::NOT_GIVEN_AWAY),
+        false => String::new(),
+    };
+    Some(format!("failed to preserve attributes: {}{advice}", message::of_status(status)))
 }
 
 /// What GNU cp says of a failure.
