@@ -10,6 +10,7 @@ use common::{Serving, landfast, path, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -536,4 +537,42 @@ fn a_server_that_is_not_there_is_an_error_soon() {
         let status = child.wait().expect("it ends");
         assert!(!status.success() && begin.elapsed() < Duration::from_secs(1), "{command}: {status:?}");
     }
+}
+
+/// A server that goes down between the first connection and the session is waited for as at any other time: nothing is said of it
+/// when it does not last.
+#[test]
+fn a_connection_that_ends_while_the_session_is_made_is_no_news() {
+    if !root() {
+        return;
+    }
+    let rig = Rig::new();
+    for (version, ends) in [("4.2", 1), ("4.1", 2), ("4.0", 1), ("3", 1)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (port, server) = (listener.local_addr().expect("an address"), rig.server.address().to_owned());
+        std::thread::spawn(move || {
+            for (n, from) in listener.incoming().map_while(Result::ok).enumerate() {
+                if n < ends {
+                    // Whatever it asks first is lost.
+                    let _ = (&from).read(&mut [0; 64]);
+                    continue;
+                }
+                let to = TcpStream::connect(&server).expect("the server");
+                for (mut from, mut to) in [(&from, &to), (&to, &from)].map(|(a, b)| (again(a), again(b))) {
+                    std::thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(std::net::Shutdown::Write);
+                    });
+                }
+            }
+        });
+        let url = rig.url("d", version).replace(rig.server.address(), &port.to_string());
+        let listed = common::run(&["ls", &url]);
+        assert!(listed.status.success(), "{version}: {}", common::stderr(&listed));
+        assert_eq!(common::stderr(&listed), "", "{version}");
+    }
+}
+
+fn again(stream: &TcpStream) -> TcpStream {
+    stream.try_clone().expect("a descriptor")
 }

@@ -28,7 +28,7 @@ const STALL_MAX: Duration = Duration::from_secs(2);
 const RUN_LIMIT: Duration = Duration::from_secs(900);
 
 /// Runs of a command for each restart that is wanted, at most: one may be over before its moment comes.
-const RUNS_PER_RESTART: usize = 8;
+const RUNS_PER_RESTART: usize = 40;
 
 /// Restarts in one run, at most.
 const RESTARTS_PER_RUN: u64 = 4;
@@ -292,7 +292,12 @@ impl Stage<'_> {
                 }
                 let got = lines.join("\n");
                 let wanted = printed.get_or_insert_with(|| got.clone());
-                return if *wanted == got { Ok(()) } else { Err("it listed something else".to_owned()) };
+                let other = got.lines().zip(wanted.lines()).find(|(a, b)| a != b);
+                let lens = (got.len(), wanted.len());
+                return match *wanted == got {
+                    true => Ok(()),
+                    false => Err(format!("it listed something else: {other:?}, bytes {lens:?}")),
+                };
             }
             What::Rm => {
                 let left = served.amount("w/tree")?;
@@ -350,20 +355,27 @@ impl Stage<'_> {
     /// One run with restarts.
     fn disturbed(&mut self, served: &mut Served, words: &[String], row: &mut Row) -> Result<(), String> {
         let mut child = self.spawn(words)?;
+        let done = self.watched(&mut child, served, row);
+        // Whatever went wrong, nothing of it is under way any more.
+        let ended = child.kill().and_then(|()| child.wait());
+        done.and_then(|()| ended.map(drop).map_err(|e| format!("the end of {words:?}: {e}")))
+    }
+
+    fn watched(&mut self, child: &mut Child, served: &mut Served, row: &mut Row) -> Result<(), String> {
         let deadline = Instant::now() + RUN_LIMIT;
         let wanted = (self.restarts - row.absences.len()).min(usize::try_from(RESTARTS_PER_RUN).unwrap_or(1));
         let mut over = None;
         for _ in 0..wanted {
             // Short of the whole run, so that most moments lie in it.
             let gap = self.dice.within(row.quiet * 2 / (u32::try_from(wanted).unwrap_or(1) + 1));
-            over = wait_until(&mut child, Instant::now() + gap)?;
+            over = wait_until(child, Instant::now() + gap)?;
             if over.is_some() {
                 break;
             }
             let end = Instant::now();
             let at_once = self.dice.below(3) > 0;
             served.end(at_once)?;
-            over = wait_until(&mut child, Instant::now())?;
+            over = wait_until(child, Instant::now())?;
             let before = self.progress(served, row.what)?;
             served.begin()?;
             let back = Instant::now();
@@ -373,7 +385,7 @@ impl Stage<'_> {
             row.absences.push(back - end);
             loop {
                 let now = self.progress(served, row.what)?;
-                over = wait_until(&mut child, Instant::now())?;
+                over = wait_until(child, Instant::now())?;
                 if now != before || over.is_some() {
                     row.stalls.push(back.elapsed());
                     break;
@@ -389,13 +401,9 @@ impl Stage<'_> {
         }
         let status = match over {
             Some(status) => status,
-            None => match wait_until(&mut child, deadline)? {
+            None => match wait_until(child, deadline)? {
                 Some(status) => status,
-                None => {
-                    let ended = child.kill().and_then(|()| child.wait());
-                    ended.map_err(|e| format!("a command that hangs: {e}"))?;
-                    return Err(format!("not over after {} s: {}", RUN_LIMIT.as_secs(), self.errors()));
-                }
+                None => return Err(format!("not over after {} s: {}", RUN_LIMIT.as_secs(), self.errors())),
             },
         };
         let errors = self.errors();

@@ -878,12 +878,8 @@ impl Engine {
                     let less = setup.modest && setup.client.is_none();
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
-                            match pause {
-                                limits::BACKOFF_MIN => {
-                                    warn!("{}: {step}: {lost}; trying again", self.peer.server());
-                                }
-                                _ => debug!("{}: {step}: {lost}", self.peer.server()),
-                            }
+                            // As any other loss of a connection: told when it lasts.
+                            debug!("{}: {step}: {lost}", self.peer.server());
                             true
                         }
                         SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),

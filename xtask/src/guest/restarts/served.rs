@@ -23,9 +23,8 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 /// How long a server may take to listen again.
 const LISTEN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects and bytes below DIR.
-const AMOUNT: &str = r#"[ -e "$DIR" ] || { echo 0 0; exit; }
-find "$DIR" -printf '%y %s\n' | awk '{ objects++; if ($1 == "f") bytes += $2 } END { print objects + 0, bytes + 0 }'"#;
+/// Objects and bytes below DIR, of which something may go meanwhile.
+const AMOUNT: &str = r#"{ find "$DIR" -printf '%y %s\n' 2>/dev/null || true; } | awk '{ objects++; if ($1 == "f") bytes += $2 } END { print objects + 0, bytes + 0 }'"#;
 
 /// Directories, and each file with the sum of its bytes.
 pub const SUMS: &str =
