@@ -383,10 +383,14 @@ impl Stage<'_> {
                 break;
             }
             row.absences.push(back - end);
+            // Recovery may have touched something; what is longer or fewer is the command's.
+            let recovered = self.progress(served, row.what)?;
             loop {
                 let now = self.progress(served, row.what)?;
                 over = wait_until(child, Instant::now())?;
-                if now != before || over.is_some() {
+                let went_on = (now.objects, now.bytes) != (before.objects, before.bytes)
+                    || now.changed != recovered.changed;
+                if went_on || over.is_some() {
                     row.stalls.push(back.elapsed());
                     break;
                 }

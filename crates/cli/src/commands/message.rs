@@ -34,16 +34,6 @@ pub fn of_status(status: NfsStat) -> String {
     text.to_owned()
 }
 
-/// Why attributes that were asked for are refused with [`is_giving_away`].
-pub const NOT_GIVEN_AWAY: &str =
-    "the server does not let this user give files away, as when it squashes root";
-
-/// Whether this refuses attributes because of the owner among them.
-#[must_use]
-pub fn is_giving_away(status: NfsStat) -> bool {
-    matches!(status, NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_BADOWNER)
-}
-
 /// The sentence for an item that has no good end.
 #[must_use]
 pub fn of(error: &ItemError) -> String {

@@ -23,8 +23,10 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 /// How long a server may take to listen again.
 const LISTEN_LIMIT: Duration = Duration::from_secs(60);
 
-/// Objects and bytes below DIR, of which something may go meanwhile.
-const AMOUNT: &str = r#"{ find "$DIR" -printf '%y %s\n' 2>/dev/null || true; } | awk '{ objects++; if ($1 == "f") bytes += $2 } END { print objects + 0, bytes + 0 }'"#;
+/// Objects and bytes below DIR, of which something may go meanwhile, and when the last of them changed: data that was not stable is
+/// sent once more without making anything longer.
+const AMOUNT: &str = r#"{ find "$DIR" -printf '%y %s %C@\n' 2>/dev/null || true; } |
+    awk '{ objects++; if ($1 == "f") bytes += $2; if ($3 > last) last = $3 } END { printf "%d %d %.6f\n", objects, bytes, last }'"#;
 
 /// Directories, and each file with the sum of its bytes.
 pub const SUMS: &str =
@@ -58,17 +60,20 @@ impl Who {
 }
 
 /// What is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Amount {
     pub objects: u64,
     pub bytes: u64,
+    /// Seconds, by the server's clock.
+    pub changed: f64,
 }
 
 impl Amount {
     fn parsed(text: &str) -> Result<Amount, String> {
-        let numbers: Vec<u64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-        match numbers[..] {
-            [objects, bytes] => Ok(Amount { objects, bytes }),
+        let of = |n: usize| text.split_whitespace().nth(n);
+        let number = |n: usize| of(n).and_then(|word| word.parse::<u64>().ok());
+        match (number(0), number(1), of(2).and_then(|word| word.parse::<f64>().ok())) {
+            (Some(objects), Some(bytes), Some(changed)) => Ok(Amount { objects, bytes, changed }),
             _ => Err(format!("no amount: {text}")),
         }
     }

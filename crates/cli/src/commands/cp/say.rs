@@ -1,14 +1,14 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
+use super::super::causes::{self, Causes};
 use super::super::{message, quote};
 use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
 use landfast_client::untar::{Cause, Progress, Why};
-use landfast_nfs::v4::OpNum;
+use landfast_nfs::v4::{NfsStat, OpNum};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -41,7 +41,7 @@ pub struct Say {
     failures: AtomicU64,
     resumed: AtomicU64,
     /// How often each cause was met that is said once.
-    causes: Mutex<BTreeMap<String, u64>>,
+    causes: Causes,
 }
 
 impl Say {
@@ -57,7 +57,7 @@ impl Say {
             start: Instant::now(),
             failures: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
-            causes: Mutex::default(),
+            causes: Causes::default(),
         }
     }
 
@@ -67,9 +67,8 @@ impl Say {
             bar.finish_and_clear();
         }
         self.flush();
-        let causes = std::mem::take(&mut *self.causes.lock().unwrap_or_else(PoisonError::into_inner));
-        for (words, n) in causes.iter().filter(|(_, n)| **n > 1 && !self.verbose) {
-            eprintln!("cp: {} more: {words}", show_count(n - 1));
+        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
+            eprintln!("cp: {words}");
         }
         self.failures.load(Ordering::Relaxed)
     }
@@ -179,35 +178,33 @@ impl Progress for Say {
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
-        let of_many = of_many(why);
-        let again = of_many.as_ref().is_some_and(|words| {
-            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = causes.entry(words.clone()).or_default();
-            *count += 1;
-            *count > 1
-        });
+        let advice = of_many(why);
+        let again = advice.as_ref().is_some_and(|(words, _)| self.causes.again(words));
         if again && !self.verbose {
             return;
         }
         let (source, dest) = self.names(path, why.cause == Cause::JustMade);
         let mut line = sentence(&source, &dest, why);
-        if let Some(words) = of_many.filter(|_| !again) {
-            // The first has the advice, too.
-            let advice = words.split_once(": ").map_or("", |(_, rest)| rest);
-            line = format!("failed to preserve attributes of {}: {advice}", quote::shown(&dest));
+        if let Some((_, advice)) = advice.filter(|_| !again) {
+            line.push_str(&advice);
         }
         eprintln!("cp: {line}");
     }
 }
 
-/// A cause that many have if one has it, in words: it is said once, and the others are counted.
-fn of_many(why: &Why) -> Option<String> {
-    let Cause::Attributes(status) = why.cause else { return None };
-    let advice = match message::is_giving_away(status) {
-        true => format!(": {}; --no-preserve=ownership leaves owners as they come", message::NOT_GIVEN_AWAY),
-        false => String::new(),
+/// A cause that many have if one has it: in words, and what to do about it. That a file may not be written is said of each: others
+/// may be.
+fn of_many(why: &Why) -> Option<(String, String)> {
+    let (what, status) = match why.cause {
+        Cause::Attributes(status) => ("failed to preserve attributes: ", status),
+        Cause::Refused(
+            _,
+            status @ (NfsStat::NFS4ERR_NOSPC | NfsStat::NFS4ERR_DQUOT | NfsStat::NFS4ERR_ROFS),
+        ) => ("", status),
+        _ => return None,
     };
-    Some(format!("failed to preserve attributes: {}{advice}", message::of_status(status)))
+    let advice = causes::advice(why.cause, "--no-preserve=ownership").unwrap_or_default();
+    Some((format!("{what}{}{advice}", message::of_status(status)), advice))
 }
 
 /// What GNU cp says of a failure.
