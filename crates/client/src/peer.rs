@@ -183,7 +183,7 @@ impl Peer {
             let tried = self.waited(async { Ok(self.open(self.options.port).await) }).await?;
             let watch = self.options.watch.as_ref();
             let refused = match tried {
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => e,
+                Err(e) if is_refusal(&e) => e,
                 other => {
                     if let Some(watch) = watch.filter(|_| told) {
                         watch.refuses_no_more(&self.server, other.is_ok());
@@ -255,6 +255,14 @@ impl Peer {
             pause = (pause * 2).min(limits::RECONNECT_PAUSE_MAX);
         }
     }
+}
+
+/// Nobody listens there, or whoever did has just ended: the listener's end resets what it has not accepted yet.
+fn is_refusal(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    )
 }
 
 /// A place for one connection.
@@ -425,6 +433,25 @@ impl Lines {
     pub(crate) async fn close(&self) {
         for line in &self.lines {
             line.hold().await.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the end of a server makes of a connection that is just being made.
+    #[test]
+    fn a_server_that_is_being_started_again_refuses_or_resets() {
+        for (kind, refusal) in [
+            (io::ErrorKind::ConnectionRefused, true),
+            (io::ErrorKind::ConnectionReset, true),
+            (io::ErrorKind::ConnectionAborted, true),
+            (io::ErrorKind::HostUnreachable, false),
+            (io::ErrorKind::TimedOut, false),
+        ] {
+            assert_eq!(is_refusal(&kind.into()), refusal, "{kind:?}");
         }
     }
 }

@@ -192,6 +192,9 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
             {
                 let row = stage.under_restarts(&mut served, *who, *vers, what)?;
                 println!("{}", row.line());
+                if let Some(why) = &row.failed {
+                    eprintln!("{} {vers} {}: {why}", who.name(), what.name());
+                }
                 rows.push(row);
             }
             stage.landfast(&["rm", "-rf", &served.url(*vers, "w")?])?;
@@ -201,11 +204,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         "\n| server | version | command | restarts | absence, median | longest | stall, median | longest |\n|---|---|---|--:|--:|--:|--:|--:|"
     );
     rows.iter().for_each(|row| println!("{}", row.line()));
-    let failures: Vec<_> = rows.iter().filter_map(|row| Some((row, row.failed.as_ref()?))).collect();
-    for (row, why) in &failures {
-        eprintln!("{} {} {}: {why}", row.who.name(), row.vers, row.what.name());
-    }
-    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let failed = rows.iter().any(|row| row.failed.is_some());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// What all commands are run with.
