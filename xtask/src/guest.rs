@@ -23,6 +23,7 @@ mod network;
 mod probed;
 mod recipe;
 mod report;
+mod restarts;
 mod server;
 mod setup;
 mod speed;
@@ -64,6 +65,8 @@ pub enum Task {
     Suite(suite::Options),
     /// Do real work on the mount (git, make, SQLite, rsync, cp, appending), also while the server is restarted.
     Work(work::Options),
+    /// Run the client's commands while their server is restarted: Landfast's, nfs-ganesha, and the kernel's in a guest.
+    Restarts(restarts::Options),
     /// Cut the power of a guest whose kernel serves NFS, and ask `landfast verify` what it has lost.
     Verify(verify::Options),
     /// Run the client's commands on a guest whose kernel serves NFS, in each version.
@@ -133,6 +136,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Check(options) => network::enter(|| options.fetch()).and_then(|_net| check::run(options)),
         Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
+        Task::Restarts(options) => network::enter(|| options.fetch()).and_then(|_net| restarts::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),
         Task::Captures(options) => network::enter(|| options.fetch()).and_then(|_net| captures::run(options)),

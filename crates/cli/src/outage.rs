@@ -2,6 +2,7 @@
 
 use crate::progress;
 use landfast_client::SessionOptions;
+use landfast_client::limits;
 use landfast_client::outage::Watch;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,7 @@ const GIVEN_UP: i32 = 1;
 pub fn watched(options: SessionOptions, timeout: Option<Duration>) -> SessionOptions {
     SessionOptions {
         reconnect_patience: Duration::MAX,
+        refused_patience: limits::REFUSED_PATIENCE,
         reply_patience: timeout,
         watch: Some(Arc::new(Teller)),
         ..options
@@ -47,25 +49,50 @@ fn silent() -> MutexGuard<'static, BTreeMap<String, usize>> {
 #[derive(Debug)]
 struct Teller;
 
+/// One more session says that it is silent; the first of them `says` so.
+fn begins(server: &str, says: impl FnOnce()) {
+    let mut silent = silent();
+    let sessions = silent.entry(server.to_owned()).or_default();
+    *sessions += 1;
+    if *sessions == 1 {
+        says();
+        ANOTHER.notify_waiters();
+    }
+}
+
+/// One session fewer; the last of them `says` so.
+fn ends(server: &str, says: impl FnOnce()) {
+    let mut silent = silent();
+    let Some(sessions) = silent.get_mut(server) else { return };
+    *sessions -= 1;
+    if *sessions == 0 {
+        silent.remove(server);
+        says();
+    }
+}
+
 impl Watch for Teller {
     fn silent(&self, server: &str) {
-        let mut silent = silent();
-        let sessions = silent.entry(server.to_owned()).or_default();
-        *sessions += 1;
-        if *sessions == 1 {
-            eprintln!("landfast: server {server} not responding, still trying");
-            ANOTHER.notify_waiters();
-        }
+        begins(server, || eprintln!("landfast: server {server} not responding, still trying"));
     }
 
     fn answers(&self, server: &str) {
-        let mut silent = silent();
-        let Some(sessions) = silent.get_mut(server) else { return };
-        *sessions -= 1;
-        if *sessions == 0 {
-            silent.remove(server);
-            eprintln!("landfast: server {server} OK");
-        }
+        ends(server, || eprintln!("landfast: server {server} OK"));
+    }
+
+    fn refuses(&self, server: &str, patience: Duration) {
+        let seconds = patience.as_secs_f64();
+        begins(server, || {
+            eprintln!("landfast: server {server} refuses connections, trying again for {seconds} s");
+        });
+    }
+
+    fn refuses_no_more(&self, server: &str, connected: bool) {
+        ends(server, || {
+            if connected {
+                eprintln!("landfast: server {server} OK");
+            }
+        });
     }
 
     fn given_up(&self, server: &str, after: Duration) {

@@ -1,6 +1,7 @@
 //! `landfast untar`: a bar on a terminal, names with `-v`, a line a cause of failures, a summary.
 
 use crate::args::UntarArgs;
+use crate::commands::causes::Causes;
 use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::outage;
@@ -13,7 +14,7 @@ use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::resume::{Job, JournalFile};
 use landfast_client::untar::{
-    self, Cause, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
+    self, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
 };
 use landfast_client::{NfsUrl, SessionOptions, ops};
 use landfast_nfs::v4::NfsStat;
@@ -22,7 +23,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::watch;
 
@@ -243,39 +244,7 @@ struct Screen {
     start: Instant,
     resumed: AtomicU64,
     /// How often each cause was met that others than its first member have, too.
-    causes: Mutex<BTreeMap<String, u64>>,
-}
-
-/// Of members whose directory was told.
-const UNMADE: &str = "its directory was not made";
-
-/// Why a member failed, in words, and whether many will have the same cause: then it is said once. `None`: the directory that it is
-/// in was told.
-fn words(why: &Why) -> Option<(String, bool)> {
-    let (status, incomplete) = match why.cause {
-        Cause::Parent => return None,
-        Cause::Refused(_, status) => (status, false),
-        Cause::Attributes(status) => (status, true),
-        _ => return Some((why.to_string(), false)),
-    };
-    let advice = match (status, incomplete) {
-        (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_BADOWNER, true) => {
-            ": the server does not let this user give files away, as when it squashes root; --no-same-owner leaves owners as they come"
-        }
-        (NfsStat::NFS4ERR_PERM | NfsStat::NFS4ERR_ACCESS, false) => {
-            ": this user may not write there; on the server root may be nobody (root_squash)"
-        }
-        (NfsStat::NFS4ERR_ROFS, _) => {
-            ": the server's filesystem, or its export to this machine, is read-only"
-        }
-        (NfsStat::NFS4ERR_NOSPC, _) => ": make room on the server, then extract again",
-        (NfsStat::NFS4ERR_DQUOT, _) => ": the quota on the server is used up; make room, then extract again",
-        (NfsStat::NFS4ERR_IO | NfsStat::NFS4ERR_STALE, _) => "",
-        _ => return Some((why.to_string(), false)),
-    };
-    // What is not set, without the protocol's own words.
-    let what = why.text.split_inclusive(": ").next().filter(|_| incomplete).unwrap_or_default();
-    Some((format!("{what}{}{advice}", message::of_status(status)), true))
+    causes: Causes,
 }
 
 impl Screen {
@@ -286,24 +255,14 @@ impl Screen {
             bar: OnceLock::new(),
             start: Instant::now(),
             resumed: AtomicU64::new(0),
-            causes: Mutex::default(),
+            causes: Causes::default(),
         }
     }
 
     /// How many more had a cause that was told.
     fn repeated(&self) {
-        let causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.verbose {
-            return;
-        }
-        for (words, n) in causes.iter() {
-            match (words == UNMADE, *n) {
-                (true, n) => {
-                    eprintln!("landfast: {} more: their directories were not made", show_count(n))
-                }
-                (false, 2..) => eprintln!("landfast: {} more: {words}", show_count(n - 1)),
-                (false, _) => {}
-            }
+        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
+            eprintln!("landfast: {words}");
         }
     }
 
@@ -360,15 +319,7 @@ impl Progress for Screen {
     }
 
     fn failed(&self, path: &[u8], why: &Why) {
-        let (words, of_many) = words(why).unwrap_or_else(|| (UNMADE.to_owned(), true));
-        let again = of_many && {
-            let mut causes = self.causes.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = causes.entry(words.clone()).or_default();
-            *count += 1;
-            *count > 1
-        };
-        // Its directory was told.
-        if self.verbose || !again && why.cause != Cause::Parent {
+        if let Some(words) = self.causes.told(why, "--no-same-owner", self.verbose) {
             eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path)));
         }
     }

@@ -119,6 +119,50 @@ fn a_server_on_which_root_is_nobody() {
     assert!(o.status.success(), "{}", stderr(&o));
 }
 
+/// `cp` tells a lost owner once as well; its names are all told with `-v`.
+#[test]
+fn a_copy_to_a_server_on_which_root_is_nobody() {
+    if !root() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    archive(dir.path());
+    let tree = dir.path().join("tree");
+    let server = exported(dir.path(), "\"rw\", \"insecure\"");
+    let all = DIRS * FILES + DIRS + 2;
+    for version in ["4.2", "4.1", "4.0", "3"] {
+        let url = format!("{}e/copy?version={version}", server.url);
+        let o = run(&["cp", "-rp", path(&tree), &url]);
+        let said = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{version}: {said}");
+        assert!(said.lines().count() == 2 && !said.contains("NFS4ERR"), "{version}: {said}");
+        let (first, more) = said.split_once('\n').expect("two lines");
+        assert!(first.starts_with("cp: failed to preserve attributes of 'nfs://"), "{version}: {first}");
+        assert!(
+            first.contains("--no-preserve=ownership") && more.contains(&format!("{} more", all - 1)),
+            "{version}: {said}"
+        );
+        let o = run(&["cp", "-rpv", path(&tree), &url]);
+        assert_eq!(stderr(&o).matches("failed to preserve attributes of 'nfs://").count() as u64, all);
+        assert!(run(&["rm", "-r", &url]).status.success());
+        let o = run(&["sync-tree", path(&tree), &url]);
+        let said = stderr(&o);
+        assert_eq!(o.status.code(), Some(1), "{version}: {said}");
+        assert!(said.lines().count() == 2 && !said.contains("NFS4ERR"), "{version}: {said}");
+        assert!(
+            said.contains("--no-owner") && said.contains(&format!("{} more", all - 1)),
+            "{version}: {said}"
+        );
+        assert!(run(&["rm", "-r", &url]).status.success());
+    }
+    // As it says.
+    let o = run(&["sync-tree", "--no-owner", path(&tree), &format!("{}e/copy", server.url)]);
+    assert!(o.status.success(), "{}", stderr(&o));
+    assert!(run(&["rm", "-r", &format!("{}e/copy", server.url)]).status.success());
+    let o = run(&["cp", "-rp", "--no-preserve=ownership", path(&tree), &format!("{}e/copy", server.url)]);
+    assert!(o.status.success(), "{}", stderr(&o));
+}
+
 #[test]
 fn a_directory_that_one_may_not_write_to() {
     if !root() {
@@ -180,6 +224,16 @@ fn a_disk_that_is_full() {
             report["files"].as_u64().is_some_and(|n| n > 0 && n <= found),
             "{version}: {report}, {found} files"
         );
+        // The others say it once as well, and what to do.
+        let url = format!("{}{at}/again?version={version}", server.url);
+        for command in [&["cp", "-r"][..], &["sync-tree"]] {
+            assert!(run(&["rm", "-rf", &url, &url.replace("/again", "/tree")]).status.success());
+            let o = run(&[command, &[path(&dir.path().join("tree")), &url]].concat());
+            let said = stderr(&o);
+            assert_eq!(o.status.code(), Some(1), "{version}: {said}");
+            assert!(said.matches("make room on the server").count() >= 1, "{version}: {said}");
+            assert!(said.lines().count() <= 4 && !said.contains("NFS4ERR"), "{version}: {said}");
+        }
         drop(server);
         drop(small);
         fs::remove_dir(dir.path().join("small")).expect("removed");

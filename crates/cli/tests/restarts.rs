@@ -10,6 +10,7 @@ use common::{Serving, landfast, path, root};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -457,8 +458,121 @@ fn a_timeout_gives_up_a_server() {
         let refused = common::run(command);
         assert!(!refused.status.success() && !common::stderr(&refused).is_empty(), "{command:?}");
     }
-    // One that is not there at all is told at once, as before.
+    // One that is not there at all is tried no longer than that.
     rig.server.kill();
-    let refused = common::run(&["ls", "--timeout", "60s", &rig.url("d", "4.2")]);
-    common::one_line_with(&common::stderr(&refused), &["cannot connect"]);
+    let begin = Instant::now();
+    let refused = common::run(&["ls", "--timeout", "100ms", &rig.url("d", "4.2")]);
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    common::one_line_with(&common::stderr(&refused), &["cannot connect", "refused"]);
+}
+
+/// A command that starts while its server is being started again waits for it, and says so within a second.
+#[test]
+fn a_first_connection_that_is_refused_is_tried_again() {
+    if !root() {
+        return;
+    }
+    let mut rig = Rig::new();
+    let (here, address) = (rig.local("here"), rig.server.address().to_owned());
+    fs::write(&here, "data").expect("a file");
+    let url = |version| rig.url("d", version);
+    let urls = VERSIONS.map(|version| (version, url(version)));
+    for (version, url) in &urls {
+        rig.server.kill();
+        let copy = rig.url(&format!("d/copy{version}"), version);
+        let mut cp = landfast();
+        cp.args(["cp", path(&here), &copy]).stderr(Stdio::piped());
+        let mut ls = landfast();
+        ls.args(["ls", url]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let begin = Instant::now();
+        let mut both = [&mut cp, &mut ls].map(|command| command.spawn().expect("landfast starts"));
+        let mut says = both.each_mut().map(|one| BufReader::new(one.stderr.take().expect("a pipe")));
+        let refuses = format!("landfast: server {address} refuses connections, trying again for 5 s\n");
+        for words in &mut says {
+            let mut line = String::new();
+            words.read_line(&mut line).expect("its standard error");
+            assert_eq!(line, refuses, "{version}");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(1), "{version}: {:?}", begin.elapsed());
+        rig.server.resume(&rig.volume, &rig.log);
+        for (mut one, mut words) in both.into_iter().zip(says) {
+            let mut rest = String::new();
+            words.read_to_string(&mut rest).expect("its standard error");
+            assert!(one.wait().expect("it ends").success(), "{version}: {rest}");
+            assert_eq!(rest, format!("landfast: server {address} OK\n"), "{version}");
+        }
+        assert_eq!(fs::read(rig.volume.join(format!("d/copy{version}"))).expect("a file"), b"data");
+    }
+}
+
+/// Where nobody listens that is an error after the limit, which names what was tried; a signal ends it before.
+#[test]
+fn a_server_that_is_not_there_is_an_error_soon() {
+    if !root() {
+        return;
+    }
+    let mut rig = Rig::new();
+    let (url, address) = (rig.url("d", "4.2"), rig.server.address().to_owned());
+    rig.server.kill();
+    let begin = Instant::now();
+    let refused = common::run(&["ls", &url]);
+    let (took, words) = (begin.elapsed(), common::stderr(&refused));
+    assert_eq!(refused.status.code(), Some(2), "{words}");
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(10), "{took:?}");
+    let lines: Vec<&str> = words.lines().collect();
+    assert_eq!(lines.len(), 2, "{words}");
+    assert_eq!(lines[0], format!("landfast: server {address} refuses connections, trying again for 5 s"));
+    assert!(lines[1].contains("Connection refused") && lines[1].contains("in each try of "), "{words}");
+    for (command, signal) in
+        [("ls", Signal::INT), ("find", Signal::TERM), ("rm", Signal::INT), ("du", Signal::TERM)]
+    {
+        let mut child = landfast();
+        let mut child = child.args([command, &url]).stderr(Stdio::piped()).spawn().expect("landfast starts");
+        let mut words = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut line = String::new();
+        words.read_line(&mut line).expect("its standard error");
+        assert!(line.contains("refuses connections"), "{command}: {line}");
+        let begin = Instant::now();
+        kill_process(Pid::from_child(&child), signal).expect("it is there");
+        let status = child.wait().expect("it ends");
+        assert!(!status.success() && begin.elapsed() < Duration::from_secs(1), "{command}: {status:?}");
+    }
+}
+
+/// A server that goes down between the first connection and the session is waited for as at any other time: nothing is said of it
+/// when it does not last.
+#[test]
+fn a_connection_that_ends_while_the_session_is_made_is_no_news() {
+    if !root() {
+        return;
+    }
+    let rig = Rig::new();
+    for (version, ends) in [("4.2", 1), ("4.1", 2), ("4.0", 1), ("3", 1)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let (port, server) = (listener.local_addr().expect("an address"), rig.server.address().to_owned());
+        std::thread::spawn(move || {
+            for (n, from) in listener.incoming().map_while(Result::ok).enumerate() {
+                if n < ends {
+                    // Whatever it asks first is lost.
+                    let _ = (&from).read(&mut [0; 64]);
+                    continue;
+                }
+                let to = TcpStream::connect(&server).expect("the server");
+                for (mut from, mut to) in [(&from, &to), (&to, &from)].map(|(a, b)| (again(a), again(b))) {
+                    std::thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(std::net::Shutdown::Write);
+                    });
+                }
+            }
+        });
+        let url = rig.url("d", version).replace(rig.server.address(), &port.to_string());
+        let listed = common::run(&["ls", &url]);
+        assert!(listed.status.success(), "{version}: {}", common::stderr(&listed));
+        assert_eq!(common::stderr(&listed), "", "{version}");
+    }
+}
+
+fn again(stream: &TcpStream) -> TcpStream {
+    stream.try_clone().expect("a descriptor")
 }

@@ -53,6 +53,12 @@ pub const CALL_PATIENCE: Duration = Duration::from_secs(60);
 pub const RECONNECT_PATIENCE: Duration = Duration::from_secs(300);
 /// The same for a server that has taken a connection and never answered on one: what `mount` gives it.
 pub const FIRST_ANSWER_PATIENCE: Duration = Duration::from_secs(120);
+/// How long commands try again to connect to a server that refuses the first connection: about what a restart takes.
+pub const REFUSED_PATIENCE: Duration = Duration::from_secs(5);
+/// After so much of it, it is told.
+pub const REFUSED_TOLD_AFTER: Duration = Duration::from_millis(500);
+/// Pause between two such tries.
+pub const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// How long nothing comes from a server that is waited for before that is told.
 pub const SILENT_AFTER: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to connect again.

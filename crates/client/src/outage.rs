@@ -26,6 +26,12 @@ pub trait Watch: Debug + Send + Sync {
     /// It has answered again.
     fn answers(&self, server: &str);
 
+    /// It refuses the first connection, which is tried again for so long.
+    fn refuses(&self, server: &str, patience: Duration);
+
+    /// That is over, after [`Watch::refuses`]: it was `connected` to, or that is an error now.
+    fn refuses_no_more(&self, server: &str, connected: bool);
+
     /// Nothing came for so long that it is given up ([`crate::SessionOptions::reply_patience`]): all that waits fails.
     fn given_up(&self, server: &str, after: Duration);
 }
@@ -172,6 +178,14 @@ mod tests {
 
         fn answers(&self, server: &str) {
             self.0.lock().unwrap().push(format!("{server} answers"));
+        }
+
+        fn refuses(&self, server: &str, patience: Duration) {
+            self.0.lock().unwrap().push(format!("{server} refuses, tried for {patience:?}"));
+        }
+
+        fn refuses_no_more(&self, server: &str, connected: bool) {
+            self.0.lock().unwrap().push(format!("{server} connected: {connected}"));
         }
 
         fn given_up(&self, server: &str, after: Duration) {

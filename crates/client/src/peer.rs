@@ -171,8 +171,49 @@ impl Peer {
         Connection::connect(to, service, &self.config()).await
     }
 
-    /// The first connection to the server, tried once.
+    /// The first connection to the server. While that is refused, as by one that is just being started again, it is tried for
+    /// [`SessionOptions::refused_patience`].
     pub(crate) async fn connect(&self) -> Result<Connection, SessionError> {
+        let patience =
+            self.options.refused_patience.min(self.options.reply_patience.unwrap_or(Duration::MAX));
+        let start = Instant::now();
+        let mut told = false;
+        loop {
+            // Time between two tries is no silence: the machine has answered.
+            let tried = self.waited(async { Ok(self.open(self.options.port).await) }).await?;
+            let watch = self.options.watch.as_ref();
+            let refused = match tried {
+                Err(e) if is_refusal(&e) => e,
+                other => {
+                    if let Some(watch) = watch.filter(|_| told) {
+                        watch.refuses_no_more(&self.server, other.is_ok());
+                    }
+                    return other.map_err(|e| SessionError::connect(&self.server, &e));
+                }
+            };
+            let (since, pause) = (start.elapsed(), limits::REFUSED_PAUSE);
+            if since + pause > patience {
+                if let Some(watch) = watch.filter(|_| told) {
+                    watch.refuses_no_more(&self.server, false);
+                }
+                return Err(match patience.is_zero() {
+                    true => SessionError::connect(&self.server, &refused),
+                    false => SessionError::Connect {
+                        server: self.server.clone(),
+                        why: format!("{refused}, in each try of {:.1} s", since.as_secs_f64()),
+                    },
+                });
+            }
+            if let Some(watch) = watch.filter(|_| !told && since >= limits::REFUSED_TOLD_AFTER) {
+                told = true;
+                watch.refuses(&self.server, patience);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// A further connection to the server, tried once.
+    pub(crate) async fn connect_once(&self) -> Result<Connection, SessionError> {
         self.open(self.options.port).await.map_err(|e| SessionError::connect(&self.server, &e))
     }
 
@@ -214,6 +255,14 @@ impl Peer {
             pause = (pause * 2).min(limits::RECONNECT_PAUSE_MAX);
         }
     }
+}
+
+/// Nobody listens there, or whoever did has just ended: the listener's end resets what it has not accepted yet.
+fn is_refusal(e: &io::Error) -> bool {
+    matches!(
+        e.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted
+    )
 }
 
 /// A place for one connection.
@@ -306,7 +355,7 @@ impl Lines {
     /// # Errors
     /// The server cannot be reached.
     pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Lines, SessionError> {
-        let first = peer.waited(peer.connect()).await?;
+        let first = peer.connect().await?;
         let lines = Line::several(peer.options.connections, Some(first)).await;
         let next_xid =
             getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
@@ -384,6 +433,25 @@ impl Lines {
     pub(crate) async fn close(&self) {
         for line in &self.lines {
             line.hold().await.close();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the end of a server makes of a connection that is just being made.
+    #[test]
+    fn a_server_that_is_being_started_again_refuses_or_resets() {
+        for (kind, refusal) in [
+            (io::ErrorKind::ConnectionRefused, true),
+            (io::ErrorKind::ConnectionReset, true),
+            (io::ErrorKind::ConnectionAborted, true),
+            (io::ErrorKind::HostUnreachable, false),
+            (io::ErrorKind::TimedOut, false),
+        ] {
+            assert_eq!(is_refusal(&kind.into()), refusal, "{kind:?}");
         }
     }
 }

@@ -4,6 +4,8 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{Rig, shell, skipped};
@@ -185,5 +187,52 @@ async fn a_forgotten_client_id_is_got_anew() {
     nfs.session().clone().destroy().await;
     let ended = nfs.session().compound(vec![ArgOp::Putrootfh], false).await;
     assert!(matches!(ended, Err(SessionError::Ended)), "{ended:?}");
+    rig.stop().await;
+}
+
+/// Many requests under way while a restarted server waits for a client that does not come back: one of them asks, for all.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_asks_a_server_in_its_grace_period() {
+    const FILES: u64 = 64;
+    const GRACE_SECONDS: u32 = 6;
+    if skipped() {
+        return;
+    }
+    let mut rig = Rig::new().await;
+    rig.lease_seconds = GRACE_SECONDS;
+    let (nfs, gone) =
+        (Arc::new(connect(options(&rig)).await), Session::connect(options(&rig)).await.unwrap());
+    all(nfs.write_files([NewFile::new("before", "1")]).await);
+    // It has something open, and is never heard of again.
+    let open = ArgOp::Open(OpenArgs {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_WRITE,
+        share_deny: 0,
+        owner: owner(0, b"any"),
+        openhow: OpenHow::NoCreate,
+        claim: OpenClaim::Null(Bytes::from_static(b"before")),
+    });
+    let lookup = ArgOp::Lookup(Bytes::from_static(b"dest"));
+    let opened = gone.compound(vec![ArgOp::Putrootfh, lookup, open, ArgOp::Getfh], false).await.unwrap();
+    assert_eq!(opened.status, NfsStat::NFS4_OK);
+    let addr = rig.addr();
+    rig.running.take().unwrap().abandon().await;
+    drop(gone);
+    rig.start(addr).await;
+    let (before, begin) = (nfs.stats().rpcs, Instant::now());
+    let mut writes = tokio::task::JoinSet::new();
+    for n in 0..FILES {
+        let nfs = nfs.clone();
+        writes.spawn(async move { all(nfs.write_files([NewFile::new(format!("f{n}"), "2")]).await) });
+    }
+    while let Some(done) = writes.join_next().await {
+        done.unwrap();
+    }
+    let (rpcs, took) = (nfs.stats().rpcs - before, begin.elapsed());
+    assert!(took > Duration::from_secs(1), "there was no grace period: {took:?}");
+    // Each is refused for its client ID and for the period, sent again, its owner confirmed and its file closed; beside that one
+    // asks five times a second.
+    assert!(rpcs < FILES * 6 + u64::from(GRACE_SECONDS) * 5 * 2, "{rpcs} in {took:?}");
+    assert_eq!(fs::read_dir(rig.dest()).unwrap().count() as u64, FILES + 1);
     rig.stop().await;
 }

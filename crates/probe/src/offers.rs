@@ -97,6 +97,7 @@ pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delega
             ask: SessionLimits::ASK,
             call_patience: PATIENCE,
             reconnect_patience: Duration::ZERO,
+            refused_patience: Duration::ZERO,
             reply_patience: None,
             watch: None,
         };

@@ -18,6 +18,7 @@
 pub mod args;
 mod ask;
 mod cat;
+pub mod causes;
 mod cp;
 mod diff_tree;
 mod du;

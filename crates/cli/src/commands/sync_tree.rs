@@ -1,6 +1,7 @@
 //! `landfast sync-tree`: makes a directory on a server as one of this machine or of a server is, or one of this machine as a server's;
 //! only what differs is sent.
 
+use super::causes::Causes;
 use super::diff_tree::{both, shown, tree};
 use super::message::plain;
 use super::operand::{Operand, Place};
@@ -17,6 +18,7 @@ use landfast_client::trees::{
     Heard, Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, plan, sync, sync_here, to_digest,
     with_xattrs,
 };
+use landfast_client::untar::Why;
 use landfast_client::untar::path::Filter;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -117,7 +119,9 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     }
     let stop = Some(tool.stop_on_signals());
     let target = Target { nfs: &nfs, path: place.joined(), owners: options.owners, xattrs, stop };
-    let report = sync(&source, &dest, &plan, &target, Arc::new(screen), message::of).await;
+    let screen = Arc::new(screen);
+    let report = sync(&source, &dest, &plan, &target, screen.clone(), message::of).await;
+    screen.repeated();
     report.map_err(|e| e.to_string())
 }
 
@@ -155,7 +159,10 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
     }
     tool.stop_on_signals();
     let here = Here { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
-    sync_here(&source, &plan, &here, Arc::new(screen)).await.map_err(failed)
+    let screen = Arc::new(screen);
+    let report = sync_here(&source, &plan, &here, screen.clone()).await;
+    screen.repeated();
+    report.map_err(failed)
 }
 
 /// A server's directory, its owners as this machine knows them.
@@ -307,6 +314,7 @@ struct Screen {
     progress: Counter,
     /// Of those that are sent, how many were counted.
     arrived: AtomicU64,
+    causes: Causes,
 }
 
 impl Screen {
@@ -318,6 +326,14 @@ impl Screen {
             done: !args.dry_run,
             progress: Counter::new("synchronised", Some(all as u64), prints(tool, args)),
             arrived: AtomicU64::new(0),
+            causes: Causes::default(),
+        }
+    }
+
+    /// How many more had a cause that was told.
+    fn repeated(&self) {
+        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
+            eprintln!("sync-tree: {words}");
         }
     }
 
@@ -358,5 +374,11 @@ impl Telling for Screen {
 
     fn failed(&self, path: &[u8], why: &str) {
         eprintln!("sync-tree: {}: {why}", shown(path));
+    }
+
+    fn unsent(&self, path: &[u8], why: &Why) {
+        if let Some(words) = self.causes.told(why, "--no-owner", self.verbose) {
+            self.failed(path, &words);
+        }
     }
 }

@@ -91,6 +91,12 @@ impl Serving {
         *self = Serving::on(&address, dir, &["--log", path(log)]);
     }
 
+    /// Serves again what it served, after [`Serving::kill`].
+    pub fn resume(&mut self, dir: &Path, log: &Path) {
+        let address = self.address().to_owned();
+        *self = Serving::on(&address, dir, &["--log", path(log)]);
+    }
+
     /// Ends it at once.
     pub fn kill(&mut self) {
         let _ = self.child.kill();

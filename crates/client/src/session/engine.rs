@@ -271,7 +271,7 @@ impl Engine {
         first: &mut First<'_>,
     ) -> Result<(Arc<Engine>, Answer), SessionError> {
         let peer = Peer::new(options);
-        let conn = peer.waited(peer.connect()).await?;
+        let conn = peer.connect().await?;
         let Instance { name, verifier } = Instance::new(peer.options())?;
         let nothing = Epoch {
             number: 0,
@@ -555,7 +555,7 @@ impl Engine {
         if one.is_none() || one != named(other) {
             return false;
         }
-        let Ok(conn) = self.peer.connect().await else { return false };
+        let Ok(conn) = self.peer.connect_once().await else { return false };
         self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
         let bound = self.caller(&conn).bind(other.epoch().id, flags::CDFC4_FORE).await.is_ok();
         conn.close();
@@ -878,12 +878,8 @@ impl Engine {
                     let less = setup.modest && setup.client.is_none();
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
-                            match pause {
-                                limits::BACKOFF_MIN => {
-                                    warn!("{}: {step}: {lost}; trying again", self.peer.server());
-                                }
-                                _ => debug!("{}: {step}: {lost}", self.peer.server()),
-                            }
+                            // As any other loss of a connection: told when it lasts.
+                            debug!("{}: {step}: {lost}", self.peer.server());
                             true
                         }
                         SetupError::Call(e) => return Err(SessionError::Rpc(e.clone())),

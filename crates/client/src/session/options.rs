@@ -33,6 +33,9 @@ pub struct SessionOptions {
     pub call_patience: Duration,
     /// How long the server may be unreachable before calls fail.
     pub reconnect_patience: Duration,
+    /// How long a first connection that is refused is tried again, as a server that is just being started again does; never
+    /// longer than `reply_patience`. Zero: it is tried once.
+    pub refused_patience: Duration,
     /// How long no reply at all may come while one is waited for; `None`: as long as it takes. Then the session is given up: all
     /// that waits fails with [`super::SessionError::GivenUp`], and all that comes later.
     pub reply_patience: Option<Duration>,
@@ -59,6 +62,7 @@ impl SessionOptions {
             ask: SessionLimits::ASK,
             call_patience: limits::CALL_PATIENCE,
             reconnect_patience: limits::RECONNECT_PATIENCE,
+            refused_patience: Duration::ZERO,
             reply_patience: None,
             watch: None,
         }

@@ -95,6 +95,7 @@ impl Wire {
         let mut place = self.mount.lock().await;
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
+        let mut looked = false;
         let reply = loop {
             let link = match place.as_ref().filter(|link| !link.is_closed()) {
                 Some(link) => Ok(link.clone()),
@@ -114,8 +115,10 @@ impl Wire {
             let again = match &tried {
                 Ok(_) => false,
                 Err(SessionError::Rpc(CallError::Closed(_) | CallError::Timeout(_))) => true,
-                // The whole server was away, or only MOUNT is not there.
-                Err(SessionError::Connect { .. }) => self.call_again::<()>(Call::Null).await?.1,
+                // The whole server was away, or only MOUNT is not there. It may be back before it is asked.
+                Err(SessionError::Connect { .. }) => {
+                    self.call_again::<()>(Call::Null).await?.1 || !std::mem::replace(&mut looked, true)
+                }
                 Err(_) => false,
             };
             if !again || start.elapsed() > self.peer().patience() {

@@ -40,6 +40,10 @@ pub trait Telling: Send + Sync {
     fn set(&self, _path: &[u8]) {}
     /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
+    /// It is not, or not wholly, there; where nothing else is said, [`Telling::failed`].
+    fn unsent(&self, path: &[u8], why: &untar::Why) {
+        self.failed(path, &why.to_string());
+    }
 }
 
 /// What was done.
@@ -367,7 +371,7 @@ impl Progress for Hearing {
 
     fn failed(&self, path: &[u8], why: &untar::Why) {
         let path = of_member(path);
-        self.telling.failed(&path, &why.to_string());
+        self.telling.unsent(&path, why);
         if why.cause == Cause::Unread {
             self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
         }

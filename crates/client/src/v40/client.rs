@@ -29,6 +29,8 @@ pub(crate) struct Forty {
     client: tokio::sync::Mutex<()>,
     /// When it was last asked whether the server knows the client ID.
     asked: tokio::sync::Mutex<Option<Instant>>,
+    /// Whoever holds it asks a server that is in its grace period.
+    grace: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     limits: SessionLimits,
     lease: Duration,
@@ -46,9 +48,14 @@ struct State {
     opens: HashMap<[u8; 12], Owner>,
     /// There was one with the client ID in force.
     held: bool,
+    /// Since when the server answers GRACE.
+    grace_since: Option<Instant>,
     /// Client IDs that the server did not know, since an OPEN or a RENEW last succeeded.
     in_a_row: u32,
 }
+
+/// The turn to ask a server that is in its grace period.
+pub(super) type Turn<'a> = tokio::sync::MutexGuard<'a, ()>;
 
 /// A reply, and whether the COMPOUND was sent more than once.
 pub(super) struct Replied {
@@ -70,6 +77,7 @@ impl Forty {
             instance,
             client: tokio::sync::Mutex::new(()),
             asked: tokio::sync::Mutex::default(),
+            grace: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             limits: SessionLimits::ASK,
             lease: limits::LEASE_DEFAULT,
@@ -180,7 +188,28 @@ impl Forty {
 
     /// An OPEN has succeeded.
     pub(super) fn opened(&self) {
-        self.state().in_a_row = 0;
+        let mut state = self.state();
+        (state.in_a_row, state.grace_since) = (0, None);
+    }
+
+    /// Waits before something that was answered GRACE is tried again. One asks the server, as often as
+    /// [`limits::CLIENT_ASKED_EACH`] says, and all others wait until it has another answer: else each of them would ask by itself
+    /// for as long as the period lasts, and learn of its end late. `asking` belongs to what is tried: it lets go of it with the
+    /// answer. `false`: the period is too long.
+    pub(super) async fn grace<'a>(&'a self, asking: &mut Option<Turn<'a>>) -> bool {
+        let since = *self.state().grace_since.get_or_insert_with(Instant::now);
+        let left = limits::DELAY_PATIENCE.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        if asking.is_none() {
+            match self.grace.try_lock() {
+                Ok(turn) => *asking = Some(turn),
+                Err(_) => return tokio::time::timeout(left, self.grace.lock()).await.is_ok(),
+            }
+        }
+        sleep(limits::CLIENT_ASKED_EACH.min(left)).await;
+        true
     }
 
     /// An open outlives its COMPOUND.
@@ -228,6 +257,7 @@ impl Forty {
         let clientid = self.ask_client(self.verifier(generation)).await?;
         let mut state = self.state();
         (state.clientid, state.held) = (clientid, false);
+        state.grace_since = None;
         state.generation += 1;
         state.opens.clear();
         let generation = state.generation;

@@ -9,7 +9,7 @@ use landfast_nfs::v4::v40::OpenConfirmArgs;
 use landfast_nfs::v4::{ArgOp, ChangeInfo, CompoundRes, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid};
 use tracing::debug;
 
-use super::client::{Forty, Replied};
+use super::client::{Forty, Replied, Turn};
 use super::owners::Owner;
 use super::place::{Place, Way, uses_current, uses_saved};
 use crate::limits;
@@ -99,6 +99,8 @@ pub(super) struct Exec<'a> {
     /// Operations before this one may have been executed before.
     doubtful: usize,
     tries: u32,
+    /// It asks a server that is in its grace period, for all others.
+    asking: Option<Turn<'a>>,
 }
 
 impl<'a> Exec<'a> {
@@ -114,6 +116,7 @@ impl<'a> Exec<'a> {
             out: Vec::new(),
             doubtful: 0,
             tries: 0,
+            asking: None,
         }
     }
 
@@ -399,8 +402,12 @@ impl<'a> Exec<'a> {
             self.not_reached(rest);
             (self.at, self.saved) = entry.before;
             self.learn(&told);
+            if result.status != NfsStat::NFS4ERR_GRACE {
+                self.asking = None;
+            }
             return self.failed(entry.role, entry.index, result, ops.len()).await;
         }
+        self.asking = None;
         self.learn(&told);
         Ok(After::GoOn)
     }
@@ -506,6 +513,7 @@ impl<'a> Exec<'a> {
                 format!("it was sent again after its reply was lost, and {status} may be of the second time");
             Err(SessionError::Unknown(why))
         };
+        let closes = matches!(role, Role::Close(..));
         match role {
             Role::Open(n) => {
                 let mut owner = self.opened.get_mut(n).and_then(|o| o.owner.take());
@@ -540,6 +548,17 @@ impl<'a> Exec<'a> {
             NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_STALE_STATEID | NfsStat::NFS4ERR_EXPIRED
         ) {
             self.forty.look_after_client().await;
+        }
+        // "Later" does not say whether there was a first time.
+        let in_doubt =
+            again && matches!(op, OpNum::CREATE | OpNum::LINK | OpNum::RENAME | OpNum::REMOVE | OpNum::OPEN);
+        if status == NfsStat::NFS4ERR_GRACE
+            && !in_doubt
+            && !closes
+            && self.forty.grace(&mut self.asking).await
+        {
+            self.tries -= 1;
+            return Ok(After::GoOn);
         }
         match (op, status) {
             (OpNum::REMOVE, NfsStat::NFS4ERR_NOENT) if again && result.op == op => {

@@ -13,6 +13,7 @@
 //! | OPEN by handle (CLAIM_FH) | no open at all: the anonymous stateid |
 //! | limits of the session | one leg is as long as servers are known to take, and shorter where RESOURCE says so |
 //! | RECLAIM_COMPLETE: nothing is reclaimed, do not wait for it | SETCLIENTID of another instance of the client, with a verifier of its own, after a restart, and at the end where an open was held (sections 9.1.1, 16.33) |
+//! | GRACE ends with RECLAIM_COMPLETE of the clients that were there | one request asks until it ends, and the others wait for that one |
 //! | SEQUENCE renews the lease | RENEW, [`crate::limits::RENEWALS_PER_LEASE`] times a lease |
 //!
 //! Exactly once: a leg holds operations with an owner's number, which the server knows again by it, or operations that

@@ -1,12 +1,13 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
+use super::super::causes::{self, Causes};
 use super::super::{message, quote};
 use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
 use landfast_client::untar::{Cause, Progress, Why};
-use landfast_nfs::v4::OpNum;
+use landfast_nfs::v4::{NfsStat, OpNum};
 use serde_json::json;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,8 @@ pub struct Say {
     start: Instant,
     failures: AtomicU64,
     resumed: AtomicU64,
+    /// How often each cause was met that is said once.
+    causes: Causes,
 }
 
 impl Say {
@@ -54,15 +57,19 @@ impl Say {
             start: Instant::now(),
             failures: AtomicU64::new(0),
             resumed: AtomicU64::new(0),
+            causes: Causes::default(),
         }
     }
 
-    /// Nothing more comes; how many failures were told.
+    /// Nothing more comes; how many failures were told, by themselves or with others.
     pub fn end(&self) -> u64 {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
         self.flush();
+        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
+            eprintln!("cp: {words}");
+        }
         self.failures.load(Ordering::Relaxed)
     }
 
@@ -171,10 +178,33 @@ impl Progress for Say {
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
+        let advice = of_many(why);
+        let again = advice.as_ref().is_some_and(|(words, _)| self.causes.again(words));
+        if again && !self.verbose {
+            return;
+        }
         let (source, dest) = self.names(path, why.cause == Cause::JustMade);
-        let line = sentence(&source, &dest, why);
+        let mut line = sentence(&source, &dest, why);
+        if let Some((_, advice)) = advice.filter(|_| !again) {
+            line.push_str(&advice);
+        }
         eprintln!("cp: {line}");
     }
+}
+
+/// A cause that many have if one has it: in words, and what to do about it. That a file may not be written is said of each: others
+/// may be.
+fn of_many(why: &Why) -> Option<(String, String)> {
+    let (what, status) = match why.cause {
+        Cause::Attributes(status) => ("failed to preserve attributes: ", status),
+        Cause::Refused(
+            _,
+            status @ (NfsStat::NFS4ERR_NOSPC | NfsStat::NFS4ERR_DQUOT | NfsStat::NFS4ERR_ROFS),
+        ) => ("", status),
+        _ => return None,
+    };
+    let advice = causes::advice(why.cause, "--no-preserve=ownership").unwrap_or_default();
+    Some((format!("{what}{}{advice}", message::of_status(status)), advice))
 }
 
 /// What GNU cp says of a failure.
