@@ -90,9 +90,8 @@ impl Volume {
             }
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
-        node.0.changed_ns.store(Volume::now_ns(), std::sync::atomic::Ordering::Relaxed);
         // Nobody else knows of it yet.
-        self.attrs(&node, &mut node.0.state.lock(), &look);
+        self.changed(&node, &mut node.0.state.lock(), Some(&look));
         // Open for both, whatever was asked for.
         let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);

@@ -1,7 +1,5 @@
 //! Making directories, symbolic links, special files and hard links.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use rustix::fs::{FileType, Mode, Statx};
 
@@ -167,7 +165,7 @@ impl Volume {
                 }
             };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
-        node.0.changed_ns.store(Volume::now_ns(), Ordering::Relaxed);
+        self.changed(&node, &mut node.0.state.lock(), None);
         record(tx, &[dir, &node], || {
             let target = if let What::Symlink(target) = what { target } else { b"" };
             let mut facts = born_facts(dir, name, &node, &look, target, dir_mtime);

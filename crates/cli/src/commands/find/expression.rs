@@ -6,7 +6,6 @@ use super::regex::{self, Syntax};
 use crate::commands::mode;
 use landfast_client::fs::Meta;
 use landfast_client::glob;
-use landfast_client::tar::Who;
 use landfast_nfs::v4::{FileType, NfsTime};
 use regex_automata::meta::Regex;
 use std::cmp::Ordering;
