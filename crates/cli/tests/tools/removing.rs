@@ -198,7 +198,10 @@ fn the_examples_of_the_manual_work() {
          touch -d '31 days ago' tmp/old",
     );
     // What the examples have on this machine.
-    shell_in(rig.dir.path(), "mkdir -p home/ann/mail; echo hi > home/ann/mail/1");
+    shell_in(
+        rig.dir.path(),
+        "mkdir -p home/ann/mail linux; echo hi > home/ann/mail/1; echo x > linux/README; tar -cJf linux.tar.xz linux",
+    );
     let manual = include_str!("../../../../docs/client.md");
     let examples = manual.split("```sh\n").skip(1).filter_map(|text| text.split("```").next());
     let mut count = 0;
