@@ -39,6 +39,8 @@ pub(crate) struct Change {
     own_is_unseen: bool,
     /// Somebody else left `ctime_ns`, and it was young when it was last seen: it may hide a later change.
     is_young: bool,
+    /// The last look found a ctime that no own change has left.
+    is_foreign: bool,
 }
 
 impl Change {
@@ -57,9 +59,15 @@ impl Change {
                 now_ns >= ctime_ns.saturating_add(SETTLED_NS) || is_of_the_future(ctime_ns, now_ns);
             self.is_young = !self.own_is_unseen && !is_settled;
         }
+        self.is_foreign = is_new && !self.own_is_unseen;
         self.ctime_ns = ctime_ns;
         self.own_is_unseen = false;
         self.value
+    }
+
+    /// True if the last look has found that somebody else has changed the object since the one before.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.is_foreign
     }
 
     /// Own change whose ctime is not known yet: the next look counts it as one more change, which is harmless.

@@ -79,6 +79,8 @@ pub(crate) struct NodeState {
     pub(crate) default_acl: Option<(u64, bool)>,
     /// The attributes as last looked at, unless an operation has changed any since.
     pub(crate) looked: Option<Looked>,
+    /// When it was last noticed that somebody else has changed it.
+    pub(crate) foreign_at: Option<Instant>,
 }
 
 /// Attributes and when they were looked at. Good for [`ATTRS_FRESH`] at most: a local process may change the object
@@ -110,6 +112,12 @@ impl NodeState {
     pub(crate) fn fresh(&self, now: Instant) -> Option<&Attrs> {
         let looked = self.looked.as_ref()?;
         (now.saturating_duration_since(looked.at) < ATTRS_FRESH).then_some(&looked.attrs)
+    }
+
+    /// The same, if they were looked at after this moment.
+    pub(crate) fn fresh_since(&self, now: Instant, since: Option<Instant>) -> Option<&Attrs> {
+        let looked = self.looked.as_ref()?;
+        if since.is_some_and(|since| looked.at <= since) { None } else { self.fresh(now) }
     }
 
     /// The file has been read.

@@ -137,6 +137,40 @@ fn a_kept_listing_is_as_good_as_the_directory() {
     assert_eq!(sorted(both(0)), expected);
 }
 
+/// A local process removes files and makes others, which get their inodes' numbers: a listing within the same second gave the names the
+/// handles and attributes of those that are gone.
+#[test]
+fn numbers_that_a_local_process_has_given_to_other_files() {
+    if !is_root() || !tempdir_suits() {
+        return;
+    }
+    let r = root();
+    let rig = Rig::log();
+    let v = &rig.volume;
+    let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
+    let names: Vec<String> = (0..50).map(|n| format!("file{n}")).collect();
+    for name in &names {
+        rig.create(&r, &dir, name).unwrap();
+    }
+    let list = || v.readdir(&r, &dir, 0, 100, EntryDetail::Attrs).unwrap().entries;
+    let numbers: std::collections::HashSet<u64> = list().iter().map(|e| e.fileid).collect();
+    let local = rig.dir().join("d");
+    for name in &names {
+        std::fs::remove_file(local.join(name)).unwrap();
+    }
+    for name in names.iter().rev() {
+        std::fs::write(local.join(name), name).unwrap();
+    }
+    let mut again = 0;
+    for e in list() {
+        let (node, attrs) = e.object.unwrap().unwrap();
+        again += u64::from(numbers.contains(&attrs.fileid));
+        assert_eq!(attrs.size, e.name.len() as u64, "{:?}", e.name);
+        assert_eq!(v.lookup(&r, &dir, &e.name).unwrap(), node, "{:?}", e.name);
+    }
+    println!("{again} numbers came again");
+}
+
 /// Where the temporary directory is on something else.
 #[test]
 fn on_ext4() {

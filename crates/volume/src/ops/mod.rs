@@ -256,6 +256,9 @@ impl Volume {
             btime: Timestamp::from_nanos(node.0.created_ns),
             change: state.change.seen(ctime_ns(sx), now_ns, floor_ns),
         };
+        if state.change.is_foreign() {
+            state.foreign_at = Some(kernel::instant());
+        }
         let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);
         let atime_stays =
             attrs.atime > attrs.mtime && attrs.atime > attrs.ctime && since_read < ATIME_STAYS_SECS;
@@ -274,6 +277,9 @@ impl Volume {
         let look = kernel::look(fd)?;
         let (now_ns, floor_ns) = self.now_and_floor_ns();
         let change = state.change.seen(ctime_ns(&look), now_ns, floor_ns);
+        if state.change.is_foreign() {
+            state.foreign_at = Some(kernel::instant());
+        }
         Ok(Before { change, look })
     }
 

@@ -91,7 +91,12 @@ impl Volume {
         let position = position_of(cookie)?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        let look = kernel::look(&*dir_fd)?;
+        let (look, foreign_at) = {
+            let mut state = dir.0.state.lock();
+            let look = kernel::look(&*dir_fd)?;
+            self.attrs(dir, &mut state, &look);
+            (look, state.foreign_at)
+        };
         let ctime = ctime_ns(&look);
         let mut lister = Lister {
             volume: self,
@@ -101,6 +106,7 @@ impl Volume {
             plain_ids: self.0.remap.read().is_trivial(),
             // Who may read the directory and not search it learns names, and nothing about what they name.
             known_counts: detail == EntryDetail::Attrs && kernel::access(&*dir_fd, libc::X_OK)?,
+            foreign_at,
             names: None,
             now: kernel::instant(),
         };
@@ -161,7 +167,7 @@ impl Volume {
     fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8], now: Instant) -> Result<(Node, Attrs), Error> {
         let kh = self.handle_within(dir_fd, name)?;
         if let Some(node) = self.0.cache.get(&kh) {
-            if let Some(attrs) = fresh(&node, now) {
+            if let Some(attrs) = fresh(&node, now, None) {
                 return Ok((node, attrs));
             }
             let mut state = node.0.state.lock();
@@ -230,6 +236,9 @@ struct Lister<'a> {
     plain_ids: bool,
     /// Nodes that are known by their inodes' numbers are as good as a look.
     known_counts: bool,
+    /// But for those that were looked at before somebody else has changed the directory: the number may be that of another
+    /// object now.
+    foreign_at: Option<Instant>,
     /// Shared with lookups: an entry that is looked at must not be in the middle of being made.
     names: Option<RwLockReadGuard<'a, ()>>,
     /// When that was taken.
@@ -248,13 +257,13 @@ impl Lister<'_> {
             self.names = Some(self.dir.0.names.read());
             self.now = kernel::instant();
         }
-        // Not below a directory, where another filesystem may stand; and a local process may have given the number of
+        // Not below a directory, where another filesystem may stand; nor where a local process may have given the number of
         // one object to another.
         if self.known_counts
             && e.kind.is_some_and(|kind| kind != Kind::Dir)
             && let Some(node) = self.volume.0.cache.by_number(e.ino)
             && e.kind == Some(node.kind())
-            && let Some(attrs) = fresh(&node, self.now)
+            && let Some(attrs) = fresh(&node, self.now, self.foreign_at)
         {
             listed.fileid = node.fileid();
             listed.object = self.attrs.then_some(Ok((&node, &attrs)));
@@ -287,9 +296,9 @@ fn kind_of(kind: FileType) -> Option<Kind> {
     })
 }
 
-/// An object's attributes, if they are known without looking.
-fn fresh(node: &Node, now: Instant) -> Option<Attrs> {
-    node.0.state.lock().fresh(now).filter(|_| !node.0.is_dead()).copied()
+/// An object's attributes, if they are known without looking, and were looked at after `since`.
+fn fresh(node: &Node, now: Instant, since: Option<Instant>) -> Option<Attrs> {
+    node.0.state.lock().fresh_since(now, since).filter(|_| !node.0.is_dead()).copied()
 }
 
 #[cfg(test)]
