@@ -5,6 +5,7 @@
 
 mod archive;
 mod captures;
+mod chance;
 mod channel;
 mod check;
 mod client;

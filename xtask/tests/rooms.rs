@@ -108,10 +108,7 @@ impl Crate {
     fn learn_what_is_handed_on(&mut self, module: &Module, tokens: TokenStream) {
         let tokens: Vec<_> = tokens.into_iter().collect();
         for (at, token) in tokens.iter().enumerate() {
-            if !is(token, "use")
-                || at == 0
-                || !(is(&tokens[at - 1], "pub") || is_group(&tokens[at - 1], Delimiter::Parenthesis))
-            {
+            if !is(token, "use") || !is_public(&tokens, at) {
                 continue;
             }
             for path in paths(&tokens[at + 1..]) {
@@ -220,8 +217,7 @@ impl Crate {
                 continue;
             }
             if is(&tokens[at], "use") {
-                let handed_on = at > 0
-                    && (is(&tokens[at - 1], "pub") || is_group(&tokens[at - 1], Delimiter::Parenthesis));
+                let handed_on = is_public(&tokens, at);
                 let end = (at..tokens.len()).find(|i| is_punct(&tokens[*i], ';')).unwrap_or(tokens.len());
                 if !handed_on {
                     used.extend(
@@ -247,17 +243,13 @@ impl Crate {
                 at += 1;
                 continue;
             }
-            let begins = at < 2 || !is_punct(&tokens[at - 1], ':') || !is_punct(&tokens[at - 2], ':');
-            let goes_on = tokens.get(at + 1).is_some_and(|t| is_punct(t, ':'))
-                && tokens.get(at + 2).is_some_and(|t| is_punct(t, ':'));
-            if begins && goes_on && matches!(tokens[at], TokenTree::Ident(_)) {
+            let begins = at < 2 || !are_colons(&tokens, at - 2);
+            if begins && are_colons(&tokens, at + 1) && matches!(tokens[at], TokenTree::Ident(_)) {
                 let mut segments = Vec::new();
                 let mut i = at;
                 while let Some(TokenTree::Ident(segment)) = tokens.get(i) {
                     segments.push(segment.to_string());
-                    if !(tokens.get(i + 1).is_some_and(|t| is_punct(t, ':'))
-                        && tokens.get(i + 2).is_some_and(|t| is_punct(t, ':')))
-                    {
+                    if !are_colons(&tokens, i + 1) {
                         break;
                     }
                     i += 3;
@@ -360,6 +352,16 @@ fn is_test(tokens: &[TokenTree], at: usize) -> bool {
 fn past_item(tokens: &[TokenTree], at: usize) -> usize {
     let ends = |t: &TokenTree| is_punct(t, ';') || is_punct(t, ',') || is_group(t, Delimiter::Brace);
     (at + 2..tokens.len()).find(|i| ends(&tokens[*i])).map_or(tokens.len(), |i| i + 1)
+}
+
+/// True where `pub` or `pub(..)` stands before.
+fn is_public(tokens: &[TokenTree], at: usize) -> bool {
+    at > 0 && (is(&tokens[at - 1], "pub") || is_group(&tokens[at - 1], Delimiter::Parenthesis))
+}
+
+/// True where `::` stands.
+fn are_colons(tokens: &[TokenTree], at: usize) -> bool {
+    tokens.get(at..at + 2).is_some_and(|pair| pair.iter().all(|t| is_punct(t, ':')))
 }
 
 fn is(token: &TokenTree, word: &str) -> bool {

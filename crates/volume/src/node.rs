@@ -16,6 +16,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::brief::Brief;
 use crate::change::Change;
 use crate::dirty::Dirty;
+use crate::kernel;
 use crate::limits::ATTRS_FRESH;
 use crate::node_fd::NodeFd;
 use crate::record::ObjId;
@@ -106,6 +107,15 @@ impl NodeState {
     /// A flush is about to begin.
     pub(crate) fn at_flush(&self) -> AtFlush {
         AtFlush { facts: self.data_facts, writes: self.dirty_writes }
+    }
+
+    /// The change attribute of an object that has just been seen with this ctime; notes when somebody else has changed it.
+    pub(crate) fn seen(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
+        let change = self.change.seen(ctime_ns, now_ns, floor_ns);
+        if self.change.is_foreign() {
+            self.foreign_at = Some(kernel::instant());
+        }
+        change
     }
 
     /// The attributes, if they are known without looking.

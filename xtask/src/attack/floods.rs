@@ -326,16 +326,9 @@ pub fn kept_replies(scene: &Scene) -> Said {
             }
             Ok(())
         };
-        let mut last = String::new();
-        while scene.goes_on() {
-            if let Err(why) = keep() {
-                last = why;
-            }
-            std::thread::sleep(AGAIN);
-        }
-        last
+        again(scene, AGAIN, keep)
     });
-    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    let ended = one_of("; ", &ended);
     let (asked, refused) = (asked.into_inner(), refused.into_inner());
     Ok(format!("{asked} replies of 120 KiB to be kept, {refused} refused{ended}"))
 }
@@ -378,21 +371,14 @@ pub fn copies(scene: &Scene) -> Said {
     let sent = AtomicU64::new(0);
     let ended = scene.each(4, |address| {
         let mut round = 0;
-        let mut last = String::new();
-        while scene.goes_on() {
+        again(scene, Duration::from_millis(200), || {
             round += 1;
-            match copy_flood(scene, address, round) {
-                Ok(()) => {
-                    sent.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(why) => last = why,
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        last
+            copy_flood(scene, address, round)?;
+            sent.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })
     });
-    let refused =
-        ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!(", then {why}"));
+    let refused = one_of(", then ", &ended);
     Ok(format!("{} COMPOUNDs of 48 copies of {} MiB{refused}", sent.into_inner(), LARGE_BYTES >> 20))
 }
 
@@ -410,6 +396,23 @@ fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
     let ops = Ops::default().put(&large).save().put(&other);
     let ops = (0..48).fold(ops, |ops, at| ops.copy(&from, &to, at << 20, LARGE_BYTES, true));
     session.send(&ops).map_err(|e| e.to_string())
+}
+
+/// Does it over and over until the scene ends: what was wrong the last time that anything was.
+fn again(scene: &Scene, pause: Duration, mut does: impl FnMut() -> Result<(), String>) -> String {
+    let mut last = String::new();
+    while scene.goes_on() {
+        if let Err(why) = does() {
+            last = why;
+        }
+        std::thread::sleep(pause);
+    }
+    last
+}
+
+/// One of these words that are not empty, behind others.
+fn one_of(lead: &str, all: &[String]) -> String {
+    all.iter().find(|words| !words.is_empty()).map_or(String::new(), |words| format!("{lead}{words}"))
 }
 
 /// Retries of one COPY that are sent with it.
@@ -445,16 +448,9 @@ pub fn retries(scene: &Scene) -> Said {
             }
             Ok(())
         };
-        let mut last = String::new();
-        while scene.goes_on() {
-            if let Err(why) = run() {
-                last = why;
-            }
-            std::thread::sleep(AGAIN);
-        }
-        last
+        again(scene, AGAIN, run)
     });
-    let ended = ended.iter().find(|why| !why.is_empty()).map_or(String::new(), |why| format!("; {why}"));
+    let ended = one_of("; ", &ended);
     Ok(format!("{} copies, {} retries{ended}", copied.into_inner(), repeated.into_inner()))
 }
 

@@ -292,8 +292,7 @@ impl Session {
 
     /// One COMPOUND on a slot of its own, whose reply the server is asked to keep: SEQUENCE's status.
     pub fn keep(&mut self, slot: (u32, u32), sequence: u32, ops: &Ops) -> Result<u32, String> {
-        let ops = ops.clone().with_slot(&self.id, sequence, slot, true);
-        let (_, results) = compound(&mut self.link, 2, self.user, &ops)?;
+        let (_, results) = on_slot(&mut self.link, self.user, (&self.id, slot, sequence), ops)?;
         let mut reader = Reader(&results);
         let _operation = reader.u32()?;
         reader.u32()
@@ -383,10 +382,10 @@ pub fn create_session(
 pub fn on_slot(
     link: &mut Link,
     user: User,
-    (session, slot, sequence): (&[u8], u32, u32),
+    (session, slot, sequence): (&[u8], (u32, u32), u32),
     ops: &Ops,
 ) -> Result<(u32, Vec<u8>), String> {
-    compound(link, 2, user, &ops.clone().with_slot(session, sequence, (slot, slot), true))
+    compound(link, 2, user, &ops.clone().with_slot(session, sequence, slot, true))
 }
 
 /// SEQUENCE alone, which renews the client's lease.

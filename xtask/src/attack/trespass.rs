@@ -158,8 +158,8 @@ pub fn others_reply(scene: &Scene) -> Verdict {
     let read = Ops::default().put(&file).read(&stateid, 100);
     let id = root.id.clone();
     let has = |results: &[u8]| results.windows(6).any(|bytes| bytes == b"secret");
-    let (_, told) = nfs::on_slot(&mut root.link, ROOT, (&id, 1, 1), &read)?;
-    let (_, again) = nfs::on_slot(&mut root.link, ROOT, (&id, 1, 1), &read)?;
+    let (_, told) = nfs::on_slot(&mut root.link, ROOT, (&id, (1, 1), 1), &read)?;
+    let (_, again) = nfs::on_slot(&mut root.link, ROOT, (&id, (1, 1), 1), &read)?;
     if !has(&told) || told != again {
         return Err("root's own retry has not got the reply".to_owned());
     }
@@ -167,7 +167,7 @@ pub fn others_reply(scene: &Scene) -> Verdict {
     let mut other = link(scene, insider(51))?;
     for (who, link, user) in [("another user", &mut same, MALLORY), ("another host's root", &mut other, ROOT)]
     {
-        match nfs::on_slot(link, user, (&id, 1, 1), &read) {
+        match nfs::on_slot(link, user, (&id, (1, 1), 1), &read) {
             Ok((nfs::FALSE_RETRY, results)) if !has(&results) => {}
             Ok((_, results)) if has(&results) => return Err(format!("{who} was told root's reply")),
             Ok((status, _)) => return Err(format!("a retry of {who}: status {status}")),

@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::chance::Chance;
 use crate::proc::command;
 
 /// Frames that wait in one direction at most; more are lost, as in a switch.
@@ -207,7 +208,7 @@ impl Shared {
     /// Takes what is sent at one end.
     fn take(&self, from: &mut UnixStream, send: &SyncSender<Due>, end: End) -> io::Result<()> {
         // Which frames are lost is chance, but the same each time.
-        let mut chance = 0x9e37_79b9_7f4a_7c15_u64 ^ end as u64;
+        let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ end as u64);
         let mut free = Instant::now();
         loop {
             let mut length = [0; 4];
@@ -220,10 +221,7 @@ impl Shared {
             from.read_exact(&mut frame)?;
             let now = self.write(end, &frame);
             let line = *lock(&self.line);
-            chance ^= chance << 13;
-            chance ^= chance >> 7;
-            chance ^= chance << 17;
-            if (chance >> 11) % 1000 < line.lost_of_1000 {
+            if (chance.next() >> 11) % 1000 < line.lost_of_1000 {
                 self.lost.fetch_add(1, Ordering::Relaxed);
                 continue;
             }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
+use super::chance::Chance;
 use super::image;
 use super::recipe::{Kernel, VERSIONS, Vers};
 use super::server::chosen_binary;
@@ -137,22 +138,6 @@ impl What {
     }
 }
 
-/// Numbers that are as good as any others.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n.max(1)
-    }
-
-    fn within(&mut self, most: Duration) -> Duration {
-        Duration::from_micros(self.below(u64::try_from(most.as_micros()).unwrap_or(u64::MAX)))
-    }
-}
-
 /// What came of one command.
 struct Row {
     who: Who,
@@ -180,7 +165,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         dir: dir.path(),
         sums: local(SUMS, &tree)?,
         restarts: options.restarts,
-        dice: Dice(seed),
+        chance: Chance(seed),
     };
     let mut rows = Vec::new();
     for who in &options.server {
@@ -214,7 +199,7 @@ struct Stage<'a> {
     dir: &'a Path,
     sums: String,
     restarts: usize,
-    dice: Dice,
+    chance: Chance,
 }
 
 impl Stage<'_> {
@@ -367,13 +352,13 @@ impl Stage<'_> {
         let mut over = None;
         for _ in 0..wanted {
             // Short of the whole run, so that most moments lie in it.
-            let gap = self.dice.within(row.quiet * 2 / (u32::try_from(wanted).unwrap_or(1) + 1));
+            let gap = self.chance.within(row.quiet * 2 / (u32::try_from(wanted).unwrap_or(1) + 1));
             over = wait_until(child, Instant::now() + gap)?;
             if over.is_some() {
                 break;
             }
             let end = Instant::now();
-            let at_once = self.dice.below(3) > 0;
+            let at_once = self.chance.below(3) > 0;
             served.end(at_once)?;
             over = wait_until(child, Instant::now())?;
             let before = self.progress(served, row.what)?;
@@ -464,10 +449,10 @@ fn find_seed(unpacked: &Path) -> Result<PathBuf, String> {
 
 /// Small files in directories, and large ones.
 fn make_tree(tree: &Path, options: &Options) -> std::io::Result<()> {
-    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
     let mut data = |bytes: usize| -> Vec<u8> {
         let mut data: Vec<u8> =
-            (0..bytes.div_ceil(8)).flat_map(|_| dice.below(u64::MAX).to_le_bytes()).collect();
+            (0..bytes.div_ceil(8)).flat_map(|_| chance.below(u64::MAX).to_le_bytes()).collect();
         data.truncate(bytes);
         data
     };

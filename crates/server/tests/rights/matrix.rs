@@ -3,9 +3,8 @@
 
 use super::ops::{self, Needs, Op};
 use super::victim::*;
-use crate::common::{mode, name, skipped};
+use crate::common::{name, skipped};
 use landfast_nfs::v4::args::*;
-use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::*;
 use std::os::unix::fs::PermissionsExt;
 
@@ -102,9 +101,7 @@ async fn every_operation_by_every_caller(minor: u32) {
     }
     let mut honest = Party::new(&mut wires[0], minor, b"honest").await;
     let mut others = Party::new(&mut wires[0], minor, b"other").await;
-    let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
-    let made = honest.open(&mut wires[0], 0, "common", OPEN4_SHARE_ACCESS_BOTH, how).await;
-    let common = made.expect("a file for all").0;
+    let common = honest.file_for_all(&mut wires[0], "common").await;
     let mut wrong = Vec::new();
     let (mut allowed, mut refused) = (0, 0);
     for op in ops::all().iter().filter(|op| op.since <= minor) {
@@ -172,10 +169,7 @@ async fn a_stateid_of_one_export_opens_nothing_in_another() {
     for minor in [0, 1, 2] {
         let mut party = Party::new(&mut wire, minor, format!("honest-{minor}").as_bytes()).await;
         party.at = Some("a");
-        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
-        let file = format!("common-{minor}");
-        let made = party.open(&mut wire, 0, &file, OPEN4_SHARE_ACCESS_BOTH, how).await;
-        let common = made.expect("a file for all").0;
+        let common = party.file_for_all(&mut wire, &format!("common-{minor}")).await;
         for (export, _) in &SEVERAL[1..] {
             let path = rig.dir.path().join(&export[1..]).join(format!("roots-{minor}"));
             std::fs::write(&path, SECRET).expect("root's own file");

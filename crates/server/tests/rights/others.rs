@@ -1,9 +1,8 @@
 //! What is one client's, asked for by another one; and what is a host's, asked for by one of its users.
 
 use super::victim::*;
-use crate::common::{exchange_args, mode, session_args, skipped};
+use crate::common::skipped;
 use landfast_nfs::v4::args::*;
-use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::*;
 
 /// Callbacks are the host's: one of its users does not say where they go, as he binds no connection for them.
@@ -37,13 +36,7 @@ async fn a_user_of_a_session_does_not_end_the_hosts_reclaims() {
     let rig = Rig::new("unsafe").await;
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {
-        let name = format!("host-{minor}");
-        let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name.as_bytes(), 1))]).await;
-        let ResBody::ExchangeId(ex) = &res.results[0].body else { panic!("{res:?}") };
-        let args = session_args(ex.clientid, ex.sequenceid);
-        let res = wire.compound(0, minor, vec![ArgOp::CreateSession(args)]).await;
-        let ResBody::CreateSession(made) = &res.results[0].body else { panic!("{res:?}") };
-        let mut host = Party::of_session(minor, ex.clientid, made.sessionid);
+        let mut host = Party::begin(&mut wire, minor, format!("host-{minor}").as_bytes()).await;
         let complete = || vec![ArgOp::ReclaimComplete(false)];
         assert_eq!(host.status(&mut wire, 1000, complete()).await, NfsStat::NFS4ERR_INVAL, "4.{minor}");
         assert_eq!(
@@ -67,9 +60,7 @@ async fn a_kept_reply_is_told_to_nobody_who_might_not_have_asked() {
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {
         let mut honest = Party::new(&mut wire, minor, format!("honest-{minor}").as_bytes()).await;
-        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
-        let made = honest.open(&mut wire, 0, &format!("c{minor}"), OPEN4_SHARE_ACCESS_BOTH, how).await;
-        let common = made.expect("a file for all").0;
+        let common = honest.file_for_all(&mut wire, &format!("c{minor}")).await;
         let victim = Victim::new(&mut honest, &mut wire, (0, 0o600), &common).await;
         let sequence = SequenceArgs {
             sessionid: honest.session,
@@ -109,10 +100,7 @@ async fn another_clients_stateids_are_told_from_none_by_nobody() {
     for minor in [1, 2] {
         let mut honest = Party::new(&mut wire, minor, format!("honest-{minor}").as_bytes()).await;
         let mut other = Party::new(&mut wire, minor, format!("other-{minor}").as_bytes()).await;
-        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
-        let file = format!("common-{minor}");
-        let made = honest.open(&mut wire, 0, &file, OPEN4_SHARE_ACCESS_BOTH, how).await;
-        let common = made.expect("a file for all").0;
+        let common = honest.file_for_all(&mut wire, &format!("common-{minor}")).await;
         let victim = Victim::new(&mut honest, &mut wire, (0, 0o600), &common).await;
         let made_up = Stateid { seqid: 1, other: [0x5a; 12] };
         let test = ArgOp::TestStateid(vec![victim.open, victim.lock, made_up]);

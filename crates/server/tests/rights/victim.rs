@@ -164,20 +164,27 @@ impl Party {
             assert_eq!(res.status, NfsStat::NFS4_OK);
             return Party { minor, id: set.clientid, session: [0; 16], sequence: 0, opens: 0, at: None };
         }
+        let mut party = Party::begin(wire, minor, name).await;
+        assert_ok(&party.run(wire, 0, vec![ArgOp::ReclaimComplete(false)]).await);
+        party
+    }
+
+    /// A client with a session that has done nothing yet.
+    pub async fn begin(wire: &mut Wire, minor: u32, name: &[u8]) -> Party {
         let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name, 1))]).await;
         let ResBody::ExchangeId(ex) = &res.results[0].body else { panic!("{res:?}") };
         // One that outlasts the server may not create with EXCLUSIVE4 (RFC 8881 section 18.16.3).
         let args = CreateSessionArgs { flags: 0, ..session_args(ex.clientid, ex.sequenceid) };
         let res = wire.compound(0, minor, vec![ArgOp::CreateSession(args)]).await;
         let ResBody::CreateSession(made) = &res.results[0].body else { panic!("{res:?}") };
-        let mut party = Party::of_session(minor, ex.clientid, made.sessionid);
-        assert_ok(&party.run(wire, 0, vec![ArgOp::ReclaimComplete(false)]).await);
-        party
+        Party { minor, id: ex.clientid, session: made.sessionid, sequence: 0, opens: 0, at: None }
     }
 
-    /// A client that has made this session and done nothing yet.
-    pub fn of_session(minor: u32, id: u64, session: SessionId) -> Party {
-        Party { minor, id, session, sequence: 0, opens: 0, at: None }
+    /// A new file that everybody may read and write.
+    pub async fn file_for_all(&mut self, wire: &mut Wire, file: &str) -> FileHandle {
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o666)));
+        let made = self.open(wire, 0, file, OPEN4_SHARE_ACCESS_BOTH, how).await;
+        made.expect("a file for all").0
     }
 
     /// A request in the party's name, by this user from there. The results without that of SEQUENCE.

@@ -254,11 +254,8 @@ impl Volume {
             mtime: mtime(sx),
             ctime: ctime(sx),
             btime: Timestamp::from_nanos(node.0.created_ns),
-            change: state.change.seen(ctime_ns(sx), now_ns, floor_ns),
+            change: state.seen(ctime_ns(sx), now_ns, floor_ns),
         };
-        if state.change.is_foreign() {
-            state.foreign_at = Some(kernel::instant());
-        }
         let since_read = (now_ns / 1_000_000_000).cast_signed().saturating_sub(attrs.atime.secs);
         let atime_stays =
             attrs.atime > attrs.mtime && attrs.atime > attrs.ctime && since_read < ATIME_STAYS_SECS;
@@ -276,10 +273,7 @@ impl Volume {
     fn before_change(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
         let look = kernel::look(fd)?;
         let (now_ns, floor_ns) = self.now_and_floor_ns();
-        let change = state.change.seen(ctime_ns(&look), now_ns, floor_ns);
-        if state.change.is_foreign() {
-            state.foreign_at = Some(kernel::instant());
-        }
+        let change = state.seen(ctime_ns(&look), now_ns, floor_ns);
         Ok(Before { change, look })
     }
 

@@ -93,8 +93,7 @@ impl Volume {
         self.assume(cred)?;
         let (look, foreign_at) = {
             let mut state = dir.0.state.lock();
-            let look = kernel::look(&*dir_fd)?;
-            self.attrs(dir, &mut state, &look);
+            let look = self.before_change(&mut state, &dir_fd)?.look;
             (look, state.foreign_at)
         };
         let ctime = ctime_ns(&look);

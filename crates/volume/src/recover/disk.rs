@@ -19,7 +19,7 @@ use super::tree::{KeptTimes, Made, Meta, Tree};
 use super::{Error, io};
 use crate::faults::{Bug, bug};
 use crate::fold::Fold;
-use crate::kernel::{self, OwnedFd};
+use crate::kernel::{self, OwnedFd, btime_ns};
 use crate::limits::{BTRFS_COMMITS_MAX, BTRFS_COMMITS_MIN, DESCRIPTORS_KEPT, XATTR_VALUE_BYTES_MAX};
 use crate::objmap::ObjMap;
 use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
@@ -286,10 +286,6 @@ fn meta(s: &Statx) -> Result<Meta> {
         mtime: time(&s.stx_mtime),
     };
     Ok(Meta { kind: kind(s)?, nlink: s.stx_nlink, size: s.stx_size, owned })
-}
-
-fn btime_ns(s: &Statx) -> i64 {
-    Timestamp { secs: s.stx_btime.tv_sec, nanos: s.stx_btime.tv_nsec }.as_nanos()
 }
 
 fn btrfs_generation(id: &ObjId) -> Option<u32> {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::guest::chance::Chance;
+
 /// Bytes of a capture's head, and of each frame's.
 const HEAD: usize = 24;
 const FRAME_HEAD: usize = 16;
@@ -165,13 +167,8 @@ fn alter(frames: Vec<Frame>, altered: Altered) -> Vec<Frame> {
         }
         Altered::Holes(each) => {
             // Which frames are missing is chance, but the same each time.
-            let mut chance = 0x9e37_79b9_7f4a_7c15_u64;
-            let mut missing = || {
-                chance ^= chance << 13;
-                chance ^= chance >> 7;
-                chance ^= chance << 17;
-                (chance >> 11).is_multiple_of(each)
-            };
+            let mut chance = Chance(0x9e37_79b9_7f4a_7c15);
+            let mut missing = || (chance.next() >> 11).is_multiple_of(each);
             frames.into_iter().filter(|_| !missing()).collect()
         }
     }
