@@ -75,6 +75,9 @@ const BUG_CUTS: u32 = 120;
 /// Cuts of one series on one pair of disks: later ones meet what earlier recoveries made.
 const SERIES_CUTS: u32 = 12;
 
+/// So often it is said how far it is, where no terminal shows it.
+const SAY_EVERY: Duration = Duration::from_secs(30);
+
 /// Two seeds of a run are this far apart, so that neighbouring runs share no series.
 const SEED_STEP: u64 = 1_000_003;
 
@@ -433,8 +436,12 @@ fn all(binary: &Path, series: Vec<Series>, jobs: usize, cuts: u32, until: Option
         }
         drop(tell);
         let mut shown = Shown::new(cuts);
-        for item in news {
-            outcome.hear(item, &mut shown);
+        loop {
+            match news.recv_timeout(SAY_EVERY) {
+                Ok(item) => outcome.hear(item, &mut shown),
+                Err(mpsc::RecvTimeoutError::Timeout) => shown.say(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            }
         }
         shown.end();
     });
@@ -527,10 +534,11 @@ impl Outcome {
     }
 }
 
-/// The line of progress on a terminal; nothing elsewhere.
+/// How far it is: on a terminal one line that changes with each cut, elsewhere a line now and then.
 struct Shown {
     terminal: bool,
     start: Instant,
+    said: Instant,
     wanted: u32,
     done: u32,
     failures: u32,
@@ -539,19 +547,25 @@ struct Shown {
 impl Shown {
     fn new(wanted: u32) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        Shown { terminal, start: Instant::now(), wanted, done: 0, failures: 0 }
+        let now = Instant::now();
+        Shown { terminal, start: now, said: now, wanted, done: 0, failures: 0 }
     }
 
     fn cut(&mut self, failed: bool) {
         self.done += 1;
         self.failures += u32::from(failed);
-        if self.terminal {
-            let took = self.start.elapsed().as_secs();
-            let mut err = std::io::stderr();
-            let _ =
-                write!(err, "\r{} of {} cuts, {} failures, {took} s ", self.done, self.wanted, self.failures);
-            let _ = err.flush();
+        if self.terminal || self.said.elapsed() >= SAY_EVERY {
+            self.say();
         }
+    }
+
+    fn say(&mut self) {
+        self.said = Instant::now();
+        let took = self.start.elapsed().as_secs();
+        let far = format!("{} of {} cuts, {} failures, {took} s", self.done, self.wanted, self.failures);
+        let mut err = std::io::stderr();
+        let _ = if self.terminal { write!(err, "\r{far} ") } else { writeln!(err, "{far}") };
+        let _ = err.flush();
     }
 
     /// A failure is told when it comes: the table may be far away.

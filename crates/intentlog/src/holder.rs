@@ -1,6 +1,8 @@
-//! Who holds a lock that was refused: for the person who has to stop it.
+//! Who holds a lock or a device that was refused: for the person who has to stop it.
 
+use std::fs;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 /// The process that holds a `flock` on an open file, in words: `/proc/locks` knows. "another process" where it does not say
 /// (another machine's or container's processes have no number here).
@@ -26,6 +28,56 @@ fn holder(locks: &str, place: &str) -> Option<u32> {
     })
 }
 
+/// Who has claimed a block device, in words: a mount, a device that it is part of, or the processes that have it open.
+pub fn of_device(path: &Path) -> String {
+    claimed(path).unwrap_or_else(|| "another process, or mounted, or part of another device".to_owned())
+}
+
+fn claimed(path: &Path) -> Option<String> {
+    let stat = rustix::fs::stat(path).ok()?;
+    let number = format!("{}:{}", rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(place) = mounted_at(&mounts, &number) {
+        return Some(format!("a filesystem that is mounted on {place}"));
+    }
+    let above =
+        fs::read_dir(format!("/sys/dev/block/{number}/holders")).ok().and_then(|mut all| all.next()?.ok());
+    if let Some(above) = above {
+        return Some(format!("the device {}, of which it is a part", above.file_name().display()));
+    }
+    openers(stat.st_rdev)
+}
+
+/// Lines are `36 35 98:0 / /mnt/point rw,noatime - ext4 /dev/sda rw`.
+fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(2);
+        if words.next()? == number { words.nth(1) } else { None }
+    })
+}
+
+/// The processes that have a block device open, this one left out.
+fn openers(device: rustix::fs::Dev) -> Option<String> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let name = process.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // Other users' processes cannot be looked at; root sees all.
+        let Ok(files) = fs::read_dir(process.path().join("fd")) else { continue };
+        let has_it = |file: fs::DirEntry| {
+            rustix::fs::stat(file.path()).is_ok_and(|stat| {
+                stat.st_rdev == device
+                    && rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::BlockDevice
+            })
+        };
+        if pid != std::process::id() && files.flatten().any(has_it) {
+            let program = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("process {pid} ({})", program.trim()));
+        }
+    }
+    if found.is_empty() { None } else { Some(found.join(" or ")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +91,15 @@ mod tests {
         assert_eq!(holder(locks, "fe:00:77"), Some(4217));
         assert_eq!(holder(locks, "fe:00:78"), None);
         assert_eq!(holder("nonsense", "fe:00:78"), None);
+    }
+
+    #[test]
+    fn a_mount_is_named() {
+        let mounts = "36 35 98:0 / /mnt/point rw,noatime - ext4 /dev/sda rw\n\
+                      37 35 98:1 / /srv rw shared:1 - xfs /dev/sda1 rw\n";
+        assert_eq!(mounted_at(mounts, "98:1"), Some("/srv"));
+        assert_eq!(mounted_at(mounts, "98:2"), None);
+        assert_eq!(mounted_at("nonsense", "98:2"), None);
     }
 
     #[test]

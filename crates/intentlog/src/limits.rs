@@ -142,3 +142,9 @@ pub const BUFFERS_KEPT: usize = 3;
 
 /// Bytes at the front of a device without superblocks that must be zero before it is made a log.
 pub const BLANK_CHECK_BYTES: u64 = 64 << 20;
+
+/// How long a log's block device that somebody else has claimed is waited for; then the log counts as in use.
+pub const BUSY_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// So often it is tried meanwhile.
+pub const BUSY_POLL: Duration = Duration::from_millis(20);

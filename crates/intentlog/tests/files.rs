@@ -2,12 +2,13 @@
 
 mod common;
 
-use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use common::{Model, VOLUME};
 use landfast_intentlog::device::SyncMethod;
@@ -93,7 +94,36 @@ fn a_block_device_restarts_with_everything_acknowledged() {
     restarts(&config(Path::new(&device.0)));
     let (log, _) = Log::open(config(Path::new(&device.0))).unwrap();
     assert!(log.info().starts_with("block device"), "{}", log.info());
-    assert!(matches!(Log::open(config(Path::new(&device.0))), Err(OpenError::InUse { .. })));
+    let refused = Log::open(config(Path::new(&device.0))).unwrap_err();
+    assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+    drop(log);
+    a_claim_by_another_program(&device.0);
+}
+
+/// One that lasts is refused, and who has the device open is named; one that ends soon is waited out.
+fn a_claim_by_another_program(device: &str) {
+    let claim = || {
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::EXCL.bits().cast_signed())
+            .open(device)
+            .unwrap()
+    };
+    let mut other = Command::new("sh").args(["-c", "exec sleep 600 <\"$0\"", device]).spawn().unwrap();
+    let claimed = claim();
+    let refused = Log::open(config(Path::new(device))).unwrap_err().to_string();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(refused.contains(&format!("in use by process {} (", other.id())), "{refused}");
+    drop(claimed);
+    let claimed = claim();
+    thread::scope(|s| {
+        s.spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            drop(claimed);
+        });
+        Log::open(config(Path::new(device))).unwrap();
+    });
 }
 
 #[test]

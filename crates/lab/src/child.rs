@@ -100,6 +100,22 @@ fn wait_id(pid: u32, what: WaitIdOptions) -> Option<WaitIdStatus> {
     }
 }
 
+/// What children said of panics, until somebody asks.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A panic has two lines: where it was, and why.
+fn note_panic(role: &str, line: &str) {
+    let mut panics = PANICS.lock();
+    if panics.len() < CHILD_LINES_MAX {
+        panics.push(format!("{role}: {line}"));
+    }
+}
+
+/// What children said of panics since the last call, as far as their words are kept ([`Output::Keep`]).
+pub fn take_panics() -> Vec<String> {
+    std::mem::take(&mut *PANICS.lock())
+}
+
 /// Where a child's standard error goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
@@ -166,7 +182,13 @@ impl Child {
         if let Some(err) = process.stderr.take() {
             let kept = words.clone();
             let read = move || {
+                let mut in_panic = false;
                 for line in BufReader::new(err).lines().map_while(std::result::Result::ok) {
+                    let begins = line.contains("panicked at");
+                    if begins || in_panic {
+                        note_panic(role, &line);
+                    }
+                    in_panic = begins;
                     let mut kept = kept.lock();
                     if kept.len() == CHILD_LINES_MAX {
                         kept.pop_front();

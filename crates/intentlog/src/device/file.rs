@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf, absolute};
+use std::time::Instant;
 
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -17,7 +18,9 @@ use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
 use crate::error::OpenError;
 use crate::faults::{self, Bug};
-use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES};
+use crate::limits::{
+    BLOCK_BYTES, BUSY_POLL, BUSY_WAIT_MAX, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES,
+};
 
 /// `statfs` type of FUSE mounts (linux/magic.h).
 const FUSE_MAGIC: u32 = 0x6573_5546;
@@ -430,22 +433,25 @@ fn open_fd(path: &Path) -> Result<(OwnedFd, bool), OpenError> {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => flags |= OFlags::EXCL,
         _ => flags |= OFlags::CREATE,
     }
-    let direct = match rustix::fs::open(path, flags, mode) {
-        Err(Errno::INVAL) => {
-            return match rustix::fs::open(path, flags - OFlags::DIRECT, mode) {
-                Ok(fd) => Ok((fd, false)),
-                Err(error) => Err(io_error(path, "open", error.into())),
-            };
-        }
-        other => other,
+    let opened = match open_when_free(path, flags, mode) {
+        Err(Errno::INVAL) => open_when_free(path, flags - OFlags::DIRECT, mode).map(|fd| (fd, false)),
+        other => other.map(|fd| (fd, true)),
     };
-    match direct {
-        Ok(fd) => Ok((fd, true)),
-        Err(Errno::BUSY) => {
-            let holder = "another process, or mounted, or part of another device".to_owned();
-            Err(OpenError::InUse { path: path.into(), holder })
+    opened.map_err(|error| match error {
+        Errno::BUSY => OpenError::InUse { path: path.into(), holder: crate::holder::of_device(path) },
+        other => io_error(path, "open", other.into()),
+    })
+}
+
+/// Programs that ask what is on a device open it exclusively too, for a moment: that is waited out.
+fn open_when_free(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::open(path, flags, mode) {
+            // There is no event for "nobody claims this device any more".
+            Err(Errno::BUSY) if begun.elapsed() < BUSY_WAIT_MAX => std::thread::sleep(BUSY_POLL),
+            done => return done,
         }
-        Err(error) => Err(io_error(path, "open", error.into())),
     }
 }
 

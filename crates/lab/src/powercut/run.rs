@@ -99,13 +99,22 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     };
     for n in 1..=options.cuts {
         let cut = match options.load {
-            Load::Untar => harness.cut_untar(n, Way::Extracted)?,
-            Load::Resume => harness.cut_untar(n, Way::Resumed)?,
-            Load::Copy => harness.cut_untar(n, Way::Copied)?,
-            Load::Pairs => harness.cut_pairs(n)?,
-            Load::Scenes => harness.cut_scene(n)?,
-            _ => harness.cut(n)?,
+            Load::Untar => harness.cut_untar(n, Way::Extracted),
+            Load::Resume => harness.cut_untar(n, Way::Resumed),
+            Load::Copy => harness.cut_untar(n, Way::Copied),
+            Load::Pairs => harness.cut_pairs(n),
+            Load::Scenes => harness.cut_scene(n),
+            _ => harness.cut(n),
         };
+        // One request's panic breaks its connection, and a client that connects again would hide it.
+        let panics = crate::child::take_panics();
+        let mut cut = match cut {
+            Err(e) if !panics.is_empty() => {
+                return Err(Error::Unable(format!("{e}; {}", panics.join("; "))));
+            }
+            cut => cut?,
+        };
+        cut.wrong.extend(panics);
         progress(&cut);
         report.cuts = n;
         report.acknowledged += cut.acknowledged;
