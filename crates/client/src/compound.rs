@@ -1,13 +1,26 @@
-//! Reading the results of a COMPOUND in order.
+//! COMPOUNDs on the wire: their header, and their results read in order.
 
+use bytes::BytesMut;
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::res::{ListxattrsRes, OpenRes, ReadRes, ReaddirRes, WriteRes};
 use landfast_nfs::v4::{
     ArgOp, CompoundRes, Fattr, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid, Verifier,
 };
-use landfast_xdr::{Bytes, Reader};
+use landfast_nfs::{PROGRAM, v4};
+use landfast_rpc::Target;
+use landfast_xdr::{Bytes, Encode, Reader};
 
-use crate::session::SessionError;
+use crate::error::SessionError;
+
+/// The COMPOUND procedure of NFSv4.
+pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
+
+/// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
+pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
+    Bytes::new().encode(out);
+    minor.encode(out);
+    (count as u32).encode(out);
+}
 
 /// The operation at which a COMPOUND stopped, or what the server answered instead of the result expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -105,7 +105,7 @@ pub async fn resolve(session: &Session, path: &[Vec<u8>]) -> Result<(FileHandle,
     resolve_from(session, path, None).await
 }
 
-/// The first operations by which a path is resolved, for [`Session::connect_and`]; none for a path that takes several
+/// The first operations by which a path is resolved, for [`Session::connect_with`]; none for a path that takes several
 /// COMPOUNDs.
 pub(crate) fn resolving(path: &[Vec<u8>]) -> Vec<ArgOp> {
     if path.len() > NAMES_MAX { Vec::new() } else { going(ArgOp::Putrootfh, path) }

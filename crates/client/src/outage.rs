@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use crate::error::SessionError;
 use crate::limits;
-use crate::session::SessionError;
 
 /// Is told when a server does not answer: once for each outage, whatever waits.
 pub trait Watch: Debug + Send + Sync {

@@ -14,7 +14,7 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -23,36 +23,12 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::counters::{Counters, SessionStats};
+use crate::error::SessionError;
 use crate::limits;
+use crate::options::SessionOptions;
 use crate::outage::Health;
 use crate::requests;
-use crate::session::{SessionError, SessionOptions, SessionStats};
-
-/// What went over the wire, as it is counted.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) rpcs: AtomicU64,
-    pub(crate) retransmissions: AtomicU64,
-    pub(crate) renewals: AtomicU64,
-    pub(crate) bytes_sent: AtomicU64,
-    pub(crate) bytes_received: AtomicU64,
-    pub(crate) garbled: AtomicU64,
-}
-
-impl Counters {
-    /// A call of so many bytes of arguments is sent, for the first time or `again`.
-    pub(crate) fn sent(&self, args: &[Bytes], again: bool) {
-        self.rpcs.fetch_add(1, Ordering::Relaxed);
-        self.retransmissions.fetch_add(u64::from(again), Ordering::Relaxed);
-        let bytes = args.iter().map(Bytes::len).sum::<usize>() as u64;
-        self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Its results have come.
-    pub(crate) fn received(&self, results: &Bytes) {
-        self.bytes_received.fetch_add(results.len() as u64, Ordering::Relaxed);
-    }
-}
 
 /// A server, and as whom and how to talk to it.
 pub(crate) struct Peer {
@@ -136,15 +112,7 @@ impl Peer {
     }
 
     pub(crate) fn stats(&self) -> SessionStats {
-        let c = &self.counters;
-        SessionStats {
-            rpcs: c.rpcs.load(Ordering::Relaxed),
-            retransmissions: c.retransmissions.load(Ordering::Relaxed),
-            renewals: c.renewals.load(Ordering::Relaxed),
-            bytes_sent: c.bytes_sent.load(Ordering::Relaxed),
-            bytes_received: c.bytes_received.load(Ordering::Relaxed),
-            garbled: c.garbled.load(Ordering::Relaxed),
-        }
+        self.counters.stats()
     }
 
     fn config(&self) -> ConnConfig {

@@ -86,7 +86,7 @@ fn status(to: Target, reply: &Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{COMPOUND, compound_header};
+    use crate::compound::{COMPOUND, compound_header};
     use landfast_nfs::v4::ArgOp;
     use landfast_xdr::Encode;
 

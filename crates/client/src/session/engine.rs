@@ -32,8 +32,8 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::SequenceArgs;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{
-    ArgOp, CompoundRes, FileHandle, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner, SessionId,
-    Stateid, Verifier, flags,
+    ArgOp, ClientOwner, CompoundRes, FileHandle, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner,
+    SessionId, Stateid, Verifier, flags,
 };
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
@@ -42,13 +42,14 @@ use tokio::time::sleep;
 use tracing::{debug, warn};
 
 use super::back::{CopyEnd, Told};
-use super::setup::{
-    Answered, COMPOUND, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError, compound_header,
-};
+use super::first::{FirstReply, FirstRequest};
+use super::setup::{Answered, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError};
 use super::slots::{Slot, SlotTable};
-use super::{First, Instance, SessionError, SessionLimits, SessionOptions};
+use crate::compound::{COMPOUND, compound_header};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, result_bytes};
+use crate::error::SessionError;
 use crate::limits;
+use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
 use crate::peer::{Line, Peer};
 use crate::requests;
@@ -57,7 +58,7 @@ use crate::requests;
 pub(super) struct Engine {
     peer: Peer,
     minor: u32,
-    owner_name: Vec<u8>,
+    owner_id: Opaque1024,
     epoch: Mutex<Arc<Epoch>>,
     lines: Vec<Line>,
     back: tokio::sync::Mutex<(u64, Option<Connection>)>,
@@ -95,32 +96,6 @@ struct Opens {
     opening: Opening,
     slot: Slot,
     answer: oneshot::Sender<Option<CompoundRes>>,
-}
-
-/// The caller's results of a session's first request.
-pub(crate) struct Answer {
-    here: Option<CompoundRes>,
-    coming: Option<oneshot::Receiver<Option<CompoundRes>>>,
-}
-
-impl Answer {
-    pub(super) fn here(results: Option<CompoundRes>) -> Answer {
-        Answer { here: results, coming: None }
-    }
-
-    /// Requests may be sent behind the first one, whose answer has not come.
-    pub(crate) fn is_coming(&self) -> bool {
-        self.coming.is_some()
-    }
-
-    /// Waits for the results. None: there are none, or it is not known whether any of it was done.
-    pub(crate) async fn come(&mut self) -> Option<CompoundRes> {
-        if let Some(coming) = &mut self.coming {
-            self.here = coming.await.unwrap_or_default();
-            self.coming = None;
-        }
-        self.here.take()
-    }
 }
 
 /// One session ID and its slots.
@@ -261,18 +236,18 @@ enum Verdict {
 }
 
 impl Engine {
-    /// Connects and makes a session of the options' version. `first`: see [`super::Session::connect_and`].
+    /// Connects and makes a session of the options' version. `first`: see [`super::Session::connect_with`].
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
     pub(super) async fn connect(
         options: SessionOptions,
         minor: u32,
-        first: &mut First<'_>,
-    ) -> Result<(Arc<Engine>, Answer), SessionError> {
+        first: &mut FirstRequest<'_>,
+    ) -> Result<(Arc<Engine>, FirstReply), SessionError> {
         let peer = Peer::new(options);
         let conn = peer.connect().await?;
-        let Instance { name, verifier } = Instance::new(peer.options())?;
+        let ClientOwner { owner_id, verifier } = peer.options().client_owner()?;
         let nothing = Epoch {
             number: 0,
             id: SessionId::default(),
@@ -288,7 +263,7 @@ impl Engine {
         };
         let engine = Arc::new(Engine {
             minor,
-            owner_name: name,
+            owner_id,
             epoch: Mutex::new(Arc::new(nothing)),
             lines: Line::several(peer.options().connections, None).await,
             back: tokio::sync::Mutex::default(),
@@ -302,7 +277,7 @@ impl Engine {
             server: Mutex::default(),
             peer,
         });
-        if first.lines {
+        if first.connect_all {
             engine.open_lines();
         }
         let (answer, opens) = {
@@ -352,8 +327,8 @@ impl Engine {
         results
     }
 
-    /// See [`super::Session::ahead`].
-    pub(super) async fn ahead(self: &Arc<Self>, first: &mut First<'_>) -> Answer {
+    /// See [`super::Session::first_request`].
+    pub(super) async fn first_request(self: &Arc<Self>, first: &mut FirstRequest<'_>) -> FirstReply {
         let mut epoch = self.epoch();
         if !matches!(*epoch.opening(), ToSay::Said) {
             // A failure shows below.
@@ -362,7 +337,7 @@ impl Engine {
         }
         let (asks, behind, apart) = self.asked(first, &epoch.limits);
         if asks.is_empty() {
-            return Answer::here(None);
+            return FirstReply::ready(None);
         }
         let (more, count) = behind.unwrap_or_default();
         let mut body = BytesMut::new();
@@ -370,9 +345,9 @@ impl Engine {
         body.extend_from_slice(&more);
         let (body, count) = (body.freeze(), asks.len() + count);
         if !apart {
-            return Answer::here(self.run_apart(body, count).await.ok());
+            return FirstReply::ready(self.run_apart(body, count).await.ok());
         }
-        let Some((slot, highest)) = epoch.take().await else { return Answer::here(None) };
+        let Some((slot, highest)) = epoch.take().await else { return FirstReply::ready(None) };
         epoch.opens.store(true, Ordering::Release);
         let (answer, coming) = oneshot::channel();
         let engine = self.clone();
@@ -387,18 +362,18 @@ impl Engine {
         if poll_fn(|cx| Poll::Ready(going.as_mut().poll(cx))).await.is_pending() {
             tokio::spawn(going);
         }
-        Answer { here: None, coming: Some(coming) }
+        FirstReply::pending(coming)
     }
 
     /// What of it can be asked, what goes behind that, and whether the answer need not be waited for.
     #[allow(clippy::type_complexity)] // three things that go together once
     fn asked<'a>(
         &self,
-        first: &mut First<'a>,
+        first: &mut FirstRequest<'a>,
         limits: &SessionLimits,
     ) -> (&'a [ArgOp], Option<(Bytes, usize)>, bool) {
-        let asks = if first.asks.len() + FIRST_OPS <= limits.ops as usize { first.asks } else { &[] };
-        let behind = first.behind.take().filter(|_| !asks.is_empty() && self.packs_data());
+        let asks = if first.queries.len() + FIRST_OPS <= limits.ops as usize { first.queries } else { &[] };
+        let behind = first.trailing.take().filter(|_| !asks.is_empty() && self.packs_data());
         // Landfast begins what comes over one connection in its order.
         let apart = self.is_ours();
         let behind = behind.and_then(|behind| behind(&self.room_behind(asks, limits), apart));
@@ -846,7 +821,7 @@ impl Engine {
         }
         self.peer.counters.renewals.fetch_add(1, Ordering::Relaxed);
         let conn = self.first_line().await?;
-        self.establish(&mut setup, conn, &mut First::default()).await.map(drop)
+        self.establish(&mut setup, conn, &mut FirstRequest::default()).await.map(drop)
     }
 
     /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link. The first request is
@@ -855,8 +830,8 @@ impl Engine {
         &self,
         setup: &mut Setup,
         mut conn: Connection,
-        first: &mut First<'_>,
-    ) -> Result<(Answer, Option<Opens>), SessionError> {
+        first: &mut FirstRequest<'_>,
+    ) -> Result<(FirstReply, Option<Opens>), SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         loop {
@@ -915,13 +890,13 @@ impl Engine {
         &self,
         setup: &mut Setup,
         conn: &Connection,
-        first: &mut First<'_>,
-    ) -> Result<(Epoch, Answer, Option<Opens>), (&'static str, SetupError)> {
+        first: &mut FirstRequest<'_>,
+    ) -> Result<(Epoch, FirstReply, Option<Opens>), (&'static str, SetupError)> {
         let caller = self.caller(conn);
         let client = match setup.client {
             Some(client) => client,
             None => {
-                let res = caller.exchange_id(&self.owner_name, setup.verifier).await;
+                let res = caller.exchange_id(&self.owner_id, setup.verifier).await;
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
                 let named = |id: &ImplId| id.name.starts_with(b"landfast");
                 self.ours.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
@@ -979,12 +954,12 @@ impl Engine {
         let (lease, answer, opens) = match slot.filter(|_| apart) {
             Some(slot) => {
                 let (send, answer) = oneshot::channel();
-                let answer = Answer { here: None, coming: Some(answer) };
+                let answer = FirstReply::pending(answer);
                 (OnceLock::new(), answer, Some(Opens { opening, slot, answer: send }))
             }
             None if later => {
                 to_say = ToSay::Waits(opening, false);
-                (OnceLock::new(), Answer::here(None), None)
+                (OnceLock::new(), FirstReply::ready(None), None)
             }
             None => {
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
@@ -1004,7 +979,7 @@ impl Engine {
                 if let Some(slot) = slot {
                     table.put_back(slot, true);
                 }
-                (OnceLock::from(lease), Answer::here(results), None)
+                (OnceLock::from(lease), FirstReply::ready(results), None)
             }
         };
         let epoch = Epoch {

@@ -10,8 +10,7 @@
 
 mod back;
 mod engine;
-mod error;
-mod options;
+mod first;
 mod setup;
 mod slots;
 
@@ -19,17 +18,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid, Verifier};
+use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid};
 use landfast_xdr::Encode;
 
 pub(crate) use back::CopyEnd;
-pub(crate) use engine::Answer;
 use engine::Engine;
-pub use error::SessionError;
-pub use options::{SessionLimits, SessionOptions};
-pub(crate) use setup::{COMPOUND, compound_header};
+pub(crate) use first::FirstReply;
+pub use first::{FirstRequest, Trailing};
 
+pub use crate::counters::SessionStats;
+pub use crate::error::SessionError;
 use crate::limits;
+pub use crate::options::{SessionLimits, SessionOptions};
 use crate::peer::Peer;
 use crate::three::Three;
 use crate::url::Version;
@@ -50,48 +50,13 @@ enum Kind {
     Three(Arc<Three>),
 }
 
-/// What goes in a session's first request, so that nobody waits for it by itself.
-#[derive(Default)]
-pub struct First<'a> {
-    /// Operations that change nothing, and begin with one that says where.
-    pub asks: &'a [ArgOp],
-    /// What comes behind them.
-    pub behind: Option<&'a mut Behind<'a>>,
-    /// All connections are opened at once, instead of each when it is needed.
-    pub lines: bool,
-}
-
-/// Given the room in the request and in its reply, returns the encoded operations that follow [`First::asks`] and their count. The second
-/// argument says whether the session can be used before the answer has come.
-///
-/// It is called at most once, and only for servers that take anything behind a listing. The operations may change things, but nothing
-/// tells whether they were executed if the reply is lost.
-pub type Behind<'a> = dyn FnMut(&SessionLimits, bool) -> Option<(Bytes, usize)> + Send + 'a;
-
-/// What went over the wire so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionStats {
-    /// Calls sent, retransmissions and session setup included.
-    pub rpcs: u64,
-    /// Calls sent again after a lost connection or reply.
-    pub retransmissions: u64,
-    /// Sessions made after the first.
-    pub renewals: u64,
-    /// Calls given up because the server answers them with what is no RPC record.
-    pub garbled: u64,
-    /// Bytes of arguments sent.
-    pub bytes_sent: u64,
-    /// Bytes of results received.
-    pub bytes_received: u64,
-}
-
 impl Session {
     /// Connects and makes a session, of the version asked for or the highest that both sides have.
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
     pub async fn connect(options: SessionOptions) -> Result<Session, SessionError> {
-        Self::connect_and(options, First::default()).await.map(|(session, _)| session)
+        Self::connect_with(options, FirstRequest::default()).await.map(|(session, _)| session)
     }
 
     /// The same, with operations that may go in the session's first request. Their results, up to the first that failed;
@@ -99,22 +64,22 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::connect`].
-    pub async fn connect_and(
+    pub async fn connect_with(
         options: SessionOptions,
-        first: First<'_>,
+        first: FirstRequest<'_>,
     ) -> Result<(Session, Option<CompoundRes>), SessionError> {
-        let (session, mut answer) = Self::connect_ahead(options, first).await?;
-        Ok((session, answer.come().await))
+        let (session, mut answer) = Self::connect_with_reply(options, first).await?;
+        Ok((session, answer.wait().await))
     }
 
     /// The same, before the answer has come if anything goes behind what is asked, and the server begins requests in their order.
     ///
     /// # Errors
     /// As [`Session::connect`].
-    pub(crate) async fn connect_ahead(
+    pub(crate) async fn connect_with_reply(
         options: SessionOptions,
-        mut first: First<'_>,
-    ) -> Result<(Session, Answer), SessionError> {
+        mut first: FirstRequest<'_>,
+    ) -> Result<(Session, FirstReply), SessionError> {
         if let Some(version) = options.version {
             return Self::connect_as(options, version, &mut first).await;
         }
@@ -128,23 +93,23 @@ impl Session {
         Err(last.unwrap_or(SessionError::Ended))
     }
 
-    /// What [`Session::connect_ahead`] does in a session's first request, in a request of one that there is already.
-    pub(crate) async fn ahead(&self, mut first: First<'_>) -> Answer {
+    /// What [`Session::connect_with_reply`] does in a session's first request, in a request of one that there is already.
+    pub(crate) async fn first_request(&self, mut first: FirstRequest<'_>) -> FirstReply {
         match &self.kind {
-            Kind::Slots(engine) => engine.ahead(&mut first).await,
-            Kind::Forty(_) | Kind::Three(_) => Answer::here(None),
+            Kind::Slots(engine) => engine.first_request(&mut first).await,
+            Kind::Forty(_) | Kind::Three(_) => FirstReply::ready(None),
         }
     }
 
     async fn connect_as(
         options: SessionOptions,
         version: Version,
-        first: &mut First<'_>,
-    ) -> Result<(Session, Answer), SessionError> {
+        first: &mut FirstRequest<'_>,
+    ) -> Result<(Session, FirstReply), SessionError> {
         let options = SessionOptions { version: Some(version), ..options };
         let (kind, answer) = match version {
-            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), Answer::here(None)),
-            Version::V40 => (Kind::Forty(Forty::connect(options).await?), Answer::here(None)),
+            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), FirstReply::ready(None)),
+            Version::V40 => (Kind::Forty(Forty::connect(options).await?), FirstReply::ready(None)),
             Version::V41 | Version::V42 => {
                 let (engine, answer) = Engine::connect(options, version.minor(), first).await?;
                 (Kind::Slots(engine), answer)
@@ -324,26 +289,5 @@ impl Session {
             Kind::Forty(forty) => forty.destroy().await,
             Kind::Three(three) => three.destroy().await,
         }
-    }
-}
-
-/// Who this client is to a server: no other has the name, no other run of it the verifier.
-pub(crate) struct Instance {
-    pub(crate) name: Vec<u8>,
-    pub(crate) verifier: Verifier,
-}
-
-impl Instance {
-    pub(crate) fn new(options: &SessionOptions) -> Result<Instance, SessionError> {
-        let mut verifier = Verifier::default();
-        let mut unique = [0; 8];
-        getrandom::fill(&mut verifier)
-            .and_then(|()| getrandom::fill(&mut unique))
-            .map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
-        if let Some(instance) = options.instance {
-            unique = instance.to_be_bytes();
-        }
-        let unique: Vec<u8> = unique.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect();
-        Ok(Instance { name: [&b"landfast "[..], &options.identity.host, &unique].join(&b' '), verifier })
     }
 }

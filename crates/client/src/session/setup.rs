@@ -15,29 +15,19 @@ use landfast_nfs::v4::{
     ArgOp, ChannelAttrs, ClientOwner, CompoundRes, ImplId, NfsStat, NfsTime, OpNum, Opaque1024, ResBody,
     SessionId, Verifier,
 };
-use landfast_nfs::{PROGRAM, v4};
-use landfast_rpc::{CallError, ConnInfo, OpaqueAuth, Target};
+use landfast_rpc::{CallError, ConnInfo, OpaqueAuth};
 use landfast_xdr::{Decode, Encode};
 
-use super::SessionLimits;
 use super::back::CALLBACKS;
-use crate::compound::{OpError, Results};
+use crate::compound::{COMPOUND, OpError, Results, compound_header};
 use crate::limits;
+use crate::options::SessionLimits;
 use crate::requests;
-
-pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
 
 /// Operations of a session's first request beside its caller's.
 pub(super) const FIRST_OPS: usize = 4;
 /// What they take of the request and of its reply, beside the heads, bytes at most.
 pub(super) const FIRST_BYTES: usize = 512;
-
-/// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
-pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
-    Bytes::new().encode(out);
-    minor.encode(out);
-    (count as u32).encode(out);
-}
 
 /// Why a step failed.
 #[derive(Debug)]
@@ -155,13 +145,12 @@ impl Caller<'_> {
 
     pub(super) async fn exchange_id(
         &self,
-        name: &[u8],
+        owner_id: &Opaque1024,
         verifier: Verifier,
     ) -> Result<ExchangeIdRes, SetupError> {
-        let owner_id = Opaque1024(Bytes::copy_from_slice(name));
         let reply = self
             .raw(&[ArgOp::ExchangeId(ExchangeIdArgs {
-                client_owner: ClientOwner { verifier, owner_id },
+                client_owner: ClientOwner { verifier, owner_id: owner_id.clone() },
                 flags: flags::EXCHGID4_FLAG_USE_NON_PNFS,
                 state_protect: StateProtectArgs::None,
                 client_impl_id: vec![ImplId {

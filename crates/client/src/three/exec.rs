@@ -24,7 +24,7 @@ use landfast_xdr::Decode;
 
 use super::convert::{fattr, sattr, status};
 use super::wire::Wire;
-use crate::session::SessionError;
+use crate::error::SessionError;
 
 /// What stands for every open: version 3 has none.
 const OPEN: Stateid = Stateid { seqid: 1, other: *b"NFSv3 stands" };

@@ -34,9 +34,10 @@ use bytes::Bytes;
 use landfast_nfs::v4::CompoundRes;
 
 use crate::compound::decode_ops;
+use crate::error::SessionError;
 use crate::limits;
+use crate::options::{SessionLimits, SessionOptions};
 use crate::peer::Peer;
-use crate::session::{SessionError, SessionLimits, SessionOptions};
 use exec::Exec;
 use wire::Wire;
 

@@ -14,10 +14,11 @@ use landfast_xdr::{Decode, Encode};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+use crate::error::SessionError;
 use crate::limits;
+use crate::options::SessionOptions;
 use crate::peer::{Lines, Peer};
 use crate::requests;
-use crate::session::{SessionError, SessionOptions};
 
 /// The port mapper (RFC 1833 section 3): version 2, GETPORT.
 const PORTMAP: Target = Target { prog: 100_000, vers: 2, proc: 3 };

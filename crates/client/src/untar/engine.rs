@@ -13,20 +13,21 @@ use tokio::time::sleep_until;
 
 use super::ahead::NewDir;
 use super::attrs::{self, AttrRules, user_xattrs};
+use super::capacity::{capacity, window};
 use super::careful;
 use super::copied;
-use super::existing::{Existing, SEEN};
-use super::options::{Tuning, UntarOptions, Xattrs};
-use super::outset::Sent;
-use super::pack::{Batch, Capacity};
-use super::path::Filter;
+use super::existing::{Existing, listed_attrs};
+use super::first::{FirstResults, InFlight};
+use super::input::{Input, begin};
+use super::options::{UntarOptions, Xattrs};
+use super::pack::Batch;
 use super::pieces;
 use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
 use super::requests::Trouble;
-use super::source::{self, Data, Event, Piece, Reading, Source, Taken};
-use super::start::{Begun, start};
+use super::source::{Data, Event, Piece, Reading, Taken};
+use super::stop::stopped;
 use super::tree::{DirId, ROOT};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
@@ -36,8 +37,8 @@ use crate::limits;
 use crate::ops::{self, Entry};
 use crate::patience::Patience;
 use crate::resume::{Item, Part, Resume};
-use crate::session::{Session, SessionError, SessionLimits, SessionOptions};
-use crate::url::{NfsUrl, Version};
+use crate::session::{Session, SessionError};
+use crate::url::Version;
 
 /// What goes along with a member until it is settled.
 #[derive(Default)]
@@ -51,121 +52,6 @@ pub(super) struct Cargo {
     item: Option<Item>,
     /// And of a large file before its end.
     part: Option<Part>,
-}
-
-/// Extracts the archive `source` into the directory that `url` names.
-///
-/// It returns when everything is on the server's stable storage, or has failed; each member that failed
-/// is in the report. Must run on a Tokio runtime with time and I/O.
-///
-/// # Errors
-/// [`FatalError`] when nothing was extracted: no archive, no server, no destination.
-pub async fn run(
-    options: UntarOptions,
-    source: Source,
-    url: &NfsUrl,
-    progress: Arc<dyn Progress>,
-) -> Result<Report, FatalError> {
-    let mut session_options = SessionOptions::for_url(url);
-    session_options.connections = url.nconnect.unwrap_or(options.tuning.connections).max(1);
-    run_as(options, session_options, source, url, progress).await
-}
-
-/// As [`run`], with a session of the caller's choice.
-///
-/// # Errors
-/// As [`run`].
-pub async fn run_as(
-    options: UntarOptions,
-    session_options: SessionOptions,
-    source: Source,
-    url: &NfsUrl,
-    progress: Arc<dyn Progress>,
-) -> Result<Report, FatalError> {
-    let started = start(options, session_options, source, &url.path, progress).await?;
-    let (session, at) = (started.session().clone(), started.at);
-    let done = started.go_on().await;
-    session.clone().destroy().await;
-    done.map(|mut report| {
-        report.measure(at, &session.stats());
-        report
-    })
-}
-
-/// As [`run`], over a session that there is already, into the directory `root`. RPCs are counted from the session's first
-/// one on.
-///
-/// # Errors
-/// As [`run`].
-pub async fn run_in(
-    options: UntarOptions,
-    session: &Session,
-    root: FileHandle,
-    source: Source,
-    progress: Arc<dyn Progress>,
-) -> Result<Report, FatalError> {
-    enough(session)?;
-    let input = Input::of(&options, source, &*progress).await?;
-    let start = Instant::now();
-    let (mut report, fatal) = extract(session, root, Begun::default(), &options, input, progress).await;
-    report.measure(start, &session.stats());
-    finished(report, fatal)
-}
-
-/// What a compound may cost.
-pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
-    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
-    Capacity {
-        packs_data: session.packs_data(),
-        // With version 3 what is made is looked at anyway.
-        looks: session.version() != Version::V3,
-        ..Capacity::new(&session.limits(), members, tuning.request_bytes)
-    }
-}
-
-/// Compounds that may be under way.
-pub(super) fn window(session: &Session, tuning: &Tuning) -> usize {
-    tuning.compounds_in_flight.min(session.limits().slots as usize).max(1)
-}
-
-/// An archive before anything is done with it.
-pub(super) enum Input {
-    Begun(Reading),
-    /// What is left to do of it shows at the destination.
-    Later(Source),
-}
-
-impl Input {
-    pub(super) async fn of(
-        options: &UntarOptions,
-        source: Source,
-        progress: &dyn Progress,
-    ) -> Result<Input, FatalError> {
-        match options.resume.as_ref().is_some_and(|resume| resume.again()) {
-            true => Ok(Input::Later(source)),
-            false => Ok(Input::Begun(begin(options, source, progress).await?)),
-        }
-    }
-}
-
-/// Starts reading.
-async fn begin(
-    options: &UntarOptions,
-    source: Source,
-    progress: &dyn Progress,
-) -> Result<Reading, FatalError> {
-    let name = source.name();
-    let filter = Filter::new(options.strip_components, &options.exclude);
-    let mut reading = source::start(source, filter, &options.tuning, options.resume.clone())
-        .map_err(|e| FatalError::Reader(e.to_string()))?;
-    match reading.events.recv().await {
-        Some(Event::Opened(size)) => {
-            progress.opened(size);
-            Ok(reading)
-        }
-        Some(Event::End(Some(source))) => Err(FatalError::Archive { name, source }),
-        _ => Err(FatalError::Reader(name)),
-    }
 }
 
 /// What of the earlier runs' work is still there; directories that they made can be filled afterwards.
@@ -189,7 +75,7 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
 pub(super) async fn extract(
     session: &Session,
     root: FileHandle,
-    begun: Begun,
+    first: FirstResults,
     options: &UntarOptions,
     input: Input,
     progress: Arc<dyn Progress>,
@@ -208,7 +94,7 @@ pub(super) async fn extract(
     };
     let mut rules = AttrRules::new(options, session.options().identity.uid == 0);
     let no_xattrs = options.xattrs != Xattrs::No
-        && !match begun.has_xattrs {
+        && !match first.has_xattrs {
             Some(there) => there,
             None => has_xattrs(session, &root).await,
         };
@@ -217,22 +103,22 @@ pub(super) async fn extract(
     }
     let capacity = capacity(session, &options.tuning);
     let mut plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
-    let mut made: Vec<DirId> = Vec::with_capacity(begun.dirs.len());
-    for (NewDir { path, parent, implied, .. }, fh) in begun.dirs {
+    let mut made: Vec<DirId> = Vec::with_capacity(first.dirs.len());
+    for (NewDir { path, parent, implied, .. }, fh) in first.dirs {
         let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
         made.push(plan.made_ahead(parent, path, implied, fh));
     }
-    let mut sent = begun.sent;
+    let mut sent = first.sent;
     for (id, _) in sent.iter_mut().flat_map(|sent| &mut sent.batch.finished) {
         // As many were made as are named there.
         *id = made.get(id.0 as usize).copied().unwrap_or(ROOT);
     }
     let finishing = sent.iter().flat_map(|sent| &sent.batch.finished).map(|(id, _)| *id);
-    plan.sent_ahead(begun.number, finishing);
+    plan.sent_ahead(first.number, finishing);
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
-    engine.entries = begun.entries;
-    engine.run(reading, begun.events, sent).await
+    engine.entries = first.entries;
+    engine.run(reading, first.events, sent).await
 }
 
 /// Whether objects there can have extended attributes; if that cannot be asked, it shows when they are set.
@@ -247,37 +133,6 @@ async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
     found.and_then(|attrs| values(&attrs)).is_ok_and(|attrs| attrs.xattr_support == Some(true))
 }
 
-pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
-    let nothing = report.files + report.symlinks + report.hard_links + report.specials == 0;
-    match fatal {
-        // Directories are met before it shows.
-        Some(e @ FatalError::Another(_)) if nothing => Err(e),
-        Some(e) if nothing && report.dirs == 0 => Err(e),
-        Some(e) => {
-            report.stopped.get_or_insert(e.to_string());
-            Ok(report)
-        }
-        None => Ok(report),
-    }
-}
-
-/// Whether the session can be worked with.
-pub(super) fn enough(session: &Session) -> Result<(), FatalError> {
-    let server = session.server().to_owned();
-    let SessionLimits { request, response, ops, .. } = session.limits();
-    for (what, granted, needed) in [
-        ("bytes of request", request, limits::MESSAGE_MIN),
-        ("bytes of reply", response, limits::MESSAGE_MIN),
-        ("operations in a compound", ops, limits::OPS_MIN),
-    ] {
-        if granted < needed {
-            let what = format!("{granted} {what}, at least {needed} are needed");
-            return Err(SessionError::TooSmall { server, what }.into());
-        }
-    }
-    Ok(())
-}
-
 /// What a task has to say when it is done.
 enum Done {
     Batch(Batch, Result<CompoundRes, SessionError>),
@@ -285,12 +140,6 @@ enum Done {
     Sent(Batch, Result<CompoundRes, SessionError>),
     Slow(Box<SlowTask<Cargo>>, Result<SlowDone, Trouble>),
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
-}
-
-/// What a listing asks for.
-pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
-    const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
-    if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
 }
 
 struct Engine {
@@ -316,7 +165,7 @@ struct Engine {
     fatal: Option<SessionError>,
     /// Of members with extended attributes it is told that the destination has none.
     refuses_xattrs: bool,
-    /// The archive is not the one that was begun.
+    /// The archive is not the one that was first.
     another: Option<ArchiveError>,
     committed: (u64, u64),
     /// Something was made.
@@ -369,12 +218,12 @@ impl Engine {
         mut self,
         mut reading: Reading,
         before: Vec<Event>,
-        sent: Vec<Sent>,
+        sent: Vec<InFlight>,
     ) -> (Report, Option<FatalError>) {
         let mut ended = false;
         let members: HashSet<u32> =
             sent.iter().flat_map(|sent| &sent.batch.members).map(|(number, _)| number.0).collect();
-        for Sent { batch, reply } in sent {
+        for InFlight { batch, reply } in sent {
             self.batches += 1;
             let send = self.send.clone();
             tokio::spawn(async move {
@@ -436,7 +285,7 @@ impl Engine {
             let reads = !ended && self.fatal.is_none();
             tokio::select! {
                 biased;
-                () = stops(&mut self.stop), if !ended => {
+                () = stopped(&mut self.stop), if !ended => {
                     // What was taken up is done; nobody listens to the reader any more.
                     (self.report.interrupted, ended) = (true, true);
                     before = Vec::new().into_iter().enumerate();
@@ -839,16 +688,6 @@ fn give_up(reading: &mut Reading) {
     reading.events.close();
     // What waited there gives back its share of what may be in hand.
     while reading.events.try_recv().is_ok() {}
-}
-
-/// Ends when it is asked to stop.
-pub(super) async fn stops(stop: &mut Option<watch::Receiver<bool>>) {
-    if let Some(stop) = stop
-        && stop.wait_for(|stop| *stop).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
 }
 
 /// Notes what became of a member.

@@ -69,6 +69,12 @@ pub(super) const SEEN: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
 ]);
 
+/// What a listing of the destination asks for.
+pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
+    const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
+    if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
+}
+
 impl Seen {
     /// `None`: the server did not tell.
     pub(super) fn of(attrs: &AttrValues) -> Option<Seen> {

@@ -13,8 +13,11 @@
 //! | `plan` | the order of things, what waits for what | no |
 //! | `replies` | what a reply means for the members in a compound | no |
 //! | `ahead`, `behind` | directories that are made in the session's first request, and files that are sent behind it | no |
+//! | `run` | an extraction from its beginning to its end | server |
+//! | `input`, `capacity`, `stop` | what is read, what the session takes, when it is to end | no |
 //! | `start` | an extraction that begins together with its session | server |
 //! | `outset` | what goes over the wire before that is answered | server |
+//! | `first` | the results of both | no |
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `requests` | one request at a time, and why a member is not there | server |
 //! | `careful` | one member, one operation at a time | server |
@@ -29,12 +32,15 @@
 mod ahead;
 mod attrs;
 mod behind;
+mod capacity;
 mod careful;
 pub(crate) mod copied;
 mod engine;
 mod existing;
+mod first;
 mod given;
 mod ids;
+mod input;
 mod names;
 mod options;
 mod outset;
@@ -45,17 +51,19 @@ mod plan;
 mod replies;
 mod report;
 mod requests;
+mod run;
 #[cfg(test)]
 mod sim;
 mod source;
 mod spelling;
 mod start;
+mod stop;
 mod tree;
 
-pub use engine::{run, run_as, run_in};
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{New, Seen, Verdict};
 pub use options::{Tuning, UntarOptions, Xattrs};
 pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
+pub use run::{run, run_as, run_in};
 pub use source::{DataError, Given, Members, Source};
 pub use start::{Started, start, start_in};

@@ -3,20 +3,13 @@
 
 use landfast_nfs::v4::CompoundRes;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::attrs::AttrRules;
 use super::behind::Behind;
-use super::engine::stops;
-use super::pack::Batch;
+use super::first::InFlight;
 use super::source::{Event, Reading};
-use crate::session::{Answer, Session, SessionError};
-
-/// A compound that is under way.
-pub(super) struct Sent {
-    pub(super) batch: Batch,
-    pub(super) reply: JoinHandle<Result<CompoundRes, SessionError>>,
-}
+use super::stop::stopped;
+use crate::session::{FirstReply, Session};
 
 /// Sends files until the answer comes, and waits for it. What was read meanwhile stands behind `events`.
 pub(super) async fn send(
@@ -25,10 +18,10 @@ pub(super) async fn send(
     rules: &mut AttrRules,
     (reading, events): (&mut Reading, &mut Vec<Event>),
     window: usize,
-    answer: &mut Answer,
+    answer: &mut FirstReply,
     stop: &mut Option<watch::Receiver<bool>>,
-) -> (Vec<Sent>, Option<CompoundRes>) {
-    let mut sent: Vec<Sent> = Vec::new();
+) -> (Vec<InFlight>, Option<CompoundRes>) {
+    let mut sent: Vec<InFlight> = Vec::new();
     let mut reads = true;
     loop {
         reads = reads && reading.take_ready(events);
@@ -38,12 +31,12 @@ pub(super) async fn send(
             let (session, body, ops, cached) =
                 (session.clone(), batch.body.clone(), batch.ops, batch.cachethis);
             let reply = tokio::spawn(async move { session.compound_encoded(body, ops, cached).await });
-            sent.push(Sent { batch, reply });
+            sent.push(InFlight { batch, reply });
         }
         tokio::select! {
             biased;
-            results = answer.come() => return (sent, results),
-            () = stops(stop) => break,
+            results = answer.wait() => return (sent, results),
+            () = stopped(stop) => break,
             // No more is sent in vain than the network takes while the answer is on its way.
             () = session.flushed(), if goes_on => {}
             event = reading.events.recv(), if reads && !goes_on => match event {
@@ -52,6 +45,6 @@ pub(super) async fn send(
             },
         }
     }
-    let results = answer.come().await;
+    let results = answer.wait().await;
     (sent, results)
 }

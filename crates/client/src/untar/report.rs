@@ -203,6 +203,21 @@ impl Report {
     }
 }
 
+/// The result: the report, or the error when nothing was extracted.
+pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
+    let nothing = report.files + report.symlinks + report.hard_links + report.specials == 0;
+    match fatal {
+        // Directories are met before it shows.
+        Some(e @ FatalError::Another(_)) if nothing => Err(e),
+        Some(e) if nothing && report.dirs == 0 => Err(e),
+        Some(e) => {
+            report.stopped.get_or_insert(e.to_string());
+            Ok(report)
+        }
+        None => Ok(report),
+    }
+}
+
 /// Why nothing was extracted.
 #[derive(Debug, thiserror::Error)]
 pub enum FatalError {

@@ -6,21 +6,24 @@ use std::time::{Instant, SystemTime};
 
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsTime, OpNum, ResBody, ResOp};
-use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use super::ahead::{Ahead, NewDir};
+use super::ahead::Ahead;
 use super::attrs::AttrRules;
 use super::behind::Behind;
-use super::engine::{Input, capacity, enough, extract, finished, listed_attrs, stops, window};
-use super::existing::{Existing, When};
+use super::capacity::{capacity, enough, window};
+use super::engine::extract;
+use super::existing::{Existing, When, listed_attrs};
+use super::first::FirstResults;
+use super::input::Input;
 use super::options::{UntarOptions, Xattrs};
-use super::outset::{self, Sent};
-use super::report::{FatalError, Progress, Report};
-use super::source::{Event, Source};
+use super::outset;
+use super::report::{FatalError, Progress, Report, finished};
+use super::source::Source;
+use super::stop::unless_stopped;
 use crate::limits;
-use crate::ops::{self, Entry};
-use crate::session::{First, Session, SessionError, SessionLimits, SessionOptions};
+use crate::ops;
+use crate::session::{FirstRequest, Session, SessionError, SessionLimits, SessionOptions, Trailing};
 use crate::url::Version;
 
 /// A session, and an extraction that was begun together with it.
@@ -28,26 +31,10 @@ pub struct Started {
     session: Session,
     options: UntarOptions,
     input: Input,
-    begun: Begun,
+    first: FirstResults,
     destination: Result<FileHandle, FatalError>,
     progress: Arc<dyn Progress>,
     pub(super) at: Instant,
-}
-
-/// What came of the session's first request, and before it.
-#[derive(Default)]
-pub(super) struct Begun {
-    /// What the archive's reader said.
-    pub(super) events: Vec<Event>,
-    /// The destination's entries, if they are known.
-    pub(super) entries: Option<Vec<Entry>>,
-    /// Whether there are extended attributes, if that is known.
-    pub(super) has_xattrs: Option<bool>,
-    /// Directories that were made.
-    pub(super) dirs: Vec<(NewDir, FileHandle)>,
-    /// What was sent into them, and how many compounds were, in vain or not.
-    pub(super) sent: Vec<Sent>,
-    pub(super) number: u64,
 }
 
 /// Makes a session and begins to extract the archive `source` into the directory `path` of its server. What cannot be
@@ -98,7 +85,7 @@ async fn start_with(
         With::Known(session) => session.options().identity.uid,
     };
     let is_new = matches!(with, With::New(_));
-    let mut input = or_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
+    let mut input = unless_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let at = Instant::now();
     let mut asks = ops::resolving(path);
     if !asks.is_empty() {
@@ -107,74 +94,75 @@ async fn start_with(
         }
         asks.push(ops::listing(listed_attrs(options.existing)));
     }
-    let mut begun = Begun::default();
+    let mut results = FirstResults::default();
     let mut ahead = Ahead::default();
     let accessed = a_time()?;
     let mut rules = AttrRules::new(&options, uid == 0);
     if let (With::Known(session), Input::Begun(reading)) = (&with, &mut input) {
         // What is read in the time of one round trip need not wait for two later on.
         let until = Instant::now() + session.answered_in().min(limits::READ_FIRST_MAX);
-        while begun.events.len() < limits::MEMBERS_AHEAD
+        while results.events.len() < limits::MEMBERS_AHEAD
             && let Ok(Some(event)) = timeout_at(until.into(), reading.events.recv()).await
         {
-            begun.events.push(event);
+            results.events.push(event);
         }
     }
     let mut behind = |room: &SessionLimits, apart: bool| {
         let Input::Begun(reading) = &mut input else { return None };
-        reading.take_ready(&mut begun.events);
-        let (dirs, body, ops) = Ahead::of(&begun.events, &mut rules, room, apart.then_some(accessed))?;
+        reading.take_ready(&mut results.events);
+        let (dirs, body, ops) = Ahead::of(&results.events, &mut rules, room, apart.then_some(accessed))?;
         ahead = dirs;
         Some((body, ops))
     };
     // What was not there before could not be told from what was, if the reply is lost.
     let makes = options.existing != Existing::Keep;
-    let first = First { asks: &asks, behind: makes.then_some(&mut behind), lines: true };
+    let trailing = makes.then_some(&mut behind as &mut Trailing<'_>);
+    let first = FirstRequest { queries: &asks, trailing, connect_all: true };
     let connecting = async {
         Ok(match with {
-            With::New(options) => Session::connect_ahead(*options, first).await?,
+            With::New(options) => Session::connect_with_reply(*options, first).await?,
             With::Known(session) => {
-                let coming = session.ahead(first).await;
+                let coming = session.first_request(first).await;
                 (session, coming)
             }
         })
     };
-    let (session, mut coming) = or_stopped(&mut stop, connecting).await?;
+    let (session, mut coming) = unless_stopped(&mut stop, connecting).await?;
     let replaces = match options.existing {
         Existing::Look(over) => over.when == When::Always,
         _ => true,
     };
     let mut answer = match &mut input {
-        Input::Begun(reading) if coming.is_coming() && replaces && enough(&session).is_ok() => {
+        Input::Begun(reading) if coming.is_pending() && replaces && enough(&session).is_ok() => {
             let mut behind = Behind::new(&ahead, path, accessed, capacity(&session, &options.tuning));
             // The first request has a slot of its own.
             let slots = (session.limits().slots as usize).saturating_sub(1);
             let window = window(&session, &options.tuning).min(slots);
-            let from = (reading, &mut begun.events);
+            let from = (reading, &mut results.events);
             let sending =
                 outset::send(&session, &mut behind, &mut rules, from, window, &mut coming, &mut stop);
             let (sent, answer) = sending.await;
-            (begun.sent, begun.number) = (sent, behind.number);
+            (results.sent, results.number) = (sent, behind.number);
             answer
         }
-        _ => or_stopped(&mut stop, async { Ok(coming.come().await) }).await?,
+        _ => unless_stopped(&mut stop, async { Ok(coming.wait().await) }).await?,
     };
     let dirs = ahead.dirs.len();
     if let Some(reply) = &mut answer {
-        let results = reply.results.split_off(reply.results.len().min(asks.len()));
-        begun.dirs = ahead.made(results);
-        begun.entries = ops::listed(reply);
+        let made = reply.results.split_off(reply.results.len().min(asks.len()));
+        results.dirs = ahead.made(made);
+        results.entries = ops::listed(reply);
         if options.xattrs != Xattrs::No {
-            begun.has_xattrs = told_of_xattrs(&session, &reply.results);
+            results.has_xattrs = told_of_xattrs(&session, &reply.results);
         }
     }
-    if begun.dirs.len() < dirs {
+    if results.dirs.len() < dirs {
         // None of it was executed, unless nobody knows: then what is there is replaced.
-        for sent in begun.sent.drain(..) {
+        for sent in results.sent.drain(..) {
             let _ = sent.reply.await;
         }
     }
-    let destination = match or_stopped(&mut stop, open_destination(&session, path, answer)).await {
+    let destination = match unless_stopped(&mut stop, open_destination(&session, path, answer)).await {
         Err(e @ (FatalError::Stopped | FatalError::Session(_))) => {
             if is_new {
                 session.destroy().await;
@@ -183,7 +171,7 @@ async fn start_with(
         }
         found => found,
     };
-    Ok(Started { session, options, input, begun, destination, progress, at })
+    Ok(Started { session, options, input, first: results, destination, progress, at })
 }
 
 impl Started {
@@ -205,10 +193,10 @@ impl Started {
     /// # Errors
     /// [`FatalError`] when nothing was extracted.
     pub async fn go_on(self) -> Result<Report, FatalError> {
-        let Started { session, options, input, begun, destination, progress, at } = self;
+        let Started { session, options, input, first, destination, progress, at } = self;
         let (mut report, fatal) = match destination {
             Err(e) => (Report::default(), Some(e)),
-            Ok(root) => extract(&session, root, begun, &options, input, progress).await,
+            Ok(root) => extract(&session, root, first, &options, input, progress).await,
         };
         report.measure(at, &session.stats());
         finished(report, fatal)
@@ -224,17 +212,6 @@ fn told_of_xattrs(session: &Session, results: &[ResOp]) -> Option<bool> {
             Some(AttrValues::from_fattr(attrs).ok()?.xattr_support == Some(true))
         }
         _ => None,
-    }
-}
-
-/// What comes before anything is extracted ends when it is asked to stop.
-async fn or_stopped<T>(
-    stop: &mut Option<watch::Receiver<bool>>,
-    work: impl Future<Output = Result<T, FatalError>>,
-) -> Result<T, FatalError> {
-    tokio::select! {
-        () = stops(stop) => Err(FatalError::Stopped),
-        done = work => done,
     }
 }
 

@@ -10,22 +10,23 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::v40::{
     CallbackClient, ClientAddr, NfsClientId, SetclientidArgs, SetclientidConfirmArgs,
 };
-use landfast_nfs::v4::{ArgOp, CompoundRes, NfsStat, OpNum, Opaque1024, ResBody, Stateid, Verifier};
+use landfast_nfs::v4::{ArgOp, ClientOwner, CompoundRes, NfsStat, OpNum, ResBody, Stateid, Verifier};
 use landfast_xdr::{Decode, Encode};
 use tokio::time::sleep;
 use tracing::debug;
 
 use super::owners::{Owner, Owners};
-use crate::compound::{OpError, Results};
+use crate::compound::{COMPOUND, OpError, Results, compound_header};
+use crate::error::SessionError;
 use crate::limits;
+use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
 use crate::peer::{Lines, Peer};
-use crate::session::{COMPOUND, Instance, SessionError, SessionLimits, SessionOptions, compound_header};
 
 /// A server of NFSv4.0. See the module above.
 pub(crate) struct Forty {
     pub(super) lines: Lines,
-    instance: Instance,
+    owner: ClientOwner,
     client: tokio::sync::Mutex<()>,
     /// When it was last asked whether the server knows the client ID.
     asked: tokio::sync::Mutex<Option<Instant>>,
@@ -70,11 +71,11 @@ impl Forty {
     /// When the server cannot be reached or does not speak NFSv4.0.
     pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Forty>, SessionError> {
         let lines = Lines::connect(Arc::new(Peer::new(options))).await?;
-        let instance = Instance::new(lines.peer.options())?;
+        let owner = lines.peer.options().client_owner()?;
         let server = lines.peer.server().to_owned();
         let mut forty = Forty {
             lines,
-            instance,
+            owner,
             client: tokio::sync::Mutex::new(()),
             asked: tokio::sync::Mutex::default(),
             grace: tokio::sync::Mutex::default(),
@@ -267,7 +268,7 @@ impl Forty {
 
     /// The verifier of an instance of the client.
     fn verifier(&self, instance: u64) -> Verifier {
-        let mut verifier = self.instance.verifier;
+        let mut verifier = self.owner.verifier;
         for (byte, number) in verifier.iter_mut().zip(instance.to_le_bytes()) {
             *byte ^= number;
         }
@@ -280,7 +281,7 @@ impl Forty {
         // A server that restarts between the two knows nothing of the first.
         for _ in 0..limits::RENEWALS_MAX {
             let set = ArgOp::Setclientid(SetclientidArgs {
-                client: NfsClientId { verifier, id: Opaque1024(Bytes::copy_from_slice(&self.instance.name)) },
+                client: NfsClientId { verifier, id: self.owner.owner_id.clone() },
                 // Nobody listens there: so no delegation is given, and nothing is ever called back.
                 callback: CallbackClient {
                     program: 0x4000_0000,

@@ -12,9 +12,9 @@ use tracing::debug;
 use super::client::{Forty, Replied, Turn};
 use super::owners::Owner;
 use super::place::{Place, Way, uses_current, uses_saved};
+use crate::error::SessionError;
 use crate::limits;
 use crate::patience::Patience;
-use crate::session::SessionError;
 
 /// What an operation of a leg is to the COMPOUND.
 #[derive(Debug)]

@@ -33,7 +33,7 @@ pub(crate) use client::Forty;
 use exec::Exec;
 
 use crate::compound::decode_ops;
-use crate::session::SessionError;
+use crate::error::SessionError;
 
 impl Forty {
     /// Executes `count` encoded operations.

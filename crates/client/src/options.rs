@@ -3,7 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use landfast_nfs::v4::{ClientOwner, Opaque1024, Verifier};
+
 use crate::cred::Identity;
+use crate::error::SessionError;
 use crate::limits;
 use crate::outage::Watch;
 use crate::url::{NfsUrl, Version};
@@ -37,7 +41,7 @@ pub struct SessionOptions {
     /// longer than `reply_patience`. Zero: it is tried once.
     pub refused_patience: Duration,
     /// How long no reply at all may come while one is waited for; `None`: as long as it takes. Then the session is given up: all
-    /// that waits fails with [`super::SessionError::GivenUp`], and all that comes later.
+    /// that waits fails with [`SessionError::GivenUp`], and all that comes later.
     pub reply_patience: Option<Duration>,
     /// Who is told that the server does not answer.
     pub watch: Option<Arc<dyn Watch>>,
@@ -66,6 +70,24 @@ impl SessionOptions {
             reply_patience: None,
             watch: None,
         }
+    }
+
+    /// Names this client to a server (RFC 8881 section 2.4): no other client has the owner ID, no other run of this one the verifier.
+    ///
+    /// # Errors
+    /// When the system has no random numbers.
+    pub(crate) fn client_owner(&self) -> Result<ClientOwner, SessionError> {
+        let mut verifier = Verifier::default();
+        let mut unique = [0; 8];
+        getrandom::fill(&mut verifier)
+            .and_then(|()| getrandom::fill(&mut unique))
+            .map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
+        if let Some(instance) = self.instance {
+            unique = instance.to_be_bytes();
+        }
+        let unique: Vec<u8> = unique.iter().flat_map(|b| format!("{b:02x}").into_bytes()).collect();
+        let id = [&b"landfast "[..], &self.identity.host, &unique].join(&b' ');
+        Ok(ClientOwner { verifier, owner_id: Opaque1024(Bytes::from(id)) })
     }
 }
 

@@ -1,0 +1,41 @@
+//! How much a session takes: in one COMPOUND, and in flight.
+
+use super::options::Tuning;
+use super::pack::Capacity;
+use super::report::FatalError;
+use crate::limits;
+use crate::session::{Session, SessionError, SessionLimits};
+use crate::url::Version;
+
+/// What a compound may cost.
+pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
+    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
+    Capacity {
+        packs_data: session.packs_data(),
+        // With version 3 what is made is looked at anyway.
+        looks: session.version() != Version::V3,
+        ..Capacity::new(&session.limits(), members, tuning.request_bytes)
+    }
+}
+
+/// Compounds that may be under way.
+pub(super) fn window(session: &Session, tuning: &Tuning) -> usize {
+    tuning.compounds_in_flight.min(session.limits().slots as usize).max(1)
+}
+
+/// Whether the session can be worked with.
+pub(super) fn enough(session: &Session) -> Result<(), FatalError> {
+    let server = session.server().to_owned();
+    let SessionLimits { request, response, ops, .. } = session.limits();
+    for (what, granted, needed) in [
+        ("bytes of request", request, limits::MESSAGE_MIN),
+        ("bytes of reply", response, limits::MESSAGE_MIN),
+        ("operations in a compound", ops, limits::OPS_MIN),
+    ] {
+        if granted < needed {
+            let what = format!("{granted} {what}, at least {needed} are needed");
+            return Err(SessionError::TooSmall { server, what }.into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! The archive that is extracted, before and while it is read.
+
+use super::options::UntarOptions;
+use super::path::Filter;
+use super::report::{FatalError, Progress};
+use super::source::{self, Event, Reading, Source};
+
+/// An archive before anything is done with it.
+pub(super) enum Input {
+    Begun(Reading),
+    /// What is left to do of it shows at the destination.
+    Later(Source),
+}
+
+impl Input {
+    pub(super) async fn of(
+        options: &UntarOptions,
+        source: Source,
+        progress: &dyn Progress,
+    ) -> Result<Input, FatalError> {
+        match options.resume.as_ref().is_some_and(|resume| resume.again()) {
+            true => Ok(Input::Later(source)),
+            false => Ok(Input::Begun(begin(options, source, progress).await?)),
+        }
+    }
+}
+
+/// Starts reading.
+pub(super) async fn begin(
+    options: &UntarOptions,
+    source: Source,
+    progress: &dyn Progress,
+) -> Result<Reading, FatalError> {
+    let name = source.name();
+    let filter = Filter::new(options.strip_components, &options.exclude);
+    let mut reading = source::start(source, filter, &options.tuning, options.resume.clone())
+        .map_err(|e| FatalError::Reader(e.to_string()))?;
+    match reading.events.recv().await {
+        Some(Event::Opened(size)) => {
+            progress.opened(size);
+            Ok(reading)
+        }
+        Some(Event::End(Some(source))) => Err(FatalError::Archive { name, source }),
+        _ => Err(FatalError::Reader(name)),
+    }
+}

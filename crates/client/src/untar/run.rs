@@ -1,0 +1,77 @@
+//! An extraction from its beginning to its end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use landfast_nfs::v4::FileHandle;
+
+use super::capacity::enough;
+use super::engine::extract;
+use super::first::FirstResults;
+use super::input::Input;
+use super::options::UntarOptions;
+use super::report::{FatalError, Progress, Report, finished};
+use super::source::Source;
+use super::start::start;
+use crate::session::{Session, SessionOptions};
+use crate::url::NfsUrl;
+
+/// Extracts the archive `source` into the directory that `url` names.
+///
+/// It returns when everything is on the server's stable storage, or has failed; each member that failed
+/// is in the report. Must run on a Tokio runtime with time and I/O.
+///
+/// # Errors
+/// [`FatalError`] when nothing was extracted: no archive, no server, no destination.
+pub async fn run(
+    options: UntarOptions,
+    source: Source,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    let mut session_options = SessionOptions::for_url(url);
+    session_options.connections = url.nconnect.unwrap_or(options.tuning.connections).max(1);
+    run_as(options, session_options, source, url, progress).await
+}
+
+/// As [`run`], with a session of the caller's choice.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_as(
+    options: UntarOptions,
+    session_options: SessionOptions,
+    source: Source,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    let started = start(options, session_options, source, &url.path, progress).await?;
+    let (session, at) = (started.session().clone(), started.at);
+    let done = started.go_on().await;
+    session.clone().destroy().await;
+    done.map(|mut report| {
+        report.measure(at, &session.stats());
+        report
+    })
+}
+
+/// As [`run`], over a session that there is already, into the directory `root`. RPCs are counted from the session's first
+/// one on.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_in(
+    options: UntarOptions,
+    session: &Session,
+    root: FileHandle,
+    source: Source,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    enough(session)?;
+    let input = Input::of(&options, source, &*progress).await?;
+    let start = Instant::now();
+    let (mut report, fatal) =
+        extract(session, root, FirstResults::default(), &options, input, progress).await;
+    report.measure(start, &session.stats());
+    finished(report, fatal)
+}
