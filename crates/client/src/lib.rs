@@ -55,11 +55,12 @@ mod requests;
 pub mod resume;
 pub mod session;
 pub mod tar;
-mod three;
 pub mod trees;
 pub mod untar;
 pub mod url;
+mod v3;
 mod v40;
+mod v41;
 
 pub use session::{FirstRequest, Session, SessionError, SessionLimits, SessionOptions, Trailing};
 pub use url::{NfsUrl, Version};

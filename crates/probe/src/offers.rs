@@ -105,7 +105,7 @@ pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delega
             Ok(session) => session,
             Err(e) => return Ok(Delegations::not_asked(&format!("no session to ask on: {e}"))),
         };
-        if !session.listens().await {
+        if !session.binds_back_channel().await {
             session.destroy().await;
             return Ok(Delegations::not_asked("the server takes no back channel"));
         }

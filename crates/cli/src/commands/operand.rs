@@ -143,7 +143,7 @@ impl Servers {
                 let session = Session::connect(options).await?;
                 let mut same = self.trees.len();
                 for (n, (_, nfs)) in self.trees.iter().enumerate() {
-                    if session.is_beside(nfs.session()).await {
+                    if session.is_same_server(nfs.session()).await {
                         same = self.servers[n];
                         break;
                     }

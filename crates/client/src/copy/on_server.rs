@@ -70,7 +70,7 @@ impl ServerCopies {
             true => Way::Clone,
             false => Way::Copy,
         };
-        let commits = !session.is_ours();
+        let commits = !session.is_landfast();
         let (less, wants_opens) = (Mutex::default(), AtomicBool::new(false));
         let found = ServerCopies { reflink, first, less, commits, wants_opens };
         Ok((copies || reflink == Reflink::Always).then(|| Arc::new(found)))

@@ -152,7 +152,7 @@ impl Nfs {
     }
 
     fn new(session: Session, top: ArgOp) -> Nfs {
-        let members = if session.one_by_one() { 1 } else { usize::MAX };
+        let members = if session.is_sequential() { 1 } else { usize::MAX };
         let shared = Shared {
             capacity: Mutex::new(Capacity::new(&session.limits(), members, session.packs_data())),
             session,

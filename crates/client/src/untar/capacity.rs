@@ -9,7 +9,7 @@ use crate::url::Version;
 
 /// What a compound may cost.
 pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
-    let members = if session.one_by_one() { 1 } else { tuning.members_per_compound };
+    let members = if session.is_sequential() { 1 } else { tuning.members_per_compound };
     Capacity {
         packs_data: session.packs_data(),
         // With version 3 what is made is looked at anyway.

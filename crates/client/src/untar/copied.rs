@@ -258,7 +258,7 @@ async fn copied(
         while at < size {
             let stateids = (source.stateid(), file.stateid());
             let count = (size - at).min(limits::COPY_PIECE_BYTES);
-            let waits = !(goes_on && session.listens().await);
+            let waits = !(goes_on && session.binds_back_channel().await);
             let ops = both(file, source, vec![copy(stateids.0, stateids.1, at, count, waits)]);
             let mut results = match requests::step(session, ops).await {
                 Err(Trouble::Unknown(_)) => continue 'again,
@@ -366,7 +366,8 @@ async fn ended(
             Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
             Err(e) if careful::state_lost(e.status()) => {
                 // Nothing is on its way any more from a server that has restarted.
-                let patience = if session.hears().await { limits::COPY_END_PATIENCE } else { Duration::ZERO };
+                let patience =
+                    if session.has_back_channel().await { limits::COPY_END_PATIENCE } else { Duration::ZERO };
                 return Ok(told(patience).await.unwrap_or(End::Unknown));
             }
             // It is not to be asked: its call must do.

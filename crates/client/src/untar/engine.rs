@@ -233,7 +233,7 @@ impl Engine {
         }
         // Where an answer is long on its way, it pays to know first which directories are filled: what each of them gets last
         // needs no request of its own then.
-        let at_once = match self.session.answered_in() > limits::SHORT_ANSWER {
+        let at_once = match self.session.response_time() > limits::SHORT_ANSWER {
             true => limits::MEMBERS_AHEAD,
             false => limits::MEMBERS_AT_ONCE,
         };

@@ -100,7 +100,7 @@ async fn start_with(
     let mut rules = AttrRules::new(&options, uid == 0);
     if let (With::Known(session), Input::Begun(reading)) = (&with, &mut input) {
         // What is read in the time of one round trip need not wait for two later on.
-        let until = Instant::now() + session.answered_in().min(limits::READ_FIRST_MAX);
+        let until = Instant::now() + session.response_time().min(limits::READ_FIRST_MAX);
         while results.events.len() < limits::MEMBERS_AHEAD
             && let Ok(Some(event)) = timeout_at(until.into(), reading.events.recv()).await
         {

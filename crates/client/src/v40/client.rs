@@ -24,7 +24,7 @@ use crate::patience::Patience;
 use crate::peer::{Lines, Peer};
 
 /// A server of NFSv4.0. See the module above.
-pub(crate) struct Forty {
+pub(crate) struct Client {
     pub(super) lines: Lines,
     owner: ClientOwner,
     client: tokio::sync::Mutex<()>,
@@ -64,16 +64,16 @@ pub(super) struct Replied {
     pub(super) again: bool,
 }
 
-impl Forty {
+impl Client {
     /// Connects.
     ///
     /// # Errors
     /// When the server cannot be reached or does not speak NFSv4.0.
-    pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Forty>, SessionError> {
+    pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Client>, SessionError> {
         let lines = Lines::connect(Arc::new(Peer::new(options))).await?;
         let owner = lines.peer.options().client_owner()?;
         let server = lines.peer.server().to_owned();
-        let mut forty = Forty {
+        let mut client = Client {
             lines,
             owner,
             client: tokio::sync::Mutex::new(()),
@@ -86,20 +86,20 @@ impl Forty {
         };
         let wanted = Bitmap::of(&[number::LEASE_TIME, number::MAXREAD, number::MAXWRITE]);
         let ops = [ArgOp::Putrootfh, ArgOp::Getattr(wanted)];
-        let reply = forty.patiently(&ops).await?;
+        let reply = client.patiently(&ops).await?;
         let mut results = Results::new(reply);
         let refused =
             |step, e: OpError| SessionError::Setup { server: server.clone(), step, status: e.status() };
         results.take(OpNum::PUTROOTFH).map_err(|e| refused("PUTROOTFH", e))?;
         let fattr = results.getattr().map_err(|e| refused("GETATTR", e))?;
         let values = AttrValues::from_fattr(&fattr).unwrap_or_default();
-        forty.lease = values
+        client.lease = values
             .lease_time
             .map_or(limits::LEASE_DEFAULT, |seconds| Duration::from_secs(u64::from(seconds.max(1))));
-        forty.limits = granted(&forty.lines.peer.options().ask, &values);
-        let forty = Arc::new(forty);
-        tokio::spawn(keep_alive(Arc::downgrade(&forty)));
-        Ok(forty)
+        client.limits = granted(&client.lines.peer.options().ask, &values);
+        let client = Arc::new(client);
+        tokio::spawn(keep_alive(Arc::downgrade(&client)));
+        Ok(client)
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -367,14 +367,14 @@ fn granted(ask: &SessionLimits, values: &AttrValues) -> SessionLimits {
 }
 
 /// Renews the lease: COMPOUNDs that name no state do not.
-async fn keep_alive(server: Weak<Forty>) {
+async fn keep_alive(server: Weak<Client>) {
     loop {
-        let Some(forty) = server.upgrade() else { return };
-        let pause = (forty.lease / limits::RENEWALS_PER_LEASE).max(Duration::from_secs(1));
-        drop(forty);
+        let Some(client) = server.upgrade() else { return };
+        let pause = (client.lease / limits::RENEWALS_PER_LEASE).max(Duration::from_secs(1));
+        drop(client);
         sleep(pause).await;
         match server.upgrade() {
-            Some(forty) if !forty.peer().has_ended() => forty.renew_lease().await,
+            Some(client) if !client.peer().has_ended() => client.renew_lease().await,
             _ => return,
         }
     }

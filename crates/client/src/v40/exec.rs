@@ -9,7 +9,7 @@ use landfast_nfs::v4::v40::OpenConfirmArgs;
 use landfast_nfs::v4::{ArgOp, ChangeInfo, CompoundRes, FileHandle, NfsStat, OpNum, ResBody, ResOp, Stateid};
 use tracing::debug;
 
-use super::client::{Forty, Replied, Turn};
+use super::client::{Client, Replied, Turn};
 use super::owners::Owner;
 use super::place::{Place, Way, uses_current, uses_saved};
 use crate::error::SessionError;
@@ -87,7 +87,7 @@ enum After {
 
 /// See the module.
 pub(super) struct Exec<'a> {
-    forty: &'a Forty,
+    client: &'a Client,
     ops: Vec<ArgOp>,
     /// The next operation to be put into a leg.
     next: usize,
@@ -104,9 +104,9 @@ pub(super) struct Exec<'a> {
 }
 
 impl<'a> Exec<'a> {
-    pub(super) fn new(forty: &'a Forty, ops: Vec<ArgOp>) -> Exec<'a> {
+    pub(super) fn new(client: &'a Client, ops: Vec<ArgOp>) -> Exec<'a> {
         Exec {
-            forty,
+            client,
             ops,
             next: 0,
             leg: Vec::new(),
@@ -141,7 +141,7 @@ impl<'a> Exec<'a> {
         self.close().await;
         for open in self.opened.iter_mut().filter(|o| !o.close) {
             if let (Some(owner), Some(stateid)) = (open.owner.take(), open.stateid) {
-                self.forty.keep(stateid, owner);
+                self.client.keep(stateid, owner);
             }
         }
         Ok(CompoundRes { status, tag: Bytes::new(), results: self.out })
@@ -171,7 +171,7 @@ impl<'a> Exec<'a> {
                 (kind, other) => kind != other,
             }
         });
-        !rivals && self.leg.len() < self.forty.leg_ops()
+        !rivals && self.leg.len() < self.client.leg_ops()
     }
 
     fn enter(&mut self, deed: Deed, role: Role) {
@@ -317,7 +317,7 @@ impl<'a> Exec<'a> {
             return Ok(());
         }
         let name = name.clone();
-        let (clientid, taken) = self.forty.take_owner().await?;
+        let (clientid, taken) = self.client.take_owner().await?;
         args.seqid = taken.seqid;
         args.share_access &= OPEN4_SHARE_ACCESS_BOTH;
         args.owner = owner(clientid, &taken.name);
@@ -350,7 +350,7 @@ impl<'a> Exec<'a> {
                 self.given(NfsStat::NFS4ERR_BAD_STATEID, ResBody::Empty, Role::Own);
             }
             (Stateid::ANONYMOUS, _) => self.given(NfsStat::NFS4_OK, done, Role::Own),
-            (open_stateid, _) => match self.forty.owner_of(open_stateid) {
+            (open_stateid, _) => match self.client.owner_of(open_stateid) {
                 Some(owner) => {
                     let close = CloseArgs { seqid: owner.seqid, open_stateid };
                     self.enter(Deed::Send(ArgOp::Close(close)), Role::Close(owner, open_stateid));
@@ -420,7 +420,7 @@ impl<'a> Exec<'a> {
         let mut patience = Patience::new();
         let mut before = false;
         loop {
-            let mut replied = self.forty.send(ops).await?;
+            let mut replied = self.client.send(ops).await?;
             replied.again |= before;
             // The first transmission is still being executed.
             let busy = replied.reply.status == NfsStat::NFS4ERR_DELAY && replied.reply.results.len() <= 1;
@@ -452,7 +452,7 @@ impl<'a> Exec<'a> {
                     };
                     open.result = self.out.len();
                     answered(&mut open.owner, result.status);
-                    self.forty.opened();
+                    self.client.opened();
                 }
             }
             Role::Close(owner, _) => self.settle(owner, result.status),
@@ -465,7 +465,7 @@ impl<'a> Exec<'a> {
         let mut owner = Some(owner);
         answered(&mut owner, status);
         if let Some(owner) = owner {
-            self.forty.give_back(owner);
+            self.client.give_back(owner);
         }
     }
 
@@ -475,10 +475,10 @@ impl<'a> Exec<'a> {
             match entry.role {
                 Role::Open(n) => {
                     if let Some(owner) = self.opened.get_mut(n).and_then(|o| o.owner.take()) {
-                        self.forty.give_back(owner);
+                        self.client.give_back(owner);
                     }
                 }
-                Role::Close(owner, stateid) => self.forty.keep(stateid, owner),
+                Role::Close(owner, stateid) => self.client.keep(stateid, owner),
                 Role::Hidden | Role::Own | Role::Instead(_) | Role::Later(_) => {}
             }
         }
@@ -520,11 +520,11 @@ impl<'a> Exec<'a> {
                 let generation = owner.as_ref().map_or(0, |o| o.generation);
                 answered(&mut owner, status);
                 if let Some(owner) = owner {
-                    self.forty.give_back(owner);
+                    self.client.give_back(owner);
                 }
                 match status {
                     NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_EXPIRED if may_try => {
-                        self.forty.renew_client(generation).await?;
+                        self.client.renew_client(generation).await?;
                         return if again { unknown() } else { Ok(After::GoOn) };
                     }
                     NfsStat::NFS4ERR_BAD_SEQID if may_try => {
@@ -547,7 +547,7 @@ impl<'a> Exec<'a> {
             status,
             NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_STALE_STATEID | NfsStat::NFS4ERR_EXPIRED
         ) {
-            self.forty.look_after_client().await;
+            self.client.look_after_client().await;
         }
         // "Later" does not say whether there was a first time.
         let in_doubt =
@@ -555,7 +555,7 @@ impl<'a> Exec<'a> {
         if status == NfsStat::NFS4ERR_GRACE
             && !in_doubt
             && !closes
-            && self.forty.grace(&mut self.asking).await
+            && self.client.grace(&mut self.asking).await
         {
             self.tries -= 1;
             return Ok(After::GoOn);
@@ -581,7 +581,7 @@ impl<'a> Exec<'a> {
             {
                 return unknown();
             }
-            (_, NfsStat::NFS4ERR_RESOURCE) if may_try && self.forty.shorter_legs(sent) => {
+            (_, NfsStat::NFS4ERR_RESOURCE) if may_try && self.client.shorter_legs(sent) => {
                 return Ok(After::GoOn);
             }
             _ => {}
@@ -628,7 +628,7 @@ impl<'a> Exec<'a> {
             idle.extend(open.owner.take().filter(|_| body.is_some()));
         })
         .await;
-        idle.into_iter().for_each(|owner| self.forty.give_back(owner));
+        idle.into_iter().for_each(|owner| self.client.give_back(owner));
     }
 
     /// One more operation on each of these opens, as many in a leg as go. `done` gets each open when its operation has an
@@ -646,7 +646,7 @@ impl<'a> Exec<'a> {
             for n in which {
                 let Some((open, op)) = self.opened.get(*n).and_then(|o| Some((o, of(o)?))) else { continue };
                 let len = open.way.ops().count() + 1;
-                if !whose.is_empty() && ops.len() + len > self.forty.leg_ops() {
+                if !whose.is_empty() && ops.len() + len > self.client.leg_ops() {
                     break;
                 }
                 ops.extend(open.way.ops().cloned());
@@ -678,7 +678,7 @@ impl<'a> Exec<'a> {
                     answered(&mut open.owner, status);
                 }
                 let later = matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
-                let shorter = status == NfsStat::NFS4ERR_RESOURCE && self.forty.shorter_legs(ops.len());
+                let shorter = status == NfsStat::NFS4ERR_RESOURCE && self.client.shorter_legs(ops.len());
                 if (later || shorter) && patience.wait().await {
                     // Once more.
                 } else if status.is_ok() && reached {

@@ -29,13 +29,13 @@ mod place;
 use bytes::Bytes;
 use landfast_nfs::v4::CompoundRes;
 
-pub(crate) use client::Forty;
+pub(crate) use client::Client;
 use exec::Exec;
 
 use crate::compound::decode_ops;
 use crate::error::SessionError;
 
-impl Forty {
+impl Client {
     /// Executes `count` encoded operations.
     pub(crate) async fn compound(&self, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
         Exec::new(self, decode_ops(ops, count)?).run().await

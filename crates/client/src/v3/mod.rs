@@ -42,13 +42,13 @@ use exec::Exec;
 use wire::Wire;
 
 /// A version 3 server. See the module.
-pub(crate) struct Three {
+pub(crate) struct Client {
     wire: Wire,
 }
 
-impl Three {
-    pub(crate) async fn connect(options: SessionOptions) -> Result<Three, SessionError> {
-        Ok(Three { wire: Wire::connect(options).await? })
+impl Client {
+    pub(crate) async fn connect(options: SessionOptions) -> Result<Client, SessionError> {
+        Ok(Client { wire: Wire::connect(options).await? })
     }
 
     /// Executes `count` encoded operations.

@@ -2,17 +2,11 @@
 //!
 //! | version | how | exactly once by |
 //! |---|---|---|
-//! | 4.1, 4.2 | `engine`: slots of a session on several connections | the session's reply cache |
+//! | 4.1, 4.2 | `v41`: slots of a session on several connections | the session's reply cache |
 //! | 4.0 | `v40`: COMPOUNDs without sessions | owners' numbers, and the server's duplicate request cache |
-//! | 3 | `three`: procedures that do the same | the server's duplicate request cache |
+//! | 3 | `v3`: procedures that do the same | the server's duplicate request cache |
 //!
 //! What a lost reply leaves in doubt, and no cache can tell any more, is [`SessionError::Unknown`].
-
-mod back;
-mod engine;
-mod first;
-mod setup;
-mod slots;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +15,15 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid};
 use landfast_xdr::Encode;
 
-pub(crate) use back::CopyEnd;
-use engine::Engine;
-pub(crate) use first::FirstReply;
-pub use first::{FirstRequest, Trailing};
-
 pub use crate::counters::SessionStats;
 pub use crate::error::SessionError;
 use crate::limits;
 pub use crate::options::{SessionLimits, SessionOptions};
 use crate::peer::Peer;
-use crate::three::Three;
 use crate::url::Version;
-use crate::v40::Forty;
+pub(crate) use crate::v41::{CopyEnd, FirstReply};
+pub use crate::v41::{FirstRequest, Trailing};
+use crate::{v3, v40, v41};
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
 ///
@@ -45,9 +35,9 @@ pub struct Session {
 
 #[derive(Clone)]
 enum Kind {
-    Slots(Arc<Engine>),
-    Forty(Arc<Forty>),
-    Three(Arc<Three>),
+    V41(Arc<v41::Client>),
+    V40(Arc<v40::Client>),
+    V3(Arc<v3::Client>),
 }
 
 impl Session {
@@ -59,8 +49,8 @@ impl Session {
         Self::connect_with(options, FirstRequest::default()).await.map(|(session, _)| session)
     }
 
-    /// The same, with operations that may go in the session's first request. Their results, up to the first that failed;
-    /// `None` when they were not sent, which is so with versions 3 and 4.0 and where the server takes too few operations.
+    /// The same, with operations added to the session's first request. Returns their results, up to the first that failed. `None`:
+    /// they were not sent. This is so with versions 3 and 4.0, and where the server takes too few operations.
     ///
     /// # Errors
     /// As [`Session::connect`].
@@ -72,7 +62,7 @@ impl Session {
         Ok((session, answer.wait().await))
     }
 
-    /// The same, before the answer has come if anything goes behind what is asked, and the server begins requests in their order.
+    /// The same, but returns before the reply if there are trailing operations and the server begins requests in their order.
     ///
     /// # Errors
     /// As [`Session::connect`].
@@ -93,11 +83,11 @@ impl Session {
         Err(last.unwrap_or(SessionError::Ended))
     }
 
-    /// What [`Session::connect_with_reply`] does in a session's first request, in a request of one that there is already.
+    /// Sends in one request of this session what [`Session::connect_with_reply`] adds to the first one of a new session.
     pub(crate) async fn first_request(&self, mut first: FirstRequest<'_>) -> FirstReply {
         match &self.kind {
-            Kind::Slots(engine) => engine.first_request(&mut first).await,
-            Kind::Forty(_) | Kind::Three(_) => FirstReply::ready(None),
+            Kind::V41(client) => client.first_request(&mut first).await,
+            Kind::V40(_) | Kind::V3(_) => FirstReply::ready(None),
         }
     }
 
@@ -108,11 +98,11 @@ impl Session {
     ) -> Result<(Session, FirstReply), SessionError> {
         let options = SessionOptions { version: Some(version), ..options };
         let (kind, answer) = match version {
-            Version::V3 => (Kind::Three(Arc::new(Three::connect(options).await?)), FirstReply::ready(None)),
-            Version::V40 => (Kind::Forty(Forty::connect(options).await?), FirstReply::ready(None)),
+            Version::V3 => (Kind::V3(Arc::new(v3::Client::connect(options).await?)), FirstReply::ready(None)),
+            Version::V40 => (Kind::V40(v40::Client::connect(options).await?), FirstReply::ready(None)),
             Version::V41 | Version::V42 => {
-                let (engine, answer) = Engine::connect(options, version.minor(), first).await?;
-                (Kind::Slots(engine), answer)
+                let (client, answer) = v41::Client::connect(options, version.minor(), first).await?;
+                (Kind::V41(client), answer)
             }
         };
         Ok((Session { kind }, answer))
@@ -120,9 +110,9 @@ impl Session {
 
     fn peer(&self) -> &Peer {
         match &self.kind {
-            Kind::Slots(engine) => engine.peer(),
-            Kind::Forty(forty) => forty.peer(),
-            Kind::Three(three) => three.peer(),
+            Kind::V41(client) => client.peer(),
+            Kind::V40(client) => client.peer(),
+            Kind::V3(client) => client.peer(),
         }
     }
 
@@ -154,9 +144,9 @@ impl Session {
     ) -> Result<CompoundRes, SessionError> {
         // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
         let task = match self.kind.clone() {
-            Kind::Slots(engine) => tokio::spawn(async move { engine.compound(ops, count, cachethis).await }),
-            Kind::Forty(forty) => tokio::spawn(async move { forty.compound(ops, count).await }),
-            Kind::Three(three) => tokio::spawn(async move { three.compound(ops, count).await }),
+            Kind::V41(client) => tokio::spawn(async move { client.compound(ops, count, cachethis).await }),
+            Kind::V40(client) => tokio::spawn(async move { client.compound(ops, count).await }),
+            Kind::V3(client) => tokio::spawn(async move { client.compound(ops, count).await }),
         };
         task.await.unwrap_or(Err(SessionError::Ended))
     }
@@ -164,9 +154,9 @@ impl Session {
     /// The limits of the session in force.
     pub fn limits(&self) -> SessionLimits {
         match &self.kind {
-            Kind::Slots(engine) => engine.epoch().limits,
-            Kind::Forty(forty) => forty.limits(),
-            Kind::Three(three) => three.limits(),
+            Kind::V41(client) => client.epoch().limits,
+            Kind::V40(client) => client.limits(),
+            Kind::V3(client) => client.limits(),
         }
     }
 
@@ -175,68 +165,72 @@ impl Session {
         self.options().version.unwrap_or(Version::V42)
     }
 
-    /// The operations of a COMPOUND cost a round trip each, one after another: many small COMPOUNDs are quicker than few
-    /// large ones.
-    pub(crate) fn one_by_one(&self) -> bool {
-        matches!(self.kind, Kind::Three(_))
+    /// Each operation of a COMPOUND costs a round trip, one after another. Then many small COMPOUNDs are quicker than a few large ones.
+    pub(crate) fn is_sequential(&self) -> bool {
+        matches!(self.kind, Kind::V3(_))
     }
 
-    /// Whether a COMPOUND may hold several READs and READDIRs. Of several READs the kernel's server (6.12) sends, from the second on, what
-    /// happened to be in its memory; of several READDIRs 6.1 writes beyond its reply, and the machine stops. What either reads behind a
-    /// page of other results is false, too. Of the data of WRITEs and SETXATTRs it takes what begins in the first page of a request; of other
-    /// data wrong bytes. So only servers that are known to be others get them.
+    /// Whether a COMPOUND may hold several READs and READDIRs, or data anywhere. Only servers that are known not to be Linux's get those,
+    /// because Linux corrupts data:
+    ///
+    /// | kernel | request | result |
+    /// |---|---|---|
+    /// | 6.12 | several READs | from the second on, the reply holds unrelated memory |
+    /// | 6.1 | several READDIRs | the server writes beyond its reply, and the machine stops |
+    /// | both | a read after a page of other results | false data |
+    /// | both | a WRITE, and with 6.1 a SETXATTR, whose data begins after the first page of the request | other bytes are stored |
     pub(crate) fn packs_data(&self) -> bool {
         match &self.kind {
-            Kind::Slots(engine) => engine.packs_data(),
-            Kind::Forty(_) => false,
+            Kind::V41(client) => client.packs_data(),
+            Kind::V40(_) => false,
             // They are calls of their own.
-            Kind::Three(_) => true,
+            Kind::V3(_) => true,
         }
     }
 
-    /// Whether both sessions are with one server, whatever the URLs say: by the owner and the scope that it names itself by
-    /// (RFC 8881 sections 2.10.4 and 2.10.5), and by its taking a connection for either. Filehandles of one are then those of
-    /// the other. Versions before 4.1 do not tell.
-    pub async fn is_beside(&self, other: &Session) -> bool {
+    /// Whether both sessions are with the same server, whatever the URLs say. Filehandles of one are then valid in the other. The server's
+    /// owner and scope must be equal (RFC 8881 sections 2.10.4 and 2.10.5), and it must accept one connection for both sessions.
+    /// Versions before 4.1 do not tell: `false`.
+    pub async fn is_same_server(&self, other: &Session) -> bool {
         match (&self.kind, &other.kind) {
-            (Kind::Slots(one), Kind::Slots(two)) => Arc::ptr_eq(one, two) || one.is_beside(two).await,
-            (Kind::Forty(one), Kind::Forty(two)) => Arc::ptr_eq(one, two),
-            (Kind::Three(one), Kind::Three(two)) => Arc::ptr_eq(one, two),
+            (Kind::V41(one), Kind::V41(two)) => Arc::ptr_eq(one, two) || one.is_same_server(two).await,
+            (Kind::V40(one), Kind::V40(two)) => Arc::ptr_eq(one, two),
+            (Kind::V3(one), Kind::V3(two)) => Arc::ptr_eq(one, two),
             _ => false,
         }
     }
 
-    /// How long an answer has taken, where that is known.
-    pub(crate) fn answered_in(&self) -> Duration {
+    /// How long the server took for a request, where that is known; else zero.
+    pub(crate) fn response_time(&self) -> Duration {
         match &self.kind {
-            Kind::Slots(engine) => engine.answered_in(),
-            Kind::Forty(_) | Kind::Three(_) => Duration::ZERO,
+            Kind::V41(client) => client.response_time(),
+            Kind::V40(_) | Kind::V3(_) => Duration::ZERO,
         }
     }
 
     /// The server is Landfast.
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(&self.kind, Kind::Slots(engine) if engine.is_ours())
+    pub(crate) fn is_landfast(&self) -> bool {
+        matches!(&self.kind, Kind::V41(client) if client.is_landfast())
     }
 
-    /// Whether the server can tell by itself how a copy ended: a connection of its own is bound to the back channel of the session in
-    /// force, now if it is not yet.
-    pub async fn listens(&self) -> bool {
+    /// Binds a connection to the back channel of the session in force, unless one is bound. `true`: the server can report the end of
+    /// a copy (CB_OFFLOAD).
+    pub async fn binds_back_channel(&self) -> bool {
         match &self.kind {
-            Kind::Slots(engine) => engine.listens().await,
-            Kind::Forty(_) | Kind::Three(_) => false,
+            Kind::V41(client) => client.binds_back_channel().await,
+            Kind::V40(_) | Kind::V3(_) => false,
         }
     }
 
-    /// Whether it could do so now, over the connection that it had before.
-    pub(crate) async fn hears(&self) -> bool {
+    /// Whether such a connection is open.
+    pub(crate) async fn has_back_channel(&self) -> bool {
         match &self.kind {
-            Kind::Slots(engine) => engine.hears().await,
-            Kind::Forty(_) | Kind::Three(_) => false,
+            Kind::V41(client) => client.has_back_channel().await,
+            Kind::V40(_) | Kind::V3(_) => false,
         }
     }
 
-    /// What the server has told of the end of a copy to this file, or tells within this time.
+    /// The end of a copy to this file, if the server has reported it or does so within `patience`.
     pub(crate) async fn copy_end(
         &self,
         file: &FileHandle,
@@ -244,17 +238,17 @@ impl Session {
         patience: Duration,
     ) -> Option<CopyEnd> {
         match &self.kind {
-            Kind::Slots(engine) => engine.copy_end(file, copy, patience).await,
-            Kind::Forty(_) | Kind::Three(_) => None,
+            Kind::V41(client) => client.copy_end(file, copy, patience).await,
+            Kind::V40(_) | Kind::V3(_) => None,
         }
     }
 
     /// The server's lease time.
     pub fn lease(&self) -> Duration {
         match &self.kind {
-            Kind::Slots(engine) => engine.epoch().lease(),
-            Kind::Forty(forty) => forty.lease(),
-            Kind::Three(_) => limits::LEASE_DEFAULT,
+            Kind::V41(client) => client.epoch().lease(),
+            Kind::V40(client) => client.lease(),
+            Kind::V3(_) => limits::LEASE_DEFAULT,
         }
     }
 
@@ -273,10 +267,10 @@ impl Session {
         self.peer().stats()
     }
 
-    /// Waits until what was sent before over the first connection is with the network.
+    /// Waits until everything sent so far over the first connection has left this process.
     pub(crate) async fn flushed(&self) {
-        if let Kind::Slots(engine) = &self.kind {
-            engine.flushed().await;
+        if let Kind::V41(client) = &self.kind {
+            client.flushed().await;
         }
     }
 
@@ -285,9 +279,9 @@ impl Session {
     /// [`limits::GOODBYE_PATIENCE`] is left to its lease timer.
     pub async fn destroy(self) {
         match &self.kind {
-            Kind::Slots(engine) => engine.destroy().await,
-            Kind::Forty(forty) => forty.destroy().await,
-            Kind::Three(three) => three.destroy().await,
+            Kind::V41(client) => client.destroy().await,
+            Kind::V40(client) => client.destroy().await,
+            Kind::V3(client) => client.destroy().await,
         }
     }
 }

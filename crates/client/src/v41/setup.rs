@@ -18,7 +18,7 @@ use landfast_nfs::v4::{
 use landfast_rpc::{CallError, ConnInfo, OpaqueAuth};
 use landfast_xdr::{Decode, Encode};
 
-use super::back::CALLBACKS;
+use super::callback::CALLBACKS;
 use crate::compound::{COMPOUND, OpError, Results, compound_header};
 use crate::limits;
 use crate::options::SessionLimits;
@@ -54,35 +54,35 @@ pub(super) struct Caller<'a> {
     pub(super) patience: Duration,
 }
 
-/// What goes behind the first SEQUENCE of a session: nothing to reclaim (RFC 8881 section 18.51), the lease time, and what the
-/// caller has to ask and to have done.
+/// The operations after the first SEQUENCE of a session: RECLAIM_COMPLETE, since nothing is reclaimed (RFC 8881 section 18.51), the
+/// lease time, and the caller's operations.
 pub(super) struct Opening {
     pub(super) body: Bytes,
     /// Operations in it.
     pub(super) ops: usize,
-    /// Those that are not the caller's.
+    /// How many of them are not the caller's.
     own: usize,
     reclaims: bool,
 }
 
 impl Opening {
     /// `reclaims` is false for a session of a client that had reclaimed before.
-    pub(super) fn new(reclaims: bool, asks: &[ArgOp], behind: Option<(Bytes, usize)>) -> Opening {
-        let mut ops = Vec::with_capacity(FIRST_OPS + asks.len());
+    pub(super) fn new(reclaims: bool, queries: &[ArgOp], trailing: Option<(Bytes, usize)>) -> Opening {
+        let mut ops = Vec::with_capacity(FIRST_OPS + queries.len());
         if reclaims {
             ops.push(ArgOp::ReclaimComplete(false));
         }
         ops.extend([ArgOp::Putrootfh, ArgOp::Getattr(Bitmap::of(&[number::LEASE_TIME]))]);
         let own = ops.len();
-        ops.extend_from_slice(asks);
+        ops.extend_from_slice(queries);
         let mut body = BytesMut::new();
         ops.iter().for_each(|op| op.encode(&mut body));
-        let (behind, more) = behind.unwrap_or_default();
-        body.extend_from_slice(&behind);
+        let (trailing, more) = trailing.unwrap_or_default();
+        body.extend_from_slice(&trailing);
         Opening { body: body.freeze(), ops: ops.len() + more, own, reclaims }
     }
 
-    /// What failed does not undo that the session is there.
+    /// Splits the results. The session is there even if some of them failed.
     pub(super) fn answer(&self, mut reply: CompoundRes) -> Answered {
         let results = (reply.results.len() > self.own).then(|| reply.results.split_off(self.own));
         let answer = results.map(|results| CompoundRes { results, ..reply.clone() });
@@ -105,12 +105,12 @@ impl Opening {
     }
 }
 
-/// What a session's first request was answered.
+/// The results of a session's first request.
 pub(super) struct Answered {
     pub(super) lease: Duration,
     /// The results that are the caller's.
     pub(super) results: Option<CompoundRes>,
-    /// That there is nothing to reclaim need not be said once more.
+    /// RECLAIM_COMPLETE need not be sent again.
     pub(super) reclaimed: bool,
 }
 
@@ -124,20 +124,20 @@ pub(super) struct ClientId {
 impl Caller<'_> {
     /// A COMPOUND as it is, without a slot.
     pub(super) async fn raw(&self, ops: &[ArgOp]) -> Result<CompoundRes, SetupError> {
-        self.raw_and(ops, None).await
+        self.raw_with(ops, None).await
     }
 
-    /// The same with operations behind them that are encoded already, so many.
-    async fn raw_and(
+    /// The same, followed by encoded operations and their count.
+    async fn raw_with(
         &self,
         ops: &[ArgOp],
-        behind: Option<(Bytes, usize)>,
+        trailing: Option<(Bytes, usize)>,
     ) -> Result<CompoundRes, SetupError> {
-        let (behind, more) = behind.unwrap_or_default();
+        let (trailing, more) = trailing.unwrap_or_default();
         let mut args = BytesMut::new();
         compound_header(self.minor, ops.len() + more, &mut args);
         ops.iter().for_each(|op| op.encode(&mut args));
-        let args = vec![args.freeze(), behind];
+        let args = vec![args.freeze(), trailing];
         let reply = self.conn.call(COMPOUND, self.cred, args.clone(), self.patience);
         let reply = requests::logged(COMPOUND, &args, reply).await;
         CompoundRes::from_bytes(reply.map_err(SetupError::Call)?).map_err(|_| SetupError::Garbled)
@@ -205,7 +205,7 @@ impl Caller<'_> {
         }
     }
 
-    /// The first request of a session, on slot 0, and what was said to it.
+    /// Sends the first request of a session, on slot 0.
     pub(super) async fn first_request(
         &self,
         id: SessionId,
@@ -219,7 +219,7 @@ impl Caller<'_> {
             cachethis: false,
         });
         let behind = (opening.body.clone(), opening.ops);
-        let mut reply = self.raw_and(&[sequence], Some(behind)).await?;
+        let mut reply = self.raw_with(&[sequence], Some(behind)).await?;
         let results = reply.results.split_off(reply.results.len().min(1));
         let rest = CompoundRes { results, ..reply.clone() };
         Results::new(reply).take(OpNum::SEQUENCE).map_err(SetupError::Op)?;

@@ -1,7 +1,7 @@
-//! The back channel: what a server says by itself (RFC 8881 sections 2.10.3.1 and 20).
+//! The back channel: calls from the server to this client (RFC 8881 sections 2.10.3.1 and 20).
 //!
-//! Only ends of copies are waited for (CB_OFFLOAD, RFC 7862 section 16.1). There are no delegations or layouts, so what else comes is
-//! refused. The channel has one slot; a callback that comes again gets the reply that it got.
+//! The only callback that is executed is CB_OFFLOAD, the end of a copy (RFC 7862 section 16.1). There are no delegations or layouts, so
+//! every other one is refused. The channel has one slot. A retried callback gets the reply of the first time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::limits::COPY_ENDS_MAX;
 
-/// The program number by which servers call back.
+/// The program number of the callbacks.
 pub(super) const CALLBACKS: u32 = 0x4000_0000;
 
 const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, high: CB_VERSION }];
@@ -30,9 +30,9 @@ const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, hig
 /// How a copy ended: what was written, or the error and the bytes before it.
 pub(crate) type CopyEnd = Result<WriteResponse, (NfsStat, u64)>;
 
-/// What a server has said.
+/// The callbacks that a server has made.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct Callbacks {
     state: Mutex<State>,
     came: Notify,
 }
@@ -40,14 +40,14 @@ pub(super) struct Told {
 #[derive(Default)]
 struct State {
     session: SessionId,
-    /// The slot's last number, and what was answered.
+    /// The slot's last sequence number and its reply.
     last: (u32, Bytes),
-    /// Ends that nobody has asked for yet; of too many the oldest go.
+    /// Ends that nobody has asked for yet. When there are too many, the oldest are dropped.
     ends: VecDeque<(FileHandle, Stateid, CopyEnd)>,
 }
 
-impl Told {
-    /// Waits for the end of a copy to `file`, at most so long.
+impl Callbacks {
+    /// Waits for the end of a copy to `file`, for at most `patience`.
     pub(super) async fn end_of(
         &self,
         file: &FileHandle,
@@ -139,7 +139,7 @@ fn sequence(state: &mut State, args: &CbSequenceArgs) -> CbRes {
     CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) }
 }
 
-impl Service for Told {
+impl Service for Callbacks {
     fn programs(&self) -> &[Program] {
         PROGRAMS
     }
@@ -187,19 +187,19 @@ mod tests {
         CbCompoundArgs { tag: Bytes::from_static(b"t"), minor_version: 2, callback_ident: 0, ops }.to_bytes()
     }
 
-    fn answer(told: &Told, body: Bytes) -> CbCompoundRes {
-        CbCompoundRes::from_bytes(told.execute(body).expect("an answer")).expect("a reply")
+    fn answer(callbacks: &Callbacks, body: Bytes) -> CbCompoundRes {
+        CbCompoundRes::from_bytes(callbacks.execute(body).expect("an answer")).expect("a reply")
     }
 
     #[tokio::test]
     async fn rfc8881_20_9_a_callback_that_comes_again_is_executed_once() {
-        let told = Told::default();
-        let first = answer(&told, call(1, 1, 0, 7));
+        let callbacks = Callbacks::default();
+        let first = answer(&callbacks, call(1, 1, 0, 7));
         assert_eq!((first.status, first.results.len(), &first.tag[..]), (NfsStat::NFS4_OK, 2, &b"t"[..]));
-        assert_eq!(answer(&told, call(1, 1, 0, 7)), first);
+        assert_eq!(answer(&callbacks, call(1, 1, 0, 7)), first);
         let count = |end: Option<CopyEnd>| end.map(|end| end.expect("a copy").count);
-        assert_eq!(count(told.end_of(&file(), &copy(7), Duration::ZERO).await), Some(7));
-        assert_eq!(count(told.end_of(&file(), &copy(7), Duration::ZERO).await), None);
+        assert_eq!(count(callbacks.end_of(&file(), &copy(7), Duration::ZERO).await), Some(7));
+        assert_eq!(count(callbacks.end_of(&file(), &copy(7), Duration::ZERO).await), None);
         for (call, status) in [
             (call(1, 3, 0, 8), NfsStat::NFS4ERR_SEQ_MISORDERED),
             (call(1, 2, 1, 8), NfsStat::NFS4ERR_BADSLOT),
@@ -207,33 +207,33 @@ mod tests {
             (call(2, 2, 0, 8), NfsStat::NFS4ERR_SEQ_MISORDERED),
             (call(2, 1, 0, 9), NfsStat::NFS4_OK),
         ] {
-            assert_eq!(answer(&told, call).status, status);
+            assert_eq!(answer(&callbacks, call).status, status);
         }
-        assert_eq!(count(told.end_of(&file(), &copy(8), Duration::ZERO).await), None);
-        assert_eq!(count(told.end_of(&file(), &copy(9), Duration::ZERO).await), Some(9));
+        assert_eq!(count(callbacks.end_of(&file(), &copy(8), Duration::ZERO).await), None);
+        assert_eq!(count(callbacks.end_of(&file(), &copy(9), Duration::ZERO).await), Some(9));
     }
 
     #[tokio::test]
     async fn ends_that_nobody_asks_for_are_forgotten() {
-        let told = Told::default();
+        let callbacks = Callbacks::default();
         for n in 1..=COPY_ENDS_MAX as u32 + 1 {
             let ended = if n == 1 { 1 } else { 2 };
-            assert_eq!(answer(&told, call(1, n, 0, ended)).status, NfsStat::NFS4_OK);
+            assert_eq!(answer(&callbacks, call(1, n, 0, ended)).status, NfsStat::NFS4_OK);
         }
-        assert!(told.end_of(&file(), &copy(1), Duration::ZERO).await.is_none());
-        assert!(told.end_of(&file(), &copy(2), Duration::ZERO).await.is_some());
+        assert!(callbacks.end_of(&file(), &copy(1), Duration::ZERO).await.is_none());
+        assert!(callbacks.end_of(&file(), &copy(2), Duration::ZERO).await.is_some());
     }
 
     #[test]
     fn what_is_not_known_is_refused() {
-        let told = Told::default();
+        let callbacks = Callbacks::default();
         let mut body = BytesMut::from(&call(1, 1, 0, 7)[..]);
         // CB_RECALL in place of CB_OFFLOAD; a reader has come to it behind the header, CB_SEQUENCE and its number.
         let at = 8 + 4 + 4 + 4 + 4 + 16 + 5 * 4;
         assert_eq!(body[at..at + 4], OP_CB_OFFLOAD.0.to_be_bytes());
         body[at..at + 4].copy_from_slice(&4u32.to_be_bytes());
-        let res = answer(&told, body.freeze());
+        let res = answer(&callbacks, body.freeze());
         assert_eq!((res.status, res.results[1].op), (NfsStat::NFS4ERR_NOTSUPP, OpNum(4)));
-        assert!(told.execute(Bytes::from_static(b"no call")).is_none());
+        assert!(callbacks.execute(Bytes::from_static(b"no call")).is_none());
     }
 }

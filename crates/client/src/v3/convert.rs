@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use landfast_nfs::v3;
-use landfast_nfs::v3::types as three;
+use landfast_nfs::v3::types as nfs3;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData};
 
@@ -12,20 +12,20 @@ pub(super) fn status(status: v3::NfsStat3) -> NfsStat {
     NfsStat(status.0)
 }
 
-fn time(t: three::Time) -> NfsTime {
+fn time(t: nfs3::Time) -> NfsTime {
     NfsTime { seconds: i64::from(t.seconds), nseconds: t.nseconds }
 }
 
 /// The type of an object.
-pub(super) fn kind(file_type: three::FileType) -> FileType {
+pub(super) fn kind(file_type: nfs3::FileType) -> FileType {
     match file_type {
-        three::FileType::Reg => FileType::Reg,
-        three::FileType::Dir => FileType::Dir,
-        three::FileType::Blk => FileType::Blk,
-        three::FileType::Chr => FileType::Chr,
-        three::FileType::Lnk => FileType::Lnk,
-        three::FileType::Sock => FileType::Sock,
-        three::FileType::Fifo => FileType::Fifo,
+        nfs3::FileType::Reg => FileType::Reg,
+        nfs3::FileType::Dir => FileType::Dir,
+        nfs3::FileType::Blk => FileType::Blk,
+        nfs3::FileType::Chr => FileType::Chr,
+        nfs3::FileType::Lnk => FileType::Lnk,
+        nfs3::FileType::Sock => FileType::Sock,
+        nfs3::FileType::Fifo => FileType::Fifo,
     }
 }
 
@@ -69,10 +69,10 @@ pub(super) fn sattr(attrs: &Fattr) -> Result<v3::Sattr, NfsStat> {
             .ok_or(NfsStat::NFS4ERR_BADOWNER),
     };
     let set = |t: &Option<SetTime>| match t {
-        None => Ok(three::SetTime::Dont),
-        Some(SetTime::ServerTime) => Ok(three::SetTime::Server),
+        None => Ok(nfs3::SetTime::Dont),
+        Some(SetTime::ServerTime) => Ok(nfs3::SetTime::Server),
         Some(SetTime::ClientTime(t)) => u32::try_from(t.seconds)
-            .map(|seconds| three::SetTime::Client(three::Time { seconds, nseconds: t.nseconds }))
+            .map(|seconds| nfs3::SetTime::Client(nfs3::Time { seconds, nseconds: t.nseconds }))
             .map_err(|_| NfsStat::NFS4ERR_INVAL),
     };
     Ok(v3::Sattr {
@@ -102,8 +102,8 @@ mod tests {
         };
         let set = sattr(&all(&ok)).unwrap();
         assert_eq!((set.mode, set.uid, set.gid, set.size), (Some(0o640), Some(7), None, Some(5)));
-        assert_eq!(set.mtime, three::SetTime::Client(three::Time { seconds: u32::MAX, nseconds: 1 }));
-        assert_eq!(set.atime, three::SetTime::Dont);
+        assert_eq!(set.mtime, nfs3::SetTime::Client(nfs3::Time { seconds: u32::MAX, nseconds: 1 }));
+        assert_eq!(set.atime, nfs3::SetTime::Dont);
         let late = AttrValues { time_modify_set: time(4_294_967_296), ..AttrValues::default() };
         assert_eq!(sattr(&all(&late)), Err(NfsStat::NFS4ERR_INVAL));
         let early = AttrValues { time_access_set: time(-1), ..AttrValues::default() };

@@ -1,39 +1,17 @@
-//! Sessions of NFSv4.1 and 4.2: many compounds in flight on several connections, each exactly once as far as the
-//! server's reply cache allows.
-//!
-//! A compound takes a slot, and is sent, with the same slot and sequence number, until a reply comes: the
-//! server executes it once and answers a repetition from its cache (RFC 8881 section 2.10.6.1). When it
-//! cannot (nothing cached, or the session was lost with the server), the outcome is
-//! [`SessionError::Unknown`] unless the compound was never sent before.
-//!
-//! A session that outlives its server has the replies that the server had made durable. What it was killed over may be on
-//! its disk without one, and is executed a second time; and not every server tells that it restarted. So of a compound that
-//! was sent again a failure says
-//! nothing (EXIST, NOENT: of the second time; GRACE: not yet executed a second time), and its outcome is unknown, too.
-//!
-//! | shared state | changed by | read by |
-//! |---|---|---|
-//! | `epoch`: the session in force | `renew`, one at a time | every compound when it starts |
-//! | an epoch's slot table | the compound that holds the slot | the same, and those that wait for one |
-//! | an epoch's opening: what its first request has to say | the first compound, which takes it along | those that wait until it was said |
-//! | `back`: the connection for callbacks, bound to an epoch; or that there is none | whoever is to be called back | the same |
-//! | a line: one TCP connection, bound to an epoch | whoever finds it closed or bound to an older session | compounds on its slots |
-//!
-//! Lock order: `setup`, then a line or `back`; slot tables last and never over an await.
+//! One client and its session in force: connecting, sending, renewing.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::SequenceArgs;
-use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{
-    ArgOp, ClientOwner, CompoundRes, FileHandle, ImplId, NfsStat, OpNum, Opaque1024, ResBody, ServerOwner,
-    SessionId, Stateid, Verifier, flags,
+    ArgOp, ClientOwner, CompoundRes, FileHandle, ImplId, NfsStat, Opaque1024, ServerOwner, SessionId,
+    Stateid, Verifier, flags,
 };
 use landfast_rpc::{CallError, Connection};
 use landfast_xdr::{Decode, Encode};
@@ -41,8 +19,10 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::back::{CopyEnd, Told};
-use super::first::{FirstReply, FirstRequest};
+use super::callback::{Callbacks, CopyEnd};
+use super::epoch::{Epoch, OpeningState};
+use super::first_request::{FirstReply, FirstRequest};
+use super::sequence::{Verdict, judge, too_much};
 use super::setup::{Answered, Caller, ClientId, FIRST_BYTES, FIRST_OPS, Opening, SetupError};
 use super::slots::{Slot, SlotTable};
 use crate::compound::{COMPOUND, compound_header};
@@ -55,14 +35,14 @@ use crate::peer::{Line, Peer};
 use crate::requests;
 
 /// A client of a server that has sessions. See the module.
-pub(super) struct Engine {
+pub(crate) struct Client {
     peer: Peer,
     minor: u32,
     owner_id: Opaque1024,
     epoch: Mutex<Arc<Epoch>>,
     lines: Vec<Line>,
     back: tokio::sync::Mutex<(u64, Option<Connection>)>,
-    told: Arc<Told>,
+    callbacks: Arc<Callbacks>,
     setup: tokio::sync::Mutex<Setup>,
     /// New sessions since the last success.
     renewals_in_a_row: AtomicU32,
@@ -70,181 +50,44 @@ pub(super) struct Engine {
     last_reply_ms: AtomicU64,
     started: Instant,
     /// Microseconds that the last CREATE_SESSION took.
-    answered_in_us: AtomicU64,
-    /// The server calls itself by our own name.
-    ours: AtomicBool,
-    /// Who it says that it is.
+    response_time_us: AtomicU64,
+    /// The server calls itself Landfast.
+    landfast: AtomicBool,
+    /// Its owner and scope, as EXCHANGE_ID gave them.
     server: Mutex<Option<(ServerOwner, Opaque1024)>>,
 }
 
-/// As nfs-ganesha makes up its scope, with the string's end.
+/// nfs-ganesha's scope ends like this, with a NUL byte behind it.
 fn is_ganesha(scope: &Opaque1024) -> bool {
     scope.0.strip_suffix(b"\0").unwrap_or(&scope.0).ends_with(b"_NFS-Ganesha")
 }
 
 struct Setup {
     client: Option<ClientId>,
-    /// The server has no room for the replies that it was asked to keep: it is asked for fewer and smaller ones.
-    modest: bool,
+    /// The server had no room for the reply cache that was asked for (NOSPC): ask for fewer and smaller replies.
+    small_cache: bool,
     /// The server waits for this client ID's RECLAIM_COMPLETE.
     reclaims: bool,
     verifier: Verifier,
 }
 
-/// A session's first request that is sent as any other, and where its answer goes.
-struct Opens {
+/// A session's first request that is sent like any other, and where its results go.
+struct PendingOpening {
     opening: Opening,
     slot: Slot,
     answer: oneshot::Sender<Option<CompoundRes>>,
 }
 
-/// One session ID and its slots.
-pub(super) struct Epoch {
-    number: u64,
-    id: SessionId,
-    pub(super) limits: SessionLimits,
-    lease: OnceLock<Duration>,
-    /// Its first request is under way. What is sent meanwhile goes behind it, over the same connection.
-    opens: AtomicBool,
-    opening: Mutex<ToSay>,
-    /// It was said, or never will be.
-    said: Notify,
-    table: Mutex<SlotTable>,
-    freed: Notify,
-    dead: AtomicBool,
-    /// The server restarted and waits for RECLAIM_COMPLETE.
-    reclaim_wanted: AtomicBool,
-}
-
-/// How far what a session's first request has to say is, if that was left to the first compound.
-enum ToSay {
-    /// `true`: it goes alone.
-    Waits(Opening, bool),
-    UnderWay,
-    Said,
-}
-
-impl Epoch {
-    /// What this compound is to say first; waits while another one does, unless it can go `behind` that.
-    async fn to_say(&self, behind: bool) -> Option<(Opening, bool)> {
-        loop {
-            let said = self.said.notified();
-            tokio::pin!(said);
-            said.as_mut().enable();
-            {
-                let mut opening = self.opening();
-                match std::mem::replace(&mut *opening, ToSay::UnderWay) {
-                    ToSay::Waits(opening, alone) => return Some((opening, alone)),
-                    ToSay::UnderWay if behind => return None,
-                    ToSay::UnderWay => {}
-                    ToSay::Said => {
-                        *opening = ToSay::Said;
-                        return None;
-                    }
-                }
-            }
-            said.await;
-        }
-    }
-
-    fn opening(&self) -> MutexGuard<'_, ToSay> {
-        self.opening.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now_is(&self, to_say: ToSay) {
-        *self.opening() = to_say;
-        self.said.notify_waiters();
-    }
-
-    /// Ends when it was said.
-    async fn opened(&self) {
-        loop {
-            let said = self.said.notified();
-            tokio::pin!(said);
-            said.as_mut().enable();
-            if matches!(*self.opening(), ToSay::Said) {
-                return;
-            }
-            said.await;
-        }
-    }
-
-    /// The server's lease time, as far as it is known.
-    pub(super) fn lease(&self) -> Duration {
-        self.lease.get().copied().unwrap_or(limits::LEASE_DEFAULT)
-    }
-
-    fn table(&self) -> MutexGuard<'_, SlotTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A slot and the highest one in use; `None` when the session is gone.
-    async fn take(&self) -> Option<(Slot, u32)> {
-        loop {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            freed.as_mut().enable();
-            if self.dead.load(Ordering::Acquire) {
-                return None;
-            }
-            {
-                let mut table = self.table();
-                if let Some(slot) = table.take() {
-                    return Some((slot, table.highest()));
-                }
-            }
-            freed.await;
-        }
-    }
-
-    fn put_back(&self, slot: Slot, used: bool) {
-        self.table().put_back(slot, used);
-        self.freed.notify_one();
-    }
-
-    fn follow(&self, seq: &SequenceRes) {
-        if seq.status_flags & flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
-            self.reclaim_wanted.store(true, Ordering::Release);
-        }
-        let mut table = self.table();
-        let before = table.usable();
-        table.set_target(seq.target_highest_slotid);
-        let more = table.usable() > before;
-        drop(table);
-        if more {
-            self.freed.notify_waiters();
-        }
-    }
-
-    fn bury(&self) {
-        self.dead.store(true, Ordering::Release);
-        self.freed.notify_waiters();
-    }
-}
-
-/// What to do about a reply to a SEQUENCE.
-enum Verdict {
-    Done(CompoundRes),
-    /// Not executed, the sequence number not counted.
-    Refused(NfsStat),
-    Again,
-    Rebind,
-    /// The session is gone.
-    Lost,
-    /// The server executed it and has no reply any more.
-    Uncached,
-}
-
-impl Engine {
-    /// Connects and makes a session of the options' version. `first`: see [`super::Session::connect_with`].
+impl Client {
+    /// Connects and makes a session of the options' version. `first`: see [`crate::Session::connect_with`].
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
-    pub(super) async fn connect(
+    pub(crate) async fn connect(
         options: SessionOptions,
         minor: u32,
         first: &mut FirstRequest<'_>,
-    ) -> Result<(Arc<Engine>, FirstReply), SessionError> {
+    ) -> Result<(Arc<Client>, FirstReply), SessionError> {
         let peer = Peer::new(options);
         let conn = peer.connect().await?;
         let ClientOwner { owner_id, verifier } = peer.options().client_owner()?;
@@ -253,73 +96,83 @@ impl Engine {
             id: SessionId::default(),
             limits: peer.options().ask,
             lease: OnceLock::new(),
-            opens: AtomicBool::new(false),
-            opening: Mutex::new(ToSay::Said),
-            said: Notify::new(),
+            opening_in_flight: AtomicBool::new(false),
+            opening: Mutex::new(OpeningState::Done),
+            opening_changed: Notify::new(),
             table: Mutex::new(SlotTable::new(0)),
             freed: Notify::new(),
             dead: AtomicBool::new(true),
             reclaim_wanted: AtomicBool::new(false),
         };
-        let engine = Arc::new(Engine {
+        let client = Arc::new(Client {
             minor,
             owner_id,
             epoch: Mutex::new(Arc::new(nothing)),
             lines: Line::several(peer.options().connections, None).await,
             back: tokio::sync::Mutex::default(),
-            told: Arc::default(),
-            setup: tokio::sync::Mutex::new(Setup { client: None, modest: false, reclaims: false, verifier }),
+            callbacks: Arc::default(),
+            setup: tokio::sync::Mutex::new(Setup {
+                client: None,
+                small_cache: false,
+                reclaims: false,
+                verifier,
+            }),
             renewals_in_a_row: AtomicU32::new(0),
             last_reply_ms: AtomicU64::new(0),
             started: Instant::now(),
-            answered_in_us: AtomicU64::new(0),
-            ours: AtomicBool::new(false),
+            response_time_us: AtomicU64::new(0),
+            landfast: AtomicBool::new(false),
             server: Mutex::default(),
             peer,
         });
         if first.connect_all {
-            engine.open_lines();
+            client.open_lines();
         }
         let (answer, opens) = {
-            let mut setup = engine.setup.lock().await;
-            engine.peer.waited(engine.establish(&mut setup, conn, first)).await?
+            let mut setup = client.setup.lock().await;
+            client.peer.waited(client.establish(&mut setup, conn, first)).await?
         };
         match opens {
-            None => drop(tokio::spawn(keep_alive(Arc::downgrade(&engine)))),
+            None => drop(tokio::spawn(keep_alive(Arc::downgrade(&client)))),
             Some(opens) => {
-                let mut opening = Box::pin(engine.clone().open(opens));
+                let mut opening = Box::pin(client.clone().open(opens));
                 // It is on its way before anything else is.
                 if poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await.is_pending() {
                     tokio::spawn(opening);
                 }
             }
         }
-        Ok((engine, answer))
+        Ok((client, answer))
     }
 
     /// Sends a session's first request, and sends it again as any other until its fate is known.
-    async fn open(self: Arc<Self>, opens: Opens) {
-        let Opens { opening, slot, answer } = opens;
+    async fn open(self: Arc<Self>, pending: PendingOpening) {
+        let PendingOpening { opening, slot, answer } = pending;
         let epoch = self.epoch();
         let head = self.head(&epoch, slot, 0, opening.ops, false);
         let sending = self.send(&epoch, slot, [head, opening.body.clone()]);
         let results = match self.peer.waited(sending).await {
-            Ok(Some(reply)) => self.said(&epoch, &opening, reply).await,
+            Ok(Some(reply)) => self.accept_opening(&epoch, &opening, reply).await,
             other => {
-                // What it was to say is said to the next session.
+                // The next session carries its operations.
                 debug!("the first request to {}: {:?}", self.peer.server(), other.err());
-                epoch.bury();
+                epoch.mark_dead();
                 None
             }
         };
-        epoch.opens.store(false, Ordering::Release);
+        epoch.opening_in_flight.store(false, Ordering::Release);
         // Nobody may be waiting any more.
         let _ = answer.send(results);
         keep_alive(Arc::downgrade(&self)).await;
     }
 
-    /// Takes up what a session's first request was answered: the results behind what it had to say.
-    async fn said(&self, epoch: &Epoch, opening: &Opening, reply: CompoundRes) -> Option<CompoundRes> {
+    /// Takes the results of the opening; the rest, which are the caller's, are returned.
+    async fn accept_opening(
+        &self,
+        epoch: &Epoch,
+        opening: &Opening,
+        reply: CompoundRes,
+    ) -> Option<CompoundRes> {
         let Answered { lease, results, reclaimed } = opening.answer(reply);
         let _ = epoch.lease.set(lease);
         epoch.reclaim_wanted.fetch_or(!reclaimed, Ordering::AcqRel);
@@ -327,34 +180,34 @@ impl Engine {
         results
     }
 
-    /// See [`super::Session::first_request`].
-    pub(super) async fn first_request(self: &Arc<Self>, first: &mut FirstRequest<'_>) -> FirstReply {
+    /// See [`crate::Session::first_request`].
+    pub(crate) async fn first_request(self: &Arc<Self>, first: &mut FirstRequest<'_>) -> FirstReply {
         let mut epoch = self.epoch();
-        if !matches!(*epoch.opening(), ToSay::Said) {
+        if !matches!(*epoch.opening(), OpeningState::Done) {
             // A failure shows below.
-            let _ = self.run_apart(Bytes::new(), 0).await;
+            let _ = self.run_in_task(Bytes::new(), 0).await;
             epoch = self.epoch();
         }
-        let (asks, behind, apart) = self.asked(first, &epoch.limits);
-        if asks.is_empty() {
+        let (queries, trailing, pipelined) = self.additions(first, &epoch.limits);
+        if queries.is_empty() {
             return FirstReply::ready(None);
         }
-        let (more, count) = behind.unwrap_or_default();
+        let (more, count) = trailing.unwrap_or_default();
         let mut body = BytesMut::new();
-        asks.iter().for_each(|op| op.encode(&mut body));
+        queries.iter().for_each(|op| op.encode(&mut body));
         body.extend_from_slice(&more);
-        let (body, count) = (body.freeze(), asks.len() + count);
-        if !apart {
-            return FirstReply::ready(self.run_apart(body, count).await.ok());
+        let (body, count) = (body.freeze(), queries.len() + count);
+        if !pipelined {
+            return FirstReply::ready(self.run_in_task(body, count).await.ok());
         }
         let Some((slot, highest)) = epoch.take().await else { return FirstReply::ready(None) };
-        epoch.opens.store(true, Ordering::Release);
+        epoch.opening_in_flight.store(true, Ordering::Release);
         let (answer, coming) = oneshot::channel();
-        let engine = self.clone();
+        let client = self.clone();
         let mut going = Box::pin(async move {
-            let head = engine.head(&epoch, slot, highest, count, false);
-            let reply = engine.peer.waited(engine.send(&epoch, slot, [head, body])).await;
-            epoch.opens.store(false, Ordering::Release);
+            let head = client.head(&epoch, slot, highest, count, false);
+            let reply = client.peer.waited(client.send(&epoch, slot, [head, body])).await;
+            epoch.opening_in_flight.store(false, Ordering::Release);
             // Nobody may be waiting any more.
             let _ = answer.send(reply.ok().flatten());
         });
@@ -365,38 +218,39 @@ impl Engine {
         FirstReply::pending(coming)
     }
 
-    /// What of it can be asked, what goes behind that, and whether the answer need not be waited for.
+    /// The caller's queries and trailing operations that fit, and whether further requests may be sent before the reply.
     #[allow(clippy::type_complexity)] // three things that go together once
-    fn asked<'a>(
+    fn additions<'a>(
         &self,
         first: &mut FirstRequest<'a>,
         limits: &SessionLimits,
     ) -> (&'a [ArgOp], Option<(Bytes, usize)>, bool) {
-        let asks = if first.queries.len() + FIRST_OPS <= limits.ops as usize { first.queries } else { &[] };
-        let behind = first.trailing.take().filter(|_| !asks.is_empty() && self.packs_data());
-        // Landfast begins what comes over one connection in its order.
-        let apart = self.is_ours();
-        let behind = behind.and_then(|behind| behind(&self.room_behind(asks, limits), apart));
-        let apart = apart && behind.is_some();
-        (asks, behind, apart)
+        let queries =
+            if first.queries.len() + FIRST_OPS <= limits.ops as usize { first.queries } else { &[] };
+        let trailing = first.trailing.take().filter(|_| !queries.is_empty() && self.packs_data());
+        // Landfast begins the requests of one connection in their order.
+        let pipelined = self.is_landfast();
+        let trailing = trailing.and_then(|trailing| trailing(&self.room_after(queries, limits), pipelined));
+        let pipelined = pipelined && trailing.is_some();
+        (queries, trailing, pipelined)
     }
 
     /// Opens the connections beside the first, without waiting for them.
     fn open_lines(self: &Arc<Self>) {
         for i in 1..self.lines.len() {
-            let engine = self.clone();
+            let client = self.clone();
             tokio::spawn(async move {
-                let Some(line) = engine.lines.get(i) else { return };
+                let Some(line) = client.lines.get(i) else { return };
                 // A failure shows when the line is needed.
-                if let Err(e) = line.hold().await.open(&engine.peer).await {
-                    debug!("connection {i} to {}: {e}", engine.peer.server());
+                if let Err(e) = line.hold().await.open(&client.peer).await {
+                    debug!("connection {i} to {}: {e}", client.peer.server());
                 }
             });
         }
     }
 
-    /// Sends operations behind a SEQUENCE; see [`super::Session::compound`].
-    pub(super) async fn compound(
+    /// Sends operations behind a SEQUENCE; see [`crate::Session::compound`].
+    pub(crate) async fn compound(
         &self,
         ops: Bytes,
         count: usize,
@@ -407,8 +261,8 @@ impl Engine {
         done
     }
 
-    /// See [`super::Session::flushed`].
-    pub(super) async fn flushed(&self) {
+    /// See [`crate::Session::flushed`].
+    pub(crate) async fn flushed(&self) {
         let epoch = self.epoch();
         if let Some(line) = self.lines.first() {
             let conn = line.hold().await.ready(epoch.number);
@@ -418,13 +272,13 @@ impl Engine {
         }
     }
 
-    /// See [`super::Session::destroy`].
-    pub(super) async fn destroy(&self) {
+    /// See [`crate::Session::destroy`].
+    pub(crate) async fn destroy(&self) {
         if !self.peer.end() {
             return;
         }
         let epoch = self.epoch();
-        epoch.bury();
+        epoch.mark_dead();
         let goodbye = async {
             let client = self.setup.lock().await.client;
             let Some(line) = self.lines.first() else { return };
@@ -435,14 +289,14 @@ impl Engine {
                 let end = [ArgOp::DestroySession(epoch.id)];
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
                 let mut ended = pin!(caller.raw(&end));
-                if !self.is_ours() {
+                if !self.is_landfast() {
                     let _ = (&mut ended).await;
                 }
                 let Some(client) = client else { return };
                 let forget = [ArgOp::DestroyClientid(client.id)];
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
                 let answers = async {
-                    match self.is_ours() {
+                    match self.is_landfast() {
                         true => drop(tokio::join!(biased; ended, caller.raw(&forget))),
                         false => drop(caller.raw(&forget).await),
                     }
@@ -450,7 +304,7 @@ impl Engine {
                 // Nobody has to wait over a long network for what the server does all the same.
                 let on_their_way = async {
                     conn.flushed().await;
-                    if self.answered_in() <= limits::GOODBYE_HEARD {
+                    if self.response_time() <= limits::GOODBYE_HEARD {
                         sleep(limits::GOODBYE_HEARD).await;
                     }
                 };
@@ -470,8 +324,8 @@ impl Engine {
         }
     }
 
-    /// See [`super::Session::listens`].
-    pub(super) async fn listens(&self) -> bool {
+    /// See [`crate::Session::binds_back_channel`].
+    pub(crate) async fn binds_back_channel(&self) -> bool {
         let epoch = self.epoch();
         let mut back = self.back.lock().await;
         match &*back {
@@ -480,7 +334,7 @@ impl Engine {
             _ => {}
         }
         let bound = async {
-            let conn = self.peer.listen(self.told.clone()).await.map_err(|e| e.to_string())?;
+            let conn = self.peer.listen(self.callbacks.clone()).await.map_err(|e| e.to_string())?;
             self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
             let bound = self.caller(&conn).bind(epoch.id, flags::CDFC4_BACK).await;
             bound.map(|()| conn).map_err(|e| format!("{e:?}"))
@@ -490,42 +344,42 @@ impl Engine {
         back.1.is_some()
     }
 
-    /// See [`super::Session::hears`].
-    pub(super) async fn hears(&self) -> bool {
+    /// See [`crate::Session::has_back_channel`].
+    pub(crate) async fn has_back_channel(&self) -> bool {
         let back = self.back.lock().await;
         back.0 == self.epoch().number && back.1.as_ref().is_some_and(|conn| !conn.is_closed())
     }
 
-    /// See [`super::Session::copy_end`].
-    pub(super) async fn copy_end(
+    /// See [`crate::Session::copy_end`].
+    pub(crate) async fn copy_end(
         &self,
         file: &FileHandle,
         copy: &Stateid,
         patience: Duration,
     ) -> Option<CopyEnd> {
-        self.told.end_of(file, copy, patience).await
+        self.callbacks.end_of(file, copy, patience).await
     }
 
-    /// How long an answer has taken.
-    pub(super) fn answered_in(&self) -> Duration {
-        Duration::from_micros(self.answered_in_us.load(Ordering::Relaxed))
+    /// How long the server took for its last CREATE_SESSION.
+    pub(crate) fn response_time(&self) -> Duration {
+        Duration::from_micros(self.response_time_us.load(Ordering::Relaxed))
     }
 
-    /// The server has said that it is Landfast.
-    pub(super) fn is_ours(&self) -> bool {
-        self.ours.load(Ordering::Relaxed)
+    /// The server calls itself Landfast.
+    pub(crate) fn is_landfast(&self) -> bool {
+        self.landfast.load(Ordering::Relaxed)
     }
 
-    /// See [`super::Session::packs_data`].
-    pub(super) fn packs_data(&self) -> bool {
+    /// See [`crate::Session::packs_data`].
+    pub(crate) fn packs_data(&self) -> bool {
         let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_ours() || server.as_ref().is_some_and(|(_, scope)| is_ganesha(scope))
+        self.is_landfast() || server.as_ref().is_some_and(|(_, scope)| is_ganesha(scope))
     }
 
     /// Whether the other session is with the same server: both call themselves by one owner and scope, and one takes a
     /// connection for the other's session. The names alone would make one of two machines that have the same name.
-    pub(super) async fn is_beside(&self, other: &Engine) -> bool {
-        let named = |engine: &Engine| engine.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    pub(crate) async fn is_same_server(&self, other: &Client) -> bool {
+        let named = |client: &Client| client.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let one = named(self);
         if one.is_none() || one != named(other) {
             return false;
@@ -537,11 +391,11 @@ impl Engine {
         bound
     }
 
-    pub(super) fn peer(&self) -> &Peer {
+    pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    pub(super) fn epoch(&self) -> Arc<Epoch> {
+    pub(crate) fn epoch(&self) -> Arc<Epoch> {
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -588,9 +442,9 @@ impl Engine {
     }
 
     /// In a task of its own, so that a caller who goes away leaves no slot in an unknown state.
-    async fn run_apart(self: &Arc<Self>, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
-        let engine = self.clone();
-        let task = tokio::spawn(async move { engine.run(ops, count, false).await });
+    async fn run_in_task(self: &Arc<Self>, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
+        let client = self.clone();
+        let task = tokio::spawn(async move { client.run(ops, count, false).await });
         task.await.unwrap_or(Err(SessionError::Ended))
     }
 
@@ -608,7 +462,7 @@ impl Engine {
                 self.renew(&epoch).await?;
                 continue;
             };
-            if let Some(opening) = epoch.to_say(self.is_ours()).await {
+            if let Some(opening) = epoch.take_opening(self.is_landfast()).await {
                 let with = self.open_with(&epoch, (slot, highest), opening, (&ops, count), cachethis).await?;
                 match with {
                     Some(done) => return Ok(done),
@@ -637,32 +491,32 @@ impl Engine {
         let (ops, count) = if with { (&ops[..], count) } else { (&[][..], 0) };
         let head = self.head(epoch, slot, highest, opening.ops + count, cachethis && with);
         let body = Bytes::from([&opening.body[..], ops].concat());
-        epoch.opens.store(true, Ordering::Release);
+        epoch.opening_in_flight.store(true, Ordering::Release);
         let sent = self.send(epoch, slot, [head, body]).await;
-        epoch.opens.store(false, Ordering::Release);
+        epoch.opening_in_flight.store(false, Ordering::Release);
         match sent {
             Ok(Some(reply)) => {
-                // What is behind that is executed if all of it was.
+                // The compound after it was executed if all of the opening was.
                 let whole = with && reply.status.is_ok();
                 let nothing = CompoundRes { results: Vec::new(), ..reply.clone() };
-                let rest = self.said(epoch, &opening, reply).await;
-                epoch.now_is(ToSay::Said);
+                let rest = self.accept_opening(epoch, &opening, reply).await;
+                epoch.set_opening(OpeningState::Done);
                 Ok(rest.or(whole.then_some(nothing)))
             }
             Err(SessionError::Refused(status)) if count > 0 && too_much(status) => {
-                epoch.now_is(ToSay::Waits(opening, true));
+                epoch.set_opening(OpeningState::Pending(opening, true));
                 Ok(None)
             }
             other => {
-                // What it was to say is said to the next session.
-                epoch.bury();
-                epoch.now_is(ToSay::Said);
+                // The next session carries its operations.
+                epoch.mark_dead();
+                epoch.set_opening(OpeningState::Done);
                 other
             }
         }
     }
 
-    /// The beginning of a COMPOUND with so many operations behind its SEQUENCE.
+    /// The head of a COMPOUND: its SEQUENCE, and the number of operations, of which `count` follow.
     fn head(&self, epoch: &Epoch, slot: Slot, highest_slotid: u32, count: usize, cachethis: bool) -> Bytes {
         let (sessionid, sequenceid, slotid) = (epoch.id, slot.seq, slot.id);
         let mut head = BytesMut::new();
@@ -689,7 +543,7 @@ impl Engine {
             let conn = match self.line(slot.id as usize, epoch).await {
                 Ok(conn) => conn,
                 Err(e) => {
-                    epoch.bury();
+                    epoch.mark_dead();
                     return Err(if in_doubt { SessionError::Unknown(e.to_string()) } else { e });
                 }
             };
@@ -710,7 +564,7 @@ impl Engine {
                     garbled += u32::from(conn.is_garbled());
                     if self.peer.gives_up(garbled) {
                         // The slot's reply cannot be had, so its number stays in doubt: the session goes with it.
-                        epoch.bury();
+                        epoch.mark_dead();
                         return Err(SessionError::Unknown(why.to_string()));
                     }
                     in_doubt = true;
@@ -731,7 +585,7 @@ impl Engine {
             };
             let Ok(reply) = CompoundRes::from_bytes(reply) else {
                 // The slot's number is in doubt: give up the session with it.
-                epoch.bury();
+                epoch.mark_dead();
                 return Err(SessionError::Unknown("the server's reply cannot be decoded".into()));
             };
             match judge(reply, epoch, slot) {
@@ -767,7 +621,7 @@ impl Engine {
                     continue;
                 }
                 Verdict::Lost => {
-                    epoch.bury();
+                    epoch.mark_dead();
                     if in_doubt {
                         return Err(SessionError::Unknown("the server lost the session".into()));
                     }
@@ -781,7 +635,7 @@ impl Engine {
 
     /// The connection of a slot, open and bound to `epoch`.
     async fn line(&self, slot: usize, epoch: &Epoch) -> Result<Connection, SessionError> {
-        let slot = if epoch.opens.load(Ordering::Acquire) { 0 } else { slot };
+        let slot = if epoch.opening_in_flight.load(Ordering::Acquire) { 0 } else { slot };
         let line = self.lines.get(slot % self.lines.len().max(1)).ok_or(SessionError::Ended)?;
         let mut held = line.hold().await;
         if let Some(conn) = held.ready(epoch.number) {
@@ -831,7 +685,7 @@ impl Engine {
         setup: &mut Setup,
         mut conn: Connection,
         first: &mut FirstRequest<'_>,
-    ) -> Result<(FirstReply, Option<Opens>), SessionError> {
+    ) -> Result<(FirstReply, Option<PendingOpening>), SessionError> {
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         loop {
@@ -850,7 +704,7 @@ impl Engine {
                     return Ok((answer, opens));
                 }
                 Err((step, e)) => {
-                    let less = setup.modest && setup.client.is_none();
+                    let less = setup.small_cache && setup.client.is_none();
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
                             // As any other loss of a connection: told when it lasts.
@@ -891,7 +745,7 @@ impl Engine {
         setup: &mut Setup,
         conn: &Connection,
         first: &mut FirstRequest<'_>,
-    ) -> Result<(Epoch, FirstReply, Option<Opens>), (&'static str, SetupError)> {
+    ) -> Result<(Epoch, FirstReply, Option<PendingOpening>), (&'static str, SetupError)> {
         let caller = self.caller(conn);
         let client = match setup.client {
             Some(client) => client,
@@ -899,7 +753,7 @@ impl Engine {
                 let res = caller.exchange_id(&self.owner_id, setup.verifier).await;
                 let res = res.map_err(|e| ("EXCHANGE_ID", e))?;
                 let named = |id: &ImplId| id.name.starts_with(b"landfast");
-                self.ours.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
+                self.landfast.store(res.server_impl_id.iter().any(named), Ordering::Relaxed);
                 debug!(
                     "{} calls itself {:?}, in {:?}",
                     self.peer.server(),
@@ -913,15 +767,15 @@ impl Engine {
             }
         };
         let mut ask = self.peer.options().ask;
-        if setup.modest {
+        if setup.small_cache {
             ask.response_cached = ask.response_cached.min(limits::RESPONSE40_CACHED);
             ask.slots = ask.slots.min(limits::SLOTS_MODEST);
         }
         let begun = Instant::now();
         let res = caller.create_session(client, &ask).await.map_err(|e| {
-            if e.status() == Some(NfsStat::NFS4ERR_NOSPC) && !setup.modest {
+            if e.status() == Some(NfsStat::NFS4ERR_NOSPC) && !setup.small_cache {
                 // Whether this counted is not the same on all servers: EXCHANGE_ID tells.
-                (setup.client, setup.modest) = (None, true);
+                (setup.client, setup.small_cache) = (None, true);
                 return ("CREATE_SESSION, asked for less now", e);
             }
             if let Some(NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_SEQ_MISORDERED) = e.status() {
@@ -933,7 +787,7 @@ impl Engine {
             }
             ("CREATE_SESSION", e)
         })?;
-        self.answered_in_us.store(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+        self.response_time_us.store(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
         setup.client = Some(ClientId { next_seq: client.next_seq.wrapping_add(1), ..client });
         let granted = &res.fore_chan_attrs;
         let limits = SessionLimits {
@@ -943,22 +797,22 @@ impl Engine {
             ops: granted.max_operations,
             slots: granted.max_requests.min(limits::SLOTS_MAX),
         };
-        let (asks, behind, apart) = self.asked(first, &limits);
-        let opening = Opening::new(setup.reclaims, asks, behind);
+        let (queries, trailing, pipelined) = self.additions(first, &limits);
+        let opening = Opening::new(setup.reclaims, queries, trailing);
         let mut table = SlotTable::new(limits.slots.max(1));
         // Somebody waits for the first session.
-        let later = asks.is_empty() && self.epoch().number == 0;
+        let later = queries.is_empty() && self.epoch().number == 0;
         let slot = if later { None } else { table.take() };
-        let mut to_say = ToSay::Said;
+        let mut opening_state = OpeningState::Done;
         let mut reclaim_wanted = false;
-        let (lease, answer, opens) = match slot.filter(|_| apart) {
+        let (lease, answer, opens) = match slot.filter(|_| pipelined) {
             Some(slot) => {
                 let (send, answer) = oneshot::channel();
                 let answer = FirstReply::pending(answer);
-                (OnceLock::new(), answer, Some(Opens { opening, slot, answer: send }))
+                (OnceLock::new(), answer, Some(PendingOpening { opening, slot, answer: send }))
             }
             None if later => {
-                to_say = ToSay::Waits(opening, false);
+                opening_state = OpeningState::Pending(opening, false);
                 (OnceLock::new(), FirstReply::ready(None), None)
             }
             None => {
@@ -966,7 +820,7 @@ impl Engine {
                 let mut done = caller.first_request(res.sessionid, &opening).await;
                 if let Err(SetupError::Op(e)) = &done
                     && too_much(e.status())
-                    && !asks.is_empty()
+                    && !queries.is_empty()
                 {
                     // Refused before anything was done, and the slot was not used.
                     self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
@@ -987,9 +841,9 @@ impl Engine {
             id: res.sessionid,
             limits,
             lease,
-            opens: AtomicBool::new(opens.is_some()),
-            opening: Mutex::new(to_say),
-            said: Notify::new(),
+            opening_in_flight: AtomicBool::new(opens.is_some()),
+            opening: Mutex::new(opening_state),
+            opening_changed: Notify::new(),
             table: Mutex::new(table),
             freed: Notify::new(),
             dead: AtomicBool::new(false),
@@ -998,17 +852,17 @@ impl Engine {
         Ok((epoch, answer, opens))
     }
 
-    /// What the first request has room for behind what it asks for.
-    fn room_behind(&self, asks: &[ArgOp], limits: &SessionLimits) -> SessionLimits {
+    /// The room that the first request has after its queries.
+    fn room_after(&self, queries: &[ArgOp], limits: &SessionLimits) -> SessionLimits {
         // Others may say more than they take.
-        let ops = if self.is_ours() { limits.ops } else { limits.ops.min(limits::LEG_OPS as u32) };
+        let ops = if self.is_landfast() { limits.ops } else { limits.ops.min(limits::LEG_OPS as u32) };
         let mut body = BytesMut::new();
-        asks.iter().for_each(|op| op.encode(&mut body));
-        let reply: usize = asks.iter().map(result_bytes).sum();
+        queries.iter().for_each(|op| op.encode(&mut body));
+        let reply: usize = queries.iter().map(result_bytes).sum();
         SessionLimits {
             request: limits.request.saturating_sub((REQUEST_HEAD + FIRST_BYTES + body.len()) as u32),
             response: limits.response.saturating_sub((REPLY_HEAD + FIRST_BYTES + reply) as u32),
-            ops: ops.saturating_sub((FIRST_OPS + asks.len()) as u32),
+            ops: ops.saturating_sub((FIRST_OPS + queries.len()) as u32),
             ..*limits
         }
     }
@@ -1029,58 +883,11 @@ impl Engine {
     }
 }
 
-/// Whether a server that refuses a COMPOUND so may take a smaller one, whatever it has granted.
-fn too_much(status: NfsStat) -> bool {
-    matches!(
-        status,
-        NfsStat::NFS4ERR_TOO_MANY_OPS
-            | NfsStat::NFS4ERR_REQ_TOO_BIG
-            | NfsStat::NFS4ERR_REP_TOO_BIG
-            | NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE
-            | NfsStat::NFS4ERR_RESOURCE
-    )
-}
-
-/// Reads the SEQUENCE result (RFC 8881 section 18.46).
-fn judge(mut reply: CompoundRes, epoch: &Epoch, slot: Slot) -> Verdict {
-    if reply.results.is_empty() {
-        // Refused before the SEQUENCE was looked at.
-        return match reply.status {
-            NfsStat::NFS4ERR_DELAY => Verdict::Again,
-            status => Verdict::Refused(status),
-        };
-    }
-    let sequence = reply.results.remove(0);
-    match (sequence.op, sequence.status, sequence.body) {
-        (OpNum::SEQUENCE, NfsStat::NFS4_OK, ResBody::Sequence(res)) => {
-            if res.sequenceid != slot.seq || res.slotid != slot.id {
-                return Verdict::Lost;
-            }
-            epoch.follow(&res);
-            Verdict::Done(reply)
-        }
-        (_, NfsStat::NFS4ERR_DELAY, _) => Verdict::Again,
-        (
-            _,
-            NfsStat::NFS4ERR_BADSESSION
-            | NfsStat::NFS4ERR_DEADSESSION
-            | NfsStat::NFS4ERR_SEQ_MISORDERED
-            | NfsStat::NFS4ERR_SEQ_FALSE_RETRY
-            | NfsStat::NFS4ERR_BADSLOT
-            | NfsStat::NFS4ERR_BAD_HIGH_SLOT,
-            _,
-        ) => Verdict::Lost,
-        (_, NfsStat::NFS4ERR_CONN_NOT_BOUND_TO_SESSION, _) => Verdict::Rebind,
-        (_, NfsStat::NFS4ERR_RETRY_UNCACHED_REP, _) => Verdict::Uncached,
-        (_, status, _) => Verdict::Refused(status),
-    }
-}
-
 /// Renews the lease while nothing else does.
-async fn keep_alive(session: Weak<Engine>) {
+async fn keep_alive(session: Weak<Client>) {
     // A server that has restarted may wait for what its clients have to say first.
     if let Some(epoch) = session.upgrade().map(|inner| inner.epoch())
-        && tokio::time::timeout(limits::OPENING_WAITS_MAX, epoch.opened()).await.is_err()
+        && tokio::time::timeout(limits::OPENING_WAITS_MAX, epoch.wait_opened()).await.is_err()
         && let Some(inner) = session.upgrade().filter(|inner| !inner.peer.has_ended())
     {
         let _ = inner.run(Bytes::new(), 0, false).await;
