@@ -12,10 +12,10 @@ use crate::say;
 use crate::signals::stop_after_what_is_under_way;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
+use landfast_client::archive::Filter;
+use landfast_client::put::{Existing, FatalError, Progress, PutOptions, Report, Why, Xattrs};
 use landfast_client::resume::{Job, JournalFile};
-use landfast_client::untar::{
-    self, Existing, FatalError, Progress, Report, Source, UntarOptions, Why, Xattrs,
-};
+use landfast_client::untar::{self, Archive};
 use landfast_client::{NfsUrl, SessionOptions, ops};
 use landfast_nfs::v4::NfsStat;
 use std::collections::BTreeMap;
@@ -53,10 +53,11 @@ pub fn run(args: &UntarArgs) -> Exit {
         }
     };
     let source = if args.archive == Path::new("-") {
-        Source::Reader(Box::new(std::io::stdin()))
+        Archive::reader(std::io::stdin())
     } else {
-        Source::File(args.archive.clone())
+        Archive::file(args.archive.clone())
     };
+    let source = source.filtered(Filter::new(args.strip_components, &args.exclude));
     let screen = Arc::new(Screen::new(args));
     let journal = start.journal();
     let mut options = options(args);
@@ -183,14 +184,12 @@ fn stop_on_signals() -> watch::Receiver<bool> {
     stopped
 }
 
-fn options(args: &UntarArgs) -> UntarOptions {
+fn options(args: &UntarArgs) -> PutOptions {
     let choice = |yes: bool, no: bool| if yes { Some(true) } else { no.then_some(false) };
-    UntarOptions {
+    PutOptions {
         same_permissions: choice(args.preserve_permissions, args.no_same_permissions),
         same_owner: choice(args.same_owner, args.no_same_owner),
         touch: args.touch,
-        strip_components: args.strip_components,
-        exclude: args.exclude.clone(),
         existing: match (args.keep_old_files, args.overwrite) {
             (true, _) => Existing::Keep,
             (_, true) => Existing::Overwrite,
@@ -198,7 +197,7 @@ fn options(args: &UntarArgs) -> UntarOptions {
         },
         umask: umask(),
         xattrs: if args.xattrs { Xattrs::Must } else { Xattrs::No },
-        ..UntarOptions::default()
+        ..PutOptions::default()
     }
 }
 

@@ -1,6 +1,6 @@
 use landfast_client::fs::Nfs;
 use landfast_client::trees::{Compare, Heard, Tree, compare};
-use landfast_client::untar::path::Filter;
+use landfast_client::archive::Filter;
 use std::sync::Arc;
 
 pub async fn beside(url: &str, dir: &std::path::Path) -> Result<(), Box<dyn std::error::Error>> {

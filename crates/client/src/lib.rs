@@ -16,7 +16,8 @@
 //! - [`trees`]: trees beside each other: what differs, and what makes one as the other;
 //! - [`outage`]: servers that do not answer;
 //! - [`resume`]: going on after this program itself has died;
-//! - [`untar`]: an archive onto an export, many files in one COMPOUND, many compounds in flight.
+//! - [`put`]: members, of an archive or a tree, onto a server: many files in one COMPOUND, many COMPOUNDs in flight;
+//! - [`untar`]: an archive onto a server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,6 +52,7 @@ mod options;
 pub mod outage;
 mod patience;
 mod peer;
+pub mod put;
 mod requests;
 pub mod resume;
 pub mod session;

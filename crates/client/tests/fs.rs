@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use common::{Rig, shell, skipped};
 use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
+use landfast_client::fs::AsNamed;
 use landfast_client::fs::{Doomed, Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
 use landfast_client::limits;
+use landfast_client::put::{self, Existing, Given, Members, Over, PutOptions, Source};
 use landfast_client::session::SessionStats;
-use landfast_client::tar::AsNamed;
-use landfast_client::untar::{self, Existing, Given, Members, Over, Source, UntarOptions};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{NfsStat, NfsTime, SetTime};
@@ -369,10 +369,10 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
     let start = RemoteStart::of(from, b"t".to_vec());
     let options = RemoteOptions { copies, ..RemoteOptions::default() };
     let trees = RemoteTrees::new(&nfs, vec![start], options, Box::new(AsNamed));
-    let how = UntarOptions { existing: Existing::Look(Over::default()), ..UntarOptions::default() };
+    let how = PutOptions { existing: Existing::Look(Over::default()), ..PutOptions::default() };
     let before = nfs.stats();
-    let source = Source::Members(Box::new(trees));
-    let report = untar::run_in(how, nfs.session(), to.fh, source, Arc::new(untar::Silent)).await.unwrap();
+    let source = Source::members(Box::new(trees));
+    let report = put::run_in(how, nfs.session(), to.fh, source, Arc::new(put::Silent)).await.unwrap();
     let mut failed: Vec<&str> = report.failed.iter().map(|f| &f.path[..]).collect();
     failed.sort_unstable();
     assert_eq!((failed, report.files), (vec!["t/secret", "t/sub/50"], 81), "{report:?}");

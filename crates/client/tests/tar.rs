@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use common::{Rig, shell, skipped};
 use landfast_client::archive::{ArchiveReader, Kind};
-use landfast_client::fs::{Nfs, Owner};
-use landfast_client::tar::{self, AsNamed, Complaint, Root, Sink, TarOptions, Watch, Who};
+use landfast_client::fs::{AsNamed, Nfs, Owner, Who};
+use landfast_client::tar::{self, Complaint, Root, Sink, TarOptions, Watch};
 
 /// Is asked for an owner between the listing of a directory and the reading of its files, and changes files then.
 struct Meddler {

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use common::proxy::Proxy;
 use common::{Rig, shell, skipped, tree};
-use landfast_client::untar::{Progress, Report, Silent, Source, Tuning, UntarOptions, run};
+use landfast_client::put::{Progress, PutOptions, Report, Silent, Tuning};
+use landfast_client::untar::{Archive, run};
 use tokio::sync::Notify;
 
 const MANY: &str = r"
@@ -16,9 +17,9 @@ const MANY: &str = r"
     head -c 3000000 /dev/urandom > t/large; ln -s x t/d1/s; tar --format=posix -cf a.tar t
 ";
 
-fn small_compounds() -> UntarOptions {
+fn small_compounds() -> PutOptions {
     let tuning = Tuning { members_per_compound: 8, compounds_in_flight: 4, ..Tuning::default() };
-    UntarOptions { tuning, ..UntarOptions::default() }
+    PutOptions { tuning, ..PutOptions::default() }
 }
 
 const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
@@ -40,7 +41,7 @@ async fn cut_connections_cost_a_retransmission_and_no_file() {
         shell(&work, MANY);
         let proxy = Proxy::cutting(rig.addr(), 1000).await;
         let url = format!("nfs://{}{}?version={version}", proxy.addr, rig.top(version)).parse().unwrap();
-        let source = Source::File(work.join("a.tar"));
+        let source = Archive::file(work.join("a.tar"));
         let report = run(small_compounds(), source, &url, Arc::new(Silent)).await.unwrap();
         assert!(proxy.cuts() > 3, "{version}: {} cuts", proxy.cuts());
         assert!(report.retransmissions > 0 && report.session_renewals == 0, "{version}: {report:?}");
@@ -100,7 +101,7 @@ async fn a_server_restart_costs_no_file() {
         let when = Arc::new(When { members: 100, reached: Notify::new() });
         let archive = std::io::Cursor::new(std::fs::read(work.join("a.tar")).unwrap());
         let (rest, let_through) = std::sync::mpsc::channel();
-        let source = Source::Reader(Box::new(HeldBack { archive, let_through }));
+        let source = Archive::reader(HeldBack { archive, let_through });
         let progress = when.clone();
         let untar = tokio::spawn(async move { run(small_compounds(), source, &url, progress).await });
         when.reached.notified().await;
@@ -130,7 +131,7 @@ async fn a_restart_that_loses_sessions() {
     let addr = rig.addr();
     let url = format!("nfs://{addr}/dest").parse().unwrap();
     let when = Arc::new(When { members: 60, reached: Notify::new() });
-    let (source, progress) = (Source::File(work.join("a.tar")), when.clone());
+    let (source, progress) = (Archive::file(work.join("a.tar")), when.clone());
     let untar = tokio::spawn(async move { run(small_compounds(), source, &url, progress).await });
     when.reached.notified().await;
     rig.running.take().unwrap().abandon().await;

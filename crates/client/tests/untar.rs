@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::proxy::Proxy;
 use common::{Rig, archive, member, shell, skipped, tree};
-use landfast_client::archive::{ArchiveError, ArchiveReader};
+use landfast_client::archive::{ArchiveError, ArchiveReader, Filter};
 use landfast_client::cred::Identity;
-use landfast_client::untar::{
-    DataError, Existing, FatalError, Given, Members, Report, Silent, Source, UntarOptions, run, run_as,
+use landfast_client::put::{
+    self, DataError, Existing, FatalError, Given, Members, PutOptions, Report, Silent, Source,
 };
+use landfast_client::untar::{Archive, run, run_as};
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
 use landfast_nfs::v4::OpNum;
 use tokio::sync::watch;
@@ -93,8 +94,7 @@ async fn one_of_each_over_versions_without_sessions() {
         shell(&work, &tree);
         let local = extract_locally(&work, "gnu.tar", "");
         for _ in 0..2 {
-            let report =
-                rig.untar_over(version, &work.join("gnu.tar"), UntarOptions::default()).await.unwrap();
+            let report = rig.untar_over(version, &work.join("gnu.tar"), PutOptions::default()).await.unwrap();
             assert!(report.complete(), "{version}: {:?} {:?}", report.stopped, &report.failed);
             assert_same(&local, &rig.dest());
             assert_eq!((report.dirs, report.symlinks, report.hard_links, report.specials), (7, 3, 2, 3));
@@ -111,7 +111,7 @@ async fn a_time_that_version_3_cannot_say_is_a_failure_of_its_member() {
     let rig = Rig::new().await;
     let work = rig.work();
     shell(&work, "mkdir t; touch -d 1965-01-01 t/old; touch t/new; tar -cf a.tar t");
-    let report = rig.untar_over("3", &work.join("a.tar"), UntarOptions::default()).await.unwrap();
+    let report = rig.untar_over("3", &work.join("a.tar"), PutOptions::default()).await.unwrap();
     let failed: Vec<_> = report.failed.iter().map(|f| f.path.as_str()).collect();
     assert_eq!(failed, ["t/old"], "{:?}", report.failed);
     assert!(rig.dest().join("t/new").exists());
@@ -131,7 +131,7 @@ async fn files_that_are_there_already() {
     );
     let dest = rig.dest();
     shell(&dest, "mkdir -p t/b; printf 'older and longer' > t/a; ln t/a other; ln -s /etc/passwd t/l");
-    let keep = UntarOptions { existing: Existing::Keep, ..UntarOptions::default() };
+    let keep = PutOptions { existing: Existing::Keep, ..PutOptions::default() };
     let report = rig.untar(&work.join("a.tar"), keep).await.unwrap();
     let failed: Vec<_> = report.failed.iter().map(|f| (f.path.as_str(), f.why.as_str())).collect();
     assert_eq!(failed.len(), 3, "{failed:?}");
@@ -140,7 +140,7 @@ async fn files_that_are_there_already() {
     assert_eq!(fs::read(dest.join("t/a")).unwrap(), b"older and longer");
 
     let inode = fs::metadata(dest.join("t/a")).unwrap().ino();
-    let over = UntarOptions { existing: Existing::Overwrite, ..UntarOptions::default() };
+    let over = PutOptions { existing: Existing::Overwrite, ..PutOptions::default() };
     let report = rig.untar(&work.join("a.tar"), over).await.unwrap();
     assert_eq!(report.failures, 1, "{:?}", report.failed);
     assert_eq!(fs::metadata(dest.join("t/a")).unwrap().ino(), inode);
@@ -189,7 +189,7 @@ async fn no_member_gets_out() {
             member("last", b'0', "", b"last"),
         ],
     );
-    let report = rig.untar(&tar, UntarOptions::default()).await.unwrap();
+    let report = rig.untar(&tar, PutOptions::default()).await.unwrap();
     let mut failed: Vec<_> = report.failed.iter().map(|f| f.path.clone()).collect();
     failed.sort();
     let mut expected = vec![
@@ -255,12 +255,9 @@ async fn stripping_and_excluding_as_gnu_tar() {
         "mkdir -p t/a/b t/c; printf 1 > t/a/x.o; printf 2 > t/a/b/y; printf 3 > t/c/z; ln t/c/z t/a/hard; tar --format=posix -cf a.tar t",
     );
     let local = extract_locally(&work, "a.tar", "--strip-components=1 --exclude='*.o' --exclude=b");
-    let options = UntarOptions {
-        strip_components: 1,
-        exclude: vec!["*.o".into(), "b".into()],
-        ..UntarOptions::default()
-    };
-    let report = rig.untar(&work.join("a.tar"), options).await.unwrap();
+    let filter = Filter::new(1, &["*.o".into(), "b".into()]);
+    let archive = Archive::file(work.join("a.tar")).filtered(filter);
+    let report = rig.untar_from("4.2", archive, PutOptions::default()).await.unwrap();
     assert!(report.complete(), "{:?}", report.failed);
     assert_eq!(report.skipped, 4);
     assert_same(&local, &rig.dest());
@@ -282,15 +279,15 @@ async fn a_caller_who_is_not_root() {
     let identity = Identity { uid: 4321, gid: 4322, groups: vec![4322], host: b"test".to_vec() };
     let url: NfsUrl = format!("nfs://{}/dest", rig.addr()).parse().unwrap();
     let session = || SessionOptions { identity: identity.clone(), ..SessionOptions::for_url(&url) };
-    let source = || Source::File(work.join("a.tar"));
-    let options = UntarOptions { umask: 0o027, ..UntarOptions::default() };
+    let source = || Archive::file(work.join("a.tar"));
+    let options = PutOptions { umask: 0o027, ..PutOptions::default() };
     let report = run_as(options, session(), source(), &url, Arc::new(Silent)).await.unwrap();
     assert!(report.complete(), "{:?}", report.failed);
     let m = fs::metadata(dest.join("t/f")).unwrap();
     assert_eq!((m.uid(), m.gid(), m.mode() & 0o7777, m.mtime()), (4321, 4322, 0o750, 1_000_000_000));
     assert_eq!(fs::metadata(dest.join("t")).unwrap().mode() & 0o7777, 0o750);
     // Owners that may not be set: extracted, and said so.
-    let options = UntarOptions { same_owner: Some(true), touch: true, ..UntarOptions::default() };
+    let options = PutOptions { same_owner: Some(true), touch: true, ..PutOptions::default() };
     let report = run_as(options, session(), source(), &url, Arc::new(Silent)).await.unwrap();
     assert_eq!(fs::read(dest.join("t/f")).unwrap(), b"x");
     let mut failed: Vec<_> = report.failed.iter().map(|f| f.path.as_str()).collect();
@@ -299,7 +296,7 @@ async fn a_caller_who_is_not_root() {
     // Where it may not write, nothing is done, and it ends.
     std::os::unix::fs::chown(&dest, Some(0), Some(0)).unwrap();
     fs::remove_dir_all(dest.join("t")).unwrap();
-    let report = run_as(UntarOptions::default(), session(), source(), &url, Arc::new(Silent)).await.unwrap();
+    let report = run_as(PutOptions::default(), session(), source(), &url, Arc::new(Silent)).await.unwrap();
     assert_eq!((report.failures, report.files), (2, 0), "{:?}", report.failed);
     rig.stop().await;
 }
@@ -317,30 +314,27 @@ async fn what_ends_before_it_begins_or_in_the_middle() {
     );
     let whole = fs::read(work.join("a.tar")).unwrap();
     fs::write(work.join("cut.tar"), &whole[..whole.len() - 1_000_000]).unwrap();
-    let report = rig.untar(&work.join("cut.tar"), UntarOptions::default()).await.unwrap();
+    let report = rig.untar(&work.join("cut.tar"), PutOptions::default()).await.unwrap();
     assert!(report.stopped.as_ref().is_some_and(|s| s.contains("cut off")), "{:?}", report.stopped);
     assert!(report.failed.iter().any(|f| f.path == "t/z"), "{:?}", report.failed);
     fs::write(work.join("no.tar"), "this is no archive").unwrap();
-    let none = rig.untar(&work.join("no.tar"), UntarOptions::default()).await;
+    let none = rig.untar(&work.join("no.tar"), PutOptions::default()).await;
     assert!(matches!(none, Err(FatalError::Archive { .. })));
-    let none = rig.untar(&work.join("absent.tar"), UntarOptions::default()).await;
+    let none = rig.untar(&work.join("absent.tar"), PutOptions::default()).await;
     assert!(matches!(none, Err(FatalError::Archive { .. })));
     let url: NfsUrl = format!("nfs://{}/nowhere/at/all", rig.addr()).parse().unwrap();
-    let source = || Source::File(work.join("a.tar"));
+    let source = || Archive::file(work.join("a.tar"));
     let none =
-        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
-            .await;
+        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
     assert!(matches!(none, Err(FatalError::Destination { .. })));
     fs::write(rig.dest().join("file"), "").unwrap();
     let url: NfsUrl = format!("nfs://{}/dest/file", rig.addr()).parse().unwrap();
     let none =
-        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
-            .await;
+        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
     assert!(matches!(none, Err(FatalError::NotDirectory { .. })));
     let url: NfsUrl = "nfs://127.0.0.1:1/".parse().unwrap();
     let none =
-        run_as(UntarOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent))
-            .await;
+        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
     assert!(matches!(none, Err(FatalError::Session(_))));
     rig.stop().await;
 }
@@ -382,8 +376,8 @@ async fn a_server_that_grants_little() {
     session.ask =
         SessionLimits { request: 1 << 20, response: 1 << 20, response_cached: 2048, ops: 50, slots: 4 };
     session.connections = 3;
-    let source = Source::File(work.join("a.tar"));
-    let report = run_as(UntarOptions::default(), session, source, &url, Arc::new(Silent)).await.unwrap();
+    let source = Archive::file(work.join("a.tar"));
+    let report = run_as(PutOptions::default(), session, source, &url, Arc::new(Silent)).await.unwrap();
     assert!(report.complete(), "{:?}", report.failed);
     assert!(report.rpcs_per_file < 0.25, "{}", report.rpcs_per_file);
     assert_same(&work.join("t"), &rig.dest().join("t"));
@@ -414,9 +408,9 @@ async fn read_before_the_session(rig: &Rig, dest: &str) -> Report {
     let (told, mut read) = watch::channel(false);
     let archive = Told(ArchiveReader::new(fs::File::open(rig.work().join("a.tar")).unwrap()), told);
     let url: NfsUrl = format!("nfs://{}/{dest}", proxy.addr).parse().unwrap();
-    let source = Source::Members(Box::new(archive));
+    let source = Source::members(Box::new(archive));
     let untar =
-        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+        tokio::spawn(async move { put::run(PutOptions::default(), source, &url, Arc::new(Silent)).await });
     proxy.held().await;
     read.wait_for(|read| *read).await.unwrap();
     proxy.pass();
@@ -499,11 +493,10 @@ async fn untar_with_replies_held(rig: &Rig, files: u64, passes: bool) -> Report 
     let opens = || rig.running.as_ref().unwrap().stats().op(OpNum::OPEN);
     let (proxy, before) = (Proxy::holding(rig.addr()).await, opens());
     let (tell, told) = tokio::sync::oneshot::channel();
-    let source = Source::Reader(Box::new(ReadWhole(fs::File::open(rig.work().join("a.tar")).unwrap(), tell)));
+    let source = Archive::reader(ReadWhole(fs::File::open(rig.work().join("a.tar")).unwrap(), tell));
     let url: NfsUrl = format!("nfs://{}/dest", proxy.addr).parse().unwrap();
     proxy.hold_after(0);
-    let untar =
-        tokio::spawn(async move { run(UntarOptions::default(), source, &url, Arc::new(Silent)).await });
+    let untar = tokio::spawn(async move { run(PutOptions::default(), source, &url, Arc::new(Silent)).await });
     proxy.held().await;
     assert!(told.await.is_err());
     // The reply to CREATE_SESSION has less, the next one has more.

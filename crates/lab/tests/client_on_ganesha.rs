@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use landfast_client::fs::{NewFile, Nfs, Outcome};
-use landfast_client::untar::{Silent, Source, UntarOptions, run};
+use landfast_client::put::{PutOptions, Silent};
+use landfast_client::untar::{Archive, run};
 use landfast_lab::child;
 use landfast_lab::peers::ganesha::{self, Ganesha};
 use landfast_nfs::v4::NfsStat;
@@ -68,8 +69,8 @@ async fn vectored_calls_and_untar_in_every_version() {
         assert_eq!(fs::read(export.join(version).join("again")).unwrap(), b"line 1");
         assert_eq!(fs::metadata(export.join(version).join("large")).unwrap().len(), 5_000_000);
         nfs.session().clone().destroy().await;
-        let archive = Source::File(work.join("a.tar"));
-        let report = run(UntarOptions::default(), archive, &url, Arc::new(Silent)).await.unwrap();
+        let archive = Archive::file(work.join("a.tar"));
+        let report = run(PutOptions::default(), archive, &url, Arc::new(Silent)).await.unwrap();
         assert!(report.complete(), "{version}: {:?} {:?}", report.stopped, report.failed);
         for n in 0..150 {
             let data = fs::read(export.join(version).join(format!("t/d/f{n}"))).unwrap();

@@ -2,7 +2,7 @@
 
 use super::message;
 use crate::units::show_count;
-use landfast_client::untar::{Cause, Why};
+use landfast_client::put::{Cause, Why};
 use landfast_nfs::v4::NfsStat;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

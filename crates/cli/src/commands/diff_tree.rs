@@ -7,11 +7,11 @@ use super::trees_args::{DiffTreeArgs, Field};
 use super::{kind_name, message, quote, show};
 use crate::exit::Exit;
 use crate::progress::Counter;
+use landfast_client::archive::Filter;
 use landfast_client::fs::{Meta, Owner};
 use landfast_client::trees::{
     Asked, ByPath, Compare, Difference, Heard, Key, Tree, What, compare, contents, of_contents,
 };
-use landfast_client::untar::path::Filter;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

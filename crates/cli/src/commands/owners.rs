@@ -2,7 +2,7 @@
 
 use crate::sys;
 use landfast_client::fs::Owner;
-use landfast_client::tar::{AsNamed, NOBODY, Who};
+use landfast_client::fs::{AsNamed, NOBODY, Who};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 

@@ -12,14 +12,14 @@ use super::{message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::say;
+use landfast_client::archive::Filter;
 use landfast_client::cred::Identity;
 use landfast_client::fs::Nfs;
+use landfast_client::put::Why;
 use landfast_client::trees::{
     Heard, Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, plan, sync, sync_here, to_digest,
     with_xattrs,
 };
-use landfast_client::untar::Why;
-use landfast_client::untar::path::Filter;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

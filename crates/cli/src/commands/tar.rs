@@ -10,7 +10,8 @@ use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::say;
 use landfast_client::archive::Compression;
-use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch, Who};
+use landfast_client::fs::{AsNamed, Who};
+use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch};
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -101,7 +102,7 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
         }
     };
     let who: Box<dyn Who> = match args.numeric_owner {
-        true => Box::new(tar::AsNamed),
+        true => Box::new(AsNamed),
         false => Box::new(Known::default()),
     };
     let screen = Screen {

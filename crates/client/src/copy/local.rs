@@ -16,11 +16,11 @@ use bytes::Bytes;
 
 use super::{member, named, system_text};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
+use crate::fs::AsNamed;
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
 use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments, xattrs};
+use crate::put::{Cause, DataError, Given, Members, Why};
 use crate::resume::{Known, Resume};
-use crate::tar::AsNamed;
-use crate::untar::{Cause, DataError, Given, Members, Why};
 
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Trees as sequences of members, for [`crate::untar`] to put onto a server as if they came out of an archive.
+//! Trees as sequences of members, for [`crate::put`] to put onto a server as if they came out of an archive.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -19,8 +19,8 @@ use bytes::Bytes;
 use landfast_nfs::v4::NfsTime;
 
 use crate::archive::{Kind, Member, Time};
+use crate::fs::Who;
 use crate::fs::{Meta, Xattr};
-use crate::tar::Who;
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
 pub use on_server::{Reflink, ServerCopies};

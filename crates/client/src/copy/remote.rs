@@ -17,6 +17,7 @@ use super::on_server::{ServerCopies, Way};
 use super::original::Original;
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
+use crate::fs::Who;
 use crate::fs::{
     Begun, Fetched, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
     join,
@@ -26,9 +27,8 @@ use crate::limits::{
     PIECES_PER_COMMIT, WALKED_AHEAD_MAX, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
+use crate::put::{Cause, DataError, Given, Members, Why};
 use crate::resume::{Known, Resume};
-use crate::tar::Who;
-use crate::untar::{Cause, DataError, Given, Members, Why};
 
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]
@@ -604,7 +604,7 @@ mod tests {
     use landfast_nfs::v4::attr::AttrValues;
 
     use super::*;
-    use crate::tar::{AsNamed, NOBODY};
+    use crate::fs::{AsNamed, NOBODY};
 
     #[test]
     fn an_owner_that_nobody_here_knows_is_nobody_and_never_root() {

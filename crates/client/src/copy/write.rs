@@ -24,17 +24,17 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::system_text;
+use crate::archive::components;
 use crate::archive::{Kind, Member, Segment, Time};
 use crate::limits::{
     JOURNAL_SYNC_BYTES, JOURNAL_SYNC_LOCAL_INTERVAL, JOURNAL_SYNC_MEMBERS, PIECE_BYTES, SPARSE_BLOCK_BYTES,
     SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
-use crate::resume::{Item, Local, Part, fits};
-use crate::untar::path::components;
-use crate::untar::{
-    Cause, DataError, Existing, Given, Members, New, Over, Progress, Report, Seen, UntarOptions, Verdict,
-    When, Why, Xattrs,
+use crate::put::{
+    Cause, DataError, Existing, Given, Members, New, Over, Progress, PutOptions, Report, Seen, Verdict, When,
+    Why, Xattrs,
 };
+use crate::resume::{Item, Local, Part, fits};
 
 /// How members are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,7 +51,7 @@ pub struct How {
 pub fn write(
     members: &mut dyn Members,
     root: File,
-    options: &UntarOptions,
+    options: &PutOptions,
     how: How,
     progress: &dyn Progress,
 ) -> Report {
@@ -116,7 +116,7 @@ pub fn write(
 
 struct Writer<'a> {
     over: Over,
-    options: &'a UntarOptions,
+    options: &'a PutOptions,
     how: How,
     progress: &'a dyn Progress,
     /// The root, and the directories on the way to where the last member went.

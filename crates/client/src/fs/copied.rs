@@ -24,7 +24,7 @@ use crate::compound::{OpError, Results, fattr};
 use crate::copy::on_server::{Reflink, ServerCopies, Way, clone, copy};
 use crate::copy::original::Original;
 use crate::limits::CAREFUL_MAX;
-use crate::untar;
+use crate::put;
 
 /// OPEN, GETFH, COPY or CLONE, SETATTR of the size, COMMIT, CLOSE; of a file that does not go with others OPEN, GETFH, CLOSE.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Nfs {
                     rest.spawn(async move {
                         // Never closed.
                         let _turn = turns.acquire_owned().await;
-                        (n, untar::copied::over(&nfs, fh, &original, number).await)
+                        (n, put::copied::over(&nfs, fh, &original, number).await)
                     });
                 }
                 other => outcomes[n] = other.map(|_| 0),

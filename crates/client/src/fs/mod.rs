@@ -26,6 +26,7 @@
 //! | `fetch` | objects by their handles, with data and extended attributes (pure, and its calls) |
 //! | `copied` | files copied, by the server where it can |
 //! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
+//! | `owners` | owners as archives have them (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
 //! | `run`, `shared` | the loop around them; what all calls share |
@@ -44,6 +45,7 @@ mod meta;
 mod names;
 mod order;
 mod outcome;
+mod owners;
 mod pack;
 mod path;
 mod run;
@@ -75,6 +77,7 @@ use meta::LOOKED;
 pub use meta::{Entry, Meta, Owner};
 pub use order::{InOrder, Step};
 pub use outcome::{Failure, ItemError, Outcome};
+pub use owners::{AsNamed, NOBODY, Who};
 use pack::Capacity;
 use path::above;
 pub(crate) use path::join;

@@ -12,6 +12,7 @@ use super::plan::{Batch, Job, Key, Plan, Planned};
 use super::report::{Complaint, Report, Severity, TarError, Watch};
 use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
+use crate::archive::Filter;
 use crate::archive::Kind;
 use crate::fs::{
     Begun, Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
@@ -21,7 +22,6 @@ use crate::limits::{
     STRETCHES_MAX,
 };
 use crate::session::SessionError;
-use crate::untar::path::Filter;
 
 /// What NFS calls an extended attribute is one of this namespace (RFC 8276 section 1).
 const NAMESPACE: &[u8] = b"user.";

@@ -36,7 +36,7 @@ pub use report::{Complaint, Report, Severity, Silent, TarError, Watch};
 pub use sink::Sink;
 
 use crate::archive::Compression;
-use crate::fs::{ItemError, Nfs, Object, Owner};
+use crate::fs::{AsNamed, ItemError, Nfs, Object, Who};
 
 /// Where a tree begins, and what it is called in the archive.
 pub struct Root {
@@ -46,34 +46,6 @@ pub struct Root {
     pub name: Vec<u8>,
     /// What is there; what is not is told when it is its turn.
     pub object: Result<Object, ItemError>,
-}
-
-/// Numbers and names of owners, as they are to stand in the archive.
-pub trait Who: Send + Sync {
-    /// The number and the name of an owner; an empty name is none.
-    fn user(&self, owner: &Owner) -> (u32, Vec<u8>);
-    /// The same of a group.
-    fn group(&self, owner: &Owner) -> (u32, Vec<u8>);
-}
-
-/// Owners as the server names them: numbers without names, and nobody's number for names.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AsNamed;
-
-/// The number that stands for an owner of whom only a name is known.
-pub const NOBODY: u32 = 65534;
-
-impl Who for AsNamed {
-    fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        match owner {
-            Owner::Id(id) => (*id, Vec::new()),
-            Owner::Name(name) => (NOBODY, name.split(|b| *b == b'@').next().unwrap_or_default().to_vec()),
-        }
-    }
-
-    fn group(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        self.user(owner)
-    }
 }
 
 /// How an archive is made.

@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, Fsid};
 
-use super::Who;
 use super::report::Complaint;
+use crate::archive::Filter;
 use crate::archive::{Kind, Member, Time, check_device};
-use crate::fs::{Meta, Wanted};
+use crate::fs::{Meta, Wanted, Who};
 use crate::limits::{FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, MEMBER_OVERHEAD};
-use crate::untar::path::Filter;
 
 /// What is the same under several names: server, filesystem, file.
 pub(super) type Key = (usize, Fsid, u64);

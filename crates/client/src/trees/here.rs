@@ -24,9 +24,9 @@ use super::plan::{Plan, XattrChange};
 use super::sync::{Hearing, SyncReport, Telling};
 use super::tree::{Node, Origin, Tree};
 use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
+use crate::fs::{AsNamed, Who};
 use crate::fs::{Owner, join};
-use crate::tar::{AsNamed, Who};
-use crate::untar::{Existing, Over, UntarOptions, Xattrs};
+use crate::put::{Existing, Over, PutOptions, Xattrs};
 
 /// Where to on this machine, and how.
 #[derive(Debug, Clone)]
@@ -93,12 +93,12 @@ pub async fn sync_here(
         };
         let mut members = RemoteTrees::of(nfs, objects, options, Box::new(AsNamed));
         let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
-        let options = UntarOptions {
+        let options = PutOptions {
             same_permissions: Some(true),
             same_owner: Some(here.owners),
             existing: Existing::Look(Over { set_mode: true, remove: true, ..Over::default() }),
             xattrs: if here.xattrs { Xattrs::Must } else { Xattrs::No },
-            ..UntarOptions::default()
+            ..PutOptions::default()
         };
         let (root, told) = (top.try_clone()?, heard.clone());
         let written = tokio::task::spawn_blocking(move || {
@@ -302,7 +302,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::untar::path::Filter;
+    use crate::archive::Filter;
 
     #[test]
     fn nothing_is_removed_or_set_through_a_symbolic_link() {

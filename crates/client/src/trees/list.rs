@@ -11,9 +11,9 @@ use landfast_nfs::v4::{FileType, Fsid, NfsTime};
 use super::contents::{Hasher, Key};
 use super::tree::{Heard, Node, Origin, Tree, above};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, open};
+use crate::archive::{Filter, components};
 use crate::fs::{ItemError, Meta, Nfs, Object, Outcome, Owner, Start, WalkOptions, join};
 use crate::local;
-use crate::untar::path::{Filter, components};
 
 /// Bytes of a member that are read at one time.
 const MEMBER_PART: usize = 1 << 20;

@@ -14,7 +14,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use landfast_client::fs::Nfs;
 //! use landfast_client::trees::{Compare, Heard, Tree, compare};
-//! use landfast_client::untar::path::Filter;
+//! use landfast_client::archive::Filter;
 //!
 //! let nfs = Nfs::connect(&"nfs://server/export/src".parse()?).await?;
 //! let top = nfs.getattrs([""]).await.remove(0).into_result()?;

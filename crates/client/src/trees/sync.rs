@@ -1,4 +1,4 @@
-//! Makes a server's tree as a local one, or another server's: removes, sends what differs into [`crate::untar`] (as an archive, or as it is
+//! Makes a server's tree as a local one, or another server's: removes, sends what differs into [`crate::put`] (as an archive, or as it is
 //! read), sets attributes.
 //!
 //! Nothing is told to be done before the server said that it is stable. What fails is told with its reason, and the rest is
@@ -23,10 +23,11 @@ use super::plan::{Plan, XattrChange};
 use super::tree::{Node, Origin, Tree, above, last};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
 use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
+use crate::fs::AsNamed;
 use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, Xattr, join};
 use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
-use crate::tar::AsNamed;
-use crate::untar::{self, Cause, Existing, Progress, Source, UntarOptions, Xattrs};
+use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
+use crate::untar::Archive;
 
 /// Hears what is done, when it is stable, and what is not.
 pub trait Telling: Send + Sync {
@@ -41,7 +42,7 @@ pub trait Telling: Send + Sync {
     /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
     /// It is not, or not wholly, there; where nothing else is said, [`Telling::failed`].
-    fn unsent(&self, path: &[u8], why: &untar::Why) {
+    fn unsent(&self, path: &[u8], why: &put::Why) {
         self.failed(path, &why.to_string());
     }
 }
@@ -82,14 +83,14 @@ impl Target<'_> {
 
     async fn extract(
         &self,
-        options: UntarOptions,
+        options: PutOptions,
         from: Source,
         heard: Arc<Hearing>,
-    ) -> Result<untar::Report, untar::FatalError> {
+    ) -> Result<put::Report, put::FatalError> {
         let names = self.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
         let path: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
-        let options = UntarOptions { stop: self.stop.clone(), ..options };
-        untar::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
+        let options = PutOptions { stop: self.stop.clone(), ..options };
+        put::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
     }
 }
 
@@ -104,12 +105,12 @@ pub async fn sync(
     target: &Target<'_>,
     telling: Arc<dyn Telling>,
     say: impl Fn(&ItemError) -> String,
-) -> Result<SyncReport, untar::FatalError> {
+) -> Result<SyncReport, put::FatalError> {
     let mut report = SyncReport::default();
     remove(dest, plan, target, &*telling, &say, &mut report).await;
     if !plan.send.is_empty() && !target.is_stopped() {
         match send(source, plan, target, &telling, &mut report).await {
-            Err(untar::FatalError::Stopped) => {}
+            Err(put::FatalError::Stopped) => {}
             done => done?,
         }
     }
@@ -164,14 +165,14 @@ async fn send(
     target: &Target<'_>,
     telling: &Arc<dyn Telling>,
     report: &mut SyncReport,
-) -> Result<(), untar::FatalError> {
+) -> Result<(), put::FatalError> {
     let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
-    let options = UntarOptions {
+    let options = PutOptions {
         same_permissions: Some(true),
         same_owner: Some(target.owners),
         existing: Existing::Replace,
         xattrs: if target.xattrs { Xattrs::Must } else { Xattrs::No },
-        ..UntarOptions::default()
+        ..PutOptions::default()
     };
     match &source.origin {
         Origin::Local(top) => send_packed(source, top.clone(), plan, (target, options), &heard, report).await,
@@ -185,10 +186,10 @@ async fn send_read(
     source: &Tree,
     nfs: &Nfs,
     plan: &Plan,
-    (target, options): (&Target<'_>, UntarOptions),
+    (target, options): (&Target<'_>, PutOptions),
     heard: &Arc<Hearing>,
     report: &mut SyncReport,
-) -> Result<(), untar::FatalError> {
+) -> Result<(), put::FatalError> {
     let object = |path: &Vec<u8>| {
         let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
         Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
@@ -197,7 +198,7 @@ async fn send_read(
     let reading =
         RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
-    let from = Source::Members(Box::new(members));
+    let from = Source::members(Box::new(members));
     let extracted = target.extract(options, from, heard.clone()).await?;
     // What fits in one piece was not begun when it could not be read.
     let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
@@ -212,13 +213,13 @@ async fn send_packed(
     source: &Tree,
     top: PathBuf,
     plan: &Plan,
-    (target, options): (&Target<'_>, UntarOptions),
+    (target, options): (&Target<'_>, PutOptions),
     heard: &Arc<Hearing>,
     report: &mut SyncReport,
-) -> Result<(), untar::FatalError> {
+) -> Result<(), put::FatalError> {
     let members: Vec<(Vec<u8>, Node)> =
         plan.send.iter().filter_map(|p| Some((p.clone(), source.nodes.get(p)?.clone()))).collect();
-    let (reader, writer) = io::pipe().map_err(|e| untar::FatalError::Reader(e.to_string()))?;
+    let (reader, writer) = io::pipe().map_err(|e| put::FatalError::Reader(e.to_string()))?;
     let xattrs = target.xattrs;
     let packing = tokio::task::spawn_blocking(move || {
         let mut packer =
@@ -226,12 +227,12 @@ async fn send_packed(
         let end = packer.all(&members, BufWriter::with_capacity(ARCHIVE_WRITE_BUFFER, writer));
         (packer, end)
     });
-    let from = Source::Reader(Box::new(BufReader::new(reader)));
+    let from = Archive::reader(BufReader::new(reader)).into();
     let extracted = target.extract(options, from, heard.clone()).await;
     let (packer, _) = match packing.await {
         Ok(packed) => packed,
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-        Err(e) => return Err(untar::FatalError::Reader(e.to_string())),
+        Err(e) => return Err(put::FatalError::Reader(e.to_string())),
     };
     let extracted = extracted?;
     for (path, why) in packer.missing.iter().chain(&packer.broken) {
@@ -245,7 +246,7 @@ async fn send_packed(
 
 /// Counts and tells what was sent; what is broken goes again.
 async fn account(
-    extracted: &untar::Report,
+    extracted: &put::Report,
     heard: &Hearing,
     target: &Target<'_>,
     broken: &BTreeSet<&Vec<u8>>,
@@ -369,7 +370,7 @@ impl Progress for Hearing {
         }
     }
 
-    fn failed(&self, path: &[u8], why: &untar::Why) {
+    fn failed(&self, path: &[u8], why: &put::Why) {
         let path = of_member(path);
         self.telling.unsent(&path, why);
         if why.cause == Cause::Unread {
@@ -514,7 +515,7 @@ fn member(path: &[u8], node: &Node) -> Option<Member> {
     let kind = Kind::of(meta.kind?).filter(|kind| *kind != Kind::Socket)?;
     let id = |owner: &Owner| match owner {
         Owner::Id(id) => *id,
-        Owner::Name(_) => crate::tar::NOBODY,
+        Owner::Name(_) => crate::fs::NOBODY,
     };
     let slash: &[u8] = if kind == Kind::Dir && !path.is_empty() { b"/" } else { b"" };
     Some(Member {
@@ -540,7 +541,7 @@ fn member(path: &[u8], node: &Node) -> Option<Member> {
 mod tests {
     use super::*;
     use crate::archive::ArchiveReader;
-    use crate::untar::path::Filter;
+    use crate::archive::Filter;
 
     #[test]
     fn a_file_that_is_not_as_it_was_listed_is_not_sent_and_one_that_ends_too_soon_is_broken() {

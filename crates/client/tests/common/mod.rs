@@ -12,7 +12,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfast_client::untar::{FatalError, Report, Silent, Source, UntarOptions, run};
+use landfast_client::put::{FatalError, PutOptions, Report, Silent};
+use landfast_client::untar::{Archive, run};
 use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
 
@@ -113,7 +114,7 @@ impl Rig {
         work
     }
 
-    pub async fn untar(&self, archive: &Path, options: UntarOptions) -> Result<Report, FatalError> {
+    pub async fn untar(&self, archive: &Path, options: PutOptions) -> Result<Report, FatalError> {
         self.untar_over("4.2", archive, options).await
     }
 
@@ -121,14 +122,23 @@ impl Rig {
         &self,
         version: &str,
         archive: &Path,
-        options: UntarOptions,
+        options: PutOptions,
+    ) -> Result<Report, FatalError> {
+        self.untar_from(version, Archive::file(archive), options).await
+    }
+
+    pub async fn untar_from(
+        &self,
+        version: &str,
+        archive: Archive,
+        options: PutOptions,
     ) -> Result<Report, FatalError> {
         let url = format!("nfs://{}{}?version={version}", self.addr(), self.top(version)).parse().unwrap();
-        run(options, Source::File(archive.to_owned()), &url, Arc::new(Silent)).await
+        run(options, archive, &url, Arc::new(Silent)).await
     }
 
     pub async fn untar_all(&self, archive: &Path) -> Report {
-        let report = self.untar(archive, UntarOptions::default()).await.unwrap();
+        let report = self.untar(archive, PutOptions::default()).await.unwrap();
         assert!(report.complete(), "{:?} {:?}", report.stopped, &report.failed);
         report
     }

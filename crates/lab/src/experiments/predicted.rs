@@ -21,7 +21,8 @@ use crate::serial::v3::Actor3;
 use crate::serial::{Action, Actor, Connect, Node, Session, null_call};
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{self, Kind, Member, Shape, write_random};
-use landfast_client::untar::{self, Silent, Source, Tuning, UntarOptions};
+use landfast_client::put::{PutOptions, Silent, Tuning};
+use landfast_client::untar::{self, Archive};
 use landfast_client::url::NfsUrl;
 use landfast_model::Terms;
 use landfast_model::predict::{Change, Job, Looks, Manner, Tree, Version, WRITE_BYTES, predict};
@@ -476,8 +477,8 @@ impl Bench {
                     connections: 1,
                     ..Tuning::default()
                 };
-                let options = UntarOptions { tuning, same_owner: Some(true), ..UntarOptions::default() };
-                let source = Source::Reader(Box::new(Cursor::new(archives.concat())));
+                let options = PutOptions { tuning, same_owner: Some(true), ..PutOptions::default() };
+                let source = Archive::reader(Cursor::new(archives.concat()));
                 let start = Instant::now();
                 let report = self
                     .runtime

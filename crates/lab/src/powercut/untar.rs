@@ -9,10 +9,11 @@ use crate::net::Link;
 use crate::tarball::{self, Kind, Member, Shape};
 use crate::verify;
 use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
+use landfast_client::fs::AsNamed;
 use landfast_client::fs::{Nfs, Outcome};
+use landfast_client::put::{self, Progress, PutOptions, Source};
 use landfast_client::resume::{Begun, Job, JournalFile, Resume, ResumeError};
-use landfast_client::tar::AsNamed;
-use landfast_client::untar::{self, Progress, Source, UntarOptions};
+use landfast_client::untar;
 use landfast_client::{NfsUrl, Session, SessionOptions};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -81,13 +82,13 @@ impl Progress for Journal {
 /// An extraction under way.
 pub struct Extraction {
     journal: Arc<Journal>,
-    thread: std::thread::JoinHandle<Result<Option<untar::Report>>>,
+    thread: std::thread::JoinHandle<Result<Option<put::Report>>>,
     /// Dropped when the client is to die.
     alive: tokio::sync::oneshot::Sender<()>,
 }
 
 /// A client's work.
-type Work = Pin<Box<dyn Future<Output = Result<untar::Report>>>>;
+type Work = Pin<Box<dyn Future<Output = Result<put::Report>>>>;
 
 impl Archive {
     /// The archive number `n` of a run, which keeps its journal in `scratch`.
@@ -297,23 +298,23 @@ async fn extracted(
     tar: Vec<u8>,
     (resume, instance): (Option<Arc<Resume>>, Option<u64>),
     hears: Arc<Journal>,
-) -> Result<untar::Report> {
+) -> Result<put::Report> {
     let session = SessionOptions { reconnect_patience: PATIENCE, instance, ..SessionOptions::for_url(&url) };
-    let source = Source::Reader(Box::new(std::io::Cursor::new(tar)));
-    let options = UntarOptions { resume, ..UntarOptions::default() };
+    let source = untar::Archive::reader(std::io::Cursor::new(tar));
+    let options = PutOptions { resume, ..PutOptions::default() };
     untar::run_as(options, session, source, &url, hears)
         .await
         .map_err(|e| Error::Unable(format!("untar: {e}")))
 }
 
 /// The address may be another one after the cut: the job does not name it.
-async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal>) -> Result<untar::Report> {
+async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal>) -> Result<put::Report> {
     let unable = |e: ResumeError| Error::Unable(e.to_string());
     let file = JournalFile::open(&journal).map_err(unable)?;
     // The next one takes the place of the one that died.
     let instance = Some(file.instance());
     match file.begin(Job::new("untar"), BTreeMap::new()).map_err(unable)? {
-        Begun::Finished { .. } => Ok(untar::Report::default()),
+        Begun::Finished { .. } => Ok(put::Report::default()),
         Begun::Go(resume) => {
             let report = extracted(url, tar, (Some(resume.clone()), instance), hears).await?;
             resume.close(report.complete()).map_err(Error::Unable)?;
@@ -323,7 +324,7 @@ async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal
 }
 
 /// Within the server, by COPY and CLONE.
-async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<untar::Report> {
+async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<put::Report> {
     let unable = |what: String| Error::Unable(format!("cp: {what}"));
     let options = SessionOptions { reconnect_patience: PATIENCE, ..SessionOptions::for_url(&to) };
     let session = Session::connect(options).await.map_err(|e| unable(e.to_string()))?;
@@ -338,8 +339,8 @@ async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<untar::
     let start = RemoteStart::of(source, Vec::new());
     let trees = RemoteOptions { links: true, copies, ..RemoteOptions::default() };
     let members = RemoteTrees::new(&nfs, vec![start], trees, Box::new(AsNamed));
-    let source = Source::Members(Box::new(members));
-    let report = untar::run_in(UntarOptions::default(), &session, root.fh, source, hears).await;
+    let source = Source::members(Box::new(members));
+    let report = put::run_in(PutOptions::default(), &session, root.fh, source, hears).await;
     drop(nfs);
     session.destroy().await;
     report.map_err(|e| unable(e.to_string()))

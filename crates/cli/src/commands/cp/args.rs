@@ -4,7 +4,7 @@ use super::super::args::Common;
 use clap::{Args, ValueEnum};
 use landfast_client::copy::{Reflink, Sparse};
 use landfast_client::local::Follow;
-use landfast_client::untar::{When, Xattrs};
+use landfast_client::put::{When, Xattrs};
 use std::path::PathBuf;
 
 /// `landfast cp`.

@@ -11,7 +11,7 @@ use landfast_client::archive::{ArchiveError, Kind, Member};
 use landfast_client::copy::Original;
 use landfast_client::fs::{Meta, Nfs, Outcome};
 use landfast_client::local;
-use landfast_client::untar::{Cause, DataError, Given, Members, Why};
+use landfast_client::put::{Cause, DataError, Given, Members, Why};
 use landfast_nfs::v4::{FileHandle, NfsTime};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;

@@ -31,8 +31,8 @@ use landfast_client::copy::{
 };
 use landfast_client::fs::Meta;
 use landfast_client::local::Follow;
+use landfast_client::put::{self, Existing, Members, Over, PutOptions, Report, Source, When, Xattrs};
 use landfast_client::resume::{Job, JournalFile, Resume};
-use landfast_client::untar::{self, Existing, Members, Over, Report, Source, UntarOptions, When, Xattrs};
 use landfast_nfs::v4::FileHandle;
 use outset::Outset;
 use say::{Say, Shown};
@@ -173,8 +173,8 @@ async fn some(
             }
             let Some(source) = members(tool, (args, journal), errands, copies).await else { return 0 };
             let dest = Dest::There { nfs: tool.servers.nfs(place).clone(), root: place.joined() };
-            let source = Source::Members(asked(tool, args, (errands, source), dest, &say));
-            match untar::run_in(how(args, journal), &session, root, source, say.clone()).await {
+            let source = Source::members(asked(tool, args, (errands, source), dest, &say));
+            match put::run_in(how(args, journal), &session, root, source, say.clone()).await {
                 Ok(report) => report,
                 Err(e) => {
                     tool.complain(&e.to_string());
@@ -320,7 +320,7 @@ async fn copies(
 }
 
 /// The engine's options.
-fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> UntarOptions {
+fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
     let preserve = args.preserve();
     let root = landfast_client::cred::Identity::of_process();
     let over = Over {
@@ -332,7 +332,7 @@ fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> UntarOptions {
     };
     let mut groups = root.groups.clone();
     groups.push(root.gid);
-    UntarOptions {
+    PutOptions {
         same_permissions: Some(preserve.mode),
         // Only root may give files away; others give what they can, as GNU cp does.
         same_owner: Some(preserve.ownership && root.uid == 0),
@@ -342,7 +342,7 @@ fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> UntarOptions {
         umask: umask(),
         xattrs: preserve.xattrs,
         resume: journal.cloned(),
-        ..UntarOptions::default()
+        ..PutOptions::default()
     }
 }
 

@@ -10,7 +10,7 @@ use super::say::{Say, Shown};
 use super::{copied, how, members};
 use landfast_client::NfsUrl;
 use landfast_client::copy::Reflink;
-use landfast_client::untar::{self, FatalError, Report, Source, UntarOptions};
+use landfast_client::put::{self, FatalError, PutOptions, Report, Source};
 use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;
 
@@ -47,14 +47,14 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
     let Ends { root: End::There { place, .. }, errands, .. } = ends else { return Outset::Nothing };
     let Some(members) = members(tool, (args, None), &errands, None).await else { return Outset::Told };
     let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json(), true));
-    let options = UntarOptions { stop: Some(tool.stop_on_signals()), ..how(args, None) };
-    let (source, path) = (Source::Members(members), &place.path);
+    let options = PutOptions { stop: Some(tool.stop_on_signals()), ..how(args, None) };
+    let (source, path) = (Source::members(members), &place.path);
     let known = tool.servers.trees().next().map(|nfs| nfs.session().clone());
     let started = match &known {
-        Some(session) => untar::start_in(options, session, source, path, say.clone()).await,
+        Some(session) => put::start_in(options, session, source, path, say.clone()).await,
         None => {
             let session = tool.servers.options(&NfsUrl { path: Vec::new(), ..operand.url.clone() });
-            untar::start(options, session, source, path, say.clone()).await
+            put::start(options, session, source, path, say.clone()).await
         }
     };
     let started = match started {

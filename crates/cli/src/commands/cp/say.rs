@@ -6,7 +6,7 @@ use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
-use landfast_client::untar::{Cause, Progress, Why};
+use landfast_client::put::{Cause, Progress, Why};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use serde_json::json;
 use std::io::Write;

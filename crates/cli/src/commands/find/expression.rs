@@ -611,7 +611,7 @@ mod tests {
             now: NfsTime { seconds: 10 * DAY, nseconds: 5 },
             references: &[Meta::of(&reference)],
             owners: &[],
-            who: &landfast_client::tar::AsNamed,
+            who: &landfast_client::fs::AsNamed,
         };
         let path = path.as_bytes();
         let object = Object { path, start: path, depth: 0, meta: &meta, text: None, empty_dir: false };

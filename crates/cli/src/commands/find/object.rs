@@ -1,7 +1,7 @@
 //! What an expression is asked about.
 
 use landfast_client::fs::Meta;
-use landfast_client::tar::Who;
+use landfast_client::fs::Who;
 use landfast_nfs::v4::NfsTime;
 
 /// An object as tests see it.

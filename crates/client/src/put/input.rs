@@ -1,7 +1,6 @@
 //! The archive that is extracted, before and while it is read.
 
-use super::options::UntarOptions;
-use super::path::Filter;
+use super::options::PutOptions;
 use super::report::{FatalError, Progress};
 use super::source::{self, Event, Reading, Source};
 
@@ -14,7 +13,7 @@ pub(super) enum Input {
 
 impl Input {
     pub(super) async fn of(
-        options: &UntarOptions,
+        options: &PutOptions,
         source: Source,
         progress: &dyn Progress,
     ) -> Result<Input, FatalError> {
@@ -27,13 +26,12 @@ impl Input {
 
 /// Starts reading.
 pub(super) async fn begin(
-    options: &UntarOptions,
+    options: &PutOptions,
     source: Source,
     progress: &dyn Progress,
 ) -> Result<Reading, FatalError> {
     let name = source.name();
-    let filter = Filter::new(options.strip_components, &options.exclude);
-    let mut reading = source::start(source, filter, &options.tuning, options.resume.clone())
+    let mut reading = source::start(source, &options.tuning, options.resume.clone())
         .map_err(|e| FatalError::Reader(e.to_string()))?;
     match reading.events.recv().await {
         Some(Event::Opened(size)) => {

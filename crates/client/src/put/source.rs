@@ -1,9 +1,7 @@
 //! The reading end: a thread that decompresses the archive and hands members on, held back by the bytes
 //! that are in hand.
 
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -12,21 +10,43 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::options::Tuning;
-use super::path::{Filter, Verdict};
 use super::report::{Cause, Why};
-use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, Segment, is_plain, open};
+use crate::archive::{ArchiveError, Kind, Member, Segment};
+use crate::archive::{Filter, Verdict};
 use crate::copy::original::Original;
 use crate::limits;
-use crate::resume::{Digested, Item, Known, Part, Resume, Running};
+use crate::resume::{Item, Known, Part, Resume, Running};
 
-/// Where an archive comes from.
-pub enum Source {
-    /// A file.
-    File(PathBuf),
-    /// Anything that can be read, such as standard input.
-    Reader(Box<dyn Read + Send>),
-    /// Members that come from elsewhere, such as a tree.
+/// Where members come from.
+pub struct Source(SourceKind);
+
+enum SourceKind {
+    Archive(Box<dyn ArchiveSource>),
     Members(Box<dyn Members>),
+}
+
+/// An archive that is not open yet.
+pub(crate) trait ArchiveSource: Send {
+    /// Its name for messages.
+    fn name(&self) -> String;
+
+    /// Which of its members are taken, and under which names.
+    fn filter(&self) -> Filter;
+
+    /// Opens it. Called on the reading thread, and may block.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no archive.
+    fn open(self: Box<Self>, resume: Option<&Resume>, read: ReadCount) -> Result<OpenArchive, ArchiveError>;
+}
+
+/// An open archive.
+pub(crate) struct OpenArchive {
+    pub(crate) members: Box<dyn Members>,
+    /// Bytes of the archive as it lies on disk, if it is a file.
+    pub(crate) size: Option<u64>,
+    /// The digest of what was read of it, if it cannot be read twice and a journal is kept.
+    pub(crate) digest: Option<Running>,
 }
 
 /// A sequence of members as an archive is one. Its methods are called on a thread of their own, and may block.
@@ -95,22 +115,21 @@ pub enum DataError {
     All(ArchiveError),
 }
 
-impl<R: Read + Send> Members for ArchiveReader<R> {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
-        Ok(ArchiveReader::next_member(self)?.map(Given::Member))
-    }
-
-    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
-        ArchiveReader::data(self, max).map_err(DataError::All)
-    }
-}
-
 impl Source {
+    /// Members that come from elsewhere than an archive, such as a tree.
+    pub fn members(members: Box<dyn Members>) -> Source {
+        Source(SourceKind::Members(members))
+    }
+
+    pub(crate) fn archive(archive: Box<dyn ArchiveSource>) -> Source {
+        Source(SourceKind::Archive(archive))
+    }
+
     /// The archive's name for messages.
-    pub fn name(&self) -> String {
-        match self {
-            Source::File(path) => path.display().to_string(),
-            Source::Reader(_) | Source::Members(_) => "-".to_owned(),
+    pub(super) fn name(&self) -> String {
+        match &self.0 {
+            SourceKind::Archive(archive) => archive.name(),
+            SourceKind::Members(_) => "-".to_owned(),
         }
     }
 }
@@ -166,32 +185,21 @@ pub(super) enum Event {
 
 /// Bytes read from the archive as it lies on disk.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReadCount(Arc<AtomicU64>);
+pub(crate) struct ReadCount(Arc<AtomicU64>);
 
 impl ReadCount {
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
-}
 
-struct Counted<R>(R, ReadCount);
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = self.0.read(buf)?;
-        self.1.0.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
+    /// So many more bytes were read.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
-}
 
-impl Seek for Counted<File> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = self.0.seek(to)?;
-        // To its end one goes to see how long it is.
-        if !matches!(to, SeekFrom::End(_)) {
-            self.1.0.store(at, Ordering::Relaxed);
-        }
-        Ok(at)
+    /// Reading goes on at this offset.
+    pub(crate) fn set(&self, offset: u64) {
+        self.0.store(offset, Ordering::Relaxed);
     }
 }
 
@@ -216,16 +224,15 @@ impl Reading {
 }
 
 /// Starts the thread. It ends when the archive does, or when nobody listens any more.
-pub(super) fn start(
-    source: Source,
-    filter: Filter,
-    tuning: &Tuning,
-    resume: Option<Arc<Resume>>,
-) -> io::Result<Reading> {
+pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>) -> io::Result<Reading> {
     let (send, events) = mpsc::channel(limits::MEMBERS_AHEAD);
     let count = ReadCount::default();
     let budget_bytes = tuning.bytes_in_flight.clamp(limits::PIECE_BYTES * 2, 1 << 31);
     let budget = Arc::new(Semaphore::new(budget_bytes));
+    let filter = match &source.0 {
+        SourceKind::Archive(archive) => archive.filter(),
+        SourceKind::Members(_) => Filter::default(),
+    };
     let mut worker = Worker {
         send,
         filter,
@@ -269,26 +276,14 @@ struct Abandoned;
 
 impl Worker {
     fn run(&mut self, source: Source, count: ReadCount) -> Result<(), ArchiveError> {
-        self.archive = !matches!(source, Source::Members(_));
-        let (input, size): (Box<dyn Read + Send>, _) = match source {
-            Source::File(path) => {
-                let mut file = File::open(path)?;
-                let meta = file.metadata()?;
-                let again = self.resume.as_ref().is_some_and(|resume| resume.again());
-                if meta.is_file() && again && is_plain(&mut file)? {
-                    return self.all(&mut ArchiveReader::seeking(Counted(file, count)), Some(meta.len()));
-                }
-                (Box::new(file), meta.is_file().then_some(meta.len()))
-            }
-            Source::Reader(input) => (input, None),
-            Source::Members(mut members) => return self.all(&mut *members, None),
-        };
-        let (_, plain) = open(Box::new(Counted(input, count)))?;
-        match self.resume.as_ref().filter(|_| size.is_none()).map(|resume| resume.running()) {
-            None => self.all(&mut ArchiveReader::new(plain), size),
-            Some(running) => {
-                self.running = Some(running.clone());
-                self.all(&mut ArchiveReader::new(Digested(plain, running)), size)
+        match source.0 {
+            SourceKind::Members(mut members) => self.all(&mut *members, None),
+            SourceKind::Archive(archive) => {
+                self.archive = true;
+                let OpenArchive { mut members, size, digest } =
+                    archive.open(self.resume.as_deref(), count)?;
+                self.running = digest;
+                self.all(&mut *members, size)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::engine::extract;
 use super::existing::{Existing, When, listed_attrs};
 use super::first::FirstResults;
 use super::input::Input;
-use super::options::{UntarOptions, Xattrs};
+use super::options::{PutOptions, Xattrs};
 use super::outset;
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
@@ -29,7 +29,7 @@ use crate::url::Version;
 /// A session, and an extraction that was begun together with it.
 pub struct Started {
     session: Session,
-    options: UntarOptions,
+    options: PutOptions,
     input: Input,
     first: FirstResults,
     destination: Result<FileHandle, FatalError>,
@@ -43,7 +43,7 @@ pub struct Started {
 /// # Errors
 /// [`FatalError`] when there is no archive or no session.
 pub async fn start(
-    options: UntarOptions,
+    options: PutOptions,
     session_options: SessionOptions,
     source: Source,
     path: &[Vec<u8>],
@@ -57,7 +57,7 @@ pub async fn start(
 /// # Errors
 /// As [`start`].
 pub async fn start_in(
-    options: UntarOptions,
+    options: PutOptions,
     session: &Session,
     source: Source,
     path: &[Vec<u8>],
@@ -73,7 +73,7 @@ enum With {
 }
 
 async fn start_with(
-    options: UntarOptions,
+    options: PutOptions,
     with: With,
     source: Source,
     path: &[Vec<u8>],

@@ -19,7 +19,7 @@ use super::copied;
 use super::existing::{Existing, listed_attrs};
 use super::first::{FirstResults, InFlight};
 use super::input::{Input, begin};
-use super::options::{UntarOptions, Xattrs};
+use super::options::{PutOptions, Xattrs};
 use super::pack::Batch;
 use super::pieces;
 use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
@@ -76,7 +76,7 @@ pub(super) async fn extract(
     session: &Session,
     root: FileHandle,
     first: FirstResults,
-    options: &UntarOptions,
+    options: &PutOptions,
     input: Input,
     progress: Arc<dyn Progress>,
 ) -> (Report, Option<FatalError>) {
@@ -181,7 +181,7 @@ impl Engine {
         session: Session,
         plan: Plan<Cargo>,
         rules: AttrRules,
-        options: &UntarOptions,
+        options: &PutOptions,
         progress: Arc<dyn Progress>,
     ) -> Engine {
         let (send, done) = mpsc::channel(limits::REPLIES_WAITING_MAX);

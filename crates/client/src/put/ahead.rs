@@ -182,7 +182,7 @@ mod tests {
     use landfast_nfs::v4::{ChangeInfo, NfsStat};
     use landfast_xdr::Reader;
 
-    use super::super::options::UntarOptions;
+    use super::super::options::PutOptions;
     use super::super::source::{Data, Taken};
     use super::*;
     use crate::archive::{Member, Time};
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn ahead(members: &[&str], ops: u32) -> Option<(Ahead, Vec<ArgOp>)> {
-        let mut rules = AttrRules::new(&UntarOptions::default(), true);
+        let mut rules = AttrRules::new(&PutOptions::default(), true);
         let room = SessionLimits { ops, ..SessionLimits::ASK };
         let (ahead, body, count) = Ahead::of(&events(members), &mut rules, &room, None)?;
         let mut r = Reader::new(body);

@@ -9,7 +9,7 @@ use landfast_nfs::v4::attr::{AttrValues, Fattr};
 use landfast_nfs::v4::{NfsTime, SetTime};
 
 use super::existing::Existing;
-use super::options::{UntarOptions, Xattrs};
+use super::options::{PutOptions, Xattrs};
 use crate::archive::{Kind, Member, Time};
 use crate::compound::fattr;
 use crate::fs::Xattr;
@@ -70,7 +70,7 @@ pub(super) fn merge(first: &Fattr, later: &Fattr) -> Fattr {
 }
 
 impl AttrRules {
-    pub(super) fn new(options: &UntarOptions, root: bool) -> AttrRules {
+    pub(super) fn new(options: &PutOptions, root: bool) -> AttrRules {
         let same_permissions = options.same_permissions.unwrap_or(root);
         AttrRules {
             same_owner: options.same_owner.unwrap_or(root),
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn root_keeps_all_and_sets_set_id_bits_last() {
-        let mut rules = AttrRules::new(&UntarOptions::default(), true);
+        let mut rules = AttrRules::new(&PutOptions::default(), true);
         let a = rules.of(&member(Kind::File, 0o6755));
         let (create, finish) = (values(&a.create), values(&a.finish));
         assert_eq!((create.mode, create.owner.as_deref()), (Some(0o755), Some(&b"7"[..])));
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn others_get_the_umask_and_no_owner() {
-        let options = UntarOptions { umask: 0o027, touch: true, ..UntarOptions::default() };
+        let options = PutOptions { umask: 0o027, touch: true, ..PutOptions::default() };
         let mut rules = AttrRules::new(&options, false);
         let a = rules.of(&member(Kind::File, 0o6777));
         assert_eq!(values(&a.create), AttrValues { mode: Some(0o750), ..AttrValues::default() });

@@ -1,4 +1,4 @@
-//! The request to stop ([`super::UntarOptions::stop`]).
+//! The request to stop ([`super::PutOptions::stop`]).
 
 use tokio::sync::watch;
 

@@ -1,9 +1,9 @@
-//! `untar`: an archive onto an export, many files in one COMPOUND, many compounds in flight.
+//! Puts members onto a server: many files in one COMPOUND, many COMPOUNDs in flight. Members are those of an archive ([`crate::untar`]) or
+//! of a tree ([`crate::copy`]).
 //!
 //! | module | what it does | I/O |
 //! |---|---|---|
-//! | [`path`] | which names may be extracted: no `..`, nothing absolute; strip, exclude | no |
-//! | `source` | reads and decompresses the archive on a thread of its own | archive |
+//! | `source` | reads the members on a thread of its own | their source |
 //! | `existing` | what is done about names that exist already | no |
 //! | `ahead` | directories that are made together with the session | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
@@ -45,7 +45,6 @@ mod names;
 mod options;
 mod outset;
 mod pack;
-pub mod path;
 mod pieces;
 mod plan;
 mod replies;
@@ -62,8 +61,9 @@ mod tree;
 
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{New, Seen, Verdict};
-pub use options::{Tuning, UntarOptions, Xattrs};
+pub use options::{PutOptions, Tuning, Xattrs};
 pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
 pub use run::{run, run_as, run_in};
+pub(crate) use source::{ArchiveSource, OpenArchive, ReadCount};
 pub use source::{DataError, Given, Members, Source};
 pub use start::{Started, start, start_in};

@@ -9,7 +9,7 @@ use super::capacity::enough;
 use super::engine::extract;
 use super::first::FirstResults;
 use super::input::Input;
-use super::options::UntarOptions;
+use super::options::PutOptions;
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
 use super::start::start;
@@ -24,7 +24,7 @@ use crate::url::NfsUrl;
 /// # Errors
 /// [`FatalError`] when nothing was extracted: no archive, no server, no destination.
 pub async fn run(
-    options: UntarOptions,
+    options: PutOptions,
     source: Source,
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
@@ -39,7 +39,7 @@ pub async fn run(
 /// # Errors
 /// As [`run`].
 pub async fn run_as(
-    options: UntarOptions,
+    options: PutOptions,
     session_options: SessionOptions,
     source: Source,
     url: &NfsUrl,
@@ -61,7 +61,7 @@ pub async fn run_as(
 /// # Errors
 /// As [`run`].
 pub async fn run_in(
-    options: UntarOptions,
+    options: PutOptions,
     session: &Session,
     root: FileHandle,
     source: Source,

@@ -226,7 +226,7 @@ mod tests {
     use landfast_xdr::Reader;
     use tokio::sync::Semaphore;
 
-    use super::super::options::UntarOptions;
+    use super::super::options::PutOptions;
     use super::super::source::Taken;
     use super::*;
     use crate::archive::{Member, Time};
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn rules() -> AttrRules {
-        AttrRules::new(&UntarOptions::default(), true)
+        AttrRules::new(&PutOptions::default(), true)
     }
 
     /// What goes behind the directories of so many of these members: of each compound its files, and the directories that it

@@ -1,4 +1,4 @@
-//! What `untar` is asked to do, and how far it may go.
+//! How members are put onto a server, and how much of them is in hand at a time.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::existing::Existing;
 use crate::limits;
 use crate::resume::Resume;
 
-/// The options of one extraction.
+/// How members are put onto a server.
 #[derive(Debug, Clone)]
-pub struct UntarOptions {
+pub struct PutOptions {
     /// Set the archive's mode bits as they are, set-user-ID and set-group-ID included (`-p`); otherwise
     /// the umask applies. Unset: as root yes, otherwise no.
     pub same_permissions: Option<bool>,
@@ -18,10 +18,6 @@ pub struct UntarOptions {
     pub same_owner: Option<bool>,
     /// Leave modification times alone (`-m`).
     pub touch: bool,
-    /// Leading components to drop from names.
-    pub strip_components: usize,
-    /// Patterns of names to leave out, as GNU tar's `--exclude`.
-    pub exclude: Vec<String>,
     /// What to do about existing files.
     pub existing: Existing,
     /// Groups that files may be given when owners are not set: those of the source that are among these.
@@ -51,14 +47,12 @@ pub enum Xattrs {
     Must,
 }
 
-impl Default for UntarOptions {
+impl Default for PutOptions {
     fn default() -> Self {
-        UntarOptions {
+        PutOptions {
             same_permissions: None,
             same_owner: None,
             touch: false,
-            strip_components: 0,
-            exclude: Vec::new(),
             existing: Existing::default(),
             own_groups: None,
             umask: 0o022,

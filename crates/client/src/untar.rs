@@ -1,0 +1,146 @@
+//! `untar`: a tar archive put onto a server by [`crate::put`].
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::archive::{ArchiveError, ArchiveReader, Filter, is_plain, open};
+use crate::put::{
+    self, ArchiveSource, DataError, FatalError, Given, Members, OpenArchive, Progress, PutOptions, ReadCount,
+    Report, Source,
+};
+use crate::resume::{Digested, Resume};
+use crate::session::SessionOptions;
+use crate::url::NfsUrl;
+
+/// An archive to extract, plain or compressed.
+pub struct Archive {
+    input: Input,
+    filter: Filter,
+}
+
+enum Input {
+    File(PathBuf),
+    Reader(Box<dyn Read + Send>),
+}
+
+impl Archive {
+    /// An archive in a file.
+    pub fn file(path: impl Into<PathBuf>) -> Archive {
+        Archive { input: Input::File(path.into()), filter: Filter::default() }
+    }
+
+    /// An archive that can be read only once, such as standard input.
+    pub fn reader(reader: impl Read + Send + 'static) -> Archive {
+        Archive { input: Input::Reader(Box::new(reader)), filter: Filter::default() }
+    }
+
+    /// Extracts only the members that `filter` takes, under the names that it gives.
+    pub fn filtered(self, filter: Filter) -> Archive {
+        Archive { filter, ..self }
+    }
+}
+
+impl From<Archive> for Source {
+    fn from(archive: Archive) -> Source {
+        Source::archive(Box::new(archive))
+    }
+}
+
+/// Extracts `archive` into the directory that `url` names; see [`put::run`].
+///
+/// # Errors
+/// As [`put::run`].
+pub async fn run(
+    options: PutOptions,
+    archive: Archive,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    put::run(options, archive.into(), url, progress).await
+}
+
+/// As [`run`], with a session of the caller's choice.
+///
+/// # Errors
+/// As [`put::run`].
+pub async fn run_as(
+    options: PutOptions,
+    session_options: SessionOptions,
+    archive: Archive,
+    url: &NfsUrl,
+    progress: Arc<dyn Progress>,
+) -> Result<Report, FatalError> {
+    put::run_as(options, session_options, archive.into(), url, progress).await
+}
+
+impl ArchiveSource for Archive {
+    fn name(&self) -> String {
+        match &self.input {
+            Input::File(path) => path.display().to_string(),
+            Input::Reader(_) => "-".to_owned(),
+        }
+    }
+
+    fn filter(&self) -> Filter {
+        self.filter.clone()
+    }
+
+    fn open(self: Box<Self>, resume: Option<&Resume>, read: ReadCount) -> Result<OpenArchive, ArchiveError> {
+        let (input, size): (Box<dyn Read + Send>, _) = match self.input {
+            Input::File(path) => {
+                let mut file = File::open(path)?;
+                let meta = file.metadata()?;
+                let again = resume.is_some_and(Resume::again);
+                if meta.is_file() && again && is_plain(&mut file)? {
+                    let members = Box::new(ArchiveReader::seeking(Counted(file, read)));
+                    return Ok(OpenArchive { members, size: Some(meta.len()), digest: None });
+                }
+                (Box::new(file), meta.is_file().then_some(meta.len()))
+            }
+            Input::Reader(input) => (input, None),
+        };
+        let (_, plain) = open(Box::new(Counted(input, read)))?;
+        let digest = resume.filter(|_| size.is_none()).map(Resume::running);
+        let members: Box<dyn Members> = match digest.clone() {
+            None => Box::new(ArchiveReader::new(plain)),
+            Some(running) => Box::new(ArchiveReader::new(Digested(plain, running))),
+        };
+        Ok(OpenArchive { members, size, digest })
+    }
+}
+
+impl<R: Read + Send> Members for ArchiveReader<R> {
+    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+        Ok(ArchiveReader::next_member(self)?.map(Given::Member))
+    }
+
+    fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
+        ArchiveReader::data(self, max).map_err(DataError::All)
+    }
+}
+
+/// Counts what is read.
+struct Counted<R>(R, ReadCount);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buf)?;
+        self.1.add(n as u64);
+        Ok(n)
+    }
+}
+
+impl Seek for Counted<File> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = self.0.seek(to)?;
+        // To its end one goes to see how long it is.
+        if !matches!(to, SeekFrom::End(_)) {
+            self.1.set(at);
+        }
+        Ok(at)
+    }
+}
