@@ -45,6 +45,25 @@ fn no_crate_has_other_circles_of_files_than_those_that_are_named() {
     );
 }
 
+/// A room is a module of a crate's first level, with all that is in it.
+#[test]
+fn no_room_of_the_client_uses_a_room_that_uses_it() {
+    let client = Crate::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/client/src"));
+    let mut rooms = Arrows::new();
+    for (module, to) in client.arrows() {
+        let Some(room) = module.first() else { continue };
+        let used = rooms.entry(vec![room.clone()]).or_default();
+        for (other, names) in to {
+            if let Some(other) = other.first().filter(|other| *other != room) {
+                used.entry(vec![other.clone()]).or_default().extend(names);
+            }
+        }
+    }
+    assert!(rooms.contains_key(&["fs".to_owned()][..]), "the client's rooms are read");
+    let told: Vec<_> = circles(&rooms).iter().map(|circle| format!("{:?}", inner(&rooms, circle))).collect();
+    assert!(told.is_empty(), "{told:#?}");
+}
+
 /// What was read of one crate.
 #[derive(Default)]
 struct Crate {

@@ -8,9 +8,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
 
 use common::{Rig, shell, skipped};
-use landfast_client::copy::{Reflink, RemoteOptions, RemoteStart, RemoteTrees, ServerCopies};
-use landfast_client::fs::AsNamed;
-use landfast_client::fs::{Doomed, Failure, ItemError, NewFile, Nfs, Outcome, WalkOptions};
+use landfast_client::copy::{RemoteOptions, RemoteStart, RemoteTrees};
+use landfast_client::fs::{
+    AsNamed, Doomed, Failure, ItemError, NewFile, Nfs, Outcome, Reflink, ServerCopies, WalkOptions,
+};
 use landfast_client::limits;
 use landfast_client::put::{self, Existing, Given, Members, Over, PutOptions, Source};
 use landfast_client::session::SessionStats;

@@ -4,12 +4,9 @@
 //! |---|---|
 //! | `local` | trees of this machine |
 //! | `remote` | trees of a server |
-//! | `on_server` | which way files are copied that are on the destination's server already |
 //! | `write` | the other way: members as a tree of this machine |
 
 mod local;
-pub(crate) mod on_server;
-pub(crate) mod original;
 mod remote;
 mod write;
 
@@ -23,8 +20,6 @@ use crate::fs::Who;
 use crate::fs::{Meta, Xattr};
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
-pub use on_server::{Reflink, ServerCopies};
-pub use original::Original;
 pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
 pub(crate) use write::descend;
 pub use write::{How, write};

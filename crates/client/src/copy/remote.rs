@@ -13,11 +13,10 @@ use landfast_nfs::v4::{FileHandle, NfsTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::on_server::{ServerCopies, Way};
-use super::original::Original;
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::Who;
+use crate::fs::server_copy::{Original, ServerCopies, Way};
 use crate::fs::{
     Begun, Fetched, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
     join,

@@ -24,7 +24,8 @@
 //! | `item` | one item on its way: symbolic links, long paths (pure) |
 //! | `action`; `attrs`, `names`, `list`, `data` | what is done at the end of the way (pure) |
 //! | `fetch` | objects by their handles, with data and extended attributes (pure, and its calls) |
-//! | `copied` | files copied, by the server where it can |
+//! | `server_copy` | files copied by the server |
+//! | `step`, `open_file` | one request at a time; a file that is open while it is written |
 //! | `meta`, `tree` | attributes in little memory; what walks and removals of trees do next (pure) |
 //! | `owners` | owners as archives have them (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
@@ -35,7 +36,6 @@
 
 mod action;
 mod attrs;
-mod copied;
 mod data;
 mod dirs;
 mod fetch;
@@ -43,13 +43,16 @@ mod item;
 mod list;
 mod meta;
 mod names;
+pub(crate) mod open_file;
 mod order;
 mod outcome;
 mod owners;
 mod pack;
 mod path;
 mod run;
+pub(crate) mod server_copy;
 mod shared;
+pub(crate) mod step;
 mod tree;
 mod writes;
 mod xattrs;
@@ -81,7 +84,10 @@ pub use owners::{AsNamed, NOBODY, Who};
 use pack::Capacity;
 use path::above;
 pub(crate) use path::join;
+pub(crate) use server_copy::CopyError;
+pub use server_copy::{Original, Reflink, ServerCopies};
 use shared::Shared;
+pub(crate) use step::StepError;
 pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
 use tree::{Removals, Walk};
 pub use writes::Writes;

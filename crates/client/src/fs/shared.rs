@@ -9,7 +9,7 @@ use tokio::sync::{OnceCell, watch};
 
 use super::dirs::Dirs;
 use super::pack::Capacity;
-use crate::copy::on_server::ServerCopies;
+use super::server_copy::ServerCopies;
 use crate::limits::WINDOW_MAX;
 use crate::session::Session;
 

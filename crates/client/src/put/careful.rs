@@ -5,75 +5,28 @@
 //! Each step is repeated while the server says DELAY or GRACE. A step whose outcome is unknown is made
 //! safe by starting over from "the name is gone": everything here makes new objects.
 
-use std::sync::{Mutex, PoisonError};
-
 use bytes::Bytes;
-use landfast_nfs::v4::args::{
-    CloseArgs, CreateArgs, CreateHow, CreateType, OpenClaim, OpenHow, SetattrArgs, WriteArgs,
-};
+use landfast_nfs::v4::args::{CreateArgs, CreateHow, CreateType, OpenHow};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, StableHow, Stateid};
 
 use super::attrs::merge;
 use super::attrs::without_its_owner;
 use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
 use super::given::{self, OWNERSHIP};
-use super::pack::{is_dir, open_args, set_xattr};
+use super::pack::{is_dir, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
 use super::report::{Cause, Why};
-use super::requests::{Trouble, ask, look_up, repeat, step};
 use super::spelling;
+use super::trouble::Trouble;
 use crate::compound::{OpError, Results, fattr, values};
 use crate::fs::Xattr;
+use crate::fs::open_file::{OpenFile, close, open_args, set, write};
+use crate::fs::step::{StepError, ask, look_up, repeat, step};
 use crate::limits;
 use crate::patience::Patience;
 use crate::session::Session;
 use crate::url::Version;
-
-impl OpenFile {
-    /// One that was made, for writing, by the open owner of this number.
-    pub(super) fn new(fh: FileHandle, stateid: Stateid, owner: u64, missing: Bitmap) -> OpenFile {
-        let (stateid, access) = (Mutex::new(stateid), OPEN4_SHARE_ACCESS_WRITE);
-        OpenFile { fh, owner, stateid, reopening: tokio::sync::Mutex::default(), missing, access }
-    }
-
-    /// One that there is, open for this.
-    pub(super) fn of(fh: FileHandle, stateid: Stateid, owner: u64, access: u32) -> OpenFile {
-        OpenFile { access, ..OpenFile::new(fh, stateid, owner, Bitmap::default()) }
-    }
-
-    pub(super) fn stateid(&self) -> Stateid {
-        *self.stateid.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// An open file.
-#[derive(Debug)]
-pub(super) struct OpenFile {
-    pub(super) fh: FileHandle,
-    /// Whose open it is. No other file that is open has the number, so that no other CLOSE ends it.
-    owner: u64,
-    /// Changes when the file has to be opened again after a server restart.
-    stateid: Mutex<Stateid>,
-    /// Held while it is opened again.
-    reopening: tokio::sync::Mutex<()>,
-    /// What was asked for at creation and not set.
-    pub(super) missing: Bitmap,
-    /// What it is open for.
-    pub(super) access: u32,
-}
-
-/// A file, open for this.
-pub(super) async fn open_as(
-    session: &Session,
-    fh: FileHandle,
-    access: u32,
-    number: u64,
-) -> Result<OpenFile, Trouble> {
-    let stateid = open_by_handle(session, &fh, access, number).await?;
-    Ok(OpenFile::of(fh, stateid, number, access))
-}
 
 /// Extracts one member that is not in pieces.
 pub(super) async fn extract<P>(
@@ -306,7 +259,7 @@ async fn whole_file<P>(
     let written = write(session, &file, 0, data, StableHow::FileSync).await;
     let done = match written {
         Ok(_) => finish(session, &file, task, None).await,
-        Err(e) => Err(e),
+        Err(e) => Err(e.into()),
     };
     close(session, &file.fh, file.stateid()).await;
     done.map(|()| SlowDone::Done)
@@ -369,98 +322,6 @@ pub(super) async fn open<P>(
     }
 }
 
-/// Writes all of `data`; the verifier, if it is not stable yet.
-pub(super) async fn write(
-    session: &Session,
-    file: &OpenFile,
-    offset: u64,
-    data: &Bytes,
-    stable: StableHow,
-) -> Result<Option<landfast_nfs::v4::Verifier>, Trouble> {
-    let mut done = 0;
-    let mut patience = Patience::new();
-    let mut verifier = None;
-    while done < data.len() {
-        let max = (session.limits().request as usize).saturating_sub(1024).max(512);
-        let part = data.slice(done..data.len().min(done + max));
-        let stateid = file.stateid();
-        let write = WriteArgs { stateid, offset: offset + done as u64, stable, data: part };
-        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Write(write)];
-        // Writing the same again does no harm.
-        let mut results = repeat(session, ops).await?;
-        results.skip(&[OpNum::PUTFH])?;
-        let res = match results.write() {
-            Err(e) if state_lost(e.status()) && patience.turn().await => {
-                reopen(session, file, stateid).await?;
-                continue;
-            }
-            other => other?,
-        };
-        patience.progress();
-        if res.count == 0 || res.count as usize > data.len() - done {
-            return Err(Trouble::Other("the server writes nothing".into()));
-        }
-        if res.committed != StableHow::FileSync {
-            if verifier.is_some_and(|v| v != res.writeverf) {
-                return Err(Trouble::Unknown("the server restarted in the middle of a write".into()));
-            }
-            verifier = Some(res.writeverf);
-        }
-        done += res.count as usize;
-    }
-    match verifier {
-        Some(_) if stable == StableHow::FileSync => {
-            Err(Trouble::Other("the server does not write stably".into()))
-        }
-        verifier => Ok(verifier),
-    }
-}
-
-/// The server does not know the open any more: it restarted, or the lease ran out; or it was opened again since.
-pub(super) fn state_lost(status: NfsStat) -> bool {
-    matches!(
-        status,
-        NfsStat::NFS4ERR_BAD_STATEID
-            | NfsStat::NFS4ERR_STALE_STATEID
-            | NfsStat::NFS4ERR_OLD_STATEID
-            | NfsStat::NFS4ERR_EXPIRED
-            | NfsStat::NFS4ERR_ADMIN_REVOKED
-    )
-}
-
-/// Opens a file again by its handle, unless somebody has since `old`. One at a time: a second OPEN of the same owner makes the
-/// stateid of the first an old one (RFC 8881 section 18.16.3).
-pub(super) async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), Trouble> {
-    let _one_at_a_time = file.reopening.lock().await;
-    if file.stateid() != old {
-        return Ok(());
-    }
-    let stateid = match open_by_handle(session, &file.fh, file.access, file.owner).await {
-        // By what its mode has come to be since. Data may be written as the owner all the same.
-        Err(e) if matches!(e.status(), Some(NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM)) => {
-            Stateid::ANONYMOUS
-        }
-        opened => opened?,
-    };
-    *file.stateid.lock().unwrap_or_else(PoisonError::into_inner) = stateid;
-    Ok(())
-}
-
-/// OPEN of a file for this. To do it twice does no harm.
-pub(super) async fn open_by_handle(
-    session: &Session,
-    fh: &FileHandle,
-    access: u32,
-    owner: u64,
-) -> Result<Stateid, Trouble> {
-    let mut args = open_args(owner, &Bytes::new(), &Fattr::default());
-    args.share_access = access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG;
-    (args.openhow, args.claim) = (OpenHow::NoCreate, OpenClaim::Fh);
-    let mut results = repeat(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Open(args)]).await?;
-    results.skip(&[OpNum::PUTFH])?;
-    Ok(results.open()?.stateid)
-}
-
 /// For what is made with an owner: whose is it ([`super::given`])?
 fn whose(session: &Session, attrs: &Fattr) -> Option<ArgOp> {
     (session.version() != Version::V3 && has_owner(attrs)).then_some(ArgOp::Getattr(OWNERSHIP))
@@ -506,16 +367,16 @@ pub(super) async fn set_last(session: &Session, fh: &FileHandle, attrs: &Fattr) 
         let owner = AttrValues::from_fattr(&last).unwrap_or_default().to_fattr(&ownership);
         last = match set(session, fh, &owner).await {
             Ok(()) => without_owner(&last),
-            Err(Trouble::Op(e)) => {
+            Err(StepError::Op(e)) => {
                 refused = Some(unset("owner is", &e));
                 without_its_owner(&last)
             }
-            Err(e) => return Err(e),
+            Err(e) => return Err(e.into()),
         };
     }
     if !last.mask.is_empty() {
         match set(session, fh, &last).await {
-            Err(Trouble::Op(e)) => return Err(refused.unwrap_or_else(|| unset("mode or times are", &e))),
+            Err(StepError::Op(e)) => return Err(refused.unwrap_or_else(|| unset("mode or times are", &e))),
             other => other?,
         }
     }
@@ -539,26 +400,6 @@ pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xat
 pub(super) fn no_xattrs(status: NfsStat) -> Why {
     let text = format!("extracted, but its extended attributes are not set: {status}");
     Why::of(Cause::Xattrs(status), text)
-}
-
-pub(super) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), Trouble> {
-    let ops = vec![
-        ArgOp::Putfh(fh.clone()),
-        ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }),
-    ];
-    // Setting the same again does no harm.
-    let mut results = repeat(session, ops).await?;
-    Ok(results.skip(&[OpNum::PUTFH, OpNum::SETATTR])?)
-}
-
-/// Closes a file. The data is stable before, so a failure costs the server a state until the lease ends,
-/// and nobody anything else.
-pub(super) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) {
-    let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })];
-    let closed = repeat(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));
-    if let Err(e) | Ok(Err(e)) = closed.map(|r| r.map_err(Trouble::from)) {
-        tracing::debug!("CLOSE: {e}");
-    }
 }
 
 /// A status that setting owner or group may be the reason for.

@@ -15,7 +15,6 @@ use super::ahead::NewDir;
 use super::attrs::{self, AttrRules, user_xattrs};
 use super::capacity::{capacity, window};
 use super::careful;
-use super::copied;
 use super::existing::{Existing, listed_attrs};
 use super::first::{FirstResults, InFlight};
 use super::input::{Input, begin};
@@ -25,10 +24,11 @@ use super::pieces;
 use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, Progress, Report, Why};
-use super::requests::Trouble;
+use super::server_copy;
 use super::source::{Data, Event, Piece, Reading, Taken};
 use super::stop::stopped;
 use super::tree::{DirId, ROOT};
+use super::trouble::Trouble;
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
@@ -477,7 +477,7 @@ impl Engine {
                         pieces::extract(&session, &task, (size, &mut pieces), existing, &mut part).await
                     }
                     (Make::Copy(original), _) => {
-                        copied::extract(&session, &task, &original, existing, &mut part).await
+                        server_copy::extract(&session, &task, &original, existing, &mut part).await
                     }
                     _ => careful::extract(&session, &task, existing).await,
                 };

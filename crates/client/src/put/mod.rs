@@ -19,10 +19,10 @@
 //! | `outset` | what goes over the wire before that is answered | server |
 //! | `first` | the results of both | no |
 //! | `pack` | fills one compound up to the session's limits | no |
-//! | `requests` | one request at a time, and why a member is not there | server |
+//! | `trouble` | why a member is not there | no |
 //! | `careful` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
-//! | `copied` | files that the server copies, one at a time | server |
+//! | `server_copy` | files that the server copies, one at a time | server |
 //! | `engine` | the loop around them | - |
 //!
 //! Per file in a compound: (RESTOREFH,) OPEN with mode, owner and group; GETFH; WRITE, stable, on the
@@ -34,7 +34,6 @@ mod attrs;
 mod behind;
 mod capacity;
 mod careful;
-pub(crate) mod copied;
 mod engine;
 mod existing;
 mod first;
@@ -49,8 +48,8 @@ mod pieces;
 mod plan;
 mod replies;
 mod report;
-mod requests;
 mod run;
+mod server_copy;
 #[cfg(test)]
 mod sim;
 mod source;
@@ -58,6 +57,7 @@ mod spelling;
 mod start;
 mod stop;
 mod tree;
+mod trouble;
 
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{New, Seen, Verdict};

@@ -5,23 +5,20 @@
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{
-    CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
-    SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs, owner,
+    CloseArgs, CommitArgs, CreateArgs, CreateType, ReadArgs, SetattrArgs, SetxattrArgs, SetxattrOption,
+    WriteArgs,
 };
 use landfast_nfs::v4::attr::AttrValues;
-use landfast_nfs::v4::flags::{
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE,
-};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, StableHow, Stateid};
 use landfast_xdr::Encode;
 
 use super::given::{OWNERSHIP, With, with};
 use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
-use crate::copy::on_server::{Way, clone, copy};
-use crate::copy::original::Original;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::fs::Xattr;
+use crate::fs::open_file::open_args;
+use crate::fs::server_copy::{Original, Way, clone, copy};
 use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
 use crate::session::SessionLimits;
 
@@ -436,17 +433,4 @@ pub(super) fn set_xattr((key, value): &Xattr) -> ArgOp {
 /// For NVERIFY: go on unless the object is a directory.
 pub(super) fn is_dir() -> Fattr {
     fattr(&AttrValues { kind: Some(FileType::Dir), ..AttrValues::default() })
-}
-
-/// An OPEN that makes a new file. Opens of different compounds have different owners: they meet on no
-/// lock of the server's.
-pub(super) fn open_args(number: u64, name: &Bytes, create: &Fattr) -> OpenArgs {
-    OpenArgs {
-        seqid: 0,
-        share_access: OPEN4_SHARE_ACCESS_WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-        share_deny: OPEN4_SHARE_DENY_NONE,
-        owner: owner(0, &[b'u', b'n', b't', b'a', b'r', b' ', (number % 64) as u8]),
-        openhow: OpenHow::Create(CreateHow::Guarded(create.clone())),
-        claim: OpenClaim::Null(name.clone()),
-    }
 }

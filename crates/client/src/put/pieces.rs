@@ -7,22 +7,21 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use landfast_nfs::v4::args::CommitArgs;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
-use landfast_nfs::v4::{ArgOp, FileHandle, FileType, OpNum, StableHow, Stateid, Verifier};
+use landfast_nfs::v4::{ArgOp, FileHandle, FileType, OpNum, StableHow, Stateid};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
-use super::careful::{self, How, OpenFile};
+use super::careful::{self, How};
 use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, Why};
-use super::requests::{self, Trouble};
 use super::source::Piece;
 use super::spelling;
+use super::trouble::Trouble;
 use crate::compound::{fattr, values};
+use crate::fs::open_file::{self, OpenFile, commit_group};
+use crate::fs::step;
 use crate::limits;
 use crate::patience::Patience;
 use crate::resume::Part;
@@ -38,7 +37,7 @@ pub(super) async fn extract<P>(
     part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
     if let Leftover::Opened(fh, stateid) = &task.leftover {
-        careful::close(session, fh, *stateid).await;
+        open_file::close(session, fh, *stateid).await;
     }
     let Some((file, _)) = open_part(session, task, existing, (part.as_ref(), size)).await? else {
         return Ok(SlowDone::Skipped);
@@ -54,7 +53,7 @@ pub(super) async fn extract<P>(
 
 pub(super) async fn close(session: &Session, file: &OpenFile) {
     if file.stateid() != Stateid::ANONYMOUS {
-        careful::close(session, &file.fh, file.stateid()).await;
+        open_file::close(session, &file.fh, file.stateid()).await;
     }
 }
 
@@ -94,7 +93,7 @@ async fn open_begun<P>(
         ArgOp::Getfh,
         ArgOp::Getattr(mask),
     ];
-    let mut results = requests::ask(session, ops).await?;
+    let mut results = step::ask(session, ops).await?;
     results.skip(&[OpNum::PUTFH, OpNum::LOOKUP])?;
     let named = results.getfh()?;
     let attrs = values(&results.getattr()?)?;
@@ -106,7 +105,7 @@ async fn open_begun<P>(
     }
     let mut file = match session.version() {
         Version::V41 | Version::V42 => {
-            careful::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
+            open_file::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
         }
         // Earlier versions do not open by handles; they write without an open.
         _ => OpenFile::of(named, Stateid::ANONYMOUS, u64::from(task.id.0), OPEN4_SHARE_ACCESS_WRITE),
@@ -184,7 +183,7 @@ async fn fill(
         match &group[..] {
             [] => return Ok(end),
             [one] => {
-                careful::write(session, file, one.offset, &one.data, StableHow::FileSync).await?;
+                open_file::write(session, file, one.offset, &one.data, StableHow::FileSync).await?;
             }
             _ => {
                 let parts: Vec<_> = group.iter().map(|p| (p.offset, p.data.clone())).collect();
@@ -198,49 +197,4 @@ async fn fill(
             part.stable(&file.fh.0, end, digest);
         }
     }
-}
-
-/// Writes parts of a file, each with its place, several at a time, and makes them stable.
-pub(super) async fn commit_group(
-    session: &Session,
-    file: &Arc<OpenFile>,
-    group: &[(u64, Bytes)],
-) -> Result<(), Trouble> {
-    let mut patience = Patience::new();
-    while patience.turn().await {
-        let mut writes = JoinSet::new();
-        for (offset, data) in group {
-            let (session, file, offset, data) = (session.clone(), file.clone(), *offset, data.clone());
-            writes.spawn(
-                async move { careful::write(&session, &file, offset, &data, StableHow::Unstable).await },
-            );
-        }
-        // Writes that were stable at once have no verifier.
-        let mut verifiers: Vec<Verifier> = Vec::new();
-        let mut again = false;
-        while let Some(written) = writes.join_next().await {
-            match written.map_err(|e| Trouble::Other(e.to_string()))? {
-                Ok(verifier) => verifiers.extend(verifier),
-                Err(Trouble::Unknown(_)) => again = true,
-                Err(e) => return Err(e),
-            }
-        }
-        if again {
-            continue;
-        }
-        if verifiers.is_empty() {
-            return Ok(());
-        }
-        let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Commit(CommitArgs { offset: 0, count: 0 })];
-        let mut results = match requests::step(session, ops).await {
-            Err(Trouble::Unknown(_)) => continue,
-            other => other?,
-        };
-        results.skip(&[OpNum::PUTFH])?;
-        let committed = results.commit()?;
-        if verifiers.iter().all(|v| *v == committed) {
-            return Ok(());
-        }
-    }
-    Err(Trouble::Other("the server keeps losing what was written".into()))
 }

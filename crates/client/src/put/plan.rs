@@ -28,7 +28,7 @@ use super::names::Name;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, Why};
 use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
-use crate::copy::original::Original;
+use crate::fs::Original;
 use crate::fs::Xattr;
 use crate::ops::Entry;
 

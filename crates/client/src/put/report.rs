@@ -40,7 +40,7 @@ pub enum Cause {
     LeftOut,
     /// What has its name is the source itself.
     SameFile,
-    /// It was to share the source's storage ([`crate::copy::Reflink::Always`]), and cannot.
+    /// It was to share the source's storage ([`crate::fs::Reflink::Always`]), and cannot.
     Uncloned,
     /// For the server it is another spelling of a name that is there.
     OtherSpelling,

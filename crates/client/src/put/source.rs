@@ -13,7 +13,7 @@ use super::options::Tuning;
 use super::report::{Cause, Why};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::archive::{Filter, Verdict};
-use crate::copy::original::Original;
+use crate::fs::Original;
 use crate::limits;
 use crate::resume::{Item, Known, Part, Resume, Running};
 

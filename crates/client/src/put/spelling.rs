@@ -9,7 +9,8 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 
 use super::plan::SlowTask;
 use super::report::{Cause, Why};
-use super::requests::{Trouble, look_up};
+use super::trouble::Trouble;
+use crate::fs::step::look_up;
 use crate::limits;
 use crate::ops;
 use crate::session::Session;

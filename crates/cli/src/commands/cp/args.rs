@@ -2,7 +2,8 @@
 
 use super::super::args::Common;
 use clap::{Args, ValueEnum};
-use landfast_client::copy::{Reflink, Sparse};
+use landfast_client::copy::Sparse;
+use landfast_client::fs::Reflink;
 use landfast_client::local::Follow;
 use landfast_client::put::{When, Xattrs};
 use std::path::PathBuf;

@@ -26,10 +26,9 @@ use args::CpArgs;
 use asking::{Asking, Dest};
 use ends::{End, Ends, Errand};
 use landfast_client::copy::{
-    How, LocalOptions, LocalStart, LocalTrees, Reflink, RemoteOptions, RemoteStart, RemoteTrees,
-    ServerCopies, Sparse,
+    How, LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees, Sparse,
 };
-use landfast_client::fs::Meta;
+use landfast_client::fs::{Meta, Reflink, ServerCopies};
 use landfast_client::local::Follow;
 use landfast_client::put::{self, Existing, Members, Over, PutOptions, Report, Source, When, Xattrs};
 use landfast_client::resume::{Job, JournalFile, Resume};

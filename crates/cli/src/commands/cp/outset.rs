@@ -9,7 +9,7 @@ use super::ends::{self, End, Ends};
 use super::say::{Say, Shown};
 use super::{copied, how, members};
 use landfast_client::NfsUrl;
-use landfast_client::copy::Reflink;
+use landfast_client::fs::Reflink;
 use landfast_client::put::{self, FatalError, PutOptions, Report, Source};
 use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;

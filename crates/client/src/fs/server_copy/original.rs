@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use landfast_nfs::v4::{FileHandle, Fsid};
 
-use super::on_server::{ServerCopies, Way};
+use super::choice::{ServerCopies, Way};
 use crate::fs::Nfs;
 use crate::limits::COPIED_WHOLE_MAX;
 

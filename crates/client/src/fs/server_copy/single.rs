@@ -13,84 +13,89 @@ use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
 
-use super::careful::{self, How, OpenFile};
-use super::existing::Existing;
-use super::pieces::{self, commit_group};
-use super::plan::{Leftover, SlowDone, SlowTask};
-use super::report::{Cause, Why};
-use super::requests::{self, Trouble};
+use super::choice::{Way, clone, copy};
+use super::original::Original;
 use crate::compound::{OpError, fattr};
-use crate::copy::on_server::{Way, clone, copy};
-use crate::copy::original::Original;
+use crate::fs::open_file::{self, OpenFile, commit_group};
+use crate::fs::step::{self, StepError};
 use crate::fs::{Failure, Nfs, Outcome};
 use crate::limits;
 use crate::patience::Patience;
-use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
 
-/// Copies a file.
-pub(super) async fn extract<P>(
-    session: &Session,
-    task: &SlowTask<P>,
-    original: &Original,
-    existing: Existing,
-    part: &mut Option<Part>,
-) -> Result<SlowDone, Trouble> {
-    match &task.leftover {
-        Leftover::Nothing => {}
-        Leftover::Incomplete(fh, attrs) => {
-            careful::set_last(session, fh, attrs).await?;
-            return Ok(SlowDone::Done);
-        }
-        Leftover::Opened(fh, stateid) => careful::close(session, fh, *stateid).await,
-    }
-    // Before anything is done to the destination.
-    let source = match original.way() {
-        Way::Read => None,
-        Way::Clone | Way::Copy => match open_source(session, task.id.0, original).await {
-            Ok(source) => Some(source),
-            Err(e) => {
-                if matches!(task.leftover, Leftover::Opened(..)) {
-                    careful::remove(session, &task.dir, &task.name).await?;
-                }
-                return Err(e);
-            }
-        },
-    };
-    let done = beside(session, task, (original, source.as_ref()), existing, part).await;
-    if let Some(source) = source {
-        careful::close(session, &source.fh, source.stateid()).await;
-    }
-    done
+/// Why a file is not copied.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CopyError {
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The source cannot be opened.
+    #[error("{text}")]
+    Unopened { status: Option<NfsStat>, text: String },
+    /// The source cannot be read to its end.
+    #[error("{text}")]
+    Unread { status: Option<NfsStat>, text: String },
+    /// Only CLONE was allowed, and the server refuses it.
+    #[error("{0}")]
+    Uncloned(OpError),
 }
 
-/// Copies over a file that there is: its bytes in the end.
-/// No other copy that is under way has the number.
-pub(crate) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original, number: u64) -> Outcome<u64> {
+impl From<OpError> for CopyError {
+    fn from(e: OpError) -> CopyError {
+        CopyError::Step(e.into())
+    }
+}
+
+/// What is known, and noted, of how much of a copy is stable.
+pub(crate) trait Stable: Send {
+    /// All before this offset is stable already.
+    fn from(&self) -> u64;
+
+    /// All before `upto` is stable in the file `fh`.
+    fn note(&mut self, fh: &[u8], upto: u64);
+}
+
+/// Nothing is known or noted.
+struct NoNotes;
+
+impl Stable for NoNotes {
+    fn from(&self) -> u64 {
+        0
+    }
+
+    fn note(&mut self, _fh: &[u8], _upto: u64) {}
+}
+
+/// Copies over an existing file. Returns its bytes. `number`: that of an open owner that no other copy under way has.
+pub(super) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original, number: u64) -> Outcome<u64> {
     let session = nfs.session();
     let done = async {
         // Earlier versions do not open by handles; they write without an open.
         let opens = matches!(session.version(), Version::V41 | Version::V42);
         let file = match opens {
-            true => careful::open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
+            true => open_file::open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
             false => OpenFile::of(fh, Stateid::ANONYMOUS, number, OPEN4_SHARE_ACCESS_WRITE),
         };
         let file = Arc::new(file);
         let done = fill_over(session, &file, original, number).await;
         if opens {
-            careful::close(session, &file.fh, file.stateid()).await;
+            open_file::close(session, &file.fh, file.stateid()).await;
         }
         done
     };
     let failed = |status| Outcome::Failed(Failure::Status { op: OpNum::COPY, status });
     match done.await {
         Ok(()) => Outcome::Committed(original.size),
-        Err(Trouble::Op(e)) => Outcome::Failed(e.into()),
-        Err(Trouble::Refused(why)) => failed(why.status.unwrap_or(NfsStat::NFS4ERR_IO)),
-        Err(Trouble::Unknown(why)) => Outcome::Unknown(why),
-        Err(Trouble::Fatal(e)) => Outcome::from(e),
-        Err(Trouble::Other(_)) => failed(NfsStat::NFS4ERR_IO),
+        Err(CopyError::Step(e)) => match e {
+            StepError::Op(e) => Outcome::Failed(e.into()),
+            StepError::Unknown(why) => Outcome::Unknown(why),
+            StepError::Fatal(e) => Outcome::from(e),
+            StepError::Other(_) => failed(NfsStat::NFS4ERR_IO),
+        },
+        Err(CopyError::Unopened { status, .. } | CopyError::Unread { status, .. }) => {
+            failed(status.unwrap_or(NfsStat::NFS4ERR_IO))
+        }
+        Err(CopyError::Uncloned(e)) => failed(e.status()),
     }
 }
 
@@ -99,7 +104,7 @@ async fn fill_over(
     file: &Arc<OpenFile>,
     original: &Original,
     number: u64,
-) -> Result<(), Trouble> {
+) -> Result<(), CopyError> {
     if file.fh == original.fh {
         // The server of a file that is read and written does not tell.
         return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
@@ -107,65 +112,26 @@ async fn fill_over(
     let source = match original.way() {
         Way::Read => None,
         Way::Clone | Way::Copy => {
-            Some(careful::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
+            Some(open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
         }
     };
-    let done = fill(session, file, source.as_ref(), original, &mut None).await;
+    let done = fill(session, file, source.as_ref(), original, &mut NoNotes).await;
     if let Some(source) = source {
-        careful::close(session, &source.fh, source.stateid()).await;
+        open_file::close(session, &source.fh, source.stateid()).await;
     }
     done?;
     let size = fattr(&AttrValues { size: Some(original.size), ..AttrValues::default() });
-    careful::set(session, &file.fh, &size).await
+    Ok(open_file::set(session, &file.fh, &size).await?)
 }
 
-async fn beside<P>(
-    session: &Session,
-    task: &SlowTask<P>,
-    (original, source): (&Original, Option<&OpenFile>),
-    existing: Existing,
-    part: &mut Option<Part>,
-) -> Result<SlowDone, Trouble> {
-    let begun = (part.as_ref(), original.size);
-    let Some((file, how)) = pieces::open_part(session, task, existing, begun).await? else {
-        return Ok(SlowDone::Skipped);
-    };
-    let file = Arc::new(file);
-    let done = match fill(session, &file, source, original, part).await {
-        Ok(()) => careful::finish(session, &file, task, None).await,
-        Err(e) => Err(e),
-    };
-    pieces::close(session, &file).await;
-    if let Err(Trouble::Refused(why)) = &done
-        && matches!(why.cause, Cause::Uncloned)
-        && how != How::Into
-    {
-        // As GNU cp: what was made for the copy goes with it.
-        careful::remove(session, &task.dir, &task.name).await?;
-    }
-    done.map(|()| SlowDone::Done)
-}
-
-/// The source, open for reading.
-async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
-    match careful::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
-        Err(Trouble::Op(e)) => Err(unread(Cause::Unopened, e)),
-        other => other,
-    }
-}
-
-fn unread(cause: Cause, e: OpError) -> Trouble {
-    Trouble::Refused(Why { status: Some(e.status()), ..Why::of(cause, e.to_string()) })
-}
-
-/// All of the data, by whatever way there is.
-async fn fill(
+/// Copies all of the data, in the best way that the server has.
+pub(crate) async fn fill(
     session: &Session,
     file: &Arc<OpenFile>,
     source: Option<&OpenFile>,
     original: &Original,
-    part: &mut Option<Part>,
-) -> Result<(), Trouble> {
+    stable: &mut dyn Stable,
+) -> Result<(), CopyError> {
     if original.size == 0 {
         return Ok(());
     }
@@ -173,15 +139,15 @@ async fn fill(
     loop {
         let refused = match (way, source) {
             (Way::Clone, Some(source)) => cloned(session, file, source).await?,
-            (Way::Copy, Some(source)) => copied(session, file, source, original.size, part).await?,
-            _ => return through_here(session, file, original, part).await,
+            (Way::Copy, Some(source)) => copied(session, file, source, original.size, stable).await?,
+            _ => return through_here(session, file, original, stable).await,
         };
         let Some((op, status)) = refused else { return Ok(()) };
         if !original.copies.refused(original.fsid, op, status) {
             let e = OpError::Failed { op, status };
             return Err(match op {
-                OpNum::CLONE => unread(Cause::Uncloned, e),
-                _ => Trouble::Op(e),
+                OpNum::CLONE => CopyError::Uncloned(e),
+                _ => e.into(),
             });
         }
         way = original.way().max(if way == Way::Clone { Way::Copy } else { Way::Read });
@@ -207,25 +173,25 @@ async fn forgotten(
     source: &OpenFile,
     stateids: (Stateid, Stateid),
     status: NfsStat,
-) -> Result<bool, Trouble> {
-    if !careful::state_lost(status) {
+) -> Result<bool, CopyError> {
+    if !open_file::state_lost(status) {
         return Ok(false);
     }
-    careful::reopen(session, source, stateids.0).await?;
-    careful::reopen(session, file, stateids.1).await?;
+    open_file::reopen(session, source, stateids.0).await?;
+    open_file::reopen(session, file, stateids.1).await?;
     Ok(true)
 }
 
-async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result<Refusal, Trouble> {
+async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result<Refusal, CopyError> {
     let mut patience = Patience::new();
     while patience.turn().await {
         let stateids = (source.stateid(), file.stateid());
         // CLONE has no verifier: the COMMIT is of the same instance of the server because it is in the same COMPOUND.
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
         let ops = both(file, source, vec![clone(stateids.0, stateids.1), commit]);
-        let mut results = match requests::step(session, ops).await {
+        let mut results = match step::step(session, ops).await {
             // To clone it once more does no harm.
-            Err(Trouble::Unknown(_)) => continue,
+            Err(StepError::Unknown(_)) => continue,
             other => other?,
         };
         results.skip(&BOTH)?;
@@ -238,7 +204,7 @@ async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result
             Err(e) => return Ok(Some((OpNum::CLONE, e.status()))),
         }
     }
-    Err(Trouble::Unknown("the server keeps losing what it cloned".into()))
+    Err(StepError::Unknown("the server keeps losing what it cloned".into()).into())
 }
 
 async fn copied(
@@ -246,22 +212,22 @@ async fn copied(
     file: &OpenFile,
     source: &OpenFile,
     size: u64,
-    part: &mut Option<Part>,
-) -> Result<Refusal, Trouble> {
+    stable: &mut dyn Stable,
+) -> Result<Refusal, CopyError> {
     // All before it is stable.
-    let mut stable = part.as_ref().map_or(0, Part::from);
+    let mut durable = stable.from();
     // A server that is asked to answer at the end of a copy answers after a small part of a large one, or not for long.
     let (mut goes_on, mut otherwise) = (size > limits::COPY_PIECE_BYTES, false);
     let mut patience = Patience::new();
     'again: while patience.turn().await {
-        let (mut at, mut verifier): (u64, Option<Verifier>) = (stable, None);
+        let (mut at, mut verifier): (u64, Option<Verifier>) = (durable, None);
         while at < size {
             let stateids = (source.stateid(), file.stateid());
             let count = (size - at).min(limits::COPY_PIECE_BYTES);
             let waits = !(goes_on && session.binds_back_channel().await);
             let ops = both(file, source, vec![copy(stateids.0, stateids.1, at, count, waits)]);
-            let mut results = match requests::step(session, ops).await {
-                Err(Trouble::Unknown(_)) => continue 'again,
+            let mut results = match step::step(session, ops).await {
+                Err(StepError::Unknown(_)) => continue 'again,
                 other => other?,
             };
             results.skip(&BOTH)?;
@@ -288,8 +254,8 @@ async fn copied(
                 },
             };
             if done.count == 0 || done.count > count {
-                let why = Why::of(Cause::Unread, "it became shorter while it was copied");
-                return Err(Trouble::Refused(why));
+                let text = "it became shorter while it was copied".to_owned();
+                return Err(CopyError::Unread { status: None, text });
             }
             if done.committed != StableHow::FileSync {
                 if verifier.is_some_and(|v| v != done.writeverf) {
@@ -298,30 +264,28 @@ async fn copied(
                 verifier = Some(done.writeverf);
             }
             at += done.count;
-            if at < size && at - stable < limits::COPY_PIECE_BYTES {
+            if at < size && at - durable < limits::COPY_PIECE_BYTES {
                 continue;
             }
             if let Some(verifier) = verifier.take() {
                 let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
-                let mut results =
-                    match requests::step(session, vec![ArgOp::Putfh(file.fh.clone()), commit]).await {
-                        Err(Trouble::Unknown(_)) => continue 'again,
-                        other => other?,
-                    };
+                let mut results = match step::step(session, vec![ArgOp::Putfh(file.fh.clone()), commit]).await
+                {
+                    Err(StepError::Unknown(_)) => continue 'again,
+                    other => other?,
+                };
                 results.skip(&[OpNum::PUTFH])?;
                 if results.commit()? != verifier {
                     continue 'again;
                 }
             }
-            stable = at;
+            durable = at;
             patience.progress();
-            if let Some(part) = part {
-                part.stable(&file.fh.0, stable, None);
-            }
+            stable.note(&file.fh.0, durable);
         }
         return Ok(None);
     }
-    Err(Trouble::Unknown("the server keeps losing what it copied".into()))
+    Err(StepError::Unknown("the server keeps losing what it copied".into()).into())
 }
 
 /// How a copy that went on by itself has ended.
@@ -341,7 +305,7 @@ async fn ended(
     file: &OpenFile,
     id: Stateid,
     begun: WriteResponse,
-) -> Result<End, Trouble> {
+) -> Result<End, CopyError> {
     let mut pause = limits::BACKOFF_MIN;
     let mut last = (0, Instant::now());
     let told = async |patience| {
@@ -356,15 +320,15 @@ async fn ended(
         }
         pause = (pause * 2).min(limits::BACKOFF_MAX);
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadStatus(id)];
-        let mut results = match requests::step(session, ops).await {
-            Err(Trouble::Unknown(_)) => continue,
+        let mut results = match step::step(session, ops).await {
+            Err(StepError::Unknown(_)) => continue,
             other => other?,
         };
         results.skip(&[OpNum::PUTFH])?;
         let (count, complete) = match results.take(OpNum::OFFLOAD_STATUS) {
             Ok(ResBody::OffloadStatus(status)) => (status.count, status.complete),
             Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
-            Err(e) if careful::state_lost(e.status()) => {
+            Err(e) if open_file::state_lost(e.status()) => {
                 // Nothing is on its way any more from a server that has restarted.
                 let patience =
                     if session.has_back_channel().await { limits::COPY_END_PATIENCE } else { Duration::ZERO };
@@ -387,10 +351,10 @@ async fn ended(
         } else if last.1.elapsed() > limits::DELAY_PATIENCE {
             // Nothing more is to be written when it comes another way.
             let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadCancel(id)];
-            let mut results = requests::step(session, ops).await?;
+            let mut results = step::step(session, ops).await?;
             results.skip(&[OpNum::PUTFH])?;
             match results.take(OpNum::OFFLOAD_CANCEL) {
-                Err(e) if !careful::state_lost(e.status()) => return Err(e.into()),
+                Err(e) if !open_file::state_lost(e.status()) => return Err(e.into()),
                 _ => return Ok(End::Unknown),
             }
         }
@@ -402,9 +366,9 @@ async fn through_here(
     session: &Session,
     file: &Arc<OpenFile>,
     original: &Original,
-    part: &mut Option<Part>,
-) -> Result<(), Trouble> {
-    let mut at = part.as_ref().map_or(0, Part::from);
+    stable: &mut dyn Stable,
+) -> Result<(), CopyError> {
+    let mut at = stable.from();
     while at < original.size {
         let end = original.size.min(at + (limits::PIECE_BYTES * limits::COPIED_PIECES) as u64);
         let ranges: Vec<_> = (at..end)
@@ -415,25 +379,26 @@ async fn through_here(
         let mut group = Vec::with_capacity(wanted.len());
         for (read, (from, len)) in original.nfs.read_of(ranges).await.into_iter().zip(wanted) {
             let data = read.into_result().map_err(|e| {
-                let cause = if at == 0 { Cause::Unopened } else { Cause::Unread };
-                Trouble::Refused(Why { status: e.status(), ..Why::of(cause, e.to_string()) })
+                let (status, text) = (e.status(), e.to_string());
+                match at {
+                    0 => CopyError::Unopened { status, text },
+                    _ => CopyError::Unread { status, text },
+                }
             })?;
             if (data.len() as u64) < len {
-                let why = Why::of(Cause::Unread, "it became shorter while it was read");
-                return Err(Trouble::Refused(why));
+                let text = "it became shorter while it was read".to_owned();
+                return Err(CopyError::Unread { status: None, text });
             }
             group.push((from, data));
         }
         match &group[..] {
             [(offset, data)] => {
-                careful::write(session, file, *offset, data, StableHow::FileSync).await?;
+                open_file::write(session, file, *offset, data, StableHow::FileSync).await?;
             }
             _ => commit_group(session, file, &group).await?,
         }
         at = end;
-        if let Some(part) = part {
-            part.stable(&file.fh.0, at, None);
-        }
+        stable.note(&file.fh.0, at);
     }
     Ok(())
 }

@@ -17,14 +17,14 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, ResBody, Sta
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::action::{Action, Answer, Lost, Room, Wants};
-use super::item::Item;
-use super::{Failure, Nfs, Object, Outcome};
+use super::choice::{Reflink, ServerCopies, Way, clone, copy};
+use super::original::Original;
+use super::single;
 use crate::compound::{OpError, Results, fattr};
-use crate::copy::on_server::{Reflink, ServerCopies, Way, clone, copy};
-use crate::copy::original::Original;
+use crate::fs::action::{Action, Answer, Lost, Room, Wants};
+use crate::fs::item::Item;
+use crate::fs::{Failure, Nfs, Object, Outcome};
 use crate::limits::CAREFUL_MAX;
-use crate::put;
 
 /// OPEN, GETFH, COPY or CLONE, SETATTR of the size, COMMIT, CLOSE; of a file that does not go with others OPEN, GETFH, CLOSE.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Nfs {
                     rest.spawn(async move {
                         // Never closed.
                         let _turn = turns.acquire_owned().await;
-                        (n, put::copied::over(&nfs, fh, &original, number).await)
+                        (n, single::over(&nfs, fh, &original, number).await)
                     });
                 }
                 other => outcomes[n] = other.map(|_| 0),

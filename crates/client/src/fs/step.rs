@@ -1,0 +1,94 @@
+//! One request at a time, repeated until the server has executed it.
+
+use bytes::Bytes;
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum};
+
+use crate::compound::{OpError, Results};
+use crate::ops;
+use crate::patience::Patience;
+use crate::session::{Session, SessionError};
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepError {
+    #[error("{0}")]
+    Op(#[from] OpError),
+    /// It may have been executed, or not.
+    #[error("the outcome is unknown: {0}")]
+    Unknown(String),
+    /// The session cannot be used any more.
+    #[error(transparent)]
+    Fatal(SessionError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl StepError {
+    pub(crate) fn status(&self) -> Option<NfsStat> {
+        match self {
+            StepError::Op(e) => Some(e.status()),
+            _ => None,
+        }
+    }
+}
+
+/// Sends a COMPOUND, again while the server says DELAY or GRACE.
+pub(crate) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
+    let mut patience = Patience::new();
+    loop {
+        match session.compound(ops.clone(), true).await {
+            Ok(reply) => {
+                let busy = matches!(reply.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
+                if !busy || !patience.wait().await {
+                    return Ok(Results::new(reply));
+                }
+            }
+            Err(SessionError::Unknown(why)) => return Err(StepError::Unknown(why)),
+            Err(SessionError::Refused(status)) => {
+                return Err(StepError::Op(OpError::Failed { op: OpNum::SEQUENCE, status }));
+            }
+            Err(e) => return Err(StepError::Fatal(e)),
+        }
+    }
+}
+
+/// The same, again when the reply is lost: for COMPOUNDs that do no harm when they are executed twice.
+pub(crate) async fn repeat(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
+    let mut patience = Patience::new();
+    loop {
+        match step(session, ops.clone()).await {
+            Err(StepError::Unknown(why)) => {
+                if !patience.wait().await {
+                    return Err(StepError::Unknown(why));
+                }
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The same for COMPOUNDs that change nothing.
+pub(crate) async fn ask(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
+    match ops::repeatable(session, ops).await {
+        Ok(reply) => Ok(Results::new(reply)),
+        Err(SessionError::Unknown(why)) => Err(StepError::Unknown(why)),
+        Err(SessionError::Refused(status)) => {
+            Err(StepError::Op(OpError::Failed { op: OpNum::SEQUENCE, status }))
+        }
+        Err(e) => Err(StepError::Fatal(e)),
+    }
+}
+
+/// LOOKUP; `None`: there is no such name.
+pub(crate) async fn look_up(
+    session: &Session,
+    dir: &FileHandle,
+    name: &Bytes,
+) -> Result<Option<(FileHandle, AttrValues)>, StepError> {
+    ops::lookup(session, dir, name).await.map_err(|e| match e {
+        ops::Error::Op(e) => StepError::Op(e),
+        ops::Error::Session(e) => StepError::Fatal(e),
+        e => StepError::Other(e.to_string()),
+    })
+}

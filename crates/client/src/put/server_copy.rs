@@ -1,0 +1,102 @@
+//! Members that the server copies itself, one at a time: large files, and those that did not go with others in a COMPOUND.
+
+use std::sync::Arc;
+
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_READ;
+
+use super::careful::{self, How};
+use super::existing::Existing;
+use super::pieces;
+use super::plan::{Leftover, SlowDone, SlowTask};
+use super::report::{Cause, Why};
+use super::trouble::Trouble;
+use crate::fs::StepError;
+use crate::fs::open_file::{self, OpenFile};
+use crate::fs::server_copy::{self, Original, Stable, Way};
+use crate::resume::Part;
+use crate::session::Session;
+
+impl Stable for Option<Part> {
+    fn from(&self) -> u64 {
+        self.as_ref().map_or(0, Part::from)
+    }
+
+    fn note(&mut self, fh: &[u8], upto: u64) {
+        if let Some(part) = self {
+            part.stable(fh, upto, None);
+        }
+    }
+}
+
+/// Copies a file.
+pub(super) async fn extract<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    original: &Original,
+    existing: Existing,
+    part: &mut Option<Part>,
+) -> Result<SlowDone, Trouble> {
+    match &task.leftover {
+        Leftover::Nothing => {}
+        Leftover::Incomplete(fh, attrs) => {
+            careful::set_last(session, fh, attrs).await?;
+            return Ok(SlowDone::Done);
+        }
+        Leftover::Opened(fh, stateid) => open_file::close(session, fh, *stateid).await,
+    }
+    // Before anything is done to the destination.
+    let source = match original.way() {
+        Way::Read => None,
+        Way::Clone | Way::Copy => match open_source(session, task.id.0, original).await {
+            Ok(source) => Some(source),
+            Err(e) => {
+                if matches!(task.leftover, Leftover::Opened(..)) {
+                    careful::remove(session, &task.dir, &task.name).await?;
+                }
+                return Err(e);
+            }
+        },
+    };
+    let done = beside(session, task, (original, source.as_ref()), existing, part).await;
+    if let Some(source) = source {
+        open_file::close(session, &source.fh, source.stateid()).await;
+    }
+    done
+}
+
+async fn beside<P>(
+    session: &Session,
+    task: &SlowTask<P>,
+    (original, source): (&Original, Option<&OpenFile>),
+    existing: Existing,
+    part: &mut Option<Part>,
+) -> Result<SlowDone, Trouble> {
+    let begun = (part.as_ref(), original.size);
+    let Some((file, how)) = pieces::open_part(session, task, existing, begun).await? else {
+        return Ok(SlowDone::Skipped);
+    };
+    let file = Arc::new(file);
+    let done = match server_copy::fill(session, &file, source, original, part).await {
+        Ok(()) => careful::finish(session, &file, task, None).await,
+        Err(e) => Err(e.into()),
+    };
+    pieces::close(session, &file).await;
+    if let Err(Trouble::Refused(why)) = &done
+        && matches!(why.cause, Cause::Uncloned)
+        && how != How::Into
+    {
+        // As GNU cp: what was made for the copy goes with it.
+        careful::remove(session, &task.dir, &task.name).await?;
+    }
+    done.map(|()| SlowDone::Done)
+}
+
+/// The source, open for reading.
+async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
+    match open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
+        Err(StepError::Op(e)) => {
+            Err(Trouble::Refused(Why { status: Some(e.status()), ..Why::of(Cause::Unopened, e.to_string()) }))
+        }
+        other => Ok(other?),
+    }
+}
