@@ -3,7 +3,7 @@
 use crate::process::umask;
 use crate::units::show_count;
 use landfast_client::NfsUrl;
-use landfast_client::resume::{Begun, Job, JournalFile, Resume, ResumeError};
+use landfast_client::resume::{Job, JournalFile, JournalStart, Resume, ResumeError};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub fn begin(
 ) -> Result<Start, ResumeError> {
     let Some(journal) = journal else { return Ok(Start::Without) };
     Ok(match journal.begin(job, facts)? {
-        Begun::Go(resume) => Start::With(resume),
-        Begun::Finished { done, .. } => Start::Finished(done),
+        JournalStart::Go(resume) => Start::With(resume),
+        JournalStart::Finished { done, .. } => Start::Finished(done),
     })
 }
 

@@ -13,7 +13,7 @@ use crate::signals::stop_after_what_is_under_way;
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Filter;
-use landfast_client::put::{Existing, FatalError, Progress, PutOptions, Report, Why, Xattrs};
+use landfast_client::put::{Existing, FatalError, MemberError, Progress, PutOptions, Report, Xattrs};
 use landfast_client::resume::{Job, JournalFile};
 use landfast_client::untar::{self, Archive};
 use landfast_client::{NfsUrl, SessionOptions, ops};
@@ -317,7 +317,7 @@ impl Progress for Screen {
         }
     }
 
-    fn failed(&self, path: &[u8], why: &Why) {
+    fn failed(&self, path: &[u8], why: &MemberError) {
         if let Some(words) = self.causes.told(why, "--no-same-owner", self.verbose) {
             eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path)));
         }

@@ -1,4 +1,4 @@
-use landfast_client::fs::{Doomed, NewFile, Nfs};
+use landfast_client::fs::{ToRemove, NewFile, Nfs};
 
 pub async fn remove(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     let nfs = Nfs::connect(&url.parse()?).await?;
@@ -12,13 +12,13 @@ pub async fn remove(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     // A tree, from below, by handles: what somebody puts in its place meanwhile stays.
     let top = nfs.look_into(b"", false).await.into_result()?;
     let old = nfs.look_into(b"old", false).await.into_result()?;
-    let tree = Doomed {
+    let tree = ToRemove {
         path: b"old".to_vec(),
         parent: top.fh,
         name: b"old".to_vec(),
         dir: Some(old.fh),
         is_dir: true,
-        begun: old.begun,
+        first_page: old.first_page,
     };
     let (mut removed, mut failed) = (0, Vec::new());
     nfs.remove_trees([tree], |removal| match removal.outcome.into_result() {

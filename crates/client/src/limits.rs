@@ -202,7 +202,7 @@ pub const REPLIES_WAITING_MAX: usize = 256;
 /// How long members wait for more of their kind when nothing is under way.
 pub const LINGER: Duration = Duration::from_millis(3);
 /// Members that are extracted one operation at a time, at the same time.
-pub const CAREFUL_MAX: usize = 16;
+pub const STEPWISE_MAX: usize = 16;
 /// Tries to replace a file that keeps coming back.
 pub const REPLACE_TRIES: usize = 4;
 /// Largest existing directory that is listed before something is put into it, entries.

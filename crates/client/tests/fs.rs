@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{Rig, shell, skipped};
 use landfast_client::copy::{RemoteOptions, RemoteStart, RemoteTrees};
 use landfast_client::fs::{
-    AsNamed, Doomed, Failure, ItemError, NewFile, Nfs, Outcome, Reflink, ServerCopies, WalkOptions,
+    AsNamed, Failure, ItemError, NewFile, Nfs, Outcome, Reflink, ServerCopies, ToRemove, WalkOptions,
 };
 use landfast_client::limits;
 use landfast_client::put::{self, Existing, Given, Members, Over, PutOptions, Source};
@@ -129,8 +129,14 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         let [top, own] =
             ends.try_into().map(|e: [_; 2]| e.map(|o: Outcome<_>| o.into_result().unwrap().fh)).unwrap();
         let name = format!("w{ops}").into_bytes();
-        let tree =
-            Doomed { path: name.clone(), parent: top, name, dir: Some(own), is_dir: true, begun: None };
+        let tree = ToRemove {
+            path: name.clone(),
+            parent: top,
+            name,
+            dir: Some(own),
+            is_dir: true,
+            first_page: None,
+        };
         let mut removed = 0;
         nfs.remove_trees([tree], |removal| {
             removal.outcome.into_result().unwrap();

@@ -2,7 +2,7 @@
 
 use super::message;
 use crate::units::show_count;
-use landfast_client::put::{Cause, Why};
+use landfast_client::put::{Cause, MemberError};
 use landfast_nfs::v4::NfsStat;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ impl Causes {
 
     /// What is said of a failure now: nothing where its cause was said. `all`: of each. `keep_owners`: the command's option that
     /// leaves owners alone.
-    pub fn told(&self, why: &Why, keep_owners: &str, all: bool) -> Option<String> {
+    pub fn told(&self, why: &MemberError, keep_owners: &str, all: bool) -> Option<String> {
         let (words, of_many) = words(why, keep_owners);
         let again = of_many && self.again(&words);
         // A directory that was not made was told itself.
@@ -72,7 +72,7 @@ pub fn advice(cause: Cause, keep_owners: &str) -> Option<String> {
 }
 
 /// Why a member failed, in words, and whether many will have the same cause: then it is said once.
-fn words(why: &Why, keep_owners: &str) -> (String, bool) {
+fn words(why: &MemberError, keep_owners: &str) -> (String, bool) {
     let (status, incomplete) = match why.cause {
         Cause::Parent => return (UNMADE.to_owned(), true),
         Cause::Refused(_, status) => (status, false),

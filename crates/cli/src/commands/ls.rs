@@ -72,7 +72,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             .map(|top| Start {
                 path: top.operand.shown.clone().into_bytes(),
                 fh: top.object.fh.clone(),
-                begun: top.object.begun.clone(),
+                first_page: top.object.first_page.clone(),
             })
             .collect();
         let options = WalkOptions {

@@ -15,7 +15,7 @@ use crate::say;
 use landfast_client::archive::Filter;
 use landfast_client::cred::Identity;
 use landfast_client::fs::Nfs;
-use landfast_client::put::Why;
+use landfast_client::put::MemberError;
 use landfast_client::trees::{
     Heard, Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, plan, sync, sync_here, to_digest,
     with_xattrs,
@@ -376,7 +376,7 @@ impl Telling for Screen {
         eprintln!("sync-tree: {}: {why}", shown(path));
     }
 
-    fn unsent(&self, path: &[u8], why: &Why) {
+    fn unsent(&self, path: &[u8], why: &MemberError) {
         if let Some(words) = self.causes.told(why, "--no-owner", self.verbose) {
             self.failed(path, &words);
         }

@@ -69,7 +69,7 @@ pub async fn in_order(
         match found {
             Ok(object) => {
                 let path = operand.shown.clone().into_bytes();
-                let start = Start { path, fh: object.fh, begun: object.begun };
+                let start = Start { path, fh: object.fh, first_page: object.first_page };
                 let (nfs, meta) = (tool.servers.nfs(&place).clone(), Meta::of(&object.attrs));
                 let text = match meta.is_link() && options.texts {
                     true => {

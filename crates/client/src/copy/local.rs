@@ -19,7 +19,7 @@ use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::fs::AsNamed;
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
 use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments, xattrs};
-use crate::put::{Cause, DataError, Given, Members, Why};
+use crate::put::{Cause, DataError, Given, MemberError, Members};
 use crate::resume::{Known, Resume};
 
 /// A tree, or a single file, to be copied.
@@ -103,9 +103,9 @@ impl LocalTrees {
         }
     }
 
-    fn member(&mut self, found: Found) -> Result<Given, (Vec<u8>, Why)> {
+    fn member(&mut self, found: Found) -> Result<Given, (Vec<u8>, MemberError)> {
         let Some(kind) = found.meta.kind.and_then(Kind::of) else {
-            return Err((found.path, Why::of(Cause::Other, "it has a type that NFS does not have")));
+            return Err((found.path, MemberError::new(Cause::Other, "it has a type that NFS does not have")));
         };
         let mut member = member(&found.path, kind, &found.meta, found.text.clone(), &AsNamed);
         if let Some(known) = self.known(&found, &member) {
@@ -117,7 +117,7 @@ impl LocalTrees {
                 self.reading = Some(opened.map_err(|e| (found.path.clone(), why(Cause::Unopened, &e)))?);
             }
             Kind::Char | Kind::Block | Kind::Fifo | Kind::Socket if !self.options.recursive => {
-                let why = Why::of(Cause::Other, "a special file is copied with --recursive only");
+                let why = MemberError::new(Cause::Other, "a special file is copied with --recursive only");
                 return Err((found.path, why));
             }
             _ => {}
@@ -141,7 +141,7 @@ impl LocalTrees {
     }
 
     /// What an earlier run made of it; `None`: it is to be copied.
-    fn known(&mut self, found: &Found, member: &Member) -> Option<Result<Given, (Vec<u8>, Why)>> {
+    fn known(&mut self, found: &Found, member: &Member) -> Option<Result<Given, (Vec<u8>, MemberError)>> {
         let resume = self.options.resume.as_ref()?;
         if member.kind == Kind::Dir {
             return None;
@@ -161,7 +161,7 @@ impl LocalTrees {
                 Some(Ok(Given::Done(member.path)))
             }
             Known::JustMade => {
-                Some(Err((member.path, Why::of(Cause::JustMade, "this run has just made it"))))
+                Some(Err((member.path, MemberError::new(Cause::JustMade, "this run has just made it"))))
             }
             Known::Do | Known::DoneTooSoon(_) => None,
         }
@@ -275,8 +275,8 @@ fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-fn why(cause: Cause, error: &io::Error) -> Why {
-    Why::of(cause, system_text(error))
+fn why(cause: Cause, error: &io::Error) -> MemberError {
+    MemberError::new(cause, system_text(error))
 }
 
 #[cfg(test)]

@@ -18,15 +18,15 @@ use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::Who;
 use crate::fs::server_copy::{Original, ServerCopies, Way};
 use crate::fs::{
-    Begun, Fetched, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
-    join,
+    Fetched, FirstPage, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted,
+    Xattr, join,
 };
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
     PIECES_PER_COMMIT, WALKED_AHEAD_MAX, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
-use crate::put::{Cause, DataError, Given, Members, Why};
+use crate::put::{Cause, DataError, Given, MemberError, Members};
 use crate::resume::{Known, Resume};
 
 /// A tree, or a single file, to be copied.
@@ -36,8 +36,8 @@ pub struct RemoteStart {
     pub fh: FileHandle,
     /// Its attributes.
     pub meta: Meta,
-    /// What of its entries is known already.
-    pub begun: Option<Begun>,
+    /// The first page of its listing, if it is known already.
+    pub first_page: Option<FirstPage>,
     /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
     /// itself.
     pub name: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct RemoteStart {
 impl RemoteStart {
     /// Of what was looked at.
     pub fn of(object: Object, name: Vec<u8>) -> RemoteStart {
-        RemoteStart { meta: Meta::of(&object.attrs), fh: object.fh, begun: object.begun, name }
+        RemoteStart { meta: Meta::of(&object.attrs), fh: object.fh, first_page: object.first_page, name }
     }
 }
 
@@ -98,7 +98,7 @@ enum Now {
 
 /// A member with its data, or the way to it.
 enum Ready {
-    Trouble(Vec<u8>, Why),
+    Trouble(Vec<u8>, MemberError),
     Done(Vec<u8>),
     Whole(Box<Member>, Bytes),
     Copy(Box<(Member, Original)>),
@@ -229,7 +229,7 @@ async fn walk(
     let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
     // What one reply brought goes as a whole; the walk waits then.
     let send = |what: Seen| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
-    for RemoteStart { fh, meta, begun, name } in starts {
+    for RemoteStart { fh, meta, first_page, name } in starts {
         if stop.load(Ordering::Acquire) {
             return;
         }
@@ -252,7 +252,7 @@ async fn walk(
         // What lies below a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
         let options = WalkOptions { texts: true, ..WalkOptions::default() };
-        nfs.walk_within(&room, [Start { path: name, fh, begun }], options, |listing| {
+        nfs.walk_within(&room, [Start { path: name, fh, first_page }], options, |listing| {
             order.came(listing);
             while let Some(step) = order.next() {
                 let sent = match step {
@@ -460,7 +460,7 @@ impl Reader {
                     Ready::Copy(Box::new((member, original)))
                 }
                 (Ok((_, _, Some(now))), None) if member.kind == Kind::File && now != listed(&member) => {
-                    Ready::Trouble(member.path, Why::of(Cause::Unread, CHANGED))
+                    Ready::Trouble(member.path, MemberError::new(Cause::Unread, CHANGED))
                 }
                 (Ok((data, xattrs, _)), None) => {
                     (member.size, member.stored) = (data.len() as u64, data.len() as u64);
@@ -549,16 +549,16 @@ fn describe(
     options: &RemoteOptions,
     links: &mut Links,
     who: &dyn Who,
-) -> Result<(Member, Option<(FileHandle, Meta)>), (Vec<u8>, Why)> {
+) -> Result<(Member, Option<(FileHandle, Meta)>), (Vec<u8>, MemberError)> {
     let (path, meta, fh, text) = match seen {
         Seen::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
         Seen::Object { path, meta, fh, text } => (path, meta, fh, text),
     };
     let Some(kind) = meta.kind.and_then(Kind::of) else {
-        return Err((path, Why::of(Cause::Unseen, "the server does not say what it is")));
+        return Err((path, MemberError::new(Cause::Unseen, "the server does not say what it is")));
     };
     if kind == Kind::Symlink && text.is_none() {
-        return Err((path, Why::of(Cause::Unseen, "the symbolic link cannot be read")));
+        return Err((path, MemberError::new(Cause::Unseen, "the symbolic link cannot be read")));
     }
     let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default(), who);
     if options.links
@@ -574,7 +574,7 @@ fn describe(
         return Ok((member, None));
     }
     let Some(fh) = fh else {
-        return Err((path, Why::of(Cause::Unopened, "the server gave no filehandle")));
+        return Err((path, MemberError::new(Cause::Unopened, "the server gave no filehandle")));
     };
     (member.size, member.stored) = (meta.size, meta.size);
     Ok((member, Some((fh, meta))))
@@ -586,15 +586,15 @@ fn known(member: &Member, options: &RemoteOptions) -> Option<Ready> {
     match resume.object(member) {
         Known::Done => Some(Ready::Done(member.path.clone())),
         Known::JustMade => {
-            let why = Why::of(Cause::JustMade, "this run has just made it");
+            let why = MemberError::new(Cause::JustMade, "this run has just made it");
             Some(Ready::Trouble(member.path.clone(), why))
         }
         Known::Do | Known::DoneTooSoon(_) => None,
     }
 }
 
-fn why(cause: Cause, e: &ItemError) -> Why {
-    Why { status: e.status(), ..Why::of(cause, e.to_string()) }
+fn why(cause: Cause, e: &ItemError) -> MemberError {
+    MemberError { status: e.status(), ..MemberError::new(cause, e.to_string()) }
 }
 
 #[cfg(test)]

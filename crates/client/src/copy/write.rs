@@ -31,8 +31,8 @@ use crate::limits::{
     SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
 use crate::put::{
-    Cause, DataError, Existing, Given, Members, New, Over, Progress, PutOptions, Report, Seen, Verdict, When,
-    Why, Xattrs,
+    Cause, DataError, Existing, Given, MemberError, Members, NewKind, Over, Progress, PutOptions, Report,
+    Seen, Verdict, When, Xattrs,
 };
 use crate::resume::{Item, Local, Part, fits};
 
@@ -99,7 +99,7 @@ pub fn write(
             Ok(Some((Given::Member(member), agreed))) => writer.take((member, agreed), members),
             Ok(Some((Given::Copy(member, _), _))) => {
                 let why = "a server copies to itself only";
-                writer.failed(&member.path, Why::of(Cause::Other, why));
+                writer.failed(&member.path, MemberError::new(Cause::Other, why));
             }
             Err(e) => {
                 writer.report.stopped = Some(e.to_string());
@@ -169,7 +169,7 @@ enum Came {
 }
 
 impl Writer<'_> {
-    fn failed(&mut self, path: &[u8], why: Why) {
+    fn failed(&mut self, path: &[u8], why: MemberError) {
         self.progress.failed(path, &why);
         self.report.fail(path, &why);
     }
@@ -196,12 +196,16 @@ impl Writer<'_> {
                 self.progress.skipped(&path);
                 self.report.skipped += 1;
             }
-            Err(why) => self.failed(&path, Why { kind: Some(kind), ..why }),
+            Err(why) => self.failed(&path, MemberError { kind: Some(kind), ..why }),
         }
     }
 
-    fn place(&mut self, (member, agreed): (Member, bool), members: &mut dyn Members) -> Result<Came, Why> {
-        let mut names = components(&member.path).map_err(|e| Why::from(e.to_string()))?;
+    fn place(
+        &mut self,
+        (member, agreed): (Member, bool),
+        members: &mut dyn Members,
+    ) -> Result<Came, MemberError> {
+        let mut names = components(&member.path).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(name) = names.pop() else {
             self.finals.push((member, true));
             return Ok(Came::Met);
@@ -211,7 +215,7 @@ impl Writer<'_> {
             let path: Vec<Bytes> = names.iter().chain([&name]).cloned().collect();
             Part::new(resume, &resume.item_of(&member), &path)
         });
-        let name = CString::new(&name[..]).map_err(|e| Why::from(e.to_string()))?;
+        let name = CString::new(&name[..]).map_err(|e| MemberError::from(e.to_string()))?;
         if let Some(part) = part.take_if(|part| part.begun().is_some()) {
             return self.rest(&dir, &name, (&member, part), members);
         }
@@ -223,15 +227,15 @@ impl Writer<'_> {
         let mut into = false;
         if let Some(meta) = &seen {
             let new = match member.kind {
-                Kind::Dir => New::Dir,
-                Kind::File => New::File,
-                _ => New::Other,
+                Kind::Dir => NewKind::Dir,
+                Kind::File => NewKind::File,
+                _ => NewKind::Other,
             };
-            if new != New::Dir
+            if new != NewKind::Dir
                 && self.made.contains(&(meta.fsid.major, meta.fileid))
                 && member.kind != Kind::HardLink
             {
-                return Err(Why::of(Cause::JustMade, "this run has just made it"));
+                return Err(MemberError::new(Cause::JustMade, "this run has just made it"));
             }
             let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
             let kind = meta.kind.unwrap_or(FileType::Reg);
@@ -291,7 +295,7 @@ impl Writer<'_> {
                 Ok(dir) => dir,
                 Err(why) => {
                     self.pending.retain(|pending| pending.path != path);
-                    self.failed(&path, Why { cause: Cause::Unmade, ..why });
+                    self.failed(&path, MemberError { cause: Cause::Unmade, ..why });
                     continue;
                 }
             };
@@ -313,18 +317,25 @@ impl Writer<'_> {
     }
 
     /// The directory of these names, through directories only.
-    fn enter(&mut self, names: &[Bytes]) -> Result<Arc<OwnedFd>, Why> {
+    fn enter(&mut self, names: &[Bytes]) -> Result<Arc<OwnedFd>, MemberError> {
         let same = self.dirs[1..].iter().zip(names).take_while(|((name, _), wanted)| name == *wanted).count();
         self.dirs.truncate(same + 1);
         for name in &names[same..] {
             let above = &self.dirs[self.dirs.len() - 1].1;
-            let opened = descend(above, name).map_err(|e| Why::of(Cause::Parent, system_text(&e.into())))?;
+            let opened =
+                descend(above, name).map_err(|e| MemberError::new(Cause::Parent, system_text(&e.into())))?;
             self.dirs.push((name.clone(), Arc::new(opened)));
         }
         Ok(self.dirs[self.dirs.len() - 1].1.clone())
     }
 
-    fn directory(&mut self, dir: &OwnedFd, name: &CString, member: Member, there: bool) -> Result<Came, Why> {
+    fn directory(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        member: Member,
+        there: bool,
+    ) -> Result<Came, MemberError> {
         if !there {
             // Filled first, whatever its mode.
             let mode = self.mode(&member, 0o1777) | 0o700;
@@ -352,7 +363,7 @@ impl Writer<'_> {
         (member, part): (&Member, &mut Option<Part>),
         into: bool,
         members: &mut dyn Members,
-    ) -> Result<Came, Why> {
+    ) -> Result<Came, MemberError> {
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let old = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(self.mode(member, 0o777));
@@ -375,7 +386,7 @@ impl Writer<'_> {
         name: &CString,
         (member, part): (&Member, Part),
         members: &mut dyn Members,
-    ) -> Result<Came, Why> {
+    ) -> Result<Came, MemberError> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(dir, name, flags, Mode::empty()).map(File::from);
         let begun = part.begun().map(|(fh, upto)| (fh.0.clone(), upto));
@@ -388,7 +399,7 @@ impl Writer<'_> {
             _ => {
                 part.forget();
                 let why = "what an earlier run has copied of it is there no more; copy it again";
-                return Err(Why::of(Cause::Other, why));
+                return Err(MemberError::new(Cause::Other, why));
             }
         };
         self.fill(&file, (member, &mut Some(part)), new, members)
@@ -401,7 +412,7 @@ impl Writer<'_> {
         (member, part): (&Member, &mut Option<Part>),
         new: bool,
         members: &mut dyn Members,
-    ) -> Result<Came, Why> {
+    ) -> Result<Came, MemberError> {
         let meta = file.metadata().map_err(|e| self.refused(Cause::Other, errno(&e)))?;
         {
             use std::os::unix::fs::MetadataExt;
@@ -419,12 +430,12 @@ impl Writer<'_> {
         (member, part): (&Member, &mut Option<Part>),
         new: bool,
         members: &mut dyn Members,
-    ) -> Result<u64, Why> {
+    ) -> Result<u64, MemberError> {
         let whole = [Segment { offset: 0, len: member.stored }];
         let segments = member.sparse.as_deref().unwrap_or(&whole);
         let unread = |e| match e {
-            DataError::Member(why) => Why::of(Cause::Unread, why),
-            DataError::All(e) => Why::of(Cause::Unread, e.to_string()),
+            DataError::Member(why) => MemberError::new(Cause::Unread, why),
+            DataError::All(e) => MemberError::new(Cause::Unread, e.to_string()),
         };
         let from = part.as_ref().map_or(0, Part::from);
         let behind = |segment: &Segment| from.saturating_sub(segment.offset).min(segment.len);
@@ -437,7 +448,7 @@ impl Writer<'_> {
                 let max = usize::try_from(left).unwrap_or(usize::MAX).min(PIECE_BYTES);
                 let data = match members.data(max) {
                     Ok(data) if data.is_empty() => {
-                        return Err(Why::of(Cause::Unread, "it became shorter while it was read"));
+                        return Err(MemberError::new(Cause::Unread, "it became shorter while it was read"));
                     }
                     other => other.map_err(unread)?,
                 };
@@ -473,7 +484,7 @@ impl Writer<'_> {
         Ok(member.size)
     }
 
-    fn other(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, Why> {
+    fn other(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, MemberError> {
         let mode = Mode::from_raw_mode(self.mode(member, 0o777));
         let device = rustix::fs::makedev(member.device.0, member.device.1);
         let node = |kind| mknodat(dir, name, kind, mode, device);
@@ -504,25 +515,25 @@ impl Writer<'_> {
         Ok(Came::Made(0))
     }
 
-    fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, Why> {
-        let mut names = components(&member.link).map_err(|e| Why::from(e.to_string()))?;
-        let Some(target) = names.pop() else { return Err(Why::from("a hard link to a directory")) };
+    fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, MemberError> {
+        let mut names = components(&member.link).map_err(|e| MemberError::from(e.to_string()))?;
+        let Some(target) = names.pop() else { return Err(MemberError::from("a hard link to a directory")) };
         if self.left.contains(&member.link) {
-            return Err(Why::left_out(&member.link));
+            return Err(MemberError::left_out(&member.link));
         }
         let keep = self.dirs.clone();
         let from = self.enter(&names);
         self.dirs = keep;
         let target = match self.meanwhiles.get(&member.link) {
             Some(meanwhile) => meanwhile.clone(),
-            None => CString::new(&target[..]).map_err(|e| Why::from(e.to_string()))?,
+            None => CString::new(&target[..]).map_err(|e| MemberError::from(e.to_string()))?,
         };
         linkat(&*from?, &target, dir, name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
         Ok(Came::Made(0))
     }
 
     /// Those of users; a filesystem that has none is passed over unless they must be kept.
-    fn xattrs(&self, file: &File, member: &Member) -> Result<(), Why> {
+    fn xattrs(&self, file: &File, member: &Member) -> Result<(), MemberError> {
         if self.options.xattrs == Xattrs::No {
             return Ok(());
         }
@@ -532,7 +543,7 @@ impl Writer<'_> {
                 Err(Errno::OPNOTSUPP) if self.options.xattrs == Xattrs::Try => return Ok(()),
                 Err(Errno::OPNOTSUPP) => {
                     let text = "extended attributes are not set: Operation not supported";
-                    return Err(Why::of(Cause::Xattrs(NfsStat::NFS4ERR_NOTSUPP), text));
+                    return Err(MemberError::new(Cause::Xattrs(NfsStat::NFS4ERR_NOTSUPP), text));
                 }
                 Err(e) => return Err(self.unset(e)),
             }
@@ -541,7 +552,7 @@ impl Writer<'_> {
     }
 
     /// Owner, mode and times, in this order: a change of owner takes set-ID bits away.
-    fn attributes(&self, file: &File, member: &Member, mode: bool) -> Result<(), Why> {
+    fn attributes(&self, file: &File, member: &Member, mode: bool) -> Result<(), MemberError> {
         let (owner, group) = self.owners(member);
         if owner.is_some() || group.is_some() {
             fchown(file, owner, group).map_err(|e| self.unset(e))?;
@@ -570,13 +581,13 @@ impl Writer<'_> {
         (all.then(|| Uid::from_raw(member.uid)), (all || own).then(|| Gid::from_raw(member.gid)))
     }
 
-    fn refused(&self, cause: Cause, e: Errno) -> Why {
+    fn refused(&self, cause: Cause, e: Errno) -> MemberError {
         let cause = if cause == Cause::Other { Cause::Unmade } else { cause };
-        Why::of(cause, system_text(&e.into()))
+        MemberError::new(cause, system_text(&e.into()))
     }
 
-    fn unset(&self, e: Errno) -> Why {
-        Why::of(Cause::Unset, system_text(&e.into()))
+    fn unset(&self, e: Errno) -> MemberError {
+        MemberError::new(Cause::Unset, system_text(&e.into()))
     }
 
     /// Remembers the filesystem of a directory, to be synced.
@@ -612,7 +623,10 @@ impl Writer<'_> {
         (self.pending_bytes, self.synced) = (0, Instant::now());
         for Pending { path, kind, bytes, item } in std::mem::take(&mut self.pending) {
             if let Err(e) = &synced {
-                self.failed(&path, Why { kind: Some(kind), ..Why::of(Cause::Unwritten, system_text(e)) });
+                self.failed(
+                    &path,
+                    MemberError { kind: Some(kind), ..MemberError::new(Cause::Unwritten, system_text(e)) },
+                );
                 continue;
             }
             self.report.count(Some(kind), bytes);
@@ -633,14 +647,15 @@ impl Writer<'_> {
         let finals = std::mem::take(&mut self.finals);
         let any = !finals.is_empty();
         for (member, there) in finals.into_iter().rev() {
-            let opened = components(&member.path).map_err(|e| Why::from(e.to_string())).and_then(|names| {
-                let dir = self.enter(&names)?;
-                dir.try_clone().map_err(|e| Why::of(Cause::Unset, system_text(&e)))
-            });
+            let opened =
+                components(&member.path).map_err(|e| MemberError::from(e.to_string())).and_then(|names| {
+                    let dir = self.enter(&names)?;
+                    dir.try_clone().map_err(|e| MemberError::new(Cause::Unset, system_text(&e)))
+                });
             let file = match opened {
                 Ok(dir) => File::from(dir),
                 Err(why) => {
-                    self.failed(&member.path, Why { cause: Cause::Unset, ..why });
+                    self.failed(&member.path, MemberError { cause: Cause::Unset, ..why });
                     continue;
                 }
             };
@@ -662,7 +677,7 @@ impl Writer<'_> {
                 }),
             };
             if let Err(why) = set.and(done) {
-                self.failed(&member.path, Why { kind: Some(Kind::Dir), ..why });
+                self.failed(&member.path, MemberError { kind: Some(Kind::Dir), ..why });
             }
         }
         if any && let Err(e) = self.sync_all() {

@@ -116,11 +116,11 @@ impl Action for List {
     }
 }
 
-/// The beginning of a directory's listing.
+/// The first page of a directory's listing.
 #[derive(Debug, Clone)]
-pub struct Begun(pub(super) Page);
+pub struct FirstPage(pub(super) Page);
 
-impl Begun {
+impl FirstPage {
     /// What came, and where it goes on.
     pub(super) fn listed(self) -> Listed {
         match self.0 {
@@ -145,7 +145,7 @@ pub(super) struct LookInto {
 }
 
 impl Action for LookInto {
-    type Out = (FileHandle, AttrValues, Option<Begun>);
+    type Out = (FileHandle, AttrValues, Option<FirstPage>);
 
     fn wants(&self) -> Wants {
         Wants::Object { follow: self.follow }
@@ -169,12 +169,12 @@ impl Action for LookInto {
             _ => return Ok(Answer::Done((fh, attrs, None))),
         }
         let mut list = List::new(LISTED, false);
-        let begun = match list.answer(results) {
+        let first_page = match list.answer(results) {
             Ok(Answer::Done(listed)) => Some(Page::Whole(listed.entries)),
             Ok(Answer::More) => Some(Page::First(list)),
             // It shows again when it is listed.
             _ => None,
         };
-        Ok(Answer::Done((fh, attrs, begun.map(Begun))))
+        Ok(Answer::Done((fh, attrs, first_page.map(FirstPage))))
     }
 }

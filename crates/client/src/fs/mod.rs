@@ -75,7 +75,7 @@ use crate::url::NfsUrl;
 use action::{Action, Wants};
 pub use fetch::{Fetched, Wanted, Xattr};
 use item::Item;
-pub use list::Begun;
+pub use list::FirstPage;
 use meta::LOOKED;
 pub use meta::{Entry, Meta, Owner};
 pub use order::{InOrder, Step};
@@ -88,7 +88,7 @@ pub(crate) use server_copy::CopyError;
 pub use server_copy::{Original, Reflink, ServerCopies};
 use shared::Shared;
 pub(crate) use step::StepError;
-pub use tree::{Doomed, Listing, Removal, Start, WalkOptions};
+pub use tree::{Listing, Removal, Start, ToRemove, WalkOptions};
 use tree::{Removals, Walk};
 pub use writes::Writes;
 
@@ -133,8 +133,8 @@ pub struct Object {
     pub fh: FileHandle,
     /// Its attributes.
     pub attrs: AttrValues,
-    /// The beginning of a directory's listing, if that was asked for and could be had.
-    pub begun: Option<Begun>,
+    /// The first page of a directory's listing, if it was asked for and could be had.
+    pub first_page: Option<FirstPage>,
 }
 
 impl Nfs {
@@ -217,7 +217,7 @@ impl Nfs {
     ) -> Vec<Outcome<Object>> {
         let items = paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Getattrs { mask, follow }));
         let found = self.all(items).await;
-        found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs, begun: None })).collect()
+        found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs, first_page: None })).collect()
     }
 
     /// As [`Nfs::getattrs`] of one object (`follow`: [`Nfs::getattrs_followed`]), and if it is a directory its listing is begun, for
@@ -225,7 +225,7 @@ impl Nfs {
     pub async fn look_into(&self, path: &[u8], follow: bool) -> Outcome<Object> {
         let found = self.all([Item::new(path, list::LookInto { follow })]).await.pop();
         let found = found.unwrap_or_else(|| Outcome::NotExecuted(SessionError::Ended.to_string()));
-        found.map(|(fh, attrs, begun)| Object { fh, attrs, begun })
+        found.map(|(fh, attrs, first_page)| Object { fh, attrs, first_page })
     }
 
     /// Sets attributes of objects, symbolic links themselves.
@@ -457,8 +457,8 @@ impl Nfs {
         visit: impl FnMut(Listing),
     ) {
         let mut walk = Walk::new(options);
-        let begun = walk.start(starts);
-        self.go(walk, begun, None, visit).await;
+        let calls = walk.start(starts);
+        self.go(walk, calls, None, visit).await;
     }
 
     /// As [`Nfs::walk_from`], but pauses while `room` has no permits: the consumer holds one for each object that it has not taken yet.
@@ -470,8 +470,8 @@ impl Nfs {
         visit: impl FnMut(Listing),
     ) {
         let mut walk = Walk::new(options);
-        let begun = walk.start(starts);
-        self.go(walk, begun, Some(room), visit).await;
+        let calls = walk.start(starts);
+        self.go(walk, calls, Some(room), visit).await;
     }
 
     async fn go(
@@ -492,10 +492,14 @@ impl Nfs {
 
     /// Removes trees with all that is in them (`rm -r`), from below, many entries in one COMPOUND. `tell` hears of each
     /// object. What is gone already counts as removed.
-    pub async fn remove_trees(&self, trees: impl IntoIterator<Item = Doomed>, mut tell: impl FnMut(Removal)) {
+    pub async fn remove_trees(
+        &self,
+        trees: impl IntoIterator<Item = ToRemove>,
+        mut tell: impl FnMut(Removal),
+    ) {
         let mut removals = Removals::default();
         let mut items = Vec::new();
-        trees.into_iter().for_each(|doomed| removals.start(doomed, &mut items, &mut tell));
+        trees.into_iter().for_each(|tree| removals.start(tree, &mut items, &mut tell));
         self.shared.dirs().clear();
         run::run_gathered(&self.shared, items, None, |number, _, outcome, more| {
             removals.visited(number, outcome, more, &mut tell);

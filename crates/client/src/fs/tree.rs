@@ -11,7 +11,7 @@ use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
 use super::action::{Action, Answer, Lost, Room, Wants};
 use super::attrs::Readlink;
 use super::item::Item;
-use super::list::{Begun, List, Listed, Page};
+use super::list::{FirstPage, List, Listed, Page};
 use super::meta::{Entry, LISTED, REMOVED};
 use super::names::Unlink;
 use super::outcome::Outcome;
@@ -83,14 +83,14 @@ pub struct Start {
     pub path: Vec<u8>,
     /// Its handle.
     pub fh: FileHandle,
-    /// What of its entries is known already.
-    pub begun: Option<Begun>,
+    /// The first page of its listing, if it is known already.
+    pub first_page: Option<FirstPage>,
 }
 
 impl Start {
     /// One of which nothing is known yet.
     pub fn new(path: impl Into<Vec<u8>>, fh: FileHandle) -> Start {
-        Start { path: path.into(), fh, begun: None }
+        Start { path: path.into(), fh, first_page: None }
     }
 }
 
@@ -156,16 +156,16 @@ impl Walk {
         starts: impl IntoIterator<Item = Start>,
     ) -> (Vec<Item<Visit>>, Vec<Listing>) {
         let starts: Vec<_> =
-            starts.into_iter().map(|start| (self.dir(start.path, 0), start.fh, start.begun)).collect();
+            starts.into_iter().map(|start| (self.dir(start.path, 0), start.fh, start.first_page)).collect();
         let (mut items, mut done) = (Vec::with_capacity(starts.len()), Vec::new());
-        for (number, fh, begun) in starts {
-            let list = match begun {
-                Some(Begun(Page::Whole(entries))) => {
+        for (number, fh, first_page) in starts {
+            let list = match first_page {
+                Some(FirstPage(Page::Whole(entries))) => {
                     let listed = Visited::Entries(Listed { entries, rest: None });
                     done.extend(self.listed(number, Outcome::Committed(listed), &mut items));
                     continue;
                 }
-                Some(Begun(Page::First(list))) => list,
+                Some(FirstPage(Page::First(list))) => list,
                 None => List::new(LISTED, false),
             };
             self.asked.push(Asked::Entries(number));
@@ -276,21 +276,21 @@ pub struct Removal {
     pub unlisted: bool,
 }
 
-/// A tree to be removed: a name in a directory.
+/// A tree, or a single object, to remove.
 #[derive(Debug, Clone)]
-pub struct Doomed {
-    /// What its path is to be called.
+pub struct ToRemove {
+    /// Its path, for messages.
     pub path: Vec<u8>,
     /// The directory that it is in.
     pub parent: FileHandle,
     /// Its name there.
     pub name: Vec<u8>,
-    /// Its own handle, if it is a directory that is to be emptied first.
+    /// Its own handle, if it is a directory to empty first.
     pub dir: Option<FileHandle>,
     /// It is a directory.
     pub is_dir: bool,
-    /// What of its entries is known already.
-    pub begun: Option<Begun>,
+    /// The first page of its listing, if it is known already.
+    pub first_page: Option<FirstPage>,
 }
 
 /// Removals on their way: directories are listed part by part, their entries removed, then they themselves: in one COMPOUND with
@@ -364,15 +364,15 @@ impl Removals {
     /// The first items of a tree.
     pub(super) fn start(
         &mut self,
-        doomed: Doomed,
+        target: ToRemove,
         more: &mut Vec<Item<Visit>>,
         tell: &mut impl FnMut(Removal),
     ) {
-        let Doomed { path, parent, name, dir, is_dir, begun } = doomed;
+        let ToRemove { path, parent, name, dir, is_dir, first_page } = target;
         let Some(fh) = dir else { return more.push(self.unlink(&parent, &name, None, path, is_dir)) };
         let branch = Branch::new(path, fh.clone(), parent, name, None);
         let number = self.branch(branch);
-        match begun.map(Begun::listed) {
+        match first_page.map(FirstPage::listed) {
             Some(listed) => self.listed(number, Outcome::Committed(Visited::Entries(listed)), more, tell),
             None => more.push(self.list(number, fh, None)),
         }
@@ -599,20 +599,20 @@ mod tests {
     /// what was told.
     fn removed(ends: Vec<Outcome<Visited>>) -> (Vec<Vec<usize>>, Vec<String>) {
         let fh = |text: &'static str| FileHandle(Bytes::from_static(text.as_bytes()));
-        let doomed = Doomed {
+        let target = ToRemove {
             path: b"d".to_vec(),
             parent: fh("top"),
             name: b"d".to_vec(),
             dir: Some(fh("d")),
             is_dir: true,
-            begun: None,
+            first_page: None,
         };
         let (mut removals, mut told, mut asked) = (Removals::default(), Vec::new(), Vec::new());
         let mut tell = |removal: Removal| {
             let good = removal.outcome == Outcome::Committed(());
             told.push(removal.path.escape_ascii().to_string() + if good { "" } else { "!" });
         };
-        removals.start(doomed, &mut Vec::new(), &mut tell);
+        removals.start(target, &mut Vec::new(), &mut tell);
         for (number, outcome) in ends.into_iter().enumerate() {
             let mut more = Vec::new();
             removals.visited(number, outcome, &mut more, &mut tell);

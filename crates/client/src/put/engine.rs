@@ -11,21 +11,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
-use super::ahead::NewDir;
 use super::attrs::{self, AttrRules, user_xattrs};
 use super::capacity::{capacity, window};
-use super::careful;
+use super::early_dirs::NewDir;
+use super::early_results::{EarlyResults, InFlight};
 use super::existing::{Existing, listed_attrs};
-use super::first::{FirstResults, InFlight};
 use super::input::{Input, begin};
 use super::options::{PutOptions, Xattrs};
 use super::pack::Batch;
 use super::pieces;
-use super::plan::{Final, Good, Job, Make, Plan, Settled, SlowDone, SlowTask};
+use super::plan::{Final, Job, Make, Plan, Settled, SlowDone, SlowTask, Success};
 use super::replies::Feedback;
-use super::report::{Cause, FatalError, Progress, Report, Why};
+use super::report::{Cause, FatalError, MemberError, Progress, Report};
 use super::server_copy;
 use super::source::{Data, Event, Piece, Reading, Taken};
+use super::stepwise;
 use super::stop::stopped;
 use super::tree::{DirId, ROOT};
 use super::trouble::Trouble;
@@ -75,14 +75,14 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
 pub(super) async fn extract(
     session: &Session,
     root: FileHandle,
-    first: FirstResults,
+    first: EarlyResults,
     options: &PutOptions,
     input: Input,
     progress: Arc<dyn Progress>,
 ) -> (Report, Option<FatalError>) {
     let reading = match input {
-        Input::Begun(reading) => reading,
-        Input::Later(source) => {
+        Input::Reading(reading) => reading,
+        Input::Unopened(source) => {
             if let Some(resume) = &options.resume {
                 look(session, &root, resume).await;
             }
@@ -106,7 +106,7 @@ pub(super) async fn extract(
     let mut made: Vec<DirId> = Vec::with_capacity(first.dirs.len());
     for (NewDir { path, parent, implied, .. }, fh) in first.dirs {
         let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
-        made.push(plan.made_ahead(parent, path, implied, fh));
+        made.push(plan.made_early(parent, path, implied, fh));
     }
     let mut sent = first.sent;
     for (id, _) in sent.iter_mut().flat_map(|sent| &mut sent.batch.finished) {
@@ -114,7 +114,7 @@ pub(super) async fn extract(
         *id = made.get(id.0 as usize).copied().unwrap_or(ROOT);
     }
     let finishing = sent.iter().flat_map(|sent| &sent.batch.finished).map(|(id, _)| *id);
-    plan.sent_ahead(first.number, finishing);
+    plan.sent_early(first.number, finishing);
     let mut engine = Engine::new(session.clone(), plan, rules, options, progress);
     engine.refuses_xattrs = no_xattrs && options.xattrs == Xattrs::Must;
     engine.entries = first.entries;
@@ -200,7 +200,7 @@ impl Engine {
             batches: 0,
             early: Vec::new(),
             tasks: 0,
-            slow_turns: Arc::new(Semaphore::new(limits::CAREFUL_MAX)),
+            slow_turns: Arc::new(Semaphore::new(limits::STEPWISE_MAX)),
             pause_until: None,
             pause: limits::BACKOFF_MIN,
             fatal: None,
@@ -366,8 +366,8 @@ impl Engine {
         let Taken { member, path, target, agreed, data, item, part } = taken;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
-            let why = careful::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
-            let why = Why { kind: Some(member.kind), ..why };
+            let why = stepwise::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
+            let why = MemberError { kind: Some(member.kind), ..why };
             self.progress.failed(&member.path, &why);
             self.report.fail(&member.path, &why);
         }
@@ -479,7 +479,7 @@ impl Engine {
                     (Make::Copy(original), _) => {
                         server_copy::extract(&session, &task, &original, existing, &mut part).await
                     }
-                    _ => careful::extract(&session, &task, existing).await,
+                    _ => stepwise::extract(&session, &task, existing).await,
                 };
                 let _ = send.send(Done::Slow(Box::new(task), outcome)).await;
             });
@@ -566,14 +566,14 @@ impl Engine {
         let settled = self.plan.take_settled();
         let any = !settled.is_empty();
         for Settled { job, result, implied } in settled {
-            let met = matches!(result, Ok(Good::Met));
-            self.made |= matches!(result, Ok(Good::Made));
+            let met = matches!(result, Ok(Success::Existed));
+            self.made |= matches!(result, Ok(Success::Made));
             if let Some(resume) = &self.resume {
                 note(resume, &job, &result);
             }
             match result {
-                Ok(Good::Made | Good::Met) => {}
-                Ok(Good::Skipped) => {
+                Ok(Success::Made | Success::Existed) => {}
+                Ok(Success::Skipped) => {
                     self.progress.skipped(&job.shown);
                     self.report.skipped += 1;
                     continue;
@@ -581,7 +581,7 @@ impl Engine {
                 // Told in one line for all of them.
                 Err(why) if why.cause == Cause::NotBegun => continue,
                 Err(why) => {
-                    let why = Why { kind: job.payload.kind, ..why };
+                    let why = MemberError { kind: job.payload.kind, ..why };
                     self.progress.failed(&job.shown, &why);
                     self.report.fail(&job.shown, &why);
                     if why.is_incomplete() {
@@ -606,7 +606,7 @@ impl Engine {
     }
 
     /// Whether the reason why a member was not made holds for all that come after it.
-    fn is_hopeless(&mut self, why: &Why) {
+    fn is_hopeless(&mut self, why: &MemberError) {
         let Cause::Refused(_, status) = why.cause else { return };
         // GNU cp tries each.
         if matches!(self.existing, Existing::Look(_)) {
@@ -635,10 +635,10 @@ impl Engine {
         // Extended attributes are of any number and size.
         let (many, finals): (Vec<Final>, Vec<Final>) = finals.into_iter().partition(|f| !f.xattrs.is_empty());
         for Final { fh, xattrs, shown, .. } in &many {
-            let failed = match careful::set_xattrs(&self.session, fh, xattrs).await {
+            let failed = match stepwise::set_xattrs(&self.session, fh, xattrs).await {
                 Ok(()) => continue,
                 Err(Trouble::Fatal(e)) => return Some(e),
-                Err(e) => Why { kind: Some(Kind::Dir), ..Why::from(e) },
+                Err(e) => MemberError { kind: Some(Kind::Dir), ..MemberError::from(e) },
             };
             self.progress.failed(shown, &failed);
             self.report.fail(shown, &failed);
@@ -670,8 +670,8 @@ impl Engine {
 }
 
 /// What is not taken up any more.
-fn not_begun() -> Why {
-    Why::of(Cause::NotBegun, "not begun")
+fn not_begun() -> MemberError {
+    MemberError::new(Cause::NotBegun, "not begun")
 }
 
 /// Why nothing more can be made, in words.
@@ -691,10 +691,10 @@ fn give_up(reading: &mut Reading) {
 }
 
 /// Notes what became of a member.
-fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Good, Why>) {
-    if let Ok(good @ (Good::Made | Good::Met)) = result {
+fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Success, MemberError>) {
+    if let Ok(good @ (Success::Made | Success::Existed)) = result {
         if matches!(job.make, Make::Dir) {
-            resume.stable_dir(&job.path.join(&b'/'), *good == Good::Met);
+            resume.stable_dir(&job.path.join(&b'/'), *good == Success::Existed);
         }
         if let Some(item) = &job.payload.item {
             resume.stable(item);
@@ -706,7 +706,10 @@ fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Good, Why>) {
 }
 
 /// Sets attributes of many objects; which failed, and why.
-async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>, Why)>, SessionError> {
+async fn set_all(
+    session: &Session,
+    mut rest: Vec<Final>,
+) -> Result<Vec<(Vec<u8>, MemberError)>, SessionError> {
     let mut failed = Vec::new();
     let mut patience = Patience::new();
     while !rest.is_empty() {
@@ -753,9 +756,9 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
             }
             Some(e) if e.status() == NfsStat::NFS4ERR_RESOURCE && patience.wait().await => {}
             // Who may not give it away may still set the rest.
-            Some(e) if careful::may_be_owner(e.status()) && careful::has_owner(&rest[0].attrs) => {
+            Some(e) if stepwise::may_be_owner(e.status()) && stepwise::has_owner(&rest[0].attrs) => {
                 let text = format!("extracted, but its owner is not set: {e}");
-                failed.push((rest[0].shown.clone(), Why::of(Cause::Attributes(e.status()), text)));
+                failed.push((rest[0].shown.clone(), MemberError::new(Cause::Attributes(e.status()), text)));
                 rest[0].attrs = attrs::without_its_owner(&rest[0].attrs);
                 if rest[0].attrs.mask.is_empty() {
                     rest.remove(0);
@@ -767,7 +770,7 @@ async fn set_all(session: &Session, mut rest: Vec<Final>) -> Result<Vec<(Vec<u8>
                     continue;
                 }
                 let text = format!("extracted, but its mode, owner or time is not set: {e}");
-                failed.push((shown, Why::of(Cause::Attributes(e.status()), text)));
+                failed.push((shown, MemberError::new(Cause::Attributes(e.status()), text)));
             }
         }
     }

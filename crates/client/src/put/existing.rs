@@ -1,9 +1,9 @@
-//! What is done about names that exist already. No I/O.
+//! What happens to existing names. No I/O.
 
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsStat, NfsTime, OpNum};
 
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use crate::compound::fattr;
 
 /// What to do when a name exists already.
@@ -49,7 +49,7 @@ pub enum When {
     Agreed,
 }
 
-/// What has a name, as far as it is of interest.
+/// The existing object of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) kind: FileType,
@@ -83,46 +83,51 @@ impl Seen {
     }
 }
 
-/// What is to be put where something is.
+/// The kind of a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum New {
+pub(crate) enum NewKind {
     Dir,
     File,
     Other,
 }
 
-/// What is done.
+/// What happens to the existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It goes, and the new one is made.
+    /// It is removed, and the new one is made.
     Replace,
     /// The new data is written into it.
     Into,
     /// It stays, and that is all right.
     Skip,
     /// It stays, and that is a failure.
-    Refuse(Why),
+    Refuse(MemberError),
 }
 
 impl Over {
     /// `modified`: when the source was; `agreed`: see [`When::Agreed`].
-    pub(crate) fn judge(&self, new: New, modified: NfsTime, agreed: bool, seen: &Seen) -> Verdict {
+    pub(crate) fn judge(&self, new: NewKind, modified: NfsTime, agreed: bool, seen: &Seen) -> Verdict {
         let is_dir = seen.kind == FileType::Dir;
         match (new, self.when) {
-            (New::Dir, _) if is_dir => return Verdict::Into,
-            (New::Dir, _) => {
-                return Verdict::Refuse(Why::of(Cause::NoDirInTheWay, "no directory is in the way"));
+            (NewKind::Dir, _) if is_dir => return Verdict::Into,
+            (NewKind::Dir, _) => {
+                return Verdict::Refuse(MemberError::new(Cause::NoDirInTheWay, "no directory is in the way"));
             }
             (_, When::Never) => return Verdict::Skip,
             (_, When::Older) if seen.modified >= modified => return Verdict::Skip,
             (_, When::Agreed) if !agreed => {
                 let cause = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
-                return Verdict::Refuse(Why::of(cause, "something has come to have its name meanwhile"));
+                return Verdict::Refuse(MemberError::new(
+                    cause,
+                    "something has come to have its name meanwhile",
+                ));
             }
-            _ if is_dir => return Verdict::Refuse(Why::of(Cause::DirInTheWay, "a directory is in the way")),
+            _ if is_dir => {
+                return Verdict::Refuse(MemberError::new(Cause::DirInTheWay, "a directory is in the way"));
+            }
             _ => {}
         }
-        let into = new == New::File
+        let into = new == NewKind::File
             && seen.kind == FileType::Reg
             && !self.remove
             && !(self.split_links && seen.links > 1);
@@ -149,36 +154,39 @@ mod tests {
         let seen = |kind, links, at| Seen { kind, links, modified: time(at), id: None };
         let over = Over::default();
         let file = seen(FileType::Reg, 1, 10);
-        assert_eq!(over.judge(New::File, time(5), false, &file), Verdict::Into);
-        assert_eq!(over.judge(New::Other, time(5), false, &file), Verdict::Replace);
-        assert_eq!(over.judge(New::File, time(5), false, &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
+        assert_eq!(over.judge(NewKind::File, time(5), false, &file), Verdict::Into);
+        assert_eq!(over.judge(NewKind::Other, time(5), false, &file), Verdict::Replace);
+        assert_eq!(over.judge(NewKind::File, time(5), false, &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
         let refused = |verdict| match verdict {
             Verdict::Refuse(why) => why.cause,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(over.judge(New::Dir, time(5), false, &file)), Cause::NoDirInTheWay);
+        assert_eq!(refused(over.judge(NewKind::Dir, time(5), false, &file)), Cause::NoDirInTheWay);
         assert_eq!(
-            refused(over.judge(New::File, time(5), false, &seen(FileType::Dir, 2, 1))),
+            refused(over.judge(NewKind::File, time(5), false, &seen(FileType::Dir, 2, 1))),
             Cause::DirInTheWay
         );
-        assert_eq!(over.judge(New::Dir, time(5), false, &seen(FileType::Dir, 2, 10)), Verdict::Into);
+        assert_eq!(over.judge(NewKind::Dir, time(5), false, &seen(FileType::Dir, 2, 10)), Verdict::Into);
         let update = Over { when: When::Older, ..over };
-        assert_eq!(update.judge(New::File, time(10), false, &file), Verdict::Skip);
-        assert_eq!(update.judge(New::File, time(11), false, &file), Verdict::Into);
+        assert_eq!(update.judge(NewKind::File, time(10), false, &file), Verdict::Skip);
+        assert_eq!(update.judge(NewKind::File, time(11), false, &file), Verdict::Into);
         assert_eq!(
-            Over { when: When::Never, ..over }.judge(New::File, time(99), false, &file),
+            Over { when: When::Never, ..over }.judge(NewKind::File, time(99), false, &file),
             Verdict::Skip
         );
         let asks = Over { when: When::Agreed, ..over };
-        assert_eq!(asks.judge(New::File, time(5), true, &file), Verdict::Into);
+        assert_eq!(asks.judge(NewKind::File, time(5), true, &file), Verdict::Into);
         let exists = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
-        assert_eq!(refused(asks.judge(New::File, time(5), false, &file)), exists);
+        assert_eq!(refused(asks.judge(NewKind::File, time(5), false, &file)), exists);
         let linked = seen(FileType::Reg, 2, 10);
-        assert_eq!(over.judge(New::File, time(5), false, &linked), Verdict::Into);
+        assert_eq!(over.judge(NewKind::File, time(5), false, &linked), Verdict::Into);
         assert_eq!(
-            Over { split_links: true, ..over }.judge(New::File, time(5), false, &linked),
+            Over { split_links: true, ..over }.judge(NewKind::File, time(5), false, &linked),
             Verdict::Replace
         );
-        assert_eq!(Over { remove: true, ..over }.judge(New::File, time(5), false, &file), Verdict::Replace);
+        assert_eq!(
+            Over { remove: true, ..over }.judge(NewKind::File, time(5), false, &file),
+            Verdict::Replace
+        );
     }
 }

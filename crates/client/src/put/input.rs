@@ -6,9 +6,9 @@ use super::source::{self, Event, Reading, Source};
 
 /// An archive before anything is done with it.
 pub(super) enum Input {
-    Begun(Reading),
+    Reading(Reading),
     /// What is left to do of it shows at the destination.
-    Later(Source),
+    Unopened(Source),
 }
 
 impl Input {
@@ -18,8 +18,8 @@ impl Input {
         progress: &dyn Progress,
     ) -> Result<Input, FatalError> {
         match options.resume.as_ref().is_some_and(|resume| resume.again()) {
-            true => Ok(Input::Later(source)),
-            false => Ok(Input::Begun(begin(options, source, progress).await?)),
+            true => Ok(Input::Unopened(source)),
+            false => Ok(Input::Reading(begin(options, source, progress).await?)),
         }
     }
 }

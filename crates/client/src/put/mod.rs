@@ -4,23 +4,22 @@
 //! | module | what it does | I/O |
 //! |---|---|---|
 //! | `source` | reads the members on a thread of its own | their source |
-//! | `existing` | what is done about names that exist already | no |
-//! | `ahead` | directories that are made together with the session | no |
+//! | `existing` | what happens to existing names | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
-//! | `given` | which owners the server gives at creation | no |
+//! | `ownership` | which owners the server sets at creation | no |
 //! | `tree` | what is known of the destination; paths are followed through real directories only | no |
 //! | `names` | the names in a directory, in little memory | no |
-//! | `plan` | the order of things, what waits for what | no |
+//! | `plan` | the order of members, and which waits for which | no |
 //! | `replies` | what a reply means for the members in a compound | no |
-//! | `ahead`, `behind` | directories that are made in the session's first request, and files that are sent behind it | no |
 //! | `run` | an extraction from its beginning to its end | server |
-//! | `input`, `capacity`, `stop` | what is read, what the session takes, when it is to end | no |
+//! | `input`, `capacity`, `stop` | the source, the limits of the session, the request to stop | no |
 //! | `start` | an extraction that begins together with its session | server |
-//! | `outset` | what goes over the wire before that is answered | server |
-//! | `first` | the results of both | no |
+//! | `early_dirs` | directories that are made in the session's first request | no |
+//! | `early_files`, `early_send` | files that are sent into them before its reply | no, server |
+//! | `early_results` | the results of both | no |
 //! | `pack` | fills one compound up to the session's limits | no |
 //! | `trouble` | why a member is not there | no |
-//! | `careful` | one member, one operation at a time | server |
+//! | `stepwise` | one member, one operation at a time | server |
 //! | `pieces` | large and sparse files | server |
 //! | `server_copy` | files that the server copies, one at a time | server |
 //! | `engine` | the loop around them | - |
@@ -29,20 +28,19 @@
 //! current stateid; SETATTR of the time; CLOSE. A directory's mode, owner and time are set when nothing more is put
 //! into it: in the compound that fills it, or at the end.
 
-mod ahead;
 mod attrs;
-mod behind;
 mod capacity;
-mod careful;
+mod early_dirs;
+mod early_files;
+mod early_results;
+mod early_send;
 mod engine;
 mod existing;
-mod first;
-mod given;
 mod ids;
 mod input;
 mod names;
 mod options;
-mod outset;
+mod ownership;
 mod pack;
 mod pieces;
 mod plan;
@@ -55,14 +53,15 @@ mod sim;
 mod source;
 mod spelling;
 mod start;
+mod stepwise;
 mod stop;
 mod tree;
 mod trouble;
 
 pub use existing::{Existing, Over, When};
-pub(crate) use existing::{New, Seen, Verdict};
+pub(crate) use existing::{NewKind, Seen, Verdict};
 pub use options::{PutOptions, Tuning, Xattrs};
-pub use report::{Cause, Failure, FatalError, Progress, Report, Silent, Why};
+pub use report::{Cause, Failure, FatalError, MemberError, Progress, Report, Silent};
 pub use run::{run, run_as, run_in};
 pub(crate) use source::{ArchiveSource, OpenArchive, ReadCount};
 pub use source::{DataError, Given, Members, Source};

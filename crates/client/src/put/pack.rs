@@ -12,7 +12,7 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, StableHow, Stateid};
 use landfast_xdr::Encode;
 
-use super::given::{OWNERSHIP, With, with};
+use super::ownership::{OWNERSHIP, With, with};
 use super::tree::{DirId, ItemId};
 use crate::compound::fattr;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
@@ -37,7 +37,7 @@ pub(super) struct Capacity {
     pub(super) members: usize,
     /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,
-    /// What is made with an owner is looked at where it is not known what becomes of that ([`super::given`]).
+    /// What is made with an owner is looked at where it is not known what becomes of that ([`super::ownership`]).
     pub(super) looks: bool,
 }
 

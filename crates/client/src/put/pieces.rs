@@ -12,12 +12,12 @@ use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
 use landfast_nfs::v4::{ArgOp, FileHandle, FileType, OpNum, StableHow, Stateid};
 use tokio::sync::mpsc;
 
-use super::careful::{self, How};
 use super::existing::Existing;
 use super::plan::{Leftover, SlowDone, SlowTask};
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use super::source::Piece;
 use super::spelling;
+use super::stepwise::{self, How};
 use super::trouble::Trouble;
 use crate::compound::{fattr, values};
 use crate::fs::open_file::{self, OpenFile, commit_group};
@@ -44,7 +44,7 @@ pub(super) async fn extract<P>(
     };
     let file = Arc::new(file);
     let done = match fill(session, &file, pieces, part).await {
-        Ok(end) => careful::finish(session, &file, task, (end != size).then_some(size)).await,
+        Ok(end) => stepwise::finish(session, &file, task, (end != size).then_some(size)).await,
         Err(e) => Err(e),
     };
     close(session, &file).await;
@@ -123,7 +123,7 @@ pub(super) async fn open<P>(
     task: &SlowTask<P>,
     existing: Existing,
 ) -> Result<Option<(OpenFile, How)>, Trouble> {
-    let mut how = match careful::how(session, task, existing).await? {
+    let mut how = match stepwise::how(session, task, existing).await? {
         Some(how) => how,
         None => return Ok(None),
     };
@@ -131,7 +131,7 @@ pub(super) async fn open<P>(
     let mut patience = Patience::new();
     loop {
         tries += 1;
-        match careful::open(session, task, how, existing).await {
+        match stepwise::open(session, task, how, existing).await {
             Err(Trouble::Unknown(_)) if patience.wait().await => {
                 tries -= 1;
                 if how == How::New {
@@ -143,7 +143,7 @@ pub(super) async fn open<P>(
                 Existing::Keep => return Err(Trouble::Other("File exists".into())),
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
-                    match careful::look(session, task, over).await? {
+                    match stepwise::look(session, task, over).await? {
                         Some(now) => how = now,
                         None => return Ok(None),
                     }
@@ -174,7 +174,7 @@ async fn fill(
         while group.len() < limits::PIECES_PER_COMMIT && !over {
             match pieces.recv().await {
                 Some(piece) => {
-                    group.push(piece.map_err(|why| Trouble::Refused(Why::of(Cause::Unread, why)))?)
+                    group.push(piece.map_err(|why| Trouble::Refused(MemberError::new(Cause::Unread, why)))?)
                 }
                 None => over = true,
             }

@@ -22,11 +22,11 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::attrs::{has_set_id, without_its_owner};
-use super::existing::{Existing, New, Over, Seen, Verdict, When};
-use super::given::Given;
+use super::existing::{Existing, NewKind, Over, Seen, Verdict, When};
 use super::names::Name;
+use super::ownership::Given;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
 use crate::fs::Original;
 use crate::fs::Xattr;
@@ -70,11 +70,11 @@ pub(super) struct Job<P> {
 
 impl<P> Job<P> {
     /// What it is to those who decide what is done about existing names.
-    pub(super) fn puts(&self) -> New {
+    pub(super) fn new_kind(&self) -> NewKind {
         match self.make {
-            Make::Dir => New::Dir,
-            Make::File(_) | Make::Pieces(_) | Make::Copy(_) => New::File,
-            Make::Other(_) | Make::Link(_) => New::Other,
+            Make::Dir => NewKind::Dir,
+            Make::File(_) | Make::Pieces(_) | Make::Copy(_) => NewKind::File,
+            Make::Other(_) | Make::Link(_) => NewKind::Other,
         }
     }
 }
@@ -95,18 +95,18 @@ impl<P> Job<P> {
     }
 }
 
-/// How a member came out well.
+/// How a member succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Good {
-    /// It is there.
+pub(super) enum Success {
+    /// It was made.
     Made,
-    /// It is a directory that was there.
-    Met,
-    /// What was there stays, as asked.
+    /// It is a directory that existed.
+    Existed,
+    /// The existing object stays, as asked.
     Skipped,
 }
 
-/// What a directory gets when nothing more is put into it.
+/// The final attributes of a directory, set when nothing more is put into it.
 #[derive(Debug, Clone)]
 pub(super) struct Final {
     pub(super) fh: FileHandle,
@@ -120,7 +120,7 @@ pub(super) struct Final {
 #[derive(Debug)]
 pub(super) struct Settled<P> {
     pub(super) job: Job<P>,
-    pub(super) result: Result<Good, Why>,
+    pub(super) result: Result<Success, MemberError>,
     /// A directory that the archive did not name.
     pub(super) implied: bool,
 }
@@ -163,7 +163,7 @@ pub(super) enum SlowDone {
     InTheWay,
     /// The same, as asked.
     Skipped,
-    Failed(Why),
+    Failed(MemberError),
 }
 
 pub(super) struct Item<P> {
@@ -326,7 +326,7 @@ impl<P: Default> Plan<P> {
     }
 
     /// The server has made a directory before anything was planned. `implied`: the archive does not name it, or later.
-    pub(super) fn made_ahead(
+    pub(super) fn made_early(
         &mut self,
         parent: DirId,
         path: Vec<Bytes>,
@@ -339,13 +339,13 @@ impl<P: Default> Plan<P> {
         if implied {
             let job = self.implied_job(path);
             self.open += 1;
-            self.settle(job, Ok(Good::Made), true);
+            self.settle(job, Ok(Success::Made), true);
         }
         child
     }
 
     /// Compounds up to this number were sent before anything was planned. These directories get their last attributes in them.
-    pub(super) fn sent_ahead(&mut self, number: u64, finishing: impl Iterator<Item = DirId>) {
+    pub(super) fn sent_early(&mut self, number: u64, finishing: impl Iterator<Item = DirId>) {
         self.next_batch = number + 1;
         finishing.for_each(|dir| self.tree.dir_mut(dir).finishing = true);
     }
@@ -408,14 +408,14 @@ impl<P: Default> Plan<P> {
                 Walk::Missing(dir, at) => self.add_implied(dir, &parents[..=at]),
                 // What has its name was told.
                 Walk::Blocked(_) if self.over().is_some() => {
-                    return self.reject(job, Why::of(Cause::Parent, "its directory is none"));
+                    return self.reject(job, MemberError::new(Cause::Parent, "its directory is none"));
                 }
                 Walk::Blocked(n) => {
                     let at: Vec<u8> = parents[..n].join(&b'/');
                     let why = format!("`{}` is not a directory, or is a symbolic link", at.escape_ascii());
                     return self.reject(job, why);
                 }
-                Walk::Failed(why) => return self.reject(job, Why::of(Cause::Parent, why)),
+                Walk::Failed(why) => return self.reject(job, MemberError::new(Cause::Parent, why)),
             }
         };
         let is_dir = matches!(job.make, Make::Dir);
@@ -435,14 +435,14 @@ impl<P: Default> Plan<P> {
                 if self.over().is_some_and(|over| over.when == When::Never) {
                     return self.skip(job, (dir, name));
                 }
-                return self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
+                return self.reject(job, MemberError::new(Cause::DirInTheWay, "a directory is in the way"));
             }
             Some(Name::Dir(id)) if self.tree.dir(*id).ahead => {
                 let id = *id;
                 let dir = self.tree.dir_mut(id);
                 (dir.ahead, dir.finish) = (false, Some((job.attrs.finish.clone(), job.shown.clone())));
                 dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
-                return self.settle(job, Ok(Good::Made), false);
+                return self.settle(job, Ok(Success::Made), false);
             }
             Some(Name::Dir(id)) => return self.meet_dir(*id, job),
             Some(Name::Found(fh)) => {
@@ -459,14 +459,14 @@ impl<P: Default> Plan<P> {
                 return self.behind_items.entry(last).or_default().push_back(Parked::Job(job));
             }
             Some(Name::Ours) if self.over().is_some() => {
-                return self.reject(job, Why::of(Cause::JustMade, "this run has just made it"));
+                return self.reject(job, MemberError::new(Cause::JustMade, "this run has just made it"));
             }
             Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).seen.get(&name) {
                 None => look = true,
                 Some(seen) if job.is(seen) => {
-                    return self.reject(job, Why::of(Cause::SameFile, "they are the same file"));
+                    return self.reject(job, MemberError::new(Cause::SameFile, "they are the same file"));
                 }
-                Some(seen) => match over.judge(job.puts(), job.modified, job.agreed, seen) {
+                Some(seen) => match over.judge(job.new_kind(), job.modified, job.agreed, seen) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
                     Verdict::Skip => return self.skip(job, (dir, name)),
@@ -476,7 +476,7 @@ impl<P: Default> Plan<P> {
             Some(Name::Other | Name::Ours) => replace = true,
         }
         // Writing into an existing file is a matter for the slow way, which looks at what is there.
-        let overwrite = replace && self.existing == Existing::Overwrite && job.puts() == New::File;
+        let overwrite = replace && self.existing == Existing::Overwrite && job.new_kind() == NewKind::File;
         let child = is_dir.then(|| self.tree.add_new(dir, name.clone()));
         if let Some(child) = child {
             self.tree.dir_mut(child).finish =
@@ -515,7 +515,7 @@ impl<P: Default> Plan<P> {
     }
 
     /// A member that is not planned at all.
-    fn reject(&mut self, job: Job<P>, why: impl Into<Why>) {
+    fn reject(&mut self, job: Job<P>, why: impl Into<MemberError>) {
         self.link_unplanned &= !matches!(job.make, Make::Link(_));
         self.settle(job, Err(why.into()), false);
     }
@@ -525,7 +525,7 @@ impl<P: Default> Plan<P> {
         let is_link = matches!(job.make, Make::Link(_));
         self.leave(at, is_link);
         self.link_unplanned &= !is_link;
-        self.settle(job, Ok(Good::Skipped), false);
+        self.settle(job, Ok(Success::Skipped), false);
     }
 
     /// What has this name stays although it is not what was to have it: links to the one are not made to the other.
@@ -542,9 +542,9 @@ impl<P: Default> Plan<P> {
             let xattrs = std::mem::take(&mut job.attrs.xattrs);
             let dir = self.tree.dir_mut(ROOT);
             (dir.finish, dir.xattrs) = (Some((finish, job.shown.clone())), xattrs);
-            self.settle(job, Ok(Good::Met), false);
+            self.settle(job, Ok(Success::Existed), false);
         } else {
-            self.reject(job, Why::of(Cause::DirInTheWay, "a directory is in the way"));
+            self.reject(job, MemberError::new(Cause::DirInTheWay, "a directory is in the way"));
         }
     }
 
@@ -554,7 +554,7 @@ impl<P: Default> Plan<P> {
         let finish = if self.is_ours(id, job.ours) { finish } else { self.for_existing(finish) };
         let dir = self.tree.dir_mut(id);
         if let DirState::Failed(why) = &dir.state {
-            let why = Why::of(Cause::Parent, why.clone());
+            let why = MemberError::new(Cause::Parent, why.clone());
             return self.reject(job, why);
         }
         // A directory that the archive had to be given gets the archive's attributes when it names it.
@@ -562,7 +562,7 @@ impl<P: Default> Plan<P> {
             dir.finish = Some((finish, job.shown.clone()));
             dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
         }
-        self.settle(job, Ok(Good::Met), false);
+        self.settle(job, Ok(Success::Existed), false);
     }
 
     /// Whether this run or an earlier one made a directory that was found; `known`: so it says itself. What is in such a
@@ -620,11 +620,11 @@ impl<P: Default> Plan<P> {
                 return self
                     .fail(id, format!("{} (not a directory, or a symbolic link, in the way)", missing()));
             }
-            Walk::Failed(why) => return self.fail(id, Why::of(Cause::Parent, why)),
+            Walk::Failed(why) => return self.fail(id, MemberError::new(Cause::Parent, why)),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
         if self.left.contains(&(dir, name.clone())) {
-            return self.fail(id, Why::left_out(&path.join(&b'/')));
+            return self.fail(id, MemberError::left_out(&path.join(&b'/')));
         }
         match self.tree.dir(dir).names.get(name) {
             // To itself: it is there already, or never will be.
@@ -776,7 +776,7 @@ impl<P: Default> Plan<P> {
                     continue;
                 }
                 Some(Obstacle::Failed(why)) => {
-                    self.fail(id, Why::of(Cause::Parent, why));
+                    self.fail(id, MemberError::new(Cause::Parent, why));
                     continue;
                 }
                 None => {}
@@ -983,7 +983,7 @@ impl<P: Default> Plan<P> {
                     self.tree.dir_mut(dir).names.insert(name.clone(), Name::Other);
                     self.leave((dir, name), is_link);
                 }
-                self.close(id, Ok(Good::Skipped));
+                self.close(id, Ok(Success::Skipped));
             }
             (SlowDone::InTheWay, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
@@ -1004,7 +1004,7 @@ impl<P: Default> Plan<P> {
                     self.tree.dir_mut(child).finish = finish;
                     self.tree.dir_mut(child).all_known = false;
                     self.tree.list(child, fh);
-                    return self.close(id, Ok(Good::Met));
+                    return self.close(id, Ok(Success::Existed));
                 }
                 self.tree.made(child, fh);
                 self.wake(child);
@@ -1021,15 +1021,15 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn done(&mut self, id: ItemId) {
-        self.close(id, Ok(Good::Made));
+        self.close(id, Ok(Success::Made));
     }
 
-    pub(super) fn fail(&mut self, id: ItemId, why: impl Into<Why>) {
+    pub(super) fn fail(&mut self, id: ItemId, why: impl Into<MemberError>) {
         self.close(id, Err(why.into()));
     }
 
     /// Settles an item and lets go on what waited for it.
-    fn close(&mut self, id: ItemId, result: Result<Good, Why>) {
+    fn close(&mut self, id: ItemId, result: Result<Success, MemberError>) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::take) else { return };
         let dir = self.tree.dir_mut(item.dir);
         dir.open -= 1;
@@ -1039,7 +1039,7 @@ impl<P: Default> Plan<P> {
         let parked = self.behind_items.remove(&id).unwrap_or_default();
         match (item.child, &result) {
             (None, Ok(good)) => {
-                let ours = *good == Good::Made && self.over().is_some();
+                let ours = *good == Success::Made && self.over().is_some();
                 let (dir, name) = (self.tree.dir_mut(item.dir), item.name.clone());
                 dir.seen.remove(&name);
                 dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
@@ -1067,7 +1067,7 @@ impl<P: Default> Plan<P> {
             }
             (Some(_), Ok(_)) | (None, Err(_)) => {}
         }
-        // Behind a link wait those for its own name and those for its target's.
+        // EarlyFiles a link wait those for its own name and those for its target's.
         let name = item.target.is_none().then(|| (item.dir, item.name.clone()));
         if let Some((dir, rest)) = item.target
             && let Some(name) = rest.first()
@@ -1093,7 +1093,7 @@ impl<P: Default> Plan<P> {
         self.free.push(id);
     }
 
-    fn settle(&mut self, job: Job<P>, result: Result<Good, Why>, implied: bool) {
+    fn settle(&mut self, job: Job<P>, result: Result<Success, MemberError>, implied: bool) {
         self.open -= 1;
         if let Some(number) = job.sent {
             self.sent.insert(number, None);
@@ -1141,7 +1141,7 @@ impl<P: Default> Plan<P> {
     }
 
     /// Nothing more will be done: what is open fails with `why`.
-    pub(super) fn abandon(&mut self, why: &Why) {
+    pub(super) fn abandon(&mut self, why: &MemberError) {
         for item in self.items.iter_mut() {
             if let Some(job) = item.take().and_then(|i| i.job) {
                 self.settled.push(Settled { job, result: Err(why.clone()), implied: false });

@@ -1,4 +1,4 @@
-//! What an extraction tells about itself, while it runs and at its end.
+//! Progress and result of an extraction.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::limits;
 use crate::ops;
 use crate::session::{SessionError, SessionStats};
 
-/// What stands in a member's way.
+/// Why a member failed, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
     /// The server refused this operation.
@@ -52,14 +52,14 @@ pub enum Cause {
     Unopened,
     /// The source could not be read to its end.
     Unread,
-    /// What [`Why`] says.
+    /// What [`MemberError`] says.
     Other,
 }
 
 /// Why a member failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
-pub struct Why {
+pub struct MemberError {
     /// For programs.
     pub cause: Cause,
     /// For people.
@@ -70,10 +70,10 @@ pub struct Why {
     pub status: Option<NfsStat>,
 }
 
-impl Why {
+impl MemberError {
     /// With a text of its own.
-    pub fn of(cause: Cause, text: impl Into<String>) -> Why {
-        Why { cause, text: text.into(), kind: None, status: None }
+    pub fn new(cause: Cause, text: impl Into<String>) -> MemberError {
+        MemberError { cause, text: text.into(), kind: None, status: None }
     }
 
     /// Whether the member is there, but not all of its attributes.
@@ -81,33 +81,33 @@ impl Why {
         matches!(self.cause, Cause::Attributes(_) | Cause::Xattrs(_))
     }
 
-    /// It was to be another name of what was to be at `path`, where something else stays.
-    pub(crate) fn left_out(path: &[u8]) -> Why {
+    /// It is a hard link to the member at `path`, where an existing object stayed.
+    pub(crate) fn left_out(path: &[u8]) -> MemberError {
         let there = path.escape_ascii();
         let text = format!("the file of which it is another name was not copied: `{there}` was there");
-        Why::of(Cause::LeftOut, text)
+        MemberError::new(Cause::LeftOut, text)
     }
 }
 
-impl From<String> for Why {
-    fn from(text: String) -> Why {
-        Why::of(Cause::Other, text)
+impl From<String> for MemberError {
+    fn from(text: String) -> MemberError {
+        MemberError::new(Cause::Other, text)
     }
 }
 
-impl From<&str> for Why {
-    fn from(text: &str) -> Why {
-        Why::of(Cause::Other, text)
+impl From<&str> for MemberError {
+    fn from(text: &str) -> MemberError {
+        MemberError::new(Cause::Other, text)
     }
 }
 
-impl From<OpError> for Why {
-    fn from(e: OpError) -> Why {
+impl From<OpError> for MemberError {
+    fn from(e: OpError) -> MemberError {
         let cause = match e {
             OpError::Failed { op, status } => Cause::Refused(op, status),
             OpError::Missing { .. } => Cause::Other,
         };
-        Why::of(cause, e.to_string())
+        MemberError::new(cause, e.to_string())
     }
 }
 
@@ -193,7 +193,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn fail(&mut self, path: &[u8], why: &Why) {
+    pub(crate) fn fail(&mut self, path: &[u8], why: &MemberError) {
         self.failures += 1;
         self.incomplete += u64::from(why.is_incomplete());
         let why = why.to_string();
@@ -261,7 +261,7 @@ pub enum FatalError {
     Reader(String),
 }
 
-/// Hears of an extraction's progress. All methods are called often and must return at once.
+/// Receives the progress of an extraction. All methods are called often and must return at once.
 pub trait Progress: Send + Sync {
     /// The archive is open; its size in bytes as it lies on disk, when it is a file.
     fn opened(&self, _archive_bytes: Option<u64>) {}
@@ -282,10 +282,10 @@ pub trait Progress: Send + Sync {
     /// A member was done by an earlier run.
     fn resumed(&self, _path: &[u8]) {}
     /// A member failed.
-    fn failed(&self, _path: &[u8], _why: &Why) {}
+    fn failed(&self, _path: &[u8], _why: &MemberError) {}
 }
 
-/// Listens to nothing.
+/// Ignores all progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

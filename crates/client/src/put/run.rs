@@ -6,8 +6,8 @@ use std::time::Instant;
 use landfast_nfs::v4::FileHandle;
 
 use super::capacity::enough;
+use super::early_results::EarlyResults;
 use super::engine::extract;
-use super::first::FirstResults;
 use super::input::Input;
 use super::options::PutOptions;
 use super::report::{FatalError, Progress, Report, finished};
@@ -71,7 +71,7 @@ pub async fn run_in(
     let input = Input::of(&options, source, &*progress).await?;
     let start = Instant::now();
     let (mut report, fatal) =
-        extract(session, root, FirstResults::default(), &options, input, progress).await;
+        extract(session, root, EarlyResults::default(), &options, input, progress).await;
     report.measure(start, &session.stats());
     finished(report, fatal)
 }

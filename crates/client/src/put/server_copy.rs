@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_READ;
 
-use super::careful::{self, How};
 use super::existing::Existing;
 use super::pieces;
 use super::plan::{Leftover, SlowDone, SlowTask};
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
+use super::stepwise::{self, How};
 use super::trouble::Trouble;
 use crate::fs::StepError;
 use crate::fs::open_file::{self, OpenFile};
@@ -28,7 +28,7 @@ impl Stable for Option<Part> {
     }
 }
 
-/// Copies a file.
+/// Makes one member by a copy on the server.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -39,7 +39,7 @@ pub(super) async fn extract<P>(
     match &task.leftover {
         Leftover::Nothing => {}
         Leftover::Incomplete(fh, attrs) => {
-            careful::set_last(session, fh, attrs).await?;
+            stepwise::set_last(session, fh, attrs).await?;
             return Ok(SlowDone::Done);
         }
         Leftover::Opened(fh, stateid) => open_file::close(session, fh, *stateid).await,
@@ -51,7 +51,7 @@ pub(super) async fn extract<P>(
             Ok(source) => Some(source),
             Err(e) => {
                 if matches!(task.leftover, Leftover::Opened(..)) {
-                    careful::remove(session, &task.dir, &task.name).await?;
+                    stepwise::remove(session, &task.dir, &task.name).await?;
                 }
                 return Err(e);
             }
@@ -77,7 +77,7 @@ async fn beside<P>(
     };
     let file = Arc::new(file);
     let done = match server_copy::fill(session, &file, source, original, part).await {
-        Ok(()) => careful::finish(session, &file, task, None).await,
+        Ok(()) => stepwise::finish(session, &file, task, None).await,
         Err(e) => Err(e.into()),
     };
     pieces::close(session, &file).await;
@@ -86,7 +86,7 @@ async fn beside<P>(
         && how != How::Into
     {
         // As GNU cp: what was made for the copy goes with it.
-        careful::remove(session, &task.dir, &task.name).await?;
+        stepwise::remove(session, &task.dir, &task.name).await?;
     }
     done.map(|()| SlowDone::Done)
 }
@@ -94,9 +94,10 @@ async fn beside<P>(
 /// The source, open for reading.
 async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
     match open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
-        Err(StepError::Op(e)) => {
-            Err(Trouble::Refused(Why { status: Some(e.status()), ..Why::of(Cause::Unopened, e.to_string()) }))
-        }
+        Err(StepError::Op(e)) => Err(Trouble::Refused(MemberError {
+            status: Some(e.status()),
+            ..MemberError::new(Cause::Unopened, e.to_string())
+        })),
         other => Ok(other?),
     }
 }

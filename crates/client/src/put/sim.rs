@@ -297,7 +297,7 @@ fn target(model: &mut Model, task: &SlowTask<usize>) -> Result<u64, NfsStat> {
     names.iter().try_fold(number(dir), |at, name| model.lookup(at, name))
 }
 
-/// What `careful` does, on the model.
+/// What `stepwise` does, on the model.
 fn carefully(model: &mut Model, task: &SlowTask<usize>, keep: bool) -> SlowDone {
     if let Leftover::Incomplete(..) = task.leftover {
         return SlowDone::Done;

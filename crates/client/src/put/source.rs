@@ -1,5 +1,4 @@
-//! The reading end: a thread that decompresses the archive and hands members on, held back by the bytes
-//! that are in hand.
+//! Reads members on a thread of its own, as far ahead as the limit on bytes in memory allows.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::options::Tuning;
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::archive::{Filter, Verdict};
 use crate::fs::Original;
@@ -49,7 +48,7 @@ pub(crate) struct OpenArchive {
     pub(crate) digest: Option<Running>,
 }
 
-/// A sequence of members as an archive is one. Its methods are called on a thread of their own, and may block.
+/// A sequence of members. Its methods are called on a thread of their own, and may block.
 pub trait Members: Send {
     /// The next one.
     ///
@@ -81,23 +80,23 @@ pub trait Members: Send {
     }
 }
 
-/// What comes next.
+/// The next item of a source.
 #[derive(Debug)]
 pub enum Given {
     /// A member.
     Member(Member),
     /// A file that the destination's own server is to copy: its data is not asked for.
     Copy(Member, Original),
-    /// A member that may take the place of what has its name, where others may not ([`super::When::Agreed`]).
+    /// A member that may replace an existing object, where others may not ([`super::When::Agreed`]).
     Agreed(Box<Given>),
-    /// A member, by its name, that cannot be had.
-    Trouble(Vec<u8>, Why),
+    /// A member that cannot be read, by its name.
+    Trouble(Vec<u8>, MemberError),
     /// A member, by its name, that an earlier run has done.
     Done(Vec<u8>),
 }
 
 impl Given {
-    /// What it is, and whether it may take the place of what has its name.
+    /// The item, and whether it may replace an existing object.
     pub(crate) fn parts(self) -> (Given, bool) {
         match self {
             Given::Agreed(given) => (given.parts().0, true),
@@ -178,7 +177,7 @@ pub(super) enum Event {
     /// A member that an earlier run has done.
     Resumed(Vec<u8>),
     /// A member that must not be extracted.
-    Rejected(Vec<u8>, Why),
+    Rejected(Vec<u8>, MemberError),
     /// The end, or why it came too soon.
     End(Option<ArchiveError>),
 }
@@ -453,7 +452,7 @@ impl Worker {
                 Ok(data) => data,
                 Err(DataError::All(e)) => return Err(e),
                 Err(DataError::Member(why)) => {
-                    return Ok(self.say(Event::Rejected(member.path, Why::of(Cause::Unread, why))));
+                    return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
                 }
             };
             let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
@@ -475,7 +474,7 @@ impl Worker {
             Ok(()) => {}
             Err(DataError::All(e)) => return Err(e),
             Err(DataError::Member(why)) => {
-                return Ok(self.say(Event::Rejected(member.path, Why::of(Cause::Unread, why))));
+                return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
             }
         }
         if let (Some(running), Some(digest)) = (&self.running, part.as_ref().and_then(Part::digest))

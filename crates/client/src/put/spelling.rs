@@ -8,7 +8,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 
 use super::plan::SlowTask;
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use super::trouble::Trouble;
 use crate::fs::step::look_up;
 use crate::limits;
@@ -42,7 +42,7 @@ pub(super) async fn check<P>(session: &Session, task: &SlowTask<P>) -> Result<()
 
 fn refuse(how: &str) -> Result<(), Trouble> {
     let text = format!("the server ignores case there, and has this name {how}");
-    Err(Trouble::Refused(Why::of(Cause::OtherSpelling, text)))
+    Err(Trouble::Refused(MemberError::new(Cause::OtherSpelling, text)))
 }
 
 fn same(a: &AttrValues, b: &AttrValues) -> bool {

@@ -1,5 +1,5 @@
-//! An extraction that begins together with its session: the destination is asked for in the session's first request (of one that
-//! there is already, in one request), what is certain to be needed there is made with it, and files follow before it is answered.
+//! An extraction that begins together with its session. The session's first request (or one request of an existing session) looks the
+//! destination up and makes the directories that are certain to be needed. Files follow before its reply.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -8,16 +8,16 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, FileType, NfsTime, OpNum, ResBody, ResOp};
 use tokio::time::timeout_at;
 
-use super::ahead::Ahead;
 use super::attrs::AttrRules;
-use super::behind::Behind;
 use super::capacity::{capacity, enough, window};
+use super::early_dirs::EarlyDirs;
+use super::early_files::EarlyFiles;
+use super::early_results::EarlyResults;
+use super::early_send;
 use super::engine::extract;
 use super::existing::{Existing, When, listed_attrs};
-use super::first::FirstResults;
 use super::input::Input;
 use super::options::{PutOptions, Xattrs};
-use super::outset;
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
 use super::stop::unless_stopped;
@@ -26,19 +26,19 @@ use crate::ops;
 use crate::session::{FirstRequest, Session, SessionError, SessionLimits, SessionOptions, Trailing};
 use crate::url::Version;
 
-/// A session, and an extraction that was begun together with it.
+/// A session, and an extraction that began together with it.
 pub struct Started {
     session: Session,
     options: PutOptions,
     input: Input,
-    first: FirstResults,
+    first: EarlyResults,
     destination: Result<FileHandle, FatalError>,
     progress: Arc<dyn Progress>,
     pub(super) at: Instant,
 }
 
-/// Makes a session and begins to extract the archive `source` into the directory `path` of its server. What cannot be
-/// resolved there is told by [`Started::destination`]: then nothing was extracted, and the session can be used for something else.
+/// Makes a session and begins to put the members of `source` into the directory `path` of its server. If `path` cannot be resolved,
+/// [`Started::destination`] is the error: nothing was extracted, and the session can be used for something else.
 ///
 /// # Errors
 /// [`FatalError`] when there is no archive or no session.
@@ -52,7 +52,7 @@ pub async fn start(
     start_with(options, With::New(Box::new(session_options)), source, path, progress).await
 }
 
-/// The same over a session that there is already, to which what fails is left.
+/// The same over an existing session, which stays when this fails.
 ///
 /// # Errors
 /// As [`start`].
@@ -94,11 +94,11 @@ async fn start_with(
         }
         asks.push(ops::listing(listed_attrs(options.existing)));
     }
-    let mut results = FirstResults::default();
-    let mut ahead = Ahead::default();
+    let mut results = EarlyResults::default();
+    let mut early_dirs = EarlyDirs::default();
     let accessed = a_time()?;
     let mut rules = AttrRules::new(&options, uid == 0);
-    if let (With::Known(session), Input::Begun(reading)) = (&with, &mut input) {
+    if let (With::Known(session), Input::Reading(reading)) = (&with, &mut input) {
         // What is read in the time of one round trip need not wait for two later on.
         let until = Instant::now() + session.response_time().min(limits::READ_FIRST_MAX);
         while results.events.len() < limits::MEMBERS_AHEAD
@@ -107,50 +107,52 @@ async fn start_with(
             results.events.push(event);
         }
     }
-    let mut behind = |room: &SessionLimits, apart: bool| {
-        let Input::Begun(reading) = &mut input else { return None };
+    let mut trailing = |room: &SessionLimits, pipelined: bool| {
+        let Input::Reading(reading) = &mut input else { return None };
         reading.take_ready(&mut results.events);
-        let (dirs, body, ops) = Ahead::of(&results.events, &mut rules, room, apart.then_some(accessed))?;
-        ahead = dirs;
+        let (dirs, body, ops) =
+            EarlyDirs::of(&results.events, &mut rules, room, pipelined.then_some(accessed))?;
+        early_dirs = dirs;
         Some((body, ops))
     };
     // What was not there before could not be told from what was, if the reply is lost.
     let makes = options.existing != Existing::Keep;
-    let trailing = makes.then_some(&mut behind as &mut Trailing<'_>);
+    let trailing = makes.then_some(&mut trailing as &mut Trailing<'_>);
     let first = FirstRequest { queries: &asks, trailing, connect_all: true };
     let connecting = async {
         Ok(match with {
             With::New(options) => Session::connect_with_reply(*options, first).await?,
             With::Known(session) => {
-                let coming = session.first_request(first).await;
-                (session, coming)
+                let reply = session.first_request(first).await;
+                (session, reply)
             }
         })
     };
-    let (session, mut coming) = unless_stopped(&mut stop, connecting).await?;
+    let (session, mut reply) = unless_stopped(&mut stop, connecting).await?;
     let replaces = match options.existing {
         Existing::Look(over) => over.when == When::Always,
         _ => true,
     };
     let mut answer = match &mut input {
-        Input::Begun(reading) if coming.is_pending() && replaces && enough(&session).is_ok() => {
-            let mut behind = Behind::new(&ahead, path, accessed, capacity(&session, &options.tuning));
+        Input::Reading(reading) if reply.is_pending() && replaces && enough(&session).is_ok() => {
+            let mut early_files =
+                EarlyFiles::new(&early_dirs, path, accessed, capacity(&session, &options.tuning));
             // The first request has a slot of its own.
             let slots = (session.limits().slots as usize).saturating_sub(1);
             let window = window(&session, &options.tuning).min(slots);
             let from = (reading, &mut results.events);
             let sending =
-                outset::send(&session, &mut behind, &mut rules, from, window, &mut coming, &mut stop);
+                early_send::send(&session, &mut early_files, &mut rules, from, window, &mut reply, &mut stop);
             let (sent, answer) = sending.await;
-            (results.sent, results.number) = (sent, behind.number);
+            (results.sent, results.number) = (sent, early_files.number);
             answer
         }
-        _ => unless_stopped(&mut stop, async { Ok(coming.wait().await) }).await?,
+        _ => unless_stopped(&mut stop, async { Ok(reply.wait().await) }).await?,
     };
-    let dirs = ahead.dirs.len();
+    let dirs = early_dirs.dirs.len();
     if let Some(reply) = &mut answer {
         let made = reply.results.split_off(reply.results.len().min(asks.len()));
-        results.dirs = ahead.made(made);
+        results.dirs = early_dirs.made(made);
         results.entries = ops::listed(reply);
         if options.xattrs != Xattrs::No {
             results.has_xattrs = told_of_xattrs(&session, &reply.results);
@@ -215,7 +217,7 @@ fn told_of_xattrs(session: &Session, results: &[ResOp]) -> Option<bool> {
     }
 }
 
-/// Now, more or less: nothing else was accessed at this very time.
+/// About now, at a random nanosecond, so that nothing else has this access time.
 fn a_time() -> Result<NfsTime, FatalError> {
     let random = getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
     let seconds = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs() as i64);

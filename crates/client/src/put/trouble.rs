@@ -2,7 +2,7 @@
 
 use landfast_nfs::v4::NfsStat;
 
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use crate::compound::OpError;
 use crate::fs::{CopyError, StepError};
 use crate::session::SessionError;
@@ -15,9 +15,9 @@ pub(super) enum Trouble {
     /// It may have been made, or not.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
-    /// It is left out, for a reason that has a name.
+    /// It is left out for this reason.
     #[error("{0}")]
-    Refused(Why),
+    Refused(MemberError),
     /// The session cannot be used any more.
     #[error(transparent)]
     Fatal(SessionError),
@@ -38,7 +38,8 @@ impl From<StepError> for Trouble {
 
 impl From<CopyError> for Trouble {
     fn from(e: CopyError) -> Trouble {
-        let refused = |cause, status, text| Trouble::Refused(Why { status, ..Why::of(cause, text) });
+        let refused =
+            |cause, status, text| Trouble::Refused(MemberError { status, ..MemberError::new(cause, text) });
         match e {
             CopyError::Step(e) => e.into(),
             CopyError::Unopened { status, text } => refused(Cause::Unopened, status, text),
@@ -48,8 +49,8 @@ impl From<CopyError> for Trouble {
     }
 }
 
-impl From<Trouble> for Why {
-    fn from(trouble: Trouble) -> Why {
+impl From<Trouble> for MemberError {
+    fn from(trouble: Trouble) -> MemberError {
         match trouble {
             Trouble::Op(e) => e.into(),
             Trouble::Refused(why) => why,

@@ -18,12 +18,12 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use tokio::sync::watch;
 
 use super::batch::Batch;
-use super::before::{Before, Ranges};
-use super::begun;
+use super::destination::{Closed, Destination, Level, Listed, Local};
+use super::done::{DoneBefore, Ranges};
 use super::journal::{self, BEGINNING, Contents, Flaw, Header, Job, Record, VERSION};
 use super::key::{Item, Key};
-use super::meet::{Known, Met, Running, Water, put_mark};
-use super::there::{Closed, Level, Listed, Local, There};
+use super::known::{Known, Running, Seen, Water, put_mark};
+use super::partial;
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
 use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERVAL};
@@ -83,16 +83,16 @@ pub struct JournalFile {
     key: Vec<u64>,
 }
 
-/// What there is to do.
-pub enum Begun {
-    /// Nothing.
+/// What [`JournalFile::begin`] found.
+pub enum JournalStart {
+    /// An earlier run has finished the job.
     Finished {
         /// How many objects were done.
         done: u64,
         /// When it was finished, in seconds since 1970.
         when: u64,
     },
-    /// All, or the rest.
+    /// All of it, or the rest, is to be done.
     Go(Arc<Resume>),
 }
 
@@ -151,7 +151,7 @@ impl JournalFile {
     ///
     /// # Errors
     /// [`ResumeError`]: it is the journal of another job, or its disk fails.
-    pub fn begin(self, job: Job, facts: BTreeMap<String, String>) -> Result<Begun, ResumeError> {
+    pub fn begin(self, job: Job, facts: BTreeMap<String, String>) -> Result<JournalStart, ResumeError> {
         let JournalFile { path, mut file, contents, key } = self;
         let fail = |why: io::Error| ResumeError::File { path: path.clone(), why };
         let (header, before, lines) = match contents {
@@ -160,7 +160,7 @@ impl JournalFile {
                     return Err(ResumeError::OtherJob { path, what });
                 }
                 if let Some(when) = ended {
-                    return Ok(Begun::Finished { done: before.count(), when });
+                    return Ok(JournalStart::Finished { done: before.count(), when });
                 }
                 file.set_len(len as u64).and_then(|()| file.sync_all()).map_err(fail)?;
                 (header, before, lines)
@@ -171,7 +171,7 @@ impl JournalFile {
                 file.write_all(line.as_bytes()).and_then(|()| file.sync_all()).map_err(fail)?;
                 let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 File::open(dir).and_then(|dir| dir.sync_all()).map_err(fail)?;
-                (header, Before::default(), 1)
+                (header, DoneBefore::default(), 1)
             }
         };
         let key = Key(header.key[0], header.key[1]);
@@ -179,7 +179,7 @@ impl JournalFile {
         let writer = Writer { file, lines, shared: shared.clone() };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writer.run());
         let thread = Mutex::new(Some(thread.map_err(fail)?));
-        Ok(Begun::Go(Arc::new(Resume {
+        Ok(JournalStart::Go(Arc::new(Resume {
             path,
             key,
             before,
@@ -207,12 +207,12 @@ fn now() -> u64 {
 pub struct Resume {
     path: PathBuf,
     pub(super) key: Key,
-    before: Before,
-    there: OnceLock<There>,
+    before: DoneBefore,
+    there: OnceLock<Destination>,
     /// It has been looked at.
     ready: watch::Sender<bool>,
-    met: Mutex<Met>,
-    came: Mutex<begun::Came>,
+    met: Mutex<Seen>,
+    came: Mutex<partial::Came>,
     water: Mutex<Water>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -400,7 +400,7 @@ impl Resume {
         self.shared.flush().map_err(|why| format!("cannot write the journal {}: {why}", self.path.display()))
     }
 
-    fn met(&self) -> MutexGuard<'_, Met> {
+    fn met(&self) -> MutexGuard<'_, Seen> {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -421,13 +421,13 @@ impl Resume {
 
     /// All levels have been looked at.
     pub(crate) fn looked(&self, looking: Looking) {
-        let _ = self.there.set(There::Listed(looking.listed));
+        let _ = self.there.set(Destination::Listed(looking.listed));
         self.ready.send_replace(true);
     }
 
     /// How to look at a destination on this machine.
     pub fn look_here(&self, here: Box<dyn Local>) {
-        let _ = self.there.set(There::Here(here));
+        let _ = self.there.set(Destination::Here(here));
         self.ready.send_replace(true);
     }
 
@@ -465,7 +465,7 @@ impl Resume {
         known
     }
 
-    fn came(&self) -> MutexGuard<'_, begun::Came> {
+    fn came(&self) -> MutexGuard<'_, partial::Came> {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -481,7 +481,7 @@ impl Resume {
         &self,
         (path, object): (u64, u64),
         names: impl FnOnce() -> Vec<u8>,
-    ) -> Option<(FileHandle, &begun::Begun)> {
+    ) -> Option<(FileHandle, &partial::PartialFile)> {
         let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
         let fh = self.there.get()?.part(path, names, begun)?;
         self.came().is_first(path, object).then_some((fh, begun))
@@ -494,8 +494,8 @@ impl Resume {
     }
 
     /// A part of a large file is stable.
-    pub(super) fn note_part(&self, path: u64, begun: begun::Begun) {
-        let begun::Begun { object, upto, fh, digest } = begun;
+    pub(super) fn note_part(&self, path: u64, begun: partial::PartialFile) {
+        let partial::PartialFile { object, upto, fh, digest } = begun;
         self.shared.add(|state| match digest {
             None => state.batch.parts.push((path, object, upto, fh)),
             Some(digest) => state.batch.streamed.push((path, object, upto, fh, digest)),
@@ -593,14 +593,14 @@ impl Drop for Resume {
 mod tests {
     use super::*;
 
-    fn begin(path: &Path, job: &str) -> Result<Begun, ResumeError> {
+    fn begin(path: &Path, job: &str) -> Result<JournalStart, ResumeError> {
         JournalFile::open(path)?.begin(Job::new("untar").about("archive", job), BTreeMap::new())
     }
 
     fn go(path: &Path) -> Arc<Resume> {
         match begin(path, "a") {
-            Ok(Begun::Go(resume)) => resume,
-            Ok(Begun::Finished { .. }) => panic!("finished"),
+            Ok(JournalStart::Go(resume)) => resume,
+            Ok(JournalStart::Finished { .. }) => panic!("finished"),
             Err(e) => panic!("{e}"),
         }
     }
@@ -633,7 +633,7 @@ mod tests {
         second.stable(&Item::Member { number: 3, digest: None });
         second.close(true).unwrap();
         drop(second);
-        assert!(matches!(begin(&path, "a"), Ok(Begun::Finished { done: 5, .. })));
+        assert!(matches!(begin(&path, "a"), Ok(JournalStart::Finished { done: 5, .. })));
     }
 
     #[test]

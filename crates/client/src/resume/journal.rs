@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::batch::Batch;
-use super::before::Before;
+use super::done::DoneBefore;
 
 /// The format that is written and read.
 pub(super) const VERSION: u64 = 1;
@@ -120,7 +120,7 @@ fn decode(line: &[u8]) -> Option<(u64, u64, &str)> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) header: Header,
-    pub(super) before: Before,
+    pub(super) before: DoneBefore,
     /// When it was finished, in seconds since 1970.
     pub(super) ended: Option<u64>,
     /// Its whole lines.
@@ -182,7 +182,7 @@ pub(super) const BEGINNING: usize = 8 + " 1 0 {\"job\":{".len();
 pub(super) fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
     let (mut lines, mut len) = (0, 0);
     let mut header = None;
-    let mut before = Before::default();
+    let mut before = DoneBefore::default();
     let mut ended = None;
     for line in bytes.split_inclusive(|b| *b == b'\n') {
         let Some((seq, _, json)) = line.strip_suffix(b"\n").and_then(decode) else { break };
@@ -276,8 +276,8 @@ mod tests {
         (out, ends)
     }
 
-    fn all(batches: &[Batch]) -> Before {
-        let mut before = Before::default();
+    fn all(batches: &[Batch]) -> DoneBefore {
+        let mut before = DoneBefore::default();
         batches.iter().cloned().for_each(|batch| before.take(batch));
         before
     }

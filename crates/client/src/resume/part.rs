@@ -1,4 +1,4 @@
-//! Large files of which a part is stable.
+//! Large files of which a part is durable.
 //!
 //! As a large file grows on stable storage the journal is told up to where, and in which file, by its handle (on this machine: by what
 //! tells it from others). The next run goes on there if the source is what it was, that file still has its name, and it is not shorter.
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use landfast_nfs::v4::FileHandle;
 
-use super::begun::Begun;
 use super::file::Resume;
 use super::key::Item;
+use super::partial::PartialFile;
 use crate::limits::JOURNAL_PART_BYTES;
 
-/// A large file on its way.
+/// A large file while it is put onto the server.
 #[derive(Debug)]
 pub(crate) struct Part {
     resume: Arc<Resume>,
@@ -27,7 +27,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Of what comes to be at `path`.
+    /// The file that will be at `path`.
     pub(crate) fn new(resume: &Arc<Resume>, item: &Item, path: &[Bytes]) -> Part {
         let (number, object, streamed) = match item {
             Item::Member { number, digest } => {
@@ -43,22 +43,22 @@ impl Part {
         Part { resume: resume.clone(), path: number, object, begun, digest, streamed, noted }
     }
 
-    /// The digest that the archive must have behind what was done of it.
+    /// The digest that the archive must have up to the durable part's end.
     pub(crate) fn digest(&self) -> Option<u64> {
         self.digest
     }
 
-    /// The file that an earlier run began, and up to where it is stable.
+    /// The file that an earlier run began, and how many bytes of it are durable.
     pub(crate) fn begun(&self) -> Option<(&FileHandle, u64)> {
         self.begun.as_ref().map(|(fh, upto)| (fh, *upto))
     }
 
-    /// Up to where nothing has to be sent.
+    /// The offset from which on data is to be sent.
     pub(crate) fn from(&self) -> u64 {
         self.begun.as_ref().map_or(0, |(_, upto)| *upto)
     }
 
-    /// Whether so much is worth an entry, once it is stable.
+    /// Whether `upto` is worth an entry in the journal, once it is durable.
     pub(crate) fn is_due(&self, upto: u64) -> bool {
         upto >= self.noted + JOURNAL_PART_BYTES
     }
@@ -71,12 +71,12 @@ impl Part {
         }
     }
 
-    /// The next run begins again.
+    /// The next run starts this file over.
     pub(crate) fn forget(&self) {
         self.note(0, Vec::new(), self.streamed.then_some(0));
     }
 
     fn note(&self, upto: u64, fh: Vec<u8>, digest: Option<u64>) {
-        self.resume.note_part(self.path, Begun { object: self.object, upto, fh, digest });
+        self.resume.note_part(self.path, PartialFile { object: self.object, upto, fh, digest });
     }
 }

@@ -15,7 +15,7 @@ use super::{Root, TarOptions};
 use crate::archive::Filter;
 use crate::archive::Kind;
 use crate::fs::{
-    Begun, Fetched, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
+    Fetched, FirstPage, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
 };
 use crate::limits::{
     FETCHED_BYTES_MAX, FETCHES_MAX, PIECES_WAITING, PLANNED_AHEAD_MAX, READ_BYTES, STRETCH_BYTES,
@@ -112,14 +112,14 @@ fn overlap(roots: &[Root]) -> bool {
 struct Top {
     fh: FileHandle,
     meta: Meta,
-    begun: Option<Begun>,
+    first_page: Option<FirstPage>,
 }
 
 impl Top {
     fn of(root: &Root) -> Result<Top, ItemError> {
         let object = root.object.as_ref().map_err(ItemError::clone)?;
-        let begun = object.begun.clone();
-        Ok(Top { fh: object.fh.clone(), meta: Meta::of(&object.attrs), begun })
+        let first_page = object.first_page.clone();
+        Ok(Top { fh: object.fh.clone(), meta: Meta::of(&object.attrs), first_page })
     }
 }
 
@@ -134,7 +134,7 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Sema
         .filter(|(_, top)| top.meta.is_dir())
         .map(|(n, top)| {
             let path = [&roots[n].name[..], b"/"].concat();
-            (n, Start { path, fh: top.fh.clone(), begun: top.begun.clone() })
+            (n, Start { path, fh: top.fh.clone(), first_page: top.first_page.clone() })
         })
         .unzip();
     let mut shown = 0;

@@ -71,9 +71,9 @@ pub async fn sync_here(
         return Err(Errno::NOTDIR.into());
     }
     let mut report = SyncReport::default();
-    let (doomed, stop) = (plan.remove.clone(), here.stop.clone());
+    let (to_remove, stop) = (plan.remove.clone(), here.stop.clone());
     blocking(&top, &telling, &mut report, move |work| {
-        for path in doomed.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
+        for path in to_remove.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             work.remove(path);
         }
     })

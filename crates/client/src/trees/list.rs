@@ -53,7 +53,7 @@ impl Tree {
         let is_dir = meta.is_dir();
         tree.nodes.insert(Vec::new(), Node::new(meta, Bytes::new(), Some(top.fh.clone())));
         if is_dir {
-            let start = Start { path: Vec::new(), fh: top.fh.clone(), begun: top.begun.clone() };
+            let start = Start { path: Vec::new(), fh: top.fh.clone(), first_page: top.first_page.clone() };
             let walk = WalkOptions { texts: true, ..WalkOptions::default() };
             nfs.walk_from([start], walk, |listing| match listing.entries {
                 Outcome::Committed(entries) => {

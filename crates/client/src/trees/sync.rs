@@ -24,7 +24,7 @@ use super::tree::{Node, Origin, Tree, above, last};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
 use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
 use crate::fs::AsNamed;
-use crate::fs::{Doomed, ItemError, Nfs, Outcome, Owner, Xattr, join};
+use crate::fs::{ItemError, Nfs, Outcome, Owner, ToRemove, Xattr, join};
 use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
 use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
 use crate::untar::Archive;
@@ -42,7 +42,7 @@ pub trait Telling: Send + Sync {
     /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
     /// It is not, or not wholly, there; where nothing else is said, [`Telling::failed`].
-    fn unsent(&self, path: &[u8], why: &put::Why) {
+    fn unsent(&self, path: &[u8], why: &put::MemberError) {
         self.failed(path, &why.to_string());
     }
 }
@@ -130,21 +130,21 @@ async fn remove(
     say: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
-    let doomed = plan.remove.iter().filter_map(|path| {
+    let to_remove = plan.remove.iter().filter_map(|path| {
         let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(above(path))?);
-        Some(Doomed {
+        Some(ToRemove {
             path: path.clone(),
             parent: parent.fh.clone()?,
             name: last(path).to_vec(),
             dir: node.fh.clone().filter(|_| node.meta.is_dir()),
             is_dir: node.meta.is_dir(),
-            begun: None,
+            first_page: None,
         })
     });
-    let doomed: Vec<Doomed> = doomed.collect();
+    let to_remove: Vec<ToRemove> = to_remove.collect();
     target
         .nfs
-        .remove_trees(doomed, |removal| match removal.outcome.into_result() {
+        .remove_trees(to_remove, |removal| match removal.outcome.into_result() {
             Ok(()) => {
                 report.removed += 1;
                 telling.removed(&removal.path);
@@ -370,7 +370,7 @@ impl Progress for Hearing {
         }
     }
 
-    fn failed(&self, path: &[u8], why: &put::Why) {
+    fn failed(&self, path: &[u8], why: &put::MemberError) {
         let path = of_member(path);
         self.telling.unsent(&path, why);
         if why.cause == Cause::Unread {

@@ -1,9 +1,8 @@
-//! NFS version 3 in the form of COMPOUNDs, so that what is written for NFSv4 runs on a version 3 server.
+//! Executes COMPOUNDs on a server of NFS version 3, so that code for NFSv4 runs there.
 //!
-//! A COMPOUND is executed here, operation by operation, each by the procedures of version 3 that do the same (RFC 1813);
-//! it stops at the first that fails, with that operation's status. The numbers of `nfsstat3` are those of `nfsstat4`.
-//! COMPOUNDs run at the same time, over several connections; the operations of one run one after another, so a short one
-//! is answered sooner, and [`crate::fs`] puts one item into each.
+//! Each operation becomes procedures of version 3 that do the same (RFC 1813). The COMPOUND stops at the first operation that fails,
+//! with its status; the numbers of `nfsstat3` are those of `nfsstat4`. COMPOUNDs run concurrently over several connections, but the
+//! operations of one run one after another. So [`crate::fs`] puts one item into each.
 //!
 //! | operation | procedures |
 //! |---|---|
@@ -15,9 +14,9 @@
 //! | READDIR | READDIRPLUS; READDIR and LOOKUP where the server has no such procedure |
 //! | VERIFY, NVERIFY | GETATTR |
 //!
-//! A call whose reply is lost is sent again under its transaction id, so that the server's duplicate request cache can answer
-//! (RFC 1813 section 4.5). Where the answer may be that of a second execution all the same, because the server has lost its
-//! cache, the outcome is found out by looking, or is unknown:
+//! A call whose reply is lost is sent again under its transaction ID, so that the server's duplicate request cache can answer
+//! (RFC 1813 section 4.5). If the server has lost its cache, that reply may be of a second execution. Then the client finds out what
+//! happened, or the outcome is unknown:
 //!
 //! | procedure, sent again | status | outcome |
 //! |---|---|---|
@@ -41,7 +40,7 @@ use crate::peer::Peer;
 use exec::Exec;
 use wire::Wire;
 
-/// A version 3 server. See the module.
+/// A client of a version 3 server. See the module.
 pub(crate) struct Client {
     wire: Wire,
 }

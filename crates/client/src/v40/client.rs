@@ -23,7 +23,7 @@ use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
 use crate::peer::{Lines, Peer};
 
-/// A server of NFSv4.0. See the module above.
+/// A client of an NFSv4.0 server. See the module above.
 pub(crate) struct Client {
     pub(super) lines: Lines,
     owner: ClientOwner,

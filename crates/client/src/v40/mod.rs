@@ -1,7 +1,7 @@
-//! NFSv4.0 (RFC 7530) in the form of the COMPOUNDs of NFSv4.1, so that what is written for sessions runs without them.
+//! Executes the COMPOUNDs of NFSv4.1 on a server of NFSv4.0 (RFC 7530), so that code for sessions runs without them.
 //!
-//! A COMPOUND is executed as one or more COMPOUNDs of version 4.0 ("legs"), each of which goes where the one before it has
-//! ended. What is different, and what is made of it:
+//! A COMPOUND is executed as one or more COMPOUNDs of version 4.0 ("legs"). Each leg starts at the filehandle where the one before it
+//! ended. The differences, and how each is handled:
 //!
 //! | in NFSv4.1 | here |
 //! |---|---|

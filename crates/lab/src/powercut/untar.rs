@@ -11,7 +11,7 @@ use crate::verify;
 use landfast_client::copy::{RemoteOptions, RemoteStart, RemoteTrees};
 use landfast_client::fs::{AsNamed, Nfs, Outcome, Reflink, ServerCopies};
 use landfast_client::put::{self, Progress, PutOptions, Source};
-use landfast_client::resume::{Begun, Job, JournalFile, Resume, ResumeError};
+use landfast_client::resume::{Job, JournalFile, JournalStart, Resume, ResumeError};
 use landfast_client::untar;
 use landfast_client::{NfsUrl, Session, SessionOptions};
 use parking_lot::Mutex;
@@ -313,8 +313,8 @@ async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal
     // The next one takes the place of the one that died.
     let instance = Some(file.instance());
     match file.begin(Job::new("untar"), BTreeMap::new()).map_err(unable)? {
-        Begun::Finished { .. } => Ok(put::Report::default()),
-        Begun::Go(resume) => {
+        JournalStart::Finished { .. } => Ok(put::Report::default()),
+        JournalStart::Go(resume) => {
             let report = extracted(url, tar, (Some(resume.clone()), instance), hears).await?;
             resume.close(report.complete()).map_err(Error::Unable)?;
             Ok(report)

@@ -10,7 +10,7 @@ use super::say::Say;
 use landfast_client::archive::{ArchiveError, Kind, Member};
 use landfast_client::fs::{Meta, Nfs, Original, Outcome};
 use landfast_client::local;
-use landfast_client::put::{Cause, DataError, Given, Members, Why};
+use landfast_client::put::{Cause, DataError, Given, MemberError, Members};
 use landfast_nfs::v4::{FileHandle, NfsTime};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -58,7 +58,7 @@ enum Verdict {
     Passes,
     Agreed,
     Declined,
-    Fails(Why),
+    Fails(MemberError),
 }
 
 /// See the module.
@@ -121,7 +121,7 @@ impl Asking {
         }
         if member.kind == Kind::HardLink && self.declined.contains(&member.link) {
             let first = quote::shown(&self.say.dest(&member.link));
-            return Verdict::Fails(Why::of(
+            return Verdict::Fails(MemberError::new(
                 Cause::Other,
                 format!("another name of it, {first}, was to stay as it is"),
             ));

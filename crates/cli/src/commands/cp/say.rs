@@ -6,7 +6,7 @@ use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
-use landfast_client::put::{Cause, Progress, Why};
+use landfast_client::put::{Cause, MemberError, Progress};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use serde_json::json;
 use std::io::Write;
@@ -172,7 +172,7 @@ impl Progress for Say {
     /// As GNU cp: nothing is said of it.
     fn met(&self, _: &[u8]) {}
 
-    fn failed(&self, path: &[u8], why: &Why) {
+    fn failed(&self, path: &[u8], why: &MemberError) {
         // Its directory was told.
         if why.cause == Cause::Parent {
             return;
@@ -194,7 +194,7 @@ impl Progress for Say {
 
 /// A cause that many have if one has it: in words, and what to do about it. That a file may not be written is said of each: others
 /// may be.
-fn of_many(why: &Why) -> Option<(String, String)> {
+fn of_many(why: &MemberError) -> Option<(String, String)> {
     let (what, status) = match why.cause {
         Cause::Attributes(status) => ("failed to preserve attributes: ", status),
         Cause::Refused(
@@ -208,7 +208,7 @@ fn of_many(why: &Why) -> Option<(String, String)> {
 }
 
 /// What GNU cp says of a failure.
-fn sentence(source: &[u8], dest: &[u8], why: &Why) -> String {
+fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
     let (from, to) = (quote::shown(source), quote::shown(dest));
     let kind = match why.kind {
         Some(Kind::File) => "cannot create regular file",

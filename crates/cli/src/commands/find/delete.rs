@@ -5,7 +5,7 @@ use super::object::Object;
 use crate::commands::operand::Place;
 use crate::commands::tool::Tool;
 use crate::commands::{message, quote};
-use landfast_client::fs::{Doomed, ItemError, Meta};
+use landfast_client::fs::{ItemError, Meta, ToRemove};
 use landfast_nfs::v4::FileHandle;
 use std::collections::{BTreeMap, HashMap};
 
@@ -108,14 +108,14 @@ pub async fn all(tool: &Tool, queue: &[Queued]) -> Vec<bool> {
     }
     for numbers in by_depth.into_values().rev() {
         for (nfs, of_tree) in tool.servers.by_tree(numbers.iter().map(|n| &queue[*n].at.place)) {
-            let (mut doomed, mut by_path) = (Vec::new(), HashMap::<&[u8], Vec<usize>>::new());
+            let (mut to_remove, mut by_path) = (Vec::new(), HashMap::<&[u8], Vec<usize>>::new());
             for n in of_tree.into_iter().map(|n| numbers[n]) {
                 let Some((parent, name)) = queue[n].found(tool).await else { continue };
                 let (path, is_dir) = (queue[n].path.clone(), queue[n].meta.is_dir());
-                doomed.push(Doomed { path, parent, name, dir: None, is_dir, begun: None });
+                to_remove.push(ToRemove { path, parent, name, dir: None, is_dir, first_page: None });
                 by_path.entry(&queue[n].path).or_default().push(n);
             }
-            nfs.remove_trees(doomed, |removal| {
+            nfs.remove_trees(to_remove, |removal| {
                 let numbers = by_path.get(&removal.path[..]).map(Vec::as_slice).unwrap_or_default();
                 match removal.outcome.into_result() {
                     Ok(()) => numbers.iter().for_each(|n| gone[*n] = true),

@@ -6,14 +6,14 @@ use super::super::ask::Answers;
 use super::super::tool::Tool;
 use super::super::{below, kind_name, message, quote};
 use super::{failed, say};
-use landfast_client::fs::{Doomed, Entry, ItemError, Meta, Nfs, Outcome, Start, WalkOptions};
+use landfast_client::fs::{Entry, ItemError, Meta, Nfs, Outcome, Start, ToRemove, WalkOptions};
 use landfast_nfs::v4::{FileHandle, NfsStat};
 use std::sync::Arc;
 
 /// An object that may go.
 pub struct Found {
     /// As it is removed, with all below it.
-    pub tree: Doomed,
+    pub tree: ToRemove,
     fh: Option<FileHandle>,
     meta: Meta,
     /// Whether it may be written to, once that was asked.
@@ -22,19 +22,19 @@ pub struct Found {
 
 impl Found {
     /// An operand.
-    pub fn new(tree: Doomed, fh: FileHandle, meta: Meta) -> Found {
+    pub fn new(tree: ToRemove, fh: FileHandle, meta: Meta) -> Found {
         Found { tree, fh: Some(fh), meta, writable: None }
     }
 
     /// An entry of the directory that this is.
     fn entry(&self, (entry, writable): (Entry, bool)) -> Option<Found> {
-        let tree = Doomed {
+        let tree = ToRemove {
             path: below(&self.tree.path, &entry.name),
             parent: self.fh.clone()?,
             name: entry.name.to_vec(),
             dir: None,
             is_dir: entry.meta.is_dir(),
-            begun: None,
+            first_page: None,
         };
         Some(Found { tree, fh: entry.fh, meta: entry.meta, writable: Some(writable) })
     }
@@ -153,7 +153,7 @@ impl Asking<'_> {
         }
         let mut gone = false;
         let (tool, verbose) = (&mut *self.tool, self.args.verbose);
-        let tree = Doomed { dir: None, ..found.tree.clone() };
+        let tree = ToRemove { dir: None, ..found.tree.clone() };
         self.nfs
             .remove_trees([tree], |removal| match removal.outcome {
                 Outcome::Committed(()) => {

@@ -12,7 +12,7 @@ use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::resume::{self, Start};
 use asking::Found;
-use landfast_client::fs::{Doomed, ItemError, Meta, Outcome, Removal};
+use landfast_client::fs::{ItemError, Meta, Outcome, Removal, ToRemove};
 use landfast_client::resume::{JournalFile, Resume, ResumeError};
 use landfast_nfs::v4::NfsStat;
 use serde_json::json;
@@ -183,7 +183,7 @@ async fn remove_batch(
         }
         _ => tool.servers.look(&wanted, false).await,
     };
-    let mut doomed: Vec<(Place, Found)> = Vec::new();
+    let mut to_remove: Vec<(Place, Found)> = Vec::new();
     // Operands by how they are shown, while there is a journal.
     let mut tops: HashMap<Vec<u8>, u32> = HashMap::new();
     for (pair, (number, operand, place)) in found.chunks_exact(2).zip(&operands) {
@@ -207,15 +207,15 @@ async fn remove_batch(
                         journal.begin_removal(*number, &own.fh.0);
                     }
                 }
-                let tree = Doomed {
+                let tree = ToRemove {
                     path,
                     parent: above.fh.clone(),
                     name: name.to_vec(),
                     dir,
                     is_dir: meta.is_dir(),
-                    begun: own.begun.clone(),
+                    first_page: own.first_page.clone(),
                 };
-                doomed.push((place.clone(), Found::new(tree, own.fh.clone(), meta)));
+                to_remove.push((place.clone(), Found::new(tree, own.fh.clone(), meta)));
             }
             // With version 3 there is nothing above an export.
             (Err(_), Ok(_)) => complain(tool, operand, TOP),
@@ -230,7 +230,7 @@ async fn remove_batch(
         }
     }
     // Before anything of an operand is removed it is noted, durably, that it was there.
-    if let Some(journal) = journal.filter(|_| !doomed.is_empty()) {
+    if let Some(journal) = journal.filter(|_| !to_remove.is_empty()) {
         let journal = journal.clone();
         let noted = tokio::task::spawn_blocking(move || journal.flush()).await;
         if let Err(why) = noted.unwrap_or_else(|e| Err(e.to_string())) {
@@ -239,18 +239,18 @@ async fn remove_batch(
         }
     }
     if args.asking.when == Ask::Always {
-        for (place, found) in doomed {
+        for (place, found) in to_remove {
             let nfs = tool.servers.nfs(&place).clone();
             *removed += asking::remove(tool, args, nfs, found).await;
         }
         return;
     }
-    let trees = tool.servers.by_tree(doomed.iter().map(|(place, _)| place));
+    let trees = tool.servers.by_tree(to_remove.iter().map(|(place, _)| place));
     let trees: Vec<_> = trees.into_iter().map(|(nfs, numbers)| (nfs.clone(), numbers)).collect();
     let prints = args.verbose || tool.json();
     let progress = Counter::new("removed", None, prints);
     for (nfs, numbers) in trees {
-        let trees: Vec<_> = numbers.iter().map(|n| doomed[*n].1.tree.clone()).collect();
+        let trees: Vec<_> = numbers.iter().map(|n| to_remove[*n].1.tree.clone()).collect();
         nfs.remove_trees(trees, |removal| {
             if removal.outcome == Outcome::Committed(()) {
                 *removed += 1;

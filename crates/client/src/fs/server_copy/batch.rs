@@ -1,7 +1,7 @@
 //! Files copied: by the server where it can (RFC 7862 sections 15.2, 15.13), small ones many in one COMPOUND.
 //!
-//! Nothing is cut before there is a copy: the destination is opened as it is, written from its first byte on, and cut to the
-//! source's size behind that. So a file that is copied onto itself, which the server refuses, keeps its data.
+//! The destination is not truncated first: it is opened as it is, overwritten from its first byte on, and then truncated to the
+//! source's size. So a file that is copied onto itself, which the server refuses, keeps its data.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::compound::{OpError, Results, fattr};
 use crate::fs::action::{Action, Answer, Lost, Room, Wants};
 use crate::fs::item::Item;
 use crate::fs::{Failure, Nfs, Object, Outcome};
-use crate::limits::CAREFUL_MAX;
+use crate::limits::STEPWISE_MAX;
 
 /// OPEN, GETFH, COPY or CLONE, SETATTR of the size, COMMIT, CLOSE; of a file that does not go with others OPEN, GETFH, CLOSE.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ enum Made {
     /// All is done.
     Whole,
     /// There is a file to copy to.
-    Begun(FileHandle),
+    Opened(FileHandle),
 }
 
 impl Copy {
@@ -141,10 +141,10 @@ impl Action for Copy {
         let fh = results.getfh()?;
         match self.read(results) {
             Ok(true) => Ok(Answer::Done(Made::Whole)),
-            Ok(false) => Ok(Answer::Done(Made::Begun(fh))),
+            Ok(false) => Ok(Answer::Done(Made::Opened(fh))),
             Err(OpError::Failed { op: op @ (OpNum::CLONE | OpNum::COPY), status }) => {
                 match self.original.copies.refused(self.original.fsid, op, status) {
-                    true => Ok(Answer::Done(Made::Begun(fh))),
+                    true => Ok(Answer::Done(Made::Opened(fh))),
                     false => Err(OpError::Failed { op, status }),
                 }
             }
@@ -207,11 +207,11 @@ impl Nfs {
             originals.push(original);
         }
         let mut rest = JoinSet::new();
-        let turns = Arc::new(Semaphore::new(CAREFUL_MAX));
+        let turns = Arc::new(Semaphore::new(STEPWISE_MAX));
         for (((n, number), original), made) in numbers.into_iter().zip(originals).zip(self.all(items).await) {
             match made {
                 Outcome::Committed(Made::Whole) => {}
-                Outcome::Committed(Made::Begun(fh)) => {
+                Outcome::Committed(Made::Opened(fh)) => {
                     let (nfs, turns) = (self.clone(), turns.clone());
                     rest.spawn(async move {
                         // Never closed.

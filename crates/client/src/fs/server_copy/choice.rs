@@ -1,12 +1,11 @@
-//! Which way files are copied that are on the destination's server already: by CLONE, by COPY (RFC 7862 sections 15.13 and
-//! 15.2), or through this machine.
+//! How a file is copied within one server: by CLONE, by COPY (RFC 7862 sections 15.13 and 15.2), or through this machine.
 //!
-//! | the server says | what becomes of it |
+//! | reply | what follows |
 //! |---|---|
 //! | NOTSUPP, OP_ILLEGAL, XDEV | not asked again for files of that filesystem: COPY in place of CLONE, reading in place of COPY |
-//! | no room, read-only and the like | the copy has failed |
-//! | anything else to CLONE | as the first line |
-//! | anything else to COPY | this one file is read and written |
+//! | no space, read-only and the like | the copy has failed |
+//! | anything else to CLONE | as in the first row |
+//! | anything else to COPY | this file is read and written |
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +46,7 @@ pub(crate) enum Way {
 pub struct ServerCopies {
     reflink: Reflink,
     first: Way,
-    /// Where something else than `first` is left.
+    /// Filesystems where the server has refused `first`, and what is used there.
     less: Mutex<HashMap<Fsid, Way>>,
     /// Copies are not stable before a COMMIT.
     pub(crate) commits: bool,

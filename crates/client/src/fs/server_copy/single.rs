@@ -1,7 +1,7 @@
-//! Files that the server copies itself, one at a time: large ones, and those that did not go with others in a COMPOUND.
+//! Copies one file within a server: a large one, or one that did not go with others in a COMPOUND.
 //!
-//! Both files are open meanwhile, as COPY requires (RFC 7862 section 15.2.3). What was copied unstably is made stable by a
-//! COMMIT under the verifier of its COPYs, each [`limits::COPY_PIECE_BYTES`], and copied again from there when that is another one. A file that the server does not
+//! Both files are open meanwhile, as COPY requires (RFC 7862 section 15.2.3). After each [`limits::COPY_PIECE_BYTES`] a COMMIT makes
+//! unstable data durable. If its verifier differs from that of the COPYs, the piece is copied again. A file that the server does not
 //! copy is read and written.
 
 use std::sync::Arc;

@@ -1,8 +1,7 @@
-//! Directories that are made together with the session: those of the archive's members that were read by then. No I/O.
+//! Directories that are made in the session's first request: those of the members that were read by then. No I/O.
 //!
-//! They go behind the listing of the destination in the session's first request, so that files need not wait for them in a
-//! round trip of their own. A directory whose name is taken already ends the COMPOUND there; what was not made then is made
-//! as if nobody had tried.
+//! They follow the listing of the destination in that request, so that no file waits for them in a round trip of its own. If a
+//! directory's name exists already, the COMPOUND ends there. The directories after it are then made in the usual way.
 
 use std::collections::HashMap;
 
@@ -22,34 +21,34 @@ use crate::session::SessionLimits;
 /// A directory below the destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewDir {
-    /// Its place below the destination.
+    /// Its names below the destination.
     pub(super) path: Vec<Bytes>,
-    /// Which of those before it holds it; `None`: the destination.
+    /// The index of its parent; `None`: the destination.
     pub(super) parent: Option<usize>,
-    /// The archive does not name it, or only behind what is in it.
+    /// No member names it before those that are in it.
     pub(super) implied: bool,
-    /// Operations that make it.
+    /// How many operations make it.
     ops: usize,
 }
 
-/// Directories, each behind the one that holds it.
+/// Directories, each after its parent.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct EarlyDirs {
     pub(super) dirs: Vec<NewDir>,
 }
 
 /// Bytes of a time of access among attributes.
 const ACCESSED_BYTES: u32 = 24;
 
-impl Ahead {
-    /// The directories of these members, as many as one request has `room` for, and the operations that make them in the
-    /// current one. The last one gets this time of access.
+impl EarlyDirs {
+    /// The directories of these members, as many as fit into `room`, with the encoded operations that make them in the current
+    /// directory, and their count. The last directory gets the access time `accessed`.
     pub(super) fn of(
         events: &[Event],
         rules: &mut AttrRules,
         room: &SessionLimits,
         accessed: Option<NfsTime>,
-    ) -> Option<(Ahead, Bytes, usize)> {
+    ) -> Option<(EarlyDirs, Bytes, usize)> {
         let request = room.request.saturating_sub(accessed.map_or(0, |_| ACCESSED_BYTES));
         let room = SessionLimits { request, ..*room };
         let mut packer = Packer::new(&room);
@@ -86,10 +85,10 @@ impl Ahead {
             packer.accessed(time);
         }
         let Packer { dirs, body, ops, .. } = packer;
-        (!dirs.is_empty()).then(|| (Ahead { dirs }, body.freeze(), ops))
+        (!dirs.is_empty()).then(|| (EarlyDirs { dirs }, body.freeze(), ops))
     }
 
-    /// Those that were made, with their handles, by the results of the operations.
+    /// The directories that were made, with their handles, according to the results of the operations.
     pub(super) fn made(self, results: Vec<ResOp>) -> Vec<(NewDir, FileHandle)> {
         let mut results = results.into_iter();
         let first = results.next();
@@ -114,7 +113,7 @@ struct Packer<'a> {
     body: BytesMut,
     ops: usize,
     reply: usize,
-    /// The operation that makes the last one, and where it begins.
+    /// The CREATE of the last directory, and its offset in `body`.
     last: Option<(usize, CreateArgs)>,
 }
 
@@ -165,7 +164,7 @@ impl Packer<'_> {
         fits
     }
 
-    /// The last one was last accessed then.
+    /// Gives the last directory this access time.
     fn accessed(&mut self, time: NfsTime) {
         let Some((at, make)) = self.last.take() else { return };
         let time = AttrValues { time_access_set: Some(SetTime::ClientTime(time)), ..AttrValues::default() };
@@ -207,14 +206,14 @@ mod tests {
         members.iter().map(member).collect()
     }
 
-    fn ahead(members: &[&str], ops: u32) -> Option<(Ahead, Vec<ArgOp>)> {
+    fn early_dirs(members: &[&str], ops: u32) -> Option<(EarlyDirs, Vec<ArgOp>)> {
         let mut rules = AttrRules::new(&PutOptions::default(), true);
         let room = SessionLimits { ops, ..SessionLimits::ASK };
-        let (ahead, body, count) = Ahead::of(&events(members), &mut rules, &room, None)?;
+        let (dirs, body, count) = EarlyDirs::of(&events(members), &mut rules, &room, None)?;
         let mut r = Reader::new(body);
         let ops: Vec<ArgOp> = (0..count).map(|_| ArgOp::decode_lenient(&mut r).unwrap()).collect();
         assert_eq!(r.remaining(), 0);
-        Some((ahead, ops))
+        Some((dirs, ops))
     }
 
     fn shown(dir: &NewDir) -> String {
@@ -222,7 +221,7 @@ mod tests {
     }
 
     fn dirs(members: &[&str]) -> Vec<String> {
-        ahead(members, 1000).map(|(ahead, _)| ahead.dirs.iter().map(shown).collect()).unwrap_or_default()
+        early_dirs(members, 1000).map(|(dirs, _)| dirs.dirs.iter().map(shown).collect()).unwrap_or_default()
     }
 
     #[test]
@@ -231,8 +230,8 @@ mod tests {
         assert_eq!(dirs(&["f", "g"]), [""; 0]);
         // What is no directory in the archive first is nothing to go through.
         assert_eq!(dirs(&["a", "a/", "a/b/", "a/c/f", "d/"]), ["d"]);
-        let (ahead, _) = ahead(&["a/", "a/b/", "c/"], 1000).unwrap();
-        assert_eq!(ahead.dirs.iter().map(|d| d.parent).collect::<Vec<_>>(), [None, Some(0), None]);
+        let (dirs, _) = early_dirs(&["a/", "a/b/", "c/"], 1000).unwrap();
+        assert_eq!(dirs.dirs.iter().map(|d| d.parent).collect::<Vec<_>>(), [None, Some(0), None]);
     }
 
     #[test]
@@ -240,14 +239,14 @@ mod tests {
         let all: Vec<String> = (0..10).map(|i| format!("d{i}/")).collect();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         // SAVEFH; CREATE and GETFH; RESTOREFH, CREATE and GETFH.
-        let (some, ops) = ahead(&all, 8).unwrap();
+        let (some, ops) = early_dirs(&all, 8).unwrap();
         assert_eq!((some.dirs.len(), ops.len()), (2, 6));
-        assert!(ahead(&all, 2).is_none());
+        assert!(early_dirs(&all, 2).is_none());
     }
 
     #[test]
     fn what_was_made_ends_at_the_first_failure() {
-        let (some, ops) = ahead(&["a/", "a/b/", "c/"], 1000).unwrap();
+        let (some, ops) = early_dirs(&["a/", "a/b/", "c/"], 1000).unwrap();
         let result = |(i, op): (usize, &ArgOp)| match op {
             ArgOp::Create(args) => {
                 let cinfo = ChangeInfo::default();
@@ -261,7 +260,7 @@ mod tests {
         most.truncate(6);
         most.push(ResOp::failed(OpNum::CREATE, NfsStat::NFS4ERR_EXIST));
         let made = |results: Vec<ResOp>| {
-            let (some, _) = ahead(&["a/", "a/b/", "c/"], 1000).unwrap();
+            let (some, _) = early_dirs(&["a/", "a/b/", "c/"], 1000).unwrap();
             some.made(results).iter().map(|(dir, fh)| (shown(dir), fh.0[0])).collect::<Vec<_>>()
         };
         let [a, b, c] = [("a".to_owned(), 2), ("a/b".to_owned(), 4), ("c".to_owned(), 7)];

@@ -1,12 +1,12 @@
-//! Files that are sent behind the request that makes their directories, before it is answered. No I/O.
+//! Files that are sent after the request that makes their directories, before its reply. No I/O.
 //!
-//! Compounds that are under way together have no order. So each begins by looking whether the directory that is made last
-//! is there, and was last accessed at the very time that the request gives it: then that request has made all of them, and what
-//! follows finds nothing but what this run puts there. Otherwise none of it is executed, and its members go as if nobody had
-//! tried.
+//! COMPOUNDs in flight together have no order. So each of these begins with a guard: VERIFY that the last of the directories
+//! exists, with the access time that the first request gives it. If it does, that request has made all of them, and they hold only what
+//! this run has put there. Otherwise nothing of the COMPOUND is executed, and its members are sent again in the usual way.
 //!
-//! What is sent so: whole files, each the first member of the archive with its path, in these directories, up to the first hard
-//! link; and the last attributes of directories in which nothing else is put.
+//! Sent this way are:
+//! - whole files in these directories, up to the first hard link, if no earlier member has the same path;
+//! - the final attributes of directories into which nothing else is put.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -14,8 +14,8 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, Fattr, NfsTime};
 
-use super::ahead::{Ahead, NewDir};
 use super::attrs::AttrRules;
+use super::early_dirs::{EarlyDirs, NewDir};
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::plan::leaves_open;
 use super::source::{Data, Event};
@@ -25,28 +25,28 @@ use crate::compound::fattr;
 
 /// A directory that is being made.
 struct Place {
-    /// Its names from the server's root.
+    /// Its names, from the server's root.
     names: Vec<Bytes>,
-    /// What it gets last, if its member has come.
+    /// Its final attributes, if its member has come.
     finish: Option<Fattr>,
-    /// That has to wait for others than the files that are sent so.
+    /// The final attributes must wait for members that are not sent here.
     waits: bool,
-    /// These.
+    /// Files that are sent here and not yet finished.
     files: usize,
 }
 
-/// What can be sent, and what was. Members stand in compounds by their numbers among the events, directories by theirs among
-/// those that are made.
-pub(super) struct Behind {
+/// The files that can be sent. A COMPOUND names its members by their indices among the events, and directories by their indices in
+/// [`EarlyDirs`].
+pub(super) struct EarlyFiles {
     capacity: Capacity,
     guard: Vec<ArgOp>,
     places: Vec<Place>,
     by_path: HashMap<Vec<Bytes>, usize>,
-    /// Paths of members.
+    /// Paths of all members so far.
     seen: HashSet<Vec<Bytes>>,
-    /// Events that were looked at.
+    /// How many events were looked at.
     looked: usize,
-    /// Files that were not sent yet, and their directories.
+    /// Files to send: the index of the event, and that of the directory.
     files: VecDeque<(usize, usize)>,
     /// A hard link came.
     linked: bool,
@@ -55,22 +55,27 @@ pub(super) struct Behind {
     pub(super) number: u64,
 }
 
-impl Behind {
-    /// `top`: the destination's names from the server's root. `accessed`: the time that the last directory was given.
-    pub(super) fn new(ahead: &Ahead, top: &[Vec<u8>], accessed: NfsTime, capacity: Capacity) -> Behind {
+impl EarlyFiles {
+    /// `top`: the destination's names, from the server's root. `accessed`: the access time of the last directory.
+    pub(super) fn new(
+        dirs: &EarlyDirs,
+        top: &[Vec<u8>],
+        accessed: NfsTime,
+        capacity: Capacity,
+    ) -> EarlyFiles {
         let top: Vec<Bytes> = top.iter().map(|name| Bytes::copy_from_slice(name)).collect();
         let place = |dir: &NewDir| {
             let names = [&top[..], &dir.path].concat();
             Place { names, finish: None, waits: dir.implied, files: 0 }
         };
-        let places: Vec<Place> = ahead.dirs.iter().map(place).collect();
-        let by_path = ahead.dirs.iter().enumerate().map(|(i, dir)| (dir.path.clone(), i)).collect();
+        let places: Vec<Place> = dirs.dirs.iter().map(place).collect();
+        let by_path = dirs.dirs.iter().enumerate().map(|(i, dir)| (dir.path.clone(), i)).collect();
         let mut guard = vec![ArgOp::Putrootfh];
         let last = places.last().map(|last| last.names.as_slice()).unwrap_or_default();
         guard.extend(last.iter().cloned().map(ArgOp::Lookup));
         let accessed = AttrValues { time_access: Some(accessed), ..AttrValues::default() };
         guard.push(ArgOp::Verify(fattr(&accessed)));
-        Behind {
+        EarlyFiles {
             capacity,
             guard,
             places,
@@ -84,7 +89,7 @@ impl Behind {
         }
     }
 
-    /// Looks at what came since the last time.
+    /// Looks at new events.
     fn look(&mut self, events: &[Event], rules: &mut AttrRules) {
         for (i, event) in events.iter().enumerate().skip(self.looked) {
             let taken = match event {
@@ -119,7 +124,7 @@ impl Behind {
         self.looked = events.len();
     }
 
-    /// Something is put there when all of this has been answered.
+    /// A member that is not sent here goes into this directory.
     fn put_later(&mut self, parents: &[Bytes]) {
         let nearest = (1..=parents.len()).rev().find_map(|n| self.by_path.get(&parents[..n]));
         if let Some(&dir) = nearest {
@@ -127,7 +132,7 @@ impl Behind {
         }
     }
 
-    /// The next compound; `None` while it would not be full, or when there is none.
+    /// The next COMPOUND; `None` if it would not be full and more files may come, or if there are no files.
     pub(super) fn next(&mut self, events: &[Event], rules: &mut AttrRules) -> Option<Batch> {
         self.look(events, rules);
         while self.files.len() >= self.capacity.members || (self.ended && !self.files.is_empty()) {
@@ -149,7 +154,7 @@ impl Behind {
         None
     }
 
-    /// Puts as many files into it as fit: how many of each directory.
+    /// Packs as many files as fit. Returns how many are in each directory.
     fn fill(
         &mut self,
         packer: &mut Packer,
@@ -275,27 +280,29 @@ mod tests {
     /// finishes.
     fn sent(members: &[&str], known: usize, files: usize) -> Vec<(Vec<String>, Vec<String>)> {
         let mut events: Vec<Event> = members.iter().map(|name| event(name)).collect();
-        let (ahead, ..) =
-            Ahead::of(&events[..known], &mut rules(), &SessionLimits::ASK, Some(WHEN)).expect("directories");
+        let (dirs, ..) = EarlyDirs::of(&events[..known], &mut rules(), &SessionLimits::ASK, Some(WHEN))
+            .expect("directories");
         let capacity = Capacity::new(&SessionLimits::ASK, files, 1 << 20);
-        let mut behind = Behind::new(&ahead, &[b"top".to_vec()], WHEN, capacity);
+        let mut early = EarlyFiles::new(&dirs, &[b"top".to_vec()], WHEN, capacity);
         let mut all = Vec::new();
         let mut rules = rules();
-        let early = behind.next(&events, &mut rules);
-        assert!(early.as_ref().is_none_or(|batch| batch.members.len() == files && batch.finished.is_empty()));
-        all.extend(early);
+        let unended = early.next(&events, &mut rules);
+        assert!(
+            unended.as_ref().is_none_or(|batch| batch.members.len() == files && batch.finished.is_empty())
+        );
+        all.extend(unended);
         events.push(Event::End(None));
-        all.extend(std::iter::from_fn(|| behind.next(&events, &mut rules)));
-        assert_eq!(behind.number, all.len() as u64);
+        all.extend(std::iter::from_fn(|| early.next(&events, &mut rules)));
+        assert_eq!(early.number, all.len() as u64);
         let shown = |batch: &Batch| {
             let mut r = Reader::new(batch.body.clone());
             let ops: Vec<ArgOp> = (0..batch.ops).map(|_| ArgOp::decode_lenient(&mut r).unwrap()).collect();
-            assert_eq!(ops[..batch.guard], behind.guard);
+            assert_eq!(ops[..batch.guard], early.guard);
             assert!(matches!(ops[batch.guard - 1], ArgOp::Verify(_)));
             let files = batch.members.iter().map(|(id, _)| members[id.0 as usize].to_owned()).collect();
             let path = |dir: &Bytes| String::from_utf8(dir.to_vec()).unwrap();
             let dirs = batch.finished.iter().map(|(id, _)| {
-                behind.places[id.0 as usize].names.iter().skip(1).map(path).collect::<Vec<_>>().join("/")
+                early.places[id.0 as usize].names.iter().skip(1).map(path).collect::<Vec<_>>().join("/")
             });
             (files, dirs.collect())
         };

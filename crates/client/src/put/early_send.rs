@@ -1,31 +1,30 @@
-//! What goes over the wire between the making of a session and the answer to its first request: files behind their directories
-//! ([`super::behind`]).
+//! Sends files between the session's first request and its reply ([`super::early_files`]).
 
 use landfast_nfs::v4::CompoundRes;
 use tokio::sync::watch;
 
 use super::attrs::AttrRules;
-use super::behind::Behind;
-use super::first::InFlight;
+use super::early_files::EarlyFiles;
+use super::early_results::InFlight;
 use super::source::{Event, Reading};
 use super::stop::stopped;
 use crate::session::{FirstReply, Session};
 
-/// Sends files until the answer comes, and waits for it. What was read meanwhile stands behind `events`.
+/// Sends files until the reply to the first request comes, and waits for it. What is read meanwhile is appended to `events`.
 pub(super) async fn send(
     session: &Session,
-    behind: &mut Behind,
+    files: &mut EarlyFiles,
     rules: &mut AttrRules,
     (reading, events): (&mut Reading, &mut Vec<Event>),
     window: usize,
-    answer: &mut FirstReply,
+    reply: &mut FirstReply,
     stop: &mut Option<watch::Receiver<bool>>,
 ) -> (Vec<InFlight>, Option<CompoundRes>) {
     let mut sent: Vec<InFlight> = Vec::new();
     let mut reads = true;
     loop {
         reads = reads && reading.take_ready(events);
-        let batch = if sent.len() < window { behind.next(events, rules) } else { None };
+        let batch = if sent.len() < window { files.next(events, rules) } else { None };
         let goes_on = batch.is_some();
         if let Some(batch) = batch {
             let (session, body, ops, cached) =
@@ -35,7 +34,7 @@ pub(super) async fn send(
         }
         tokio::select! {
             biased;
-            results = answer.wait() => return (sent, results),
+            results = reply.wait() => return (sent, results),
             () = stopped(stop) => break,
             // No more is sent in vain than the network takes while the answer is on its way.
             () = session.flushed(), if goes_on => {}
@@ -45,6 +44,6 @@ pub(super) async fn send(
             },
         }
     }
-    let results = answer.wait().await;
+    let results = reply.wait().await;
     (sent, results)
 }

@@ -1,9 +1,8 @@
-//! One member, one step at a time: for what does not go with others in a compound. Existing files in the
-//! way, servers that refuse a combination of operations, lost replies, attributes that may not be set,
-//! files that come in pieces.
+//! One member, one step at a time: for members that cannot share a COMPOUND. Reasons are existing files, servers that refuse a
+//! combination of operations, lost replies, attributes that may not be set, and files in pieces.
 //!
-//! Each step is repeated while the server says DELAY or GRACE. A step whose outcome is unknown is made
-//! safe by starting over from "the name is gone": everything here makes new objects.
+//! A step is sent again while the server says DELAY or GRACE. After a step whose outcome is unknown the name is removed, and the
+//! member starts over: everything here makes new objects.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateArgs, CreateHow, CreateType, OpenHow};
@@ -12,11 +11,11 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBo
 
 use super::attrs::merge;
 use super::attrs::without_its_owner;
-use super::existing::{Existing, New, Over, SEEN, Seen, Verdict};
-use super::given::{self, OWNERSHIP};
+use super::existing::{Existing, NewKind, Over, SEEN, Seen, Verdict};
+use super::ownership::{self, OWNERSHIP};
 use super::pack::{is_dir, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
-use super::report::{Cause, Why};
+use super::report::{Cause, MemberError};
 use super::spelling;
 use super::trouble::Trouble;
 use crate::compound::{OpError, Results, fattr, values};
@@ -80,7 +79,7 @@ pub(super) async fn extract<P>(
                         Some(how) => how,
                         None => return Ok(SlowDone::Skipped),
                     },
-                    Existing::Overwrite if task.job.puts() == New::File => How::Into,
+                    Existing::Overwrite if task.job.new_kind() == NewKind::File => How::Into,
                     _ => How::Replace,
                 };
             }
@@ -90,18 +89,18 @@ pub(super) async fn extract<P>(
     }
 }
 
-/// How a file comes to be where it is to be.
+/// What is done about the name before a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
     /// Nothing has the name.
     New,
-    /// What has it goes first.
+    /// The object that has it is removed first.
     Replace,
     /// The file that has it is emptied and written.
     Into,
 }
 
-/// How to begin; `None`: what is there stays, as asked.
+/// How to begin; `None`: the existing object stays, as asked.
 pub(super) async fn how<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -113,12 +112,12 @@ pub(super) async fn how<P>(
     Ok(Some(match (existing, task.replace) {
         (Existing::Look(over), false) => return look(session, task, over).await,
         (_, false) => How::New,
-        (Existing::Overwrite, true) if task.job.puts() == New::File => How::Into,
+        (Existing::Overwrite, true) if task.job.new_kind() == NewKind::File => How::Into,
         (_, true) => How::Replace,
     }))
 }
 
-/// The same by what has the name now.
+/// The same, after a look at what has the name now.
 pub(super) async fn look<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -134,9 +133,9 @@ pub(super) async fn look<P>(
         return Err(Trouble::Other("the server does not say what has its name".into()));
     };
     if task.job.is(&seen) {
-        return Err(Trouble::Refused(Why::of(Cause::SameFile, "they are the same file")));
+        return Err(Trouble::Refused(MemberError::new(Cause::SameFile, "they are the same file")));
     }
-    let how = match over.judge(task.job.puts(), task.job.modified, task.job.agreed, &seen) {
+    let how = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &seen) {
         Verdict::Replace => How::Replace,
         Verdict::Into => How::Into,
         Verdict::Skip => return Ok(None),
@@ -148,7 +147,7 @@ pub(super) async fn look<P>(
     Ok(Some(how))
 }
 
-/// Removes a name that is no directory; that there is none is as good.
+/// Removes a name, unless it is a directory. A missing name is no error.
 pub(super) async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) -> Result<(), Trouble> {
     let mut results = step(
         session,
@@ -164,7 +163,7 @@ pub(super) async fn remove(session: &Session, dir: &FileHandle, name: &Bytes) ->
     match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP, OpNum::NVERIFY, OpNum::PUTFH, OpNum::REMOVE]) {
         Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => Ok(()),
         Err(OpError::Failed { status: NfsStat::NFS4ERR_SAME, .. }) => {
-            Err(Trouble::Refused(Why::of(Cause::DirInTheWay, "a directory is in the way")))
+            Err(Trouble::Refused(MemberError::new(Cause::DirInTheWay, "a directory is in the way")))
         }
         other => Ok(other?),
     }
@@ -184,7 +183,7 @@ async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<
     Ok(SlowDone::Dir(fh, false))
 }
 
-/// CREATE, again without owner and group if those may not be set; what was not set.
+/// CREATE, again without owner and group if those may not be set. Returns the attributes that were not set.
 async fn create<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -265,7 +264,7 @@ async fn whole_file<P>(
     done.map(|()| SlowDone::Done)
 }
 
-/// Makes the file anew, or opens and empties the existing one when it is to be overwritten.
+/// Makes the file, or opens and empties the existing one if it is to be overwritten.
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -322,7 +321,7 @@ pub(super) async fn open<P>(
     }
 }
 
-/// For what is made with an owner: whose is it ([`super::given`])?
+/// For what is made with an owner: whose is it ([`super::ownership`])?
 fn whose(session: &Session, attrs: &Fattr) -> Option<ArgOp> {
     (session.version() != Version::V3 && has_owner(attrs)).then_some(ArgOp::Getattr(OWNERSHIP))
 }
@@ -332,7 +331,7 @@ fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
     if !has_owner(attrs) || results.remaining() == 0 {
         return Bitmap::default();
     }
-    results.getattr().map(|got| given::left_out(attrs, &got)).unwrap_or_default()
+    results.getattr().map(|got| ownership::left_out(attrs, &got)).unwrap_or_default()
 }
 
 /// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.
@@ -354,11 +353,12 @@ pub(super) async fn finish<P>(
     set_last(session, &file.fh, &last).await
 }
 
-/// Sets what a member gets last. Owner first: it clears set-ID bits; and its refusal does not take the rest with it.
+/// Sets the final attributes of a member. The owner goes first and alone, because it clears set-ID bits, and because the rest is set even if
+/// the owner is refused.
 pub(super) async fn set_last(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), Trouble> {
     let unset = |what: &str, e: &OpError| {
         let text = format!("extracted, but its {what} not set: {e}");
-        Trouble::Refused(Why::of(Cause::Attributes(e.status()), text))
+        Trouble::Refused(MemberError::new(Cause::Attributes(e.status()), text))
     };
     let mut last = attrs.clone();
     let mut refused = None;
@@ -396,10 +396,10 @@ pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xat
     Ok(())
 }
 
-/// Extended attributes are not set.
-pub(super) fn no_xattrs(status: NfsStat) -> Why {
+/// The error for extended attributes that could not be set.
+pub(super) fn no_xattrs(status: NfsStat) -> MemberError {
     let text = format!("extracted, but its extended attributes are not set: {status}");
-    Why::of(Cause::Xattrs(status), text)
+    MemberError::new(Cause::Xattrs(status), text)
 }
 
 /// A status that setting owner or group may be the reason for.

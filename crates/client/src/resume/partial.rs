@@ -1,31 +1,31 @@
-//! Large files that were begun.
+//! Large files that an earlier run has begun and not finished.
 
 use std::collections::HashMap;
 
-/// What the journal has of one.
+/// What the journal says of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Begun {
+pub(super) struct PartialFile {
     /// Which object, or member of an archive.
     pub(super) object: u64,
-    /// Bytes that are stable; 0: it is begun again.
+    /// Bytes that are durable; 0: it starts over.
     pub(super) upto: u64,
-    /// Where they are.
+    /// The file that holds them.
     pub(super) fh: Vec<u8>,
-    /// That of an archive that cannot be read twice, up to there.
+    /// The digest, up to there, of an archive that cannot be read twice.
     pub(super) digest: Option<u64>,
 }
 
-/// Where a large file comes for the first time in a run, and as what.
+/// Which object came first to each path in this run.
 #[derive(Debug, Default)]
 pub(super) struct Came(HashMap<u64, Option<u64>>);
 
 impl Came {
-    /// Something is done at this path, of which a part was done.
+    /// An unfinished object comes to this path.
     pub(super) fn comes(&mut self, path: u64, object: u64) {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
     }
 
-    /// Whether nothing else of this run has been there.
+    /// Whether it was the first at this path.
     pub(super) fn is_first(&self, path: u64, object: u64) -> bool {
         self.0.get(&path) == Some(&Some(object))
     }

@@ -1,4 +1,4 @@
-//! What comes again: whether it was done before. No I/O.
+//! Whether a member was done by an earlier run. No I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher as _;
@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use siphasher::sip::SipHasher13;
 
-use super::before::Before;
+use super::destination::Destination;
+use super::done::DoneBefore;
 use super::key::Key;
-use super::there::There;
 use crate::archive::{Kind, Member};
 
-/// What was done of something that comes.
+/// What an earlier run did of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Known {
-    /// Nothing, or it is not there any more.
+    /// Nothing, or the result is missing at the destination.
     Do,
     /// All.
     Done,
-    /// All; but this link was to be to what had its name before.
+    /// All, but its target was replaced later: this link must refer to the object that had the target's name before.
     DoneTooSoon(Vec<u8>),
-    /// Something else of this run has its name.
+    /// This run has made something else under its name.
     JustMade,
 }
 
-/// What has come in this run.
+/// The members that were seen in this run.
 #[derive(Debug, Default)]
-pub(super) struct Met {
+pub(super) struct Seen {
     /// Paths of what is done again although later ones were done: what has the same path follows.
     again: HashSet<u64>,
     /// The same for targets of hard links, which these links are to.
@@ -36,12 +36,12 @@ pub(super) struct Met {
     done: HashSet<u64>,
 }
 
-impl Met {
-    /// A member of an archive that is no directory: those are always met again, for their attributes come last.
+impl Seen {
+    /// A member of an archive. Directories are not asked about: they are always done again, because their attributes come last.
     pub(super) fn member(
         &mut self,
         key: Key,
-        (before, there): (&Before, &There),
+        (before, there): (&DoneBefore, &Destination),
         (number, member): (u64, &Member),
         [path, target]: [&[bytes::Bytes]; 2],
     ) -> Known {
@@ -66,7 +66,12 @@ impl Met {
     }
 
     /// An object of a tree that is no directory.
-    pub(super) fn object(&mut self, key: Key, (before, there): (&Before, &There), member: &Member) -> Known {
+    pub(super) fn object(
+        &mut self,
+        key: Key,
+        (before, there): (&DoneBefore, &Destination),
+        member: &Member,
+    ) -> Known {
         let own = key.path(&member.path);
         if self.done.contains(&own) {
             return Known::JustMade;
@@ -172,11 +177,11 @@ mod tests {
 
     /// What becomes of an archive whose members in `done` were, when all is there but `lost`.
     fn archive(members: &[Member], done: &[u64], lost: &[&str]) -> Vec<Known> {
-        let mut before = Before::default();
+        let mut before = DoneBefore::default();
         done.iter().for_each(|n| before.members.add(*n, n + 1));
         let lost: Vec<Vec<u8>> = lost.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let there = There::here(move |path, _| !lost.iter().any(|l| l == path));
-        let mut met = Met::default();
+        let there = Destination::here(move |path, _| !lost.iter().any(|l| l == path));
+        let mut met = Seen::default();
         (0..)
             .zip(members)
             .map(|(n, m)| {
@@ -211,13 +216,13 @@ mod tests {
     #[test]
     fn objects_are_known_by_what_they_were() {
         let (a, b) = (member("t/a", Kind::File, 1, ""), member("t/b", Kind::HardLink, 0, "t/a"));
-        let mut before = Before::default();
+        let mut before = DoneBefore::default();
         for m in [&a, &b] {
             before.objects.insert(KEY.path(&m.path), KEY.object(m));
         }
         let run = |lost: bool, members: &[&Member]| -> Vec<Known> {
-            let there = There::here(move |path, _| !lost || path != b"t/a");
-            let mut met = Met::default();
+            let there = Destination::here(move |path, _| !lost || path != b"t/a");
+            let mut met = Seen::default();
             members.iter().map(|m| met.object(KEY, (&before, &there), m)).collect()
         };
         use Known::{Do, Done, JustMade};

@@ -1,4 +1,4 @@
-//! What is still at the destination of what was put there.
+//! What of an earlier run is still at the destination.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsStat};
 
-use super::before::Before;
-use super::begun::Begun;
+use super::done::DoneBefore;
 use super::key::Key;
+use super::partial::PartialFile;
 use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
@@ -23,7 +23,7 @@ pub trait Local: Send + Sync {
 }
 
 /// What is there.
-pub(super) enum There {
+pub(super) enum Destination {
     /// On a server.
     Listed(Listed),
     /// On this machine, looked at when it is asked for.
@@ -40,9 +40,9 @@ pub(super) struct Listed {
     blind: HashSet<u64>,
 }
 
-impl There {
+impl Destination {
     #[cfg(test)]
-    pub(super) fn here(has: impl Fn(&[u8], &Member) -> bool + Send + Sync + 'static) -> There {
+    pub(super) fn here(has: impl Fn(&[u8], &Member) -> bool + Send + Sync + 'static) -> Destination {
         struct Has<F>(F);
         impl<F: Fn(&[u8], &Member) -> bool + Send + Sync> Local for Has<F> {
             fn has(&self, path: &[u8], member: &Member) -> bool {
@@ -53,7 +53,7 @@ impl There {
                 false
             }
         }
-        There::Here(Box::new(Has(has)))
+        Destination::Here(Box::new(Has(has)))
     }
 
     /// The file that a part was written to, if it is still there: by its path's number, and by that path.
@@ -61,11 +61,11 @@ impl There {
         &self,
         path: u64,
         names: impl FnOnce() -> Vec<u8>,
-        begun: &Begun,
+        begun: &PartialFile,
     ) -> Option<FileHandle> {
         let listed = match self {
-            There::Listed(listed) => listed,
-            There::Here(here) => {
+            Destination::Listed(listed) => listed,
+            Destination::Here(here) => {
                 let holds = here.holds(&names(), &begun.fh, begun.upto);
                 return holds.then(|| FileHandle(Bytes::copy_from_slice(&begun.fh)));
             }
@@ -78,8 +78,8 @@ impl There {
     pub(super) fn has(&self, key: Key, path: &[Bytes], member: &Member) -> bool {
         let names = |names: &[Bytes]| key.names(names.iter().map(|n| &n[..]));
         match self {
-            There::Here(here) => here.has(&path.join(&b'/'), member),
-            There::Listed(listed) => match listed.names.get(&names(path)) {
+            Destination::Here(here) => here.has(&path.join(&b'/'), member),
+            Destination::Listed(listed) => match listed.names.get(&names(path)) {
                 Some((kind, size)) => fits(*kind, *size, member),
                 None => listed.blind.contains(&names(&path[..path.len().saturating_sub(1)])),
             },
@@ -117,7 +117,7 @@ impl Listed {
     pub(super) async fn level(
         &mut self,
         nfs: &Nfs,
-        (before, key): (&Before, Key),
+        (before, key): (&DoneBefore, Key),
         starts: Vec<Start>,
     ) -> Level {
         let mut next = Level { starts: Vec::new(), closed: Vec::new() };

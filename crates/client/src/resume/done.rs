@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::batch::Batch;
-use super::begun::Begun;
+use super::partial::PartialFile;
 
 /// Numbers, as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,18 +46,18 @@ impl Ranges {
     }
 }
 
-/// All that was done.
+/// All that the journal says was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Before {
+pub(super) struct DoneBefore {
     /// Members of an archive.
     pub(super) members: Ranges,
     /// Objects of trees: the path's number, and that of what was copied.
     pub(super) objects: HashMap<u64, u64>,
-    /// Paths of large files that were begun.
-    pub(super) parts: HashMap<u64, Begun>,
+    /// Unfinished large files, by their paths.
+    pub(super) parts: HashMap<u64, PartialFile>,
     /// Paths of directories that were made.
     pub(super) made: HashSet<u64>,
-    /// Paths of directories that were there.
+    /// Paths of directories that existed.
     pub(super) met: HashSet<u64>,
     /// Digests of an archive as far as such a member.
     pub(super) marks: BTreeMap<u64, u64>,
@@ -69,17 +69,17 @@ pub(super) struct Before {
     pub(super) removed: u64,
 }
 
-impl Before {
+impl DoneBefore {
     pub(super) fn take(&mut self, batch: Batch) {
         for (from, to) in batch.members {
             self.members.add(from, to);
         }
         self.objects.extend(batch.objects);
         for (path, object, upto, fh) in batch.parts {
-            self.parts.insert(path, Begun { object, upto, fh, digest: None });
+            self.parts.insert(path, PartialFile { object, upto, fh, digest: None });
         }
         for (path, object, upto, fh, digest) in batch.streamed {
-            self.parts.insert(path, Begun { object, upto, fh, digest: Some(digest) });
+            self.parts.insert(path, PartialFile { object, upto, fh, digest: Some(digest) });
         }
         self.made.extend(batch.made);
         self.met.extend(batch.met);
@@ -91,7 +91,7 @@ impl Before {
 
     /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
-        *self == Before::default()
+        *self == DoneBefore::default()
     }
 
     /// How many objects are done.
