@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// What went over the wire so far.
+/// What a session has sent and received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionStats {
     /// Calls sent, retransmissions and session setup included.
@@ -13,7 +13,7 @@ pub struct SessionStats {
     pub retransmissions: u64,
     /// Sessions made after the first.
     pub renewals: u64,
-    /// Calls given up because the server answers them with what is no RPC record.
+    /// Calls given up because the server replied with something that is no RPC record.
     pub garbled: u64,
     /// Bytes of arguments sent.
     pub bytes_sent: u64,
@@ -21,7 +21,7 @@ pub struct SessionStats {
     pub bytes_received: u64,
 }
 
-/// What went over the wire, as it is counted.
+/// The counters of [`SessionStats`].
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) rpcs: AtomicU64,
@@ -33,7 +33,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// A call of so many bytes of arguments is sent, for the first time or `again`.
+    /// Counts a call that is sent with these arguments, for the first time or `again`.
     pub(crate) fn sent(&self, args: &[Bytes], again: bool) {
         self.rpcs.fetch_add(1, Ordering::Relaxed);
         self.retransmissions.fetch_add(u64::from(again), Ordering::Relaxed);
@@ -41,7 +41,7 @@ impl Counters {
         self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Its results have come.
+    /// Counts a reply.
     pub(crate) fn received(&self, results: &Bytes) {
         self.bytes_received.fetch_add(results.len() as u64, Ordering::Relaxed);
     }

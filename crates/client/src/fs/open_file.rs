@@ -164,8 +164,7 @@ pub(crate) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Re
     Ok(results.skip(&[OpNum::PUTFH, OpNum::SETATTR])?)
 }
 
-/// Closes a file. The data is stable before, so a failure costs the server a state until the lease ends,
-/// and nobody anything else.
+/// Closes a file. Its data is stable before, so after a failure only the server's open stays until the lease expires.
 pub(crate) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) {
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })];
     let closed = repeat(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));

@@ -2,9 +2,9 @@
 
 use super::Owner;
 
-/// Numbers and names of owners, as they are to stand in the archive.
+/// Maps owners to the numbers and names that an archive or a local file gets.
 pub trait Who: Send + Sync {
-    /// The number and the name of an owner; an empty name is none.
+    /// The number and the name of an owner; empty: it has no name.
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>);
     /// The same of a group.
     fn group(&self, owner: &Owner) -> (u32, Vec<u8>);

@@ -7,7 +7,7 @@ use crate::limits;
 use crate::session::{Session, SessionError, SessionLimits};
 use crate::url::Version;
 
-/// What a compound may cost.
+/// The limits of one COMPOUND.
 pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
     let members = if session.is_sequential() { 1 } else { tuning.members_per_compound };
     Capacity {
@@ -18,12 +18,12 @@ pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
     }
 }
 
-/// Compounds that may be under way.
+/// How many COMPOUNDs may be in flight.
 pub(super) fn window(session: &Session, tuning: &Tuning) -> usize {
     tuning.compounds_in_flight.min(session.limits().slots as usize).max(1)
 }
 
-/// Whether the session can be worked with.
+/// Checks that the session's limits suffice.
 pub(super) fn enough(session: &Session) -> Result<(), FatalError> {
     let server = session.server().to_owned();
     let SessionLimits { request, response, ops, .. } = session.limits();

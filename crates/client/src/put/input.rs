@@ -4,10 +4,10 @@ use super::options::PutOptions;
 use super::report::{FatalError, Progress};
 use super::source::{self, Event, Reading, Source};
 
-/// An archive before anything is done with it.
+/// A source before its members are put anywhere.
 pub(super) enum Input {
     Reading(Reading),
-    /// What is left to do of it shows at the destination.
+    /// Not opened yet: first the destination is examined for what an earlier run has done.
     Unopened(Source),
 }
 

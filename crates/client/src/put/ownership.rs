@@ -1,8 +1,8 @@
-//! Which owners a server gives at creation. No I/O.
+//! Which owners a server sets at creation. No I/O.
 //!
-//! Linux' server leaves the owner out for a caller who may not give files away (as root is, where it is squashed), and says that
-//! it has set it. So the first of a compound that is made with an owner, a group and a mode is looked at, until it is known
-//! what becomes of these.
+//! Linux's server does not set the owner for a caller that may not give files away (such as a squashed root), but replies that it has.
+//! So for each combination of owner, group and mode the first new object of a COMPOUND is looked at, until it is known what the server
+//! does with them.
 
 use std::collections::HashMap;
 
@@ -42,20 +42,20 @@ pub(super) fn left_out(create: &Fattr, got: &Fattr) -> Bitmap {
     out
 }
 
-/// What has been found so far.
+/// What is known so far.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct Ownership {
     known: HashMap<With, Bitmap>,
 }
 
-impl Given {
-    /// Whether something that is made with these has to be looked at.
+impl Ownership {
+    /// Whether an object that is made with these attributes has to be looked at.
     pub(super) fn is_unknown(&self, create: &Fattr) -> bool {
         with(create).is_some_and(|with| !self.known.contains_key(&with))
             && self.known.len() < OWNERS_KNOWN_MAX
     }
 
-    /// What was made with these has those.
+    /// An object that was made with the attributes `create` has those of `got`.
     pub(super) fn found(&mut self, create: &Fattr, got: &Fattr) {
         if let Some(with) = with(create).filter(|_| self.known.len() < OWNERS_KNOWN_MAX) {
             self.known.insert(with, left_out(create, got));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn each_is_looked_at_until_it_is_known() {
-        let mut given = Given::default();
+        let mut given = Ownership::default();
         let (first, second) = (owned("7", "8", Some(0o644)), owned("65534", "65534", Some(0o644)));
         assert!(given.is_unknown(&first) && !given.is_unknown(&owned("", "", Some(0o644))));
         given.found(&first, &owned("65534", "65534", None));

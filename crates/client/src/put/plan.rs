@@ -24,7 +24,7 @@ use super::attrs::{MemberAttrs, merge};
 use super::attrs::{has_set_id, without_its_owner};
 use super::existing::{Existing, NewKind, Over, Seen, Verdict, When};
 use super::names::Name;
-use super::ownership::Given;
+use super::ownership::Ownership;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, MemberError};
 use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
@@ -236,7 +236,7 @@ pub(super) struct Plan<P> {
     /// It makes things with another owner than asked: they get no set-ID bits before that is set by itself.
     pub(super) owners_again: bool,
     /// Which owners it gives.
-    pub(super) given: Given,
+    pub(super) ownership: Ownership,
     /// Members that were added and are not settled.
     open: usize,
     /// All members were added.
@@ -273,7 +273,7 @@ impl<P: Default> Plan<P> {
             next_batch: 1,
             attrs_again: false,
             owners_again: false,
-            given: Given::default(),
+            ownership: Ownership::default(),
             open: 0,
             ended: false,
             quiet: Vec::new(),
@@ -813,7 +813,7 @@ impl<P: Default> Plan<P> {
                 create: &job.attrs.create,
                 xattrs: &job.attrs.xattrs,
                 finish: again.as_ref().unwrap_or(&job.attrs.finish),
-                look: self.given.is_unknown(&job.attrs.create),
+                look: self.ownership.is_unknown(&job.attrs.create),
                 parts,
                 stay,
             };

@@ -185,7 +185,7 @@ impl<P: Default> Plan<P> {
                 ResBody::Open(open) => missing = job.attrs.create.mask.minus(&open.attrset),
                 ResBody::Create(create) => missing = job.attrs.create.mask.minus(&create.attrset),
                 ResBody::Getfh(fh) => handle = Some(fh.clone()),
-                ResBody::Getattr(got) => self.given.found(&job.attrs.create, got),
+                ResBody::Getattr(got) => self.ownership.found(&job.attrs.create, got),
                 ResBody::Write(w) => {
                     let Make::File(data) = &job.make else { continue };
                     written = w.count as usize == data.len() && w.committed == StableHow::FileSync;
@@ -205,7 +205,7 @@ impl<P: Default> Plan<P> {
             self.wake(child);
             return self.done(id);
         }
-        let missing = missing.or(&self.given.left_out(&job.attrs.create));
+        let missing = missing.or(&self.ownership.left_out(&job.attrs.create));
         if let (true, false, Some(fh)) = (!missing.is_empty() || item.bits_wait, item.merged, handle) {
             let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
             // Of an owner a SETATTR that sets the rest, too, could fail.

@@ -16,13 +16,12 @@ use super::start::start;
 use crate::session::{Session, SessionOptions};
 use crate::url::NfsUrl;
 
-/// Extracts the archive `source` into the directory that `url` names.
+/// Puts the members of `source` into the directory that `url` names.
 ///
-/// It returns when everything is on the server's stable storage, or has failed; each member that failed
-/// is in the report. Must run on a Tokio runtime with time and I/O.
+/// It returns when each member is on the server's stable storage or has failed. Members that failed are in the report. Must run on a Tokio runtime with time and I/O.
 ///
 /// # Errors
-/// [`FatalError`] when nothing was extracted: no archive, no server, no destination.
+/// [`FatalError`] when nothing was extracted: the archive, the server or the destination is missing.
 pub async fn run(
     options: PutOptions,
     source: Source,
@@ -55,8 +54,7 @@ pub async fn run_as(
     })
 }
 
-/// As [`run`], over a session that there is already, into the directory `root`. RPCs are counted from the session's first
-/// one on.
+/// As [`run`], over an existing session, into the directory `root`. The report counts all RPCs of the session.
 ///
 /// # Errors
 /// As [`run`].

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use super::report::FatalError;
 
-/// Ends when it is asked to stop.
+/// Waits for the request to stop.
 pub(super) async fn stopped(stop: &mut Option<watch::Receiver<bool>>) {
     if let Some(stop) = stop
         && stop.wait_for(|stop| *stop).await.is_ok()
@@ -14,7 +14,7 @@ pub(super) async fn stopped(stop: &mut Option<watch::Receiver<bool>>) {
     std::future::pending().await
 }
 
-/// What comes before anything is extracted ends when it is asked to stop.
+/// Does `work`, but gives it up when the request to stop comes.
 pub(super) async fn unless_stopped<T>(
     stop: &mut Option<watch::Receiver<bool>>,
     work: impl Future<Output = Result<T, FatalError>>,

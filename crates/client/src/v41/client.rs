@@ -136,7 +136,7 @@ impl Client {
             None => drop(tokio::spawn(keep_alive(Arc::downgrade(&client)))),
             Some(opens) => {
                 let mut opening = Box::pin(client.clone().open(opens));
-                // It is on its way before anything else is.
+                // Polled once, so that it is sent before anything else is.
                 if poll_fn(|cx| Poll::Ready(opening.as_mut().poll(cx))).await.is_pending() {
                     tokio::spawn(opening);
                 }
@@ -145,7 +145,7 @@ impl Client {
         Ok((client, answer))
     }
 
-    /// Sends a session's first request, and sends it again as any other until its fate is known.
+    /// Sends a session's first request, and again like any other until its outcome is known.
     async fn open(self: Arc<Self>, pending: PendingOpening) {
         let PendingOpening { opening, slot, answer } = pending;
         let epoch = self.epoch();
@@ -211,7 +211,7 @@ impl Client {
             // Nobody may be waiting any more.
             let _ = answer.send(reply.ok().flatten());
         });
-        // It is on its way before anything else is.
+        // Polled once, so that it is sent before anything else is.
         if poll_fn(|cx| Poll::Ready(going.as_mut().poll(cx))).await.is_pending() {
             tokio::spawn(going);
         }
@@ -249,7 +249,7 @@ impl Client {
         }
     }
 
-    /// Sends operations behind a SEQUENCE; see [`crate::Session::compound`].
+    /// Sends operations after a SEQUENCE; see [`crate::Session::compound`].
     pub(crate) async fn compound(
         &self,
         ops: Bytes,
@@ -284,8 +284,8 @@ impl Client {
             let Some(line) = self.lines.first() else { return };
             if let Some(conn) = line.hold().await.ready(epoch.number) {
                 let caller = self.caller(&conn);
-                // The server forgets both by itself when this fails. A client that has a session is busy to it, and requests
-                // that are under way together have no order, except that Landfast waits for the session's end itself.
+                // If this fails, the server forgets both when the lease expires. A client with a session cannot be destroyed, and requests
+                // in flight together have no order; but Landfast itself waits for the session's end.
                 let end = [ArgOp::DestroySession(epoch.id)];
                 self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
                 let mut ended = pin!(caller.raw(&end));
@@ -301,7 +301,7 @@ impl Client {
                         false => drop(caller.raw(&forget).await),
                     }
                 };
-                // Nobody has to wait over a long network for what the server does all the same.
+                // Over a long network nobody waits for replies: the server executes both requests all the same.
                 let on_their_way = async {
                     conn.flushed().await;
                     if self.response_time() <= limits::GOODBYE_HEARD {
@@ -376,8 +376,8 @@ impl Client {
         self.is_landfast() || server.as_ref().is_some_and(|(_, scope)| is_ganesha(scope))
     }
 
-    /// Whether the other session is with the same server: both call themselves by one owner and scope, and one takes a
-    /// connection for the other's session. The names alone would make one of two machines that have the same name.
+    /// Whether the other session is with the same server: owner and scope are equal, and this server accepts a connection for the other
+    /// session. Owner and scope alone do not suffice, as two machines may have the same name.
     pub(crate) async fn is_same_server(&self, other: &Client) -> bool {
         let named = |client: &Client| client.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let one = named(self);
@@ -408,9 +408,8 @@ impl Client {
         }
     }
 
-    /// After a restart that the session outlived, the server answers GRACE until the client has said that
-    /// it has nothing (more) to reclaim (RFC 8881 sections 18.46.3 and 18.51). Opens are made anew here,
-    /// never reclaimed, so it says so at once.
+    /// If the session survives a restart of the server, the server answers GRACE until the client has sent RECLAIM_COMPLETE (RFC 8881
+    /// sections 18.46.3 and 18.51). This client reclaims nothing (it opens files again), so it sends that at once.
     async fn end_reclaim(&self) {
         let epoch = self.epoch();
         if !epoch.reclaim_wanted.swap(false, Ordering::AcqRel) {
@@ -423,11 +422,11 @@ impl Client {
             match Box::pin(self.run(body.clone(), 1, true)).await {
                 Ok(reply) if reply.status == NfsStat::NFS4ERR_DELAY => {}
                 Ok(_) => break,
-                // Whether it was executed is told by a second time.
+                // Sending it again finds out whether it was executed.
                 Err(SessionError::Unknown(why)) => {
                     debug!("RECLAIM_COMPLETE to {}: {why}", self.peer.server())
                 }
-                // A next session says it first of all.
+                // The next session sends it first of all.
                 Err(e) => {
                     debug!("RECLAIM_COMPLETE to {}: {e}", self.peer.server());
                     break;
@@ -437,11 +436,11 @@ impl Client {
                 break;
             }
         }
-        // Replies that were sent before the server knew may have set it meanwhile.
+        // Replies that the server sent before it executed this may have set the flag meanwhile.
         epoch.reclaim_wanted.store(false, Ordering::Release);
     }
 
-    /// In a task of its own, so that a caller who goes away leaves no slot in an unknown state.
+    /// Runs in a task of its own, so that a caller that is dropped leaves no slot in an unknown state.
     async fn run_in_task(self: &Arc<Self>, ops: Bytes, count: usize) -> Result<CompoundRes, SessionError> {
         let client = self.clone();
         let task = tokio::spawn(async move { client.run(ops, count, false).await });
@@ -476,7 +475,7 @@ impl Client {
         }
     }
 
-    /// A session's first request, and a compound in it if there is room. `None`: none of that was executed.
+    /// Sends a session's opening, with a compound if there is room. `None`: nothing was executed.
     async fn open_with(
         &self,
         epoch: &Epoch,
@@ -526,7 +525,7 @@ impl Client {
         head.freeze()
     }
 
-    /// Sends one request until its fate is known. `None`: the session was lost before the server saw it.
+    /// Sends one request until its outcome is known. `None`: the session was lost before the server saw it.
     async fn send(
         &self,
         epoch: &Epoch,
@@ -642,7 +641,7 @@ impl Client {
             return Ok(conn);
         }
         let conn = held.open(&self.peer).await?;
-        // The SEQUENCE that comes on it binds it (RFC 8881 section 2.10.3.1). A server that wants to be asked says so.
+        // A SEQUENCE on the connection binds it (RFC 8881 section 2.10.3.1). A server that requires BIND_CONN_TO_SESSION says so.
         Ok(held.keep(conn, epoch.number))
     }
 
@@ -678,8 +677,8 @@ impl Client {
         self.establish(&mut setup, conn, &mut FirstRequest::default()).await.map(drop)
     }
 
-    /// Client ID, session, first request; then the new epoch is in force, with `conn` as its first link. The first request is
-    /// left to the caller where others may go behind it.
+    /// Makes the client ID and the session, and sends the first request. Then the new epoch is in force, with `conn` as its first
+    /// connection. If requests may follow before the reply, the first request is left to the caller.
     async fn establish(
         &self,
         setup: &mut Setup,
@@ -707,7 +706,7 @@ impl Client {
                     let less = setup.small_cache && setup.client.is_none();
                     let again = match &e {
                         SetupError::Call(lost @ (CallError::Closed(_) | CallError::Timeout(_))) => {
-                            // As any other loss of a connection: told when it lasts.
+                            // Like any other lost connection: reported only when it lasts.
                             debug!("{}: {step}: {lost}", self.peer.server());
                             true
                         }
@@ -774,12 +773,12 @@ impl Client {
         let begun = Instant::now();
         let res = caller.create_session(client, &ask).await.map_err(|e| {
             if e.status() == Some(NfsStat::NFS4ERR_NOSPC) && !setup.small_cache {
-                // Whether this counted is not the same on all servers: EXCHANGE_ID tells.
+                // Servers differ in whether this used up the sequence number: EXCHANGE_ID tells.
                 (setup.client, setup.small_cache) = (None, true);
                 return ("CREATE_SESSION, asked for less now", e);
             }
             if let Some(NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_SEQ_MISORDERED) = e.status() {
-                // A restarted server, or a count that got lost: start as a new instance of the client.
+                // The server restarted, or the sequence number is lost: start as a new instance of the client.
                 setup.client = None;
                 for (i, byte) in setup.verifier.iter_mut().enumerate() {
                     *byte = byte.wrapping_mul(31).wrapping_add(i as u8 + 1);
@@ -854,7 +853,7 @@ impl Client {
 
     /// The room that the first request has after its queries.
     fn room_after(&self, queries: &[ArgOp], limits: &SessionLimits) -> SessionLimits {
-        // Others may say more than they take.
+        // Other servers may promise more than they take.
         let ops = if self.is_landfast() { limits.ops } else { limits.ops.min(limits::LEG_OPS as u32) };
         let mut body = BytesMut::new();
         queries.iter().for_each(|op| op.encode(&mut body));
@@ -883,9 +882,9 @@ impl Client {
     }
 }
 
-/// Renews the lease while nothing else does.
+/// Renews the lease while no other request does.
 async fn keep_alive(session: Weak<Client>) {
-    // A server that has restarted may wait for what its clients have to say first.
+    // A restarted server may wait for the RECLAIM_COMPLETE that the opening carries.
     if let Some(epoch) = session.upgrade().map(|inner| inner.epoch())
         && tokio::time::timeout(limits::OPENING_WAITS_MAX, epoch.wait_opened()).await.is_err()
         && let Some(inner) = session.upgrade().filter(|inner| !inner.peer.has_ended())

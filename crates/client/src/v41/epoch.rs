@@ -1,4 +1,4 @@
-//! The session in force, as the requests that are sent over it share it.
+//! The session in force, shared by its requests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,7 +19,7 @@ pub(crate) struct Epoch {
     pub(super) id: SessionId,
     pub(crate) limits: SessionLimits,
     pub(super) lease: OnceLock<Duration>,
-    /// Its first request is under way. What is sent meanwhile goes behind it, over the same connection.
+    /// Its first request is in flight. Further requests are sent after it, over the same connection.
     pub(super) opening_in_flight: AtomicBool,
     pub(super) opening: Mutex<OpeningState>,
     /// Notified when `opening` changes.
@@ -72,7 +72,7 @@ impl Epoch {
         self.opening_changed.notify_waiters();
     }
 
-    /// Ends when they were executed, or never will be.
+    /// Waits until they were executed, or never will be.
     pub(super) async fn wait_opened(&self) {
         loop {
             let changed = self.opening_changed.notified();

@@ -1,4 +1,4 @@
-//! What the result of a SEQUENCE says of its request (RFC 8881 section 18.46).
+//! What the result of a SEQUENCE means for its request (RFC 8881 section 18.46).
 
 use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody};
 
@@ -8,17 +8,17 @@ use super::slots::Slot;
 /// What to do about a reply to a SEQUENCE.
 pub(super) enum Verdict {
     Done(CompoundRes),
-    /// Not executed, the sequence number not counted.
+    /// Not executed, and the sequence number was not used.
     Refused(NfsStat),
     Again,
     Rebind,
     /// The session is gone.
     Lost,
-    /// The server executed it and has no reply any more.
+    /// It was executed, and the server has not kept the reply.
     Uncached,
 }
 
-/// Whether a server that refuses a COMPOUND so may take a smaller one, whatever it has granted.
+/// Whether a server that refuses a COMPOUND with this status may take a smaller one.
 pub(super) fn too_much(status: NfsStat) -> bool {
     matches!(
         status,
