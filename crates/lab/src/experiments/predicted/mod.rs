@@ -9,7 +9,12 @@
 //! the measured times alike. Where prediction and measurement are far apart after these, one of them may have been held up in each
 //! round: there are more rounds for both. No round is chosen for its error.
 //!
-//! The report as JSON is what the model's error bars are made of (`crates/model/src/predict/earned.json`).
+//! The report as JSON is what the model's error bars are made of (`crates/model/src/predict/earned.json`, `earned-links.json`).
+//!
+//! `predicted` has round trips and flushes alone. `predicted-links` has links with a bandwidth as well, servers that need longer for
+//! each call, and files that the link takes longer for; of it the range is tried.
+
+mod cases;
 
 use super::{Check, Choices, Findings, Hear, Line, Relation};
 use crate::error::{Context, Error, Result};
@@ -21,10 +26,13 @@ use crate::serial::v3::Actor3;
 use crate::serial::{Action, Actor, Connect, Node, Session, null_call};
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{self, Kind, Member, Shape, write_random};
+use cases::Stable::{self, Disk, Log};
+use cases::{CASES, Case, LINKS, Place, Way};
 use landfast_client::untar::{self, Silent, Source, Tuning, UntarOptions};
 use landfast_client::url::NfsUrl;
 use landfast_model::Terms;
-use landfast_model::predict::{Change, Job, Looks, Manner, Tree, Version, WRITE_BYTES, predict};
+use landfast_model::predict::{Job, Looks, Manner, Outlook, Tree, Version, WRITE_BYTES, predict};
+use landfast_xdr::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -36,9 +44,15 @@ use std::time::{Duration, Instant};
 const ERROR_MAX: f64 = 0.20;
 const CASES_MIN: f64 = 10.0;
 
+/// Of the cases over links (`predicted-links`): how many are inside the range that was predicted, as a part of them; how wide a range may be.
+const INSIDE_MIN: f64 = 0.9;
+const WIDTH_MAX: f64 = 2.0;
+
 /// Rounds, and those of cases that are off by more than half of what they may; the time for which a case has files, unless their number is chosen; files of each client, COMPOUNDs of each that is under way.
 const ROUNDS: u32 = 2;
 const ROUNDS_MAX: u32 = 7;
+/// No further round is begun after so long.
+const ROUNDS_TIME: Duration = Duration::from_secs(240);
 const CASE_TIME: Duration = Duration::from_millis(300);
 const FILES_MIN: u64 = 8;
 const FILES_MAX: u64 = 2000;
@@ -50,160 +64,13 @@ const PROBE_FILES: u64 = 24;
 const PROBE_FILES_MIN: u64 = 3;
 const PROBE_TIME: Duration = Duration::from_millis(150);
 
+/// Bytes of each of these files; of the WRITEs that show a link's bandwidth, and their number.
+const PROBE_FILE_BYTES: usize = 4 << 10;
+const PROBE_UPLOAD_BYTES: usize = 256 << 10;
+const PROBE_UPLOADS: u64 = 3;
+
 /// What a flush takes while a server starts and tries which way of flushing is quicker.
 const START_FLUSH: Duration = Duration::from_millis(2);
-
-/// Where things are made stable: the flush latency in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stable {
-    /// On the data disk, each operation by itself.
-    Disk(u64),
-    /// In an intent log.
-    Log(u64),
-}
-
-/// A place to work at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    /// NFS version: 30, 41, 42.
-    vers: u32,
-    rtt_us: u64,
-    stable: Stable,
-}
-
-/// How the work is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// So many clients that do one thing at a time.
-    Serial(u64),
-    /// Our client: files in a COMPOUND, COMPOUNDs under way.
-    Compounds(u64, u64),
-}
-
-/// A prediction that is tried.
-#[derive(Debug, Clone, Copy)]
-struct Case {
-    kind: &'static str,
-    from: Place,
-    to: Place,
-    way: Way,
-}
-
-const fn at(vers: u32, rtt_us: u64, stable: Stable) -> Place {
-    Place { vers, rtt_us, stable }
-}
-
-const fn now(place: Place) -> Case {
-    Case { kind: "now", from: place, to: place, way: Way::Serial(1) }
-}
-
-const fn moved(kind: &'static str, from: Place, to: Place) -> Case {
-    Case { kind, from, to, way: Way::Serial(1) }
-}
-
-const fn streams(place: Place, n: u64) -> Case {
-    Case { kind: "streams", from: place, to: place, way: Way::Serial(n) }
-}
-
-const fn compounds(place: Place, files: u64) -> Case {
-    Case { kind: "compound", from: place, to: place, way: Way::Compounds(files, 1) }
-}
-
-use Stable::{Disk, Log};
-
-/// All of them.
-const CASES: [Case; 25] = [
-    now(at(30, 200, Disk(500))),
-    now(at(41, 1000, Disk(2000))),
-    now(at(30, 5000, Log(500))),
-    now(at(41, 20_000, Log(500))),
-    now(at(30, 1000, Disk(10_000))),
-    now(at(41, 200, Log(5000))),
-    now(at(41, 200, Log(50))),
-    moved("round-trip", at(30, 1000, Log(1000)), at(30, 10_000, Log(1000))),
-    moved("round-trip", at(41, 10_000, Disk(2000)), at(41, 2000, Disk(2000))),
-    moved("round-trip", at(41, 2000, Log(500)), at(41, 20_000, Log(500))),
-    moved("log-device", at(30, 1000, Disk(10_000)), at(30, 1000, Log(1000))),
-    moved("log-device", at(41, 5000, Disk(5000)), at(41, 5000, Log(500))),
-    moved("log-device", at(41, 2000, Disk(10_000)), at(41, 2000, Log(2000))),
-    streams(at(30, 5000, Log(1000)), 2),
-    streams(at(41, 5000, Log(2000)), 4),
-    streams(at(41, 10_000, Log(5000)), 8),
-    streams(at(30, 2000, Disk(5000)), 4),
-    compounds(at(41, 5000, Log(2000)), 16),
-    compounds(at(41, 20_000, Log(1000)), 8),
-    compounds(at(41, 1000, Log(10_000)), 4),
-    compounds(at(41, 5000, Disk(2000)), 8),
-    compounds(at(41, 200, Log(50)), 16),
-    Case {
-        kind: "together",
-        from: at(30, 10_000, Disk(5000)),
-        to: at(30, 2000, Log(500)),
-        way: Way::Serial(4),
-    },
-    Case {
-        kind: "together",
-        from: at(41, 10_000, Disk(10_000)),
-        to: at(41, 10_000, Log(1000)),
-        way: Way::Compounds(8, 4),
-    },
-    Case {
-        kind: "together",
-        from: at(41, 1000, Disk(2000)),
-        to: at(41, 1000, Log(50)),
-        way: Way::Compounds(16, 4),
-    },
-];
-
-impl Place {
-    fn name(&self) -> String {
-        let ms = |us: u64| format!("{} ms", us as f64 / 1000.0);
-        let stable = match self.stable {
-            Disk(us) => format!("disk {}", ms(us)),
-            Log(us) => format!("log {}", ms(us)),
-        };
-        format!(
-            "v{}, {}, {stable}",
-            if self.vers == 30 { "3".into() } else { format!("4.{}", self.vers % 10) },
-            ms(self.rtt_us)
-        )
-    }
-}
-
-impl Case {
-    fn name(&self) -> String {
-        let mut name = format!("{}: {}", self.kind, self.from.name());
-        if self.to != self.from {
-            name += &format!(" -> {}", self.to.name());
-        }
-        match self.way {
-            Way::Serial(1) => name,
-            Way::Serial(n) => format!("{name}, {n} streams"),
-            Way::Compounds(files, 1) => format!("{name}, {files} files a COMPOUND"),
-            Way::Compounds(files, n) => format!("{name}, {files} files a COMPOUND, {n} under way"),
-        }
-    }
-
-    /// What is changed, for the model. `round_trip_s` and `log_s` as they are at the place that is gone to.
-    fn changes(&self, round_trip_s: f64, log_s: f64) -> Vec<Change> {
-        let mut changes = Vec::new();
-        if self.to.rtt_us != self.from.rtt_us {
-            changes.push(Change::RoundTrip { round_trip_s });
-        }
-        if self.to.stable != self.from.stable {
-            changes.push(Change::LogDevice { persistence_s: log_s });
-        }
-        match self.way {
-            Way::Serial(1) => {}
-            Way::Serial(streams) => changes.push(Change::Streams { streams }),
-            Way::Compounds(files, streams) => {
-                let at_once = matches!(self.to.stable, Log(_));
-                changes.extend([Change::Compound { files, at_once }, Change::Streams { streams }]);
-            }
-        }
-        changes
-    }
-}
 
 /// One that does operations one after another.
 enum One {
@@ -268,9 +135,10 @@ fn members(tar: &[u8]) -> Result<Vec<Member>> {
     Ok(all)
 }
 
-fn archive(files: u64) -> Result<Vec<u8>> {
+fn archive(files: u64, file_bytes: usize) -> Result<Vec<u8>> {
     let mut tar = Vec::new();
-    write_random(Shape { files, ..Shape::default() }, &mut tar).context(|| "make an archive".to_owned())?;
+    write_random(Shape { files, file_bytes, ..Shape::default() }, &mut tar)
+        .context(|| "make an archive".to_owned())?;
     Ok(tar)
 }
 
@@ -373,6 +241,8 @@ impl Bench {
                 entry.insert(Link::start_raw(target, Duration::from_micros(place.rtt_us))?)
             }
         };
+        link.set_bandwidth(place.bytes_per_s());
+        link.set_server_work(Duration::from_micros(place.work_us));
         Ok(link.addr())
     }
 
@@ -414,7 +284,7 @@ impl Bench {
         let mut took: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let mut extraction = Extraction::new();
         let (start, mut files) = (Instant::now(), 0);
-        for member in members(&archive(PROBE_FILES)?)? {
+        for member in members(&archive(PROBE_FILES, PROBE_FILE_BYTES)?)? {
             if files >= PROBE_FILES_MIN && start.elapsed() > PROBE_TIME {
                 break;
             }
@@ -431,14 +301,20 @@ impl Bench {
                 took.entry(kind).or_default().push(seconds);
             }
         }
+        let of = |kind: &str| took.get(kind).cloned().map_or(f64::NAN, super::middle);
+        let upload_bytes_per_s = match place.mbit {
+            0 => None,
+            _ => Some(upload(&mut one, of("write"))?),
+        };
         one.end()?;
         let sets = 3.0;
-        let of = |kind: &str| took.get(kind).cloned().map_or(f64::NAN, super::middle);
         // An exclusive OPEN is two calls.
         let creates = if manner.exclusive && manner.version == Version::V4 { 2.0 } else { 1.0 };
         let synchronous = creates + 1.0 + sets;
-        let stable_s = (of("create") + of("write") + sets * of("set")) / synchronous;
-        Ok(Probed { null_s, looked_s, stable_s, manner })
+        // The data's own time on the link is a term of its own.
+        let data_s = upload_bytes_per_s.map_or(0.0, |rate| PROBE_FILE_BYTES as f64 / rate);
+        let stable_s = (of("create") + of("write") - data_s + sets * of("set")) / synchronous;
+        Ok(Probed { null_s, looked_s, stable_s, upload_bytes_per_s, manner })
     }
 
     /// How long the work takes.
@@ -508,6 +384,22 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
+/// Bytes a second that a WRITE's data take to the server: of a large one beside one of [`PROBE_FILE_BYTES`], which took `small_s`.
+fn upload(one: &mut One, small_s: f64) -> Result<f64> {
+    let path = b"upload".to_vec();
+    one.act(&Action::Create { path: path.clone(), mode: 0o600 })?;
+    let data = Bytes::from(vec![0x5a; PROBE_UPLOAD_BYTES]);
+    let mut took = Vec::new();
+    for n in 0..PROBE_UPLOADS {
+        let offset = n * PROBE_UPLOAD_BYTES as u64;
+        let action = Action::Write { path: path.clone(), offset, data: data.clone(), stable: true };
+        took.push(timed(|| one.act(&action))?);
+    }
+    one.act(&Action::Close { path })?;
+    let quickest = took.into_iter().fold(f64::INFINITY, f64::min);
+    Ok((PROBE_UPLOAD_BYTES - PROBE_FILE_BYTES) as f64 / (quickest - small_s).max(1e-6))
+}
+
 /// The round trip of a call that does nothing.
 fn null_calls(addr: SocketAddr) -> Result<f64> {
     let what = || "a call that does nothing".to_owned();
@@ -534,6 +426,8 @@ struct Probed {
     looked_s: f64,
     /// One that has to be stable before its answer, on average over those for a file.
     stable_s: f64,
+    /// Bytes a second to the server; `None`: no link is emulated.
+    upload_bytes_per_s: Option<f64>,
     manner: Manner,
 }
 
@@ -544,6 +438,7 @@ impl Probed {
             null_s: self.null_s.min(other.null_s),
             looked_s: self.looked_s.min(other.looked_s),
             stable_s: self.stable_s.min(other.stable_s),
+            upload_bytes_per_s: self.upload_bytes_per_s.zip(other.upload_bytes_per_s).map(|(a, b)| a.max(b)),
             ..self
         }
     }
@@ -555,14 +450,19 @@ impl Probed {
             persistence_s: (self.stable_s - self.looked_s).max(0.0),
             think_s: 0.0,
             file_think_s: 0.0,
-            upload_bytes_per_s: None,
+            upload_bytes_per_s: self.upload_bytes_per_s,
             in_flight: 1.0,
         }
     }
 }
 
 pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(choices.files, hear))?
+    crate::namespace::run_private(|| measure(&CASES, choices.files, hear))?
+}
+
+/// The cases over links: of each what is predicted and its range, from what was measured before it, and what it took.
+pub(super) fn run_links(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(&LINKS, choices.files, hear))?
 }
 
 /// A case with its archives, one for each client.
@@ -579,7 +479,8 @@ impl Trial {
             Way::Serial(n) => n,
             Way::Compounds(..) => 1,
         };
-        let archives = (0..clients).map(|_| archive(files.div_ceil(clients))).collect::<Result<Vec<_>>>()?;
+        let each = files.div_ceil(clients);
+        let archives = (0..clients).map(|_| archive(each, case.file_bytes)).collect::<Result<Vec<_>>>()?;
         let mut tree = Tree::default();
         archives.iter().try_for_each(|tar| count(tar, &mut tree))?;
         Ok(Trial { case, archives, tree, measured_s: f64::INFINITY })
@@ -588,14 +489,18 @@ impl Trial {
 
 type Known = BTreeMap<Place, Probed>;
 
-fn measure(files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
+fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
     let mut bench = Bench::new()?;
     let mut known = Known::new();
     let mut trials = Vec::new();
-    let mut off = [true; CASES.len()];
+    let mut off = vec![true; cases.len()];
+    let begun = Instant::now();
     for round in 0..ROUNDS_MAX {
+        if round >= ROUNDS && begun.elapsed() > ROUNDS_TIME {
+            break;
+        }
         let (mut seen, mut logs) = (BTreeSet::new(), BTreeSet::new());
-        for (n, case) in CASES.into_iter().enumerate() {
+        for (n, &case) in cases.iter().enumerate() {
             if round >= ROUNDS && !off[n] {
                 continue;
             }
@@ -619,34 +524,57 @@ fn measure(files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
             trial.measured_s = trial.measured_s.min(bench.work(&case, &trial.archives)?);
         }
         for (trial, off) in trials.iter().zip(&mut off) {
-            let (_, predicted_s) = foretell(&trial.case, &trial.tree, &known, &bench)?;
-            *off = (predicted_s / trial.measured_s - 1.0).abs() > ERROR_MAX / 2.0;
+            let (_, predicted) = foretell(&trial.case, &trial.tree, &known, &bench)?;
+            *off = (predicted.seconds / trial.measured_s - 1.0).abs() > ERROR_MAX / 2.0;
         }
     }
     let mut found = Findings::default();
     let mut worst: BTreeMap<&str, f64> = BTreeMap::new();
+    let (mut inside, mut widest) = (0, 0f64);
     for trial in &trials {
-        let (terms, predicted_s) = foretell(&trial.case, &trial.tree, &known, &bench)?;
+        let (terms, predicted) = foretell(&trial.case, &trial.tree, &known, &bench)?;
         let there = known.get(&trial.case.to).map_or(terms, Probed::terms);
-        let error = predicted_s / trial.measured_s - 1.0;
-        let values = [
-            ("files", trial.tree.files as f64),
-            ("predicted_s", predicted_s),
-            ("measured_s", trial.measured_s),
-            ("error", error),
-            ("round_trip_s", terms.round_trip_s),
-            ("server_s", terms.server_s),
-            ("persistence_s", terms.persistence_s),
-            ("persistence_there_s", there.persistence_s),
-        ];
-        found.lines.push(Line::new(&trial.case.name(), values));
+        let (predicted_s, measured_s) = (predicted.seconds, trial.measured_s);
+        let error = predicted_s / measured_s - 1.0;
+        let (from_s, to_s) = predicted.within_s.unwrap_or((0.0, f64::INFINITY));
+        let is_inside = predicted.within_s.is_some() && (from_s..=to_s).contains(&measured_s);
+        let mut line = Line::new(
+            &trial.case.name(),
+            [
+                ("files", trial.tree.files as f64),
+                ("predicted_s", predicted_s),
+                ("measured_s", measured_s),
+                ("error", error),
+                ("round_trip_s", terms.round_trip_s),
+                ("server_s", terms.server_s),
+                ("persistence_s", terms.persistence_s),
+                ("persistence_there_s", there.persistence_s),
+            ],
+        );
+        if predicted.within_s.is_some() {
+            let range = [("from_s", from_s), ("to_s", to_s), ("inside", f64::from(u8::from(is_inside)))];
+            line.values.extend(range.map(|(name, value)| (name.to_owned(), value)));
+        }
+        line.values.extend(terms.upload_bytes_per_s.map(|rate| ("upload_bytes_per_s".to_owned(), rate)));
+        found.lines.push(line);
         let worst = worst.entry(trial.case.kind).or_default();
         *worst = worst.max(error.abs());
+        inside += u32::from(is_inside);
+        widest = widest.max(to_s / from_s);
     }
     found.checks.push(Check::new("cases", trials.len() as f64, Relation::AtLeast, CASES_MIN));
-    for (kind, error) in worst {
-        let what = format!("{kind}: how far a prediction was off at most, as a part of what was measured");
-        found.checks.push(Check::new(&what, error, Relation::AtMost, ERROR_MAX));
+    if trials.iter().any(|trial| trial.case.to.mbit > 0) {
+        let part = f64::from(inside) / trials.len() as f64;
+        let what = "the part of what was measured that is inside its range";
+        found.checks.push(Check::new(what, part, Relation::AtLeast, INSIDE_MIN));
+        let what = "the widest range: its end as a multiple of its beginning";
+        found.checks.push(Check::new(what, widest, Relation::AtMost, WIDTH_MAX));
+    } else {
+        for (kind, error) in worst {
+            let what =
+                format!("{kind}: how far a prediction was off at most, as a part of what was measured");
+            found.checks.push(Check::new(&what, error, Relation::AtMost, ERROR_MAX));
+        }
     }
     bench.disk.stop()?;
     bench.log.stop()?;
@@ -654,7 +582,7 @@ fn measure(files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
 }
 
 /// The terms where a case begins, and what the model says of where it ends.
-fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(Terms, f64)> {
+fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(Terms, Outlook)> {
     let unknown = || Error::Unable(format!("{}: its place was not looked at", case.name()));
     let from = known.get(&case.from).ok_or_else(unknown)?;
     let to = known.get(&case.to).ok_or_else(unknown)?;
@@ -663,20 +591,20 @@ fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(T
         Log(us) => bench.log_s.get(&us).copied().unwrap_or(0.0),
         Disk(_) => 0.0,
     };
-    let changes = case.changes(to.null_s, log_s);
+    let changes = case.changes(to.null_s, log_s, [terms.server_s, to.terms().server_s]);
     let prediction = predict(&terms, &Job::extract(tree, &to.manner), &changes)
         .map_err(|e| Error::Unable(format!("{}: {e}", case.name())))?;
     let each = prediction.each.first().and_then(|outcome| outcome.outlook);
-    Ok((terms, prediction.together.or(each).unwrap_or(prediction.now).seconds))
+    Ok((terms, prediction.together.or(each).unwrap_or(prediction.now)))
 }
 
 /// Files that take about [`CASE_TIME`].
 fn enough(case: &Case, known: &Known, bench: &Bench) -> Result<u64> {
     const SOME: u64 = 1024;
     let mut tree = Tree::default();
-    tree.add_files(SOME, 4096, WRITE_BYTES);
-    let (_, seconds) = foretell(case, &tree, known, bench)?;
-    let files = (SOME as f64 * CASE_TIME.as_secs_f64() / seconds) as u64;
+    tree.add_files(SOME, case.file_bytes as u64, WRITE_BYTES);
+    let (_, predicted) = foretell(case, &tree, known, bench)?;
+    let files = (SOME as f64 * CASE_TIME.as_secs_f64() / predicted.seconds) as u64;
     let at_least = match case.way {
         Way::Serial(n) => n * FILES_MIN,
         Way::Compounds(files, under_way) => files * under_way * COMPOUNDS_MIN,
