@@ -1,9 +1,12 @@
 //! `landfast log`: what a log holds, whether it is whole; logs made beforehand and resized.
 
-use crate::args::{LogArgs, LogCommand};
+pub mod args;
+mod salvage;
+
 use crate::exit::{Exit, print_json, told};
 use crate::say;
 use crate::units::{show_bytes, show_count};
+use args::{LogArgs, LogCommand};
 use landfast_volume::log::{self, Contents};
 use landfast_volume::record::Record;
 use serde_json::json;
@@ -26,7 +29,7 @@ pub fn run(command: &LogCommand) -> Exit {
         LogCommand::Info(args) => info(args),
         LogCommand::Check(args) => check(args),
         LogCommand::Dump(args) => dump(args),
-        LogCommand::Salvage(args) => crate::salvage::run(args),
+        LogCommand::Salvage(args) => salvage::run(args),
     }
 }
 

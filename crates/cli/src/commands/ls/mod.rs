@@ -1,6 +1,8 @@
 //! `landfast ls`, as GNU's. Names are in the order of their bytes, as in the C locale.
 
-use super::args::{Layout, LsArgs, Quoting, Sort, Time, TimeStyle};
+pub mod args;
+
+use super::common::Time;
 use super::operand::{Operand, Place};
 use super::show::{self, Names};
 use super::tool::{self, Tool};
@@ -8,6 +10,7 @@ use super::{message, mode, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::say;
+use args::{Layout, LsArgs, Quoting, Sort, TimeStyle};
 use landfast_client::fs::{Entry, Listing, Meta, Nfs, Object, Outcome, Start, WalkOptions};
 use landfast_client::glob;
 use landfast_nfs::v4::{FileType, NfsTime};
@@ -609,10 +612,10 @@ fn indent(out: &mut Vec<u8>, mut from: usize, to: usize) {
 
 fn as_json(shown: &Shown, dir: Option<&[u8]>) -> serde_json::Value {
     let path = match dir {
-        Some(dir) => super::below(dir, &shown.name),
+        Some(dir) => super::object::below(dir, &shown.name),
         None => shown.name.clone(),
     };
-    let mut object = super::meta_json(&path, &shown.meta);
+    let mut object = super::object::meta_json(&path, &shown.meta);
     if let Some(text) = &shown.text {
         object["target"] = json!(String::from_utf8_lossy(text));
     }

@@ -1,10 +1,12 @@
 //! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly; SIGHUP reads the file again.
 
-use crate::admit;
-use crate::args::{DurabilityArg, RpcbindArg, ServeArgs};
-use crate::config;
+pub mod admit;
+pub mod args;
+pub mod config;
+
 use crate::exit::{Exit, told};
 use crate::units::{show_bytes, show_count};
+use args::{DurabilityArg, RpcbindArg, ServeArgs};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;

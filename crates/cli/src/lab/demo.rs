@@ -1,7 +1,7 @@
 //! `landfast demo`: runs it, says what it is doing, prints the table.
 
+use super::args::DemoArgs;
 use crate::exit::{Exit, print_json, told};
-use crate::lab_args::DemoArgs;
 use crate::progress::Steps;
 use crate::scratch::Scratch;
 use crate::units::show_count;

@@ -1,7 +1,7 @@
 //! `landfast lab verify`: power cuts under servers, seen by `landfast verify`, in one table.
 
+use super::args::LabVerifyArgs;
 use crate::exit::{Exit, told};
-use crate::lab_args::LabVerifyArgs;
 use crate::units::show_count;
 use landfast_lab::peercut::{self, Count, MetCount, Options, Summary};
 use landfast_lab::rig::Latency;

@@ -1,12 +1,14 @@
 //! `landfast lab ...`.
 
+pub mod args;
+pub mod demo;
+mod verify;
+
 use crate::exit::{self, Exit, told};
-use crate::lab_args::{
-    AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg,
-};
 use crate::progress::Steps;
 use crate::scratch::Scratch;
 use crate::units::show_count;
+use args::{AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg};
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
 use landfast_lab::place::{self, Work};
@@ -24,7 +26,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Disk(args) => disk(args),
         LabCommand::Run(args) => experiment(args),
         LabCommand::Powercut(args) => powercut(&args),
-        LabCommand::Verify(args) => crate::lab_verify::run(&args),
+        LabCommand::Verify(args) => verify::run(&args),
         LabCommand::Faults(args) => faults(&args),
         LabCommand::Commands(args) => run_commands(&args),
         LabCommand::At(args) => at(&args),

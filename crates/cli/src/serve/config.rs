@@ -1,6 +1,6 @@
 //! The configuration file for the command line: reading it, `landfast check`, `landfast exports`.
 
-use crate::args::{CheckArgs, ExportsArgs};
+use super::args::{CheckArgs, ExportsArgs};
 use crate::exit::Exit;
 use comfy_table::{Table, presets};
 use landfast_server::config::{self, Config, ExportConfig};

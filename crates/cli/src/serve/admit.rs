@@ -1,6 +1,6 @@
 //! Who may use what `landfast serve DIR` serves, and as whom: from the arguments, in words. Pure, but for whether this machine has IPv6.
 
-use crate::args::{ServeArgs, SquashArg};
+use super::args::{ServeArgs, SquashArg};
 use landfast_server::exports::rules::{From, Rule, Squash};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 

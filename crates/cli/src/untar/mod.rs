@@ -1,6 +1,7 @@
 //! `landfast untar`: a bar on a terminal, names with `-v`, a line a cause of failures, a summary.
 
-use crate::args::UntarArgs;
+pub mod args;
+
 use crate::commands::causes::Causes;
 use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
@@ -11,6 +12,7 @@ use crate::resume::{self, Start};
 use crate::say;
 use crate::signals::stop_after_what_is_under_way;
 use crate::units::{show_bytes, show_count};
+use args::UntarArgs;
 use indicatif::ProgressBar;
 use landfast_client::resume::{Job, JournalFile};
 use landfast_client::untar::{

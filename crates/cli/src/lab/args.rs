@@ -1,6 +1,6 @@
 //! The command line of the lab: what can be typed after `landfast lab` and `landfast demo`, with its help texts.
 
-use crate::args::DurabilityArg;
+use crate::serve::args::DurabilityArg;
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;

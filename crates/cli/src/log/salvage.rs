@@ -1,6 +1,6 @@
 //! `landfast log salvage`: what can be had out of any log, as plain files with a report.
 
-use crate::args::LogSalvageArgs;
+use super::args::LogSalvageArgs;
 use crate::exit::{Exit, told};
 use crate::units::show_count;
 use bytes::Bytes;

@@ -6,8 +6,8 @@ use super::super::quote;
 use super::super::tool::Tool;
 use super::args::CpArgs;
 use super::ends::{self, End, Ends};
-use super::say::{Say, Shown};
-use super::{copied, how, members};
+use super::say::{Say, Shown, copied};
+use super::sources::{how, members};
 use landfast_client::NfsUrl;
 use landfast_client::copy::Reflink;
 use landfast_client::untar::{self, FatalError, Report, Source, UntarOptions};
@@ -15,7 +15,7 @@ use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;
 
 /// What came of it.
-pub enum Outset {
+pub enum Early {
     /// So many objects are on stable storage; what is not was told.
     Copied(u64),
     /// Nothing can be done, and it was told why.
@@ -23,29 +23,29 @@ pub enum Outset {
     /// The destination is not there.
     Missing,
     /// It is to be done in another way.
-    Nothing,
+    NotTried,
 }
 
 /// Copies, if it can be begun so.
-pub async fn copy(tool: &mut Tool, args: &CpArgs) -> Outset {
+pub async fn copy(tool: &mut Tool, args: &CpArgs) -> Early {
     // What is there is asked about before anything is sent; and a server makes no clones of what is here.
     if args.interactive || args.reflink() == Reflink::Always {
-        return Outset::Nothing;
+        return Early::NotTried;
     }
     // Mostly a directory, and then nothing yet.
     for into in [true, false] {
         let Some((operand, ends)) = ends::supposed(tool, args, into).await else { continue };
         match begin(tool, args, &operand, ends).await {
-            Outset::Missing if into => {}
+            Early::Missing if into => {}
             done => return done,
         }
     }
-    Outset::Nothing
+    Early::NotTried
 }
 
-async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) -> Outset {
-    let Ends { root: End::There { place, .. }, errands, .. } = ends else { return Outset::Nothing };
-    let Some(members) = members(tool, (args, None), &errands, None).await else { return Outset::Told };
+async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) -> Early {
+    let Ends { root: End::There { place, .. }, errands, .. } = ends else { return Early::NotTried };
+    let Some(members) = members(tool, (args, None), &errands, None).await else { return Early::Told };
     let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json(), true));
     let options = UntarOptions { stop: Some(tool.stop_on_signals()), ..how(args, None) };
     let (source, path) = (Source::Members(members), &place.path);
@@ -59,11 +59,11 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
     };
     let started = match started {
         Ok(started) => started,
-        Err(FatalError::Stopped) => return Outset::Copied(copied(tool, &say, &Report::default())),
+        Err(FatalError::Stopped) => return Early::Copied(copied(tool, &say, &Report::default())),
         Err(e) => {
             say.end();
             tool.complain(&format!("cannot reach {}: {e}", quote::shown(operand.shown.as_bytes())));
-            return Outset::Told;
+            return Early::Told;
         }
     };
     if known.is_none() {
@@ -74,14 +74,14 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
         say.end();
         return match e {
             FatalError::Destination { source, .. } if source.status() == Some(NfsStat::NFS4ERR_NOENT) => {
-                Outset::Missing
+                Early::Missing
             }
-            _ => Outset::Nothing,
+            _ => Early::NotTried,
         };
     }
     let report = started.go_on().await.unwrap_or_else(|e| {
         tool.complain(&e.to_string());
         Report::default()
     });
-    Outset::Copied(copied(tool, &say, &report))
+    Early::Copied(copied(tool, &say, &report))
 }

@@ -1,6 +1,6 @@
 //! What can be typed behind `landfast tar`. Letters and names are GNU tar's.
 
-use super::args::Common;
+use super::super::common::Common;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,10 @@
 //! `landfast verify`: whether any NFS server keeps what it acknowledged.
 
-use crate::args::{VerifyCheckArgs, VerifyCommand, VerifyWriteArgs};
+pub mod args;
+
 use crate::exit::{Exit, print_json, told};
 use crate::units::show_count;
+use args::{VerifyCheckArgs, VerifyCommand, VerifyWriteArgs};
 use comfy_table::{CellAlignment, Table, presets};
 use landfast_verify::journal::End;
 use landfast_verify::op::Kind;

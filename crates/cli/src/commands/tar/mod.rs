@@ -1,14 +1,16 @@
 //! `landfast tar -c`: as GNU's, from an NFS server. What goes wrong is said in its words.
 
+pub mod args;
+
 use super::message::plain;
 use super::operand::{Operand, Place};
 use super::owners::Known;
-use super::tar_args::TarArgs;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::say;
+use args::TarArgs;
 use landfast_client::archive::Compression;
 use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch, Who};
 use serde_json::json;
