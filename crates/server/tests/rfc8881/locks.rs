@@ -368,7 +368,10 @@ async fn rfc8881_18_46_3_only_a_sequence_that_succeeds_renews_the_lease() {
         far.sequenceid += 5;
         let refused = a.c.raw.compound(vec![ArgOp::Sequence(far)]).await.status;
         // Once the lease is over the session may be gone.
-        assert!([NfsStat::NFS4ERR_SEQ_MISORDERED, NfsStat::NFS4ERR_BADSESSION].contains(&refused), "{refused:?}");
+        assert!(
+            [NfsStat::NFS4ERR_SEQ_MISORDERED, NfsStat::NFS4ERR_BADSESSION].contains(&refused),
+            "{refused:?}"
+        );
         assert!(silent.elapsed() < PATIENCE, "what is refused has renewed the lease");
     }
 }
