@@ -72,5 +72,5 @@ pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
 pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
-pub use state::notes::Restored;
+pub use state::restore::Restored;
 pub use stats::Stats;

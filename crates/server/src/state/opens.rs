@@ -3,20 +3,18 @@
 //! A stateid's `other` is the mark of the server instance and a number that is never used twice, so a stateid of
 //! a former instance is recognised and is `BAD_STATEID`, never another file's. The number cannot be guessed ([`super::ids`]).
 
+use super::expired::Expired;
+pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
-use super::locks::LockState;
-use super::nlm::Waiters;
+use super::nlm::waiters::Waiters;
 use super::ranges::Ranges;
 use super::refusals::{AtLimit, Refusals};
-use super::room::is_over_its_share;
+use super::share::is_over_its_share;
 use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 use std::net::IpAddr;
-
-/// Identifies a file: its wire filehandle.
-pub type FileKey = Bytes;
 
 /// Read and write as bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
 pub type Share = u8;
@@ -42,6 +40,17 @@ pub(super) struct Open<F> {
     handles: Vec<(Share, F)>,
     /// Lock states that began from this open.
     pub(super) lock_states: Vec<u64>,
+}
+
+/// A lock owner's locks on one file: what a lock stateid names.
+#[derive(Debug)]
+pub(super) struct LockState {
+    pub(super) client: u64,
+    pub(super) owner: Bytes,
+    pub(super) file: FileKey,
+    /// The open that it began from; NLM's need none.
+    pub(super) open: Option<u64>,
+    pub(super) seqid: u32,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +90,7 @@ pub struct Files<F> {
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, OfClient>,
-    pub(super) expired: super::opens40::Expired,
+    pub(super) expired: Expired,
     /// Locked ranges in all.
     pub(super) ranges: usize,
     /// NLM's requests that wait for a lock.

@@ -7,14 +7,14 @@
 //! Between the errors (RFC 7530 sections 9.1.4.4, 9.1.9): what names no owner (`STALE_CLIENTID`, `EXPIRED`, `STALE_STATEID`,
 //! `BAD_STATEID`) comes first, then `BAD_SEQID` or the retry, then `OLD_STATEID` and the rest.
 
-use super::clients::{Confirmed40, SetClientId, SetClientIdError};
+use super::clients::{Client, Confirmed40, SetClientId, SetClientIdError};
 use super::identity::Asker;
-use super::notes::{Note, Stamped};
+use super::notes::Stamped;
 use super::opens::{FileKey, Which};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
-use super::room::is_over_its_share;
-use super::{Millis, State, share_of_client};
+use super::share::is_over_its_share;
+use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
@@ -420,8 +420,8 @@ impl<F> State<F> {
     /// Whether a client may have one more owner: the clients at its address have no more of them than are free, as with opens.
     fn has_room_for_owner(&self, client: u64) -> bool {
         let own = || {
-            let share = self.clients.get(client).and_then(share_of_client);
-            let same = self.clients.iter().filter(|c| share_of_client(c) == share);
+            let share = self.clients.get(client).and_then(Client::share);
+            let same = self.clients.iter().filter(|c| c.share() == share);
             same.map(|c| self.owners.of(c.id)).sum()
         };
         self.owners.has_room(client) && !is_over_its_share(self.owners.len(), limits::OWNERS_MAX, 1, own)
@@ -539,7 +539,7 @@ impl<F> State<F> {
             // One of NFSv4.1 still has to say RECLAIM_COMPLETE before it gets anything new.
             c.needs_reclaim &= c.v40.is_none();
             (c.holds, c.holding_noted, c.version) = (holds, holds, v);
-            notes.push(Stamped { v, note: Note::of(c) });
+            notes.push(Stamped { v, note: c.note() });
             self.version = v;
         }
         self.grace.end(notes.clone());

@@ -1,0 +1,168 @@
+//! All that the log has to hold of the state, as notes: at a checkpoint, part by part, and at a clean stop.
+
+use super::State;
+use super::call_key::CallKey;
+use super::clients::Client;
+use super::notes::{EndsNote, LogId, Note, Stamped};
+use landfast_nfs::v4::SessionId;
+use std::mem;
+
+/// A snapshot that is being taken, part by part. Nobody waits longer than for one part: the state may change between two parts, and
+/// what changes it goes into the log that the snapshot is for, between them. While a part is taken no transaction of that log is
+/// open, and the part stands behind all that were before.
+///
+/// Why that is as good as all at once: each note says how one thing is at some time after the beginning. What a later change says has
+/// a later version, and stands behind the beginning of this snapshot or in another log. Both marks have the version of the beginning: so
+/// what is new since then, and may be missing here, is not taken for gone ([`super::merge`]), and what went since then is said by its
+/// own note. No reply stands before its effect: a part has those of transactions that stand before it. A snapshot without its end
+/// is no snapshot: its notes are as good as others.
+#[derive(Debug)]
+pub struct Snapshot {
+    log: Option<LogId>,
+    version: u64,
+    names: Names,
+}
+
+/// What is still to be looked at. Each list is made when it is begun.
+#[derive(Debug)]
+enum Names {
+    Clients(std::vec::IntoIter<u64>),
+    Hosts(std::vec::IntoIter<u64>),
+    Sessions(std::vec::IntoIter<SessionId>),
+    /// Slots of the first session, from this one on; then the other sessions.
+    Slots(SessionId, usize, std::vec::IntoIter<SessionId>),
+    Calls(std::vec::IntoIter<CallKey>),
+    Nothing,
+}
+
+/// How much a part has at most: notes and bytes of replies. One note more may be in it.
+#[derive(Debug, Clone, Copy)]
+pub struct PartMax {
+    /// Notes, and things that have none.
+    pub notes: usize,
+    /// Bytes of replies.
+    pub bytes: usize,
+}
+
+impl Snapshot {
+    /// The note that stands before all others of it.
+    #[must_use]
+    pub fn begins(&self) -> Stamped {
+        Stamped { v: self.version, note: Note::Begins }
+    }
+
+    /// The note that stands behind all others of it, and makes it a snapshot.
+    #[must_use]
+    pub fn ends(&self, server: [u8; 16], epoch: u32) -> Stamped {
+        Stamped { v: self.version, note: Note::Ends(EndsNote { server, epoch }) }
+    }
+
+    /// All its notes were taken.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self.names, Names::Nothing)
+    }
+}
+
+impl<F> State<F> {
+    /// All that has to be in the log, as of now, where there is one log.
+    #[must_use]
+    pub fn snapshot(&self) -> Vec<Stamped> {
+        self.whole(None).0
+    }
+
+    /// All that has to be in this log, as of now, with its marks.
+    #[must_use]
+    pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
+        let (mut all, snapshot) = self.whole(Some(log));
+        all.insert(0, snapshot.begins());
+        all.push(snapshot.ends(server, epoch));
+        all
+    }
+
+    fn whole(&self, log: Option<LogId>) -> (Vec<Stamped>, Snapshot) {
+        let mut snapshot = self.begin_snapshot(log);
+        let all = self.snapshot_part(&mut snapshot, PartMax { notes: usize::MAX, bytes: usize::MAX });
+        (all, snapshot)
+    }
+
+    /// Begins a snapshot for this log, or for the only one.
+    #[must_use]
+    pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
+        Snapshot { log, version: self.version, names: Names::Clients(self.clients.ids().into_iter()) }
+    }
+
+    /// The next notes of a snapshot.
+    pub fn snapshot_part(&self, snapshot: &mut Snapshot, most: PartMax) -> Vec<Stamped> {
+        let log = snapshot.log;
+        let mut out: Vec<Stamped> = Vec::new();
+        let (mut looked_at, mut bytes) = (0, 0);
+        while looked_at < most.notes && bytes < most.bytes {
+            looked_at += 1;
+            let before = out.len();
+            match &mut snapshot.names {
+                Names::Clients(left) => match left.next() {
+                    Some(id) => {
+                        let confirmed = self.clients.get(id).filter(|c| c.confirmed);
+                        out.extend(confirmed.into_iter().flat_map(Client::notes));
+                    }
+                    None => snapshot.names = Names::Hosts(self.hosts.ids().into_iter()),
+                },
+                Names::Hosts(left) => match left.next() {
+                    Some(id) => {
+                        let monitored = self.hosts.get(id).filter(|h| h.monitored);
+                        out.extend(
+                            monitored.map(|h| Stamped { v: h.version, note: Note::NlmHost(h.to_note()) }),
+                        );
+                    }
+                    None => snapshot.names = Names::Sessions(self.sessions.ids().into_iter()),
+                },
+                Names::Sessions(left) => match left.next() {
+                    Some(id) => {
+                        out.extend(self.sessions.get(&id).into_iter().flat_map(|s| s.notes()));
+                        snapshot.names = Names::Slots(id, 0, mem::take(left));
+                    }
+                    None => snapshot.names = Names::Calls(self.drc.keys().into_iter()),
+                },
+                Names::Slots(id, from, left) => {
+                    // It may have gone since the last part.
+                    let next = self.sessions.get(id).and_then(|s| s.slot_notes_from(*from, log).next());
+                    match next {
+                        Some((v, note)) => {
+                            *from = note.slot as usize + 1;
+                            out.push(Stamped { v, note: Note::Slot(note) });
+                        }
+                        None => snapshot.names = Names::Sessions(mem::take(left)),
+                    }
+                }
+                Names::Calls(left) => match left.next() {
+                    Some(key) => {
+                        let call = self.drc.note(&key, log);
+                        out.extend(call.map(|(v, note)| Stamped { v, note: Note::Call(note) }));
+                    }
+                    None => snapshot.names = Names::Nothing,
+                },
+                Names::Nothing => break,
+            }
+            bytes += out.iter().skip(before).map(Stamped::reply_bytes).sum::<usize>();
+        }
+        out
+    }
+
+    /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim. The notes say so.
+    pub fn settle_holders(&mut self) -> Vec<Stamped> {
+        let mut out = self.nlm_settle();
+        for id in self.clients.ids() {
+            let v = self.version + 1;
+            let holds = self.files.opens_of(id) > 0;
+            // A client that has still not reclaimed keeps its right to.
+            if let Some(c) = self.clients.get_mut(id).filter(|c| c.holds && !holds && !c.needs_reclaim) {
+                c.holds = false;
+                c.version = v;
+                self.version = v;
+                out.push(Stamped { v, note: c.note() });
+            }
+        }
+        out
+    }
+}
