@@ -3,7 +3,7 @@
 //! Each problem has a place and says what to do. A file with a problem gives no configuration at all. The keys are
 //! described in `docs/exports.md`, whose example a test parses.
 
-use crate::exports::components;
+use crate::exports::pseudo::components;
 use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
 use crate::limited::{Limits, SPECS};

@@ -11,8 +11,8 @@
 //! - `portmap`: registration with the machine's port mapper;
 //! - `protocols`: which of them are served; `admission`: whose calls are taken at all;
 //! - `once`: calls without a session, executed once;
-//! - `service`: what answers which call; `path`: the order of a request, the same for all versions;
-//! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
+//! - `dispatcher`: which program a call is for; `path`: the order of a request, the same for all versions;
+//! - `shared`: what all requests share; `start`, `running`, `background`, `pool`: the thin shell of sockets, threads and clocks;
 //! - [`limits`]: every limit, with the answer at it.
 //!
 //! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
@@ -29,8 +29,10 @@ mod acl;
 mod admission;
 mod attr;
 mod back;
+mod background;
 pub mod config;
 mod descriptors;
+mod dispatcher;
 mod errors;
 pub mod exports;
 pub mod limited;
@@ -42,6 +44,7 @@ mod mount;
 mod nlm;
 mod offload;
 mod once;
+mod owner;
 mod path;
 pub mod places;
 mod pool;
@@ -52,10 +55,10 @@ pub mod protocols;
 mod released;
 mod reload;
 mod replies;
-mod serve;
-mod server;
-mod service;
+mod running;
+mod shared;
 mod standing;
+mod start;
 pub mod state;
 mod stats;
 #[allow(unsafe_code)]
@@ -71,6 +74,7 @@ pub use exports::pseudo::hidden_by;
 pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
-pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
+pub use running::{Running, Stopped};
+pub use start::{Server, ServerConfig, StartError};
 pub use state::restore::Restored;
 pub use stats::Stats;

@@ -19,15 +19,16 @@
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
 use crate::offload::{self, Offload};
-use crate::once::Once;
-use crate::released::{Awaited, Slot};
-use crate::server::Shared;
-use crate::service::{Nfs, principal};
-use crate::state::State;
+use crate::once::{self, Once};
+use crate::pool::Pool;
+use crate::released::{Awaited, Released, Slot};
+use crate::shared::Shared;
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use crate::state::notes::{LogId, Note, Stamped};
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::Kept;
+use crate::state::{Principal, State};
+use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::SessionId;
 use landfast_rpc::Turn;
@@ -145,7 +146,20 @@ impl Pending {
     }
 }
 
-impl Nfs {
+/// Executes requests: what all of them need on their path.
+pub(crate) struct Executor {
+    pub(crate) sh: Arc<Shared>,
+    /// For what waits for the disk, so that it takes no thread from what does not.
+    pub(crate) slow: Arc<Pool>,
+    /// For copies that go on after their COPY was answered.
+    pub(crate) copying: Arc<Pool>,
+    /// The threads that calls run on.
+    pub(crate) workers: Workers,
+    /// Tells of slots, and calls without a session, that have been answered.
+    pub(crate) released: Released,
+}
+
+impl Executor {
     /// Takes a decoded call all the way; `make` gets who calls, and the call's name in the duplicate request cache if it
     /// has one.
     pub(crate) async fn answer<W: Work>(
@@ -157,7 +171,7 @@ impl Nfs {
         make: impl FnOnce(Caller, Option<CallKey>) -> W,
     ) -> Response {
         let Plan { exports, slow, kept, reply_max } = plan;
-        let principal = principal(&call.cred);
+        let principal = Principal::of(&call.cred);
         let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = call;
         let caller = turn.before(pin!(self.sh.caller(conn.peer(), cred))).await;
         let key = kept.then(|| {
@@ -168,7 +182,8 @@ impl Nfs {
         let in_hand = match &key {
             None => None,
             Some(key) => {
-                match turn.before(pin!(self.once(key, Origin { conn: conn.id(), port: caller.port }))).await {
+                let from = Origin { conn: conn.id(), port: caller.port };
+                match turn.before(pin!(once::ask(&self.sh, &self.released, key, from))).await {
                     Once::Execute(in_hand) => Some(in_hand),
                     Once::Replay(reply) => {
                         self.sh.counters.replay();

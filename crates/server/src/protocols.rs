@@ -1,8 +1,7 @@
 //! Which protocols are served: what is not served has no program, no port and no registration.
 
-use crate::nlm;
 use landfast_nfs::v4::VERSION;
-use landfast_nfs::{mount, nfsacl, v3};
+use landfast_nfs::{mount, nfsacl, nlm, nsm, v3};
 use landfast_rpc::conn::Program;
 
 /// One of them.
@@ -26,6 +25,12 @@ const NAMES: [(&str, Protocol); 6] = [
     ("4.2", Protocol::Four(2)),
     ("nlm", Protocol::Locks),
     ("udp", Protocol::Datagrams),
+];
+
+/// The lock manager and the status monitor of NFSv3.
+pub(crate) const LOCK_PROGRAMS: &[Program] = &[
+    Program { number: nlm::PROGRAM, low: nlm::VERSION, high: nlm::VERSION },
+    Program { number: nsm::PROGRAM, low: nsm::VERSION, high: nsm::VERSION },
 ];
 
 /// Which protocols are served; by default all.
@@ -118,14 +123,14 @@ impl Protocols {
             all.push(Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION });
         }
         if self.locks {
-            all.extend_from_slice(nlm::PROGRAMS);
+            all.extend_from_slice(LOCK_PROGRAMS);
         }
         all
     }
 
     /// And those by UDP.
     pub(crate) fn by_datagram(&self) -> &'static [Program] {
-        if self.datagrams { nlm::PROGRAMS } else { &[] }
+        if self.datagrams { LOCK_PROGRAMS } else { &[] }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::config::{Config, ExportConfig};
 use crate::exports::down::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::places;
-use crate::serve::Running;
+use crate::running::Running;
 use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;

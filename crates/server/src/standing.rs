@@ -3,7 +3,7 @@
 
 use crate::exports::Exports;
 use crate::exports::rules::{Found, Names, Rules};
-use crate::server::Shared;
+use crate::shared::Shared;
 use landfast_rpc::Standing;
 use std::net::IpAddr;
 
@@ -30,7 +30,8 @@ fn of(exports: &Exports, addr: IpAddr, names: Option<&Names>) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{Admission, admit};
+    use crate::admission::admit;
+    use crate::exports::caller::Admission;
     use crate::exports::down::Unavailable;
     use crate::exports::rules::{From, Rule};
 

@@ -4,7 +4,7 @@
 //! heard keeps it, also when its answer does not come: two holders would be worse than a lock that its client frees by
 //! its next LOCK, UNLOCK or restart.
 
-use super::Nlm;
+use super::manager::Nlm;
 use super::peers::Failed;
 use crate::limits;
 use crate::state::nlm::Waiter;

@@ -1,10 +1,10 @@
 //! The procedures of NLM version 4 (RFC 1813 section 6.2; C702 chapters 10 and 14).
 
-use super::Nlm;
-use crate::admission::Admission;
+use super::manager::Nlm;
 use crate::attr::FILE_SIZE_MAX;
 use crate::exports::Caller;
-use crate::server::Shared;
+use crate::exports::caller::Admission;
+use crate::shared::Shared;
 use crate::state::locks::{Denied, LockError};
 use crate::state::nlm::{self, Ask, By, Host};
 use crate::state::notes::Stamped;

@@ -19,6 +19,7 @@
 //! Here are the values; `authority`, [`super::clients`] and [`super::v40`] apply the rules.
 
 use crate::limits;
+use landfast_rpc::Credential;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -29,6 +30,17 @@ pub struct Principal {
     pub flavor: u32,
     /// The user ID of AUTH_SYS; 0 for AUTH_NONE.
     pub uid: u32,
+}
+
+impl Principal {
+    /// Of a request with this credential.
+    #[must_use]
+    pub fn of(cred: &Credential) -> Principal {
+        match cred {
+            Credential::None => Principal { flavor: 0, uid: 0 },
+            Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
+        }
+    }
 }
 
 /// Who asks.

@@ -18,7 +18,7 @@
 //! - [`snapshot`], [`restore`], [`merge`]: the whole as notes and back; from several logs.
 //!
 //! Time is a number of milliseconds that never goes backwards, given by the caller ([`Millis`]). All of it lives
-//! behind one mutex ([`crate::server::Shared`]), which is a leaf: nothing is called with it held.
+//! behind one mutex ([`crate::shared::Shared`]), which is a leaf: nothing is called with it held.
 //!
 //! Invariants: an open belongs to a live client; a lock state belongs to a live open; a session belongs to a confirmed
 //! client; what a note says carries a version that grows with each change, so that notes may reach the log in any order.

@@ -3,7 +3,7 @@
 
 use super::errors::status;
 use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
 use crate::state::opens::Share;

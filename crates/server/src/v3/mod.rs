@@ -21,17 +21,18 @@ mod serve;
 use crate::exports::{Caller, Export};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
 use crate::stats::Protocol;
 use bytes::{BufMut, Bytes, BytesMut};
 use context::Cx;
-use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
+use landfast_nfs::nfsacl::{GetaclArgs, SetaclArgs, proc as acl_proc};
 use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
 use landfast_xdr::{Encode, padding};
+pub(crate) use serve::{nfs, nfsacl};
 
 /// A decoded call.
 pub(crate) enum Asked {
@@ -130,8 +131,8 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     };
     let (protocol, procedure) = match &req.call {
         Asked::V3(call) => (Protocol::V3, call.number()),
-        Asked::Getacl(_) => (Protocol::Nfsacl, nfsacl::proc::GETACL),
-        Asked::Setacl(_) => (Protocol::Nfsacl, nfsacl::proc::SETACL),
+        Asked::Getacl(_) => (Protocol::Nfsacl, acl_proc::GETACL),
+        Asked::Setacl(_) => (Protocol::Nfsacl, acl_proc::SETACL),
     };
     sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
     let Cx { mut txs, noted, exports, .. } = cx;

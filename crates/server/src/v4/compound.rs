@@ -13,7 +13,7 @@ use crate::exports::{Caller, Txs};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::released::Awaited;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};

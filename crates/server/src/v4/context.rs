@@ -11,7 +11,7 @@ use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
 use crate::released::Awaited;
-use crate::server::{Shared, not_under_the_state};
+use crate::shared::{Shared, not_under_the_state};
 use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;

@@ -26,4 +26,4 @@ mod v40;
 mod work;
 mod xattr;
 
-pub(crate) use serve::compound_not_yet;
+pub(crate) use serve::{compound, compound_not_yet};

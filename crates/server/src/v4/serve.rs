@@ -4,11 +4,10 @@ use super::compound::{self, Request};
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::limits;
-use crate::path::{Outcome, Plan, Work};
+use crate::path::{Executor, Outcome, Plan, Work};
 use crate::released::Slot;
 use crate::replies;
-use crate::server::Shared;
-use crate::service::{Nfs, principal};
+use crate::shared::Shared;
 use crate::state::Principal;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat};
@@ -16,30 +15,35 @@ use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::{Reader, padding};
 use std::sync::Arc;
 
-impl Nfs {
-    /// Serves a COMPOUND.
-    pub(crate) async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let principal = principal(&call.cred);
-        let mut reader = Reader::new(body.clone());
-        let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
-            return Response::GarbageArgs;
-        };
-        let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
-        let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
-        let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
-        if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
-            self.sh.lines.add(conn);
-        }
-        let plan = Plan {
-            exports,
-            slow,
-            // NFSv4.0 has no slots.
-            kept: args.minor_version == 0 && v40::is_kept(&args.ops),
-            reply_max: replies::compound(&args.ops),
-        };
-        let (conn_id, line, bytes) = (conn.id(), conn.clone(), call.message_bytes);
-        let fingerprint = fingerprint(principal, &args, &body);
-        self.answer(conn, call, body, plan, move |caller, key| Request {
+/// Serves a COMPOUND.
+pub(crate) async fn compound(
+    executor: &Executor,
+    conn: &Arc<ConnInfo>,
+    call: CallHeader,
+    body: Bytes,
+) -> Response {
+    let principal = Principal::of(&call.cred);
+    let mut reader = Reader::new(body.clone());
+    let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
+        return Response::GarbageArgs;
+    };
+    let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
+    let exports = if modifies { touched(&executor.sh.exports(), &args) } else { Vec::new() };
+    let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
+    if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
+        executor.sh.lines.add(conn);
+    }
+    let plan = Plan {
+        exports,
+        slow,
+        // NFSv4.0 has no slots.
+        kept: args.minor_version == 0 && v40::is_kept(&args.ops),
+        reply_max: replies::compound(&args.ops),
+    };
+    let (conn_id, line, bytes) = (conn.id(), conn.clone(), call.message_bytes);
+    let fingerprint = fingerprint(principal, &args, &body);
+    executor
+        .answer(conn, call, body, plan, move |caller, key| Request {
             conn: conn_id,
             line,
             principal,
@@ -50,7 +54,6 @@ impl Nfs {
             key,
         })
         .await
-    }
 }
 
 /// The answer to a COMPOUND of a caller of whom it is not known yet whether it gets anything.

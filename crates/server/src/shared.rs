@@ -1,6 +1,6 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::back::Lines;
+use crate::back::lines::Lines;
 use crate::exports::known::Known;
 use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
@@ -194,6 +194,26 @@ impl Shared {
         #[cfg(debug_assertions)]
         HAS_STATE.set(true);
         StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
+    }
+
+    /// Puts notes into the log that belong to no request; whether it took them.
+    pub(crate) async fn write_down(&self, notes: Vec<Stamped>) -> bool {
+        let exports = self.exports();
+        let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
+        let receipt = {
+            let mut tx = keeper.volume.tx();
+            for note in &notes {
+                tx.note(note.to_bytes());
+            }
+            tx.finish()
+        };
+        let told = receipt.wait().await;
+        if let Err(e) = &told {
+            tracing::error!(
+                "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"
+            );
+        }
+        told.is_ok()
     }
 
     /// Waits until something has become free that somebody waits for.

@@ -3,9 +3,11 @@
 //! The server has a Tokio runtime of its own, whose threads run requests where they are received: their system calls
 //! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
 //! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
-//! answers a call is [`crate::service`]'s, the order of its steps [`crate::path`]'s.
+//! answers a call is [`crate::dispatcher`]'s, the order of its steps [`crate::path`]'s.
 
+use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
+use crate::dispatcher::Dispatcher;
 use crate::exports::Served;
 use crate::exports::down::Unavailable;
 use crate::exports::known::{Known, System};
@@ -13,39 +15,30 @@ use crate::exports::rules::{From, Rule, Rules};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
-use crate::memory;
+use crate::memory::{self, Load};
 use crate::metrics;
 use crate::mount::Mounts;
-use crate::nlm::{self, Nlm};
+use crate::nlm::Nlm;
+use crate::path::Executor;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::protocols::Protocols;
 use crate::released::Released;
 use crate::reload::{self, ReloadError};
-use crate::server::{Instance, Shared};
-use crate::service::Nfs;
+use crate::running::{Running, Threads, stats};
+use crate::shared::{Instance, Shared};
 use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::Stamped;
 use crate::state::restore::Restored;
-use crate::stats::Stats;
 use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
-use landfast_rpc::{server, udp};
-use landfast_volume::{RecoveryReport, ShutdownReport, Volume};
+use landfast_rpc::server;
+use landfast_volume::{RecoveryReport, Volume};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::UdpSocket;
-use tokio::runtime::{Handle, Runtime};
-
-/// How long a clean stop waits for requests under way.
-const STOP_GRACE: Duration = Duration::from_secs(10);
-/// How often what goes on by time alone is looked at.
-const TICK: Duration = Duration::from_secs(5);
 
 /// How to serve volumes.
 pub struct ServerConfig {
@@ -193,13 +186,15 @@ impl Server {
         let copying = Pool::giving_way("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
         let copying = Arc::new(copying.map_err(StartError::Threads)?);
         let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
-        let service = Arc::new(Nfs {
-            sh: sh.clone(),
+        let service = Arc::new(Dispatcher {
+            executor: Executor {
+                sh: sh.clone(),
+                slow,
+                copying,
+                workers: watch.clone(),
+                released: Released::new(),
+            },
             nlm: nlm.clone(),
-            slow,
-            copying,
-            workers: watch.clone(),
-            released: Released::new(),
             mounts: Mounts::default(),
             programs: protocols.programs(),
         });
@@ -231,23 +226,23 @@ impl Server {
         };
         let datagrams =
             handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone(), watch.clone()));
-        let mut ticking = Ticking(vec![
+        let mut background = Background(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
             datagrams,
         ]);
         if protocols.locks() {
-            ticking.0.push(handle.spawn(watched(watch, nlm.run())));
+            background.0.push(handle.spawn(watched(watch, nlm.run())));
         }
         let load: Load = Arc::new(rpc.load());
-        ticking.0.push(handle.spawn(memory::give_back(load.clone())));
+        background.0.push(handle.spawn(memory::give_back(load.clone())));
         let metrics = match metrics_listener {
             Some(listener) => {
                 let addr = listener.local_addr();
                 let addr = addr.map_err(|err| StartError::Listen { addr: rpc.local_addr(), err })?;
                 let (sh, load) = (sh.clone(), load.clone());
                 let page = move || metrics::page(stats(&sh, &load), &sh.exports());
-                ticking.0.push(handle.spawn(metrics::http::serve(listener, page)));
+                background.0.push(handle.spawn(metrics::http::serve(listener, page)));
                 Some(addr)
             }
             None => None,
@@ -259,7 +254,7 @@ impl Server {
         let by_datagram = protocols.by_datagram();
         let registered =
             Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;
-        Ok(Running { rpc, ticking, threads, sh, restored, registered, load, metrics })
+        Ok(Running { rpc, background, threads, sh, restored, registered, load, metrics })
     }
 }
 
@@ -280,269 +275,4 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError
         export.volume.start(sh.keeper(&export.volume))?;
     }
     Ok(restored)
-}
-
-/// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
-pub struct Running {
-    rpc: server::Server,
-    ticking: Ticking,
-    threads: Threads,
-    pub(crate) sh: Arc<Shared>,
-    restored: Restored,
-    registered: Option<Registered>,
-    load: Load,
-    metrics: Option<SocketAddr>,
-}
-
-/// Tells what the connections hold.
-pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
-
-fn stats(sh: &Shared, load: &Load) -> Stats {
-    let (done, load) = (sh.counters.stats(), load());
-    let st = sh.state();
-    let (sessions_most, session_slots, session_operations) = st.sessions.most();
-    let (opens_most, locks_most) = st.files.most();
-    Stats {
-        calls_kept: st.drc.len(),
-        calls_kept_bytes: (st.drc.bytes(), st.bounds.call_bytes),
-        connections: load.connections,
-        clients: st.clients.len(),
-        sessions: st.sessions.len(),
-        opens: st.files.len(),
-        locks: st.files.locked_ranges(),
-        most: [sessions_most, opens_most, locks_most],
-        session_slots,
-        session_operations,
-        cached: st.sessions.reserved(),
-        nlm_hosts: (st.hosts.len(), st.bounds.nlm_hosts),
-        nlm_waiters: st.files.waiters.len(),
-        load,
-        limits: st.bounds.limits.with(Limit::Clients, st.bounds.clients),
-        ..done
-    }
-}
-
-/// The server's own runtime. It may end where waiting is not allowed, so nothing waits for its threads.
-struct Threads(Option<Runtime>);
-
-impl Threads {
-    fn new(workers: usize) -> std::io::Result<Self> {
-        let workers = workers.max(2);
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            // Each call that may wait for a device has a turn, and needs one thread that takes over from it. Without a bound a flood on busy
-            // processors starts hundreds: a thread that was told to take over and did not run yet is none that is free.
-            .max_blocking_threads(workers * limits::TURNS_PER_WORKER + limits::SPARE_THREADS)
-            .thread_name("nfs")
-            .enable_all()
-            .build()?;
-        Ok(Threads(Some(runtime)))
-    }
-
-    fn handle(&self) -> Handle {
-        // Taken only by drop.
-        self.0.as_ref().map_or_else(Handle::current, |r| r.handle().clone())
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-/// What goes on besides the connections: [`tick`], [`close_idle`], [`datagrams`], the lock manager, the metrics. It ends with this.
-struct Ticking(Vec<tokio::task::JoinHandle<()>>);
-
-impl Drop for Ticking {
-    fn drop(&mut self) {
-        self.0.iter().for_each(tokio::task::JoinHandle::abort);
-    }
-}
-
-/// A task that may flush a log itself.
-async fn watched(workers: Workers, task: impl Future<Output = ()>) {
-    workers.during(pin!(task)).await;
-}
-
-/// The lock manager and the status monitor by UDP.
-async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Workers) {
-    let mut all = tokio::task::JoinSet::new();
-    for socket in sockets {
-        let (nlm, workers) = (nlm.clone(), workers.clone());
-        let serve = move |peer, call, body| {
-            let (nlm, workers) = (nlm.clone(), workers.clone());
-            async move { workers.during(pin!(nlm.datagram(peer, call, body))).await }
-        };
-        all.spawn(udp::serve(socket, nlm::PROGRAMS, serve));
-    }
-    while all.join_next().await.is_some() {}
-}
-
-/// What a clean stop did.
-#[derive(Debug, Clone, Copy)]
-pub struct Stopped {
-    /// All requests under way were answered.
-    pub drained: bool,
-    /// What the volumes did.
-    pub volume: ShutdownReport,
-}
-
-/// Stops each volume, also after one has failed to.
-fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Error> {
-    let mut result = Ok(ShutdownReport::default());
-    for volume in volumes {
-        result = match (volume.shutdown(), result) {
-            (Ok(one), Ok(sum)) => Ok(ShutdownReport {
-                seconds: sum.seconds + one.seconds,
-                checkpoints: sum.checkpoints + one.checkpoints,
-            }),
-            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
-        };
-    }
-    result
-}
-
-impl Running {
-    /// The address that is listened on.
-    #[must_use]
-    pub fn local_addr(&self) -> SocketAddr {
-        self.rpc.local_addr()
-    }
-
-    /// The addresses that are listened on.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.rpc.local_addrs()
-    }
-
-    /// Where the metrics are given.
-    #[must_use]
-    pub fn metrics_addr(&self) -> Option<SocketAddr> {
-        self.metrics
-    }
-
-    /// What of the clients' state survived the last stop.
-    #[must_use]
-    pub fn restored(&self) -> Restored {
-        self.restored
-    }
-
-    /// The volumes that are served.
-    #[must_use]
-    pub fn volumes(&self) -> Vec<Volume> {
-        self.sh.exports().iter().map(|e| e.volume.clone()).collect()
-    }
-
-    /// Counters and sizes.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        stats(&self.sh, &self.load)
-    }
-
-    /// Stops cleanly: no new requests, answers those under way, then a checkpoint and the mark of a clean stop.
-    ///
-    /// # Errors
-    /// When the volume could not be made durable: the log is kept, the next start recovers.
-    pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
-        let volumes = self.volumes();
-        if let Some(registered) = self.registered {
-            registered.withdraw().await;
-        }
-        let drained = self.rpc.shutdown(STOP_GRACE).await;
-        drop(self.ticking);
-        // Copies under way end within one of their steps.
-        self.sh.state().copies.cancel_all();
-        let idle = self.sh.copies_running.acquire_many(limits::COPIES_MAX as u32);
-        let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
-        // Written down: where nothing else has changed since, there is no other snapshot.
-        let settled = self.sh.state().settle_holders();
-        write_down(&self.sh, settled).await;
-        let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
-            .await
-            .map_err(|_| landfast_volume::Error::Failed)??;
-        Ok(Stopped { drained, volume: report })
-    }
-}
-
-impl Running {
-    /// Ends at once: no checkpoint, no mark of a clean stop, requests under way are not answered. What is left is what the
-    /// death of the process would leave; for tests.
-    pub async fn abandon(self) {
-        let Running { sh, rpc, ticking, threads, .. } = self;
-        rpc.shutdown(Duration::ZERO).await;
-        drop((ticking, threads));
-        // The volume's locks are free when the last task has let go of it.
-        while Arc::strong_count(&sh) > 1 {
-            tokio::task::yield_now().await;
-        }
-    }
-}
-
-/// Forgets what time alone ends.
-async fn tick(sh: Arc<Shared>) {
-    let mut every = tokio::time::interval(TICK);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        every.tick().await;
-        // A log that failed while nobody waited for it is told of now, and not with the next request.
-        sh.exports().iter().for_each(|export| drop(export.volume.failed()));
-        let now = sh.now();
-        let refusals = sh.state().files.refusals.due(now);
-        for (limit, times) in refusals {
-            tracing::warn!(
-                "a limit was reached, and {times} requests of clients were refused for it: {limit} (docs/limits.md)"
-            );
-        }
-        let (mut gone, freed, over) = {
-            let mut st = sh.state();
-            (st.tick(now), st.tick_owners(now), st.end_grace(now))
-        };
-        drop(freed);
-        let grace_ends = over.is_some();
-        gone.extend(over.unwrap_or_default());
-        let told = write_down(&sh, gone).await;
-        // Otherwise it is tried again, with the log of another volume where there is one that has not failed.
-        if grace_ends && told {
-            sh.state().grace.ended();
-        }
-    }
-}
-
-/// Closes files that were accessed without an open a moment ago. On a thread of its own: what a local process has removed
-/// meanwhile is freed there.
-async fn close_idle(sh: Arc<Shared>) {
-    let mut every = tokio::time::interval(landfast_volume::limits::BRIEF_OPEN);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        every.tick().await;
-        let all = sh.exports();
-        let idle: Vec<_> = all.iter().map(|e| e.volume.clone()).filter(Volume::has_idle).collect();
-        drop(all);
-        if !idle.is_empty() {
-            tokio::task::spawn_blocking(move || idle.iter().for_each(Volume::close_idle));
-        }
-    }
-}
-
-/// Puts notes into the log that belong to no request; whether it took them.
-pub(crate) async fn write_down(sh: &Shared, notes: Vec<Stamped>) -> bool {
-    let exports = sh.exports();
-    let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
-    let receipt = {
-        let mut tx = keeper.volume.tx();
-        for note in &notes {
-            tx.note(note.to_bytes());
-        }
-        tx.finish()
-    };
-    let told = receipt.wait().await;
-    if let Err(e) = &told {
-        tracing::error!(
-            "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"
-        );
-    }
-    told.is_ok()
 }
