@@ -1,6 +1,8 @@
 //! From a received COMPOUND to the path that it takes ([`crate::path`]).
 
-use super::compound::{self, Request};
+use super::compound::run;
+use super::reply::Reply;
+use super::request::Request;
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::limits;
@@ -62,7 +64,7 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
     match CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) {
         Ok(args) => {
             let first = args.ops.first().map(ArgOp::op);
-            Response::Success(compound::Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_DELAY))
+            Response::Success(Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_DELAY))
         }
         Err(_) => Response::GarbageArgs,
     }
@@ -70,7 +72,7 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
 
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
-        compound::run(sh, self)
+        run(sh, self)
     }
 
     fn slot(&self) -> Option<Slot> {

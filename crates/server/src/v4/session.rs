@@ -1,9 +1,9 @@
 //! Clients and sessions: EXCHANGE_ID, CREATE_SESSION, SEQUENCE, and what ends them (RFC 8881 sections 18.33 to 18.37,
 //! 18.46, 18.50, 18.51).
 
-use super::compound::Request;
 use super::context::{Ctx, Done, InSession};
 use super::matrix::may_modify;
+use super::request::Request;
 use crate::limits;
 use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};

@@ -1,0 +1,25 @@
+//! One COMPOUND as it was received.
+
+use crate::exports::Caller;
+use crate::state::Principal;
+use crate::state::drc::CallKey;
+use crate::state::sessions::ConnId;
+use landfast_nfs::v4::CompoundArgs;
+use landfast_rpc::ConnInfo;
+use std::sync::Arc;
+
+/// A decoded request and who sent it.
+pub(crate) struct Request {
+    pub(crate) conn: ConnId,
+    /// The connection that its reply goes to.
+    pub(crate) line: Arc<ConnInfo>,
+    pub(crate) principal: Principal,
+    pub(crate) caller: Caller,
+    pub(crate) args: CompoundArgs,
+    /// Its name in the duplicate request cache, where its reply is kept there (NFSv4.0).
+    pub(crate) key: Option<CallKey>,
+    /// Bytes of the request, RPC header included.
+    pub(crate) bytes: usize,
+    /// Digest of caller and operations after the SEQUENCE.
+    pub(crate) fingerprint: u64,
+}
