@@ -5,7 +5,7 @@ use crate::exports::caller::Admission;
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::path::Executor;
-use crate::turned_away::Why;
+use crate::turned_away::Reason;
 use crate::{v3, v4};
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
@@ -61,7 +61,7 @@ impl Service for Dispatcher {
     }
 
     fn closed(&self, conn: &Arc<ConnInfo>) {
-        self.executor.sh.lines.remove(conn.id());
+        self.executor.sh.callback_conns.remove(conn.id());
         let mut st = self.executor.sh.state();
         st.sessions.disconnected(conn.id());
         st.drc.connection_ended(conn.id(), conn.ended_by_peer());
@@ -77,7 +77,7 @@ impl Dispatcher {
                 Admission::NotYet => known = false,
                 Admission::Refused(why) => {
                     self.executor.sh.counters.stranger();
-                    let reason = if why == AuthStat::TOOWEAK { Why::Port } else { Why::Address };
+                    let reason = if why == AuthStat::TOOWEAK { Reason::Port } else { Reason::Address };
                     let peer = conn.peer();
                     self.executor.sh.turned_away.tell(peer.ip().to_canonical(), peer.port(), None, reason);
                     return Response::AuthError(why);

@@ -9,20 +9,20 @@ use std::pin::pin;
 use tokio::time::{Instant, timeout_at};
 
 /// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
-pub(crate) struct InHand<'a> {
+pub(crate) struct BusyCall<'a> {
     sh: &'a Shared,
     released: &'a Released,
     key: CallKey,
 }
 
-impl InHand<'_> {
+impl BusyCall<'_> {
     /// The reply is stable, if it has to be.
     pub(crate) fn settle(self) {
         self.sh.state().drc.settle(&self.key);
     }
 }
 
-impl Drop for InHand<'_> {
+impl Drop for BusyCall<'_> {
     fn drop(&mut self) {
         // What is settled stays.
         self.sh.state().drc.forget(&self.key);
@@ -32,7 +32,7 @@ impl Drop for InHand<'_> {
 
 /// What becomes of a call whose reply is kept.
 pub(crate) enum Once<'a> {
-    Execute(InHand<'a>),
+    Execute(BusyCall<'a>),
     Replay(Bytes),
     /// It has been worked on for too long: its sender may ask again.
     Busy,
@@ -48,7 +48,7 @@ pub(crate) async fn ask<'a>(sh: &'a Shared, released: &'a Released, key: &CallKe
         answered.as_mut().enable();
         let begun = sh.state().drc.begin(key, from);
         match begun {
-            Begin::New => return Once::Execute(InHand { sh, released, key: key.clone() }),
+            Begin::New => return Once::Execute(BusyCall { sh, released, key: key.clone() }),
             Begin::Replay(reply) => return Once::Replay(reply),
             Begin::Busy => {}
         }

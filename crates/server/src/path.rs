@@ -179,12 +179,12 @@ impl Executor {
             CallKey::new(caller.addr, numbers, principal, &body)
         });
         drop(body);
-        let in_hand = match &key {
+        let busy = match &key {
             None => None,
             Some(key) => {
                 let from = Origin { conn: conn.id(), port: caller.port };
                 match turn.before(pin!(once::ask(&self.sh, &self.released, key, from))).await {
-                    Once::Execute(in_hand) => Some(in_hand),
+                    Once::Execute(busy) => Some(busy),
                     Once::Replay(reply) => {
                         self.sh.counters.replay();
                         return Response::Success(reply);
@@ -241,8 +241,8 @@ impl Executor {
                     None => None,
                 };
                 // Where the log failed a retry is a new call.
-                if let Some(in_hand) = in_hand.filter(|_| failure.is_none()) {
-                    in_hand.settle();
+                if let Some(busy) = busy.filter(|_| failure.is_none()) {
+                    busy.settle();
                 }
                 self.released.answered(work.slot());
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);

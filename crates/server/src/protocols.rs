@@ -8,9 +8,9 @@ use landfast_rpc::conn::Program;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     /// NFSv3, with MOUNT and the ACL protocol.
-    Three,
+    V3,
     /// A minor version of NFSv4.
-    Four(u32),
+    V4(u32),
     /// The lock manager and the status monitor of NFSv3.
     Locks,
     /// These two by datagram as well.
@@ -19,10 +19,10 @@ enum Protocol {
 
 /// Their names, where an administrator chooses.
 const NAMES: [(&str, Protocol); 6] = [
-    ("3", Protocol::Three),
-    ("4.0", Protocol::Four(0)),
-    ("4.1", Protocol::Four(1)),
-    ("4.2", Protocol::Four(2)),
+    ("3", Protocol::V3),
+    ("4.0", Protocol::V4(0)),
+    ("4.1", Protocol::V4(1)),
+    ("4.2", Protocol::V4(2)),
     ("nlm", Protocol::Locks),
     ("udp", Protocol::Datagrams),
 ];
@@ -36,7 +36,7 @@ pub(crate) const LOCK_PROGRAMS: &[Program] = &[
 /// Which protocols are served; by default all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protocols {
-    three: bool,
+    v3: bool,
     minors: [bool; 3],
     locks: bool,
     datagrams: bool,
@@ -44,7 +44,7 @@ pub struct Protocols {
 
 impl Default for Protocols {
     fn default() -> Self {
-        Protocols { three: true, minors: [true; 3], locks: true, datagrams: true }
+        Protocols { v3: true, minors: [true; 3], locks: true, datagrams: true }
     }
 }
 
@@ -54,12 +54,12 @@ impl Protocols {
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Protocols, String> {
-        let mut found = Protocols { three: false, minors: [false; 3], locks: false, datagrams: false };
+        let mut found = Protocols { v3: false, minors: [false; 3], locks: false, datagrams: false };
         for name in names {
             let known = NAMES.iter().find(|(n, _)| *n == name.trim()).map(|(_, p)| *p);
             match known {
-                Some(Protocol::Three) => found.three = true,
-                Some(Protocol::Four(minor)) => {
+                Some(Protocol::V3) => found.v3 = true,
+                Some(Protocol::V4(minor)) => {
                     if let Some(m) = found.minors.get_mut(minor as usize) {
                         *m = true;
                     }
@@ -72,10 +72,10 @@ impl Protocols {
                 }
             }
         }
-        if !found.three && !found.minors.contains(&true) {
+        if !found.v3 && !found.minors.contains(&true) {
             return Err("name at least one version of NFS: 3, 4.0, 4.1 or 4.2".into());
         }
-        if found.locks && !found.three {
+        if found.locks && !found.v3 {
             return Err("nlm has the locks of version 3: add 3, or leave nlm out".into());
         }
         if found.datagrams && !found.locks {
@@ -86,8 +86,8 @@ impl Protocols {
 
     /// Whether NFSv3 is served.
     #[must_use]
-    pub fn three(&self) -> bool {
-        self.three
+    pub fn v3(&self) -> bool {
+        self.v3
     }
 
     /// Whether this minor version of NFSv4 is.
@@ -111,14 +111,14 @@ impl Protocols {
     /// The programs that are served by TCP, with their versions.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let mut all = Vec::new();
-        let four = self.minors.contains(&true);
-        let versions = match (self.three, four) {
+        let any_v4 = self.minors.contains(&true);
+        let versions = match (self.v3, any_v4) {
             (true, true) => (v3::VERSION, VERSION),
             (true, false) => (v3::VERSION, v3::VERSION),
             (false, _) => (VERSION, VERSION),
         };
         all.push(Program { number: landfast_nfs::PROGRAM, low: versions.0, high: versions.1 });
-        if self.three {
+        if self.v3 {
             all.push(Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION });
             all.push(Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION });
         }
@@ -138,8 +138,8 @@ impl std::fmt::Display for Protocols {
     /// As it is written.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let served = NAMES.iter().filter(|(_, p)| match p {
-            Protocol::Three => self.three,
-            Protocol::Four(minor) => self.minor(*minor),
+            Protocol::V3 => self.v3,
+            Protocol::V4(minor) => self.minor(*minor),
             Protocol::Locks => self.locks,
             Protocol::Datagrams => self.datagrams,
         });

@@ -1,6 +1,6 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::back::lines::Lines;
+use crate::back::conns::CallbackConns;
 use crate::exports::known::Known;
 use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
@@ -52,7 +52,7 @@ pub struct Shared {
     pub(crate) turned_away: TurnedAway,
     started: Instant,
     /// Connections for callbacks.
-    pub(crate) lines: Lines,
+    pub(crate) callback_conns: CallbackConns,
     /// What is served.
     pub(crate) protocols: Protocols,
     /// Operations that a COMPOUND of NFSv4.0 may have; sessions have been told theirs.
@@ -98,7 +98,7 @@ impl Shared {
             turned_away: TurnedAway::default(),
             started: Instant::now(),
             freed: Notify::new(),
-            lines: Lines::default(),
+            callback_conns: CallbackConns::default(),
             protocols,
             operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),

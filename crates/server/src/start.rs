@@ -250,7 +250,7 @@ impl Server {
         let rpcbind = Rpcbind::at(port_mapper_socket);
         let programs = protocols.programs();
         // Clients of version 4 ask no port mapper.
-        let port_mapper = if protocols.three() { port_mapper } else { PortMapper::Off };
+        let port_mapper = if protocols.v3() { port_mapper } else { PortMapper::Off };
         let by_datagram = protocols.by_datagram();
         let registered =
             Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;

@@ -4,7 +4,7 @@
 //! takes a slot of the session, goes to one of the connections bound to its back channel with CB_SEQUENCE in front, and to
 //! another when there is no answer. Each wait has an end.
 
-pub(crate) mod lines;
+pub(crate) mod conns;
 
 use crate::limits;
 use crate::shared::Shared;
@@ -46,7 +46,7 @@ pub(crate) async fn call(
     let session = session.ok_or(Error::Gone)?;
     let until = Instant::now() + Duration::from_millis(limits::CALLBACK_SLOT_WAIT_MS);
     let mut take = loop {
-        let mut freed = std::pin::pin!(sh.lines.freed.notified());
+        let mut freed = std::pin::pin!(sh.callback_conns.freed.notified());
         freed.as_mut().enable();
         match sh.state().sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
             Ok(take) => break take,
@@ -66,7 +66,7 @@ pub(crate) async fn call(
     let mut conns = std::mem::take(&mut take.conns).into_iter();
     let mut conn = conns.next();
     while let Some(id) = conn {
-        let Some(line) = sh.lines.get(id) else {
+        let Some(conn_info) = sh.callback_conns.get(id) else {
             conn = conns.next();
             continue;
         };
@@ -86,7 +86,7 @@ pub(crate) async fn call(
         };
         let to = Target { prog: take.program, vers: CB_VERSION, proc: CB_PROC_COMPOUND };
         let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
-        match line.call(to, &take.cred, vec![args.to_bytes()], patience).await {
+        match conn_info.call(to, &take.cred, vec![args.to_bytes()], patience).await {
             Ok(reply) => match verdict(reply, take.unsure && !sent) {
                 Verdict::Done(status) => {
                     held.end = CallbackEnd::Executed(take.sequence);
@@ -156,7 +156,7 @@ impl Drop for Held<'_> {
         if let Some(mut s) = self.sh.state().sessions.get_mut(&self.session) {
             s.callback_end(self.slot, self.end);
         }
-        self.sh.lines.freed.notify_waiters();
+        self.sh.callback_conns.freed.notify_waiters();
     }
 }
 

@@ -232,10 +232,10 @@ impl Exports {
         if from == caller.addr {
             return true;
         }
-        let there = Caller { addr: from, names: None, ..caller.clone() };
-        self.all.iter().all(|export| match (export.access(caller), export.access(&there)) {
+        let elsewhere = Caller { addr: from, names: None, ..caller.clone() };
+        self.all.iter().all(|export| match (export.access(caller), export.access(&elsewhere)) {
             (Err(Refused::NotYet), _) | (_, Err(Refused::NotYet)) => false,
-            (here, there) => here == there,
+            (here, elsewhere) => here == elsewhere,
         })
     }
 

@@ -34,15 +34,15 @@ pub(super) async fn run(nlm: Nlm) {
 }
 
 /// What came of telling.
-enum Told {
+enum GrantReply {
     /// The client has taken the lock.
-    Taken,
+    Accepted,
     /// It does not want it.
     Refused,
     /// It cannot have heard.
-    Unheard,
+    NotDelivered,
     /// Nobody knows.
-    Perhaps,
+    Unknown,
 }
 
 async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
@@ -57,13 +57,13 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
             return;
         }
         match once(&nlm, &waiter, addr).await {
-            Told::Taken => {
+            GrantReply::Accepted => {
                 nlm.sh.state().files.nlm_told(|_| true, id);
                 return;
             }
-            Told::Refused => return nlm.sh.state().files.nlm_refused(|_| true, id),
-            Told::Unheard => {}
-            Told::Perhaps => perhaps = true,
+            GrantReply::Refused => return nlm.sh.state().files.nlm_refused(|_| true, id),
+            GrantReply::NotDelivered => {}
+            GrantReply::Unknown => perhaps = true,
         }
         tokio::time::sleep(pause).await;
     }
@@ -75,7 +75,7 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
 }
 
-async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> Told {
+async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> GrantReply {
     let args = TestArgs {
         cookie: Opaque1024(Bytes::copy_from_slice(&waiter.id.to_be_bytes())),
         exclusive: waiter.exclusive,
@@ -85,17 +85,17 @@ async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> Told {
     if waiter.by.message {
         // Its answer is a call of the client.
         return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes()).await {
-            Ok(()) | Err(Failed::Perhaps) => Told::Perhaps,
-            Err(Failed::Unheard) => Told::Unheard,
+            Ok(()) | Err(Failed::Unknown) => GrantReply::Unknown,
+            Err(Failed::NotDelivered) => GrantReply::NotDelivered,
         };
     }
     match nlm.peers.call(addr, waiter.by.udp, proc::GRANTED, args.to_bytes()).await {
         Ok(results) => match Res::from_bytes(results) {
-            Ok(res) if res.stat == NlmStat::GRANTED => Told::Taken,
-            Ok(_) => Told::Refused,
-            Err(_) => Told::Perhaps,
+            Ok(res) if res.stat == NlmStat::GRANTED => GrantReply::Accepted,
+            Ok(_) => GrantReply::Refused,
+            Err(_) => GrantReply::Unknown,
         },
-        Err(Failed::Perhaps) => Told::Perhaps,
-        Err(Failed::Unheard) => Told::Unheard,
+        Err(Failed::Unknown) => GrantReply::Unknown,
+        Err(Failed::NotDelivered) => GrantReply::NotDelivered,
     }
 }

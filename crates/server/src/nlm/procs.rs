@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use crate::state::locks::{Denied, LockError};
 use crate::state::nlm::{self, Ask, By, Host};
 use crate::state::notes::Stamped;
-use crate::state::opens::{FileKey, InTheWay, READ, Share as Rights, WRITE};
+use crate::state::opens::{FileKey, READ, Share as Rights, ShareConflict, WRITE};
 use crate::state::ranges::Span;
 use bytes::Bytes;
 use landfast_nfs::nlm::{
@@ -240,7 +240,7 @@ impl Nlm {
 
     /// The hosts that a caller speaks for: those of this name at its address, and those of this name at another address where
     /// the name leads to both (a host with several addresses, which may call from any of them).
-    async fn meant(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
+    async fn hosts_named(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
         let addr = peer.ip().to_canonical();
         let named: Vec<(u64, IpAddr, Bytes)> = {
             let st = self.sh.state();
@@ -284,7 +284,7 @@ impl Nlm {
         let span = span(lock)?;
         self.allowed(from, &lock.fh)?;
         let name = &lock.caller_name.0;
-        let hosts = self.meant(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
         let owner = nlm::owner(lock.svid, &lock.oh.0);
         let file = named_file(&self.sh, &lock.fh);
         let share = share_of(from.peer.ip());
@@ -342,7 +342,7 @@ impl Nlm {
             loop {
                 match st.files.nlm_share((host, share_of(from.peer.ip())), oh, &file, access, deny) {
                     Ok(Ok(())) => break NlmStat::GRANTED,
-                    Ok(Err(InTheWay { client })) if st.lapsed(client, now) => {
+                    Ok(Err(ShareConflict { client })) if st.lapsed(client, now) => {
                         notes.extend(st.remove_client(client));
                     }
                     Ok(Err(_)) => break NlmStat::DENIED,
@@ -365,7 +365,7 @@ impl Nlm {
     async fn unshare(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
         self.allowed(from, &a.share.fh)?;
         let name = &a.share.caller_name.0;
-        let hosts = self.meant(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
         let file = named_file(&self.sh, &a.share.fh);
         let mut st = self.sh.state();
         hosts.iter().for_each(|host| st.files.nlm_unshare(*host, &a.share.oh.0, &file));
@@ -375,7 +375,7 @@ impl Nlm {
     /// A host says that it has restarted: it holds nothing any more.
     pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
         let addr = peer.ip().to_canonical();
-        let hosts = self.meant(peer, |h| h.is_called(name, addr)).await;
+        let hosts = self.hosts_named(peer, |h| h.is_called(name, addr)).await;
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
             hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect()

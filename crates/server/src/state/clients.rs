@@ -313,7 +313,7 @@ impl Clients {
     /// The record is confirmed now: the other confirmed one of that name and host, whose place it takes.
     fn former(&self, id: u64) -> Option<u64> {
         let c = self.by_id.get(&id)?;
-        let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.meets(&c.addrs);
+        let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.overlaps(&c.addrs);
         self.named(&c.owner_name()).filter(other).max_by_key(|o| o.version).map(|o| o.id)
     }
 
@@ -322,7 +322,7 @@ impl Clients {
         self.remove(client.id);
         let name = client.owner_name();
         let old: Vec<u64> =
-            self.named(&name).filter(|o| o.addrs.meets(&client.addrs)).map(|o| o.id).collect();
+            self.named(&name).filter(|o| o.addrs.overlaps(&client.addrs)).map(|o| o.id).collect();
         for id in old {
             self.remove(id);
         }

@@ -88,7 +88,7 @@ impl Addrs {
 
     /// Whether two records may be of one host.
     #[must_use]
-    pub fn meets(&self, other: &Addrs) -> bool {
+    pub fn overlaps(&self, other: &Addrs) -> bool {
         (self.0.is_empty() && other.0.is_empty()) || self.0.iter().any(|a| other.0.contains(a))
     }
 

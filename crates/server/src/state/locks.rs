@@ -2,7 +2,7 @@
 //! ([`super::ranges`]).
 
 use super::ids::FileKey;
-use super::opens::{File, Files, LockState, OfClient, READ, Share, WRITE, Which};
+use super::opens::{File, Files, LockState, OfClient, OpenOrLock, READ, Share, WRITE};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -222,10 +222,10 @@ impl<F> Files<F> {
                 (open, self.lock_state(client, owner, file))
             }
             Locker::Known(stateid) => match self.find_on(client, file, stateid)? {
-                Which::Lock(id) => {
+                OpenOrLock::Lock(id) => {
                     (self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
                 }
-                Which::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID),
+                OpenOrLock::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID),
             },
         };
         let access = self.opens.get(&open).map(|o| o.access).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
@@ -317,7 +317,7 @@ impl<F> Files<F> {
         stateid: &Stateid,
         span: Span,
     ) -> Result<Stateid, NfsStat> {
-        let Which::Lock(id) = self.find_on(client, file, stateid)? else {
+        let OpenOrLock::Lock(id) = self.find_on(client, file, stateid)? else {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         };
         let growth = self.files.get(file).map_or(0, |f| f.ranges.growth_of_clear(&span, id));

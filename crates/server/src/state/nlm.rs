@@ -15,7 +15,7 @@ pub mod waiters;
 use super::ids::FileKey;
 use super::locks::{Denied, LockError};
 use super::notes::{NlmHostNote, Note, Stamped};
-use super::opens::{Files, InTheWay, Share};
+use super::opens::{Files, Share, ShareConflict};
 use super::refusals::AtLimit;
 use super::{Millis, State};
 use crate::limits;
@@ -109,8 +109,8 @@ impl<F> Files<F> {
     /// # Errors
     /// `NOSPC` at the limits of waiting requests.
     pub fn nlm_wait(&mut self, ask: Ask, lock: Lock, by: By) -> Result<(), NfsStat> {
-        let there = self.waiters.of_file(&ask.file);
-        if let Some(id) = there.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
+        let waiting = self.waiters.of_file(&ask.file);
+        if let Some(id) = waiting.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
             if let Some(w) = self.waiters.by_id.get_mut(id) {
                 (w.by, w.lock) = (by, lock);
             }
@@ -118,7 +118,7 @@ impl<F> Files<F> {
         }
         let of_host = self.waiters.by_host.get(&ask.host).copied().unwrap_or(0);
         if of_host >= limits::NLM_WAITERS_PER_HOST_MAX
-            || there.len() >= limits::NLM_WAITERS_PER_FILE_MAX
+            || waiting.len() >= limits::NLM_WAITERS_PER_FILE_MAX
             || self.waiters.are_many_of(ask.from)
         {
             self.refusals.at(AtLimit::NlmWaiters);
@@ -220,7 +220,7 @@ impl<F> Files<F> {
         file: &FileKey,
         access: Share,
         deny: Share,
-    ) -> Result<Result<(), InTheWay>, NfsStat> {
+    ) -> Result<Result<(), ShareConflict>, NfsStat> {
         if let Err(limit) = self.room_for_open(host, Some((oh, file)), from) {
             self.refusals.at(limit);
             return Err(NfsStat::NFS4ERR_NOSPC);

@@ -2,7 +2,7 @@
 //! an open is confirmed, a lock owner is released.
 
 use super::ids::FileKey;
-use super::opens::{Files, Which, bump};
+use super::opens::{Files, OpenOrLock, bump};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
@@ -21,15 +21,15 @@ impl<F> Files<F> {
     /// # Errors
     /// `BAD_STATEID` for special ones and for what never was or was given back; `STALE_STATEID` for another instance's;
     /// `EXPIRED`.
-    pub fn locate(&self, stateid: &Stateid) -> Result<(Which, u64), NfsStat> {
+    pub fn locate(&self, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         if stateid.other == [0; 12] || stateid.other == [0xff; 12] {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         }
         let id = self.id_of(stateid).ok_or(NfsStat::NFS4ERR_STALE_STATEID)?;
         if let Some(o) = self.opens.get(&id) {
-            Ok((Which::Open(id), o.client))
+            Ok((OpenOrLock::Open(id), o.client))
         } else if let Some(l) = self.locks.get(&id) {
-            Ok((Which::Lock(id), l.client))
+            Ok((OpenOrLock::Lock(id), l.client))
         } else if self.expired.has(id) {
             Err(NfsStat::NFS4ERR_EXPIRED)
         } else {

@@ -1,6 +1,6 @@
 //! From a received call to the path that it takes ([`crate::path`]).
 
-use super::{Asked, Request, run};
+use super::{DecodedCall, Request, run};
 use crate::path::{Executor, Outcome, Plan, Work};
 use crate::replies;
 use crate::shared::Shared;
@@ -25,7 +25,7 @@ pub(crate) async fn nfs(
         Err(NoCall::NoProcedure) => return Response::ProcUnavail,
         Err(NoCall::Garbage(_)) => return Response::GarbageArgs,
     };
-    asked(executor, conn, header, Asked::V3(call), body).await
+    answer(executor, conn, header, DecodedCall::V3(call), body).await
 }
 
 /// Serves a call of NFSACL.
@@ -37,21 +37,21 @@ pub(crate) async fn nfsacl(
 ) -> Response {
     let call = match header.proc {
         nfsacl::proc::NULL => return Response::Success(Bytes::new()),
-        nfsacl::proc::GETACL => GetaclArgs::from_bytes(body.clone()).map(Asked::Getacl),
-        nfsacl::proc::SETACL => SetaclArgs::from_bytes(body.clone()).map(Asked::Setacl),
+        nfsacl::proc::GETACL => GetaclArgs::from_bytes(body.clone()).map(DecodedCall::Getacl),
+        nfsacl::proc::SETACL => SetaclArgs::from_bytes(body.clone()).map(DecodedCall::Setacl),
         _ => return Response::ProcUnavail,
     };
     match call {
-        Ok(call) => asked(executor, conn, header, call, body).await,
+        Ok(call) => answer(executor, conn, header, call, body).await,
         Err(_) => Response::GarbageArgs,
     }
 }
 
-async fn asked(
+async fn answer(
     executor: &Executor,
     conn: &Arc<ConnInfo>,
     header: CallHeader,
-    call: Asked,
+    call: DecodedCall,
     body: Bytes,
 ) -> Response {
     let changed = call.changes();

@@ -3,7 +3,7 @@
 //! Runs on a worker thread and never waits for the log. The reply's room is known before an operation that changes
 //! something runs; an operation that only reads is answered `REP_TOO_BIG` when its result turns out too large.
 
-use super::context::Ctx;
+use super::context::Context;
 use super::dispatch::result;
 use super::matrix::{self, Place};
 use super::reply::{Budget, RPC_REPLY_HEAD, Reply, whole};
@@ -43,7 +43,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     let Some(first) = req.args.ops.first() else {
         return Reply::failed(&tag, None, NfsStat::NFS4_OK);
     };
-    let ctx = Ctx {
+    let ctx = Context {
         sh,
         now: sh.now(),
         conn: req.conn,
@@ -61,7 +61,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         txs: Txs::default(),
         noted: false,
         offloads: Vec::new(),
-        work: Allowance::new(&req.line),
+        work: Allowance::new(&req.reply_conn),
         waits: None,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
@@ -100,7 +100,7 @@ fn may_stand_alone(first: &ArgOp, args: &CompoundArgs) -> Result<(), (OpNum, Nfs
     }
 }
 
-fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
+fn alone_in_compound(mut ctx: Context<'_>, req: &Request, op: &ArgOp) -> Outcome {
     let mut reply = Reply::new(&req.args.tag);
     let res = result(op.op(), ctx.dispatch(op));
     ctx.sh.counters.op(ctx.minor, res.op, res.status, false);
@@ -114,7 +114,7 @@ fn alone_in_compound(mut ctx: Ctx<'_>, req: &Request, op: &ArgOp) -> Outcome {
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 
-fn in_session(mut ctx: Ctx<'_>, req: &Request) -> Outcome {
+fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
     let args = &req.args;
     let ArgOp::Sequence(sequence) = &args.ops[0] else {
         return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_SERVERFAULT);
@@ -176,7 +176,7 @@ fn uncached(args: &CompoundArgs, res: &SequenceRes) -> Bytes {
 
 /// The reply is whole: it joins the slot, and the log when anything else of the compound did. One that wrote unstable data
 /// and changed nothing else waits for nothing: a retry after a crash writes it again, which its verifier asks for anyway.
-fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply, max_cached: usize, cachethis: bool) -> Outcome {
+fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, cachethis: bool) -> Outcome {
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(vec![reply.finish()]) };
     let offloads = std::mem::take(&mut ctx.offloads);
     let (changed, lasting) = (ctx.txs.modified() || ctx.noted, ctx.txs.lasting() || ctx.noted);

@@ -1,12 +1,12 @@
 //! Which operation is whose code.
 
-use super::context::{Ctx, Fail};
+use super::context::{Context, OpError};
 use crate::errors;
 use landfast_nfs::v4::{ArgOp, NfsStat, OpNum, ResBody, ResOp};
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// Runs an operation that [`matrix`] says is served.
-    pub(super) fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, Fail> {
+    pub(super) fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, OpError> {
         match op {
             ArgOp::Access(a) => self.access(*a),
             ArgOp::Close(a) => self.close(a),
@@ -73,12 +73,12 @@ impl Ctx<'_> {
 }
 
 /// The result of an operation.
-pub(super) fn result(op: OpNum, done: Result<ResBody, Fail>) -> ResOp {
+pub(super) fn result(op: OpNum, done: Result<ResBody, OpError>) -> ResOp {
     match done {
         Ok(body) => ResOp::ok(op, body),
         // Not every operation may say so.
-        Err(Fail { status: NfsStat::NFS4ERR_IO, .. }) => ResOp::failed(op, errors::status_of_failed(op)),
-        Err(Fail { status, body: Some(body) }) => ResOp { op, status, body: *body },
-        Err(Fail { status, body: None }) => ResOp::failed(op, status),
+        Err(OpError { status: NfsStat::NFS4ERR_IO, .. }) => ResOp::failed(op, errors::status_of_failed(op)),
+        Err(OpError { status, body: Some(body) }) => ResOp { op, status, body: *body },
+        Err(OpError { status, body: None }) => ResOp::failed(op, status),
     }
 }

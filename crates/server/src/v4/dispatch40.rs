@@ -1,12 +1,12 @@
 //! The operations as NFSv4.0 has them (RFC 7530): who the client is (from a client ID or a stateid), the owners' sequence numbers,
 //! the client IDs' own operations, and errors that only the later versions have. The rest is as in NFSv4.1.
 
-use super::context::{Ctx, Done, Fail, key};
+use super::context::{Context, OpError, OpResult, key};
 use super::dispatch::result;
 use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
-use crate::state::owners::{Last, Request as Asked};
-use crate::state::v40::{Ask, Begun, Step, Subject};
+use crate::state::owners::{Last, Request as OwnerRequest};
+use crate::state::v40::{Ask, Started, Step, Subject};
 use landfast_nfs::v4::args::{CreateHow, Locker, OpenArgs, OpenClaim, OpenHow};
 use landfast_nfs::v4::flags::OPEN4_RESULT_CONFIRM;
 use landfast_nfs::v4::v40::{SetclientidArgs, SetclientidConfirmArgs, SetclientidRes};
@@ -45,7 +45,7 @@ pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
         ArgOp::Locku(a) => (Subject::OfLock(a.lock_stateid), a.seqid),
         _ => return None,
     };
-    Some(Ask { subject, seqid, request: Asked { op: op.op(), fingerprint: digest(op) } })
+    Some(Ask { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
 }
 
 /// RFC 7531: claims and creates that only the later versions have.
@@ -84,13 +84,13 @@ fn status40(op: OpNum, status: NfsStat) -> NfsStat {
     }
 }
 
-fn result40(op: OpNum, done: Done) -> ResOp {
+fn result40(op: OpNum, done: OpResult) -> ResOp {
     let mut res = result(op, done);
     res.status = status40(op, res.status);
     res
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// Runs an operation of NFSv4.0.
     pub(super) fn dispatch40(&mut self, op: &ArgOp) -> ResOp {
         if let Some(mut ask) = ask(op) {
@@ -115,7 +115,7 @@ impl Ctx<'_> {
                 Err(f) => Err(f),
                 Ok(()) => {
                     let released = self.sh.state().release_lock_owner(self.now, o.clientid, &o.owner.0);
-                    released.map(|()| ResBody::Empty).map_err(Fail::from)
+                    released.map(|()| ResBody::Empty).map_err(OpError::from)
                 }
             },
             ArgOp::Lockt(a) => self.speaks_for(a.owner.clientid).and_then(|()| self.lockt(a)),
@@ -125,7 +125,7 @@ impl Ctx<'_> {
     }
 
     /// The operation speaks for this client.
-    fn speaks_for(&mut self, id: u64) -> Result<(), Fail> {
+    fn speaks_for(&mut self, id: u64) -> Result<(), OpError> {
         self.sh.state().speaks40(self.now, id, self.caller.addr)?;
         self.client40 = Some(id);
         Ok(())
@@ -141,27 +141,27 @@ impl Ctx<'_> {
             Subject::Open { client, .. } | Subject::NewLock { client, .. } => Some(*client),
             Subject::Confirm(_) | Subject::OfOpen(_) | Subject::OfLock(_) => None,
         };
-        let begun = {
+        let started = {
             let mut st = self.sh.state();
             let spoken = named.map_or(Ok(()), |id| st.speaks40(self.now, id, self.caller.addr));
             spoken.and_then(|()| st.begin40(self.now, ask, &self.owners))
         };
-        let mut begun = match begun {
-            Ok(Step::Run(begun)) => begun,
+        let mut started = match started {
+            Ok(Step::Run(started)) => started,
             Ok(Step::Replay(last)) => return self.again(*last),
             Err(status) => return ResOp::failed(number, status),
         };
-        drop(std::mem::take(&mut begun.freed));
-        self.client40 = Some(begun.client);
-        let mut res = result40(number, self.new40(op, &begun));
+        drop(std::mem::take(&mut started.freed));
+        self.client40 = Some(started.client);
+        let mut res = result40(number, self.new40(op, &started));
         if let ResBody::Open(open) = &mut res.body
-            && begun.confirm
+            && started.confirm
         {
             open.rflags |= OPEN4_RESULT_CONFIRM;
         }
         let opened = (number == OpNum::OPEN && res.status.is_ok()).then_some(self.fh.as_ref()).flatten();
         let fh = opened.map(|fh| self.wire(fh));
-        self.sh.state().end40(self.now, &begun, &res, fh);
+        self.sh.state().end40(self.now, &started, &res, fh);
         res
     }
 
@@ -177,13 +177,13 @@ impl Ctx<'_> {
     }
 
     /// An operation with a sequence number that is new.
-    fn new40(&mut self, op: &ArgOp, begun: &Begun<OpenFile>) -> Done {
+    fn new40(&mut self, op: &ArgOp, started: &Started<OpenFile>) -> OpResult {
         let exact = |stateid| self.sh.state().files.exact(stateid);
         match op {
             ArgOp::Open(a) => self.open(a),
             ArgOp::OpenConfirm(a) => {
                 let file = key(&self.file()?.node);
-                let new = self.sh.state().confirm_open(begun, &file, &a.open_stateid)?;
+                let new = self.sh.state().confirm_open(started, &file, &a.open_stateid)?;
                 Ok(ResBody::OpenConfirm(new))
             }
             ArgOp::OpenDowngrade(a) => {
@@ -192,7 +192,7 @@ impl Ctx<'_> {
             }
             ArgOp::Close(a) => {
                 exact(&a.open_stateid)?;
-                let open = begun.open.ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+                let open = started.open.ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
                 let owners = self.sh.state().lock_owners_under(open);
                 let done = self.close(a)?;
                 self.sh.state().lock_states_gone(&owners);
@@ -214,7 +214,7 @@ impl Ctx<'_> {
     }
 
     /// SETCLIENTID (RFC 7530 section 16.33).
-    fn setclientid(&mut self, a: &SetclientidArgs) -> Done {
+    fn setclientid(&mut self, a: &SetclientidArgs) -> OpResult {
         let mut confirm = [0; 8];
         getrandom::fill(&mut confirm).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
         let ask = SetClientId {
@@ -232,14 +232,14 @@ impl Ctx<'_> {
             }
             Err(SetClientIdError::InUse(by)) => {
                 let body = Some(Box::new(ResBody::ClientInUse(by)));
-                Err(Fail { status: NfsStat::NFS4ERR_CLID_INUSE, body })
+                Err(OpError { status: NfsStat::NFS4ERR_CLID_INUSE, body })
             }
             Err(SetClientIdError::Status(status)) => Err(status.into()),
         }
     }
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
-    fn setclientid_confirm(&mut self, a: &SetclientidConfirmArgs) -> Done {
+    fn setclientid_confirm(&mut self, a: &SetclientidConfirmArgs) -> OpResult {
         let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.asker())?;
         self.note(notes);
         Ok(ResBody::Empty)

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
     /// The connection that its reply goes to.
-    pub(crate) line: Arc<ConnInfo>,
+    pub(crate) reply_conn: Arc<ConnInfo>,
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,

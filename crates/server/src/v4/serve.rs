@@ -33,7 +33,7 @@ pub(crate) async fn compound(
     let exports = if modifies { touched(&executor.sh.exports(), &args) } else { Vec::new() };
     let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
     if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
-        executor.sh.lines.add(conn);
+        executor.sh.callback_conns.add(conn);
     }
     let plan = Plan {
         exports,
@@ -42,12 +42,12 @@ pub(crate) async fn compound(
         kept: args.minor_version == 0 && v40::is_kept(&args.ops),
         reply_max: replies::compound(&args.ops),
     };
-    let (conn_id, line, bytes) = (conn.id(), conn.clone(), call.message_bytes);
+    let (conn_id, reply_conn, bytes) = (conn.id(), conn.clone(), call.message_bytes);
     let fingerprint = fingerprint(principal, &args, &body);
     executor
         .answer(conn, call, body, plan, move |caller, key| Request {
             conn: conn_id,
-            line,
+            reply_conn,
             principal,
             caller,
             bytes,

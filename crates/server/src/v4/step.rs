@@ -1,6 +1,6 @@
 //! One operation of a COMPOUND: whether it may run where it stands, what it does, how much room its result has.
 
-use super::context::{Ctx, Fh};
+use super::context::{Context, Fh};
 use super::dispatch::result;
 use super::matrix::{self, Does, Place};
 use super::reply::{Budget, Reply, STATUS_ONLY};
@@ -8,7 +8,7 @@ use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResOp, StableHow};
 
 /// One operation, its result appended.
-pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
+pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
     let number = op.op();
     let (out_before, before) = (reply.out.len(), reply.len());
     let after = if ctx.last { 0 } else { STATUS_ONLY };
@@ -31,7 +31,7 @@ pub(super) fn step(ctx: &mut Ctx<'_>, op: &ArgOp, budget: Budget, reply: &mut Re
 }
 
 /// Whether an operation may run where it stands.
-fn ready(ctx: &Ctx<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::OpSpec, (OpNum, NfsStat)> {
+fn ready(ctx: &Context<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::OpSpec, (OpNum, NfsStat)> {
     let number = op.op();
     if matches!(op, ArgOp::Malformed(OpNum::ILLEGAL)) {
         return Err((number, NfsStat::NFS4ERR_BADXDR));
@@ -71,7 +71,7 @@ pub(super) fn flavor_later(rest: &[ArgOp]) -> bool {
     }
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// What an operation that must be durable is answered rests on the objects that it names.
     fn rests(&mut self, op: &ArgOp, spec: &matrix::OpSpec) {
         let unstable = matches!(op, ArgOp::Write(a) if a.stable == StableHow::Unstable);

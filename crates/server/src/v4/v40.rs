@@ -1,7 +1,7 @@
 //! COMPOUNDs of NFSv4.0 (RFC 7530), which have no sessions: their owners are busy while they run, and the duplicate request cache
 //! keeps their replies. Their operations: [`super::dispatch40`].
 
-use super::context::Ctx;
+use super::context::Context;
 use super::dispatch40::ask;
 use super::reply::{Budget, RPC_REPLY_HEAD, Reply};
 use super::request::Request;
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, NfsStat};
 
 /// Runs a request of minor version 0.
-pub(super) fn run(mut ctx: Ctx<'_>, req: &Request, first: &ArgOp) -> Outcome {
+pub(super) fn run(mut ctx: Context<'_>, req: &Request, first: &ArgOp) -> Outcome {
     let tag = &req.args.tag;
     let subjects: Vec<Subject> = req.args.ops.iter().filter_map(|op| ask(op).map(|a| a.subject)).collect();
     let addr = ctx.caller.addr;
@@ -64,7 +64,7 @@ pub(crate) fn is_kept(ops: &[ArgOp]) -> bool {
 }
 
 /// The reply joins the duplicate request cache; and the log, with what the COMPOUND changed, or later.
-fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Option<Later> {
+fn keep(ctx: &mut Context<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Option<Later> {
     let key = req.key.as_ref()?;
     // "Ask again later" is no outcome.
     if matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
@@ -87,7 +87,7 @@ fn keep(ctx: &mut Ctx<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Opt
 }
 
 /// The reply is whole; the owners stay busy until it may be sent.
-fn finish(mut ctx: Ctx<'_>, req: &Request, reply: Reply) -> Outcome {
+fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply) -> Outcome {
     let (status, plain) = (reply.status, reply.plain());
     let reply = reply.finish();
     ctx.rests_on_removals(status, &req.args);

@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 
 /// The connections that sessions may use for callbacks.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct CallbackConns {
     by_id: Mutex<HashMap<ConnId, Weak<ConnInfo>>>,
     /// A slot has been freed.
     pub(super) freed: Notify,
 }
 
-impl Lines {
+impl CallbackConns {
     /// A connection that may become part of a back channel.
     pub(crate) fn add(&self, conn: &Arc<ConnInfo>) {
         self.by_id.lock().insert(conn.id(), Arc::downgrade(conn));
