@@ -1,4 +1,4 @@
-//! What goes on besides the answers to calls: what time alone ends, files that nobody uses any more, the lock manager by UDP.
+//! Background tasks of a server: expire state, close idle files, serve the lock manager by UDP.
 
 use crate::nlm::Nlm;
 use crate::protocols::LOCK_PROGRAMS;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UdpSocket;
 
-/// How often what goes on by time alone is looked at.
+/// How often [`tick`] runs.
 const TICK: Duration = Duration::from_secs(5);
 
-/// What goes on besides the connections: [`tick`], [`close_idle`], [`datagrams`], the lock manager, the metrics. It ends with this.
+/// All background tasks: [`tick`], [`close_idle`], [`datagrams`], the lock manager, the metrics. Dropping this ends them.
 pub(crate) struct Background(pub(crate) Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Background {
@@ -23,7 +23,7 @@ impl Drop for Background {
     }
 }
 
-/// A task that may flush a log itself.
+/// Runs a task that may flush a log itself, so that another thread takes over meanwhile.
 pub(crate) async fn watched(workers: Workers, task: impl Future<Output = ()>) {
     workers.during(pin!(task)).await;
 }
@@ -42,13 +42,13 @@ pub(crate) async fn datagrams(sockets: Vec<UdpSocket>, nlm: Nlm, workers: Worker
     while all.join_next().await.is_some() {}
 }
 
-/// Forgets what time alone ends.
+/// Expires state that only time ends: leases, the grace period, owners without opens. Never returns.
 pub(crate) async fn tick(sh: Arc<Shared>) {
     let mut every = tokio::time::interval(TICK);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        // A log that failed while nobody waited for it is told of now, and not with the next request.
+        // Asking reports a log that failed while nobody waited for it.
         sh.exports().iter().for_each(|export| drop(export.volume.failed()));
         let now = sh.now();
         let refusals = sh.state().files.refusals.due(now);
@@ -65,15 +65,15 @@ pub(crate) async fn tick(sh: Arc<Shared>) {
         let grace_ends = over.is_some();
         gone.extend(over.unwrap_or_default());
         let told = sh.write_down(gone).await;
-        // Otherwise it is tried again, with the log of another volume where there is one that has not failed.
+        // If the log refused the notes, the next tick tries again, with another volume's log if there is one that works.
         if grace_ends && told {
             sh.state().grace.ended();
         }
     }
 }
 
-/// Closes files that were accessed without an open a moment ago. On a thread of its own: what a local process has removed
-/// meanwhile is freed there.
+/// Closes files that were opened for I/O without an open stateid and are idle now. Closing may free a file that a local process has
+/// removed, which takes time, so it runs on a blocking thread.
 pub(crate) async fn close_idle(sh: Arc<Shared>) {
     let mut every = tokio::time::interval(landfast_volume::limits::BRIEF_OPEN);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! The programs that are served, and what answers which call.
+//! Dispatch of RPC calls: checks that the caller is admitted, then takes each call to its program.
 
 use crate::admission::is_for_all;
 use crate::exports::caller::Admission;
@@ -17,15 +17,15 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Takes each call to the program that it is for.
+/// Takes each call to its program: NFS, NFSACL, MOUNT, NLM or NSM.
 pub(crate) struct Dispatcher {
-    /// Runs the calls of NFS.
+    /// Executes calls of NFS and NFSACL.
     pub(crate) executor: Executor,
-    /// Answers those of the lock manager and the status monitor.
+    /// Answers calls of NLM and NSM.
     pub(crate) nlm: Nlm,
-    /// Who has mounted what with MOUNT.
+    /// Answers calls of MOUNT.
     pub(crate) mounts: Mounts,
-    /// What is served, with the versions.
+    /// The programs that are served, with their versions.
     pub(crate) programs: Vec<Program>,
 }
 
@@ -109,14 +109,14 @@ impl Dispatcher {
 mod tests {
     use super::*;
 
-    /// Of the future that this makes.
+    /// The size of the future that `_` makes.
     fn bytes<'a, F: Future>(
         _: impl FnOnce(&'a Dispatcher, &'a Arc<ConnInfo>, CallHeader, Bytes) -> F,
     ) -> usize {
         size_of::<F>()
     }
 
-    /// It is written, and some of it copied, for each call.
+    /// The future is written, and partly copied, for each call.
     #[test]
     fn a_call_under_way_takes_little_room() {
         let all = [

@@ -10,7 +10,7 @@ use crate::sys;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells what the connections hold.
+/// Returns what the connections hold.
 pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 
 /// How often it is looked.

@@ -1,4 +1,4 @@
-//! Calls without a session, executed once: the duplicate request cache as versions 3 and 4.0 use it.
+//! The duplicate request cache as NFS versions 3 and 4.0 use it: a call without a session is executed once.
 
 use crate::limits;
 use crate::released::Released;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use std::pin::pin;
 use tokio::time::{Instant, timeout_at};
 
-/// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
+/// A call that is being executed, and is busy in the duplicate request cache. If this is dropped, a retry is a new call.
 pub(crate) struct BusyCall<'a> {
     sh: &'a Shared,
     released: &'a Released,
@@ -16,7 +16,7 @@ pub(crate) struct BusyCall<'a> {
 }
 
 impl BusyCall<'_> {
-    /// The reply is stable, if it has to be.
+    /// The reply may be sent, and sent again: it is durable, if it has to be.
     pub(crate) fn settle(self) {
         self.sh.state().drc.settle(&self.key);
     }
@@ -24,26 +24,28 @@ impl BusyCall<'_> {
 
 impl Drop for BusyCall<'_> {
     fn drop(&mut self) {
-        // What is settled stays.
+        // A settled entry is not forgotten.
         self.sh.state().drc.forget(&self.key);
         self.released.of(&self.key).notify_waiters();
     }
 }
 
-/// What becomes of a call whose reply is kept.
+/// What to do with a call whose reply is kept.
 pub(crate) enum Once<'a> {
+    /// It is new.
     Execute(BusyCall<'a>),
+    /// It was executed; this is its reply.
     Replay(Bytes),
-    /// It has been worked on for too long: its sender may ask again.
+    /// It has been in execution for too long: the client may retry.
     Busy,
 }
 
-/// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
-/// gets the one reply when there is one.
+/// Looks the call up in the duplicate request cache. A retry of a call that is still being executed (its client has lost the
+/// connection) waits for that call's reply, for [`limits::RETRY_WAIT`] at most.
 pub(crate) async fn ask<'a>(sh: &'a Shared, released: &'a Released, key: &CallKey, from: Origin) -> Once<'a> {
     let give_up = Instant::now() + limits::RETRY_WAIT;
     loop {
-        // Asked for before the cache, so that no release is missed.
+        // Registered before the look-up, so that no wake-up is missed.
         let mut answered = pin!(released.of(key).notified());
         answered.as_mut().enable();
         let begun = sh.state().drc.begin(key, from);

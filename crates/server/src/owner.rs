@@ -1,4 +1,4 @@
-//! Owners and groups as NFSv4 writes them.
+//! Owners and groups as NFSv4 strings.
 
 use landfast_nfs::v4::NfsStat;
 

@@ -146,21 +146,22 @@ impl Pending {
     }
 }
 
-/// Executes requests: what all of them need on their path.
+/// Executes decoded requests: replay check, execution, wait for the log, reply.
 pub(crate) struct Executor {
+    /// What all requests share.
     pub(crate) sh: Arc<Shared>,
-    /// For what waits for the disk, so that it takes no thread from what does not.
+    /// Threads for requests that wait for the disk, so that others keep theirs.
     pub(crate) slow: Arc<Pool>,
-    /// For copies that go on after their COPY was answered.
+    /// Threads for copies that continue after the reply to their COPY.
     pub(crate) copying: Arc<Pool>,
-    /// The threads that calls run on.
+    /// The threads of the runtime, on which all other requests run.
     pub(crate) workers: Workers,
-    /// Tells of slots, and calls without a session, that have been answered.
+    /// Notifies waiting retries when a slot, or a call without a session, has been answered.
     pub(crate) released: Released,
 }
 
 impl Executor {
-    /// Takes a decoded call all the way; `make` gets who calls, and the call's name in the duplicate request cache if it
+    /// Runs a decoded call to its reply; `make` gets who calls, and the call's name in the duplicate request cache if it
     /// has one.
     pub(crate) async fn answer<W: Work>(
         &self,

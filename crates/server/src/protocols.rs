@@ -11,7 +11,7 @@ enum Protocol {
     V3,
     /// A minor version of NFSv4.
     V4(u32),
-    /// The lock manager and the status monitor of NFSv3.
+    /// NLM and NSM, the lock manager and the status monitor of NFSv3.
     Locks,
     /// These two by datagram as well.
     Datagrams,
@@ -27,7 +27,7 @@ const NAMES: [(&str, Protocol); 6] = [
     ("udp", Protocol::Datagrams),
 ];
 
-/// The lock manager and the status monitor of NFSv3.
+/// NLM and NSM, the lock manager and the status monitor of NFSv3.
 pub(crate) const LOCK_PROGRAMS: &[Program] = &[
     Program { number: nlm::PROGRAM, low: nlm::VERSION, high: nlm::VERSION },
     Program { number: nsm::PROGRAM, low: nsm::VERSION, high: nsm::VERSION },

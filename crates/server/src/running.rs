@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// How long a clean stop waits for requests under way.
+/// How long a clean stop waits for requests in flight.
 const STOP_GRACE: Duration = Duration::from_secs(10);
+
 /// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
 pub struct Running {
     pub(crate) rpc: server::Server,
@@ -32,13 +33,13 @@ pub struct Running {
 /// What a clean stop did.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopped {
-    /// All requests under way were answered.
+    /// Every request in flight was answered.
     pub drained: bool,
-    /// What the volumes did.
+    /// What stopping the volumes took, added up.
     pub volume: ShutdownReport,
 }
 
-/// Stops each volume, also after one has failed to.
+/// Stops each volume, even if an earlier one failed to stop.
 fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Error> {
     let mut result = Ok(ShutdownReport::default());
     for volume in volumes {
@@ -54,25 +55,25 @@ fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Erro
 }
 
 impl Running {
-    /// The address that is listened on.
+    /// The first address that the server listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.rpc.local_addr()
     }
 
-    /// The addresses that are listened on.
+    /// The addresses that the server listens on.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.rpc.local_addrs()
     }
 
-    /// Where the metrics are given.
+    /// The address at which the metrics are served, if they are.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// What of the clients' state survived the last stop.
+    /// How much of the clients' state was read back from the logs at the start.
     #[must_use]
     pub fn restored(&self) -> Restored {
         self.restored
@@ -90,10 +91,10 @@ impl Running {
         stats(&self.sh, &self.load)
     }
 
-    /// Stops cleanly: no new requests, answers those under way, then a checkpoint and the mark of a clean stop.
+    /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean stop.
     ///
     /// # Errors
-    /// When the volume could not be made durable: the log is kept, the next start recovers.
+    /// A volume could not be made durable. Its log is kept, and the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
         let volumes = self.volumes();
         if let Some(registered) = self.registered {
@@ -101,11 +102,11 @@ impl Running {
         }
         let drained = self.rpc.shutdown(STOP_GRACE).await;
         drop(self.background);
-        // Copies under way end within one of their steps.
+        // A running copy ends after its current step.
         self.sh.state().copies.cancel_all();
         let idle = self.sh.copies_running.acquire_many(limits::COPIES_MAX as u32);
         let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
-        // Written down: where nothing else has changed since, there is no other snapshot.
+        // If nothing else has changed since the last snapshot, no other one is taken: so this goes into the log itself.
         let settled = self.sh.state().settle_holders();
         self.sh.write_down(settled).await;
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
@@ -116,20 +117,19 @@ impl Running {
 }
 
 impl Running {
-    /// Ends at once: no checkpoint, no mark of a clean stop, requests under way are not answered. What is left is what the
-    /// death of the process would leave; for tests.
+    /// Ends at once, as if the process had died: no checkpoint, no mark of a clean stop, no answer to requests in flight. For tests.
     pub async fn abandon(self) {
         let Running { sh, rpc, background, threads, .. } = self;
         rpc.shutdown(Duration::ZERO).await;
         drop((background, threads));
-        // The volume's locks are free when the last task has let go of it.
+        // The volume's locks are free once the last task has dropped it.
         while Arc::strong_count(&sh) > 1 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// The server's own runtime. It may end where waiting is not allowed, so nothing waits for its threads.
+/// The server's own Tokio runtime. It may be dropped in async code, so dropping it does not wait for its threads.
 pub(crate) struct Threads(Option<Runtime>);
 
 impl Threads {
@@ -160,7 +160,7 @@ impl Drop for Threads {
     }
 }
 
-/// What the metrics say.
+/// Counters and sizes, as the metrics show them.
 pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
     let (done, load) = (sh.counters.stats(), load());
     let st = sh.state();

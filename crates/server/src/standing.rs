@@ -33,7 +33,7 @@ mod tests {
     use crate::admission::admit;
     use crate::exports::caller::Admission;
     use crate::exports::down::Unavailable;
-    use crate::exports::rules::{From, Rule};
+    use crate::exports::rules::{ClientSpec, Rule};
 
     /// It waits until its export is there again; an outsider would be told no.
     #[test]
@@ -41,7 +41,7 @@ mod tests {
         let of = Unavailable {
             path: "/srv/b".into(),
             name: "/b".into(),
-            rules: Rules(vec![Rule::new(vec![From::parse("192.0.2.7").expect("an address")])]),
+            rules: Rules(vec![Rule::new(vec![ClientSpec::parse("192.0.2.7").expect("an address")])]),
             manage_gids: false,
             why: "damaged".into(),
         };

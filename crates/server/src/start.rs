@@ -11,7 +11,7 @@ use crate::dispatcher::Dispatcher;
 use crate::exports::Served;
 use crate::exports::down::Unavailable;
 use crate::exports::known::{Known, System};
-use crate::exports::rules::{From, Rule, Rules};
+use crate::exports::rules::{ClientSpec, Rule, Rules};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
@@ -78,7 +78,7 @@ impl ServerConfig {
             path: export,
             log: None,
             name: PathBuf::from("/"),
-            rules: Rules(vec![Rule::open(vec![From::Anyone])]),
+            rules: Rules(vec![Rule::open(vec![ClientSpec::Anyone])]),
             manage_gids: false,
         };
         ServerConfig::of(vec![served], vec![listen])

@@ -1,4 +1,4 @@
-//! The connections that callbacks may go to.
+//! The connections on which callbacks may be sent.
 
 use crate::state::ids::ConnId;
 use landfast_rpc::conn::ConnInfo;
@@ -7,25 +7,26 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 
-/// The connections that sessions may use for callbacks.
+/// The connections that may be bound to a back channel.
 #[derive(Debug, Default)]
 pub(crate) struct CallbackConns {
     by_id: Mutex<HashMap<ConnId, Weak<ConnInfo>>>,
-    /// A slot has been freed.
+    /// Notified when a slot of a back channel is free again.
     pub(super) freed: Notify,
 }
 
 impl CallbackConns {
-    /// A connection that may become part of a back channel.
+    /// Adds a connection on which CREATE_SESSION or BIND_CONN_TO_SESSION came.
     pub(crate) fn add(&self, conn: &Arc<ConnInfo>) {
         self.by_id.lock().insert(conn.id(), Arc::downgrade(conn));
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     pub(crate) fn remove(&self, conn: ConnId) {
         self.by_id.lock().remove(&conn);
     }
 
+    /// The connection, if it is still open.
     pub(super) fn get(&self, conn: ConnId) -> Option<Arc<ConnInfo>> {
         self.by_id.lock().get(&conn).and_then(Weak::upgrade).filter(|c| !c.is_closed())
     }

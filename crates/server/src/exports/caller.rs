@@ -1,4 +1,4 @@
-//! Who sends a request, and what the rules of an export give them.
+//! Callers, and what an export's rules decide about them.
 
 use super::hosts::Names;
 use landfast_rpc::{AuthStat, Credential};
@@ -6,29 +6,29 @@ use landfast_volume::Cred;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// What a call from an address gets.
+/// Whether a call from an address is accepted at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is looked at.
+    /// It is.
     Taken,
-    /// What the address is called decides, and is being asked for: it may try again.
+    /// That depends on the names of the address, which are being looked up: the client may retry.
     NotYet,
-    /// Nothing.
+    /// It is not.
     Refused(AuthStat),
 }
 
 /// Who sends a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// From where; an IPv4 address that came over IPv6 stands here as IPv4.
+    /// Its address; an IPv4 address that came over IPv6 is an IPv4 address here.
     pub(crate) addr: IpAddr,
-    /// From which port.
+    /// Its port.
     pub(crate) port: u16,
-    /// As whom.
+    /// Its RPC credential.
     pub(crate) credential: Credential,
-    /// What the address is called, where that matters and is known.
+    /// The names of the address, if a rule needs them and they are known.
     pub(crate) names: Option<Arc<Names>>,
-    /// The user's groups as looked up, where that matters and is known.
+    /// The user's groups on this system, if an export needs them and they are known.
     pub(crate) groups: Option<Arc<[u32]>>,
 }
 
@@ -41,19 +41,19 @@ impl Caller {
 /// What a caller may do on an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// It may change nothing.
+    /// It may only read.
     pub(crate) read_only: bool,
-    /// As whom the volume sees it.
+    /// The user and groups as which the volume sees it.
     pub(crate) cred: Cred,
 }
 
 /// Why a caller may not use an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// Not from that address: for this caller the export is not there.
+    /// No rule names its address, or its port is not privileged: the export does not exist for this caller.
     Access,
-    /// Not with that flavor of credential; another might do.
+    /// The rule does not take its flavor of credential; another may do.
     Flavor,
-    /// What decides is being asked for: it may try again.
+    /// Names or groups decide and are being looked up: the client may retry.
     NotYet,
 }

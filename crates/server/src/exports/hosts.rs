@@ -1,49 +1,48 @@
-//! Which hosts a rule speaks of, and what a host is called.
+//! How a rule names clients, and which names an address has.
 
 use std::net::IpAddr;
 
-/// Which clients a rule is about.
+/// The clients that a rule is about, as written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum From {
-    /// All.
+pub enum ClientSpec {
+    /// Every client.
     Anyone,
-    /// Addresses whose first bits are these.
+    /// A network.
     Net {
-        /// The network, all other bits zero.
+        /// Its address; all bits behind the prefix are zero.
         addr: IpAddr,
-        /// How many bits count.
+        /// The length of the prefix.
         bits: u8,
     },
-    /// The addresses of a host name, in lower case.
+    /// A host name, in lower case: the addresses that it resolves to.
     Host(String),
-    /// Addresses with a name, checked both ways, that matches: `*` and `?` stand for any characters but a dot. In lower
-    /// case.
+    /// A pattern of host names, in lower case; `*` and `?` do not match a dot. An address matches by a name that resolves back to it.
     Pattern(String),
-    /// Hosts of a netgroup.
+    /// A netgroup: the hosts in it.
     Netgroup(String),
 }
 
-impl From {
+impl ClientSpec {
     /// One address.
     #[must_use]
-    pub fn address(addr: IpAddr) -> From {
+    pub fn address(addr: IpAddr) -> ClientSpec {
         let addr = addr.to_canonical();
-        From::Net { addr, bits: width(addr) }
+        ClientSpec::Net { addr, bits: width(addr) }
     }
 
     /// Reads `*`, `@netgroup`, an address, a network, a host name or a pattern of host names.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<From, String> {
+    pub fn parse(text: &str) -> Result<ClientSpec, String> {
         if text == "*" {
-            return Ok(From::Anyone);
+            return Ok(ClientSpec::Anyone);
         }
         if let Some(group) = text.strip_prefix('@') {
             return match group {
                 "" => Err("a netgroup has a name after the @".into()),
                 g if g.contains('\0') => Err("a netgroup's name contains no zero byte".into()),
-                g => Ok(From::Netgroup(g.to_owned())),
+                g => Ok(ClientSpec::Netgroup(g.to_owned())),
             };
         }
         if let Some((addr, bits)) = text.split_once('/') {
@@ -58,10 +57,10 @@ impl From {
             if net != addr {
                 return Err(format!("{addr} has bits beyond the first {bits}: the network is {net}/{bits}"));
             }
-            return Ok(From::Net { addr: net, bits });
+            return Ok(ClientSpec::Net { addr: net, bits });
         }
         if let Ok(addr) = text.parse() {
-            return Ok(From::address(addr));
+            return Ok(ClientSpec::address(addr));
         }
         let name = text.trim_end_matches('.').to_ascii_lowercase();
         let wild = name.contains(['*', '?']);
@@ -74,36 +73,38 @@ impl From {
         if name.chars().all(|c| c.is_ascii_digit() || c == '.') {
             return Err(format!("\"{text}\" is no IPv4 address: that has four numbers from 0 to 255"));
         }
-        Ok(if wild { From::Pattern(name) } else { From::Host(name) })
+        Ok(if wild { ClientSpec::Pattern(name) } else { ClientSpec::Host(name) })
     }
 
     pub(super) fn needs_names(&self) -> bool {
-        matches!(self, From::Host(_) | From::Pattern(_) | From::Netgroup(_))
+        matches!(self, ClientSpec::Host(_) | ClientSpec::Pattern(_) | ClientSpec::Netgroup(_))
     }
 
-    /// Whether it is about this address; `None` when that depends on names that are not known.
+    /// Whether this address matches; `None` if that depends on names that are not known yet.
     #[must_use]
     pub fn matches(&self, addr: IpAddr, names: Option<&Names>) -> Option<bool> {
         match self {
-            From::Anyone => Some(true),
-            From::Net { addr: net, bits } => {
+            ClientSpec::Anyone => Some(true),
+            ClientSpec::Net { addr: net, bits } => {
                 Some(net.is_ipv4() == addr.is_ipv4() && mask(addr, *bits) == *net)
             }
-            From::Host(name) => names.map(|n| n.hosts.contains(name) || n.names.contains(name)),
-            From::Pattern(p) => names.map(|n| n.names.iter().any(|name| glob(p.as_bytes(), name.as_bytes()))),
-            From::Netgroup(g) => names.map(|n| n.netgroups.contains(g)),
+            ClientSpec::Host(name) => names.map(|n| n.hosts.contains(name) || n.names.contains(name)),
+            ClientSpec::Pattern(p) => {
+                names.map(|n| n.names.iter().any(|name| glob(p.as_bytes(), name.as_bytes())))
+            }
+            ClientSpec::Netgroup(g) => names.map(|n| n.netgroups.contains(g)),
         }
     }
 }
 
-impl std::fmt::Display for From {
+impl std::fmt::Display for ClientSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            From::Anyone => f.write_str("*"),
-            From::Net { addr, bits } if *bits == width(*addr) => write!(f, "{addr}"),
-            From::Net { addr, bits } => write!(f, "{addr}/{bits}"),
-            From::Host(name) | From::Pattern(name) => f.write_str(name),
-            From::Netgroup(name) => write!(f, "@{name}"),
+            ClientSpec::Anyone => f.write_str("*"),
+            ClientSpec::Net { addr, bits } if *bits == width(*addr) => write!(f, "{addr}"),
+            ClientSpec::Net { addr, bits } => write!(f, "{addr}/{bits}"),
+            ClientSpec::Host(name) | ClientSpec::Pattern(name) => f.write_str(name),
+            ClientSpec::Netgroup(name) => write!(f, "@{name}"),
         }
     }
 }
@@ -112,7 +113,7 @@ fn width(addr: IpAddr) -> u8 {
     if addr.is_ipv4() { 32 } else { 128 }
 }
 
-/// An address with only its first bits.
+/// An address with all bits behind the prefix zero.
 fn mask(addr: IpAddr, bits: u8) -> IpAddr {
     match addr {
         IpAddr::V4(a) => {
@@ -154,14 +155,14 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// What an address is called.
+/// The names of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Its names that lead back to it, in lower case.
+    /// Its names that resolve back to it, in lower case.
     pub names: Vec<String>,
-    /// Of the rules' host names those that lead to it.
+    /// The host names in the rules that resolve to it.
     pub hosts: Vec<String>,
-    /// Of the rules' netgroups those that it belongs to.
+    /// The netgroups in the rules that it belongs to.
     pub netgroups: Vec<String>,
 }
 
@@ -170,8 +171,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn from(text: &str) -> From {
-        From::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+    fn from(text: &str) -> ClientSpec {
+        ClientSpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
     fn is(text: &str, addr: &str) -> bool {
@@ -205,10 +206,10 @@ mod tests {
             "a..b",
             "::1/129",
         ] {
-            assert!(From::parse(bad).is_err(), "{bad}");
+            assert!(ClientSpec::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(
-            From::parse("10.0.0.1/8"),
+            ClientSpec::parse("10.0.0.1/8"),
             Err("10.0.0.1 has bits beyond the first 8: the network is 10.0.0.0/8".to_owned())
         );
     }
@@ -231,23 +232,23 @@ mod tests {
     proptest! {
         #[test]
         fn a_network_holds_what_shares_its_bits(a: u32, b: u32, bits in 0u8..=32) {
-            let net = From::Net { addr: mask(IpAddr::V4(a.into()), bits), bits };
+            let net = ClientSpec::Net { addr: mask(IpAddr::V4(a.into()), bits), bits };
             let same = (0..bits).all(|i| (a >> (31 - i)) & 1 == (b >> (31 - i)) & 1);
             prop_assert_eq!(net.matches(IpAddr::V4(b.into()), None), Some(same));
-            prop_assert_eq!(From::parse(&net.to_string()), Ok(net));
+            prop_assert_eq!(ClientSpec::parse(&net.to_string()), Ok(net));
         }
 
         #[test]
         fn the_same_for_ipv6(a: u128, flip in 0u8..128, bits in 0u8..=128) {
-            let net = From::Net { addr: mask(IpAddr::V6(a.into()), bits), bits };
+            let net = ClientSpec::Net { addr: mask(IpAddr::V6(a.into()), bits), bits };
             let b = a ^ (1 << (127 - flip));
             prop_assert_eq!(net.matches(IpAddr::V6(b.into()), None), Some(flip >= bits));
         }
 
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
-            if let Ok(f) = From::parse(&text) {
-                prop_assert_eq!(From::parse(&f.to_string()), Ok(f));
+            if let Ok(f) = ClientSpec::parse(&text) {
+                prop_assert_eq!(ClientSpec::parse(&f.to_string()), Ok(f));
             }
         }
 

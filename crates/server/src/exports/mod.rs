@@ -29,7 +29,7 @@ use down::{Down, Unavailable};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, PseudoDir, components};
-use rules::{Found, From, Rules};
+use rules::{ClientSpec, Found, Rules};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -138,7 +138,7 @@ pub(crate) struct Exports {
     /// The change attribute of all synthetic directories: when the table was made.
     pub(crate) change: u64,
     /// Host names, patterns and netgroups of all rules.
-    pub(crate) asked: Vec<From>,
+    pub(crate) asked: Vec<ClientSpec>,
     /// Numbers of volumes that this server has served before and serves no more.
     former: Vec<u32>,
     /// Exports that cannot be served now. Their places are behind those that are served.
@@ -169,7 +169,7 @@ impl Exports {
             _ => Pseudo::named(&names, server).map_err(|_| TableError::Names)?,
         };
         let mut all: Vec<Arc<Export>> = Vec::with_capacity(served.len());
-        let mut asked: Vec<From> = Vec::new();
+        let mut asked: Vec<ClientSpec> = Vec::new();
         for (place, (s, name)) in served.into_iter().zip(names).enumerate() {
             for from in s.rules.named() {
                 if !asked.contains(from) {

@@ -5,7 +5,7 @@
 //! known: then the answer is to ask again, and never a later rule.
 
 use super::caller::{Access, Admission, Caller, Refused};
-pub use super::hosts::{From, Names};
+pub use super::hosts::{ClientSpec, Names};
 use landfast_rpc::{AuthStat, Credential};
 use landfast_volume::Cred;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub enum Squash {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Which.
-    pub from: Vec<From>,
+    pub from: Vec<ClientSpec>,
     /// They may change nothing.
     pub read_only: bool,
     /// Who of them acts as the anonymous user.
@@ -51,7 +51,7 @@ pub struct Rule {
 impl Rule {
     /// What a client gets of whom nothing else is said.
     #[must_use]
-    pub fn new(from: Vec<From>) -> Rule {
+    pub fn new(from: Vec<ClientSpec>) -> Rule {
         Rule {
             from,
             read_only: true,
@@ -66,7 +66,7 @@ impl Rule {
 
     /// Everything: for a server without a file.
     #[must_use]
-    pub fn open(from: Vec<From>) -> Rule {
+    pub fn open(from: Vec<ClientSpec>) -> Rule {
         Rule { read_only: false, squash: Squash::Nobody, none: true, secure: false, ..Rule::new(from) }
     }
 
@@ -139,13 +139,13 @@ impl Rules {
 
     /// Of the clients that the rule of this address speaks of, those that it is.
     #[must_use]
-    pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&From> {
+    pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
         let Found::Rule(rule) = self.find(addr, names) else { return Vec::new() };
         rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()
     }
 
     /// The host names and netgroups that rules speak of.
-    pub fn named(&self) -> impl Iterator<Item = &From> {
+    pub fn named(&self) -> impl Iterator<Item = &ClientSpec> {
         self.0.iter().flat_map(|r| &r.from).filter(|f| f.needs_names())
     }
 
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use landfast_rpc::AuthSys;
 
-    fn from(text: &str) -> From {
-        From::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+    fn from(text: &str) -> ClientSpec {
+        ClientSpec::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
     fn caller(addr: &str, uid: u32, gid: u32, gids: &[u32]) -> Caller {
@@ -214,8 +214,9 @@ mod tests {
 
     #[test]
     fn squashing() {
-        let rule =
-            |squash| Rules(vec![Rule { squash, anonuid: 7, anongid: 8, ..Rule::new(vec![From::Anyone]) }]);
+        let rule = |squash| {
+            Rules(vec![Rule { squash, anonuid: 7, anongid: 8, ..Rule::new(vec![ClientSpec::Anyone]) }])
+        };
         let cred = |squash, uid, gid, gids: &[u32]| {
             let c = rule(squash).access(&caller("10.0.0.1", uid, gid, gids), false).expect("access").cred;
             (c.uid, c.gid, c.groups.to_vec())
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn ports_and_flavors() {
-        let rules = Rules(vec![Rule::new(vec![From::Anyone])]);
+        let rules = Rules(vec![Rule::new(vec![ClientSpec::Anyone])]);
         let mut c = caller("10.0.0.1", 1, 1, &[]);
         assert!(rules.access(&c, false).expect("access").read_only, "ro is the default");
         c.port = 1024;
@@ -237,14 +238,14 @@ mod tests {
         c.port = 1023;
         c.credential = Credential::None;
         assert_eq!(rules.access(&c, false), Err(Refused::Flavor));
-        let anonymous = Rules(vec![Rule { none: true, ..Rule::new(vec![From::Anyone]) }]);
+        let anonymous = Rules(vec![Rule { none: true, ..Rule::new(vec![ClientSpec::Anyone]) }]);
         assert_eq!(anonymous.access(&c, false).map(|a| a.cred.uid), Ok(NOBODY));
         assert_eq!(Rules::default().access(&c, false), Err(Refused::Access), "no rule, no access");
     }
 
     #[test]
     fn groups_that_are_looked_up_take_the_place_of_those_in_the_request() {
-        let rules = Rules(vec![Rule::new(vec![From::Anyone])]);
+        let rules = Rules(vec![Rule::new(vec![ClientSpec::Anyone])]);
         let mut c = caller("10.0.0.1", 1000, 1000, &[5]);
         assert_eq!(rules.access(&c, true), Err(Refused::NotYet));
         c.groups = Some((0..20).collect());

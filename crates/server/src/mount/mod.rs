@@ -8,7 +8,7 @@
 
 use crate::admission;
 use crate::exports::caller::Admission;
-use crate::exports::rules::From;
+use crate::exports::rules::ClientSpec;
 use crate::exports::{Caller, Export, Exports};
 use crate::limits;
 use crate::shared::Shared;
@@ -188,7 +188,7 @@ fn exported(exports: &Exports, caller: &Caller) -> List<ExportEntry> {
 
 /// Clients as exports(5) writes them, each once. What is longer than the protocol allows is left out: clients would not read any
 /// of the list.
-fn groups<'a>(clients: impl IntoIterator<Item = &'a From>) -> Vec<Bytes> {
+fn groups<'a>(clients: impl IntoIterator<Item = &'a ClientSpec>) -> Vec<Bytes> {
     let mut seen = HashSet::new();
     clients
         .into_iter()

@@ -1,27 +1,27 @@
-//! What all of the lock manager and the status monitor share.
+//! The state that NLM and NSM share, and their notes in the log.
 
 use super::peers::Peers;
 use crate::shared::Shared;
 use crate::state::notes::Stamped;
 use std::sync::Arc;
 
-/// The lock manager and the status monitor of a server.
+/// The lock manager (NLM) and the status monitor (NSM) of a server.
 #[derive(Clone)]
 pub(crate) struct Nlm {
     pub(super) sh: Arc<Shared>,
     pub(super) peers: Arc<Peers>,
-    /// The state of the status monitor: odd, and another after each start.
+    /// The state number of the status monitor: odd, and different after each start.
     pub(super) number: i32,
 }
 
 impl Nlm {
-    /// For the server instance `epoch`; clients' port mappers are at this port.
+    /// For the server instance `epoch`; `portmapper` is the port of the clients' port mappers.
     pub(crate) fn new(sh: Arc<Shared>, epoch: u32, portmapper: u16) -> Nlm {
         let number = ((epoch & 0x3fff_ffff) << 1 | 1) as i32;
         Nlm { sh, peers: Arc::new(Peers::new(portmapper)), number }
     }
 
-    /// Writes notes into the log and waits until they are stable. Where there is no log there is nothing to wait for.
+    /// Writes notes into the log and waits until they are durable. Without a log this does nothing.
     pub(super) async fn keep(&self, notes: Vec<Stamped>) -> Result<(), landfast_volume::Error> {
         let exports = self.sh.exports();
         let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else {
@@ -37,7 +37,7 @@ impl Nlm {
         receipt.wait().await
     }
 
-    /// Sees to it that the log knows of this host before it hears that it has something.
+    /// Makes the record of a host durable, with `notes`. Called before the host hears that it holds a lock.
     pub(super) async fn keep_host(
         &self,
         host: u64,
