@@ -1,4 +1,4 @@
-//! Who may end or use a session or a client: the rules of [`super::identity`], applied.
+//! Who may end or use a session or a client: applies the rules of [`super::identity`].
 
 use super::State;
 use super::identity::{Asker, Principal};
@@ -6,7 +6,7 @@ use landfast_nfs::v4::{NfsStat, SessionId};
 use std::net::IpAddr;
 
 impl<F> State<F> {
-    /// Whether this session is the asker's to end: its client.
+    /// Checks that the asker may end this session; returns its client.
     ///
     /// # Errors
     /// `BADSESSION` from another address, `WRONG_CRED` for another principal.
@@ -15,7 +15,7 @@ impl<F> State<F> {
         self.may_end(client, by, NfsStat::NFS4ERR_BADSESSION)
     }
 
-    /// Whether this client is the asker, who may end it.
+    /// Checks that the asker is this client and may end it; returns its ID.
     ///
     /// # Errors
     /// `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.
@@ -31,7 +31,7 @@ impl<F> State<F> {
         Ok(id)
     }
 
-    /// Somebody uses a session by its name: that is its client, wherever it calls from. Which client.
+    /// A request used this session. Whoever knows its name is its client, from any address; returns that client.
     ///
     /// # Errors
     /// `BADSESSION`.
@@ -41,7 +41,7 @@ impl<F> State<F> {
         Ok(client)
     }
 
-    /// The same of a connection that is bound for callbacks: they are the host's, not one of its users'.
+    /// The same for a connection that is bound for callbacks. Only the principal that made the client may bind one.
     ///
     /// # Errors
     /// `BADSESSION`.
@@ -52,7 +52,7 @@ impl<F> State<F> {
         self.heard_on(id, by.addr)
     }
 
-    /// Whether this principal says for the session's client where callbacks go, and that it has reclaimed all: the one that made it.
+    /// Did this principal make the session's client? Only it may say where callbacks go, and that all is reclaimed.
     #[must_use]
     pub fn is_spoken_for_by(&self, id: &SessionId, by: Principal) -> bool {
         let client = self.sessions.get(id).and_then(|s| self.clients.get(s.client));

@@ -1,4 +1,4 @@
-//! What names a call of a protocol without sessions, so that a retry is known ([`super::drc`]).
+//! The key by which the duplicate request cache ([`super::drc`]) recognises a retry.
 
 use super::identity::Principal;
 use crate::limits;
@@ -6,7 +6,7 @@ use landfast_rpc::share_of;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Names a call.
+/// The key of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallKey {
     /// The client's address; an IPv4 address in its IPv6 form.
@@ -33,7 +33,7 @@ pub struct CallNumbers {
 }
 
 impl CallKey {
-    /// The name of a call with these arguments.
+    /// The key of a call with these arguments.
     #[must_use]
     pub fn new(client: IpAddr, call: CallNumbers, principal: Principal, args: &[u8]) -> CallKey {
         let client = match client {
@@ -44,7 +44,7 @@ impl CallKey {
         CallKey { client, xid, program, version, procedure, digest: digest(principal, args) }
     }
 
-    /// Whose share of the cache it counts for: [`share_of`] the client.
+    /// The client whose share of the cache it counts for ([`share_of`]).
     pub(super) fn share(&self) -> IpAddr {
         share_of(Ipv6Addr::from(self.client).into())
     }

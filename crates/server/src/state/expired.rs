@@ -1,10 +1,9 @@
-//! Which stateids are `EXPIRED` (RFC 7530 section 9.6.3.1).
+//! Expired stateids (RFC 7530 sections 9.1.4.4 and 9.6.3.1).
 
 use crate::limits;
 use std::collections::{HashSet, VecDeque};
 
-/// States that went without their client's doing, remembered so that their stateids are `EXPIRED`: the last
-/// [`limits::EXPIRED_STATES_MAX`] of them.
+/// The last [`limits::EXPIRED_STATES_MAX`] states that the server took from their clients: their stateids get `EXPIRED`.
 #[derive(Debug, Default)]
 pub(super) struct Expired {
     known: HashSet<u64>,
@@ -12,7 +11,7 @@ pub(super) struct Expired {
 }
 
 impl Expired {
-    /// The state with this number has expired.
+    /// Records that the state with this number has expired.
     pub(super) fn add(&mut self, id: u64) {
         if self.known.insert(id) {
             self.by_age.push_back(id);
@@ -24,7 +23,7 @@ impl Expired {
         }
     }
 
-    /// Whether the state with this number has expired, as far as that is remembered.
+    /// Is this the number of one of them?
     pub(super) fn has(&self, id: u64) -> bool {
         self.known.contains(&id)
     }

@@ -1,4 +1,4 @@
-//! What goes by time alone.
+//! Expiry: what time alone ends.
 
 use super::clock::Millis;
 use super::notes::Stamped;
@@ -6,10 +6,10 @@ use super::tables::State;
 use crate::limits;
 
 impl<F> State<F> {
-    /// What goes on by time alone: forgets unconfirmed clients, and clients that were silent for very long; and lets the log know who
-    /// has come to hold nothing, so that nobody has to wait for them after a restart. Called every few seconds.
+    /// Called every few seconds. Forgets unconfirmed clients, and clients that were silent for very long. Returns notes for the log, also
+    /// of clients that hold nothing any more: after a restart nobody has to wait for their reclaims.
     pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
-        // Nobody waits for the copies of a client that has been silent for a lease, whatever else it keeps.
+        // A client whose lease is over keeps what it holds for a while, but not its copies.
         for client in self.copies.clients() {
             if self.lapsed(client, now) {
                 self.copies.remove_client(client);
@@ -35,7 +35,7 @@ impl<F> State<F> {
         out
     }
 
-    /// The next open or lock is noted again before anybody hears of it ([`State::note_holding`]), under a later version.
+    /// Notes that the client holds nothing. Its next open or lock is noted again ([`State::note_holding`]), under a later version.
     fn note_holding_nothing(&mut self, client: u64) -> Option<Stamped> {
         let v = self.next_version();
         let c = self.clients.get_mut(client)?;

@@ -33,7 +33,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Of a request with this credential.
+    /// The principal of a request with this credential.
     #[must_use]
     pub fn of(cred: &Credential) -> Principal {
         match cred {
@@ -43,16 +43,16 @@ impl Principal {
     }
 }
 
-/// Who asks.
+/// Who sends a request, as far as clients and sessions are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
-    /// As whom.
+    /// Its principal.
     pub principal: Principal,
-    /// From where, in canonical form.
+    /// Its address, in canonical form.
     pub addr: IpAddr,
 }
 
-/// Where a client calls from.
+/// The addresses that a client calls from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addrs(Vec<IpAddr>);
 

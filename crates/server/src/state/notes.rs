@@ -1,9 +1,9 @@
-//! What of the state stands in the intent log: the notes and their form.
+//! Notes: the state as it is written to the intent log.
 //!
 //! A note says how one thing is now, not what happened to it, and carries a version that grows with each change of
 //! the state. So notes may come in any order and more than once (a snapshot at a checkpoint says again what
 //! earlier notes said): the highest version of each thing counts. Several logs: [`super::merge`].
-//! A whole state becomes notes in [`super::snapshot`], notes become a state in [`super::restore`].
+//! [`super::snapshot`] turns the whole state into notes, [`super::restore`] turns notes into a state.
 
 use super::call_key::CallKey;
 use super::identity::Principal;

@@ -1,4 +1,4 @@
-//! The state after a restart, from the notes that the log kept.
+//! Rebuilds the state after a restart from the notes in the log.
 
 use super::clients::{Client, V40};
 use super::identity::Addrs;
@@ -12,12 +12,12 @@ use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId};
 use std::collections::HashMap;
 
-/// What a restart found.
+/// What was rebuilt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Client records.
     pub clients: usize,
-    /// Sessions that go on.
+    /// Sessions that continue.
     pub sessions: usize,
     /// Replies that can be sent again.
     pub replies: usize,
@@ -25,7 +25,7 @@ pub struct Restored {
     pub reclaiming: usize,
 }
 
-/// What is read back of a client.
+/// The client record that a note describes.
 fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
     Client {
         id: note.id,
@@ -68,7 +68,7 @@ fn channel_from_note(n: &[u32; 5]) -> ChannelAttrs {
 }
 
 impl<F> State<F> {
-    /// Puts back what the log kept, in an empty state. Who held opens or locks may reclaim for one lease from `now`.
+    /// Rebuilds an empty state from these notes. Clients that held opens or locks may reclaim them for one lease from `now`.
     pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
         let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();

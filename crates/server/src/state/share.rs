@@ -1,8 +1,8 @@
-//! The share that one address has of what all clients use.
+//! The share of an address in what all clients use.
 
-/// Whether an address that has `own` would have more than its share with `more`: more than is free then. `used` is what all have, of `max`.
+/// Would an address that has `own` exceed its share with `more`? Its share is what is free: `max` less the `used` of all.
 pub(super) fn is_over_its_share(used: usize, max: usize, more: usize, own: impl FnOnce() -> usize) -> bool {
     let free = max.saturating_sub(used);
-    // Where all together have less, so has each.
+    // If all together have less, `own` need not be counted.
     used + more > free && own() + more > free
 }

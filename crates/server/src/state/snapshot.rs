@@ -1,4 +1,4 @@
-//! All that the log has to hold of the state, as notes: at a checkpoint, part by part, and at a clean stop.
+//! Snapshots: all of the state as notes, for the log at a checkpoint (part by part) and at a clean stop.
 
 use super::State;
 use super::call_key::CallKey;
@@ -7,15 +7,19 @@ use super::notes::{EndsNote, LogId, Note, Stamped};
 use landfast_nfs::v4::SessionId;
 use std::mem;
 
-/// A snapshot that is being taken, part by part. Nobody waits longer than for one part: the state may change between two parts, and
-/// what changes it goes into the log that the snapshot is for, between them. While a part is taken no transaction of that log is
-/// open, and the part stands behind all that were before.
+/// A snapshot in progress, taken part by part so that nobody waits longer than for one part.
 ///
-/// Why that is as good as all at once: each note says how one thing is at some time after the beginning. What a later change says has
-/// a later version, and stands behind the beginning of this snapshot or in another log. Both marks have the version of the beginning: so
-/// what is new since then, and may be missing here, is not taken for gone ([`super::merge`]), and what went since then is said by its
-/// own note. No reply stands before its effect: a part has those of transactions that stand before it. A snapshot without its end
-/// is no snapshot: its notes are as good as others.
+/// The state may change between two parts; the note of such a change is written to a log between them. While a part is taken, the
+/// snapshot's log has no open transaction, and the part follows all transactions before it.
+///
+/// This is as good as a snapshot taken at once:
+///
+/// - Each note says how one thing is at some time after the beginning. A later change has a higher version, and its note follows the
+///   beginning of this snapshot or is in another log.
+/// - Both marks carry the version of the beginning. So a thing that is newer, and may be missing here, is not taken for gone
+///   ([`super::merge`]); and a thing that has gone since then has a note that says so.
+/// - No reply precedes its effect: a part has only replies of transactions before it.
+/// - Without its end mark a snapshot does not count as one; its notes count like others.
 #[derive(Debug)]
 pub struct Snapshot {
     log: Option<LogId>,
@@ -23,7 +27,7 @@ pub struct Snapshot {
     names: Names,
 }
 
-/// What is still to be looked at. Each list is made when it is begun.
+/// What is still to be visited. Each list is made when the snapshot comes to it.
 #[derive(Debug)]
 enum Names {
     Clients(std::vec::IntoIter<u64>),
@@ -35,29 +39,29 @@ enum Names {
     Nothing,
 }
 
-/// How much a part has at most: notes and bytes of replies. One note more may be in it.
+/// The size limit of a part, in notes and in bytes of replies. It may exceed it by one note.
 #[derive(Debug, Clone, Copy)]
 pub struct PartMax {
-    /// Notes, and things that have none.
+    /// Visited things, whether they have a note or not.
     pub notes: usize,
     /// Bytes of replies.
     pub bytes: usize,
 }
 
 impl Snapshot {
-    /// The note that stands before all others of it.
+    /// The mark before all its notes.
     #[must_use]
     pub fn begins(&self) -> Stamped {
         Stamped { v: self.version, note: Note::Begins }
     }
 
-    /// The note that stands behind all others of it, and makes it a snapshot.
+    /// The mark after all its notes, which completes it.
     #[must_use]
     pub fn ends(&self, server: [u8; 16], epoch: u32) -> Stamped {
         Stamped { v: self.version, note: Note::Ends(EndsNote { server, epoch }) }
     }
 
-    /// All its notes were taken.
+    /// Have all its notes been taken?
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.names, Names::Nothing)
@@ -65,13 +69,13 @@ impl Snapshot {
 }
 
 impl<F> State<F> {
-    /// All that has to be in the log, as of now, where there is one log.
+    /// The whole state as notes, where there is one log.
     #[must_use]
     pub fn snapshot(&self) -> Vec<Stamped> {
         self.whole(None).0
     }
 
-    /// All that has to be in this log, as of now, with its marks.
+    /// The whole state as notes for this log, with the marks of a snapshot.
     #[must_use]
     pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
         let (mut all, snapshot) = self.whole(Some(log));
@@ -125,7 +129,7 @@ impl<F> State<F> {
                     None => snapshot.names = Names::Calls(self.drc.keys().into_iter()),
                 },
                 Names::Slots(id, from, left) => {
-                    // It may have gone since the last part.
+                    // The session may have gone since the last part.
                     let next = self.sessions.get(id).and_then(|s| s.slot_notes_from(*from, log).next());
                     match next {
                         Some((v, note)) => {
@@ -149,7 +153,7 @@ impl<F> State<F> {
         out
     }
 
-    /// Before the last snapshot of a clean stop: who holds nothing now has nothing to reclaim. The notes say so.
+    /// For a clean stop, before its last snapshot: returns notes that clients which hold nothing have nothing to reclaim.
     pub fn settle_holders(&mut self) -> Vec<Stamped> {
         let mut out = self.nlm_settle();
         for id in self.clients.ids() {

@@ -1,4 +1,4 @@
-//! [`State`]: all tables, and what concerns several of them.
+//! [`State`], all tables together, and operations that concern several of them.
 
 use super::clients::{Client, Clients, ExchangeId, Exchanged};
 use super::clock::Millis;
@@ -69,7 +69,7 @@ pub struct State<F> {
     pub owners: Owners,
     /// Hosts that lock by NLM.
     pub hosts: Hosts,
-    /// Copies under way.
+    /// Copies in progress.
     pub copies: Copies,
     /// Replies to calls without a session.
     pub drc: Drc,
@@ -102,7 +102,7 @@ impl<F> State<F> {
         }
     }
 
-    /// [`State::of_instance`] with a secret that is none.
+    /// [`State::of_instance`] with a secret that anybody can guess.
     #[cfg(test)]
     #[must_use]
     pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
@@ -114,7 +114,7 @@ impl<F> State<F> {
         self.version
     }
 
-    /// Takes a client away with its sessions, opens and locks. The notes say so in the log.
+    /// Removes a client with its sessions, opens and locks. Returns the notes for the log.
     pub fn remove_client(&mut self, id: u64) -> Vec<Stamped> {
         let mut out = Vec::new();
         let Some(client) = self.clients.remove(id) else { return out };
@@ -139,8 +139,8 @@ impl<F> State<F> {
         out
     }
 
-    /// The record `id` has taken the place of `old`, which goes. If this is the same instance of the client after a restart
-    /// of the server, what it may still reclaim goes on with the new record, whose note has to say so.
+    /// Removes the record `old`, which `id` replaces. If both are the same instance of the client, and it may still reclaim after a
+    /// restart of the server, the new record inherits that right, and its note has to say so.
     pub fn succeed_client(&mut self, now: Millis, id: u64, old: u64) -> Vec<Stamped> {
         let reclaims = match (self.clients.get(id), self.clients.get(old)) {
             (Some(new), Some(old)) => {
@@ -170,12 +170,12 @@ impl<F> State<F> {
         })
     }
 
-    /// Whether a request of the client is being worked on.
+    /// Is a request of the client being executed?
     pub(super) fn is_busy(&self, client: u64) -> bool {
         self.sessions.client_is_busy(client) || self.owners.client_is_busy(client)
     }
 
-    /// Takes a session away.
+    /// Removes a session. Returns the note for the log.
     pub fn remove_session(&mut self, id: &SessionId) -> Option<Stamped> {
         self.sessions.remove(id)?;
         let v = self.next_version();
@@ -183,7 +183,7 @@ impl<F> State<F> {
     }
 
     /// Whether a client has state in the sense of RFC 8881 section 18.35.4 (cases 3) and 18.50.3: a session, an open or a
-    /// lock, under a lease that goes on.
+    /// lock, under a lease that has not expired.
     #[must_use]
     pub fn has_state(&self, client: u64, now: Millis) -> bool {
         !self.lapsed(client, now)
@@ -191,7 +191,7 @@ impl<F> State<F> {
     }
 
     /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
-    /// state that it speaks of, so none can be stuck.
+    /// state itself, so none can be stuck.
     #[must_use]
     pub fn status_flags(&self, client: u64) -> u32 {
         match self.clients.get(client) {
@@ -200,7 +200,7 @@ impl<F> State<F> {
         }
     }
 
-    /// Whether the client's lease is over. An NLM host has none.
+    /// Has the client's lease expired? An NLM host has no lease.
     #[must_use]
     pub fn lapsed(&self, client: u64, now: Millis) -> bool {
         !is_nlm(client)
@@ -210,7 +210,7 @@ impl<F> State<F> {
     /// RECLAIM_COMPLETE for the whole server (RFC 8881 section 18.51).
     ///
     /// # Errors
-    /// `COMPLETE_ALREADY` when this client has said so before.
+    /// `COMPLETE_ALREADY` if this client has sent it before.
     pub fn reclaim_complete(&mut self, client: u64) -> Result<Option<Stamped>, NfsStat> {
         let v = self.next_version();
         let c = self.clients.get_mut(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
@@ -248,8 +248,8 @@ impl<F> State<F> {
         Ok(())
     }
 
-    /// Whether `client` holds an open or a lock that the log does not know of yet: then its record must be in the log
-    /// before the reply, or it could not reclaim after a power cut. The note to write, if so.
+    /// If the client holds an open or a lock and its record in the log does not say so yet: the note to write. It must be durable before
+    /// the reply, or the client could not reclaim after a power cut.
     pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
         if self.files.opens_of(client) == 0 {
             return None;
@@ -266,7 +266,7 @@ impl<F> State<F> {
         Some(Stamped { v, note })
     }
 
-    /// The note of [`State::note_holding`] is on stable storage.
+    /// The note of [`State::note_holding`] is durable.
     pub fn holding_is_noted(&mut self, client: u64) {
         if let Some(c) = self.clients.get_mut(client) {
             c.holding_noted = true;

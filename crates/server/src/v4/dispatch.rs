@@ -1,11 +1,11 @@
-//! Which operation is whose code.
+//! Dispatch of operations: from each to its function.
 
 use super::context::{Context, OpError};
 use crate::errors;
 use landfast_nfs::v4::{ArgOp, NfsStat, OpNum, ResBody, ResOp};
 
 impl Context<'_> {
-    /// Runs an operation that [`matrix`] says is served.
+    /// Runs an operation that [`super::matrix`] says is served.
     pub(super) fn dispatch(&mut self, op: &ArgOp) -> Result<ResBody, OpError> {
         match op {
             ArgOp::Access(a) => self.access(*a),
@@ -72,7 +72,7 @@ impl Context<'_> {
     }
 }
 
-/// The result of an operation.
+/// The result of an operation as it stands in the reply.
 pub(super) fn result(op: OpNum, done: Result<ResBody, OpError>) -> ResOp {
     match done {
         Ok(body) => ResOp::ok(op, body),

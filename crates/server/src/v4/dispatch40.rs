@@ -1,5 +1,9 @@
-//! The operations as NFSv4.0 has them (RFC 7530): who the client is (from a client ID or a stateid), the owners' sequence numbers,
-//! the client IDs' own operations, and errors that only the later versions have. The rest is as in NFSv4.1.
+//! Dispatch of operations in NFSv4.0 (RFC 7530). What differs from NFSv4.1 is here:
+//!
+//! - a client ID or a stateid says which client it is;
+//! - operations with owners carry sequence numbers;
+//! - client IDs have operations of their own;
+//! - some errors of the later versions do not exist.
 
 use super::context::{Context, OpError, OpResult, key};
 use super::dispatch::result;
@@ -25,7 +29,7 @@ fn fnv(h: u64, b: &u8) -> u64 {
     (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
 }
 
-/// What an operation asks of its owners, if it has a sequence number.
+/// The owners, sequence number and digest of an operation; `None` if it carries no sequence number.
 pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
     let (subject, seqid) = match op {
         ArgOp::Open(a) => {
@@ -48,13 +52,13 @@ pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
     Some(Ask { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
 }
 
-/// RFC 7531: claims and creates that only the later versions have.
+/// Does this OPEN have a claim or a kind of create that only the later versions have (RFC 7531)?
 fn is_later(a: &OpenArgs) -> bool {
     matches!(a.claim, OpenClaim::Fh | OpenClaim::DelegPrevFh | OpenClaim::DelegCurFh(_))
         || matches!(a.openhow, OpenHow::Create(CreateHow::Exclusive41 { .. }))
 }
 
-/// The status where NFSv4.0 has another one (RFC 7530 section 13).
+/// The status of NFSv4.0 for one of the later versions (RFC 7530 section 13).
 fn status40(op: OpNum, status: NfsStat) -> NfsStat {
     match (status, op) {
         (NfsStat::NFS4ERR_WRONG_TYPE, OpNum::OPEN) => NfsStat::NFS4ERR_SYMLINK,

@@ -1,4 +1,4 @@
-//! The reply of a COMPOUND, as it grows.
+//! The reply of a COMPOUND. Results are appended one by one.
 
 use crate::errors;
 use crate::limits;
@@ -12,23 +12,26 @@ pub(super) const RPC_REPLY_HEAD: usize = 24;
 /// Bytes of a result that is only a status; every COMPOUND has room for one more.
 pub(super) const STATUS_ONLY: usize = 8;
 
-/// A reply that grows.
+/// A reply under construction.
 pub(super) struct Reply {
-    pub(super) out: BytesMut,
-    /// Data that is not copied into `out`, and before which of its bytes it belongs.
+    /// The encoded reply without `data`.
+    out: BytesMut,
+    /// READ data that is not copied into `out`: the offset in `out` before which each piece belongs.
     data: Vec<(usize, Bytes)>,
+    /// The offset of the number of results.
     count_at: usize,
     count: u32,
     plain: Plain,
+    /// The status of the last result.
     pub(super) status: NfsStat,
 }
 
-/// The first results of a reply, those that say nothing of an object but its handle: they stand whatever was not made stable.
+/// The leading results of a reply that say nothing of an object but its handle. They are right even if the log fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plain {
-    /// Where the number of results stands.
+    /// The offset of the number of results.
     count_at: usize,
-    /// So many, and where they end.
+    /// How many they are, and where they end.
     count: u32,
     end: usize,
     /// The same without the last one.
@@ -41,8 +44,7 @@ impl Plain {
         (self.count, self.end) = (count, end);
     }
 
-    /// The answer instead of `whole`, whose first results these are, when something of it may not be stable: they stay, and the
-    /// operation behind them has the error.
+    /// The reply to send instead of `whole` when its effects may not be durable: these results, then the error of the next operation.
     pub(super) fn refused(self, whole: &[u8], args: &CompoundArgs) -> Bytes {
         let (mut count, mut end) = (self.count, self.end);
         let mut op = args.ops.get(count as usize);
@@ -62,7 +64,7 @@ impl Plain {
     }
 }
 
-/// Whether the result of an operation says nothing of an object but its handle.
+/// Does the result of this operation say nothing of an object but its handle?
 fn is_plain(op: OpNum) -> bool {
     matches!(
         op,
@@ -77,6 +79,7 @@ fn is_plain(op: OpNum) -> bool {
 }
 
 impl Reply {
+    /// A reply without results.
     pub(super) fn new(tag: &Bytes) -> Reply {
         let mut out = BytesMut::with_capacity(512);
         out.put_u32(0);
@@ -88,6 +91,7 @@ impl Reply {
         Reply { out, data: Vec::new(), count_at, count: 0, plain, status: NfsStat::NFS4_OK }
     }
 
+    /// Appends a result.
     pub(super) fn push(&mut self, res: &ResOp) {
         match &res.body {
             ResBody::Read(read) if read.data.len() >= limits::REPLY_COPY_MAX => {
@@ -107,16 +111,22 @@ impl Reply {
         }
     }
 
-    /// See [`Plain`].
+    /// The results that are right even if the log fails.
     pub(super) fn plain(&self) -> Plain {
         self.plain
     }
 
+    /// Bytes of the reply so far.
     pub(super) fn len(&self) -> usize {
         self.out.len() + self.data.iter().map(|(_, data)| data.len()).sum::<usize>()
     }
 
-    /// Takes the last result back, which began when `out` had this length.
+    /// A mark of how far the reply is, for [`Reply::pop`].
+    pub(super) fn mark(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Removes the last result; `out` is the mark from before it was appended.
     pub(super) fn pop(&mut self, out: usize) {
         self.out.truncate(out);
         self.data.retain(|(at, _)| *at <= out);
@@ -126,7 +136,7 @@ impl Reply {
         }
     }
 
-    /// The reply in pieces, at least one.
+    /// The encoded reply in pieces, at least one.
     pub(super) fn into_pieces(mut self) -> Vec<Bytes> {
         self.out[..4].copy_from_slice(&self.status.0.to_be_bytes());
         self.out[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_be_bytes());
@@ -141,17 +151,18 @@ impl Reply {
         pieces
     }
 
+    /// The encoded reply.
     pub(super) fn finish(self) -> Bytes {
         let len = self.len();
         whole(len, self.into_pieces())
     }
 
-    /// The whole reply of one failed operation, or of none.
+    /// A reply that consists of one failed operation, or of a status only.
     pub(super) fn failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Outcome {
         Outcome::at_once(vec![Reply::of_failed(tag, op, status)])
     }
 
-    /// The same, as bytes.
+    /// The same, encoded.
     pub(super) fn of_failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Bytes {
         let mut reply = Reply::new(tag);
         reply.status = status;
@@ -162,7 +173,7 @@ impl Reply {
     }
 }
 
-/// A reply of pieces as one.
+/// Joins the pieces of a reply of `len` bytes.
 pub(super) fn whole(len: usize, mut pieces: Vec<Bytes>) -> Bytes {
     if pieces.len() == 1 {
         return pieces.pop().unwrap_or_default();
@@ -172,11 +183,11 @@ pub(super) fn whole(len: usize, mut pieces: Vec<Bytes>) -> Bytes {
     all.freeze()
 }
 
-/// How large the reply may become.
+/// How large a reply may become.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     /// Bytes of the COMPOUND result.
     pub(super) max: usize,
-    /// What to answer above.
+    /// The status of an operation whose result does not fit.
     pub(super) over: NfsStat,
 }

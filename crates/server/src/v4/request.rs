@@ -1,4 +1,4 @@
-//! One COMPOUND as it was received.
+//! A COMPOUND as received.
 
 use crate::exports::Caller;
 use crate::state::Principal;
@@ -8,15 +8,16 @@ use landfast_nfs::v4::CompoundArgs;
 use landfast_rpc::ConnInfo;
 use std::sync::Arc;
 
-/// A decoded request and who sent it.
+/// A decoded COMPOUND and who sent it.
 pub(crate) struct Request {
+    /// The connection it came on.
     pub(crate) conn: ConnId,
-    /// The connection that its reply goes to.
+    /// The same connection, to see whether it is still open.
     pub(crate) reply_conn: Arc<ConnInfo>,
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
     pub(crate) args: CompoundArgs,
-    /// Its name in the duplicate request cache, where its reply is kept there (NFSv4.0).
+    /// Its key in the duplicate request cache, if its reply is kept there (NFSv4.0).
     pub(crate) key: Option<CallKey>,
     /// Bytes of the request, RPC header included.
     pub(crate) bytes: usize,

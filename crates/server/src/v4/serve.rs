@@ -58,7 +58,7 @@ pub(crate) async fn compound(
         .await
 }
 
-/// The answer to a COMPOUND of a caller of whom it is not known yet whether it gets anything.
+/// The reply to a COMPOUND whose caller is still being looked up: `DELAY`.
 pub(crate) fn compound_not_yet(body: Bytes) -> Response {
     let mut reader = Reader::new(body);
     match CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) {

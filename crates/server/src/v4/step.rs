@@ -1,4 +1,4 @@
-//! One operation of a COMPOUND: whether it may run where it stands, what it does, how much room its result has.
+//! One step of a COMPOUND: checks whether the operation may run at its place, runs it, appends its result.
 
 use super::context::{Context, Fh};
 use super::dispatch::result;
@@ -7,10 +7,10 @@ use super::reply::{Budget, Reply, STATUS_ONLY};
 use landfast_nfs::v4::args::OpenClaim;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResOp, StableHow};
 
-/// One operation, its result appended.
+/// Runs one operation and appends its result; the COMPOUND stops after a result with an error.
 pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mut Reply) {
     let number = op.op();
-    let (out_before, before) = (reply.out.len(), reply.len());
+    let (mark, before) = (reply.mark(), reply.len());
     let after = if ctx.last { 0 } else { STATUS_ONLY };
     ctx.room = budget.max.saturating_sub(before + after);
     let spec = match ready(ctx, op, budget) {
@@ -25,12 +25,15 @@ pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mu
     ctx.sh.counters.op(ctx.minor, number, res.status, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
     if reply.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
-        reply.pop(out_before);
+        reply.pop(mark);
         reply.push(&ResOp::failed(number, budget.over));
     }
 }
 
-/// Whether an operation may run where it stands.
+/// Checks whether an operation may run at its place.
+///
+/// # Errors
+/// The operation number and the status of its result.
 fn ready(ctx: &Context<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::OpSpec, (OpNum, NfsStat)> {
     let number = op.op();
     if matches!(op, ArgOp::Malformed(OpNum::ILLEGAL)) {
@@ -59,7 +62,8 @@ fn ready(ctx: &Context<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matri
     problem.map_or(Ok(spec), |status| Err((number, status)))
 }
 
-/// RFC 8881 sections 2.6.3.1.1.1 to 2.6.3.1.1.7, by what follows an operation that sets a filehandle.
+/// May the operation that sets a filehandle leave `WRONGSEC` to what follows it, `rest`? (RFC 8881 sections 2.6.3.1.1.1 to
+/// 2.6.3.1.1.7)
 pub(super) fn flavor_later(rest: &[ArgOp]) -> bool {
     match rest.iter().find(|op| !matches!(op, ArgOp::Savefh)) {
         None | Some(ArgOp::Putfh(_) | ArgOp::Putrootfh | ArgOp::Putpubfh | ArgOp::Restorefh) => true,
@@ -72,7 +76,7 @@ pub(super) fn flavor_later(rest: &[ArgOp]) -> bool {
 }
 
 impl Context<'_> {
-    /// What an operation that must be durable is answered rests on the objects that it names.
+    /// Notes that the reply to a modifying operation depends on the objects that it names: their earlier changes must be durable, too.
     fn rests(&mut self, op: &ArgOp, spec: &matrix::OpSpec) {
         let unstable = matches!(op, ArgOp::Write(a) if a.stable == StableHow::Unstable);
         if unstable || !matrix::may_modify(op, self.minor) {
@@ -86,7 +90,7 @@ impl Context<'_> {
         }
     }
 
-    /// A COMPOUND that would have changed something is told that an object is gone.
+    /// Notes that the reply `STALE` to a COMPOUND that would have changed something depends on removals: they must be durable, too.
     pub(super) fn rests_on_removals(&mut self, status: NfsStat, args: &CompoundArgs) {
         if status != NfsStat::NFS4ERR_STALE || !args.ops.iter().any(|op| matrix::may_modify(op, self.minor)) {
             return;

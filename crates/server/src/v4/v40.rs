@@ -1,5 +1,5 @@
-//! COMPOUNDs of NFSv4.0 (RFC 7530), which have no sessions: their owners are busy while they run, and the duplicate request cache
-//! keeps their replies. Their operations: [`super::dispatch40`].
+//! COMPOUNDs of NFSv4.0 (RFC 7530). They have no session: the duplicate request cache keeps their replies, and their owners are busy
+//! while they run. Their operations: [`super::dispatch40`].
 
 use super::context::Context;
 use super::dispatch40::ask;

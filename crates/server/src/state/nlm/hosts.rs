@@ -18,21 +18,21 @@ pub fn is_nlm(client: u64) -> bool {
 /// A host that locks by NLM.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Its identity in the tables.
+    /// Its client ID in the tables.
     pub id: u64,
-    /// Where it calls from.
+    /// Its address.
     pub addr: IpAddr,
     /// `caller_name`.
     pub name: Bytes,
     /// When it was last heard of.
     pub used: Millis,
-    /// The log has to say that it may hold something.
+    /// The log has, or is about to get, a note that it may hold locks.
     pub monitored: bool,
-    /// And says so on stable storage.
+    /// That note is durable.
     pub noted: bool,
-    /// It may have held something before the restart.
+    /// It may have held locks before the restart.
     pub restored: bool,
-    /// It held nothing at the end of a grace period, or at a clean stop: the log says so.
+    /// It held nothing at the end of a grace period or at a clean stop, and its note says so.
     pub(super) settled: bool,
     /// Version of the last change.
     pub version: u64,

@@ -28,9 +28,9 @@ pub struct Waiter {
     pub exclusive: bool,
     /// As it was asked for: GRANTED says it again.
     pub lock: Lock,
-    /// How it was asked, and how it is to be told.
+    /// How it came, and so how GRANTED is sent.
     pub by: By,
-    /// It has the range and is being told.
+    /// It holds the range; GRANTED is being sent.
     pub granting: bool,
 }
 
@@ -43,7 +43,7 @@ pub struct By {
     pub message: bool,
 }
 
-/// All requests that wait.
+/// All waiting requests.
 #[derive(Debug, Default)]
 pub struct Waiters {
     pub(super) by_id: BTreeMap<u64, Waiter>,
@@ -51,7 +51,7 @@ pub struct Waiters {
     pub(super) by_host: HashMap<u64, usize>,
     by_owner: HashMap<(u64, Bytes), BTreeSet<u64>>,
     pub(super) last: u64,
-    /// Files with waiters of which something has become free.
+    /// Files with waiters on which a range has become free.
     pub(super) freed: HashSet<FileKey>,
 }
 
@@ -68,30 +68,31 @@ impl Waiters {
         self.by_id.is_empty()
     }
 
-    /// Something of this file has become free.
+    /// A range of this file has become free.
     pub(in crate::state) fn freed(&mut self, file: &FileKey) {
         if self.by_file.contains_key(file) {
             self.freed.insert(file.clone());
         }
     }
 
-    /// Whether somebody may be granted something.
+    /// May a waiter be granted its lock?
     #[must_use]
     pub fn any_freed(&self) -> bool {
         !self.freed.is_empty()
     }
 
-    /// Whether as many wait from this address as may still be added: whatever names it gives itself, others have room.
+    /// Would one more waiter from this address exceed its share, whatever names the hosts there give themselves?
     pub(super) fn are_many_of(&self, from: IpAddr) -> bool {
         let own = || self.by_id.values().filter(|w| w.from == from).count();
         is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
     }
 
+    /// The waiters on a file, oldest first.
     pub(super) fn of_file(&self, file: &FileKey) -> Vec<u64> {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// What an owner waits for.
+    /// The waiting requests of an owner.
     pub(in crate::state) fn of_owner(&self, host: u64, owner: &Bytes) -> impl Iterator<Item = &Waiter> {
         let ids = self.by_owner.get(&(host, owner.clone()));
         ids.into_iter().flatten().filter_map(|id| self.by_id.get(id))
