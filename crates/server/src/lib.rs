@@ -1,19 +1,20 @@
 //! NFSv3, MOUNT, NFSv4.0 to 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
 //! dispatch.
 //!
-//! - [`state`]: the state as a pure core;
-//! - `v4`: COMPOUND and its operations, one file for each family;
-//! - `v3`: NFS version 3, one file for each family of procedures; `mount`: the MOUNT protocol;
-//! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
-//! - `back`: callbacks; `offload`: copies that go on after their COPY was answered;
-//! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
-//! - `nlm`: locks of NFSv3 clients (NLM, NSM);
-//! - `portmap`: registration with the machine's port mapper;
-//! - `protocols`: which of them are served; `admission`: whose calls are taken at all;
-//! - `once`: calls without a session, executed once;
-//! - `dispatcher`: which program a call is for; `path`: the order of a request, the same for all versions;
-//! - `shared`: what all requests share; `start`, `running`, `background`, `pool`: the thin shell of sockets, threads and clocks;
-//! - [`limits`]: every limit, with the answer at it.
+//! The rooms from the floor up: each uses only rooms of the lines before it, or of its own line.
+//!
+//! - [`limits`], [`limited`]: every limit, with the answer at it; those that can be set; `errors`: the volume's errors as statuses;
+//! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
+//! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the pseudo root;
+//!   [`config`], [`places`]: the configuration file; `owner`, `acl`: NFSv4's values and the volume's;
+//! - `turned_away`: refused clients, logged; `back/conns.rs`: connections for callbacks; `shared`: what all requests share;
+//! - `admission`, `standing`: whose calls are taken at all; `attr`: attributes; `back`: callbacks; `offload`: copies that go on after
+//!   their COPY was answered; `once`: the duplicate request cache;
+//! - `path`: the order of a request's steps, the same for all versions;
+//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply may become;
+//! - `dispatcher`: which program a call is for;
+//! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`, `listen`,
+//!   `portmap`, `memory` and `metrics` are its tools.
 //!
 //! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
 //! for the log; the room for a reply is known before an operation that changes something runs.
@@ -60,6 +61,7 @@ mod shared;
 mod standing;
 mod start;
 pub mod state;
+mod state_lock;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;

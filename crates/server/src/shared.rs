@@ -12,6 +12,7 @@ use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::snapshot::{PartMax, Snapshot};
 use crate::state::{Bounds, Millis, State};
+use crate::state_lock::StateGuard;
 use crate::stats::Counters;
 use crate::turned_away::TurnedAway;
 use bytes::Bytes;
@@ -19,7 +20,6 @@ use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -190,10 +190,7 @@ impl Shared {
 
     /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
     pub(crate) fn state(&self) -> StateGuard<'_> {
-        not_under_the_state();
-        #[cfg(debug_assertions)]
-        HAS_STATE.set(true);
-        StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
+        StateGuard::lock(&self.state, &self.freed)
     }
 
     /// Puts notes into the log that belong to no request; whether it took them.
@@ -219,52 +216,6 @@ impl Shared {
     /// Waits until something has become free that somebody waits for.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
-    }
-}
-
-#[cfg(debug_assertions)]
-thread_local! {
-    /// This thread has the state locked.
-    static HAS_STATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// What goes on to a volume or its log may not have the state locked: the log locks it when it is sealed, and whoever goes on
-/// waits for that. A debug build ends the request here, and not only when the two meet.
-pub(crate) fn not_under_the_state() {
-    #[cfg(debug_assertions)]
-    assert!(!HAS_STATE.get(), "the state is a leaf lock, and this thread has it");
-}
-
-/// The state, locked. When a lock has become free that somebody waits for, letting go of it wakes who grants.
-pub(crate) struct StateGuard<'a> {
-    state: MutexGuard<'a, State<OpenFile>>,
-    freed: &'a Notify,
-    /// Closed after the lock is released: fields are dropped in this order.
-    _closed: Vec<OpenFile>,
-}
-
-impl Deref for StateGuard<'_> {
-    type Target = State<OpenFile>;
-
-    fn deref(&self) -> &State<OpenFile> {
-        &self.state
-    }
-}
-
-impl DerefMut for StateGuard<'_> {
-    fn deref_mut(&mut self) -> &mut State<OpenFile> {
-        &mut self.state
-    }
-}
-
-impl Drop for StateGuard<'_> {
-    fn drop(&mut self) {
-        #[cfg(debug_assertions)]
-        HAS_STATE.set(false);
-        self._closed = std::mem::take(&mut self.state.files.closed);
-        if self.state.files.waiters.any_freed() {
-            self.freed.notify_one();
-        }
     }
 }
 
