@@ -23,7 +23,7 @@ pub(crate) fn not_under_the_state() {
 pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, State<OpenFile>>,
     freed: &'a Notify,
-    /// Closed after the lock is released: fields are dropped in this order.
+    /// Files to close, after the lock is released: fields are dropped in this order.
     _closed: Vec<OpenFile>,
 }
 

@@ -1,8 +1,8 @@
-//! Telling clients that they have the lock that they waited for (C702, NLM_GRANTED).
+//! NLM_GRANTED (C702): tells clients that they hold the lock that they waited for.
 //!
-//! The range is the client's before it is told. A client that cannot be reached at all loses it again. One that may have
-//! heard keeps it, also when its answer does not come: two holders would be worse than a lock that its client frees by
-//! its next LOCK, UNLOCK or restart.
+//! The client holds the range before it is told. If GRANTED cannot have reached the client, the range is freed again. If it may have, the
+//! client keeps the range, even without a reply: two holders would be worse than a lock that its client frees by its next LOCK, UNLOCK
+//! or restart.
 
 use super::manager::Nlm;
 use super::peers::Failed;
@@ -14,7 +14,7 @@ use landfast_xdr::{Bytes, Decode, Encode};
 use std::net::IpAddr;
 use tokio::task::JoinSet;
 
-/// Gives what becomes free to those who wait, and tells them.
+/// Grants ranges that become free to those who wait for them. Never returns.
 pub(super) async fn run(nlm: Nlm) {
     let mut telling = JoinSet::new();
     loop {
@@ -33,15 +33,15 @@ pub(super) async fn run(nlm: Nlm) {
     }
 }
 
-/// What came of telling.
+/// What the client replied to GRANTED.
 enum GrantReply {
-    /// The client has taken the lock.
+    /// It takes the lock.
     Accepted,
-    /// It does not want it.
+    /// It does not want the lock.
     Refused,
-    /// It cannot have heard.
+    /// The message cannot have reached it.
     NotDelivered,
-    /// Nobody knows.
+    /// No reply; the message may have reached it.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
     let mut perhaps = false;
     for pause in limits::NLM_GRANT_PAUSES {
-        // The client may have asked again meanwhile, or given up.
+        // The client may have retried meanwhile, or cancelled.
         if !nlm.sh.state().files.nlm_granting(id) {
             return;
         }
@@ -83,7 +83,7 @@ async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> GrantReply {
     };
     let _room = nlm.peers.wait_for_room().await;
     if waiter.by.message {
-        // Its answer is a call of the client.
+        // The reply comes as a call from the client.
         return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes()).await {
             Ok(()) | Err(Failed::Unknown) => GrantReply::Unknown,
             Err(Failed::NotDelivered) => GrantReply::NotDelivered,

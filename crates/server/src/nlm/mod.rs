@@ -29,12 +29,12 @@ pub(crate) use manager::Nlm;
 use std::net::SocketAddr;
 
 impl Nlm {
-    /// All that goes on besides answering calls; ends with the runtime or when dropped.
+    /// The background tasks: grants locks that become free, tells clients of the restart. Ends with the runtime or when dropped.
     pub(crate) async fn run(self) {
         tokio::join!(grants::run(self.clone()), monitor::notify_all(self));
     }
 
-    /// Serves a call by datagram, whose sender may be made up: a stranger hears nothing, but for NULL.
+    /// Serves a call by datagram. Its source address may be forged, so a caller that is not admitted gets no reply, except to NULL.
     pub(crate) async fn datagram(&self, peer: SocketAddr, call: CallHeader, body: Bytes) -> Response {
         if !is_for_all(call.prog, call.proc) && self.sh.admission(peer).await != Admission::Taken {
             self.sh.counters.stranger();

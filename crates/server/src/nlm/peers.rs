@@ -18,12 +18,12 @@ const PMAP_PROG: u32 = 100_000;
 const PMAP_GETPORT: Target = Target { prog: PMAP_PROG, vers: 2, proc: 3 };
 const RPCB_GETADDR: Target = Target { prog: PMAP_PROG, vers: 4, proc: 3 };
 
-/// Why a client was not reached.
+/// Why a call to a client failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// It cannot have heard.
+    /// The call cannot have reached it.
     NotDelivered,
-    /// It may have.
+    /// The call may have reached it.
     Unknown,
 }
 

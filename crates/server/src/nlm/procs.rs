@@ -238,8 +238,8 @@ impl Nlm {
         Ok((host, note.into_iter().collect()))
     }
 
-    /// The hosts that a caller speaks for: those of this name at its address, and those of this name at another address where
-    /// the name leads to both (a host with several addresses, which may call from any of them).
+    /// The hosts that a caller may speak for: those of this name at its address; and those of this name at another address, if the name
+    /// resolves to both addresses (a host with several addresses may call from any of them).
     async fn hosts_named(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
         let addr = peer.ip().to_canonical();
         let named: Vec<(u64, IpAddr, Bytes)> = {
@@ -247,10 +247,10 @@ impl Nlm {
             let hosts = st.hosts.iter().filter(|h| same(h));
             hosts.map(|h| (h.id, h.addr, h.name.clone())).collect()
         };
-        let (mut meant, mut asked) = (Vec::new(), HashMap::new());
+        let (mut found, mut asked) = (Vec::new(), HashMap::new());
         for (id, at, name) in named {
             if at != addr {
-                // Many hosts may have one name, as `localhost`; it is asked about once.
+                // Many hosts may have one name, such as `localhost`; it is resolved once.
                 if !asked.contains_key(&name) {
                     let leads_to = self.sh.leads_to(addr, &name).await;
                     asked.insert(name.clone(), leads_to);
@@ -260,9 +260,9 @@ impl Nlm {
                     continue;
                 }
             }
-            meant.push(id);
+            found.push(id);
         }
-        meant
+        found
     }
 
     /// Whether a caller may change what it holds in the export of this handle.

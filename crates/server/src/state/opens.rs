@@ -101,7 +101,7 @@ pub struct Files<F> {
     pub closed: Vec<F>,
 }
 
-/// Whose open or lock is in the way.
+/// A share reservation that conflicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareConflict {
     /// The client that holds it.

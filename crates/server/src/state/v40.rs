@@ -62,7 +62,7 @@ pub struct Ask {
     pub request: Request,
 }
 
-/// An operation that is to be run.
+/// An operation that has been started: it is new, its owners are known, and it is to be executed.
 #[derive(Debug)]
 pub struct Started<F> {
     /// The client.
@@ -83,9 +83,9 @@ pub struct Started<F> {
 /// What to do with an operation.
 #[derive(Debug)]
 pub enum Step<F> {
-    /// Run it.
+    /// Execute it.
     Run(Started<F>),
-    /// Send this again.
+    /// It is a retry: send this again.
     Replay(Box<Last>),
 }
 

@@ -64,7 +64,7 @@ pub(super) fn handle(node: &Node) -> Result<FileHandle, NfsStat3> {
     if fh.len() > FHSIZE { Err(NfsStat3::SERVERFAULT) } else { Ok(FileHandle(fh)) }
 }
 
-/// One call under way.
+/// The context of one call.
 pub(super) struct Context<'a> {
     pub(super) sh: &'a Shared,
     pub(super) exports: Arc<Exports>,

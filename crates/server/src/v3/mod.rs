@@ -34,18 +34,18 @@ use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
 use landfast_xdr::{Encode, padding};
 pub(crate) use serve::{nfs, nfsacl};
 
-/// A decoded call.
+/// A decoded call of NFS version 3 or NFSACL.
 pub(crate) enum DecodedCall {
     /// Of NFS version 3.
     V3(Call),
     /// Of NFSACL.
     Getacl(GetaclArgs),
-    /// The same.
+    /// Of NFSACL.
     Setacl(SetaclArgs),
 }
 
 impl DecodedCall {
-    /// The object that the call may change: a directory for its entries.
+    /// The object that the call may change; for a change of names the directory.
     pub(crate) fn changes(&self) -> Option<&FileHandle> {
         match self {
             DecodedCall::V3(call) => changes(call),
@@ -54,12 +54,12 @@ impl DecodedCall {
         }
     }
 
-    /// Whether the reply is kept for a retry: COMMIT may be executed any number of times.
+    /// Is the reply kept for a retry? COMMIT changes something, but may be executed any number of times.
     pub(crate) fn is_kept(&self) -> bool {
         self.changes().is_some() && !matches!(self, DecodedCall::V3(Call::Commit(_)))
     }
 
-    /// Whether the call may wait for the disk itself.
+    /// May the call wait for the disk while it runs?
     pub(crate) fn may_flush(&self, export: &Export) -> bool {
         match self {
             DecodedCall::V3(call) => may_flush(call, export),
@@ -68,7 +68,7 @@ impl DecodedCall {
         }
     }
 
-    /// The reply to a call whose effect may not be stable: it says nothing about any object.
+    /// The reply to a call whose effect may not be durable; it says nothing about any object.
     pub(crate) fn failed(&self, status: NfsStat3) -> Bytes {
         match self {
             DecodedCall::V3(call) => failed(call, status),
@@ -83,7 +83,7 @@ impl DecodedCall {
 struct Request {
     caller: Caller,
     call: DecodedCall,
-    /// Its name in the duplicate request cache, if its reply is kept.
+    /// Its key in the duplicate request cache, if its reply is kept.
     key: Option<CallKey>,
 }
 
@@ -123,7 +123,7 @@ fn may_flush(call: &Call, export: &Export) -> bool {
     }
 }
 
-/// Runs a call.
+/// Executes a call.
 fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut ctx = Context::new(sh, &req.caller);
     let (status, reply) = match &req.call {

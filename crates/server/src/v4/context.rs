@@ -82,11 +82,11 @@ pub(crate) fn refusal(why: Refused) -> NfsStat {
     }
 }
 
-/// Why an operation failed, with the result that goes with it.
+/// The error of an operation, with the result that goes with it.
 #[derive(Debug)]
 pub(crate) struct OpError {
     pub(crate) status: NfsStat,
-    /// Only some operations have a result with an error.
+    /// The result; only a few operations have one with an error.
     pub(crate) body: Option<Box<ResBody>>,
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct InSession {
     pub(crate) slot: u32,
 }
 
-/// One compound under way.
+/// The context of one COMPOUND: what its operations share and change.
 pub(crate) struct Context<'a> {
     pub(crate) sh: &'a Shared,
     pub(crate) now: Millis,
