@@ -1,7 +1,7 @@
 //! Who may use what `landfast serve DIR` serves, and as whom: from the arguments, in words. Pure, but for whether this machine has IPv6.
 
 use super::args::{ServeArgs, SquashArg};
-use landfast_server::exports::rules::{From, Rule, Squash};
+use landfast_server::exports::rules::{ClientSpec, Rule, Squash};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 /// NFS's own.
@@ -28,7 +28,7 @@ pub fn admit(args: &ServeArgs) -> Result<Admitted, String> {
         None if named => vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT))],
         None => local(),
     };
-    let from = if args.allow.is_empty() { vec![From::Anyone] } else { args.allow.clone() };
+    let from = if args.allow.is_empty() { vec![ClientSpec::Anyone] } else { args.allow.clone() };
     let squash = match args.squash {
         SquashArg::None => Squash::Nobody,
         SquashArg::Root => Squash::Root,
@@ -68,7 +68,7 @@ impl Admitted {
             Some((last, first)) => format!("{} and {last}", first.join(", ")),
             None => String::new(),
         };
-        let anyone = self.rule.from.contains(&From::Anyone);
+        let anyone = self.rule.from.contains(&ClientSpec::Anyone);
         let to = match (self.is_local(), anyone) {
             (true, true) => {
                 let addresses = joined(self.listen.iter().map(|addr| addr.ip().to_string()).collect());

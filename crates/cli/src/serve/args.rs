@@ -59,8 +59,8 @@ pub struct ServeArgs {
     pub log_mirror: Option<PathBuf>,
     /// Serve these clients: an address, a network, a host name, a pattern, @netgroup or '*'; may be given more than once. Without it
     /// only this machine is served
-    #[arg(long, value_name = "CLIENT", value_parser = landfast_server::exports::rules::From::parse)]
-    pub allow: Vec<landfast_server::exports::rules::From>,
+    #[arg(long, value_name = "CLIENT", value_parser = landfast_server::exports::rules::ClientSpec::parse)]
+    pub allow: Vec<landfast_server::exports::rules::ClientSpec>,
     /// Who is not who the client says, but nobody (65534)
     #[arg(long, value_enum, value_name = "WHO", default_value = "none")]
     pub squash: SquashArg,

@@ -1,6 +1,6 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::back::Lines;
+use crate::back::conns::CallbackConns;
 use crate::exports::known::Known;
 use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
@@ -8,9 +8,11 @@ use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::protocols::Protocols;
 use crate::state::ids::Secret;
-use crate::state::notes::{LogId, PartMax, Snapshot, Stamped};
+use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
+use crate::state::snapshot::{PartMax, Snapshot};
 use crate::state::{Bounds, Millis, State};
+use crate::state_lock::StateGuard;
 use crate::stats::Counters;
 use crate::turned_away::TurnedAway;
 use bytes::Bytes;
@@ -18,26 +20,25 @@ use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
 
-/// Names of hosts are no longer (RFC 1123 section 2.1).
+/// The longest host name (RFC 1123 section 2.1).
 const HOST_NAME_MAX: usize = 255;
 
-/// Shared by all threads of a server.
+/// What all threads of a server share.
 pub struct Shared {
-    /// What is served; a reload puts another table here.
+    /// The export table; a reload replaces it.
     exports: RwLock<Arc<Exports>>,
-    /// How often the table has been replaced.
+    /// How often the export table has been replaced.
     tables: AtomicU64,
-    /// What is known of callers.
+    /// Names of addresses and groups of users, looked up for the rules.
     known: Known,
     /// The server's identity.
     pub(crate) server: [u8; 16],
-    /// Which life of it this is.
+    /// The number of this start of the server, different after each.
     epoch: u32,
     /// `so_major_id` and `eir_server_scope`: the server's identity, unique and the same after a restart.
     pub(crate) name: Bytes,
@@ -47,31 +48,32 @@ pub struct Shared {
     pub(crate) persist: bool,
     /// Counters.
     pub(crate) counters: Counters,
-    /// Clients that were refused and told of.
+    /// Refused clients that were logged.
     pub(crate) turned_away: TurnedAway,
     started: Instant,
-    /// Connections for callbacks.
-    pub(crate) lines: Lines,
-    /// What is served.
+    /// Connections that callbacks may use.
+    pub(crate) callback_conns: CallbackConns,
+    /// The protocols that are served.
     pub(crate) protocols: Protocols,
-    /// Operations that a COMPOUND of NFSv4.0 may have; sessions have been told theirs.
+    /// The most operations of a COMPOUND of NFSv4.0; a session negotiates its own number.
     pub(crate) operations_max: u32,
     /// One permit for each copy that may go on after its COPY was answered.
     pub(crate) copies_running: Arc<Semaphore>,
     state: SharedState,
-    /// Something has become free that somebody waits for.
+    /// Notified when an NLM lock that somebody waits for has become free.
     freed: Notify,
 }
 
-/// Apart from what else is shared, so that the log, which asks for it, does not keep the volume alive.
+/// Separate from [`Shared`]: the log holds this to take snapshots, and must not keep the volume alive.
 type SharedState = Arc<Mutex<State<OpenFile>>>;
 
-/// Which life of which server this is.
+/// One run of a server, from start to stop.
 pub(crate) struct Instance {
-    /// The server's identity, the same in each life.
+    /// The server's identity, the same in each run.
     pub(crate) server: [u8; 16],
-    /// Another one than in every earlier life, and so is the secret, which is random.
+    /// Its number, different from that of every earlier run.
     pub(crate) epoch: u32,
+    /// A random key, for client IDs and stateids that nobody can guess.
     pub(crate) secret: Secret,
 }
 
@@ -97,7 +99,7 @@ impl Shared {
             turned_away: TurnedAway::default(),
             started: Instant::now(),
             freed: Notify::new(),
-            lines: Lines::default(),
+            callback_conns: CallbackConns::default(),
             protocols,
             operations_max,
             copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
@@ -115,14 +117,14 @@ impl Shared {
         }
     }
 
-    /// Puts another table in the place of the present one, for the requests that begin from now on.
+    /// Replaces the export table for requests that begin from now on.
     pub(crate) fn replace_exports(&self, exports: Exports) {
         *self.exports.write() = Arc::new(exports);
         self.known.forget();
         self.tables.fetch_add(1, Ordering::Release);
     }
 
-    /// Who sends a request, with all that the exports' rules want to know of it and that is known in time.
+    /// The sender of a request, with the names and groups that the exports' rules need, as far as they are known in time.
     pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
         let exports = self.exports();
         let mut caller = self.host(&exports, peer, credential).await;
@@ -133,7 +135,7 @@ impl Shared {
         caller
     }
 
-    /// The same where only its host matters: nobody is asked about its user.
+    /// The same without groups, for where only the host matters.
     pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
         self.host(&self.exports(), peer, credential).await
     }
@@ -144,17 +146,17 @@ impl Shared {
         caller
     }
 
-    /// The names of an address, if they are known now.
+    /// The names of an address, if they are known already.
     pub(crate) fn names_now(&self, addr: IpAddr) -> Option<Arc<Names>> {
         self.known.names_now(addr)
     }
 
-    /// Grows with each export table.
+    /// A number that grows whenever the export table is replaced.
     pub(crate) fn tables(&self) -> u64 {
         self.tables.load(Ordering::Acquire)
     }
 
-    /// What an address is called, where that matters and is known in time.
+    /// The names of an address, if a rule needs them and they are known in time.
     pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports) -> Option<Arc<Names>> {
         if !exports.needs_names(addr) {
             return None;
@@ -162,7 +164,7 @@ impl Shared {
         Box::pin(self.known.names(addr, &exports.asked)).await
     }
 
-    /// The addresses that a host's name leads to, as far as they are known in time; somebody at `by` wants to know.
+    /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.
     pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
         let found = match std::str::from_utf8(name) {
             Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
@@ -171,7 +173,7 @@ impl Shared {
         found.unwrap_or_default()
     }
 
-    /// The present export table.
+    /// The current export table.
     pub(crate) fn exports(&self) -> Arc<Exports> {
         self.exports.read().clone()
     }
@@ -181,74 +183,45 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
-    /// What this volume asks for at each checkpoint.
+    /// What this volume asks for the notes at each checkpoint.
     pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
         let (server, epoch) = (self.server, self.epoch);
         Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
     }
 
-    /// The state. A leaf lock: nothing that takes a lock or a system call may be done under it.
+    /// Locks the state ([`crate::state_lock`]).
     pub(crate) fn state(&self) -> StateGuard<'_> {
-        not_under_the_state();
-        #[cfg(debug_assertions)]
-        HAS_STATE.set(true);
-        StateGuard { state: self.state.lock(), freed: &self.freed, _closed: Vec::new() }
+        StateGuard::lock(&self.state, &self.freed)
     }
 
-    /// Waits until something has become free that somebody waits for.
+    /// Writes notes that belong to no request into the log and waits until they are durable. Returns whether they are.
+    pub(crate) async fn write_down(&self, notes: Vec<Stamped>) -> bool {
+        let exports = self.exports();
+        let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
+        let receipt = {
+            let mut tx = keeper.volume.tx();
+            for note in &notes {
+                tx.note(note.to_bytes());
+            }
+            tx.finish()
+        };
+        let told = receipt.wait().await;
+        if let Err(e) = &told {
+            tracing::error!(
+                "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"
+            );
+        }
+        told.is_ok()
+    }
+
+    /// Waits until an NLM lock that somebody waits for has become free.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 }
 
-#[cfg(debug_assertions)]
-thread_local! {
-    /// This thread has the state locked.
-    static HAS_STATE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// What goes on to a volume or its log may not have the state locked: the log locks it when it is sealed, and whoever goes on
-/// waits for that. A debug build ends the request here, and not only when the two meet.
-pub(crate) fn not_under_the_state() {
-    #[cfg(debug_assertions)]
-    assert!(!HAS_STATE.get(), "the state is a leaf lock, and this thread has it");
-}
-
-/// The state, locked. When a lock has become free that somebody waits for, letting go of it wakes who grants.
-pub(crate) struct StateGuard<'a> {
-    state: MutexGuard<'a, State<OpenFile>>,
-    freed: &'a Notify,
-    /// Closed after the lock is released: fields are dropped in this order.
-    _closed: Vec<OpenFile>,
-}
-
-impl Deref for StateGuard<'_> {
-    type Target = State<OpenFile>;
-
-    fn deref(&self) -> &State<OpenFile> {
-        &self.state
-    }
-}
-
-impl DerefMut for StateGuard<'_> {
-    fn deref_mut(&mut self) -> &mut State<OpenFile> {
-        &mut self.state
-    }
-}
-
-impl Drop for StateGuard<'_> {
-    fn drop(&mut self) {
-        #[cfg(debug_assertions)]
-        HAS_STATE.set(false);
-        self._closed = std::mem::take(&mut self.state.files.closed);
-        if self.state.files.waiters.any_freed() {
-            self.freed.notify_one();
-        }
-    }
-}
-
 impl Drop for Shared {
-    /// Open files know their volume, whose log knows the state: that ring is opened here.
+    /// Breaks a reference cycle: open files hold their volume, whose log holds the state, which holds the open files.
     fn drop(&mut self) {
         let none = Files::new(0, Limits::default(), Secret::default());
         let files = std::mem::replace(&mut self.state().files, none);
@@ -256,7 +229,7 @@ impl Drop for Shared {
     }
 }
 
-/// Gives the log what has to stand in it at each checkpoint.
+/// Gives a log the notes for each checkpoint.
 #[derive(Clone)]
 struct Keeper {
     state: SharedState,
@@ -269,7 +242,7 @@ impl Keeper {
     fn with_state<T>(&self, ask: impl FnOnce(&State<OpenFile>) -> T) -> T {
         let state = self.state.lock();
         let told = ask(&state);
-        // To who waits for it: else this thread would have it again before they are awake.
+        // Hand the lock to a waiter; otherwise this thread would take it again before the waiter is awake.
         MutexGuard::unlock_fair(state);
         told
     }
@@ -282,11 +255,11 @@ impl NoteKeeper for Keeper {
     }
 }
 
-/// A snapshot on its way into the log.
+/// A snapshot that is being written to the log.
 struct Keeping {
     keeper: Keeper,
     snapshot: Snapshot,
-    /// Stands in the first part.
+    /// The mark for the first part.
     begins: Option<Stamped>,
 }
 
