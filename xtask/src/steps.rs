@@ -1,10 +1,15 @@
 //! The steps of a long run: each is named, timed, and ends as passed, failed or skipped.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
+
+/// So often it is said what is under way.
+const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,20 +67,44 @@ impl<'a> Job<'a> {
 pub struct Steps {
     start: Instant,
     done: Vec<(String, Outcome, Duration)>,
+    /// Steps of these names are run; none: all.
+    only: Vec<String>,
+    times: Times,
 }
 
 impl Default for Steps {
     fn default() -> Self {
-        Steps { start: Instant::now(), done: Vec::new() }
+        Steps::new(Vec::new(), Times::default())
     }
 }
 
 impl Steps {
-    /// Runs one step; a failure does not stop the next ones.
+    /// Only steps of these names will run, or all if there are none. `times` knows how long they took before.
+    pub fn new(only: Vec<String>, times: Times) -> Self {
+        Steps { start: Instant::now(), done: Vec::new(), only, times }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// Runs one step, if it is wanted; a failure does not stop the next ones.
     pub fn step(&mut self, name: &str, run: impl FnOnce() -> Outcome) -> Outcome {
+        if !self.wants(name) {
+            return not_asked_for();
+        }
         println!("\n== {name}");
         let start = Instant::now();
-        let outcome = run();
+        let times = &self.times;
+        let outcome = std::thread::scope(|scope| {
+            let (_ends_with_the_step, ended) = mpsc::channel::<()>();
+            scope.spawn(move || {
+                while ended.recv_timeout(SAY_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    println!("== under way: {}", times.say(name, start));
+                }
+            });
+            run()
+        });
         let took = start.elapsed();
         end_line(name, &outcome, took);
         self.done.push((name.to_owned(), outcome.clone(), took));
@@ -84,13 +113,16 @@ impl Steps {
 
     /// Runs steps that do not disturb each other, `width` at a time, in this order. What each prints is printed in one
     /// piece when it ends. The outcomes come in the order of the steps.
-    pub fn together(&mut self, width: usize, jobs: Vec<Job<'_>>) -> Vec<Outcome> {
+    pub fn together<'a>(&mut self, width: usize, jobs: Vec<Job<'a>>) -> Vec<Outcome> {
         self.lanes(width, jobs.into_iter().map(|job| vec![job]).collect())
     }
 
     /// As [`Steps::together`], with lanes in place of steps: the steps of a lane run one after the other.
-    pub fn lanes(&mut self, width: usize, lanes: Vec<Vec<Job<'_>>>) -> Vec<Outcome> {
+    pub fn lanes<'a>(&mut self, width: usize, lanes: Vec<Vec<Job<'a>>>) -> Vec<Outcome> {
         let first = self.done.len();
+        let all: Vec<String> = lanes.iter().flatten().map(|job| job.name.clone()).collect();
+        let wanted = |lane: Vec<Job<'a>>| lane.into_iter().filter(|job| self.wants(&job.name)).collect();
+        let lanes: Vec<Vec<Job<'a>>> = lanes.into_iter().map(wanted).collect();
         let skipped =
             |job: &Job| (job.name.clone(), Outcome::Skipped("did not run".to_owned()), Duration::ZERO);
         self.done.extend(lanes.iter().flatten().map(skipped));
@@ -99,18 +131,21 @@ impl Steps {
             place += 1;
             (place - 1, job)
         };
-        let lanes: Vec<Vec<(usize, Job<'_>)>> =
+        let lanes: Vec<Vec<(usize, Job<'a>)>> =
             lanes.into_iter().map(|lane| lane.into_iter().map(&mut numbered).collect()).collect();
         let queue = Mutex::new(lanes.into_iter());
+        let under_way = Mutex::new(BTreeMap::new());
+        let under_way = || under_way.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next();
         std::thread::scope(|scope| {
             let (ended, ends) = mpsc::channel();
             for _ in 0..width {
-                let (ended, next) = (ended.clone(), &next);
+                let (ended, next, under_way) = (ended.clone(), &next, &under_way);
                 scope.spawn(move || {
                     for (place, job) in std::iter::from_fn(next).flatten() {
                         println!("== {}: begins", job.name);
                         let start = Instant::now();
+                        under_way().insert(place, (job.name, start));
                         let output = tempfile::tempfile();
                         let outcome = match &output {
                             Ok(file) => (job.run)(file),
@@ -122,7 +157,19 @@ impl Steps {
                 });
             }
             drop(ended);
-            for (place, outcome, took, output) in ends {
+            loop {
+                let (place, outcome, took, output) = match ends.recv_timeout(SAY_EVERY) {
+                    Ok(end) => end,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {
+                        let all = under_way();
+                        let each: Vec<String> =
+                            all.values().map(|(name, start)| self.times.say(name, *start)).collect();
+                        println!("== under way: {}", each.join(", "));
+                        continue;
+                    }
+                    Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                };
+                under_way().remove(&place);
                 let Some(entry) = self.done.get_mut(first + place) else { continue };
                 println!("\n== {}", entry.0);
                 if let Err(e) = output.and_then(show) {
@@ -132,7 +179,11 @@ impl Steps {
                 (entry.1, entry.2) = (outcome, took);
             }
         });
-        self.done[first..].iter().map(|(_, outcome, _)| outcome.clone()).collect()
+        let ended = &self.done[first..];
+        let of = |name: String| {
+            ended.iter().find(|(done, ..)| *done == name).map(|(_, outcome, _)| outcome.clone())
+        };
+        all.into_iter().map(|name| of(name).unwrap_or_else(not_asked_for)).collect()
     }
 
     /// Prints one line a step and the counts, which are the last line.
@@ -143,6 +194,9 @@ impl Steps {
             println!("  {:7} {:7.1} s  {name}{gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
         }
         println!("  {:7} {:7.1} s  all", "", self.start.elapsed().as_secs_f64());
+        if let Err(e) = self.times.keep(&self.done) {
+            println!("(the steps' times are not kept: {e})");
+        }
         let (passed, failed, skipped) = self.counts();
         println!("\n{passed} passed, {failed} failed, {skipped} skipped");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -151,6 +205,47 @@ impl Steps {
     fn counts(&self) -> (usize, usize, usize) {
         let count = |word| self.done.iter().filter(|(_, outcome, _)| outcome.word() == word).count();
         (count("passed"), count("FAILED"), count("skipped"))
+    }
+}
+
+fn not_asked_for() -> Outcome {
+    Outcome::Skipped("not asked for".to_owned())
+}
+
+/// How long steps took when they last passed, in a file from run to run.
+#[derive(Default)]
+pub struct Times {
+    path: Option<PathBuf>,
+    seconds: BTreeMap<String, f64>,
+}
+
+impl Times {
+    /// What the file has; nothing if it is not there or cannot be read.
+    pub fn of(path: PathBuf) -> Times {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        Times { path: Some(path), seconds: serde_json::from_str(&text).unwrap_or_default() }
+    }
+
+    /// How long a step took, in words; empty if that is not known.
+    pub fn last(&self, name: &str) -> String {
+        self.seconds.get(name).map(|seconds| format!("{seconds:.0} s last time")).unwrap_or_default()
+    }
+
+    fn say(&self, name: &str, start: Instant) -> String {
+        let last = self.last(name);
+        let behind = if last.is_empty() { last } else { format!(" ({last})") };
+        format!("{name} {} s{behind}", start.elapsed().as_secs())
+    }
+
+    fn keep(&self, done: &[(String, Outcome, Duration)]) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let mut seconds = self.seconds.clone();
+        for (name, outcome, took) in done {
+            if outcome.word() == "passed" {
+                seconds.insert(name.clone(), took.as_secs_f64());
+            }
+        }
+        std::fs::write(path, serde_json::to_string_pretty(&seconds)?)
     }
 }
 
@@ -206,6 +301,24 @@ mod tests {
         assert_eq!(outcomes, [Outcome::Passed, Outcome::Failed("met".to_owned()), Outcome::Passed]);
         let names: Vec<&str> = steps.done.iter().map(|(name, _, _)| name.as_str()).collect();
         assert_eq!(names, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn only_what_was_asked_for_runs_and_its_time_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("times");
+        let mut steps = Steps::new(vec!["b".to_owned(), "d".to_owned()], Times::of(path.clone()));
+        let must_not = || -> Outcome { panic!("nobody asked for it") };
+        assert_eq!(steps.step("a", must_not), not_asked_for());
+        assert_eq!(steps.step("b", || Outcome::Passed), Outcome::Passed);
+        let failed = Outcome::Failed("broken".to_owned());
+        let d = failed.clone();
+        let outcomes = steps.together(1, vec![Job::new("c", move |_| must_not()), Job::new("d", move |_| d)]);
+        assert_eq!(outcomes, [not_asked_for(), failed]);
+        assert_eq!(steps.counts(), (1, 1, 0));
+        let _ = steps.finish();
+        let times = Times::of(path);
+        assert_eq!((times.last("b").as_str(), times.last("d").as_str()), ("0 s last time", ""));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that continuous integration checks, in one command.
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,7 +18,7 @@ use crate::guest;
 use crate::packages;
 use crate::powercut;
 use crate::proc::{self, command, output};
-use crate::steps::{Job, Outcome, Steps};
+use crate::steps::{Job, Outcome, Steps, Times};
 
 /// The experiments whose claims must hold.
 const EXPERIMENTS: [&str; 14] = [
@@ -126,13 +127,86 @@ const GUEST_STEPS: [(&str, &[&str]); 12] = [
 #[derive(Args)]
 pub struct Options {
     /// Only what needs neither root nor a guest: format, lints, tests.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["steps", "list"])]
     quick: bool,
+    /// Only these steps, by their names, and what they need built
+    #[arg(value_name = "STEP")]
+    steps: Vec<String>,
+    /// Print the names of the steps, with the time that each took last
+    #[arg(long)]
+    list: bool,
+}
+
+/// Steps before anything else can be run, and what builds for others.
+const PACKAGES: &str = "packages";
+const RELEASE_BUILD: &str = "release build";
+const DEBUG_BUILD: &str = "debug build";
+const GUEST_BUILD: &str = "guest: disk, kernel, programs";
+
+/// The steps that build or need no program of ours.
+const FIRST_STEPS: [&str; 9] = [
+    PACKAGES,
+    "format",
+    "lints",
+    "tests",
+    RELEASE_BUILD,
+    "fuzzing",
+    GUEST_BUILD,
+    "the library's documentation",
+    "dependencies",
+];
+
+/// All steps, in the order in which they are begun.
+fn names() -> Vec<String> {
+    let experiments = EXPERIMENTS.map(|name| format!("experiment {name}"));
+    let first = FIRST_STEPS.iter().chain(&["demo"]).map(|name| (*name).to_owned());
+    let guests = GUEST_STEPS.iter().map(|(name, _)| *name);
+    let cuts = POWER_CUT_STEPS.iter().map(|(name, _)| *name);
+    let last =
+        ["attacks"].into_iter().chain(guests).chain(cuts).chain(VERIFY_STEPS.iter().map(|(name, ..)| *name));
+    first.chain(experiments).chain(last.map(str::to_owned)).collect()
+}
+
+/// What was asked for and what it needs; nothing: all.
+fn with_needs(asked: &[String]) -> Result<Vec<String>, String> {
+    let known = names();
+    if let Some(name) = asked.iter().find(|name| !known.contains(name)) {
+        return Err(format!("`{name}` is no step; cargo xtask test --list names them"));
+    }
+    let mut all = asked.to_vec();
+    if asked.iter().any(|name| !FIRST_STEPS.contains(&name.as_str())) {
+        all.push(RELEASE_BUILD.to_owned());
+    }
+    if asked.iter().any(|name| GUEST_STEPS.iter().any(|(guest, _)| guest == name)) {
+        all.push(GUEST_BUILD.to_owned());
+    }
+    if asked.iter().any(|name| POWER_CUT_STEPS.iter().any(|(cuts, _)| cuts == name)) {
+        all.push(DEBUG_BUILD.to_owned());
+    }
+    if !all.is_empty() {
+        all.push(PACKAGES.to_owned());
+    }
+    Ok(all)
 }
 
 /// Runs all steps and prints their summary.
 pub fn run(options: &Options) -> ExitCode {
-    let mut steps = Steps::default();
+    let times = Times::of(proc::target_dir().join("steps.json"));
+    if options.list {
+        let list: String = names().iter().map(|name| format!("{name:60} {}\n", times.last(name))).collect();
+        // Who reads no further has seen enough.
+        let _ = std::io::stdout().write_all(list.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let only = match with_needs(&options.steps) {
+        Ok(only) => only,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    let named = !only.is_empty();
+    let mut steps = Steps::new(only, times);
     // Now: the lints build it again, and the name of what runs is then that of a removed file.
     let program = match std::env::current_exe() {
         Ok(path) => path.to_string_lossy().into_owned(),
@@ -142,7 +216,7 @@ pub fn run(options: &Options) -> ExitCode {
         }
     };
     if !options.quick {
-        steps.step("packages", packages_step);
+        steps.step(PACKAGES, packages_step);
     }
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     if options.quick {
@@ -169,16 +243,18 @@ pub fn run(options: &Options) -> ExitCode {
         3,
         vec![
             vec![Job::new("lints", lints), Job::new("tests", tests)],
-            vec![Job::new("release build", release), Job::new("fuzzing", |out| fuzz_step(out, &program))],
+            vec![Job::new(RELEASE_BUILD, release), Job::new("fuzzing", |out| fuzz_step(out, &program))],
             vec![
-                Job::new("guest: disk, kernel, programs", |out| {
-                    guest_step(out, &program, &["build", "--all"])
-                }),
+                Job::new(GUEST_BUILD, |out| guest_step(out, &program, &["build", "--all"])),
                 Job::new("the library's documentation", documentation),
                 Job::new("dependencies", |out| dependencies(out, &program)),
             ],
         ],
     );
+    if named {
+        // The tests have built it otherwise.
+        steps.step(DEBUG_BUILD, || cargo(&["build", "--workspace"]));
+    }
     if built.get(2) == Some(&Outcome::Passed) {
         // What is timed runs alone, and on disks that have nothing left to write.
         rustix::fs::sync();
@@ -413,6 +489,17 @@ mod tests {
     fn list<'a>(args: &[&'a str], option: &str) -> Vec<&'a str> {
         let at = args.iter().position(|arg| *arg == option);
         at.and_then(|at| args.get(at + 1)).map(|list| list.split(',').collect()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_a_step_needs_is_built_for_it() {
+        let needs = |name: &str| with_needs(&[name.to_owned()]).unwrap();
+        assert_eq!(needs("format"), ["format", PACKAGES]);
+        assert_eq!(needs("demo"), ["demo", RELEASE_BUILD, PACKAGES]);
+        assert_eq!(needs("guest: work"), ["guest: work", RELEASE_BUILD, GUEST_BUILD, PACKAGES]);
+        assert_eq!(needs("power cuts"), ["power cuts", RELEASE_BUILD, DEBUG_BUILD, PACKAGES]);
+        assert_eq!(with_needs(&[]).unwrap(), [""; 0]);
+        assert!(with_needs(&["demos".to_owned()]).is_err());
     }
 
     #[test]

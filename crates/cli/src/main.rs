@@ -5,19 +5,11 @@
 #[macro_use]
 mod say;
 
-mod admit;
 mod args;
 mod commands;
-mod config;
-#[cfg(feature = "lab")]
-mod demo;
 mod exit;
 #[cfg(feature = "lab")]
 mod lab;
-#[cfg(feature = "lab")]
-mod lab_args;
-#[cfg(feature = "lab")]
-mod lab_verify;
 mod log;
 mod outage;
 mod predict;
@@ -25,7 +17,6 @@ mod probe;
 mod process;
 mod progress;
 mod resume;
-mod salvage;
 #[cfg(feature = "lab")]
 mod scratch;
 mod serve;
@@ -42,7 +33,7 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(commands::tar_args::with_dashes(std::env::args_os().collect())) {
+    let cli = match Cli::try_parse_from(commands::tar::args::with_dashes(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(e) => {
             // What was typed wrongly ends with the words and the status that the GNU tool of that name has for it.
@@ -77,12 +68,12 @@ fn main() -> ExitCode {
     // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
     let exit = match cli.command {
         Command::Serve(args) => serve::run(args),
-        Command::Exports(args) => config::exports(&args),
-        Command::Check(args) => config::check(&args),
+        Command::Exports(args) => serve::config::exports(&args),
+        Command::Check(args) => serve::config::check(&args),
         Command::Untar(args) => untar::run(&args),
         Command::Tool(command) => commands::run(command),
         #[cfg(feature = "lab")]
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => lab::demo::run(args),
         #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
         Command::Verify(command) => verify::run(command),

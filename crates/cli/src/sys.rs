@@ -1,13 +1,11 @@
 //! What the system knows of times and users, as GNU's tools ask it; the wait for an output that is slow, and how wide one is.
 
-use std::ffi::{CStr, CString};
+use nix::unistd::{Group, User};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
-
-/// Bytes for a user's or a group's record; more for as long as the system asks.
-const RECORD_BYTES: usize = 4 << 10;
-const RECORD_BYTES_MAX: usize = 1 << 20;
+use std::os::fd::AsFd;
 
 /// A time of the calendar in the time zone of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,26 +49,6 @@ pub fn local(seconds: i64) -> Option<Local> {
     })
 }
 
-/// Columns of a terminal; `None`: it is none, or does not know.
-pub fn columns(terminal: &impl AsFd) -> Option<usize> {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the pointer is valid, and the descriptor open while it is borrowed.
-    let asked = unsafe { libc::ioctl(terminal.as_fd().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
-    Some(usize::from(size.ws_col)).filter(|columns| asked == 0 && *columns > 0)
-}
-
-/// Waits until something that does not block takes more, or never will.
-pub fn wait_writable(out: &impl AsFd) -> io::Result<()> {
-    let mut wait = libc::pollfd { fd: out.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: the one entry is valid, and its descriptor open while it is borrowed.
-    match unsafe { libc::poll(&raw mut wait, 1, -1) } {
-        -1 => Some(io::Error::last_os_error())
-            .filter(|e| e.kind() != io::ErrorKind::Interrupted)
-            .map_or(Ok(()), Err),
-        _ => Ok(()),
-    }
-}
-
 /// What `strftime` makes of a letter for a moment (seconds since 1970), in the time zone of this process; nothing where it knows none.
 pub fn strftime(letter: u8, seconds: i64) -> Vec<u8> {
     /// No letter makes more.
@@ -88,96 +66,38 @@ pub fn strftime(letter: u8, seconds: i64) -> Vec<u8> {
     out[..len.min(BYTES)].to_vec()
 }
 
+/// Columns of a terminal; `None`: it is none, or does not know.
+pub fn columns(terminal: &impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// Waits until something that does not block takes more, or never will.
+pub fn wait_writable(out: &impl AsFd) -> io::Result<()> {
+    match poll(&mut [PollFd::new(out, PollFlags::OUT)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// The name of a user.
 pub fn user(id: u32) -> Option<Vec<u8>> {
-    let mut record = MaybeUninit::<libc::passwd>::uninit();
-    named(|buffer| {
-        let mut found = std::ptr::null_mut();
-        // SAFETY: the record and the buffer are writable for as long as is said, `found` is a valid place for a pointer.
-        let error = unsafe {
-            libc::getpwuid_r(
-                id,
-                record.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: a pointer that is not null leads to the record, whose name is a string in the buffer.
-        (error, (!found.is_null()).then(|| unsafe { CStr::from_ptr((*found).pw_name) }.to_bytes().to_vec()))
-    })
+    Some(User::from_uid(id.into()).ok()??.name.into_bytes())
 }
 
 /// The name of a group.
 pub fn group(id: u32) -> Option<Vec<u8>> {
-    let mut record = MaybeUninit::<libc::group>::uninit();
-    named(|buffer| {
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user`.
-        let error = unsafe {
-            libc::getgrgid_r(
-                id,
-                record.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: as in `user`.
-        (error, (!found.is_null()).then(|| unsafe { CStr::from_ptr((*found).gr_name) }.to_bytes().to_vec()))
-    })
+    Some(Group::from_gid(id.into()).ok()??.name.into_bytes())
 }
 
 /// The number of a user.
 pub fn user_id(name: &[u8]) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    let mut record = MaybeUninit::<libc::passwd>::uninit();
-    named(|buffer| {
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user`; the name ends in NUL.
-        let error = unsafe {
-            libc::getpwnam_r(
-                name.as_ptr(),
-                record.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: a pointer that is not null leads to the record.
-        (error, (!found.is_null()).then(|| unsafe { (*found).pw_uid }))
-    })
+    Some(User::from_name(str::from_utf8(name).ok()?).ok()??.uid.as_raw())
 }
 
 /// The number of a group.
 pub fn group_id(name: &[u8]) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    let mut record = MaybeUninit::<libc::group>::uninit();
-    named(|buffer| {
-        let mut found = std::ptr::null_mut();
-        // SAFETY: as in `user_id`.
-        let error = unsafe {
-            libc::getgrnam_r(
-                name.as_ptr(),
-                record.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            )
-        };
-        // SAFETY: as in `user_id`.
-        (error, (!found.is_null()).then(|| unsafe { (*found).gr_gid }))
-    })
-}
-
-fn named<T>(mut ask: impl FnMut(&mut [u8]) -> (libc::c_int, Option<T>)) -> Option<T> {
-    let mut bytes = RECORD_BYTES;
-    loop {
-        match ask(&mut vec![0; bytes]) {
-            (libc::ERANGE, _) if bytes < RECORD_BYTES_MAX => bytes *= 2,
-            (_, name) => return name,
-        }
-    }
+    Some(Group::from_name(str::from_utf8(name).ok()?).ok()??.gid.as_raw())
 }
 
 #[cfg(test)]

@@ -18,22 +18,21 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::aligned::AlignedBuf;
-use crate::checkpoint;
 use crate::device::Device;
 use crate::error::LogError;
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, BatchPlace, Identity};
-use crate::intent::Intents;
+use crate::generation::Intents;
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
     CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
+use crate::loss::{Course, Loss};
+use crate::outcome::{Outcome, Wakeups};
 use crate::pace::Company;
-use crate::renew::Loss;
 use crate::ring::Ring;
 use crate::stats::Counters;
 use crate::step::{Did, Step, Wait};
-use crate::ticket::{Outcome, Ticket, Wakeups};
 
 /// Where the log is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +110,7 @@ impl Space {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    /// There are no threads: see [`crate::step`].
+    /// There are no threads: see [`crate::stepper`].
     pub(crate) stepped: bool,
     pub(crate) failed: Option<Arc<str>>,
     /// The gate is closed.
@@ -266,8 +265,8 @@ impl Core {
         }
     }
 
-    /// Joins the open batch. Waits only while a batch is being sealed.
-    pub(crate) fn begin(self: &Arc<Self>) -> Result<Txn, LogError> {
+    /// Joins the open batch, and says its number. Waits only while a batch is being sealed.
+    pub(crate) fn begin(&self) -> Result<u64, LogError> {
         let mut state = self.state.lock();
         let mut waited: Option<Instant> = None;
         loop {
@@ -292,7 +291,7 @@ impl Core {
             drop(state);
             self.counters.gate_waits.waited(since.elapsed());
         }
-        Ok(Txn { core: self.clone(), batch, left: false })
+        Ok(batch)
     }
 
     /// Waits until the gate may have opened.
@@ -310,7 +309,7 @@ impl Core {
         }
     }
 
-    fn append(&self, parts: &[&[u8]]) {
+    pub(crate) fn append(&self, parts: &[&[u8]]) {
         let mut state = self.state.lock();
         if state.dead() {
             return;
@@ -329,8 +328,8 @@ impl Core {
         }
     }
 
-    /// Leaves the gate.
-    fn leave(self: &Arc<Self>) -> Ticket {
+    /// Leaves the gate. The outcome is that of the batch that was joined.
+    pub(crate) fn leave(&self) -> Arc<Outcome> {
         let mut state = self.state.lock();
         state.txns -= 1;
         state.open.commits += 1;
@@ -351,11 +350,11 @@ impl Core {
                 self.gate.notify_all();
             }
         }
-        Ticket::new(self.clone(), outcome)
+        outcome
     }
 
     /// What a reply must wait for that rests on records of `batch`: `None` once they are durable.
-    pub(crate) fn pending(self: &Arc<Self>, batch: u64) -> Option<Ticket> {
+    pub(crate) fn pending(&self, batch: u64) -> Option<Arc<Outcome>> {
         if batch <= self.durable.load(Ordering::Acquire) {
             return None;
         }
@@ -377,8 +376,7 @@ impl Core {
                 Arc::new(lost)
             }
         };
-        drop(state);
-        Some(Ticket::new(self.clone(), outcome))
+        Some(outcome)
     }
 
     /// Somebody waits for `outcome`: if that is the open batch, the writer is told.
@@ -492,7 +490,7 @@ impl Core {
             Phase::Closing if state.txns > 0 => Step::Blocked(Wait::Gate),
             Phase::Closing => {
                 // A half of a mirror may be lost by the checkpoint itself, which takes further ones.
-                if checkpoint::target(&state).is_some() {
+                if state.checkpoint_target().is_some() {
                     state.ask_checkpoint();
                     self.checkpointer.notify_one();
                     return Step::Blocked(Wait::Checkpoint);
@@ -708,53 +706,35 @@ impl State {
     pub(crate) fn half_full(&self, ring: Ring) -> bool {
         (self.space.used() + self.pending()) * 100 >= (ring.bytes - self.reserve) * CHECKPOINT_PERCENT
     }
-}
 
-/// A transaction: records that stand or fall together. Obtained from [`crate::Log::begin`].
-///
-/// While it is open no batch can be sealed, so it must not wait for a disk, a network, admission, a ticket
-/// or a lock that somebody holds who is waiting to begin.
-pub struct Txn {
-    core: Arc<Core>,
-    batch: u64,
-    left: bool,
-}
-
-impl Txn {
-    /// Number of the batch that its records are in (see [`Ticket::batch`]).
-    pub fn batch(&self) -> u64 {
-        self.batch
+    /// From here on records count as not covered by a checkpoint. The stage changes in the same moment: who asks
+    /// for a checkpoint reads both, and must not take this cut for one that is still to come.
+    pub(crate) fn begin_cut(&mut self, stage: Stage) {
+        self.stage = stage;
+        self.cuts += 1;
+        self.dirty_since = None;
+        self.checkpoint_asked = false;
     }
 
-    /// Adds a record. Records of all transactions stand in the log in the order of their appends.
-    /// After a failure of the log this does nothing; the ticket tells.
-    pub fn append(&mut self, record: &[u8]) {
-        self.core.append(&[record]);
+    /// Lets nobody begin; `true` when no transaction is open either.
+    pub(crate) fn close_gate(&mut self) -> bool {
+        self.sealing = true;
+        self.txns == 0
     }
 
-    /// Adds one record given in parts, which saves the caller a copy.
-    pub fn append_parts(&mut self, parts: &[&[u8]]) {
-        self.core.append(parts);
+    /// The completed-checkpoint count to wait for so that all committed records are covered; `None` if they are.
+    pub(crate) fn checkpoint_target(&self) -> Option<u64> {
+        let known = self.alone_from.filter(|_| self.must_be_known());
+        let covered = match (self.dirty_since, self.stage) {
+            (Some(_), _) | (None, Stage::Wanted) => Some(self.cuts + 1),
+            (None, Stage::Idle) => None,
+            (None, Stage::Cutting | Stage::Syncing | Stage::Synced | Stage::Absorbing) => Some(self.cuts),
+        };
+        known.max(covered)
     }
 
-    /// Ends the transaction. The ticket tells when it is on stable storage.
-    pub fn commit(mut self) -> Ticket {
-        self.left = true;
-        self.core.leave()
-    }
-}
-
-impl Drop for Txn {
-    /// Dropping without [`Txn::commit`] commits: what was appended has already been done.
-    fn drop(&mut self) {
-        if !self.left {
-            self.core.leave();
-        }
-    }
-}
-
-impl std::fmt::Debug for Txn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Txn")
+    /// The writer is to make a new log.
+    pub(crate) fn to_renew(&self) -> bool {
+        self.loss.as_ref().is_some_and(|loss| loss.course == Course::Noticed)
     }
 }

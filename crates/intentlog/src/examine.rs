@@ -8,7 +8,7 @@ use crate::error::OpenError;
 use crate::format::{BatchHeader, FORMAT_VERSION, Identity, Superblock};
 use crate::limits::{BLANK_CHECK_BYTES, BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
 use crate::replay::{self, ReadAt, ScanError};
-use crate::writer::Superblocks;
+use crate::superblocks::{Superblocks, check_size};
 
 /// Looks at the superblocks; `None` if there are none on a device without contents.
 pub(crate) fn check(
@@ -71,24 +71,6 @@ fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// All that a superblock speaks of is there.
-pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Result<(), OpenError> {
-    if superblock.ring_bytes <= bytes.saturating_sub(RING_OFFSET) {
-        return Ok(());
-    }
-    let made = superblock.ring_bytes + RING_OFFSET;
-    let what = format!("it was made with {made} bytes, but only {bytes} are there");
-    Err(OpenError::Corrupt { path: path.into(), what })
-}
-
-/// That a device, being too small for any log, is what is left of one.
-pub(crate) fn cut_off(device: &dyn ReadAt, bytes: u64, path: &Path) -> Option<OpenError> {
-    match replay::read_superblocks(device) {
-        Ok(replay::Superblocks::Found(superblock, _)) => check_size(&superblock, bytes, path).err(),
-        _ => None,
-    }
 }
 
 /// Opens a file or block device, and writes it once if there is nothing on it. Whether there was nothing.

@@ -8,12 +8,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::config::Config;
 use crate::device::{Device, FileDevice, Mirror};
 use crate::error::OpenError;
 use crate::examine::{check, io_error, open_file, scan_error};
 use crate::format::Superblock;
 use crate::limits::{CHECKPOINTS_ALONE, RING_OFFSET};
-use crate::log::Config;
 use crate::replay;
 
 /// What one half was found to hold.

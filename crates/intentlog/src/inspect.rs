@@ -10,11 +10,12 @@ use rustix::io::Errno;
 
 use crate::device::Report;
 use crate::error::OpenError;
-use crate::examine::{check_size, cut_off, damaged_superblock, io_error, scan_error, superblocks};
+use crate::examine::{damaged_superblock, io_error, scan_error, superblocks};
 use crate::format::{BatchHeader, Superblock};
 use crate::limits::{DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, ReadAt, Scan, Superblocks};
 use crate::ring::Ring;
+use crate::superblocks::{check_size, cut_off};
 
 /// A log that is only read. While it lives no server can start on it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::{Core, Phase, Sealed, Stage, State};
-use crate::ticket::Outcome;
+use crate::outcome::Outcome;
 
 /// Flushes the batch of `outcome` on this thread if nobody else is at work. `false`: nothing was done.
 pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {

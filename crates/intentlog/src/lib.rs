@@ -6,7 +6,7 @@
 //!   order, and of the others whole transactions, a prefix in log order;
 //! - after the first error of the device or of a checkpoint nothing succeeds any more.
 //!
-//! Format, arithmetic, replay and back-pressure are pure ([`format`], [`ring`], [`replay`], [`admit`]); the
+//! Format, arithmetic, replay and back-pressure are pure ([`mod@format`], [`ring`], [`replay`], [`admit`]); the
 //! shell around them is one writer thread (whose place a waiter takes while there is
 //! nobody else), one checkpoint thread and a [`device::Device`].
 //! `docs/internals/intent-log.md` is the long version, with the format drawn byte by byte.
@@ -25,12 +25,14 @@
 pub mod admit;
 pub mod aligned;
 mod checkpoint;
+mod config;
 mod core;
 pub mod device;
 mod error;
 mod examine;
 pub mod faults;
 pub mod format;
+mod generation;
 mod halves;
 pub mod holder;
 pub mod inspect;
@@ -38,6 +40,9 @@ mod intent;
 mod lead;
 pub mod limits;
 mod log;
+mod loss;
+mod outcome;
+mod owner;
 mod pace;
 mod renew;
 pub mod replay;
@@ -47,16 +52,21 @@ pub mod shape;
 pub mod sim;
 mod stats;
 pub mod step;
+pub mod stepper;
+mod superblocks;
+mod task;
 mod ticket;
+mod transaction;
 mod watch;
 mod writer;
 
-pub use checkpoint::{Checkpoint, Part, Renewed, Snapshot};
-pub use core::Txn;
+pub use config::Config;
 pub use error::{LogError, OpenError};
 pub use examine::hex;
 pub use intent::Intent;
-pub use log::{Config, Log, Replay};
+pub use log::{Log, Replay};
+pub use owner::{Checkpoint, Part, Renewed, Snapshot};
 pub use stats::{Stats, WAIT_BUCKETS_US, Waits};
-pub use step::Stepper;
+pub use stepper::Stepper;
 pub use ticket::Ticket;
+pub use transaction::Txn;

@@ -1,81 +1,35 @@
 //! The log as its users see it: open, replay, start, append, stop.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 
 use crate::admit::{Fill, Pressure, pressure};
-use crate::checkpoint::{self, Checkpoint, Checkpointer};
-use crate::core::{Core, Phase, Space, Stage, Timing, Txn};
-use crate::device::{Current, Device, Slowed, SyncMethod};
+use crate::checkpoint::Checkpointer;
+use crate::config::Config;
+use crate::core::{Core, Phase, Space, Stage, Timing};
+use crate::device::{Current, Device, Slowed};
 use crate::error::{LogError, OpenError};
 use crate::examine::{Random, check, create, damaged_superblock, io_error, open_file, scan_error};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Identity, Superblock};
 use crate::halves;
 use crate::intent::Intent;
-use crate::limits::{
-    BLOCK_BYTES, CHECKPOINT_AFTER, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, INTENT_WAIT_MAX,
-    LEAD_FLUSH_MAX, QUIESCE_MAX,
-};
+use crate::limits::{BLOCK_BYTES, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, QUIESCE_MAX};
+use crate::owner::{self, Checkpoint};
 use crate::replay;
 use crate::ring::Ring;
 use crate::stats::Stats;
-use crate::step::{Step, Stepper, Wait};
+use crate::step::{Step, Wait};
+use crate::stepper::Stepper;
+use crate::superblocks::Superblocks;
 use crate::ticket::Ticket;
+use crate::transaction::Txn;
 use crate::watch::Watch;
-use crate::writer::{Superblocks, Writer};
-
-/// What to open and how.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// A regular file (created if it is not there) or a block device.
-    pub path: PathBuf,
-    /// A second file or block device that holds the same: a write is done when both have it.
-    pub mirror: Option<PathBuf>,
-    /// Size of a file that is created, in bytes; at least [`DEVICE_BYTES_MIN`].
-    pub create_size: u64,
-    /// The volume that the log belongs to. A log of another volume is refused.
-    pub volume_id: [u8; 16],
-    /// Take a filesystem or device that cannot keep the promise, and warn of it.
-    pub accept_weak: bool,
-    /// How writes are made durable; `None` measures both ways and takes the faster.
-    pub sync_method: Option<SyncMethod>,
-    /// Shortest time that a flush takes, for experiments: the rest is spun or slept. `None`: as fast as it goes.
-    pub injected_flush: Option<Duration>,
-    /// Longest time from a record to the checkpoint that covers it.
-    pub checkpoint_after: Duration,
-    /// Longest time that a seal waits for requests in hand (see [`Intent`]).
-    pub intent_wait: Duration,
-    /// A waiter that is alone makes the flush itself while flushes take no longer than this; zero: never.
-    pub lead_flush: Duration,
-    /// For simulations: the log's identity and its salt come from this number instead of the system's randomness. Each
-    /// opening of one log needs another number: with the same salt, batches of an earlier run would count as this one's.
-    pub seed: Option<u64>,
-}
-
-impl Config {
-    /// A configuration with the usual settings.
-    pub fn new(path: impl Into<PathBuf>, create_size: u64, volume_id: [u8; 16]) -> Self {
-        Config {
-            path: path.into(),
-            mirror: None,
-            create_size,
-            volume_id,
-            accept_weak: faults::weak_accepted(),
-            sync_method: None,
-            injected_flush: None,
-            checkpoint_after: CHECKPOINT_AFTER,
-            intent_wait: INTENT_WAIT_MAX,
-            lead_flush: LEAD_FLUSH_MAX,
-            seed: None,
-        }
-    }
-}
+use crate::writer::Writer;
 
 /// What an opened log holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,7 +210,7 @@ impl Log {
         })
     }
 
-    /// As [`Log::start`], without threads: what they do is done when the [`Stepper`] is told to, see [`crate::step`].
+    /// As [`Log::start`], without threads: what they do is done when the [`Stepper`] is told to, see [`crate::stepper`].
     ///
     /// # Errors
     /// As [`Log::start`].
@@ -299,7 +253,7 @@ impl Log {
         let device = &*self.handle.device;
         let mut buf = BatchBuf::default();
         let mut fits = true;
-        for record in checkpoint::whole(checkpoint.snapshot()) {
+        for record in owner::whole(checkpoint.snapshot()) {
             fits &= buf.push(&[&record]);
         }
         let (space, number) = {
@@ -371,7 +325,7 @@ impl Log {
     /// # Errors
     /// Every [`LogError`] except `AlreadyStarted`.
     pub fn begin(&self) -> Result<Txn, LogError> {
-        self.handle.core.begin()
+        Txn::begin(self.handle.core.clone())
     }
 
     /// Announces a request that will modify something; see [`Intent`].
@@ -460,7 +414,7 @@ impl Log {
         if state.phase == Phase::Replaying {
             return Err(LogError::NotStarted);
         }
-        let Some(target) = checkpoint::target(&state) else { return Ok(()) };
+        let Some(target) = state.checkpoint_target() else { return Ok(()) };
         state.ask_checkpoint();
         core.checkpointer.notify_one();
         while state.completed < target {
@@ -551,7 +505,8 @@ impl Log {
     /// What a reply must wait for that rests on records of the batch with this number ([`Txn::batch`]), whoever wrote them.
     /// `None` once they are durable. Costs one load then.
     pub fn pending(&self, batch: u64) -> Option<Ticket> {
-        self.handle.core.pending(batch)
+        let outcome = self.handle.core.pending(batch)?;
+        Some(Ticket::new(self.handle.core.clone(), outcome))
     }
 
     /// Figures since the start.

@@ -24,51 +24,16 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::checkpoint::{self, Renewed};
-use crate::core::{Core, Phase, Stage, State};
+use crate::core::{Core, Phase, Stage};
 use crate::device::Device;
 use crate::faults::point;
 use crate::format::{BatchBuf, Superblock};
+use crate::loss::{Course, Loss};
+use crate::owner::{self, Renewed};
 use crate::step::{Did, Step, Wait};
-use crate::writer::{Superblocks, Task, Writer, begin_cut, close_gate};
-
-/// The log was found lost.
-#[derive(Debug, Clone)]
-pub(crate) struct Loss {
-    pub(crate) why: String,
-    pub(crate) noticed: Instant,
-    pub(crate) course: Course,
-}
-
-/// How far that is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
-    /// The writer has not taken it up yet.
-    Noticed,
-    /// The writer makes another.
-    Renewing,
-    /// It did not come to it in time.
-    GivenUp,
-}
-
-/// What the writer does next.
-pub(crate) enum Renewal {
-    Cut,
-    SetAside { records: Vec<Vec<u8>> },
-    Build { records: Vec<Vec<u8>> },
-    Place { made: Made },
-    Resume { aside: Vec<PathBuf> },
-    Renew { aside: Vec<PathBuf> },
-}
-
-/// A log without a name.
-pub(crate) struct Made {
-    device: Box<dyn Device>,
-    superblocks: Superblocks,
-    /// Of the snapshot in the ring.
-    length: u64,
-    records: u64,
-}
+use crate::superblocks::Superblocks;
+use crate::task::{Made, Renewal, Task};
+use crate::writer::Writer;
 
 impl Core {
     /// The log is lost: nothing is acknowledged from here on until another one has taken its place. False: it cannot be tried.
@@ -84,13 +49,6 @@ impl Core {
 
     fn why_lost(&self) -> String {
         self.state.lock().loss.as_ref().map_or_else(String::new, |loss| loss.why.clone())
-    }
-}
-
-impl State {
-    /// The writer is to make a new log.
-    pub(crate) fn to_renew(&self) -> bool {
-        self.loss.as_ref().is_some_and(|loss| loss.course == Course::Noticed)
     }
 }
 
@@ -118,7 +76,7 @@ impl Writer {
         let mut state = core.state.lock();
         let wait = match state.stage {
             Stage::Syncing => Some(Wait::Sync),
-            _ => (!close_gate(&mut state)).then_some(Wait::Gate),
+            _ => (!state.close_gate()).then_some(Wait::Gate),
         };
         if let Some(wait) = wait {
             self.task = Some(Task::Renew(Renewal::Cut));
@@ -134,10 +92,10 @@ impl Writer {
             }
         }
         self.take_all(&mut state);
-        begin_cut(&mut state, Stage::Absorbing);
+        state.begin_cut(Stage::Absorbing);
         drop(state);
         // The gate stays closed.
-        let records = checkpoint::whole(self.checkpoint.snapshot());
+        let records = owner::whole(self.checkpoint.snapshot());
         point("lost.cut");
         self.task = Some(Task::Renew(Renewal::SetAside { records }));
         Step::Did(Did::LossCut)

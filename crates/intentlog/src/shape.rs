@@ -13,7 +13,7 @@ use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, Scan};
 use crate::ring::Ring;
-use crate::writer::Superblocks;
+use crate::superblocks::Superblocks;
 
 /// Makes a file (of `bytes`) or block device ready to become a log: allocated and written once. It belongs to the volume
 /// that is first served with it. What it is and how it will be flushed, in one line.

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::checkpoint::Checkpoint;
 use crate::core::Core;
 use crate::device::Device;
 use crate::faults::{self, Bug};
 use crate::limits::{RENEW_WAIT_MAX, WATCH_CONTENTS_EVERY, WATCH_EVERY};
-use crate::renew::Course;
+use crate::loss::Course;
+use crate::owner::Checkpoint;
 
 pub(crate) struct Watch {
     core: Arc<Core>,

@@ -2,7 +2,7 @@
 //! ([`crate::lead`]): seals, writes, moves the tail.
 //!
 //! What it does is in steps that never wait ([`Writer::step`]); waiting between them is the thread's ([`Writer::run`]). A
-//! simulation takes the same steps in an order of its own ([`crate::step`]).
+//! simulation takes the same steps in an order of its own ([`crate::stepper`]).
 //!
 //! One flush is in flight at a time; the next batch collects meanwhile. Invariants:
 //! - a batch is written only when every earlier one is durable, so a torn batch is the last one;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::checkpoint::{self, Checkpoint, Snapshot};
 use crate::core::{Core, Phase, Sealed, Stage, State};
-use crate::device::{Current, Device};
+use crate::device::Current;
 use crate::faults::{self, Bug, point};
-use crate::format::{BatchBuf, FORMAT_VERSION, Superblock};
-use crate::intent::Generation;
+use crate::format::{BatchBuf, Superblock};
 use crate::limits::{GATE_WAIT_MAX, SNAPSHOT_PART_BYTES, SNAPSHOT_PART_RING_FRACTION};
+use crate::owner::{self, Checkpoint, Snapshot};
 use crate::pace::Gathering;
-use crate::renew::Renewal;
 use crate::step::{Did, Step, Wait};
+use crate::superblocks::Superblocks;
+use crate::task::{Hand, Renewal, Task};
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
 #[derive(Debug, Clone, Copy)]
@@ -52,66 +52,6 @@ struct Taking {
     snapshot: Box<dyn Snapshot>,
     /// What its parts take in the ring.
     bytes: u64,
-}
-
-/// The pair on the device: which was written last.
-pub(crate) struct Superblocks {
-    pub(crate) last: Superblock,
-    /// Slot of `last`, 0 or 1.
-    pub(crate) slot: usize,
-}
-
-impl Superblocks {
-    /// Writes `next` over the older one, in the present format. Its serial is set here.
-    pub(crate) fn write(&mut self, device: &dyn Device, next: Superblock) -> io::Result<()> {
-        let next = Superblock { version: FORMAT_VERSION, serial: self.last.serial + 1, ..next };
-        let slot = 1 - self.slot;
-        let block = next.encode();
-        device.write_durable(&[((slot * block.len()) as u64, &block)])?;
-        self.last = next;
-        self.slot = slot;
-        Ok(())
-    }
-}
-
-/// What the writer is in the middle of.
-pub(crate) enum Task {
-    Seal {
-        cut: bool,
-        hand: Hand,
-    },
-    /// A batch is to be made durable: in the ring, or, if it does not fit, through a checkpoint.
-    Put {
-        buf: BatchBuf,
-        snapshot: bool,
-        oversize: bool,
-    },
-    /// A batch of `length` bytes does not fit.
-    Absorb {
-        length: u64,
-    },
-    AbsorbSync {
-        records: Vec<Vec<u8>>,
-        number: u64,
-    },
-    AbsorbWrite {
-        records: Vec<Vec<u8>>,
-    },
-    /// The log was lost, and another one takes its place.
-    Renew(Renewal),
-}
-
-/// What a seal waits for before it closes the gate: company first, then requests in hand.
-pub(crate) enum Hand {
-    Begun,
-    /// The batch had so many transactions when it began to wait for company.
-    Company {
-        before: u64,
-    },
-    Unasked,
-    Awaited(Arc<Generation>),
-    /// They have come, or were waited for long enough.
-    Done,
 }
 
 /// What there is to begin.
@@ -298,14 +238,14 @@ impl Writer {
             self.task = Some(Task::Seal { cut, hand });
             return Step::Blocked(Wait::Requests);
         }
-        if !close_gate(&mut state) {
+        if !state.close_gate() {
             self.task = Some(Task::Seal { cut, hand: Hand::Done });
             return Step::Blocked(Wait::Gate);
         }
         state.rotate();
         if cut {
             state.queue.push_back(Sealed::Cut);
-            begin_cut(&mut state, Stage::Cutting);
+            state.begin_cut(Stage::Cutting);
             drop(state);
             self.taking = Some(Taking { snapshot: self.checkpoint.snapshot(), bytes: 0 });
             self.take_part();
@@ -513,7 +453,7 @@ impl Writer {
         let mut state = core.state.lock();
         let wait = match state.stage {
             Stage::Syncing => Some(Wait::Sync),
-            _ => (!close_gate(&mut state)).then_some(Wait::Gate),
+            _ => (!state.close_gate()).then_some(Wait::Gate),
         };
         if let Some(wait) = wait {
             self.task = Some(Task::Absorb { length });
@@ -521,10 +461,10 @@ impl Writer {
         }
         state.queued_bytes -= length;
         self.take_all(&mut state);
-        begin_cut(&mut state, Stage::Absorbing);
+        state.begin_cut(Stage::Absorbing);
         let number = state.checkpoint + 1;
         drop(state);
-        let records = checkpoint::whole(self.checkpoint.snapshot());
+        let records = owner::whole(self.checkpoint.snapshot());
         core.open_gate();
         point("checkpoint.cut");
         self.task = Some(Task::AbsorbSync { records, number });
@@ -591,19 +531,4 @@ impl Writer {
         self.core.abandon(state);
         Ok(())
     }
-}
-
-/// From here on records count as not covered by a checkpoint. The stage changes in the same moment: who asks
-/// for a checkpoint reads both, and must not take this cut for one that is still to come.
-pub(crate) fn begin_cut(state: &mut State, stage: Stage) {
-    state.stage = stage;
-    state.cuts += 1;
-    state.dirty_since = None;
-    state.checkpoint_asked = false;
-}
-
-/// Lets nobody begin; `true` when no transaction is open either.
-pub(crate) fn close_gate(state: &mut State) -> bool {
-    state.sealing = true;
-    state.txns == 0
 }

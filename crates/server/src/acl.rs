@@ -26,8 +26,8 @@
 //! A list of [`to_nfs4`] is recognised, so setting what was read changes nothing; but a mask without a named user or
 //! group is merged into the group's entry.
 
-use crate::attr::owner_number;
 use crate::limits::ACES_MAX;
+use crate::owner::owner_number;
 use bytes::Bytes;
 use landfast_nfs::v4::NfsStat;
 use landfast_nfs::v4::flags::*;

@@ -4,22 +4,12 @@
 //! it may not have ([`crate::mount`]). All else is refused at the level of RPC, as Linux' server does it.
 
 use crate::exports::Exports;
-use crate::exports::rules::Names;
-use crate::server::Shared;
+use crate::exports::caller::Admission;
+use crate::exports::hosts::Names;
+use crate::shared::Shared;
 use landfast_nfs::mount;
 use landfast_rpc::AuthStat;
 use std::net::{IpAddr, SocketAddr};
-
-/// What a call from an address gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
-    /// It is looked at.
-    Taken,
-    /// What the address is called decides, and is being asked for: it may try again.
-    NotYet,
-    /// Nothing.
-    Refused(AuthStat),
-}
 
 /// Whether a call of this procedure is taken from whomever.
 pub(crate) fn is_for_all(program: u32, proc: u32) -> bool {

@@ -3,9 +3,9 @@
 //! Each problem has a place and says what to do. A file with a problem gives no configuration at all. The keys are
 //! described in `docs/exports.md`, whose example a test parses.
 
-use crate::exports::components;
+use crate::exports::pseudo::components;
 use crate::exports::pseudo::{NameClash, Pseudo};
-use crate::exports::rules::{From, NOBODY, Rule, Rules, Squash};
+use crate::exports::rules::{ClientSpec, NOBODY, Rule, Rules, Squash};
 use crate::limited::{Limits, SPECS};
 use crate::limits;
 use crate::portmap::Rpcbind;
@@ -558,7 +558,7 @@ impl Reader<'_> {
                     self.problem(v.span(), "from is empty: the rule is about nobody");
                 }
                 for (at, text) in all {
-                    match From::parse(text) {
+                    match ClientSpec::parse(text) {
                         Ok(one) => from.push(one),
                         Err(why) => self.problem(at, why),
                     }

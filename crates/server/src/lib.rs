@@ -1,19 +1,20 @@
 //! NFSv3, MOUNT, NFSv4.0 to 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
 //! dispatch.
 //!
-//! - [`state`]: the state as a pure core;
-//! - `v4`: COMPOUND and its operations, one file for each family;
-//! - `v3`: NFS version 3, one file for each family of procedures; `mount`: the MOUNT protocol;
-//! - `exports`: which volumes are served, under which names, to whom; the pseudo root;
-//! - `back`: callbacks; `offload`: copies that go on after their COPY was answered;
-//! - `attr`, `acl`, `errors`: attributes, NFSv4's ACLs and POSIX's, statuses;
-//! - `nlm`: locks of NFSv3 clients (NLM, NSM);
-//! - `portmap`: registration with the machine's port mapper;
-//! - `protocols`: which of them are served; `admission`: whose calls are taken at all;
-//! - `once`: calls without a session, executed once;
-//! - `service`: what answers which call; `path`: the order of a request, the same for all versions;
-//! - `serve`, `pool`, `server`: the thin shell of sockets, threads and clocks;
-//! - [`limits`]: every limit, with the answer at it.
+//! The rooms from the floor up: each uses only rooms of the lines before it, or of its own line.
+//!
+//! - [`limits`], [`limited`]: every limit, with the answer at it; those that can be set; `errors`: the volume's errors as statuses;
+//! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
+//! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the pseudo root;
+//!   [`config`], [`places`]: the configuration file; `owner`, `acl`: NFSv4's values and the volume's;
+//! - `turned_away`: refused clients, logged; `back/conns.rs`: connections for callbacks; `shared`: what all requests share;
+//! - `admission`, `standing`: whose calls are taken at all; `attr`: attributes; `back`: callbacks; `offload`: copies that go on after
+//!   their COPY was answered; `once`: the duplicate request cache;
+//! - `path`: the order of a request's steps, the same for all versions;
+//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply may become;
+//! - `dispatcher`: which program a call is for;
+//! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`, `listen`,
+//!   `portmap`, `memory` and `metrics` are its tools.
 //!
 //! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
 //! for the log; the room for a reply is known before an operation that changes something runs.
@@ -29,8 +30,10 @@ mod acl;
 mod admission;
 mod attr;
 mod back;
+mod background;
 pub mod config;
 mod descriptors;
+mod dispatcher;
 mod errors;
 pub mod exports;
 pub mod limited;
@@ -42,6 +45,7 @@ mod mount;
 mod nlm;
 mod offload;
 mod once;
+mod owner;
 mod path;
 pub mod places;
 mod pool;
@@ -52,11 +56,12 @@ pub mod protocols;
 mod released;
 mod reload;
 mod replies;
-mod serve;
-mod server;
-mod service;
+mod running;
+mod shared;
 mod standing;
+mod start;
 pub mod state;
+mod state_lock;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
@@ -71,6 +76,7 @@ pub use exports::pseudo::hidden_by;
 pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};
-pub use serve::{Running, Server, ServerConfig, StartError, Stopped};
-pub use state::notes::Restored;
+pub use running::{Running, Stopped};
+pub use start::{Server, ServerConfig, StartError};
+pub use state::restore::Restored;
 pub use stats::Stats;

@@ -6,9 +6,12 @@
 //! takes a few milliseconds for each hundred megabytes, on a thread that nobody waits for.
 
 use crate::limits;
-use crate::serve::Load;
 use crate::sys;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Returns what the connections hold.
+pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 
 /// How often it is looked.
 const LOOK: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use crate::back;
 use crate::errors::status;
 use crate::limits;
 use crate::pool::Pool;
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::copies::Progress;
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{CbOffloadArgs, CbOp};

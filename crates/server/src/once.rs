@@ -1,59 +1,61 @@
-//! Calls without a session, executed once: the duplicate request cache as versions 3 and 4.0 use it.
+//! The duplicate request cache as NFS versions 3 and 4.0 use it: a call without a session is executed once.
 
 use crate::limits;
-use crate::service::Nfs;
+use crate::released::Released;
+use crate::shared::Shared;
 use crate::state::drc::{Begin, CallKey, Origin};
 use bytes::Bytes;
 use std::pin::pin;
 use tokio::time::{Instant, timeout_at};
 
-/// A call that is busy in the duplicate request cache. Dropping it makes a retry a new call.
-pub(crate) struct InHand<'a> {
-    nfs: &'a Nfs,
+/// A call that is being executed, and is busy in the duplicate request cache. If this is dropped, a retry is a new call.
+pub(crate) struct BusyCall<'a> {
+    sh: &'a Shared,
+    released: &'a Released,
     key: CallKey,
 }
 
-impl InHand<'_> {
-    /// The reply is stable, if it has to be.
+impl BusyCall<'_> {
+    /// The reply may be sent, and sent again: it is durable, if it has to be.
     pub(crate) fn settle(self) {
-        self.nfs.sh.state().drc.settle(&self.key);
+        self.sh.state().drc.settle(&self.key);
     }
 }
 
-impl Drop for InHand<'_> {
+impl Drop for BusyCall<'_> {
     fn drop(&mut self) {
-        // What is settled stays.
-        self.nfs.sh.state().drc.forget(&self.key);
-        self.nfs.released.of(&self.key).notify_waiters();
+        // A settled entry is not forgotten.
+        self.sh.state().drc.forget(&self.key);
+        self.released.of(&self.key).notify_waiters();
     }
 }
 
-/// What becomes of a call whose reply is kept.
+/// What to do with a call whose reply is kept.
 pub(crate) enum Once<'a> {
-    Execute(InHand<'a>),
+    /// It is new.
+    Execute(BusyCall<'a>),
+    /// It was executed; this is its reply.
     Replay(Bytes),
-    /// It has been worked on for too long: its sender may ask again.
+    /// It has been in execution for too long: the client may retry.
     Busy,
 }
 
-impl Nfs {
-    /// Asks the duplicate request cache. A client that has lost its connection repeats what is still being worked on: it
-    /// gets the one reply when there is one.
-    pub(crate) async fn once(&self, key: &CallKey, from: Origin) -> Once<'_> {
-        let give_up = Instant::now() + limits::RETRY_WAIT;
-        loop {
-            // Asked for before the cache, so that no release is missed.
-            let mut released = pin!(self.released.of(key).notified());
-            released.as_mut().enable();
-            let begun = self.sh.state().drc.begin(key, from);
-            match begun {
-                Begin::New => return Once::Execute(InHand { nfs: self, key: key.clone() }),
-                Begin::Replay(reply) => return Once::Replay(reply),
-                Begin::Busy => {}
-            }
-            if timeout_at(give_up, released).await.is_err() {
-                return Once::Busy;
-            }
+/// Looks the call up in the duplicate request cache. A retry of a call that is still being executed (its client has lost the
+/// connection) waits for that call's reply, for [`limits::RETRY_WAIT`] at most.
+pub(crate) async fn ask<'a>(sh: &'a Shared, released: &'a Released, key: &CallKey, from: Origin) -> Once<'a> {
+    let give_up = Instant::now() + limits::RETRY_WAIT;
+    loop {
+        // Registered before the look-up, so that no wake-up is missed.
+        let mut answered = pin!(released.of(key).notified());
+        answered.as_mut().enable();
+        let begun = sh.state().drc.begin(key, from);
+        match begun {
+            Begin::New => return Once::Execute(BusyCall { sh, released, key: key.clone() }),
+            Begin::Replay(reply) => return Once::Replay(reply),
+            Begin::Busy => {}
+        }
+        if timeout_at(give_up, answered).await.is_err() {
+            return Once::Busy;
         }
     }
 }

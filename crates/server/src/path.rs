@@ -19,15 +19,16 @@
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
 use crate::offload::{self, Offload};
-use crate::once::Once;
-use crate::released::{Awaited, Slot};
-use crate::server::Shared;
-use crate::service::{Nfs, principal};
-use crate::state::State;
+use crate::once::{self, Once};
+use crate::pool::Pool;
+use crate::released::{Awaited, Released, Slot};
+use crate::shared::Shared;
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use crate::state::notes::{LogId, Note, Stamped};
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::Kept;
+use crate::state::{Principal, State};
+use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::SessionId;
 use landfast_rpc::Turn;
@@ -145,8 +146,22 @@ impl Pending {
     }
 }
 
-impl Nfs {
-    /// Takes a decoded call all the way; `make` gets who calls, and the call's name in the duplicate request cache if it
+/// Executes decoded requests: replay check, execution, wait for the log, reply.
+pub(crate) struct Executor {
+    /// What all requests share.
+    pub(crate) sh: Arc<Shared>,
+    /// Threads for requests that wait for the disk, so that others keep theirs.
+    pub(crate) slow: Arc<Pool>,
+    /// Threads for copies that continue after the reply to their COPY.
+    pub(crate) copying: Arc<Pool>,
+    /// The threads of the runtime, on which all other requests run.
+    pub(crate) workers: Workers,
+    /// Notifies waiting retries when a slot, or a call without a session, has been answered.
+    pub(crate) released: Released,
+}
+
+impl Executor {
+    /// Runs a decoded call to its reply; `make` gets who calls, and the call's name in the duplicate request cache if it
     /// has one.
     pub(crate) async fn answer<W: Work>(
         &self,
@@ -157,7 +172,7 @@ impl Nfs {
         make: impl FnOnce(Caller, Option<CallKey>) -> W,
     ) -> Response {
         let Plan { exports, slow, kept, reply_max } = plan;
-        let principal = principal(&call.cred);
+        let principal = Principal::of(&call.cred);
         let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = call;
         let caller = turn.before(pin!(self.sh.caller(conn.peer(), cred))).await;
         let key = kept.then(|| {
@@ -165,11 +180,12 @@ impl Nfs {
             CallKey::new(caller.addr, numbers, principal, &body)
         });
         drop(body);
-        let in_hand = match &key {
+        let busy = match &key {
             None => None,
             Some(key) => {
-                match turn.before(pin!(self.once(key, Origin { conn: conn.id(), port: caller.port }))).await {
-                    Once::Execute(in_hand) => Some(in_hand),
+                let from = Origin { conn: conn.id(), port: caller.port };
+                match turn.before(pin!(once::ask(&self.sh, &self.released, key, from))).await {
+                    Once::Execute(busy) => Some(busy),
                     Once::Replay(reply) => {
                         self.sh.counters.replay();
                         return Response::Success(reply);
@@ -226,8 +242,8 @@ impl Nfs {
                     None => None,
                 };
                 // Where the log failed a retry is a new call.
-                if let Some(in_hand) = in_hand.filter(|_| failure.is_none()) {
-                    in_hand.settle();
+                if let Some(busy) = busy.filter(|_| failure.is_none()) {
+                    busy.settle();
                 }
                 self.released.answered(work.slot());
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);

@@ -1,18 +1,17 @@
 //! Which protocols are served: what is not served has no program, no port and no registration.
 
-use crate::nlm;
 use landfast_nfs::v4::VERSION;
-use landfast_nfs::{mount, nfsacl, v3};
+use landfast_nfs::{mount, nfsacl, nlm, nsm, v3};
 use landfast_rpc::conn::Program;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     /// NFSv3, with MOUNT and the ACL protocol.
-    Three,
+    V3,
     /// A minor version of NFSv4.
-    Four(u32),
-    /// The lock manager and the status monitor of NFSv3.
+    V4(u32),
+    /// NLM and NSM, the lock manager and the status monitor of NFSv3.
     Locks,
     /// These two by datagram as well.
     Datagrams,
@@ -20,18 +19,24 @@ enum Protocol {
 
 /// Their names, where an administrator chooses.
 const NAMES: [(&str, Protocol); 6] = [
-    ("3", Protocol::Three),
-    ("4.0", Protocol::Four(0)),
-    ("4.1", Protocol::Four(1)),
-    ("4.2", Protocol::Four(2)),
+    ("3", Protocol::V3),
+    ("4.0", Protocol::V4(0)),
+    ("4.1", Protocol::V4(1)),
+    ("4.2", Protocol::V4(2)),
     ("nlm", Protocol::Locks),
     ("udp", Protocol::Datagrams),
+];
+
+/// NLM and NSM, the lock manager and the status monitor of NFSv3.
+pub(crate) const LOCK_PROGRAMS: &[Program] = &[
+    Program { number: nlm::PROGRAM, low: nlm::VERSION, high: nlm::VERSION },
+    Program { number: nsm::PROGRAM, low: nsm::VERSION, high: nsm::VERSION },
 ];
 
 /// Which protocols are served; by default all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Protocols {
-    three: bool,
+    v3: bool,
     minors: [bool; 3],
     locks: bool,
     datagrams: bool,
@@ -39,7 +44,7 @@ pub struct Protocols {
 
 impl Default for Protocols {
     fn default() -> Self {
-        Protocols { three: true, minors: [true; 3], locks: true, datagrams: true }
+        Protocols { v3: true, minors: [true; 3], locks: true, datagrams: true }
     }
 }
 
@@ -49,12 +54,12 @@ impl Protocols {
     /// # Errors
     /// What is wrong with it, and what to do.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Protocols, String> {
-        let mut found = Protocols { three: false, minors: [false; 3], locks: false, datagrams: false };
+        let mut found = Protocols { v3: false, minors: [false; 3], locks: false, datagrams: false };
         for name in names {
             let known = NAMES.iter().find(|(n, _)| *n == name.trim()).map(|(_, p)| *p);
             match known {
-                Some(Protocol::Three) => found.three = true,
-                Some(Protocol::Four(minor)) => {
+                Some(Protocol::V3) => found.v3 = true,
+                Some(Protocol::V4(minor)) => {
                     if let Some(m) = found.minors.get_mut(minor as usize) {
                         *m = true;
                     }
@@ -67,10 +72,10 @@ impl Protocols {
                 }
             }
         }
-        if !found.three && !found.minors.contains(&true) {
+        if !found.v3 && !found.minors.contains(&true) {
             return Err("name at least one version of NFS: 3, 4.0, 4.1 or 4.2".into());
         }
-        if found.locks && !found.three {
+        if found.locks && !found.v3 {
             return Err("nlm has the locks of version 3: add 3, or leave nlm out".into());
         }
         if found.datagrams && !found.locks {
@@ -81,8 +86,8 @@ impl Protocols {
 
     /// Whether NFSv3 is served.
     #[must_use]
-    pub fn three(&self) -> bool {
-        self.three
+    pub fn v3(&self) -> bool {
+        self.v3
     }
 
     /// Whether this minor version of NFSv4 is.
@@ -106,26 +111,26 @@ impl Protocols {
     /// The programs that are served by TCP, with their versions.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let mut all = Vec::new();
-        let four = self.minors.contains(&true);
-        let versions = match (self.three, four) {
+        let any_v4 = self.minors.contains(&true);
+        let versions = match (self.v3, any_v4) {
             (true, true) => (v3::VERSION, VERSION),
             (true, false) => (v3::VERSION, v3::VERSION),
             (false, _) => (VERSION, VERSION),
         };
         all.push(Program { number: landfast_nfs::PROGRAM, low: versions.0, high: versions.1 });
-        if self.three {
+        if self.v3 {
             all.push(Program { number: nfsacl::PROGRAM, low: nfsacl::VERSION, high: nfsacl::VERSION });
             all.push(Program { number: mount::PROGRAM, low: mount::VERSION, high: mount::VERSION });
         }
         if self.locks {
-            all.extend_from_slice(nlm::PROGRAMS);
+            all.extend_from_slice(LOCK_PROGRAMS);
         }
         all
     }
 
     /// And those by UDP.
     pub(crate) fn by_datagram(&self) -> &'static [Program] {
-        if self.datagrams { nlm::PROGRAMS } else { &[] }
+        if self.datagrams { LOCK_PROGRAMS } else { &[] }
     }
 }
 
@@ -133,8 +138,8 @@ impl std::fmt::Display for Protocols {
     /// As it is written.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let served = NAMES.iter().filter(|(_, p)| match p {
-            Protocol::Three => self.three,
-            Protocol::Four(minor) => self.minor(*minor),
+            Protocol::V3 => self.v3,
+            Protocol::V4(minor) => self.minor(*minor),
             Protocol::Locks => self.locks,
             Protocol::Datagrams => self.datagrams,
         });

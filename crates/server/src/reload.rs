@@ -1,25 +1,25 @@
-//! Another export table while the server runs.
+//! Reload: another export table while the server runs.
 //!
-//! Either all of a new configuration is taken, or nothing of it: whatever can fail (opening volumes, names, overlaps) is
-//! done before the table is put in place. A volume that is served before and after is not touched. A volume that is
-//! served no more is stopped when the last request that began with the old table has ended.
+//! A new configuration takes effect as a whole or not at all: everything that can fail (opening volumes, names, overlaps) is done before
+//! the table is replaced. A volume that is in both tables is not touched. One that is in the old table only is stopped when the last
+//! request that began with that table has ended.
 
 use crate::config::{Config, ExportConfig};
 use crate::exports::down::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::places;
-use crate::serve::Running;
+use crate::running::Running;
 use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the requests of an export that goes are waited for.
+/// How long to wait for the requests of a removed export.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How often it is looked whether they have ended.
+/// How often to check whether they have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
-/// Why there is no new export table; the old one stays.
+/// Why a reload failed. The old export table stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A volume cannot be opened or started.
@@ -42,16 +42,16 @@ pub enum ReloadError {
         /// The outer one.
         outer: PathBuf,
     },
-    /// What nobody but the server may see lies in an export: all such, in words.
+    /// Files that only the server may see lie in an export; the text names all of them.
     #[error("{0}")]
     Exposed(String),
     /// Two exports that cannot both be.
     #[error("{0}")]
     Clash(String),
-    /// It can be had by a restart only.
+    /// The change needs a restart.
     #[error("{0}: that needs a restart")]
     Restart(String),
-    /// It could not be looked at.
+    /// An export's directory could not be examined.
     #[error("{}: {err}", path.display())]
     Look {
         /// Its directory.
@@ -64,15 +64,15 @@ pub enum ReloadError {
 /// What a reload did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Directories that are served from now on.
+    /// Directories that are newly served.
     pub added: Vec<PathBuf>,
-    /// Directories that are served no more.
+    /// Directories that are no longer served.
     pub removed: Vec<PathBuf>,
-    /// What has changed in the file and holds only after a restart.
+    /// Changes in the file that take effect only after a restart.
     pub needs_restart: Vec<String>,
     /// Directories that cannot be served now, with the reason: their clients wait.
     pub unavailable: Vec<(PathBuf, String)>,
-    /// Volumes that were to be stopped cleanly and were not, with the reason: the next start recovers.
+    /// Volumes that could not be stopped cleanly, with the reason; their next start recovers.
     pub not_clean: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ pub fn is_overlap(err: &OpenError) -> bool {
     }
 }
 
-/// For the log of the server, which is where an operator looks first.
+/// Logs that an export is not served.
 pub(crate) fn say_unavailable(export: &Unavailable) {
     tracing::error!(
         "{} is NOT SERVED: {}. The other exports are; whoever uses this one waits until it has been mended and the \
@@ -110,7 +110,10 @@ pub(crate) fn say_unavailable(export: &Unavailable) {
     );
 }
 
-/// A table, if its volumes can be served side by side.
+/// Makes an export table.
+///
+/// # Errors
+/// Its volumes cannot be served side by side.
 pub(crate) fn table(
     served: Vec<Served>,
     unavailable: Vec<Unavailable>,
@@ -143,7 +146,7 @@ pub(crate) fn table(
     })
 }
 
-/// How an export that is served already is to be served from now on, and what of its configuration has to wait.
+/// An export that stays, under its new configuration. Adds what needs a restart to `needs_restart`.
 fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Served {
     let path = new.path.display();
     if old.volume.durability() != new.durability {
@@ -196,7 +199,7 @@ impl Running {
         if is_root_moved(&before, config) {
             return Err(ReloadError::Restart("another export becomes the root /".into()));
         }
-        // Before a log is made there.
+        // Checked before `open` makes a log there.
         let exports = config.exports.iter().map(|e| e.path.as_path());
         if let Some(why) = places::exposed(exports, &places::of_config(config)) {
             return Err(ReloadError::Exposed(why));
@@ -216,7 +219,7 @@ impl Running {
             }
             let (volume, recovery) = match open(e) {
                 Ok(opened) => opened,
-                // One that could not be served before is no reason to refuse the rest.
+                // It could not be served before either: no reason to refuse the rest.
                 Err(err) if !is_overlap(&err) && before.down().any(|d| d.of.path == e.path) => {
                     done.unavailable.push((e.path.clone(), err.to_string()));
                     unavailable.push(e.unavailable(&err));
@@ -264,7 +267,7 @@ impl Running {
         Ok(done)
     }
 
-    /// Stops a volume that no new request can reach.
+    /// Stops the volume of an export that is no longer in the table.
     async fn retire(&self, export: Arc<Export>) -> Result<(), String> {
         let number = export.number().to_be_bytes();
         let drained = tokio::time::timeout(DRAIN, async {
@@ -289,7 +292,7 @@ impl Running {
 }
 
 impl ExportConfig {
-    /// As an export that cannot be served now.
+    /// The same export as one that cannot be served now.
     #[must_use]
     pub fn unavailable(&self, err: &OpenError) -> Unavailable {
         Unavailable {

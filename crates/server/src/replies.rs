@@ -1,7 +1,7 @@
 //! How large a reply may become, known before it is made: so much room it waits for ([`landfast_rpc::ConnInfo::room`]).
 
 use crate::limits;
-use crate::v3::Asked;
+use crate::v3::DecodedCall;
 use landfast_nfs::v3::Call;
 use landfast_nfs::v4::ArgOp;
 
@@ -32,12 +32,12 @@ pub(crate) fn compound(ops: &[ArgOp]) -> usize {
 }
 
 /// Of a call of NFS version 3 or NFSACL.
-pub(crate) fn v3(call: &Asked) -> usize {
+pub(crate) fn v3(call: &DecodedCall) -> usize {
     let bytes = match call {
-        Asked::V3(Call::Read(a)) => a.count.min(limits::V3_IO_BYTES_MAX),
-        Asked::V3(Call::Readdir(a)) => a.count.min(limits::READDIR_BYTES_MAX),
-        Asked::V3(Call::Readdirplus(a)) => a.maxcount.min(limits::READDIR_BYTES_MAX),
-        Asked::Getacl(_) => return LIST,
+        DecodedCall::V3(Call::Read(a)) => a.count.min(limits::V3_IO_BYTES_MAX),
+        DecodedCall::V3(Call::Readdir(a)) => a.count.min(limits::READDIR_BYTES_MAX),
+        DecodedCall::V3(Call::Readdirplus(a)) => a.maxcount.min(limits::READDIR_BYTES_MAX),
+        DecodedCall::Getacl(_) => return LIST,
         _ => 0,
     };
     NAMES + bytes as usize

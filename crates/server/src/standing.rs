@@ -3,7 +3,7 @@
 
 use crate::exports::Exports;
 use crate::exports::rules::{Found, Names, Rules};
-use crate::server::Shared;
+use crate::shared::Shared;
 use landfast_rpc::Standing;
 use std::net::IpAddr;
 
@@ -30,9 +30,10 @@ fn of(exports: &Exports, addr: IpAddr, names: Option<&Names>) -> Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{Admission, admit};
+    use crate::admission::admit;
+    use crate::exports::caller::Admission;
     use crate::exports::down::Unavailable;
-    use crate::exports::rules::{From, Rule};
+    use crate::exports::rules::{ClientSpec, Rule};
 
     /// It waits until its export is there again; an outsider would be told no.
     #[test]
@@ -40,7 +41,7 @@ mod tests {
         let of = Unavailable {
             path: "/srv/b".into(),
             name: "/b".into(),
-            rules: Rules(vec![Rule::new(vec![From::parse("192.0.2.7").expect("an address")])]),
+            rules: Rules(vec![Rule::new(vec![ClientSpec::parse("192.0.2.7").expect("an address")])]),
             manage_gids: false,
             why: "damaged".into(),
         };

@@ -1,6 +1,6 @@
-//! Clients that are refused, as the log is told of them: once an hour for each address, export and reason, with what to change.
+//! Log messages about refused clients: once an hour for each address, export and reason, with what to change.
 //!
-//! Bounded by [`SeldomOf`]: whoever calls from many addresses fills no disk with it.
+//! [`SeldomOf`] bounds them, so that nobody fills a disk with them by calling from many addresses.
 
 use crate::exports::rules::{Found, PRIVILEGED_PORTS};
 use crate::exports::{Caller, Export};
@@ -8,42 +8,42 @@ use landfast_rpc::{SeldomOf, share_of};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Why nothing is served to a client.
+/// Why a client is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Why {
+pub(crate) enum Reason {
     /// No rule names its address.
     Address,
-    /// The rule that does takes privileged ports only.
+    /// The rule for its address takes privileged ports only.
     Port,
 }
 
-/// Who was told of.
+/// The clients that were logged lately.
 #[derive(Debug, Default)]
-pub(crate) struct TurnedAway(SeldomOf<(IpAddr, Option<PathBuf>, Why)>);
+pub(crate) struct TurnedAway(SeldomOf<(IpAddr, Option<PathBuf>, Reason)>);
 
 impl TurnedAway {
-    /// A caller has got [`crate::exports::Refused::Access`] of an export. `asked`: it had named it, and did not just look around.
+    /// Logs that a caller was refused an export ([`crate::exports::Refused::Access`]). `asked`: it asked for this export, not for a list.
     pub(crate) fn tell_of(&self, caller: &Caller, export: &Export, asked: bool) {
-        let why = match export.rules.find(caller.addr, caller.names.as_deref()) {
-            Found::Rule(_) => Why::Port,
-            Found::None | Found::NeedsNames => Why::Address,
+        let reason = match export.rules.find(caller.addr, caller.names.as_deref()) {
+            Found::Rule(_) => Reason::Port,
+            Found::None | Found::NeedsNames => Reason::Address,
         };
-        // Whom no rule names is not meant to see it. Who calls from another port than the rule wants is surprised.
-        if asked || why == Why::Port {
-            self.tell(caller.addr, caller.port, Some(&export.path), why);
+        // A client that no rule names is not meant to see the export: no message for a list. A wrong port is a mistake worth telling.
+        if asked || reason == Reason::Port {
+            self.tell(caller.addr, caller.port, Some(&export.path), reason);
         }
     }
 
-    /// A client is refused an export, or all of them.
-    pub(crate) fn tell(&self, addr: IpAddr, port: u16, export: Option<&Path>, why: Why) {
-        self.0.warn((share_of(addr), export.map(Path::to_path_buf), why), |more| {
+    /// Logs that a client was refused an export; `None` for all exports.
+    pub(crate) fn tell(&self, addr: IpAddr, port: u16, export: Option<&Path>, reason: Reason) {
+        self.0.warn((share_of(addr), export.map(Path::to_path_buf), reason), |more| {
             let what = export.map_or_else(|| "everything".to_owned(), |e| e.display().to_string());
-            match why {
-                Why::Address => tracing::warn!(
+            match reason {
+                Reason::Address => tracing::warn!(
                     "{addr} is refused {what}: no rule names this address; to serve it, add it to the clients of the export, \
                      or with --allow{more}"
                 ),
-                Why::Port => tracing::warn!(
+                Reason::Port => tracing::warn!(
                     "{addr} is refused {what}: it calls from port {port}, and its rule takes ports below {PRIVILEGED_PORTS} only; \
                      to serve it, add \"insecure\" to the options of the rule, or call as root from such a port{more}"
                 ),

@@ -10,7 +10,7 @@ use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 use landfast_rpc::record::last_fragment_header;
 use landfast_rpc::{Connection, Ends, NoService};
-use landfast_server::exports::rules::{From, Rule, Rules};
+use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::limited::{Limit, Limits};
 use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
@@ -54,7 +54,7 @@ async fn server(dir: &tempfile::TempDir) -> Running {
     let (volume, recovery) = Volume::open(options).expect("the volume opens");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let mut config = ServerConfig::new(volume, recovery, listen, data);
-    let named = ["127.0.0.1", "127.0.1.0/24"].map(|text| From::parse(text).expect("a client"));
+    let named = ["127.0.0.1", "127.0.1.0/24"].map(|text| ClientSpec::parse(text).expect("a client"));
     config.exports[0].rules = Rules(vec![Rule::open(named.to_vec())]);
     config.limits = Limits::default().with(Limit::Connections, 1024);
     Server::start(ServerConfig { workers: 4, ..config }).await.expect("the server starts")

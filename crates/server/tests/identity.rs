@@ -16,7 +16,7 @@ use landfast_nfs::v3::types::List;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 use landfast_nfs::{nsm, v3, v4};
-use landfast_server::exports::rules::{From, Rule, Rules};
+use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
@@ -235,8 +235,8 @@ fn directory() -> tempfile::TempDir {
     dir
 }
 
-fn only(n: &[u8]) -> Vec<From> {
-    n.iter().map(|n| From::parse(&format!("127.0.0.{n}")).expect("an address")).collect()
+fn only(n: &[u8]) -> Vec<ClientSpec> {
+    n.iter().map(|n| ClientSpec::parse(&format!("127.0.0.{n}")).expect("an address")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,7 +5,7 @@ use crate::common;
 use common::somebody::{Said, Somebody};
 use common::*;
 use landfast_nfs::{PROGRAM, mount, nfsacl, nlm, nsm};
-use landfast_server::exports::rules::{From, Rule, Rules};
+use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Protocols, Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 async fn serve(dir: &std::path::Path, protocols: &str) -> Running {
     let options = OpenOptions { accept_weak: true, ..OpenOptions::new(dir, Durability::Sync) };
     let (volume, recovery) = Volume::open(options).unwrap_or_else(|e| panic!("{e}"));
-    let rules = Rules(vec![Rule::open(vec![From::Anyone])]);
+    let rules = Rules(vec![Rule::open(vec![ClientSpec::Anyone])]);
     let (path, name) = (dir.to_owned(), "/".into());
     let served = Served { volume, recovery, path, log: None, name, rules, manage_gids: false };
     let protocols: Protocols = protocols.parse().unwrap_or_else(|e| panic!("{e}"));

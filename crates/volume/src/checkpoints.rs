@@ -49,7 +49,7 @@ impl Volume {
     pub(crate) fn start_stepped(
         &self,
         notes: Arc<dyn NoteKeeper>,
-    ) -> Result<landfast_intentlog::step::Stepper, OpenError> {
+    ) -> Result<landfast_intentlog::Stepper, OpenError> {
         let keeper = Arc::new(Checkpoints::new(self, notes)?);
         let Some((log, _)) = self.log() else { return Err(OpenError::Options("no log".to_owned())) };
         let stepper = log.start_stepped(keeper);

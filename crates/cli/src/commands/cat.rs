@@ -1,16 +1,72 @@
 //! `landfast cat`: files one after another, many small ones in one COMPOUND, large ones in pieces that are read ahead.
 
-use super::args::CatArgs;
+use super::common::Common;
 use super::lines::{Lines, Shown};
 use super::message;
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use crate::exit::Exit;
 use bytes::Bytes;
+use clap::Args;
 use landfast_client::fs::{ItemError, Meta};
 use landfast_client::limits::READ_BYTES;
 use landfast_nfs::v4::NfsStat;
 use serde_json::json;
+
+/// `landfast cat`.
+#[derive(Debug, Args)]
+pub struct CatArgs {
+    /// What to print: nfs://HOST[:PORT]/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Number all lines
+    #[arg(short = 'n', long)]
+    number: bool,
+    /// Number lines that are not empty
+    #[arg(short = 'b', long)]
+    number_nonblank: bool,
+    /// Of several empty lines one
+    #[arg(short = 's', long)]
+    squeeze_blank: bool,
+    /// $ at ends of lines
+    #[arg(short = 'E', long)]
+    show_ends: bool,
+    /// ^I for tabs
+    #[arg(short = 'T', long)]
+    show_tabs: bool,
+    /// ^ and M- for what cannot be printed, but newlines and tabs
+    #[arg(short = 'v', long)]
+    show_nonprinting: bool,
+    /// As -vET
+    #[arg(short = 'A', long)]
+    show_all: bool,
+    /// As -vE
+    #[arg(short = 'e')]
+    show_ends_and_bytes: bool,
+    /// As -vT
+    #[arg(short = 't')]
+    show_tabs_and_bytes: bool,
+    /// Accepted for compatibility; output is never buffered
+    #[arg(short = 'u')]
+    unbuffered: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+impl CatArgs {
+    /// What is shown of lines.
+    pub fn shown(&self) -> Shown {
+        let numbers = if self.number_nonblank { Some(true) } else { self.number.then_some(false) };
+        let (e, t) = (self.show_ends_and_bytes, self.show_tabs_and_bytes);
+        Shown {
+            numbers,
+            ends: self.show_ends || self.show_all || e,
+            tabs: self.show_tabs || self.show_all || t,
+            bytes: self.show_nonprinting || self.show_all || e || t,
+            squeezed: self.squeeze_blank,
+        }
+    }
+}
 
 /// Bytes of small files, or of one large file, that are read at one time.
 const READ_AHEAD_BYTES: u64 = 16 << 20;

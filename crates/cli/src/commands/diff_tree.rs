@@ -1,10 +1,11 @@
 //! `landfast diff-tree`: a line for each difference between two trees.
 
 use super::message::plain;
+use super::object::kind_name;
 use super::operand::Operand;
 use super::tool::{self, Tool};
 use super::trees_args::{DiffTreeArgs, Field};
-use super::{kind_name, message, quote, show};
+use super::{message, quote, show};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use landfast_client::archive::Filter;

@@ -1,17 +1,94 @@
 //! `landfast du`, as GNU's: what objects take on the server's disks, those with several names counted once.
 
-use super::args::{DuArgs, Time};
+use super::common::{Common, Time};
+use super::object::meta_json;
 use super::tool::{self, Tool};
 use super::visit::{How, Visit, in_order};
-use super::{meta_json, quote, show};
+use super::{quote, show};
 use crate::exit::Exit;
 use crate::say;
+use clap::Args;
 use landfast_client::fs::Meta;
 use landfast_client::glob;
 use landfast_nfs::v4::NfsTime;
 use serde_json::json;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+
+/// `landfast du`.
+#[derive(Debug, Args)]
+pub struct DuArgs {
+    /// What to add up: nfs://HOST[:PORT]/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Only a sum for each operand
+    #[arg(short = 's', long)]
+    pub summarize: bool,
+    /// Files, too, not just directories
+    #[arg(short = 'a', long)]
+    pub all: bool,
+    /// Only what is so many levels below an operand
+    #[arg(short = 'd', long, value_name = "N")]
+    pub max_depth: Option<usize>,
+    /// A sum of all in the end
+    #[arg(short = 'c', long)]
+    pub total: bool,
+    /// Sizes for people
+    #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "mebibytes", "block_size"])]
+    pub human_readable: bool,
+    /// The same with powers of 1000
+    #[arg(long, overrides_with_all = ["human_readable", "kibibytes", "mebibytes", "block_size"])]
+    pub si: bool,
+    /// In blocks of 1024 bytes (as they are)
+    #[arg(short = 'k', overrides_with_all = ["human_readable", "si", "mebibytes", "block_size"])]
+    kibibytes: bool,
+    /// In blocks of 1024 * 1024 bytes
+    #[arg(short = 'm', overrides_with_all = ["human_readable", "si", "kibibytes", "block_size"])]
+    pub mebibytes: bool,
+    /// In blocks of this many bytes: 512, 1M, M (then with M behind the number), ...
+    #[arg(
+        short = 'B',
+        long,
+        value_name = "SIZE",
+        overrides_with_all = ["human_readable", "si", "kibibytes", "mebibytes"]
+    )]
+    pub block_size: Option<String>,
+    /// Operands that are symbolic links are followed
+    #[arg(short = 'D', visible_short_alias = 'H', long)]
+    pub dereference_args: bool,
+    /// When the newest of all in it was changed last, or (atime, ctime) accessed, or its attributes changed
+    #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true, default_missing_value = "mtime")]
+    pub time: Option<Time>,
+    /// How many objects there are, not what they take
+    #[arg(long)]
+    pub inodes: bool,
+    /// Directories without what is in those below
+    #[arg(short = 'S', long)]
+    pub separate_dirs: bool,
+    /// Files with several names as often as they have some
+    #[arg(short = 'l', long)]
+    pub count_links: bool,
+    /// Nothing of other filesystems
+    #[arg(short = 'x', long)]
+    pub one_file_system: bool,
+    /// Nothing like this shell pattern; may be given more than once
+    #[arg(long, value_name = "PATTERN")]
+    pub exclude: Vec<String>,
+    /// Only what takes as much, or (-SIZE) no more
+    #[arg(short = 't', long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub threshold: Option<String>,
+    /// Lines end in NUL
+    #[arg(short = '0', long)]
+    pub null: bool,
+    /// What files hold, not what they take
+    #[arg(long)]
+    pub apparent_size: bool,
+    /// That, in bytes
+    #[arg(short = 'b', long)]
+    pub bytes: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
 
 /// Adds up.
 pub fn run(args: DuArgs) -> Exit {

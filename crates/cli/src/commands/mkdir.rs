@@ -1,15 +1,35 @@
 //! `landfast mkdir`, as GNU's.
 
-use super::args::MkdirArgs;
+use super::common::Common;
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
 use super::{message, mode, quote};
 use crate::exit::Exit;
 use crate::process;
+use clap::Args;
 use landfast_client::fs::{Meta, Outcome};
 use landfast_nfs::v4::NfsStat;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
+
+/// `landfast mkdir`.
+#[derive(Debug, Args)]
+pub struct MkdirArgs {
+    /// What to make: nfs://HOST[:PORT]/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Make directories above that are missing; no error if it is there already
+    #[arg(short = 'p', long)]
+    pub parents: bool,
+    /// Its mode, as in chmod
+    #[arg(short = 'm', long, value_name = "MODE")]
+    pub mode: Option<String>,
+    /// Say what is done
+    #[arg(short = 'v', long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
 
 /// Directories of several levels that are made at once.
 const TOGETHER: usize = 32;

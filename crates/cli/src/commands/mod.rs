@@ -3,7 +3,8 @@
 //!
 //! | room | subject |
 //! |---|---|
-//! | `args` | what can be typed |
+//! | `common` | what all of them can be told |
+//! | `object` | names and attributes as they are shown |
 //! | `operand` | URLs as operands: which server, which path there, how it is shown |
 //! | `ask` | questions to whoever is at standard input |
 //! | `owners` | owners as numbers and names of this machine |
@@ -15,11 +16,11 @@
 //! | `value` | what letters of formats stand for, as by printf(3) (pure) |
 //! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
 
-pub mod args;
 mod ask;
 mod cat;
 pub mod causes;
-mod cp;
+mod common;
+pub mod cp;
 mod diff_tree;
 mod du;
 mod find;
@@ -28,6 +29,7 @@ mod ls;
 pub mod message;
 mod mkdir;
 mod mode;
+mod object;
 mod operand;
 mod owners;
 pub mod quote;
@@ -35,18 +37,59 @@ mod rm;
 mod show;
 mod stat;
 mod sync_tree;
-mod tar;
-pub mod tar_args;
+pub mod tar;
 mod tool;
 mod trees_args;
 mod value;
 mod visit;
 
 use crate::exit::Exit;
-use args::Tools;
-use landfast_client::fs::{Meta, Owner};
-use landfast_nfs::v4::{FileType, NfsTime};
-use serde_json::{Value, json};
+use clap::Subcommand;
+use common::Common;
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Tools {
+    /// List directories of an NFS server
+    #[command(disable_help_flag = true)]
+    Ls(ls::args::LsArgs),
+    /// Show what an NFS server knows of a file
+    #[command(disable_help_flag = true)]
+    Stat(stat::StatArgs),
+    /// Add up what trees on an NFS server take
+    #[command(disable_help_flag = true)]
+    Du(du::DuArgs),
+    /// Search trees on an NFS server
+    #[command(
+        disable_help_flag = true,
+        after_help = "Tests: -name -iname -path -ipath -type -size -mtime -mmin -atime -amin -ctime -cmin -newer URL \
+-anewer URL -cnewer URL -newerXY URL -newermt TIME -samefile URL -empty -perm -user -group -uid -gid -nouser -nogroup -inum \
+-links -regex -iregex -regextype -true -false; actions: -print -print0 -printf -ls -delete -quit -prune; -mindepth -maxdepth -depth -xdev; operators: ( ) ! -not -a -and -o -or ,\n\
+--json, --rpc-counts and --timeout DURATION as with the other commands."
+    )]
+    Find(find::FindArgs),
+    /// Print files of an NFS server
+    #[command(disable_help_flag = true)]
+    Cat(cat::CatArgs),
+    /// Copy files and directories to, from and between NFS servers
+    #[command(disable_help_flag = true)]
+    Cp(cp::args::CpArgs),
+    /// Remove files or directories on an NFS server
+    #[command(disable_help_flag = true)]
+    Rm(rm::args::RmArgs),
+    /// Make directories on an NFS server
+    #[command(disable_help_flag = true)]
+    Mkdir(mkdir::MkdirArgs),
+    /// Put trees of an NFS server into an archive; durable when it returns
+    #[command(disable_help_flag = true, after_help = tar::args::AFTER_HELP)]
+    Tar(tar::args::TarArgs),
+    /// Say what differs between two trees: local ones, those of NFS servers, archives
+    #[command(disable_help_flag = true, after_help = trees_args::DIFF_AFTER_HELP)]
+    DiffTree(trees_args::DiffTreeArgs),
+    /// Make a directory on an NFS server as one of this machine is, sending only what differs
+    #[command(disable_help_flag = true, after_help = trees_args::SYNC_AFTER_HELP)]
+    SyncTree(trees_args::SyncTreeArgs),
+}
 
 /// Runs one of the commands.
 pub fn run(command: Tools) -> Exit {
@@ -67,8 +110,8 @@ pub fn run(command: Tools) -> Exit {
 
 /// Makes the directory that a URL names, and those above it, as `mkdir -p` does, and says what went wrong.
 pub fn make_destination(url: &str) -> Exit {
-    let common = args::Common::default();
-    mkdir::run(args::MkdirArgs {
+    let common = Common::default();
+    mkdir::run(mkdir::MkdirArgs {
         urls: vec![url.to_owned()],
         parents: true,
         mode: None,
@@ -116,46 +159,5 @@ pub fn usage_words(e: &clap::Error) -> Option<String> {
             Some("missing operand".to_owned())
         }
         _ => None,
-    }
-}
-
-/// `dir/name`, as GNU's tools put it together.
-fn below(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let between: &[u8] = if dir.is_empty() || dir.ends_with(b"/") { b"" } else { b"/" };
-    [dir, between, name].concat()
-}
-
-/// An object for programs: its path (bytes that are not UTF-8 are replaced) and attributes.
-fn meta_json(path: &[u8], meta: &Meta) -> Value {
-    let owner = |owner: &Owner| match owner {
-        Owner::Id(id) => json!(id),
-        Owner::Name(name) => json!(String::from_utf8_lossy(name)),
-    };
-    let time = |t: NfsTime| json!(format!("{}.{:09}", t.seconds, t.nseconds));
-    json!({
-        "path": String::from_utf8_lossy(path),
-        "type": meta.kind.map_or("unknown", kind_name),
-        "mode": format!("{:04o}", meta.mode),
-        "links": meta.links,
-        "owner": owner(&meta.owner),
-        "group": owner(&meta.group),
-        "size": meta.size,
-        "used": meta.used,
-        "fileid": meta.fileid,
-        "modified": time(meta.modified),
-        "changed": time(meta.changed),
-        "accessed": time(meta.accessed),
-    })
-}
-
-fn kind_name(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Dir => "directory",
-        FileType::Lnk => "symbolic link",
-        FileType::Blk => "block special file",
-        FileType::Chr => "character special file",
-        FileType::Sock => "socket",
-        FileType::Fifo => "fifo",
-        _ => "regular file",
     }
 }

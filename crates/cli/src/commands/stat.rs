@@ -1,15 +1,39 @@
 //! `landfast stat`, as GNU's. The block size that NFS does not tell is shown as 4096, the device as the server's fsid.
 
-use super::args::StatArgs;
+use super::common::Common;
+use super::object::{kind_name, meta_json};
 use super::operand::Place;
 use super::show::{self, Names};
 use super::tool::{self, Tool};
 use super::value::{Spec, Value};
-use super::{kind_name, message, meta_json, mode, quote};
+use super::{message, mode, quote};
 use crate::exit::Exit;
+use clap::Args;
 use landfast_client::fs::{Meta, Owner};
 use landfast_nfs::v4::FileType;
 use serde_json::json;
+
+/// `landfast stat`.
+#[derive(Debug, Args)]
+pub struct StatArgs {
+    /// What to show: nfs://HOST[:PORT]/PATH
+    #[arg(value_name = "URL", required = true)]
+    pub urls: Vec<String>,
+    /// Follow symbolic links
+    #[arg(short = 'L', long)]
+    pub dereference: bool,
+    /// A line for each in this form: %n name, %s size, %a mode, %y time, ... as GNU's
+    #[arg(short = 'c', long, value_name = "FORMAT", overrides_with = "printf")]
+    pub format: Option<String>,
+    /// The same without an end of line, and with \n, \t, \0 and so on
+    #[arg(long, value_name = "FORMAT", overrides_with = "format")]
+    pub printf: Option<String>,
+    /// A short line for each
+    #[arg(short = 't', long)]
+    pub terse: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
 
 const BLOCK_BYTES: u64 = 4096;
 

@@ -1,7 +1,7 @@
 //! What all commands share: messages as GNU's, output, statistics, and what an interruption does.
 
-use super::args::Common;
 use super::ask::Answers;
+use super::common::Common;
 use super::operand::{Operand, Place, Servers};
 use super::quote;
 use crate::exit::Exit;

@@ -1,6 +1,6 @@
 //! What can be typed behind `landfast diff-tree` and `landfast sync-tree`.
 
-use super::args::Common;
+use super::common::Common;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,9 @@
 //! Operands and all below them, in the order of a depth-first walk, for commands that say something of each object.
 
+use super::object::below;
 use super::operand::{Operand, Place};
 use super::tool::Tool;
-use super::{below, message, quote};
+use super::{message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use bytes::Bytes;

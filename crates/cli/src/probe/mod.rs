@@ -1,12 +1,13 @@
 //! `landfast probe`: a live server, measured from here.
 
+pub mod args;
 mod print;
 
-use crate::args::ProbeArgs;
 use crate::exit::{Exit, complain, print_json, told};
+use args::ProbeArgs;
 use indicatif::ProgressBar;
 use landfast_probe::run::Teller;
-use landfast_probe::{Error, Options, limits};
+use landfast_probe::{Error, Options};
 use landfast_verify::Target;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -44,13 +45,6 @@ pub fn run(args: &ProbeArgs) -> Exit {
     // What did not arrive shows in the exit status.
     let _ = print::print(&report, crate::say::stdout());
     Exit::Done
-}
-
-/// How long it may measure, as typed.
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is not a number of seconds between 0.1 and {}", limits::SECONDS_MAX);
-    let seconds = text.parse::<f64>().map_err(|_| wrong())?;
-    if (0.1..=limits::SECONDS_MAX).contains(&seconds) { Ok(seconds) } else { Err(wrong()) }
 }
 
 struct Tell {

@@ -1,6 +1,6 @@
 //! The answer for people: the verdict, where the time went, what was called for each file.
 
-use super::Found;
+use super::found::Found;
 use crate::units::show_count;
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;

@@ -1,7 +1,8 @@
 //! `landfast trace --compare BEFORE AFTER`: what a change did, beside what the equation says of it.
 
-use super::{Found, look_at};
-use crate::args::TraceArgs;
+use super::args::TraceArgs;
+use super::found::Found;
+use super::look::look_at;
 use crate::exit::{Exit, print_json};
 use crate::units::show_count;
 use landfast_model::predict::Outlook;

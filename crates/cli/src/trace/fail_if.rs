@@ -1,6 +1,6 @@
 //! `--fail-if`: bounds on what is found, for scripts. Pure.
 
-use super::Found;
+use super::found::Found;
 use crate::units::duration;
 use landfast_model::Bound;
 use landfast_trace::filter::Procedure;

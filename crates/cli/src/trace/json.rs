@@ -1,7 +1,7 @@
 //! What was found, for programs.
 
-use super::Found;
 use super::answer::sequence_words;
+use super::found::Found;
 use landfast_trace::analysis::both::{Both, Sum};
 use landfast_trace::analysis::files::Shape;
 use landfast_trace::analysis::findings::{Pair, Pause};

@@ -1,7 +1,7 @@
 //! `--interface`: frames as they come, until a signal, a time or a number of calls ends it.
 
+use super::args::TraceArgs;
 use super::sys::{Received, Socket};
-use crate::args::TraceArgs;
 use crate::signals::stop_on_signals;
 use crate::units::show_count;
 use indicatif::ProgressBar;

@@ -1,6 +1,6 @@
 //! `landfast trace --mountstats`: where the time goes, from a Linux client's counters.
 
-use crate::args::TraceArgs;
+use super::args::{MOUNTSTATS_FILE, TraceArgs};
 use crate::exit::{Exit, print_json};
 use crate::units::{show_bytes, show_count};
 use landfast_model::{Bound, Verdict};
@@ -12,10 +12,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
-
-/// Where the kernel prints them.
-pub const PLACE: &str = "/proc/self/mountstats";
+use std::time::Instant;
 
 /// Runs it.
 pub fn run(args: &TraceArgs) -> Exit {
@@ -101,18 +98,11 @@ fn read(place: &Path) -> Result<Mountstats, String> {
         return Err(format!("{name}: larger than {}", show_bytes(MOUNTSTATS_BYTES_MAX)));
     }
     if !text.split(|b| *b == b'\n').any(|line| line.starts_with(b"device ")) {
-        return Err(format!("{name}: no counters of mounts, as {PLACE} of a Linux client has them"));
+        return Err(format!(
+            "{name}: no counters of mounts, as {MOUNTSTATS_FILE} of a Linux client has them"
+        ));
     }
     Ok(parse(&text))
-}
-
-/// A time between two readings as it is given on the command line.
-///
-/// # Errors
-/// It is none.
-pub fn interval(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "wanted: seconds, 0.1 to 86400".to_owned())
 }
 
 impl Found {

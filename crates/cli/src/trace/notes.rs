@@ -1,6 +1,6 @@
 //! What a reader of the numbers has to know.
 
-use super::Found;
+use super::found::Found;
 use crate::units::{show_bytes, show_count};
 use landfast_trace::source::End;
 

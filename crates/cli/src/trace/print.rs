@@ -1,6 +1,6 @@
 //! The tables for people.
 
-use super::Found;
+use super::found::Found;
 use crate::units::show_count;
 use landfast_trace::skim::Program;
 use landfast_trace::table::seconds;

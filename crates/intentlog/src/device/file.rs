@@ -130,7 +130,7 @@ impl FileDevice {
         };
         if let Err(small) = check_size(path, all) {
             // It may be what is left of a log.
-            return Err(crate::examine::cut_off(&device, all, path).unwrap_or(small));
+            return Err(crate::superblocks::cut_off(&device, all, path).unwrap_or(small));
         }
         if blank == Blank::NewFile
             && let Err(source) = device.fill()

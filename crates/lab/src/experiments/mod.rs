@@ -41,7 +41,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 18] = [
+pub const ALL: [Experiment; 19] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -111,6 +111,11 @@ pub const ALL: [Experiment; 18] = [
         name: "predicted",
         about: "what `landfast predict` says beside what is measured: now, and after each kind of change",
         run: predicted::run,
+    },
+    Experiment {
+        name: "predicted-links",
+        about: "what `landfast predict` says, with its range, over links of 20 Mbit/s, 100 Mbit/s and 1 Gbit/s, for one client and four",
+        run: predicted::run_links,
     },
     Experiment {
         name: "trace-speed",

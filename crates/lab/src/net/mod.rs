@@ -5,6 +5,9 @@
 //! ([`crate::clock::sleep_until`]), and passes it on. Order is kept; each direction holds a bounded
 //! number of bytes, and holds its sender back beyond that, as a real link does.
 //!
+//! A link may have a bandwidth ([`Link::set_bandwidth`]), which all its connections share in each direction; and the server behind it
+//! may be made slower by so much for each call ([`Link::set_server_work`]).
+//!
 //! The relay's own work would make the link longer than was asked for. So a link measures itself
 //! against an echo at its start and takes the excess off its delay; [`Link::measure`] tells the
 //! round trip as it really is, and every report carries that figure.
@@ -22,16 +25,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// A NULL call with its record mark (RFC 5531 section 9): it does nothing at a server.
+const NULL_CALL_BYTES: usize = 4 + 40;
+
 /// What all threads of a link share.
 struct Shared {
     target: Mutex<SocketAddr>,
     one_way_ns: AtomicU64,
+    /// Bytes a second in each direction; 0: as many as come.
+    bytes_per_s: AtomicU64,
+    /// When each direction has passed on all that came: from the client, from the server.
+    free_ns: [Mutex<u64>; 2],
+    /// What the server needs longer for each call.
+    work_ns: AtomicU64,
     stopped: AtomicBool,
     bytes: AtomicU64,
     streams: Mutex<Vec<TcpStream>>,
 }
 
 impl Shared {
+    /// When `bytes` are due that come now.
+    fn due_ns(&self, up: bool, bytes: usize) -> u64 {
+        let now_ns = clock::now_ns();
+        let rate = self.bytes_per_s.load(Ordering::Relaxed);
+        let sent_ns = match (bytes as u64).saturating_mul(1_000_000_000).checked_div(rate) {
+            None => now_ns,
+            Some(takes_ns) => {
+                let mut free_ns = self.free_ns[usize::from(!up)].lock();
+                *free_ns = now_ns.max(*free_ns).saturating_add(takes_ns);
+                *free_ns
+            }
+        };
+        let works = up && bytes > NULL_CALL_BYTES;
+        let work_ns = if works { self.work_ns.load(Ordering::Relaxed) } else { 0 };
+        sent_ns.saturating_add(self.one_way_ns.load(Ordering::Relaxed)).saturating_add(work_ns)
+    }
+
     /// Breaks every connection and forgets it.
     fn sever(&self) {
         for s in self.streams.lock().drain(..) {
@@ -69,6 +98,9 @@ impl Link {
         let shared = Arc::new(Shared {
             target: Mutex::new(target),
             one_way_ns: AtomicU64::new(clock::ns(rtt) / 2),
+            bytes_per_s: AtomicU64::new(0),
+            free_ns: Default::default(),
+            work_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
             streams: Mutex::new(Vec::new()),
@@ -115,6 +147,17 @@ impl Link {
     /// New connections go to another server from now on.
     pub fn retarget(&self, target: SocketAddr) {
         *self.shared.target.lock() = target;
+    }
+
+    /// Each direction passes on so many bytes a second, whatever comes over how many connections; 0: as many as come.
+    pub fn set_bandwidth(&self, bytes_per_s: u64) {
+        self.shared.bytes_per_s.store(bytes_per_s, Ordering::Relaxed);
+    }
+
+    /// Each call but NULL is held up for so long before the server has it, as if the server needed so much longer for it and had a
+    /// processor for each. For clients that wait for each answer before they send the next call.
+    pub fn set_server_work(&self, work: Duration) {
+        self.shared.work_ns.store(clock::ns(work), Ordering::Relaxed);
     }
 
     /// Bytes passed on so far, both directions.
@@ -164,7 +207,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
     let server = TcpStream::connect(target)?;
     // Known before the first byte passes: whoever has seen that byte can sever the link.
     shared.streams.lock().extend([client.try_clone()?, server.try_clone()?]);
-    for (from, to) in [(&client, &server), (&server, &client)] {
+    for (from, to, up) in [(&client, &server, true), (&server, &client, false)] {
         from.set_nodelay(true)?;
         let pipe = Arc::new(Pipe::default());
         let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
@@ -172,7 +215,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
         let reading = shared.clone();
         std::thread::Builder::new().name("link-in".into()).spawn(move || {
             clock::sharpen_this_thread();
-            input.fill(&mut from, || reading.one_way_ns.load(Ordering::Relaxed));
+            input.fill(&mut from, |bytes| reading.due_ns(up, bytes));
         })?;
         let writing = shared.clone();
         std::thread::Builder::new().name("link-out".into()).spawn(move || {
@@ -241,6 +284,39 @@ mod tests {
         let rtt = round_trips(link.addr()).unwrap()[LINK_CHECK_ROUNDS as usize / 10];
         assert!(rtt >= Duration::from_micros(3500), "{rtt:?}");
         assert!(rtt <= Duration::from_millis(12), "{rtt:?}");
+    }
+
+    #[test]
+    fn connections_share_a_links_bandwidth() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let link = Link::start(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
+        link.set_bandwidth(10_000_000);
+        let start = Instant::now();
+        let clients: Vec<_> = (0..2).map(|_| TcpStream::connect(link.addr()).unwrap()).collect();
+        std::thread::scope(|s| {
+            for mut client in clients {
+                s.spawn(move || client.write_all(&vec![1; 500_000]).unwrap());
+                let mut server = listener.accept().unwrap().0;
+                s.spawn(move || server.read_exact(&mut vec![0; 500_000]).unwrap());
+            }
+        });
+        assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn a_slower_server_holds_up_all_but_null() {
+        let echo = Echo::start().unwrap();
+        let link = Link::start(echo.addr, Duration::ZERO).unwrap();
+        link.set_server_work(Duration::from_millis(50));
+        let mut s = TcpStream::connect(link.addr()).unwrap();
+        let mut took = |bytes: usize| {
+            let start = Instant::now();
+            s.write_all(&vec![1; bytes]).unwrap();
+            s.read_exact(&mut vec![0; bytes]).unwrap();
+            start.elapsed()
+        };
+        assert!(took(NULL_CALL_BYTES + 1) >= Duration::from_millis(50));
+        assert!((0..5).any(|_| took(NULL_CALL_BYTES) < Duration::from_millis(50)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One direction of an emulated link: bytes on their way, each with the time at which it is due.
 
-use crate::clock::{now_ns, sleep_until};
+use crate::clock::sleep_until;
 use crate::limits::{LINK_BYTES_MAX, LINK_READ_BYTES};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -31,12 +31,12 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Reads `from` to its end into the pipe; what comes now is due `delay_ns()` later.
-    pub fn fill(&self, from: &mut impl Read, delay_ns: impl Fn() -> u64) {
+    /// Reads `from` to its end into the pipe; of so many bytes that come now `due_ns` says when they are due.
+    pub fn fill(&self, from: &mut impl Read, due_ns: impl Fn(usize) -> u64) {
         let mut buf = vec![0; LINK_READ_BYTES];
         // A broken connection ends the direction like a closed one.
         while let Ok(n @ 1..) = from.read(&mut buf) {
-            let due_ns = now_ns().saturating_add(delay_ns());
+            let due_ns = due_ns(n);
             let mut q = self.queue.lock();
             while q.bytes > LINK_BYTES_MAX && !q.refused {
                 self.went.wait(&mut q);

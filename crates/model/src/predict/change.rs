@@ -1,6 +1,6 @@
 //! What can be changed.
 
-use super::Refused;
+use super::refused::Refused;
 use crate::terms::Terms;
 use serde::{Deserialize, Serialize};
 use std::fmt;

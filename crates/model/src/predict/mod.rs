@@ -16,10 +16,12 @@
 mod change;
 mod earned;
 mod job;
+mod refused;
 
 pub use change::{Change, Kind, Time};
 pub use earned::{Case, Earned};
 pub use job::{Calls, Job, Looks, Manner, Tree, Version, WRITE_BYTES};
+pub use refused::Refused;
 
 use crate::shares::Shares;
 use crate::terms::Terms;
@@ -31,17 +33,6 @@ use serde::{Deserialize, Serialize};
 
 /// The longest time that a term may be, in seconds: an hour.
 const TERM_MAX_S: f64 = 3600.0;
-
-/// Why there is no prediction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// No work.
-    #[error("there is nothing to do: neither files nor calls")]
-    Nothing,
-    /// A value that cannot be.
-    #[error("{0}")]
-    Nonsense(&'static str),
-}
 
 /// Why one change cannot be predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

@@ -4,23 +4,20 @@
 //! takes a slot of the session, goes to one of the connections bound to its back channel with CB_SEQUENCE in front, and to
 //! another when there is no answer. Each wait has an end.
 
+pub(crate) mod conns;
+
 use crate::limits;
-use crate::serve::write_down;
-use crate::server::Shared;
-use crate::state::sessions::{BackUse, CallbackEnd, ConnId};
+use crate::shared::Shared;
+use crate::state::sessions::{BackUse, CallbackEnd};
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs,
 };
 use landfast_nfs::v4::{NfsStat, SessionId};
 use landfast_rpc::CallError;
-use landfast_rpc::conn::{ConnInfo, Target};
+use landfast_rpc::conn::Target;
 use landfast_xdr::{Decode, Encode};
-use parking_lot::Mutex;
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 /// Why a client was not told.
@@ -30,30 +27,6 @@ pub(crate) enum Error {
     Unreachable,
     /// The session is gone, or its back channel cannot be used any more.
     Gone,
-}
-
-/// The connections that sessions may use for callbacks.
-#[derive(Debug, Default)]
-pub(crate) struct Lines {
-    by_id: Mutex<HashMap<ConnId, Weak<ConnInfo>>>,
-    /// A slot has been freed.
-    freed: Notify,
-}
-
-impl Lines {
-    /// A connection that may become part of a back channel.
-    pub(crate) fn add(&self, conn: &Arc<ConnInfo>) {
-        self.by_id.lock().insert(conn.id(), Arc::downgrade(conn));
-    }
-
-    /// A connection has ended.
-    pub(crate) fn remove(&self, conn: ConnId) {
-        self.by_id.lock().remove(&conn);
-    }
-
-    fn get(&self, conn: ConnId) -> Option<Arc<ConnInfo>> {
-        self.by_id.lock().get(&conn).and_then(Weak::upgrade).filter(|c| !c.is_closed())
-    }
 }
 
 /// Has the client execute one operation; its status.
@@ -73,7 +46,7 @@ pub(crate) async fn call(
     let session = session.ok_or(Error::Gone)?;
     let until = Instant::now() + Duration::from_millis(limits::CALLBACK_SLOT_WAIT_MS);
     let mut take = loop {
-        let mut freed = std::pin::pin!(sh.lines.freed.notified());
+        let mut freed = std::pin::pin!(sh.callback_conns.freed.notified());
         freed.as_mut().enable();
         match sh.state().sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
             Ok(take) => break take,
@@ -93,7 +66,7 @@ pub(crate) async fn call(
     let mut conns = std::mem::take(&mut take.conns).into_iter();
     let mut conn = conns.next();
     while let Some(id) = conn {
-        let Some(line) = sh.lines.get(id) else {
+        let Some(conn_info) = sh.callback_conns.get(id) else {
             conn = conns.next();
             continue;
         };
@@ -113,7 +86,7 @@ pub(crate) async fn call(
         };
         let to = Target { prog: take.program, vers: CB_VERSION, proc: CB_PROC_COMPOUND };
         let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
-        match line.call(to, &take.cred, vec![args.to_bytes()], patience).await {
+        match conn_info.call(to, &take.cred, vec![args.to_bytes()], patience).await {
             Ok(reply) => match verdict(reply, take.unsure && !sent) {
                 Verdict::Done(status) => {
                     held.end = CallbackEnd::Executed(take.sequence);
@@ -163,7 +136,7 @@ async fn noted(sh: &Shared, session: SessionId) -> bool {
         s.version = v;
         s.notes()
     };
-    let told = write_down(sh, notes.into()).await;
+    let told = sh.write_down(notes.into()).await;
     if let Some(mut s) = sh.state().sessions.get_mut(&session).filter(|_| told) {
         s.calls_are_noted();
     }
@@ -183,7 +156,7 @@ impl Drop for Held<'_> {
         if let Some(mut s) = self.sh.state().sessions.get_mut(&self.session) {
             s.callback_end(self.slot, self.end);
         }
-        self.sh.lines.freed.notify_waiters();
+        self.sh.callback_conns.freed.notify_waiters();
     }
 }
 

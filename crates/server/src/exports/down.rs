@@ -5,8 +5,10 @@
 //! has been mended and a reload has found it so. A new NFSv4 mount waits, too; MOUNT, which knows no such status, refuses. In
 //! listings of the synthetic directories its name is left out, so that nobody waits who only looks.
 
+use super::caller::{Caller, Refused};
+use super::number::number_from;
+use super::pseudo::components;
 use super::rules::Rules;
-use super::{Caller, Refused, components, number_from};
 use bytes::Bytes;
 use landfast_volume::Volume;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@
 //! answer is there, at most [`limits::KNOWN_STALE_MS`] long; while no answer comes at all, a caller that is not known gets
 //! nothing.
 
-use super::rules::{From, Names};
+use super::rules::{ClientSpec, Names};
 use crate::limits;
 use crate::pool::Pool;
 use crate::state::Millis;
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 /// Where answers come from.
 pub(crate) trait Source: Send + Sync + 'static {
     /// What an address is called, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
-    fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names>;
+    fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names>;
     /// The addresses that a name leads to; none for an unknown one. `None`: no answer.
     fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
@@ -34,7 +34,7 @@ pub(crate) trait Source: Send + Sync + 'static {
 pub(crate) struct System;
 
 impl Source for System {
-    fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Names> {
+    fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names> {
         let mut found = Names::default();
         if let Some(name) = sys::name(addr).ok()? {
             // Whoever owns the address may call it what he likes: the name must lead back.
@@ -44,13 +44,13 @@ impl Source for System {
         }
         for from in asked {
             match from {
-                From::Host(host) => {
+                ClientSpec::Host(host) => {
                     let leads_here = found.names.contains(host) || sys::addresses(host).ok()?.contains(&addr);
                     if leads_here {
                         found.hosts.push(host.clone());
                     }
                 }
-                From::Netgroup(group) => {
+                ClientSpec::Netgroup(group) => {
                     let text = addr.to_string();
                     if found.names.iter().chain([&text]).any(|n| sys::in_netgroup(group, n)) {
                         found.netgroups.push(group.clone());
@@ -193,7 +193,7 @@ impl Known {
     }
 
     /// The names of an address; `None` when they are not known in time.
-    pub(crate) async fn names(&self, addr: IpAddr, asked: &[From]) -> Option<Arc<Names>> {
+    pub(crate) async fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Arc<Names>> {
         let asked = asked.to_vec();
         let find = move |source: &dyn Source| source.names(addr, &asked);
         self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
@@ -295,7 +295,7 @@ mod tests {
     }
 
     impl Source for Fake {
-        fn names(&self, _: IpAddr, _: &[From]) -> Option<Names> {
+        fn names(&self, _: IpAddr, _: &[ClientSpec]) -> Option<Names> {
             self.asked.fetch_add(1, Ordering::SeqCst);
             let found = Names { names: vec!["a.example.org".into()], ..Names::default() };
             (!self.silent.load(Ordering::SeqCst)).then_some(found)
@@ -345,7 +345,7 @@ mod tests {
     struct Slow(Arc<(Mutex<bool>, parking_lot::Condvar)>);
 
     impl Source for Slow {
-        fn names(&self, _: IpAddr, _: &[From]) -> Option<Names> {
+        fn names(&self, _: IpAddr, _: &[ClientSpec]) -> Option<Names> {
             None
         }
 

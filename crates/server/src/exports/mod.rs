@@ -2,7 +2,7 @@
 //!
 //! - [`pseudo`]: the names;
 //! - [`down`]: exports that cannot be served now;
-//! - [`rules`]: who may use an export, and as whom;
+//! - [`caller`], [`hosts`], [`rules`]: who asks, which hosts there are, who may use an export, and as whom;
 //! - `known`: the names of addresses and the groups of users, asked for beside the work;
 //! - `tx`: what one request changes, over several volumes.
 //!
@@ -14,64 +14,27 @@
 //! names its volume and is signed with that volume's key, so it opens no other); [`Export::access`] says what the caller
 //! may do there and as whom. No operation runs without the [`Access`] of its caller.
 
+pub(crate) mod caller;
 pub(crate) mod down;
+pub mod hosts;
 pub(crate) mod known;
+mod number;
 pub(crate) mod pseudo;
 pub mod rules;
 mod tx;
 
 use bytes::Bytes;
+pub(crate) use caller::{Access, Caller, Refused};
 use down::{Down, Unavailable};
-use landfast_rpc::Credential;
-use landfast_volume::{Cred, Durability, Error, HANDLE_VERSION, Node, RecoveryReport, Volume};
-use pseudo::{Pseudo, PseudoDir};
-use rules::{Found, From, Names, Rules};
-use std::net::{IpAddr, SocketAddr};
-use std::path::{Component, Path, PathBuf};
+use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
+use number::{number_from, number_of};
+use pseudo::{Pseudo, PseudoDir, components};
+use rules::{ClientSpec, Found, Rules};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
-
-/// Who sends a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    /// From where; an IPv4 address that came over IPv6 stands here as IPv4.
-    pub(crate) addr: IpAddr,
-    /// From which port.
-    pub(crate) port: u16,
-    /// As whom.
-    pub(crate) credential: Credential,
-    /// What the address is called, where that matters and is known.
-    pub(crate) names: Option<Arc<Names>>,
-    /// The user's groups as looked up, where that matters and is known.
-    pub(crate) groups: Option<Arc<[u32]>>,
-}
-
-impl Caller {
-    pub(crate) fn new(peer: SocketAddr, credential: Credential) -> Caller {
-        Caller { addr: peer.ip().to_canonical(), port: peer.port(), credential, names: None, groups: None }
-    }
-}
-
-/// What a caller may do on an export.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Access {
-    /// It may change nothing.
-    pub(crate) read_only: bool,
-    /// As whom the volume sees it.
-    pub(crate) cred: Cred,
-}
-
-/// Why a caller may not use an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// Not from that address: for this caller the export is not there.
-    Access,
-    /// Not with that flavor of credential; another might do.
-    Flavor,
-    /// What decides is being asked for: it may try again.
-    NotYet,
-}
 
 /// One volume and how it is served.
 #[derive(Debug)]
@@ -138,29 +101,6 @@ pub(crate) struct Object {
     pub(crate) by_path: bool,
 }
 
-/// The components of a path's name.
-pub(crate) fn components(path: &Path) -> Vec<Bytes> {
-    use std::os::unix::ffi::OsStrExt;
-    path.components()
-        .filter_map(|c| match c {
-            Component::Normal(name) => Some(Bytes::copy_from_slice(name.as_bytes())),
-            _ => None,
-        })
-        .collect()
-}
-
-/// The number of a volume in its handles.
-fn number_from(id: &[u8; 16]) -> u32 {
-    let [a, b, c, d, ..] = *id;
-    u32::from_be_bytes([a, b, c, d])
-}
-
-/// The number of the volume that a wire handle names.
-fn number_of(handle: &[u8]) -> Option<u32> {
-    let [HANDLE_VERSION, _, _, a, b, c, d, ..] = *handle else { return None };
-    Some(u32::from_be_bytes([a, b, c, d]))
-}
-
 /// Why there is no such table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableError {
@@ -198,7 +138,7 @@ pub(crate) struct Exports {
     /// The change attribute of all synthetic directories: when the table was made.
     pub(crate) change: u64,
     /// Host names, patterns and netgroups of all rules.
-    pub(crate) asked: Vec<From>,
+    pub(crate) asked: Vec<ClientSpec>,
     /// Numbers of volumes that this server has served before and serves no more.
     former: Vec<u32>,
     /// Exports that cannot be served now. Their places are behind those that are served.
@@ -229,7 +169,7 @@ impl Exports {
             _ => Pseudo::named(&names, server).map_err(|_| TableError::Names)?,
         };
         let mut all: Vec<Arc<Export>> = Vec::with_capacity(served.len());
-        let mut asked: Vec<From> = Vec::new();
+        let mut asked: Vec<ClientSpec> = Vec::new();
         for (place, (s, name)) in served.into_iter().zip(names).enumerate() {
             for from in s.rules.named() {
                 if !asked.contains(from) {
@@ -292,10 +232,10 @@ impl Exports {
         if from == caller.addr {
             return true;
         }
-        let there = Caller { addr: from, names: None, ..caller.clone() };
-        self.all.iter().all(|export| match (export.access(caller), export.access(&there)) {
+        let elsewhere = Caller { addr: from, names: None, ..caller.clone() };
+        self.all.iter().all(|export| match (export.access(caller), export.access(&elsewhere)) {
             (Err(Refused::NotYet), _) | (_, Err(Refused::NotYet)) => false,
-            (here, there) => here == there,
+            (here, elsewhere) => here == elsewhere,
         })
     }
 

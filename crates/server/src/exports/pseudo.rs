@@ -28,6 +28,17 @@ const FILEID_BASE: u64 = 1 << 62;
 /// Below [`FILEID_BASE`]; so entries' cookies are neither negative nor one of the first three.
 const DIGEST_MASK: u64 = FILEID_BASE - 1;
 
+/// The components of a path's name.
+pub(crate) fn components(path: &Path) -> Vec<Bytes> {
+    use std::os::unix::ffi::OsStrExt;
+    path.components()
+        .filter_map(|c| match c {
+            Component::Normal(name) => Some(Bytes::copy_from_slice(name.as_bytes())),
+            _ => None,
+        })
+        .collect()
+}
+
 /// A synthetic directory of one tree: its place in it. 0 is the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PseudoDir(usize);

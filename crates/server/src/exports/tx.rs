@@ -7,7 +7,7 @@
 //! executed anew, and told what is so.
 
 use super::Export;
-use crate::server::not_under_the_state;
+use crate::state_lock::not_under_the_state;
 use landfast_volume::faults::{self, Bug};
 use landfast_volume::{Error, Node, Receipt, Tx};
 use std::sync::Arc;

@@ -6,12 +6,12 @@
 //! itself has mounted, as it says: bounded, and forgotten with the server. Who uses what else is nobody's business, and a stranger
 //! gets two empty lists, and `ACCES` whatever it would mount. (Linux' mountd tells everybody all; but what a client does with either list concerns what it may mount.)
 
-use crate::admission::{self, Admission};
-use crate::exports::rules::From;
+use crate::admission;
+use crate::exports::caller::Admission;
+use crate::exports::rules::ClientSpec;
 use crate::exports::{Caller, Export, Exports};
 use crate::limits;
-use crate::server::Shared;
-use crate::service::Nfs;
+use crate::shared::Shared;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
 use landfast_nfs::v3::types::List;
@@ -49,11 +49,17 @@ impl Mounts {
     }
 }
 
-impl Nfs {
+impl Mounts {
     /// Serves a call of MOUNT.
-    pub(crate) async fn mount(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
+    pub(crate) async fn call(
+        &self,
+        sh: &Shared,
+        conn: &Arc<ConnInfo>,
+        header: CallHeader,
+        body: Bytes,
+    ) -> Response {
         let CallHeader { cred, mut turn, .. } = header;
-        let caller = turn.before(pin!(self.sh.caller_as_host(conn.peer(), cred))).await;
+        let caller = turn.before(pin!(sh.caller_as_host(conn.peer(), cred))).await;
         // The lists are long at worst: names and paths of so many hosts.
         let lists = matches!(header.proc, proc::DUMP | proc::EXPORT);
         let room =
@@ -62,30 +68,30 @@ impl Nfs {
         let reply = match header.proc {
             proc::NULL => nothing(body, |()| ()),
             proc::MNT => Bytes::from_bytes(body).map(|path| {
-                let res = self.mnt(&caller, &host, path);
+                let res = self.mnt(sh, &caller, &host, path);
                 let status = if let MntRes::Fail(status) = &res { status.0 } else { 0 };
-                self.sh.counters.mount(proc::MNT, status);
+                sh.counters.mount(proc::MNT, status);
                 res.to_bytes()
             }),
-            proc::DUMP => nothing(body, |()| self.mounts.rows(&host)),
+            proc::DUMP => nothing(body, |()| self.rows(&host)),
             proc::UMNT => Bytes::from_bytes(body).map(|path| {
-                self.mounts.remove(&host, Some(&path));
+                self.remove(&host, Some(&path));
                 Bytes::new()
             }),
-            proc::UMNTALL => nothing(body, |()| self.mounts.remove(&host, None)),
-            proc::EXPORT => nothing(body, |()| exported(&self.sh.exports(), &caller)),
+            proc::UMNTALL => nothing(body, |()| self.remove(&host, None)),
+            proc::EXPORT => nothing(body, |()| exported(&sh.exports(), &caller)),
             _ => return Response::ProcUnavail,
         };
         if header.proc != proc::MNT && reply.is_ok() {
-            self.sh.counters.mount(header.proc, 0);
+            sh.counters.mount(header.proc, 0);
         }
         reply.map_or(Response::GarbageArgs, Response::Success).in_room(room)
     }
 
-    fn mnt(&self, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
-        match find(&self.sh, caller, &path) {
+    fn mnt(&self, sh: &Shared, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
+        match find(sh, caller, &path) {
             Ok((node, auth_flavors)) => {
-                self.mounts.add(MountEntry { host: host.clone(), directory: path });
+                self.add(MountEntry { host: host.clone(), directory: path });
                 MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
             }
             Err(status) => MntRes::Fail(status),
@@ -182,7 +188,7 @@ fn exported(exports: &Exports, caller: &Caller) -> List<ExportEntry> {
 
 /// Clients as exports(5) writes them, each once. What is longer than the protocol allows is left out: clients would not read any
 /// of the list.
-fn groups<'a>(clients: impl IntoIterator<Item = &'a From>) -> Vec<Bytes> {
+fn groups<'a>(clients: impl IntoIterator<Item = &'a ClientSpec>) -> Vec<Bytes> {
     let mut seen = HashSet::new();
     clients
         .into_iter()

@@ -1,10 +1,10 @@
-//! Telling clients that they have the lock that they waited for (C702, NLM_GRANTED).
+//! NLM_GRANTED (C702): tells clients that they hold the lock that they waited for.
 //!
-//! The range is the client's before it is told. A client that cannot be reached at all loses it again. One that may have
-//! heard keeps it, also when its answer does not come: two holders would be worse than a lock that its client frees by
-//! its next LOCK, UNLOCK or restart.
+//! The client holds the range before it is told. If GRANTED cannot have reached the client, the range is freed again. If it may have, the
+//! client keeps the range, even without a reply: two holders would be worse than a lock that its client frees by its next LOCK, UNLOCK
+//! or restart.
 
-use super::Nlm;
+use super::manager::Nlm;
 use super::peers::Failed;
 use crate::limits;
 use crate::state::nlm::Waiter;
@@ -14,7 +14,7 @@ use landfast_xdr::{Bytes, Decode, Encode};
 use std::net::IpAddr;
 use tokio::task::JoinSet;
 
-/// Gives what becomes free to those who wait, and tells them.
+/// Grants ranges that become free to those who wait for them. Never returns.
 pub(super) async fn run(nlm: Nlm) {
     let mut telling = JoinSet::new();
     loop {
@@ -33,16 +33,16 @@ pub(super) async fn run(nlm: Nlm) {
     }
 }
 
-/// What came of telling.
-enum Told {
-    /// The client has taken the lock.
-    Taken,
-    /// It does not want it.
+/// What the client replied to GRANTED.
+enum GrantReply {
+    /// It takes the lock.
+    Accepted,
+    /// It does not want the lock.
     Refused,
-    /// It cannot have heard.
-    Unheard,
-    /// Nobody knows.
-    Perhaps,
+    /// The message cannot have reached it.
+    NotDelivered,
+    /// No reply; the message may have reached it.
+    Unknown,
 }
 
 async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
@@ -52,18 +52,18 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
     let mut perhaps = false;
     for pause in limits::NLM_GRANT_PAUSES {
-        // The client may have asked again meanwhile, or given up.
+        // The client may have retried meanwhile, or cancelled.
         if !nlm.sh.state().files.nlm_granting(id) {
             return;
         }
         match once(&nlm, &waiter, addr).await {
-            Told::Taken => {
+            GrantReply::Accepted => {
                 nlm.sh.state().files.nlm_told(|_| true, id);
                 return;
             }
-            Told::Refused => return nlm.sh.state().files.nlm_refused(|_| true, id),
-            Told::Unheard => {}
-            Told::Perhaps => perhaps = true,
+            GrantReply::Refused => return nlm.sh.state().files.nlm_refused(|_| true, id),
+            GrantReply::NotDelivered => {}
+            GrantReply::Unknown => perhaps = true,
         }
         tokio::time::sleep(pause).await;
     }
@@ -75,7 +75,7 @@ async fn tell(nlm: Nlm, waiter: Waiter, addr: IpAddr) {
     }
 }
 
-async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> Told {
+async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> GrantReply {
     let args = TestArgs {
         cookie: Opaque1024(Bytes::copy_from_slice(&waiter.id.to_be_bytes())),
         exclusive: waiter.exclusive,
@@ -83,19 +83,19 @@ async fn once(nlm: &Nlm, waiter: &Waiter, addr: IpAddr) -> Told {
     };
     let _room = nlm.peers.wait_for_room().await;
     if waiter.by.message {
-        // Its answer is a call of the client.
+        // The reply comes as a call from the client.
         return match nlm.peers.message(addr, waiter.by.udp, proc::GRANTED_MSG, args.to_bytes()).await {
-            Ok(()) | Err(Failed::Perhaps) => Told::Perhaps,
-            Err(Failed::Unheard) => Told::Unheard,
+            Ok(()) | Err(Failed::Unknown) => GrantReply::Unknown,
+            Err(Failed::NotDelivered) => GrantReply::NotDelivered,
         };
     }
     match nlm.peers.call(addr, waiter.by.udp, proc::GRANTED, args.to_bytes()).await {
         Ok(results) => match Res::from_bytes(results) {
-            Ok(res) if res.stat == NlmStat::GRANTED => Told::Taken,
-            Ok(_) => Told::Refused,
-            Err(_) => Told::Perhaps,
+            Ok(res) if res.stat == NlmStat::GRANTED => GrantReply::Accepted,
+            Ok(_) => GrantReply::Refused,
+            Err(_) => GrantReply::Unknown,
         },
-        Err(Failed::Perhaps) => Told::Perhaps,
-        Err(Failed::Unheard) => Told::Unheard,
+        Err(Failed::Unknown) => GrantReply::Unknown,
+        Err(Failed::NotDelivered) => GrantReply::NotDelivered,
     }
 }

@@ -1,7 +1,7 @@
 //! The status monitor (C702 chapter 11). Its clients are this server's own lock manager and the monitors of its lock
 //! clients: of the procedures for others on this host only the refusal is here.
 
-use super::Nlm;
+use super::manager::Nlm;
 use crate::limits;
 use crate::state::nlm::Host;
 use bytes::Bytes;

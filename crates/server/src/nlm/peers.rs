@@ -18,13 +18,13 @@ const PMAP_PROG: u32 = 100_000;
 const PMAP_GETPORT: Target = Target { prog: PMAP_PROG, vers: 2, proc: 3 };
 const RPCB_GETADDR: Target = Target { prog: PMAP_PROG, vers: 4, proc: 3 };
 
-/// Why a client was not reached.
+/// Why a call to a client failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// It cannot have heard.
-    Unheard,
-    /// It may have.
-    Perhaps,
+    /// The call cannot have reached it.
+    NotDelivered,
+    /// The call may have reached it.
+    Unknown,
 }
 
 /// Where something is: address, program, version, by datagram.
@@ -92,7 +92,7 @@ impl Peers {
         waits: &[Duration],
     ) -> Result<Bytes, Failed> {
         let place = (addr, to.prog, to.vers, udp);
-        let port = self.port(place, waits).await.ok_or(Failed::Unheard)?;
+        let port = self.port(place, waits).await.ok_or(Failed::NotDelivered)?;
         let done = send(SocketAddr::new(addr, port), udp, to, args, waits).await;
         if done.is_err() {
             // It may have another port by now.
@@ -160,20 +160,20 @@ async fn send(
         let patience = waits.iter().sum();
         let conn =
             Connection::connect_within(to, Arc::new(NoService), &ConnConfig::default(), patience).await;
-        let conn = conn.map_err(|_| Failed::Unheard)?;
+        let conn = conn.map_err(|_| Failed::NotDelivered)?;
         match conn.call(target, &OpaqueAuth::NONE, vec![args], patience).await {
             // Sent, and then the connection ended.
-            Err(CallError::Closed(_)) => return Err(Failed::Perhaps),
+            Err(CallError::Closed(_)) => return Err(Failed::Unknown),
             done => done,
         }
     };
     done.map_err(|e| match e {
-        CallError::Timeout(_) => Failed::Perhaps,
+        CallError::Timeout(_) => Failed::Unknown,
         CallError::Closed(_)
         | CallError::TooLarge(_)
         | CallError::SameXid(_)
         | CallError::Denied(_)
-        | CallError::Failed(_) => Failed::Unheard,
+        | CallError::Failed(_) => Failed::NotDelivered,
     })
 }
 

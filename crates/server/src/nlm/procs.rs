@@ -1,14 +1,14 @@
 //! The procedures of NLM version 4 (RFC 1813 section 6.2; C702 chapters 10 and 14).
 
-use super::Nlm;
-use crate::admission::Admission;
+use super::manager::Nlm;
 use crate::attr::FILE_SIZE_MAX;
 use crate::exports::Caller;
-use crate::server::Shared;
+use crate::exports::caller::Admission;
+use crate::shared::Shared;
 use crate::state::locks::{Denied, LockError};
 use crate::state::nlm::{self, Ask, By, Host};
 use crate::state::notes::Stamped;
-use crate::state::opens::{FileKey, InTheWay, READ, Share as Rights, WRITE};
+use crate::state::opens::{FileKey, READ, Share as Rights, ShareConflict, WRITE};
 use crate::state::ranges::Span;
 use bytes::Bytes;
 use landfast_nfs::nlm::{
@@ -238,19 +238,19 @@ impl Nlm {
         Ok((host, note.into_iter().collect()))
     }
 
-    /// The hosts that a caller speaks for: those of this name at its address, and those of this name at another address where
-    /// the name leads to both (a host with several addresses, which may call from any of them).
-    async fn meant(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
+    /// The hosts that a caller may speak for: those of this name at its address; and those of this name at another address, if the name
+    /// resolves to both addresses (a host with several addresses may call from any of them).
+    async fn hosts_named(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
         let addr = peer.ip().to_canonical();
         let named: Vec<(u64, IpAddr, Bytes)> = {
             let st = self.sh.state();
             let hosts = st.hosts.iter().filter(|h| same(h));
             hosts.map(|h| (h.id, h.addr, h.name.clone())).collect()
         };
-        let (mut meant, mut asked) = (Vec::new(), HashMap::new());
+        let (mut found, mut asked) = (Vec::new(), HashMap::new());
         for (id, at, name) in named {
             if at != addr {
-                // Many hosts may have one name, as `localhost`; it is asked about once.
+                // Many hosts may have one name, such as `localhost`; it is resolved once.
                 if !asked.contains_key(&name) {
                     let leads_to = self.sh.leads_to(addr, &name).await;
                     asked.insert(name.clone(), leads_to);
@@ -260,9 +260,9 @@ impl Nlm {
                     continue;
                 }
             }
-            meant.push(id);
+            found.push(id);
         }
-        meant
+        found
     }
 
     /// Whether a caller may change what it holds in the export of this handle.
@@ -284,7 +284,7 @@ impl Nlm {
         let span = span(lock)?;
         self.allowed(from, &lock.fh)?;
         let name = &lock.caller_name.0;
-        let hosts = self.meant(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
         let owner = nlm::owner(lock.svid, &lock.oh.0);
         let file = named_file(&self.sh, &lock.fh);
         let share = share_of(from.peer.ip());
@@ -342,7 +342,7 @@ impl Nlm {
             loop {
                 match st.files.nlm_share((host, share_of(from.peer.ip())), oh, &file, access, deny) {
                     Ok(Ok(())) => break NlmStat::GRANTED,
-                    Ok(Err(InTheWay { client })) if st.lapsed(client, now) => {
+                    Ok(Err(ShareConflict { client })) if st.lapsed(client, now) => {
                         notes.extend(st.remove_client(client));
                     }
                     Ok(Err(_)) => break NlmStat::DENIED,
@@ -365,7 +365,7 @@ impl Nlm {
     async fn unshare(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
         self.allowed(from, &a.share.fh)?;
         let name = &a.share.caller_name.0;
-        let hosts = self.meant(from.peer, |h| h.name == *name).await;
+        let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
         let file = named_file(&self.sh, &a.share.fh);
         let mut st = self.sh.state();
         hosts.iter().for_each(|host| st.files.nlm_unshare(*host, &a.share.oh.0, &file));
@@ -375,7 +375,7 @@ impl Nlm {
     /// A host says that it has restarted: it holds nothing any more.
     pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
         let addr = peer.ip().to_canonical();
-        let hosts = self.meant(peer, |h| h.is_called(name, addr)).await;
+        let hosts = self.hosts_named(peer, |h| h.is_called(name, addr)).await;
         let notes: Vec<Stamped> = {
             let mut st = self.sh.state();
             hosts.into_iter().filter_map(|host| st.nlm_free(host)).collect()

@@ -6,10 +6,10 @@
 //! there is nothing to lose (no session, no open), or the lease is over. Who merely knows an owner's name, its client ID and its
 //! numbers cannot take its state.
 
-use super::identity::{Addrs, Asker};
+use super::clock::Millis;
+use super::identity::{Addrs, Asker, Principal};
 use super::ids::{Ids, Kind, Secret};
-use super::notes::{AddrsNote, ClientNote};
-use super::{Millis, Principal};
+use super::notes::{AddrsNote, Client40Note, ClientNote, Note, Stamped};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
@@ -114,10 +114,19 @@ pub struct Confirmed40 {
 }
 
 impl Client {
-    /// What the log keeps.
+    /// What the log keeps of the record itself.
     #[must_use]
-    pub fn to_note(&self) -> ClientNote {
-        ClientNote {
+    pub fn note(&self) -> Note {
+        if self.v40.is_some() {
+            return Note::Client40(Client40Note {
+                id: self.id,
+                owner: self.owner.to_vec(),
+                verifier: self.verifier,
+                principal: self.principal,
+                holds: self.holds,
+            });
+        }
+        Note::Client(ClientNote {
             id: self.id,
             owner: self.owner.to_vec(),
             verifier: self.verifier,
@@ -126,13 +135,20 @@ impl Client {
             create_reply: self.create_reply.as_ref().map(|b| b.to_vec()),
             holds: self.holds,
             reclaim_complete: self.reclaim_complete,
-        }
+        })
     }
 
-    /// What the log keeps of where it calls from.
+    /// The address that it was first heard of from, as it has a share.
     #[must_use]
-    pub fn addrs_note(&self) -> AddrsNote {
-        AddrsNote { client: self.id, addrs: self.addrs.all().to_vec() }
+    pub fn share(&self) -> Option<IpAddr> {
+        self.addrs.all().first().copied().map(landfast_rpc::share_of)
+    }
+
+    /// All that the log keeps of it.
+    #[must_use]
+    pub fn notes(&self) -> [Stamped; 2] {
+        let addrs = AddrsNote { client: self.id, addrs: self.addrs.all().to_vec() };
+        [self.note(), Note::Addrs(addrs)].map(|note| Stamped { v: self.version, note })
     }
 }
 
@@ -297,7 +313,7 @@ impl Clients {
     /// The record is confirmed now: the other confirmed one of that name and host, whose place it takes.
     fn former(&self, id: u64) -> Option<u64> {
         let c = self.by_id.get(&id)?;
-        let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.meets(&c.addrs);
+        let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.overlaps(&c.addrs);
         self.named(&c.owner_name()).filter(other).max_by_key(|o| o.version).map(|o| o.id)
     }
 
@@ -306,7 +322,7 @@ impl Clients {
         self.remove(client.id);
         let name = client.owner_name();
         let old: Vec<u64> =
-            self.named(&name).filter(|o| o.addrs.meets(&client.addrs)).map(|o| o.id).collect();
+            self.named(&name).filter(|o| o.addrs.overlaps(&client.addrs)).map(|o| o.id).collect();
         for id in old {
             self.remove(id);
         }

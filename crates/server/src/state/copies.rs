@@ -4,9 +4,9 @@
 //! lease's time to ask. None survives a restart: its stateid is of a former instance then, and the client, which has to
 //! reclaim its opens anyway, copies again.
 
-use super::Millis;
-use super::opens::FileKey;
-use super::room::is_over_its_share;
+use super::clock::Millis;
+use super::ids::FileKey;
+use super::share::is_over_its_share;
 use crate::limits;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use parking_lot::{Condvar, Mutex};

@@ -8,7 +8,7 @@
 //! The walk is bounded by [`limits::DEADLOCK_STEPS_MAX`]; a cycle that is farther away is not found, and its requests wait.
 
 use super::locks::Locker;
-use super::opens::{FileKey, Files, Which};
+use super::opens::{FileKey, Files, OpenOrLock};
 use super::ranges::Span;
 use crate::limits;
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl<F> Files<F> {
         let owner = match locker {
             Locker::New { owner, .. } => Some(owner.clone()),
             Locker::Known(stateid) => match self.find_on(client, file, stateid) {
-                Ok(Which::Lock(id)) => self.locks.get(&id).map(|l| l.owner.clone()),
+                Ok(OpenOrLock::Lock(id)) => self.locks.get(&id).map(|l| l.owner.clone()),
                 _ => None,
             },
         };

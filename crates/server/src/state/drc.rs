@@ -14,70 +14,13 @@
 //! taken away by the bounds; at the bounds the oldest goes of the client (an address; of IPv6 the first 64 bits) that has most, so
 //! that who calls much makes nobody else's replies be forgotten.
 
-use super::Principal;
-use super::notes::{KeptBytes, LogId};
-use super::sessions::ConnId;
+pub use super::call_key::{CallKey, CallNumbers};
+use super::ids::ConnId;
+use super::notes::{CallNote, KeptBytes, LogId};
 use crate::limits;
 use bytes::Bytes;
-use landfast_rpc::share_of;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
-
-/// Names a call.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CallKey {
-    /// The client's address; an IPv4 address in its IPv6 form.
-    client: [u8; 16],
-    xid: u32,
-    program: u32,
-    version: u32,
-    procedure: u32,
-    /// Digest of caller and arguments.
-    digest: u64,
-}
-
-/// The numbers of an RPC call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallNumbers {
-    /// Transaction id.
-    pub xid: u32,
-    /// Program.
-    pub program: u32,
-    /// Version.
-    pub version: u32,
-    /// Procedure.
-    pub procedure: u32,
-}
-
-impl CallKey {
-    /// The name of a call with these arguments.
-    #[must_use]
-    pub fn new(client: IpAddr, call: CallNumbers, principal: Principal, args: &[u8]) -> CallKey {
-        let client = match client {
-            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
-            IpAddr::V6(a) => a.octets(),
-        };
-        let CallNumbers { xid, program, version, procedure } = call;
-        CallKey { client, xid, program, version, procedure, digest: digest(principal, args) }
-    }
-
-    fn share(&self) -> IpAddr {
-        share_of(Ipv6Addr::from(self.client).into())
-    }
-}
-
-/// 64-bit FNV-1a over the caller, and the length and the beginning of the arguments: stable over restarts and versions,
-/// since it stands in the log.
-fn digest(principal: Principal, args: &[u8]) -> u64 {
-    let beginning = args.get(..limits::FINGERPRINT_BYTES.min(args.len())).unwrap_or_default();
-    let head = [principal.flavor.to_be_bytes(), principal.uid.to_be_bytes()].concat();
-    let parts = [&head[..], &(args.len() as u64).to_be_bytes()[..], beginning];
-    parts
-        .iter()
-        .flat_map(|part| part.iter())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
-}
+use std::net::IpAddr;
 
 /// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,15 +40,6 @@ pub enum Begin {
     Busy,
     /// It was executed: this is its reply.
     Replay(Bytes),
-}
-
-/// A reply in the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallNote {
-    /// Which call.
-    pub key: CallKey,
-    /// The encoded results.
-    pub reply: KeptBytes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -381,6 +315,7 @@ impl Drc {
 
 #[cfg(test)]
 mod tests {
+    use super::super::identity::Principal;
     use super::*;
     use proptest::prelude::*;
     use std::collections::HashSet;

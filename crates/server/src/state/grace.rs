@@ -5,7 +5,7 @@
 //! after a further restart either ([`super::State::end_grace`]; the edge conditions of RFC 7530 section 9.6.3.4). Clients
 //! of NFSv4.0 never say that they are done. With no client to wait for it never begins.
 
-use super::Millis;
+use super::clock::Millis;
 use super::notes::Stamped;
 use std::collections::HashSet;
 

@@ -15,22 +15,44 @@
 //! So a client whose address changes (DHCP, another interface, NAT) goes on with the session that it has. One that comes back
 //! without it is a new client at once; what the former one held is in its way for the rest of that one's lease, as after any
 //! client that died. Hosts behind one address cannot be told apart, and two of them with one name are one client.
+//!
+//! Here are the values; `authority`, [`super::clients`] and [`super::v40`] apply the rules.
 
-use super::{Principal, State};
 use crate::limits;
-use landfast_nfs::v4::{NfsStat, SessionId};
+use landfast_rpc::Credential;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Who asks.
+/// Who sent a request: the flavour and the user of the RPC credential (RFC 8881 section 2.4.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Principal {
+    /// The RPC flavour (0 none, 1 AUTH_SYS).
+    pub flavor: u32,
+    /// The user ID of AUTH_SYS; 0 for AUTH_NONE.
+    pub uid: u32,
+}
+
+impl Principal {
+    /// The principal of a request with this credential.
+    #[must_use]
+    pub fn of(cred: &Credential) -> Principal {
+        match cred {
+            Credential::None => Principal { flavor: 0, uid: 0 },
+            Credential::Sys(a) => Principal { flavor: 1, uid: a.uid },
+        }
+    }
+}
+
+/// Who sends a request, as far as clients and sessions are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
-    /// As whom.
+    /// Its principal.
     pub principal: Principal,
-    /// From where, in canonical form.
+    /// Its address, in canonical form.
     pub addr: IpAddr,
 }
 
-/// Where a client calls from.
+/// The addresses that a client calls from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addrs(Vec<IpAddr>);
 
@@ -66,7 +88,7 @@ impl Addrs {
 
     /// Whether two records may be of one host.
     #[must_use]
-    pub fn meets(&self, other: &Addrs) -> bool {
+    pub fn overlaps(&self, other: &Addrs) -> bool {
         (self.0.is_empty() && other.0.is_empty()) || self.0.iter().any(|a| other.0.contains(a))
     }
 
@@ -74,60 +96,5 @@ impl Addrs {
     #[must_use]
     pub fn all(&self) -> &[IpAddr] {
         &self.0
-    }
-}
-
-impl<F> State<F> {
-    /// Whether this session is the asker's to end: its client.
-    ///
-    /// # Errors
-    /// `BADSESSION` from another address, `WRONG_CRED` for another principal.
-    pub fn may_end_session(&self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
-        let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
-        self.may_end(client, by, NfsStat::NFS4ERR_BADSESSION)
-    }
-
-    /// Whether this client is the asker, who may end it.
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.
-    pub fn may_end_client(&self, id: u64, by: Asker) -> Result<u64, NfsStat> {
-        self.may_end(id, by, NfsStat::NFS4ERR_STALE_CLIENTID)
-    }
-
-    fn may_end(&self, id: u64, by: Asker, elsewhere: NfsStat) -> Result<u64, NfsStat> {
-        let c = self.clients.get(id).filter(|c| c.addrs.has(by.addr)).ok_or(elsewhere)?;
-        if c.principal != by.principal {
-            return Err(NfsStat::NFS4ERR_WRONG_CRED);
-        }
-        Ok(id)
-    }
-
-    /// Somebody uses a session by its name: that is its client, wherever it calls from. Which client.
-    ///
-    /// # Errors
-    /// `BADSESSION`.
-    pub fn heard_on(&mut self, id: &SessionId, addr: IpAddr) -> Result<u64, NfsStat> {
-        let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
-        self.clients.heard_at(client, addr);
-        Ok(client)
-    }
-
-    /// The same of a connection that is bound for callbacks: they are the host's, not one of its users'.
-    ///
-    /// # Errors
-    /// `BADSESSION`.
-    pub fn binds(&mut self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
-        if !self.is_spoken_for_by(id, by.principal) {
-            return Err(NfsStat::NFS4ERR_BADSESSION);
-        }
-        self.heard_on(id, by.addr)
-    }
-
-    /// Whether this principal says for the session's client where callbacks go, and that it has reclaimed all: the one that made it.
-    #[must_use]
-    pub fn is_spoken_for_by(&self, id: &SessionId, by: Principal) -> bool {
-        let client = self.sessions.get(id).and_then(|s| self.clients.get(s.client));
-        client.is_some_and(|c| c.principal == by)
     }
 }

@@ -1,11 +1,19 @@
-//! Numbers that name state (client IDs, stateids) and that nobody guesses who was not told them.
+//! The names of things: files, connections; and the numbers that name state (client IDs, stateids), which nobody guesses who was
+//! not told them.
 //!
-//! Each is the next value of a counter under a keyed permutation: none is given twice by one instance of the server, and who
+//! Each such number is the next value of a counter under a keyed permutation: none is given twice by one instance of the server, and who
 //! knows any of them knows nothing of the others. The key is the instance's own, random, and passed in. What the log has kept of
 //! a former instance keeps the number that it has.
 
+use bytes::Bytes;
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
+
+/// Identifies a file: its wire filehandle.
+pub type FileKey = Bytes;
+
+/// Names a connection; given by the shell, never used twice.
+pub type ConnId = u64;
 
 /// A key, from the system's randomness: a new one for each instance of the server.
 pub type Secret = [u8; 16];

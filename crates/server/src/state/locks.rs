@@ -1,27 +1,17 @@
 //! Byte-range locks (RFC 8881 section 9.1, 18.10 to 18.12): POSIX semantics, one table for each file
 //! ([`super::ranges`]).
 
-use super::opens::{File, FileKey, Files, OfClient, READ, Share, WRITE, Which};
+use super::ids::FileKey;
+use super::opens::{File, Files, LockState, OfClient, OpenOrLock, READ, Share, WRITE};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
-use super::room::is_over_its_share;
+use super::share::is_over_its_share;
 use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{LockType, NfsStat, Stateid};
 use std::net::IpAddr;
-
-/// A lock owner's locks on one file: what a lock stateid names.
-#[derive(Debug)]
-pub(super) struct LockState {
-    pub(super) client: u64,
-    pub(super) owner: Bytes,
-    pub(super) file: FileKey,
-    /// The open that it began from; NLM's need none.
-    pub(super) open: Option<u64>,
-    pub(super) seqid: u32,
-}
 
 /// `LOCK4denied`: the lock that is in the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,10 +222,10 @@ impl<F> Files<F> {
                 (open, self.lock_state(client, owner, file))
             }
             Locker::Known(stateid) => match self.find_on(client, file, stateid)? {
-                Which::Lock(id) => {
+                OpenOrLock::Lock(id) => {
                     (self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?, Some(id))
                 }
-                Which::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID),
+                OpenOrLock::Open(_) => return Err(NfsStat::NFS4ERR_BAD_STATEID),
             },
         };
         let access = self.opens.get(&open).map(|o| o.access).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
@@ -327,7 +317,7 @@ impl<F> Files<F> {
         stateid: &Stateid,
         span: Span,
     ) -> Result<Stateid, NfsStat> {
-        let Which::Lock(id) = self.find_on(client, file, stateid)? else {
+        let OpenOrLock::Lock(id) = self.find_on(client, file, stateid)? else {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         };
         let growth = self.files.get(file).map_or(0, |f| f.ranges.growth_of_clear(&span, id));

@@ -104,8 +104,9 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
 mod tests {
     use super::super::clients::ExchangeId;
     use super::super::identity::Asker;
-    use super::super::notes::{CompleteNote, EndsNote, PartMax, Snapshot};
+    use super::super::notes::{CompleteNote, EndsNote};
     use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
+    use super::super::snapshot::{PartMax, Snapshot};
     use super::super::{Bounds, Principal, State};
     use super::*;
     use bytes::Bytes;

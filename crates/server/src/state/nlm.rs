@@ -9,268 +9,25 @@
 //! hears of a restart of the server; a waiting request is granted by taking the range first and telling after, so nobody
 //! else has it meanwhile.
 
+pub mod hosts;
+pub mod waiters;
+
+use super::ids::FileKey;
 use super::locks::{Denied, LockError};
 use super::notes::{NlmHostNote, Note, Stamped};
-use super::opens::{FileKey, Files, InTheWay, Share};
-use super::ranges::Span;
+use super::opens::{Files, Share, ShareConflict};
 use super::refusals::AtLimit;
-use super::room::is_over_its_share;
 use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
+pub use hosts::{Host, Hosts, NLM_BIT, is_nlm};
 use landfast_nfs::nlm::Lock;
 use landfast_nfs::v4::NfsStat;
 use landfast_rpc::share_of;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::IpAddr;
-
-/// Client IDs with this bit are NLM hosts.
-pub const NLM_BIT: u64 = 1 << 63;
-
-/// Whether this client ID is an NLM host's.
-#[must_use]
-pub fn is_nlm(client: u64) -> bool {
-    client & NLM_BIT != 0
-}
-
-/// A host that locks by NLM.
-#[derive(Debug, Clone)]
-pub struct Host {
-    /// Its identity in the tables.
-    pub id: u64,
-    /// Where it calls from.
-    pub addr: IpAddr,
-    /// `caller_name`.
-    pub name: Bytes,
-    /// When it was last heard of.
-    pub used: Millis,
-    /// The log has to say that it may hold something.
-    pub monitored: bool,
-    /// And says so on stable storage.
-    pub noted: bool,
-    /// It may have held something before the restart.
-    pub restored: bool,
-    /// It held nothing at the end of a grace period, or at a clean stop: the log says so.
-    settled: bool,
-    /// Version of the last change.
-    pub version: u64,
-}
-
-/// All hosts.
-#[derive(Debug, Default)]
-pub struct Hosts {
-    by_id: HashMap<u64, Host>,
-    by_name: HashMap<(IpAddr, Bytes), u64>,
-    last: u64,
-}
-
-impl Hosts {
-    /// The host of this identity.
-    #[must_use]
-    pub fn get(&self, id: u64) -> Option<&Host> {
-        self.by_id.get(&id)
-    }
-
-    /// The host at this address that calls itself so.
-    #[must_use]
-    pub fn find(&self, addr: IpAddr, name: &Bytes) -> Option<u64> {
-        self.by_name.get(&(addr, name.clone())).copied()
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
-    }
-
-    /// The identities of all hosts.
-    #[must_use]
-    pub fn ids(&self) -> Vec<u64> {
-        self.by_id.keys().copied().collect()
-    }
-
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &Host> {
-        self.by_id.values()
-    }
-
-    fn insert(&mut self, host: Host) {
-        self.last = self.last.max(host.id & !NLM_BIT);
-        self.by_name.insert((host.addr, host.name.clone()), host.id);
-        self.by_id.insert(host.id, host);
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Host> {
-        let host = self.by_id.remove(&id)?;
-        self.by_name.remove(&(host.addr, host.name.clone()));
-        Some(host)
-    }
-}
-
-/// A request that waits for a lock.
-#[derive(Debug, Clone)]
-pub struct Waiter {
-    /// Names it; never used twice.
-    pub id: u64,
-    /// Whose.
-    pub host: u64,
-    /// Where that calls from, as it has a share.
-    pub from: IpAddr,
-    /// The lock owner.
-    pub owner: Bytes,
-    /// Which file.
-    pub file: FileKey,
-    /// Which bytes.
-    pub span: Span,
-    /// Of which kind.
-    pub exclusive: bool,
-    /// As it was asked for: GRANTED says it again.
-    pub lock: Lock,
-    /// How it was asked, and how it is to be told.
-    pub by: By,
-    /// It has the range and is being told.
-    pub granting: bool,
-}
-
-/// How a request came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct By {
-    /// By datagram.
-    pub udp: bool,
-    /// As an asynchronous message.
-    pub message: bool,
-}
-
-/// All requests that wait.
-#[derive(Debug, Default)]
-pub struct Waiters {
-    by_id: BTreeMap<u64, Waiter>,
-    by_file: HashMap<FileKey, BTreeSet<u64>>,
-    by_host: HashMap<u64, usize>,
-    by_owner: HashMap<(u64, Bytes), BTreeSet<u64>>,
-    last: u64,
-    /// Files with waiters of which something has become free.
-    freed: HashSet<FileKey>,
-}
-
-impl Waiters {
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
-    }
-
-    /// Something of this file has become free.
-    pub(super) fn freed(&mut self, file: &FileKey) {
-        if self.by_file.contains_key(file) {
-            self.freed.insert(file.clone());
-        }
-    }
-
-    /// Whether somebody may be granted something.
-    #[must_use]
-    pub fn any_freed(&self) -> bool {
-        !self.freed.is_empty()
-    }
-
-    /// Whether as many wait from this address as may still be added: whatever names it gives itself, others have room.
-    fn are_many_of(&self, from: IpAddr) -> bool {
-        let own = || self.by_id.values().filter(|w| w.from == from).count();
-        is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
-    }
-
-    fn of_file(&self, file: &FileKey) -> Vec<u64> {
-        self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
-    }
-
-    /// What an owner waits for.
-    pub(super) fn of_owner(&self, host: u64, owner: &Bytes) -> impl Iterator<Item = &Waiter> {
-        let ids = self.by_owner.get(&(host, owner.clone()));
-        ids.into_iter().flatten().filter_map(|id| self.by_id.get(id))
-    }
-
-    fn insert(&mut self, w: Waiter) {
-        self.by_owner.entry((w.host, w.owner.clone())).or_default().insert(w.id);
-        *self.by_host.entry(w.host).or_default() += 1;
-        self.by_file.entry(w.file.clone()).or_default().insert(w.id);
-        self.by_id.insert(w.id, w);
-    }
-
-    fn remove(&mut self, id: u64) -> Option<Waiter> {
-        let w = self.by_id.remove(&id)?;
-        if let Some(ids) = self.by_file.get_mut(&w.file) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.by_file.remove(&w.file);
-                self.freed.remove(&w.file);
-            }
-        }
-        let owner = (w.host, w.owner.clone());
-        if let Some(ids) = self.by_owner.get_mut(&owner) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.by_owner.remove(&owner);
-            }
-        }
-        if let Some(n) = self.by_host.get_mut(&w.host) {
-            *n -= 1;
-            if *n == 0 {
-                self.by_host.remove(&w.host);
-            }
-        }
-        Some(w)
-    }
-}
-
-/// A request for a lock: whose, on what.
-#[derive(Debug, Clone)]
-pub struct Ask {
-    /// The host.
-    pub host: u64,
-    /// Where it calls from, as it has a share ([`landfast_rpc::share_of`]).
-    pub from: IpAddr,
-    /// The lock owner.
-    pub owner: Bytes,
-    /// Which file.
-    pub file: FileKey,
-    /// Which bytes.
-    pub span: Span,
-    /// Of which kind.
-    pub exclusive: bool,
-}
-
-impl Waiter {
-    fn is(&self, ask: &Ask) -> bool {
-        self.host == ask.host
-            && self.owner == ask.owner
-            && self.span == ask.span
-            && self.exclusive == ask.exclusive
-    }
-
-    fn ask(&self) -> Ask {
-        Ask {
-            host: self.host,
-            from: self.from,
-            owner: self.owner.clone(),
-            file: self.file.clone(),
-            span: self.span,
-            exclusive: self.exclusive,
-        }
-    }
-}
+pub use waiters::{Ask, By, Waiter, Waiters};
 
 /// The lock owner of a process on a host: `svid` and `oh` together (as the tables name it).
 #[must_use]
@@ -352,8 +109,8 @@ impl<F> Files<F> {
     /// # Errors
     /// `NOSPC` at the limits of waiting requests.
     pub fn nlm_wait(&mut self, ask: Ask, lock: Lock, by: By) -> Result<(), NfsStat> {
-        let there = self.waiters.of_file(&ask.file);
-        if let Some(id) = there.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
+        let waiting = self.waiters.of_file(&ask.file);
+        if let Some(id) = waiting.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
             if let Some(w) = self.waiters.by_id.get_mut(id) {
                 (w.by, w.lock) = (by, lock);
             }
@@ -361,7 +118,7 @@ impl<F> Files<F> {
         }
         let of_host = self.waiters.by_host.get(&ask.host).copied().unwrap_or(0);
         if of_host >= limits::NLM_WAITERS_PER_HOST_MAX
-            || there.len() >= limits::NLM_WAITERS_PER_FILE_MAX
+            || waiting.len() >= limits::NLM_WAITERS_PER_FILE_MAX
             || self.waiters.are_many_of(ask.from)
         {
             self.refusals.at(AtLimit::NlmWaiters);
@@ -463,7 +220,7 @@ impl<F> Files<F> {
         file: &FileKey,
         access: Share,
         deny: Share,
-    ) -> Result<Result<(), InTheWay>, NfsStat> {
+    ) -> Result<Result<(), ShareConflict>, NfsStat> {
         if let Err(limit) = self.room_for_open(host, Some((oh, file)), from) {
             self.refusals.at(limit);
             return Err(NfsStat::NFS4ERR_NOSPC);
@@ -649,25 +406,6 @@ impl<F> State<F> {
             }
         }
         out
-    }
-}
-
-impl Host {
-    /// Whether a status monitor at `addr` that says `name` means this host: its name, up to the case and the domain, since a
-    /// status monitor may call itself by another form of it than the lock manager. An address as a name is its own.
-    #[must_use]
-    pub fn is_called(&self, name: &[u8], addr: IpAddr) -> bool {
-        let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
-        match std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok()) {
-            Some(literal) => literal.to_canonical() == addr && self.addr == addr,
-            None => first(&self.name) == first(name),
-        }
-    }
-
-    /// What the log keeps.
-    #[must_use]
-    pub fn to_note(&self) -> NlmHostNote {
-        NlmHostNote { id: self.id, addr: self.addr, name: self.name.to_vec(), holds: !self.settled }
     }
 }
 

@@ -3,20 +3,18 @@
 //! A stateid's `other` is the mark of the server instance and a number that is never used twice, so a stateid of
 //! a former instance is recognised and is `BAD_STATEID`, never another file's. The number cannot be guessed ([`super::ids`]).
 
+use super::expired::Expired;
+pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
-use super::locks::LockState;
-use super::nlm::Waiters;
+use super::nlm::waiters::Waiters;
 use super::ranges::Ranges;
 use super::refusals::{AtLimit, Refusals};
-use super::room::is_over_its_share;
+use super::share::is_over_its_share;
 use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 use std::net::IpAddr;
-
-/// Identifies a file: its wire filehandle.
-pub type FileKey = Bytes;
 
 /// Read and write as bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
 pub type Share = u8;
@@ -42,6 +40,17 @@ pub(super) struct Open<F> {
     handles: Vec<(Share, F)>,
     /// Lock states that began from this open.
     pub(super) lock_states: Vec<u64>,
+}
+
+/// A lock owner's locks on one file: what a lock stateid names.
+#[derive(Debug)]
+pub(super) struct LockState {
+    pub(super) client: u64,
+    pub(super) owner: Bytes,
+    pub(super) file: FileKey,
+    /// The open that it began from; NLM's need none.
+    pub(super) open: Option<u64>,
+    pub(super) seqid: u32,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +90,7 @@ pub struct Files<F> {
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, OfClient>,
-    pub(super) expired: super::opens40::Expired,
+    pub(super) expired: Expired,
     /// Locked ranges in all.
     pub(super) ranges: usize,
     /// NLM's requests that wait for a lock.
@@ -92,16 +101,16 @@ pub struct Files<F> {
     pub closed: Vec<F>,
 }
 
-/// Whose open or lock is in the way.
+/// A share reservation that conflicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InTheWay {
+pub struct ShareConflict {
     /// The client that holds it.
     pub client: u64,
 }
 
 /// What a stateid names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum OpenOrLock {
     /// An open.
     Open(u64),
     /// A lock owner's locks on a file.
@@ -132,8 +141,8 @@ impl<F: Clone> Files<F> {
         want: Share,
     ) -> Result<Option<F>, NfsStat> {
         let open = match self.find_on(client, file, stateid)? {
-            Which::Open(id) => self.opens.get(&id),
-            Which::Lock(id) => {
+            OpenOrLock::Open(id) => self.opens.get(&id),
+            OpenOrLock::Lock(id) => {
                 self.locks.get(&id).and_then(|l| l.open).and_then(|open| self.opens.get(&open))
             }
         }
@@ -212,7 +221,7 @@ impl<F> Files<F> {
     ///
     /// # Errors
     /// `BAD_STATEID` for what is not this client's, of a former instance, or from the future; `OLD_STATEID`.
-    pub fn find(&self, client: u64, stateid: &Stateid) -> Result<Which, NfsStat> {
+    pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
         let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).ok_or(BAD)?;
@@ -220,9 +229,9 @@ impl<F> Files<F> {
             return Err(BAD);
         }
         let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {
-            (Which::Open(id), o.client, o.seqid)
+            (OpenOrLock::Open(id), o.client, o.seqid)
         } else if let Some(l) = self.locks.get(&id) {
-            (Which::Lock(id), l.client, l.seqid)
+            (OpenOrLock::Lock(id), l.client, l.seqid)
         } else {
             return Err(BAD);
         };
@@ -241,11 +250,11 @@ impl<F> Files<F> {
     ///
     /// # Errors
     /// As [`Files::find`]; `BAD_STATEID` for another file's.
-    pub fn find_on(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Which, NfsStat> {
+    pub fn find_on(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         let which = self.find(client, stateid)?;
         let on = match which {
-            Which::Open(id) => self.opens.get(&id).map(|o| &o.file),
-            Which::Lock(id) => self.locks.get(&id).map(|l| &l.file),
+            OpenOrLock::Open(id) => self.opens.get(&id).map(|o| &o.file),
+            OpenOrLock::Lock(id) => self.locks.get(&id).map(|l| &l.file),
         };
         if on == Some(file) { Ok(which) } else { Err(NfsStat::NFS4ERR_BAD_STATEID) }
     }
@@ -256,17 +265,17 @@ impl<F> Files<F> {
     /// As [`Files::find_on`]; `BAD_STATEID` for a lock's.
     pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
         match self.find_on(client, file, stateid)? {
-            Which::Open(id) => Ok(id),
-            Which::Lock(_) => Err(NfsStat::NFS4ERR_BAD_STATEID),
+            OpenOrLock::Open(id) => Ok(id),
+            OpenOrLock::Lock(_) => Err(NfsStat::NFS4ERR_BAD_STATEID),
         }
     }
 
     /// The present stateid of an open or lock.
     #[must_use]
-    pub fn present(&self, which: Which) -> Option<Stateid> {
+    pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
-            Which::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
-            Which::Lock(id) => self.locks.get(&id).map(|l| self.stateid(id, l.seqid)),
+            OpenOrLock::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
+            OpenOrLock::Lock(id) => self.locks.get(&id).map(|l| self.stateid(id, l.seqid)),
         }
     }
 
@@ -274,11 +283,11 @@ impl<F> Files<F> {
     ///
     /// # Errors
     /// Who is in the way.
-    pub fn check_share(&self, file: &FileKey, access: Share, deny: Share) -> Result<(), InTheWay> {
+    pub fn check_share(&self, file: &FileKey, access: Share, deny: Share) -> Result<(), ShareConflict> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
         for o in f.opens.iter().filter_map(|id| self.opens.get(id)) {
             if o.deny & access != 0 || deny & o.access != 0 {
-                return Err(InTheWay { client: o.client });
+                return Err(ShareConflict { client: o.client });
             }
         }
         Ok(())
@@ -288,10 +297,10 @@ impl<F> Files<F> {
     ///
     /// # Errors
     /// Who is in the way.
-    pub fn check_anonymous(&self, file: &FileKey, want: Share) -> Result<(), InTheWay> {
+    pub fn check_anonymous(&self, file: &FileKey, want: Share) -> Result<(), ShareConflict> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
         match f.opens.iter().filter_map(|id| self.opens.get(id)).find(|o| o.deny & want != 0) {
-            Some(o) => Err(InTheWay { client: o.client }),
+            Some(o) => Err(ShareConflict { client: o.client }),
             None => Ok(()),
         }
     }
@@ -524,8 +533,8 @@ impl<F> Files<F> {
     /// As [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
         match self.find(client, stateid)? {
-            Which::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),
-            Which::Lock(id) => {
+            OpenOrLock::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),
+            OpenOrLock::Lock(id) => {
                 let file = self.locks.get(&id).map(|l| l.file.clone()).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
                 if self.files.get(&file).is_some_and(|f| f.ranges.holds(id)) {
                     return Err(NfsStat::NFS4ERR_LOCKS_HELD);

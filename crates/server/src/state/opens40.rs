@@ -1,32 +1,11 @@
 //! What NFSv4.0 asks of opens and locks beyond NFSv4.1 (RFC 7530 sections 9.1.4.4, 16.18, 16.37): a stateid says whose it is,
 //! an open is confirmed, a lock owner is released.
 
-use super::opens::{FileKey, Files, Which, bump};
-use crate::limits;
+use super::ids::FileKey;
+use super::opens::{Files, OpenOrLock, bump};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
-use std::collections::{HashMap, HashSet, VecDeque};
-
-/// States that went without their client's doing, remembered so that their stateids are `EXPIRED`: the last
-/// [`limits::EXPIRED_STATES_MAX`] of them.
-#[derive(Debug, Default)]
-pub(super) struct Expired {
-    known: HashSet<u64>,
-    by_age: VecDeque<u64>,
-}
-
-impl Expired {
-    fn add(&mut self, id: u64) {
-        if self.known.insert(id) {
-            self.by_age.push_back(id);
-        }
-        while self.by_age.len() > limits::EXPIRED_STATES_MAX {
-            if let Some(old) = self.by_age.pop_front() {
-                self.known.remove(&old);
-            }
-        }
-    }
-}
+use std::collections::HashMap;
 
 impl<F> Files<F> {
     /// The number of the state in a stateid of this instance of the server.
@@ -42,16 +21,16 @@ impl<F> Files<F> {
     /// # Errors
     /// `BAD_STATEID` for special ones and for what never was or was given back; `STALE_STATEID` for another instance's;
     /// `EXPIRED`.
-    pub fn locate(&self, stateid: &Stateid) -> Result<(Which, u64), NfsStat> {
+    pub fn locate(&self, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         if stateid.other == [0; 12] || stateid.other == [0xff; 12] {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
         }
         let id = self.id_of(stateid).ok_or(NfsStat::NFS4ERR_STALE_STATEID)?;
         if let Some(o) = self.opens.get(&id) {
-            Ok((Which::Open(id), o.client))
+            Ok((OpenOrLock::Open(id), o.client))
         } else if let Some(l) = self.locks.get(&id) {
-            Ok((Which::Lock(id), l.client))
-        } else if self.expired.known.contains(&id) {
+            Ok((OpenOrLock::Lock(id), l.client))
+        } else if self.expired.has(id) {
             Err(NfsStat::NFS4ERR_EXPIRED)
         } else {
             Err(NfsStat::NFS4ERR_BAD_STATEID)

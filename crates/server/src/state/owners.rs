@@ -11,7 +11,7 @@
 //! Invariant: a lock owner is kept as long as it has a lock state, no longer; an open owner as long as it has an open, and
 //! for [`limits::OWNER_IDLE_LEASES`] leases after its last use.
 
-use super::Millis;
+use super::clock::Millis;
 use crate::errors;
 use crate::limits;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! What was refused because a limit was reached, so that the log of the server says it: at most once a minute for each limit,
 //! however often clients run into it. Here it is counted; the shell asks now and then what there is to say.
 
-use super::Millis;
+use super::clock::Millis;
 use crate::limits::REFUSALS_SAID_MS;
 
 /// A limit of what clients may have and hold, by the name that `docs/limits.md` has for it.

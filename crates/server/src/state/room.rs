@@ -1,22 +1,68 @@
-//! Who may have more of what all share; and room for one more open: where it is short, clients whose lease is over give up theirs, the one
-//! that was silent longest first.
+//! Room for one more client record, and for one more open: where it is short, clients that hold nothing, or whose lease is over, make
+//! room, the one that was silent longest first.
 
-use super::opens::FileKey;
+use super::clients::Client;
+use super::ids::FileKey;
+use super::notes::Stamped;
 use super::refusals::AtLimit;
 use super::{Millis, State};
-use crate::state::notes::Stamped;
+use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::NfsStat;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Whether an address that has `own` would have more than its share with `more`: more than is free then. `used` is what all have, of `max`.
-pub(super) fn is_over_its_share(used: usize, max: usize, more: usize, own: impl FnOnce() -> usize) -> bool {
-    let free = max.saturating_sub(used);
-    // Where all together have less, so has each.
-    used + more > free && own() + more > free
-}
-
 impl<F> State<F> {
+    /// Room for one more client record of this address. The last places are for addresses that have few: so whoever fills the others,
+    /// with clients that each hold something, keeps nobody out.
+    ///
+    /// # Errors
+    /// As for [`State::make_room_for_client`].
+    pub fn room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
+        let (has, max) = (self.clients.len(), self.bounds.clients);
+        let place = has < max - max / limits::CLIENTS_KEPT_DIVISOR
+            || (has < max && self.records_of(addr) < limits::CLIENT_RECORDS_FEW);
+        if place { Ok(Vec::new()) } else { self.make_room_for_client(now, addr) }
+    }
+
+    fn records_of(&self, addr: IpAddr) -> usize {
+        let share = landfast_rpc::share_of(addr);
+        self.clients.iter().filter(|c| c.share() == Some(share)).count()
+    }
+
+    /// One client record goes: one that holds nothing, of the address that has most records, and never of one that has fewer
+    /// than who asks; of these unconfirmed before confirmed, then the one that was silent longest. So who makes many takes its own
+    /// places.
+    ///
+    /// # Errors
+    /// `DELAY` when each holds something.
+    pub fn make_room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
+        let first = Client::share;
+        let own = self.records_of(addr);
+        let mut of_address = HashMap::new();
+        for c in self.clients.iter() {
+            *of_address.entry(first(c)).or_insert(0_usize) += 1;
+        }
+        let count = |c: &Client| of_address.get(&first(c)).copied().unwrap_or(0);
+        let idle = self
+            .clients
+            .iter()
+            .filter(|c| self.files.opens_of(c.id) == 0 && !c.needs_reclaim && !self.is_busy(c.id))
+            .filter(|c| count(c) >= own)
+            .min_by_key(|c| (Reverse(count(c)), c.confirmed, c.renewed))
+            .map(|c| c.id);
+        let lapsed = || {
+            let over = self.clients.iter().filter(|c| self.lapsed(c.id, now) && !self.is_busy(c.id));
+            over.min_by_key(|c| c.renewed).map(|c| c.id)
+        };
+        let Some(id) = idle.or_else(lapsed) else {
+            self.files.refusals.at(AtLimit::Clients);
+            return Err(NfsStat::NFS4ERR_DELAY);
+        };
+        Ok(self.remove_client(id))
+    }
+
     /// Makes sure that a client at this address may have one more open; of the open that it is, if that is known
     /// ([`super::opens::Files::room_for_open`]). The notes of clients that went for it are to be written in any case.
     ///

@@ -19,7 +19,8 @@
 //! after a restart one that was never used goes on when the client binds a connection to it, and one that was used has an
 //! unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
 
-use super::Millis;
+use super::clock::Millis;
+pub use super::ids::ConnId;
 use super::notes::{BackNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -34,9 +35,6 @@ use landfast_rpc::shares::Held;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
-
-/// Names a connection; given by the shell, never used twice.
-pub type ConnId = u64;
 
 /// What a slot keeps of its last request.
 #[derive(Debug, Clone, PartialEq, Eq)]

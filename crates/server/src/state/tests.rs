@@ -3,17 +3,21 @@
 use super::clients::{CreateSession, ExchangeId, Exchanged};
 use super::identity::Asker;
 use super::locks::{LockError, Locker, Span};
-use super::notes::{Note, Restored, Stamped};
+use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
+use super::restore::Restored;
 use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, Session, SlotUse};
 use super::*;
+use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
+use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 use landfast_nfs::v4::flags::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, SEQ4_STATUS_BACKCHANNEL_FAULT, SEQ4_STATUS_CB_PATH_DOWN,
     SEQ4_STATUS_CB_PATH_DOWN_SESSION,
 };
 use landfast_nfs::v4::{ChannelAttrs, LockType, Stateid};
+use landfast_nfs::v4::{NfsStat, SessionId};
 use landfast_rpc::OpaqueAuth;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr};

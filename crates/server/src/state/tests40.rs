@@ -7,9 +7,11 @@ use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ};
 use super::owners::{Kind, OwnerKey, Request};
-use super::v40::{Ask, Begun, Step, Subject};
+use super::v40::{Ask, Started, Step, Subject};
 use super::*;
+use crate::limits;
 use bytes::Bytes;
+use landfast_nfs::v4::NfsStat;
 use landfast_nfs::v4::v40::{CallbackClient, ClientAddr};
 use landfast_nfs::v4::{LockType, OpNum, ResBody, ResOp, Stateid};
 use proptest::prelude::*;
@@ -118,7 +120,7 @@ fn serve(st: &mut S, now: Millis, ask: &Ask, effects: &mut u32) -> ResOp {
     res
 }
 
-fn execute(st: &mut S, ask: &Ask, begun: &Begun<u32>) -> Result<ResBody, NfsStat> {
+fn execute(st: &mut S, ask: &Ask, begun: &Started<u32>) -> Result<ResBody, NfsStat> {
     let c = begun.client;
     let span = Span::new(0, 10)?;
     let locked = |r| match r {

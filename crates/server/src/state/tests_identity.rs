@@ -7,9 +7,12 @@ use super::locks::{Locker, Span};
 use super::opens::{BOTH, FileKey};
 use super::sessions::NewSession;
 use super::*;
+use crate::limited::{Limit, Limits};
+use crate::limits;
 use crate::limits::CLIENT_ADDRESSES_MAX;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, LockType};
+use landfast_nfs::v4::{NfsStat, SessionId};
 use proptest::prelude::*;
 use std::net::IpAddr;
 

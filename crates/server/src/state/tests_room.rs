@@ -6,6 +6,7 @@ use super::sessions::{Begin, Kept, NewSession, SlotUse};
 use super::*;
 use bytes::Bytes;
 use landfast_nfs::v4::ChannelAttrs;
+use landfast_nfs::v4::{NfsStat, SessionId};
 use proptest::prelude::*;
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -264,7 +265,7 @@ fn a_snapshot_is_taken_in_parts_that_share_what_is_kept() {
     let mut snapshot = st.begin_snapshot(Some([1; 16]));
     let (mut parts, mut replies) = (0, 0);
     let mut all = Vec::new();
-    let most = notes::PartMax { notes: crate::limits::SNAPSHOT_PART, bytes: 1 << 20 };
+    let most = snapshot::PartMax { notes: crate::limits::SNAPSHOT_PART, bytes: 1 << 20 };
     while !snapshot.is_over() {
         let part = st.snapshot_part(&mut snapshot, most);
         // What is one more may be a client's second note, or the bytes of one reply.
@@ -298,7 +299,7 @@ fn what_changes_between_two_parts_of_a_snapshot_is_not_lost() {
         c.into_iter().chain(st.sessions.get(&late).expect("it").notes()).collect()
     };
     while !snapshot.is_over() {
-        log.extend(st.snapshot_part(&mut snapshot, notes::PartMax { notes: 1, bytes: 1 }));
+        log.extend(st.snapshot_part(&mut snapshot, snapshot::PartMax { notes: 1, bytes: 1 }));
     }
     log.push(snapshot.ends([2; 16], 1));
     let gone = st.remove_session(&first).expect("it was there");

@@ -7,14 +7,14 @@
 //! Between the errors (RFC 7530 sections 9.1.4.4, 9.1.9): what names no owner (`STALE_CLIENTID`, `EXPIRED`, `STALE_STATEID`,
 //! `BAD_STATEID`) comes first, then `BAD_SEQID` or the retry, then `OLD_STATEID` and the rest.
 
-use super::clients::{Confirmed40, SetClientId, SetClientIdError};
+use super::clients::{Client, Confirmed40, SetClientId, SetClientIdError};
 use super::identity::Asker;
-use super::notes::{Note, Stamped};
-use super::opens::{FileKey, Which};
+use super::notes::Stamped;
+use super::opens::{FileKey, OpenOrLock};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
-use super::room::is_over_its_share;
-use super::{Millis, State, share_of_client};
+use super::share::is_over_its_share;
+use super::{Millis, State};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
@@ -62,9 +62,9 @@ pub struct Ask {
     pub request: Request,
 }
 
-/// An operation that is to be run.
+/// An operation that has been started: it is new, its owners are known, and it is to be executed.
 #[derive(Debug)]
-pub struct Begun<F> {
+pub struct Started<F> {
     /// The client.
     pub client: u64,
     /// The owners and their numbers: the first is the open owner, or the lock owner where only that one takes part.
@@ -83,9 +83,9 @@ pub struct Begun<F> {
 /// What to do with an operation.
 #[derive(Debug)]
 pub enum Step<F> {
-    /// Run it.
-    Run(Begun<F>),
-    /// Send this again.
+    /// Execute it.
+    Run(Started<F>),
+    /// It is a retry: send this again.
     Replay(Box<Last>),
 }
 
@@ -178,7 +178,7 @@ impl<F> State<F> {
     ///
     /// # Errors
     /// `STALE_STATEID`, `EXPIRED`, `BAD_STATEID`.
-    pub fn locate40(&mut self, now: Millis, stateid: &Stateid) -> Result<(Which, u64), NfsStat> {
+    pub fn locate40(&mut self, now: Millis, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         let (which, client) = self.files.locate(stateid)?;
         if self.clients.get(client).is_none_or(|c| c.v40.is_none()) {
             return Err(BAD);
@@ -193,7 +193,7 @@ impl<F> State<F> {
     /// As [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
     pub fn client_of_io40(&mut self, now: Millis, stateid: &Stateid) -> Result<u64, NfsStat> {
         let (which, client) = self.locate40(now, stateid)?;
-        if let Which::Open(id) = which
+        if let OpenOrLock::Open(id) = which
             && !self.is_confirmed(id)
         {
             return Err(BAD);
@@ -219,7 +219,7 @@ impl<F> State<F> {
     /// The owners that an operation will use, as far as they can be known beforehand.
     fn owners_of(&self, subject: &Subject) -> Vec<OwnerKey> {
         let of_open = |s: &Stateid| match self.files.locate(s) {
-            Ok((Which::Open(id), _)) => self.open_owner(id),
+            Ok((OpenOrLock::Open(id), _)) => self.open_owner(id),
             Ok(_) => None,
             Err(_) => self.owners.of_closed(self.files.id_of(s)?).cloned(),
         };
@@ -233,7 +233,7 @@ impl<F> State<F> {
                 of_open(open).into_iter().chain([lock]).collect()
             }
             Subject::OfLock(s) => match self.files.locate(s) {
-                Ok((Which::Lock(id), _)) => self.lock_owner(id).into_iter().collect(),
+                Ok((OpenOrLock::Lock(id), _)) => self.lock_owner(id).into_iter().collect(),
                 _ => Vec::new(),
             },
         }
@@ -269,7 +269,7 @@ impl<F> State<F> {
     /// # Errors
     /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not among `taken`.
     pub fn begin40(&mut self, now: Millis, ask: &Ask, taken: &[OwnerKey]) -> Result<Step<F>, NfsStat> {
-        let begun = |client, owners, open| Begun {
+        let started = |client, owners, open| Started {
             client,
             owners,
             request: ask.request,
@@ -284,8 +284,8 @@ impl<F> State<F> {
             }
             Subject::Confirm(s) | Subject::OfOpen(s) => {
                 let open = match self.locate40(now, s) {
-                    Ok((Which::Open(id), _)) => Some(id),
-                    Ok((Which::Lock(_), _)) => return Err(BAD),
+                    Ok((OpenOrLock::Open(id), _)) => Some(id),
+                    Ok((OpenOrLock::Lock(_), _)) => return Err(BAD),
                     Err(e) => match self.files.id_of(s).filter(|id| self.owners.of_closed(*id).is_some()) {
                         Some(_) => None,
                         None => return Err(e),
@@ -319,12 +319,12 @@ impl<F> State<F> {
                 if open.is_none() || (confirmed && confirming) {
                     return Err(BAD);
                 }
-                begun(key.client, vec![(key, ask.seqid)], open)
+                started(key.client, vec![(key, ask.seqid)], open)
             }
             Subject::NewLock { open, client, owner, seqid } => {
                 self.live40(now, *client)?;
                 let (which, of) = self.locate40(now, open)?;
-                let Which::Open(id) = which else { return Err(BAD) };
+                let OpenOrLock::Open(id) = which else { return Err(BAD) };
                 if of != *client {
                     return Err(BAD);
                 }
@@ -355,19 +355,19 @@ impl<F> State<F> {
                 if self.owners.get(&lock_key).is_none() {
                     self.make_room(now, *client)?;
                 }
-                Begun {
+                Started {
                     known_lock: known_lock.is_some(),
-                    ..begun(*client, vec![(open_key, ask.seqid), (lock_key, *seqid)], Some(id))
+                    ..started(*client, vec![(open_key, ask.seqid), (lock_key, *seqid)], Some(id))
                 }
             }
             Subject::OfLock(s) => {
                 let (which, client) = self.locate40(now, s)?;
-                let Which::Lock(id) = which else { return Err(BAD) };
+                let OpenOrLock::Lock(id) = which else { return Err(BAD) };
                 let key = self.lock_owner(id).ok_or(BAD)?;
                 must_be_taken(&key, taken)?;
                 match self.owners.get(&key).ok_or(BAD)?.check(ask.seqid, &ask.request)? {
                     Turn::Replay(last) => return Ok(Step::Replay(last)),
-                    Turn::New => begun(client, vec![(key, ask.seqid)], None),
+                    Turn::New => started(client, vec![(key, ask.seqid)], None),
                 }
             }
         };
@@ -406,7 +406,7 @@ impl<F> State<F> {
         if !known {
             self.make_room(now, client)?;
         }
-        Ok(Step::Run(Begun {
+        Ok(Step::Run(Started {
             client,
             owners: vec![(key, ask.seqid)],
             request: ask.request,
@@ -420,8 +420,8 @@ impl<F> State<F> {
     /// Whether a client may have one more owner: the clients at its address have no more of them than are free, as with opens.
     fn has_room_for_owner(&self, client: u64) -> bool {
         let own = || {
-            let share = self.clients.get(client).and_then(share_of_client);
-            let same = self.clients.iter().filter(|c| share_of_client(c) == share);
+            let share = self.clients.get(client).and_then(Client::share);
+            let same = self.clients.iter().filter(|c| c.share() == share);
             same.map(|c| self.owners.of(c.id)).sum()
         };
         self.owners.has_room(client) && !is_over_its_share(self.owners.len(), limits::OWNERS_MAX, 1, own)
@@ -451,30 +451,31 @@ impl<F> State<F> {
     /// `BAD_STATEID` for another file's open; `OLD_STATEID`.
     pub fn confirm_open(
         &mut self,
-        begun: &Begun<F>,
+        started: &Started<F>,
         file: &FileKey,
         stateid: &Stateid,
     ) -> Result<Stateid, NfsStat> {
         self.files.exact(stateid)?;
-        self.files.find_open(begun.client, file, stateid)?;
-        self.files.confirm(begun.open.ok_or(BAD)?).ok_or(BAD)
+        self.files.find_open(started.client, file, stateid)?;
+        self.files.confirm(started.open.ok_or(BAD)?).ok_or(BAD)
     }
 
     /// An operation is answered: keeps its reply. `fh` is the current filehandle that an OPEN has set.
-    pub fn end40(&mut self, now: Millis, begun: &Begun<F>, res: &ResOp, fh: Option<Bytes>) {
+    pub fn end40(&mut self, now: Millis, started: &Started<F>, res: &ResOp, fh: Option<Bytes>) {
         use landfast_nfs::v4::OpNum;
         let ok = res.status.is_ok();
-        let op = begun.request.op;
-        for (key, seqid) in &begun.owners {
+        let op = started.request.op;
+        for (key, seqid) in &started.owners {
             let known = self.owners.get(key).is_some();
-            let new_lock_state = key.kind == Kind::Lock && begun.owners.len() == 2 && !begun.known_lock && ok;
+            let new_lock_state =
+                key.kind == Kind::Lock && started.owners.len() == 2 && !started.known_lock && ok;
             // A lock owner that got no lock is not made known: it would be in the way of the next one of its name.
             if key.kind == Kind::Lock && !known && !new_lock_state {
                 continue;
             }
-            let last = Last { fingerprint: begun.request.fingerprint, res: res.clone(), fh: fh.clone() };
+            let last = Last { fingerprint: started.request.fingerprint, res: res.clone(), fh: fh.clone() };
             let confirmed = match op {
-                OpNum::OPEN => !begun.confirm && ok,
+                OpNum::OPEN => !started.confirm && ok,
                 OpNum::OPEN_CONFIRM => ok,
                 _ => true,
             };
@@ -484,7 +485,7 @@ impl<F> State<F> {
             }
             if op == OpNum::CLOSE
                 && ok
-                && let Some(open) = begun.open
+                && let Some(open) = started.open
             {
                 self.owners.closed(key, open);
             }
@@ -539,7 +540,7 @@ impl<F> State<F> {
             // One of NFSv4.1 still has to say RECLAIM_COMPLETE before it gets anything new.
             c.needs_reclaim &= c.v40.is_none();
             (c.holds, c.holding_noted, c.version) = (holds, holds, v);
-            notes.push(Stamped { v, note: Note::of(c) });
+            notes.push(Stamped { v, note: c.note() });
             self.version = v;
         }
         self.grace.end(notes.clone());

@@ -3,7 +3,7 @@
 //! Where permission bits say all of a list it has a mask all the same, as every client expects; such a mask is taken off
 //! again when it is set.
 
-use super::context::{Cx, Obj, fattr};
+use super::context::{Context, Obj, fattr};
 use super::errors::status;
 use landfast_nfs::nfsacl::{
     DEFAULT, Entry, GetaclArgs, GetaclOk, GetaclRes, List, Lists, SetaclArgs, SetaclRes, mask,
@@ -18,7 +18,7 @@ const GROUP: u16 = 8;
 const MASK: u16 = 16;
 const OTHERS: u16 = 32;
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn getacl(&mut self, a: &GetaclArgs) -> GetaclRes {
         let obj = match self.obj(&a.object) {
             Ok(obj) => obj,

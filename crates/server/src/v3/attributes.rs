@@ -1,6 +1,6 @@
 //! GETATTR, SETATTR, ACCESS (RFC 1813 sections 3.3.1, 3.3.2, 3.3.4).
 
-use super::context::{Cx, Obj, fattr, set_attrs, timestamp};
+use super::context::{Context, Obj, fattr, set_attrs, timestamp};
 use super::errors::status;
 use crate::state::opens::WRITE;
 use landfast_nfs::v3::access::{DELETE, EXECUTE, EXTEND, LOOKUP, MODIFY, READ};
@@ -9,7 +9,7 @@ use landfast_nfs::v3::res::{AccessOk, AccessRes, GetattrRes, SetattrRes};
 use landfast_nfs::v3::{FileHandle, NfsStat3, Res, WccData};
 use landfast_volume::{AccessMask, Kind};
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn getattr(&mut self, object: &FileHandle) -> GetattrRes {
         let attrs = self.obj(object).and_then(|o| o.volume().getattr(&o.node).map_err(status));
         match attrs {

@@ -3,7 +3,7 @@
 
 use super::errors::status;
 use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
 use crate::state::opens::Share;
@@ -64,8 +64,8 @@ pub(super) fn handle(node: &Node) -> Result<FileHandle, NfsStat3> {
     if fh.len() > FHSIZE { Err(NfsStat3::SERVERFAULT) } else { Ok(FileHandle(fh)) }
 }
 
-/// One call under way.
-pub(super) struct Cx<'a> {
+/// The context of one call.
+pub(super) struct Context<'a> {
     pub(super) sh: &'a Shared,
     pub(super) exports: Arc<Exports>,
     pub(super) caller: &'a Caller,
@@ -75,9 +75,9 @@ pub(super) struct Cx<'a> {
     pub(super) noted: bool,
 }
 
-impl<'a> Cx<'a> {
-    pub(super) fn new(sh: &'a Shared, caller: &'a Caller) -> Cx<'a> {
-        Cx { sh, exports: sh.exports(), caller, now: sh.now(), txs: Txs::default(), noted: false }
+impl<'a> Context<'a> {
+    pub(super) fn new(sh: &'a Shared, caller: &'a Caller) -> Context<'a> {
+        Context { sh, exports: sh.exports(), caller, now: sh.now(), txs: Txs::default(), noted: false }
     }
 
     /// The object of a handle.
@@ -110,7 +110,7 @@ impl<'a> Cx<'a> {
     /// The same for what a later COMMIT makes durable: the answer rests on nothing.
     ///
     /// # Errors
-    /// As [`Cx::modify`].
+    /// As [`Context::modify`].
     pub(super) fn write_unstably(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
         if obj.access.read_only {
             return Err(NfsStat3::ROFS);

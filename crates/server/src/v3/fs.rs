@@ -1,6 +1,6 @@
 //! FSSTAT, FSINFO, PATHCONF (RFC 1813 sections 3.3.18 to 3.3.20).
 
-use super::context::Cx;
+use super::context::Context;
 use super::errors::status;
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
@@ -10,7 +10,7 @@ use landfast_nfs::v3::{FileHandle, Res, Time, fsf};
 /// What transfers are best a multiple of, bytes.
 const BLOCK: u32 = 4096;
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn fsstat(&mut self, root: &FileHandle) -> FsstatRes {
         let obj = match self.obj(root) {
             Ok(obj) => obj,

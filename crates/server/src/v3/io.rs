@@ -3,7 +3,7 @@
 //! There are no opens: each call has the caller's own right (COMMIT that of who writes), and the owner's, whose client checked the mode when the file
 //! was opened (section 4.4).
 
-use super::context::{Cx, Obj};
+use super::context::{Context, Obj};
 use super::errors::status;
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
@@ -15,7 +15,7 @@ use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{NfsStat3, Res, WccData};
 use landfast_volume::{Keep, OpenMode, Stable};
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn read(&mut self, a: &ReadArgs) -> ReadRes {
         let obj = match self.obj(&a.file) {
             Ok(obj) => obj,

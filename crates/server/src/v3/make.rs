@@ -1,6 +1,6 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 sections 3.3.8 to 3.3.11).
 
-use super::context::{Cx, Obj, set_attrs};
+use super::context::{Context, Obj, set_attrs};
 use super::errors::{Use, check_name, status};
 use crate::limits;
 use crate::state::opens::WRITE;
@@ -10,7 +10,7 @@ use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{NfsStat3, Res, Sattr, WccData};
 use landfast_volume::{CreateHow as How, Error, Kind, Node, OpenMode, SetAttrs, Special};
 
-impl Cx<'_> {
+impl Context<'_> {
     /// What all four have in common: the checks before, the reply after.
     fn make(&mut self, at: &DirOp, act: impl FnOnce(&mut Self, &Obj) -> Result<Node, NfsStat3>) -> MakeRes {
         let dir = match self.obj(&at.dir) {
@@ -31,15 +31,15 @@ impl Cx<'_> {
 
     pub(super) fn create(&mut self, a: &CreateArgs) -> MakeRes {
         let name = &a.at.name;
-        self.make(&a.at, |cx, dir| match &a.how {
-            CreateHow::Unchecked(attrs) => cx.create_or_take(dir, name, set_attrs(attrs)?),
+        self.make(&a.at, |ctx, dir| match &a.how {
+            CreateHow::Unchecked(attrs) => ctx.create_or_take(dir, name, set_attrs(attrs)?),
             CreateHow::Guarded(attrs) => {
-                cx.create_new(dir, name, How::Guarded(set_attrs(attrs)?)).map_err(status)
+                ctx.create_new(dir, name, How::Guarded(set_attrs(attrs)?)).map_err(status)
             }
             // The verifier is all that the file's times hold; SETATTR sets everything else.
             CreateHow::Exclusive(verf) => {
                 let how = How::Exclusive { verf: *verf, attrs: SetAttrs::default() };
-                cx.create_new(dir, name, how).map_err(status)
+                ctx.create_new(dir, name, how).map_err(status)
             }
         })
     }
@@ -79,18 +79,18 @@ impl Cx<'_> {
     }
 
     pub(super) fn mkdir(&mut self, a: &MkdirArgs) -> MakeRes {
-        self.make(&a.at, |cx, dir| {
+        self.make(&a.at, |ctx, dir| {
             let attrs = unsized_attrs(&a.attrs)?;
-            let tx = cx.txs.of(&dir.export);
+            let tx = ctx.txs.of(&dir.export);
             let made = dir.volume().mkdir(tx, dir.cred(), &dir.node, &a.at.name, attrs).map_err(status)?;
             Ok(made.node)
         })
     }
 
     pub(super) fn symlink(&mut self, a: &SymlinkArgs) -> MakeRes {
-        self.make(&a.at, |cx, dir| {
+        self.make(&a.at, |ctx, dir| {
             let attrs = unsized_attrs(&a.attrs)?;
-            let tx = cx.txs.of(&dir.export);
+            let tx = ctx.txs.of(&dir.export);
             let made = dir
                 .volume()
                 .symlink(tx, dir.cred(), &dir.node, &a.at.name, &a.target, attrs)
@@ -100,7 +100,7 @@ impl Cx<'_> {
     }
 
     pub(super) fn mknod(&mut self, a: &MknodArgs) -> MakeRes {
-        self.make(&a.at, |cx, dir| {
+        self.make(&a.at, |ctx, dir| {
             let (special, attrs) = match &a.what {
                 MknodWhat::Chr(attrs, dev) => (Special::CharDev(dev.major, dev.minor), attrs),
                 MknodWhat::Blk(attrs, dev) => (Special::BlockDev(dev.major, dev.minor), attrs),
@@ -109,7 +109,7 @@ impl Cx<'_> {
                 MknodWhat::Other(_) => return Err(NfsStat3::BADTYPE),
             };
             let attrs = unsized_attrs(attrs)?;
-            let tx = cx.txs.of(&dir.export);
+            let tx = ctx.txs.of(&dir.export);
             let made =
                 dir.volume().mknod(tx, dir.cred(), &dir.node, &a.at.name, special, attrs).map_err(status)?;
             Ok(made.node)

@@ -21,57 +21,60 @@ mod serve;
 use crate::exports::{Caller, Export};
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
 use crate::stats::Protocol;
 use bytes::{BufMut, Bytes, BytesMut};
-use context::Cx;
-use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
+use context::Context;
+use landfast_nfs::nfsacl::{GetaclArgs, SetaclArgs, proc as acl_proc};
 use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
 use landfast_xdr::{Encode, padding};
+pub(crate) use serve::{nfs, nfsacl};
 
-/// A decoded call.
-pub(crate) enum Asked {
+/// A decoded call of NFS version 3 or NFSACL.
+pub(crate) enum DecodedCall {
     /// Of NFS version 3.
     V3(Call),
     /// Of NFSACL.
     Getacl(GetaclArgs),
-    /// The same.
+    /// Of NFSACL.
     Setacl(SetaclArgs),
 }
 
-impl Asked {
-    /// The object that the call may change: a directory for its entries.
+impl DecodedCall {
+    /// The object that the call may change; for a change of names the directory.
     pub(crate) fn changes(&self) -> Option<&FileHandle> {
         match self {
-            Asked::V3(call) => changes(call),
-            Asked::Getacl(_) => None,
-            Asked::Setacl(a) => Some(&a.object),
+            DecodedCall::V3(call) => changes(call),
+            DecodedCall::Getacl(_) => None,
+            DecodedCall::Setacl(a) => Some(&a.object),
         }
     }
 
-    /// Whether the reply is kept for a retry: COMMIT may be executed any number of times.
+    /// Is the reply kept for a retry? COMMIT changes something, but may be executed any number of times.
     pub(crate) fn is_kept(&self) -> bool {
-        self.changes().is_some() && !matches!(self, Asked::V3(Call::Commit(_)))
+        self.changes().is_some() && !matches!(self, DecodedCall::V3(Call::Commit(_)))
     }
 
-    /// Whether the call may wait for the disk itself.
+    /// May the call wait for the disk while it runs?
     pub(crate) fn may_flush(&self, export: &Export) -> bool {
         match self {
-            Asked::V3(call) => may_flush(call, export),
-            Asked::Getacl(_) => false,
-            Asked::Setacl(_) => export.synced(),
+            DecodedCall::V3(call) => may_flush(call, export),
+            DecodedCall::Getacl(_) => false,
+            DecodedCall::Setacl(_) => export.synced(),
         }
     }
 
-    /// The reply to a call whose effect may not be stable: it says nothing about any object.
+    /// The reply to a call whose effect may not be durable; it says nothing about any object.
     pub(crate) fn failed(&self, status: NfsStat3) -> Bytes {
         match self {
-            Asked::V3(call) => failed(call, status),
-            Asked::Getacl(_) | Asked::Setacl(_) => Res::<(), Option<()>>::Fail(status, None).to_bytes(),
+            DecodedCall::V3(call) => failed(call, status),
+            DecodedCall::Getacl(_) | DecodedCall::Setacl(_) => {
+                Res::<(), Option<()>>::Fail(status, None).to_bytes()
+            }
         }
     }
 }
@@ -79,8 +82,8 @@ impl Asked {
 /// A decoded call and who sent it.
 struct Request {
     caller: Caller,
-    call: Asked,
-    /// Its name in the duplicate request cache, if its reply is kept.
+    call: DecodedCall,
+    /// Its key in the duplicate request cache, if its reply is kept.
     key: Option<CallKey>,
 }
 
@@ -120,21 +123,21 @@ fn may_flush(call: &Call, export: &Export) -> bool {
     }
 }
 
-/// Runs a call.
+/// Executes a call.
 fn run(sh: &Shared, req: &Request) -> Outcome {
-    let mut cx = Cx::new(sh, &req.caller);
+    let mut ctx = Context::new(sh, &req.caller);
     let (status, reply) = match &req.call {
-        Asked::V3(call) => execute(&mut cx, call),
-        Asked::Getacl(a) => one(cx.getacl(a)),
-        Asked::Setacl(a) => one(cx.setacl(a)),
+        DecodedCall::V3(call) => execute(&mut ctx, call),
+        DecodedCall::Getacl(a) => one(ctx.getacl(a)),
+        DecodedCall::Setacl(a) => one(ctx.setacl(a)),
     };
     let (protocol, procedure) = match &req.call {
-        Asked::V3(call) => (Protocol::V3, call.number()),
-        Asked::Getacl(_) => (Protocol::Nfsacl, nfsacl::proc::GETACL),
-        Asked::Setacl(_) => (Protocol::Nfsacl, nfsacl::proc::SETACL),
+        DecodedCall::V3(call) => (Protocol::V3, call.number()),
+        DecodedCall::Getacl(_) => (Protocol::Nfsacl, acl_proc::GETACL),
+        DecodedCall::Setacl(_) => (Protocol::Nfsacl, acl_proc::SETACL),
     };
     sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
-    let Cx { mut txs, noted, exports, .. } = cx;
+    let Context { mut txs, noted, exports, .. } = ctx;
     if status == NfsStat3::STALE
         && let Some(export) = req.call.changes().and_then(|changed| exports.of_handle(&changed.0))
     {
@@ -169,33 +172,33 @@ fn one<T: Encode, F: Encode>(res: Res<T, F>) -> (NfsStat3, Vec<Bytes>) {
     (res.status(), vec![res.to_bytes()])
 }
 
-fn execute(cx: &mut Cx<'_>, call: &Call) -> (NfsStat3, Vec<Bytes>) {
+fn execute(ctx: &mut Context<'_>, call: &Call) -> (NfsStat3, Vec<Bytes>) {
     match call {
         Call::Null => (NfsStat3::OK, Vec::new()),
-        Call::Getattr(a) => one(cx.getattr(a)),
-        Call::Setattr(a) => one(cx.setattr(a)),
-        Call::Lookup(a) => one(cx.lookup(a)),
-        Call::Access(a) => one(cx.access(a)),
-        Call::Readlink(a) => one(cx.readlink(a)),
+        Call::Getattr(a) => one(ctx.getattr(a)),
+        Call::Setattr(a) => one(ctx.setattr(a)),
+        Call::Lookup(a) => one(ctx.lookup(a)),
+        Call::Access(a) => one(ctx.access(a)),
+        Call::Readlink(a) => one(ctx.readlink(a)),
         Call::Read(a) => {
-            let res = cx.read(a);
+            let res = ctx.read(a);
             (res.status(), in_pieces(res))
         }
-        Call::Write(a) => one(cx.write(a)),
-        Call::Create(a) => one(cx.create(a)),
-        Call::Mkdir(a) => one(cx.mkdir(a)),
-        Call::Symlink(a) => one(cx.symlink(a)),
-        Call::Mknod(a) => one(cx.mknod(a)),
-        Call::Remove(a) => one(cx.remove(a, false)),
-        Call::Rmdir(a) => one(cx.remove(a, true)),
-        Call::Rename(a) => one(cx.rename(a)),
-        Call::Link(a) => one(cx.link(a)),
-        Call::Readdir(a) => one(cx.readdir(a)),
-        Call::Readdirplus(a) => one(cx.readdirplus(a)),
-        Call::Fsstat(a) => one(cx.fsstat(a)),
-        Call::Fsinfo(a) => one(cx.fsinfo(a)),
-        Call::Pathconf(a) => one(cx.pathconf(a)),
-        Call::Commit(a) => one(cx.commit(a)),
+        Call::Write(a) => one(ctx.write(a)),
+        Call::Create(a) => one(ctx.create(a)),
+        Call::Mkdir(a) => one(ctx.mkdir(a)),
+        Call::Symlink(a) => one(ctx.symlink(a)),
+        Call::Mknod(a) => one(ctx.mknod(a)),
+        Call::Remove(a) => one(ctx.remove(a, false)),
+        Call::Rmdir(a) => one(ctx.remove(a, true)),
+        Call::Rename(a) => one(ctx.rename(a)),
+        Call::Link(a) => one(ctx.link(a)),
+        Call::Readdir(a) => one(ctx.readdir(a)),
+        Call::Readdirplus(a) => one(ctx.readdirplus(a)),
+        Call::Fsstat(a) => one(ctx.fsstat(a)),
+        Call::Fsinfo(a) => one(ctx.fsinfo(a)),
+        Call::Pathconf(a) => one(ctx.pathconf(a)),
+        Call::Commit(a) => one(ctx.commit(a)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! LOOKUP, READLINK, REMOVE, RMDIR, RENAME, LINK (RFC 1813 sections 3.3.3, 3.3.5, 3.3.12 to 3.3.15).
 
-use super::context::{Cx, Obj};
+use super::context::{Context, Obj};
 use super::errors::{Use, check_name, status, status_of_names};
 use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
 use landfast_nfs::v3::res::{
@@ -10,7 +10,7 @@ use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{FileHandle, NfsStat3, Res, WccData};
 use landfast_volume::{Error, Kind, Node};
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn lookup(&mut self, a: &DirOp) -> LookupRes {
         let dir = match self.obj(&a.dir) {
             Ok(dir) => dir,

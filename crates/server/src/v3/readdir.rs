@@ -4,7 +4,7 @@
 //! and what the client sends is not looked at. Cookies 1 and 2, which the volume never gives, stand for `.` and `..`, which
 //! clients of this version expect to be told.
 
-use super::context::{Cx, Obj, fattr, handle};
+use super::context::{Context, Obj, fattr, handle};
 use super::errors::status;
 use crate::limits;
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl Room {
     }
 }
 
-impl Cx<'_> {
+impl Context<'_> {
     pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> ReaddirRes {
         let dir = match self.obj(&a.dir) {
             Ok(dir) => dir,

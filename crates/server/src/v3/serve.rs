@@ -1,10 +1,9 @@
 //! From a received call to the path that it takes ([`crate::path`]).
 
-use super::{Asked, Request, run};
-use crate::path::{Outcome, Plan, Work};
+use super::{DecodedCall, Request, run};
+use crate::path::{Executor, Outcome, Plan, Work};
 use crate::replies;
-use crate::server::Shared;
-use crate::service::Nfs;
+use crate::shared::Shared;
 use bytes::Bytes;
 use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
 use landfast_nfs::v3::Call;
@@ -13,43 +12,57 @@ use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::Decode;
 use std::sync::Arc;
 
-impl Nfs {
-    /// Serves a call of NFS version 3.
-    pub(crate) async fn v3(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
-        let call = match Call::decode(header.proc, body.clone()) {
-            Ok(Call::Null) => return Response::Success(Bytes::new()),
-            Ok(call) => call,
-            Err(NoCall::NoProcedure) => return Response::ProcUnavail,
-            Err(NoCall::Garbage(_)) => return Response::GarbageArgs,
-        };
-        self.asked(conn, header, Asked::V3(call), body).await
-    }
+/// Serves a call of NFS version 3.
+pub(crate) async fn nfs(
+    executor: &Executor,
+    conn: &Arc<ConnInfo>,
+    header: CallHeader,
+    body: Bytes,
+) -> Response {
+    let call = match Call::decode(header.proc, body.clone()) {
+        Ok(Call::Null) => return Response::Success(Bytes::new()),
+        Ok(call) => call,
+        Err(NoCall::NoProcedure) => return Response::ProcUnavail,
+        Err(NoCall::Garbage(_)) => return Response::GarbageArgs,
+    };
+    answer(executor, conn, header, DecodedCall::V3(call), body).await
+}
 
-    /// Serves a call of NFSACL.
-    pub(crate) async fn nfsacl(&self, conn: &Arc<ConnInfo>, header: CallHeader, body: Bytes) -> Response {
-        let call = match header.proc {
-            nfsacl::proc::NULL => return Response::Success(Bytes::new()),
-            nfsacl::proc::GETACL => GetaclArgs::from_bytes(body.clone()).map(Asked::Getacl),
-            nfsacl::proc::SETACL => SetaclArgs::from_bytes(body.clone()).map(Asked::Setacl),
-            _ => return Response::ProcUnavail,
-        };
-        match call {
-            Ok(call) => self.asked(conn, header, call, body).await,
-            Err(_) => Response::GarbageArgs,
-        }
+/// Serves a call of NFSACL.
+pub(crate) async fn nfsacl(
+    executor: &Executor,
+    conn: &Arc<ConnInfo>,
+    header: CallHeader,
+    body: Bytes,
+) -> Response {
+    let call = match header.proc {
+        nfsacl::proc::NULL => return Response::Success(Bytes::new()),
+        nfsacl::proc::GETACL => GetaclArgs::from_bytes(body.clone()).map(DecodedCall::Getacl),
+        nfsacl::proc::SETACL => SetaclArgs::from_bytes(body.clone()).map(DecodedCall::Setacl),
+        _ => return Response::ProcUnavail,
+    };
+    match call {
+        Ok(call) => answer(executor, conn, header, call, body).await,
+        Err(_) => Response::GarbageArgs,
     }
+}
 
-    async fn asked(&self, conn: &Arc<ConnInfo>, header: CallHeader, call: Asked, body: Bytes) -> Response {
-        let changed = call.changes();
-        let export = changed.and_then(|changed| self.sh.exports().of_handle(&changed.0).cloned());
-        let plan = Plan {
-            slow: export.as_ref().is_some_and(|e| call.may_flush(e)),
-            exports: export.into_iter().collect(),
-            kept: call.is_kept(),
-            reply_max: replies::v3(&call),
-        };
-        self.answer(conn, header, body, plan, |caller, key| Request { caller, call, key }).await
-    }
+async fn answer(
+    executor: &Executor,
+    conn: &Arc<ConnInfo>,
+    header: CallHeader,
+    call: DecodedCall,
+    body: Bytes,
+) -> Response {
+    let changed = call.changes();
+    let export = changed.and_then(|changed| executor.sh.exports().of_handle(&changed.0).cloned());
+    let plan = Plan {
+        slow: export.as_ref().is_some_and(|e| call.may_flush(e)),
+        exports: export.into_iter().collect(),
+        kept: call.is_kept(),
+        reply_max: replies::v3(&call),
+    };
+    executor.answer(conn, header, body, plan, |caller, key| Request { caller, call, key }).await
 }
 
 impl Work for Request {

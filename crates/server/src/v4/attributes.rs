@@ -1,6 +1,6 @@
 //! Attributes: GETATTR, SETATTR, VERIFY, NVERIFY, ACCESS (RFC 8881 sections 18.1, 18.7, 18.15, 18.30, 18.31).
 
-use super::context::{Ctx, Done, Fail, Obj, must_be_file};
+use super::context::{Context, Obj, OpError, OpResult, must_be_file};
 use crate::attr::{self, Purpose};
 use crate::errors::{status, status_of_acls};
 use crate::state::opens::WRITE;
@@ -14,9 +14,9 @@ use landfast_nfs::v4::res::AccessRes;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
 use landfast_volume::{AccessMask, Kind, SetAcls, SetAttrs};
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// GETATTR.
-    pub(super) fn getattr(&mut self, wanted: &Bitmap) -> Done {
+    pub(super) fn getattr(&mut self, wanted: &Bitmap) -> OpResult {
         let wanted = attr::readable(wanted, self.minor)?;
         self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &wanted)?;
@@ -24,8 +24,8 @@ impl Ctx<'_> {
     }
 
     /// SETATTR. The reply says what was set, also with an error (RFC 8881 section 18.30.3).
-    pub(super) fn setattr(&mut self, a: &SetattrArgs) -> Done {
-        let nothing = |status| Fail { status, body: Some(Box::new(ResBody::Setattr(Bitmap::default()))) };
+    pub(super) fn setattr(&mut self, a: &SetattrArgs) -> OpResult {
+        let nothing = |status| OpError { status, body: Some(Box::new(ResBody::Setattr(Bitmap::default()))) };
         let obj = self.node().map_err(nothing)?;
         let attrs = attr::to_set(&a.attrs, self.minor, Purpose::Set).map_err(nothing)?;
         let file = match attrs.size {
@@ -50,7 +50,7 @@ impl Ctx<'_> {
             done = attr::set_mask(&set.map_err(|e| nothing(status_of_acls(e)))?);
         }
         if !acls.is_empty() {
-            obj.volume().set_acls(tx, obj.cred(), &obj.node, &acls).map_err(|e| Fail {
+            obj.volume().set_acls(tx, obj.cred(), &obj.node, &acls).map_err(|e| OpError {
                 status: status_of_acls(e),
                 body: Some(Box::new(ResBody::Setattr(done))),
             })?;
@@ -72,7 +72,7 @@ impl Ctx<'_> {
     }
 
     /// VERIFY and NVERIFY: `stop` is the status when the attributes are as they must not be.
-    pub(super) fn verify(&mut self, given: &Fattr, stop: NfsStat) -> Done {
+    pub(super) fn verify(&mut self, given: &Fattr, stop: NfsStat) -> OpResult {
         attr::comparable(&given.mask, self.minor)?;
         self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &given.mask)?;
@@ -86,7 +86,7 @@ impl Ctx<'_> {
     }
 
     /// ACCESS.
-    pub(super) fn access(&mut self, asked: u32) -> Done {
+    pub(super) fn access(&mut self, asked: u32) -> OpResult {
         let obj = self.object(self.fh()?)?;
         let dir = obj.as_ref().is_none_or(|o| o.node.kind() == Kind::Dir);
         let mut known = if dir {

@@ -1,7 +1,7 @@
 //! What the operations of one compound share: the caller, the filehandles, the current stateid, the transactions.
 //!
 //! Each operation on an object asks for it as an [`Obj`], which has passed the export's access check, and each that
-//! changes something asks [`Ctx::modify`] for the transaction, which refuses on a read-only export.
+//! changes something asks [`Context::modify`] for the transaction, which refuses on a read-only export.
 
 use super::work::Allowance;
 use crate::acl;
@@ -11,13 +11,14 @@ use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
 use crate::released::Awaited;
-use crate::server::{Shared, not_under_the_state};
+use crate::shared::Shared;
 use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
+use crate::state_lock::not_under_the_state;
 use bytes::Bytes;
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
@@ -81,28 +82,28 @@ pub(crate) fn refusal(why: Refused) -> NfsStat {
     }
 }
 
-/// Why an operation failed, with the result that goes with it.
+/// The error of an operation, with the result that goes with it.
 #[derive(Debug)]
-pub(crate) struct Fail {
+pub(crate) struct OpError {
     pub(crate) status: NfsStat,
-    /// Only some operations have a result with an error.
+    /// The result; only a few operations have one with an error.
     pub(crate) body: Option<Box<ResBody>>,
 }
 
-impl From<NfsStat> for Fail {
+impl From<NfsStat> for OpError {
     fn from(status: NfsStat) -> Self {
-        Fail { status, body: None }
+        OpError { status, body: None }
     }
 }
 
 /// The error of the volume where nothing better is known.
-impl From<landfast_volume::Error> for Fail {
+impl From<landfast_volume::Error> for OpError {
     fn from(e: landfast_volume::Error) -> Self {
         status(e).into()
     }
 }
 
-pub(crate) type Done = Result<ResBody, Fail>;
+pub(crate) type OpResult = Result<ResBody, OpError>;
 
 /// What the SEQUENCE of this compound established.
 #[derive(Debug, Clone)]
@@ -112,8 +113,8 @@ pub(crate) struct InSession {
     pub(crate) slot: u32,
 }
 
-/// One compound under way.
-pub(crate) struct Ctx<'a> {
+/// The context of one COMPOUND: what its operations share and change.
+pub(crate) struct Context<'a> {
     pub(crate) sh: &'a Shared,
     pub(crate) now: Millis,
     pub(crate) conn: ConnId,
@@ -151,7 +152,7 @@ pub(crate) struct Ctx<'a> {
     pub(crate) flavor_later: bool,
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// Who asks, as far as clients and sessions are concerned.
     pub(crate) fn asker(&self) -> Asker {
         Asker { principal: self.principal, addr: self.caller.addr }
@@ -252,7 +253,7 @@ impl Ctx<'_> {
 
     /// The stateid that an operation means: the current one stands in where it is asked for (RFC 8881 section 8.2.3), with
     /// its seqid only where `exact` (CLOSE, OPEN_DOWNGRADE).
-    pub(crate) fn meant(&self, stateid: &Stateid, exact: bool) -> Result<Stateid, NfsStat> {
+    pub(crate) fn resolve_stateid(&self, stateid: &Stateid, exact: bool) -> Result<Stateid, NfsStat> {
         // NFSv4.0 has no current stateid.
         if *stateid != Stateid::CURRENT || self.minor == 0 {
             return Ok(*stateid);
@@ -305,7 +306,7 @@ impl Ctx<'_> {
         }
     }
 
-    /// As [`Ctx::subject`], of an object of a volume whose attributes are known.
+    /// As [`Context::subject`], of an object of a volume whose attributes are known.
     pub(crate) fn subject_of(
         &self,
         handle: Bytes,

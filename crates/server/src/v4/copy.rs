@@ -2,7 +2,7 @@
 //!
 //! What a COPY answers, or says in its CB_OFFLOAD, is stable: clients need no COMMIT.
 
-use super::context::{Ctx, Done, Fail, Obj, is_special, key};
+use super::context::{Context, Obj, OpError, OpResult, is_special, key};
 use super::io::mode_for;
 use crate::limits;
 use crate::offload::Offload;
@@ -17,9 +17,9 @@ use landfast_volume::{Keep, Kind, OpenFile};
 /// A file and what it is open as.
 type Opened = (Obj, OpenFile);
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// The two files of COPY and CLONE: source, then destination.
-    fn both(&mut self, src_stateid: &Stateid, dst_stateid: &Stateid) -> Result<(Opened, Opened), Fail> {
+    fn both(&mut self, src_stateid: &Stateid, dst_stateid: &Stateid) -> Result<(Opened, Opened), OpError> {
         let (saved, saved_stateid) = self.saved.clone().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
         let source = self.object(&saved)?.ok_or(NfsStat::NFS4ERR_WRONG_TYPE)?;
         let dest = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_WRONG_TYPE)?;
@@ -43,7 +43,7 @@ impl Ctx<'_> {
     }
 
     /// CLONE.
-    pub(super) fn clone_file(&mut self, a: &CloneArgs) -> Done {
+    pub(super) fn clone_file(&mut self, a: &CloneArgs) -> OpResult {
         let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
         let size = source.volume().getattr(&source.node)?.size;
         let count = count_of(size, a.src_offset, a.count)?;
@@ -64,7 +64,7 @@ impl Ctx<'_> {
     }
 
     /// COPY.
-    pub(super) fn copy(&mut self, a: &CopyArgs) -> Done {
+    pub(super) fn copy(&mut self, a: &CopyArgs) -> OpResult {
         if !a.source_server.is_empty() {
             // From another server. `NOTSUPP`, which COPY has not (RFC 7862 section 11.2), would end all copies for Linux.
             return Err(NfsStat::NFS4ERR_OFFLOAD_DENIED.into());
@@ -88,9 +88,9 @@ impl Ctx<'_> {
             // Shorter than asked for: the client goes on from there, and no thread is held for minutes, least of all for
             // nobody.
             let count = self.work.part(count)?;
-            let (volume, line) = (dest.volume().clone(), self.work.line());
+            let (volume, reply_conn) = (dest.volume().clone(), self.work.reply_conn());
             let tx = self.modify(&dest)?;
-            let wanted = || !line.is_closed();
+            let wanted = || !reply_conn.is_closed();
             volume.copy_range_while(tx, (&from, a.src_offset), (&to, a.dst_offset), count, wanted)?
         };
         Ok(copied_body(None, copied, dest.volume().write_verifier(), true))
@@ -140,7 +140,7 @@ impl Ctx<'_> {
     }
 
     /// OFFLOAD_STATUS.
-    pub(super) fn offload_status(&mut self, stateid: &Stateid) -> Done {
+    pub(super) fn offload_status(&mut self, stateid: &Stateid) -> OpResult {
         let (client, file) = (self.client()?, key(&self.file()?.node));
         let st = self.sh.state();
         let copy = st.copies.find(client, &file, stateid)?;
@@ -148,7 +148,7 @@ impl Ctx<'_> {
     }
 
     /// OFFLOAD_CANCEL. Nothing more is copied when it is answered.
-    pub(super) fn offload_cancel(&mut self, stateid: &Stateid) -> Done {
+    pub(super) fn offload_cancel(&mut self, stateid: &Stateid) -> OpResult {
         let (client, file) = (self.client()?, key(&self.file()?.node));
         let progress = self.sh.state().copies.take(client, &file, stateid)?;
         progress.cancel_and_wait();

@@ -1,15 +1,15 @@
 //! Filehandles: PUTFH, PUTROOTFH, PUTPUBFH, GETFH, SAVEFH, RESTOREFH (RFC 8881 sections 18.8, 18.19 to 18.21, 18.27,
 //! 18.28), SECINFO and SECINFO_NO_NAME (18.29, 18.45).
 
-use super::context::{Ctx, Done, Fail, Fh};
+use super::context::{Context, Fh, OpError, OpResult};
 use crate::exports::Refused;
 use crate::exports::pseudo::{self, Pseudo, Step};
 use landfast_nfs::v4::flags::{AUTH_NONE, AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SECINFO_STYLE4_PARENT};
 use landfast_nfs::v4::{FileHandle, NfsStat, ResBody, SecInfo, Stateid};
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// PUTFH. The handle is proven before anything is done with it: a volume's handles are signed.
-    pub(super) fn putfh(&mut self, fh: &FileHandle) -> Done {
+    pub(super) fn putfh(&mut self, fh: &FileHandle) -> OpResult {
         let found = match self.exports.pseudo_dir(&fh.0) {
             Some(dir) => Fh::Pseudo(dir),
             // Of this server once, or of another.
@@ -22,7 +22,7 @@ impl Ctx<'_> {
     }
 
     /// PUTROOTFH and PUTPUBFH.
-    pub(super) fn putrootfh(&mut self) -> Done {
+    pub(super) fn putrootfh(&mut self) -> OpResult {
         let root = self.server_root();
         self.may_be_set(&root)?;
         self.set_fh(root);
@@ -38,18 +38,18 @@ impl Ctx<'_> {
     }
 
     /// GETFH.
-    pub(super) fn getfh(&mut self) -> Done {
+    pub(super) fn getfh(&mut self) -> OpResult {
         Ok(ResBody::Getfh(FileHandle(self.wire(self.fh()?))))
     }
 
     /// SAVEFH: with the current stateid.
-    pub(super) fn savefh(&mut self) -> Done {
+    pub(super) fn savefh(&mut self) -> OpResult {
         self.saved = Some((self.fh()?.clone(), self.stateid));
         Ok(ResBody::Empty)
     }
 
     /// RESTOREFH: with the saved stateid.
-    pub(super) fn restorefh(&mut self) -> Done {
+    pub(super) fn restorefh(&mut self) -> OpResult {
         let (fh, stateid) = self.saved.clone().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
         self.may_be_set(&fh)?;
         self.fh = Some(fh);
@@ -104,7 +104,7 @@ impl Ctx<'_> {
     }
 
     /// SECINFO: the name must exist; the current filehandle is consumed.
-    pub(super) fn secinfo(&mut self, name: &[u8]) -> Done {
+    pub(super) fn secinfo(&mut self, name: &[u8]) -> OpResult {
         let here = self.fh()?.clone();
         let target = match self.object(&here) {
             // The names of an export that the caller has the wrong flavor for are none of its business, but all that is
@@ -116,7 +116,7 @@ impl Ctx<'_> {
     }
 
     /// SECINFO_NO_NAME: the current filehandle is consumed.
-    pub(super) fn secinfo_no_name(&mut self, style: u32) -> Done {
+    pub(super) fn secinfo_no_name(&mut self, style: u32) -> OpResult {
         let here = self.fh()?.clone();
         let target = match style {
             SECINFO_STYLE4_CURRENT_FH => here,
@@ -145,7 +145,7 @@ impl Ctx<'_> {
 }
 
 /// SECINFO and SECINFO_NO_NAME do not say `SYMLINK` (RFC 8881 section 15.2).
-fn no_symlink(f: Fail) -> Fail {
+fn no_symlink(f: OpError) -> OpError {
     match f.status {
         NfsStat::NFS4ERR_SYMLINK => NfsStat::NFS4ERR_NOTDIR.into(),
         _ => f,

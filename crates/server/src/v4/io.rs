@@ -1,6 +1,6 @@
 //! READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32).
 
-use super::context::{Ctx, Done, Fail, Obj, key};
+use super::context::{Context, Obj, OpError, OpResult, key};
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
 use crate::state::opens::{READ, Share, WRITE};
@@ -19,7 +19,7 @@ pub(super) fn mode_for(want: Share) -> OpenMode {
     OpenMode { read: want & READ != 0, write: want & WRITE != 0, owner_override: true }
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// The open file behind a stateid, for `want`, if the caller may do that to the file: a stateid says whose open it is,
     /// and nothing about who presents it (contract C6). `None` when there is no open, or none that serves: then the file is
     /// opened for the caller.
@@ -28,18 +28,18 @@ impl Ctx<'_> {
         obj: &Obj,
         stateid: &Stateid,
         want: Share,
-    ) -> Result<Option<OpenFile>, Fail> {
-        let stateid = self.meant(stateid, false)?;
+    ) -> Result<Option<OpenFile>, OpError> {
+        let stateid = self.resolve_stateid(stateid, false)?;
         self.opened_as(obj, stateid, want)
     }
 
-    /// As [`Ctx::opened`], where it is clear which stateid is meant.
+    /// As [`Context::opened`], where it is clear which stateid is meant.
     pub(super) fn opened_as(
         &mut self,
         obj: &Obj,
         stateid: Stateid,
         want: Share,
-    ) -> Result<Option<OpenFile>, Fail> {
+    ) -> Result<Option<OpenFile>, OpError> {
         let file = key(&obj.node);
         if stateid == Stateid::ANONYMOUS || stateid == Stateid::READ_BYPASS {
             if self.sh.state().grace.active(self.now) {
@@ -58,7 +58,7 @@ impl Ctx<'_> {
         Ok(opened.map(|file| obj.volume().as_caller(obj.cred(), &file, mode_for(want))).transpose()?)
     }
 
-    pub(super) fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
+    pub(super) fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), OpError> {
         let obj = self.file()?;
         if want == WRITE {
             obj.writable()?;
@@ -72,7 +72,7 @@ impl Ctx<'_> {
     }
 
     /// READ. Never more than the reply has room for.
-    pub(super) fn read(&mut self, a: &ReadArgs) -> Done {
+    pub(super) fn read(&mut self, a: &ReadArgs) -> OpResult {
         let (obj, file) = self.file_for(&a.stateid, READ)?;
         let room = self.room.saturating_sub(READ_AROUND);
         let count = (a.count.min(limits::IO_BYTES_MAX) as usize).min(room) as u32;
@@ -90,7 +90,7 @@ impl Ctx<'_> {
     }
 
     /// WRITE.
-    pub(super) fn write(&mut self, a: &WriteArgs) -> Done {
+    pub(super) fn write(&mut self, a: &WriteArgs) -> OpResult {
         let (obj, file) = self.file_for(&a.stateid, WRITE)?;
         // More than the server ever said it takes is written in part: the client sends the rest again.
         let data = a.data.slice(..a.data.len().min(limits::IO_BYTES_MAX as usize));
@@ -119,7 +119,7 @@ impl Ctx<'_> {
     }
 
     /// COMMIT: for who may write the file.
-    pub(super) fn commit(&mut self, a: &CommitArgs) -> Done {
+    pub(super) fn commit(&mut self, a: &CommitArgs) -> OpResult {
         let obj = self.file()?;
         if a.offset.checked_add(u64::from(a.count)).is_none() {
             return Err(NfsStat::NFS4ERR_INVAL.into());

@@ -1,6 +1,6 @@
 //! LOCK, LOCKT, LOCKU (RFC 8881 sections 18.10 to 18.12).
 
-use super::context::{Ctx, Done, Fail, Obj, key};
+use super::context::{Context, Obj, OpError, OpResult, key};
 use super::io::mode_for;
 use crate::state::locks::{self, Denied, LockError, Locker, Span};
 use crate::state::opens::{READ, WRITE};
@@ -9,8 +9,8 @@ use landfast_nfs::v4::res::LockDenied;
 use landfast_nfs::v4::{LockType, NfsStat, Opaque1024, ResBody, StateOwner};
 use landfast_volume::Error;
 
-fn denied(d: Denied) -> Fail {
-    Fail {
+fn denied(d: Denied) -> OpError {
+    OpError {
         status: NfsStat::NFS4ERR_DENIED,
         body: Some(Box::new(ResBody::Denied(LockDenied {
             offset: d.span.offset(),
@@ -30,7 +30,7 @@ fn may_know_locks(obj: &Obj) -> Result<(), Error> {
     }
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// At a limit. NFSv4.1 has no status of its own for that which LOCK and LOCKU may have (RFC 8881 section 15.2), so it is
     /// the one for what "does not map to any of the legal error values" (section 15.1.1.9): Linux passes it on as EIO, at
     /// once, and keeps its other locks; `DELAY` would have it ask without end, `DENIED` would name somebody who is not in the
@@ -44,16 +44,19 @@ impl Ctx<'_> {
     }
 
     /// LOCK. Nobody is queued: a client that waits asks again. If what it waits for waits for it by NLM, it hears that.
-    pub(super) fn lock(&mut self, a: &LockArgs) -> Done {
+    pub(super) fn lock(&mut self, a: &LockArgs) -> OpResult {
         let obj = self.file()?;
         let file = key(&obj.node);
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let locker = match &a.locker {
-            WireLocker::Existing { lock_stateid, .. } => Locker::Known(self.meant(lock_stateid, false)?),
-            WireLocker::New { open_stateid, lock_owner, .. } => {
-                Locker::New { open: self.meant(open_stateid, false)?, owner: lock_owner.owner.0.clone() }
+            WireLocker::Existing { lock_stateid, .. } => {
+                Locker::Known(self.resolve_stateid(lock_stateid, false)?)
             }
+            WireLocker::New { open_stateid, lock_owner, .. } => Locker::New {
+                open: self.resolve_stateid(open_stateid, false)?,
+                owner: lock_owner.owner.0.clone(),
+            },
         };
         let want = locks::needed(a.locktype);
         let opened = {
@@ -110,7 +113,7 @@ impl Ctx<'_> {
 
     /// LOCKT: keyed on the session's client. A lock of a client whose lease is over is in nobody's way: what is in the way
     /// of a LOCK, and only that, is found here.
-    pub(super) fn lockt(&mut self, a: &LocktArgs) -> Done {
+    pub(super) fn lockt(&mut self, a: &LocktArgs) -> OpResult {
         let obj = self.file()?;
         let file = key(&obj.node);
         let client = self.client()?;
@@ -137,11 +140,11 @@ impl Ctx<'_> {
     }
 
     /// LOCKU.
-    pub(super) fn locku(&mut self, a: &LockuArgs) -> Done {
+    pub(super) fn locku(&mut self, a: &LockuArgs) -> OpResult {
         let file = self.stateful()?;
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
-        let stateid = self.meant(&a.lock_stateid, false)?;
+        let stateid = self.resolve_stateid(&a.lock_stateid, false)?;
         let new = self.sh.state().files.unlock(client, &file, &stateid, span);
         let new = new.map_err(|s| self.at_limit(s))?;
         self.stateid = new;

@@ -1,17 +1,21 @@
 //! NFSv4.0, 4.1 and 4.2: COMPOUND, and one file for each family of operations.
 //!
-//! - [`matrix`]: the operations as data;
-//! - [`compound`]: one request from its first operation to its reply;
-//! - `serve`: from a received COMPOUND to its path through the server;
-//! - [`context`]: what operations of one compound share;
-//! - `v40`: what is different in NFSv4.0;
-//! - `work`: how much one compound may have the disk do;
-//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations.
+//! From the floor up:
+//!
+//! - [`matrix`]: the operations as data; `request`, `reply`: a COMPOUND as it was received, its reply as it grows;
+//! - `work`: how much one COMPOUND may have the disk do; `context`: what its operations share;
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
+//! - `dispatch`: which operation is whose code; `dispatch40`: the same as NFSv4.0 has them;
+//! - `step`: one operation where it stands; `v40`: COMPOUNDs of NFSv4.0; `compound`: one request from its first operation to its
+//!   reply;
+//! - `serve`: from a received COMPOUND to its path through the server.
 
 mod attributes;
 mod compound;
 mod context;
 mod copy;
+mod dispatch;
+mod dispatch40;
 mod handles;
 mod io;
 mod lock;
@@ -19,11 +23,14 @@ pub mod matrix;
 mod names;
 mod open;
 mod readdir;
+mod reply;
+mod request;
 mod serve;
 mod session;
 mod sparse;
+mod step;
 mod v40;
 mod work;
 mod xattr;
 
-pub(crate) use serve::compound_not_yet;
+pub(crate) use serve::{compound, compound_not_yet};

@@ -1,7 +1,7 @@
 //! Names: LOOKUP, LOOKUPP, CREATE, LINK, REMOVE, RENAME, READLINK (RFC 8881 sections 18.4, 18.9, 18.13, 18.14, 18.24 to
 //! 18.26).
 
-use super::context::{Ctx, Done, Fail, Fh, Obj, must_be_dir};
+use super::context::{Context, Fh, Obj, OpError, OpResult, must_be_dir};
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls, status_of_names};
 use crate::exports::pseudo::{self, PseudoDir, Step};
@@ -17,9 +17,9 @@ pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
     ChangeInfo { atomic: c.atomic, before: c.before, after: c.after }
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// The object of a name in the current directory.
-    pub(super) fn find(&self, name: &[u8]) -> Result<Fh, Fail> {
+    pub(super) fn find(&self, name: &[u8]) -> Result<Fh, OpError> {
         match self.fh()? {
             Fh::Node { .. } => {
                 let dir = self.dir_or_symlink()?;
@@ -40,7 +40,7 @@ impl Ctx<'_> {
         }
     }
 
-    fn pseudo_entry(&self, dir: PseudoDir, name: &[u8]) -> Result<Fh, Fail> {
+    fn pseudo_entry(&self, dir: PseudoDir, name: &[u8]) -> Result<Fh, OpError> {
         let step = self.exports.pseudo.entry(dir, name).ok_or(NfsStat::NFS4ERR_NOENT)?;
         let found = self.step_to(step)?;
         if let (None, Step::Export { export, .. }) = (&found, step)
@@ -75,7 +75,7 @@ impl Ctx<'_> {
     }
 
     /// The directory above the current one.
-    pub(super) fn parent(&self) -> Result<Fh, Fail> {
+    pub(super) fn parent(&self) -> Result<Fh, OpError> {
         match self.fh()? {
             // What is above an export's root takes any flavor.
             Fh::Node { export, node, by_path: false } if *node == export.root => {
@@ -98,7 +98,7 @@ impl Ctx<'_> {
     }
 
     /// LOOKUP.
-    pub(super) fn lookup(&mut self, name: &[u8]) -> Done {
+    pub(super) fn lookup(&mut self, name: &[u8]) -> OpResult {
         let found = self.find(name)?;
         self.object(&found)?;
         self.set_fh(found);
@@ -106,7 +106,7 @@ impl Ctx<'_> {
     }
 
     /// LOOKUPP.
-    pub(super) fn lookupp(&mut self) -> Done {
+    pub(super) fn lookupp(&mut self) -> OpResult {
         let above = self.parent()?;
         self.object(&above)?;
         self.set_fh(above);
@@ -114,7 +114,7 @@ impl Ctx<'_> {
     }
 
     /// READLINK.
-    pub(super) fn readlink(&mut self) -> Done {
+    pub(super) fn readlink(&mut self) -> OpResult {
         match self.object(self.fh()?)? {
             Some(o) if o.node.kind() == Kind::Symlink => {
                 Ok(ResBody::Readlink(o.volume().readlink(o.cred(), &o.node)?))
@@ -124,7 +124,7 @@ impl Ctx<'_> {
     }
 
     /// CREATE: anything but a regular file.
-    pub(super) fn create(&mut self, a: &CreateArgs) -> Done {
+    pub(super) fn create(&mut self, a: &CreateArgs) -> OpResult {
         if let CreateType::Other(_) = a.kind {
             return Err(NfsStat::NFS4ERR_BADTYPE.into());
         }
@@ -186,7 +186,7 @@ impl Ctx<'_> {
     }
 
     /// LINK: the saved object under a further name in the current directory.
-    pub(super) fn link(&mut self, name: &[u8]) -> Done {
+    pub(super) fn link(&mut self, name: &[u8]) -> OpResult {
         let source = self.saved_node()?;
         let dir = self.dir()?;
         check_name(name)?;
@@ -198,7 +198,7 @@ impl Ctx<'_> {
     }
 
     /// REMOVE.
-    pub(super) fn remove(&mut self, name: &[u8]) -> Done {
+    pub(super) fn remove(&mut self, name: &[u8]) -> OpResult {
         let dir = self.dir()?;
         check_name(name)?;
         self.names_may_change()?;
@@ -208,7 +208,7 @@ impl Ctx<'_> {
     }
 
     /// RENAME: from the saved directory to the current one.
-    pub(super) fn rename(&mut self, a: &RenameArgs) -> Done {
+    pub(super) fn rename(&mut self, a: &RenameArgs) -> OpResult {
         let from = self.saved_node()?;
         must_be_dir(&from.node)?;
         let to = self.dir()?;

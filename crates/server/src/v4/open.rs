@@ -4,12 +4,12 @@
 //! reservations; what would truncate it waits until that check has passed once. So who may not open a file is told that
 //! (`ACCESS`), and not whether others have it open (`SHARE_DENIED`).
 
-use super::context::{Ctx, Done, Fail, Obj, key, must_be_file};
+use super::context::{Context, Obj, OpError, OpResult, key, must_be_file};
 use super::names::cinfo;
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
-use crate::state::opens::{FileKey, InTheWay, READ, Share, WRITE};
+use crate::state::opens::{FileKey, READ, Share, ShareConflict, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
@@ -47,9 +47,9 @@ struct Found {
     attrset: Bitmap,
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// OPEN.
-    pub(super) fn open(&mut self, a: &OpenArgs) -> Done {
+    pub(super) fn open(&mut self, a: &OpenArgs) -> OpResult {
         let wish = self.wish(a)?;
         let found = match (&a.claim, &a.openhow) {
             (OpenClaim::Null(name), OpenHow::NoCreate) => {
@@ -127,13 +127,13 @@ impl Ctx<'_> {
         Ok(ChangeInfo { atomic: true, before: change, after: change })
     }
 
-    fn open_current(&mut self, wish: &Wish) -> Result<Found, Fail> {
+    fn open_current(&mut self, wish: &Wish) -> Result<Found, OpError> {
         let obj = self.file()?;
         let file = self.open_allowed(&obj, wish)?;
         Ok(Found { obj, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
     }
 
-    fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, Fail> {
+    fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, OpError> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let node = dir.volume().lookup(dir.cred(), &dir.node, name)?;
@@ -147,7 +147,7 @@ impl Ctx<'_> {
         cinfo: ChangeInfo,
         size: Option<u64>,
         wish: &Wish,
-    ) -> Result<Found, Fail> {
+    ) -> Result<Found, OpError> {
         must_be_file(&obj.node)?;
         let file = self.open_allowed(&obj, wish)?;
         let mut attrset = Bitmap::default();
@@ -162,7 +162,7 @@ impl Ctx<'_> {
     }
 
     /// Opens on the volume what the export, the file's mode and the share reservations allow, asked in this order.
-    fn open_allowed(&mut self, obj: &Obj, wish: &Wish) -> Result<OpenFile, Fail> {
+    fn open_allowed(&mut self, obj: &Obj, wish: &Wish) -> Result<OpenFile, OpError> {
         if wish.mode.write {
             obj.writable()?;
         }
@@ -178,7 +178,7 @@ impl Ctx<'_> {
         st.sessions.get(&on.id).is_some_and(|s| s.flags & CREATE_SESSION4_FLAG_PERSIST != 0)
     }
 
-    fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, Fail> {
+    fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, OpError> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let wire = how;
@@ -238,7 +238,7 @@ impl Ctx<'_> {
         acls: &SetAcls,
         exclusive: bool,
         wish: &Wish,
-    ) -> Result<Found, Fail> {
+    ) -> Result<Found, OpError> {
         // Who is told to come again later must not find what it was to make. What is there already may be open.
         if !exclusive {
             self.room_to_open(wish.client, None)?;
@@ -271,7 +271,7 @@ impl Ctx<'_> {
     pub(super) fn clear_the_way(
         &mut self,
         denied: NfsStat,
-        check: impl Fn(&crate::state::State<OpenFile>) -> Result<(), InTheWay>,
+        check: impl Fn(&crate::state::State<OpenFile>) -> Result<(), ShareConflict>,
     ) -> Result<(), NfsStat> {
         let mut notes = Vec::new();
         let result = {
@@ -279,7 +279,7 @@ impl Ctx<'_> {
             loop {
                 match check(&st) {
                     Ok(()) => break Ok(()),
-                    Err(InTheWay { client }) if st.lapsed(client, self.now) => {
+                    Err(ShareConflict { client }) if st.lapsed(client, self.now) => {
                         notes.extend(st.remove_client(client));
                     }
                     Err(_) => break Err(denied),
@@ -313,12 +313,12 @@ impl Ctx<'_> {
     }
 
     /// OPEN_DOWNGRADE.
-    pub(super) fn open_downgrade(&mut self, a: &OpenDowngradeArgs) -> Done {
+    pub(super) fn open_downgrade(&mut self, a: &OpenDowngradeArgs) -> OpResult {
         let access = (a.share_access & 3) as Share;
         if access == 0 || a.share_deny > 3 || (self.minor == 0 && a.share_access > 3) {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
-        let stateid = self.meant(&a.open_stateid, true)?;
+        let stateid = self.resolve_stateid(&a.open_stateid, true)?;
         let (client, file) = (self.client()?, self.stateful()?);
         let new = self.sh.state().files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?;
         self.stateid = new;
@@ -326,8 +326,8 @@ impl Ctx<'_> {
     }
 
     /// CLOSE. The current stateid is none afterwards.
-    pub(super) fn close(&mut self, a: &CloseArgs) -> Done {
-        let stateid = self.meant(&a.open_stateid, true)?;
+    pub(super) fn close(&mut self, a: &CloseArgs) -> OpResult {
+        let stateid = self.resolve_stateid(&a.open_stateid, true)?;
         let (client, file) = (self.client()?, self.stateful()?);
         // The descriptors are closed when the lock is not held any more.
         let handles = self.sh.state().files.close(client, &file, &stateid)?;
@@ -337,7 +337,7 @@ impl Ctx<'_> {
     }
 
     /// TEST_STATEID.
-    pub(super) fn test_stateid(&mut self, stateids: &[Stateid]) -> Done {
+    pub(super) fn test_stateid(&mut self, stateids: &[Stateid]) -> OpResult {
         if stateids.len() > limits::TEST_STATEIDS_MAX {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
@@ -351,8 +351,8 @@ impl Ctx<'_> {
     }
 
     /// FREE_STATEID.
-    pub(super) fn free_stateid(&mut self, stateid: &Stateid) -> Done {
-        let stateid = self.meant(stateid, false)?;
+    pub(super) fn free_stateid(&mut self, stateid: &Stateid) -> OpResult {
+        let stateid = self.resolve_stateid(stateid, false)?;
         let client = self.client()?;
         self.sh.state().files.free(client, &stateid)?;
         Ok(ResBody::Empty)

@@ -3,7 +3,7 @@
 //! Cookies are the volume's: 0 is the start, 1 and 2 are never given, others mean "after this entry" and stay good while
 //! entries come and go. So the cookie verifier says nothing: it is zero, and what the client sends is not looked at.
 
-use super::context::{Ctx, Done, Fh, Obj};
+use super::context::{Context, Fh, Obj, OpResult};
 use crate::attr;
 use crate::errors::status;
 use crate::exports::pseudo::Pseudo;
@@ -62,7 +62,7 @@ impl Page {
         true
     }
 
-    fn done(mut self, eof: bool) -> Done {
+    fn done(mut self, eof: bool) -> OpResult {
         if self.entries == 0 && !eof {
             return Err(NfsStat::NFS4ERR_TOOSMALL.into());
         }
@@ -72,9 +72,9 @@ impl Page {
     }
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// READDIR.
-    pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> Done {
+    pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> OpResult {
         if matches!(a.cookie, 1 | 2) {
             return Err(NfsStat::NFS4ERR_BAD_COOKIE.into());
         }
@@ -111,7 +111,7 @@ impl Ctx<'_> {
         }
     }
 
-    fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> Done {
+    fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
         if attr::is_own(wanted) {
             return list_own(dir, cookie, wanted, detail, page);
@@ -162,7 +162,7 @@ impl Ctx<'_> {
 }
 
 /// The entries with attributes for which no further question is needed, from the directory straight into the result.
-fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut page: Page) -> Done {
+fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut page: Page) -> OpResult {
     let mut failed = None;
     let mut mask = BytesMut::new();
     wanted.encode(&mut mask);

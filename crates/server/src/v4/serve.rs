@@ -1,14 +1,15 @@
 //! From a received COMPOUND to the path that it takes ([`crate::path`]).
 
-use super::compound::{self, Request};
+use super::compound::run;
+use super::reply::Reply;
+use super::request::Request;
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::limits;
-use crate::path::{Outcome, Plan, Work};
+use crate::path::{Executor, Outcome, Plan, Work};
 use crate::released::Slot;
 use crate::replies;
-use crate::server::Shared;
-use crate::service::{Nfs, principal};
+use crate::shared::Shared;
 use crate::state::Principal;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat};
@@ -16,32 +17,37 @@ use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::{Reader, padding};
 use std::sync::Arc;
 
-impl Nfs {
-    /// Serves a COMPOUND.
-    pub(crate) async fn compound(&self, conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
-        let principal = principal(&call.cred);
-        let mut reader = Reader::new(body.clone());
-        let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
-            return Response::GarbageArgs;
-        };
-        let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
-        let exports = if modifies { touched(&self.sh.exports(), &args) } else { Vec::new() };
-        let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
-        if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
-            self.sh.lines.add(conn);
-        }
-        let plan = Plan {
-            exports,
-            slow,
-            // NFSv4.0 has no slots.
-            kept: args.minor_version == 0 && v40::is_kept(&args.ops),
-            reply_max: replies::compound(&args.ops),
-        };
-        let (conn_id, line, bytes) = (conn.id(), conn.clone(), call.message_bytes);
-        let fingerprint = fingerprint(principal, &args, &body);
-        self.answer(conn, call, body, plan, move |caller, key| Request {
+/// Serves a COMPOUND.
+pub(crate) async fn compound(
+    executor: &Executor,
+    conn: &Arc<ConnInfo>,
+    call: CallHeader,
+    body: Bytes,
+) -> Response {
+    let principal = Principal::of(&call.cred);
+    let mut reader = Reader::new(body.clone());
+    let Ok(args) = CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) else {
+        return Response::GarbageArgs;
+    };
+    let modifies = args.ops.iter().any(|op| matrix::may_modify(op, args.minor_version));
+    let exports = if modifies { touched(&executor.sh.exports(), &args) } else { Vec::new() };
+    let slow = exports.iter().any(|e| e.synced()) || matrix::waits_for_the_disk(&args.ops);
+    if args.ops.iter().any(|op| matches!(op, ArgOp::CreateSession(_) | ArgOp::BindConnToSession(_))) {
+        executor.sh.callback_conns.add(conn);
+    }
+    let plan = Plan {
+        exports,
+        slow,
+        // NFSv4.0 has no slots.
+        kept: args.minor_version == 0 && v40::is_kept(&args.ops),
+        reply_max: replies::compound(&args.ops),
+    };
+    let (conn_id, reply_conn, bytes) = (conn.id(), conn.clone(), call.message_bytes);
+    let fingerprint = fingerprint(principal, &args, &body);
+    executor
+        .answer(conn, call, body, plan, move |caller, key| Request {
             conn: conn_id,
-            line,
+            reply_conn,
             principal,
             caller,
             bytes,
@@ -50,16 +56,15 @@ impl Nfs {
             key,
         })
         .await
-    }
 }
 
-/// The answer to a COMPOUND of a caller of whom it is not known yet whether it gets anything.
+/// The reply to a COMPOUND whose caller is still being looked up: `DELAY`.
 pub(crate) fn compound_not_yet(body: Bytes) -> Response {
     let mut reader = Reader::new(body);
     match CompoundArgs::decode_limited(&mut reader, limits::OPS_MAX) {
         Ok(args) => {
             let first = args.ops.first().map(ArgOp::op);
-            Response::Success(compound::Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_DELAY))
+            Response::Success(Reply::of_failed(&args.tag, first, NfsStat::NFS4ERR_DELAY))
         }
         Err(_) => Response::GarbageArgs,
     }
@@ -67,7 +72,7 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
 
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
-        compound::run(sh, self)
+        run(sh, self)
     }
 
     fn slot(&self) -> Option<Slot> {

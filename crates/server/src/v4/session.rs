@@ -1,9 +1,9 @@
 //! Clients and sessions: EXCHANGE_ID, CREATE_SESSION, SEQUENCE, and what ends them (RFC 8881 sections 18.33 to 18.37,
 //! 18.46, 18.50, 18.51).
 
-use super::compound::Request;
-use super::context::{Ctx, Done, InSession};
+use super::context::{Context, InSession, OpResult};
 use super::matrix::may_modify;
+use super::request::Request;
 use crate::limits;
 use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};
@@ -47,7 +47,7 @@ pub(super) enum Sequenced {
     Uncached(SequenceRes),
 }
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// SEQUENCE (RFC 8881 section 18.46).
     pub(super) fn sequence(&mut self, a: &SequenceArgs, req: &Request) -> Result<Sequenced, NfsStat> {
         let mut st = self.sh.state();
@@ -113,7 +113,7 @@ impl Ctx<'_> {
     }
 
     /// EXCHANGE_ID (RFC 8881 section 18.35).
-    pub(super) fn exchange_id(&mut self, a: &ExchangeIdArgs) -> Done {
+    pub(super) fn exchange_id(&mut self, a: &ExchangeIdArgs) -> OpResult {
         // An array of at most one element.
         if a.client_impl_id.len() > 1 {
             return Err(NfsStat::NFS4ERR_BADXDR.into());
@@ -168,7 +168,7 @@ impl Ctx<'_> {
     }
 
     /// CREATE_SESSION (RFC 8881 section 18.36).
-    pub(super) fn create_session(&mut self, a: &CreateSessionArgs) -> Done {
+    pub(super) fn create_session(&mut self, a: &CreateSessionArgs) -> OpResult {
         // Arrays of at most one element.
         if a.fore_chan_attrs.rdma_ird.len() > 1 || a.back_chan_attrs.rdma_ird.len() > 1 {
             return Err(NfsStat::NFS4ERR_BADXDR.into());
@@ -243,7 +243,7 @@ impl Ctx<'_> {
     }
 
     /// DESTROY_SESSION (RFC 8881 section 18.37).
-    pub(super) fn destroy_session(&mut self, id: &SessionId) -> Done {
+    pub(super) fn destroy_session(&mut self, id: &SessionId) -> OpResult {
         let own = self.session.as_ref().filter(|s| s.id == *id).map(|s| s.slot);
         if own.is_some() && !self.last {
             return Err(NfsStat::NFS4ERR_NOT_ONLY_OP.into());
@@ -264,7 +264,7 @@ impl Ctx<'_> {
 
     /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, be it an idle session. Its DESTROY_SESSION
     /// may have come before it and run behind it: a client that says both at once need not wait for an answer between them.
-    pub(super) fn destroy_clientid(&mut self, id: u64) -> Done {
+    pub(super) fn destroy_clientid(&mut self, id: u64) -> OpResult {
         let notes = {
             let mut st = self.sh.state();
             st.may_end_client(id, self.asker())?;
@@ -281,7 +281,7 @@ impl Ctx<'_> {
     }
 
     /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
-    pub(super) fn bind_conn_to_session(&mut self, a: &BindConnToSessionArgs) -> Done {
+    pub(super) fn bind_conn_to_session(&mut self, a: &BindConnToSessionArgs) -> OpResult {
         let (back, dir) = match a.dir {
             CDFC4_FORE => (false, CDFS4_FORE),
             CDFC4_BACK => (true, CDFS4_BACK),
@@ -310,7 +310,7 @@ impl Ctx<'_> {
     }
 
     /// BACKCHANNEL_CTL (RFC 8881 section 18.33).
-    pub(super) fn backchannel_ctl(&mut self, a: &BackchannelCtlArgs) -> Done {
+    pub(super) fn backchannel_ctl(&mut self, a: &BackchannelCtlArgs) -> OpResult {
         if usable_callback_security(&a.sec_parms).is_none() {
             return Err(NfsStat::NFS4ERR_NOENT.into());
         }
@@ -334,7 +334,7 @@ impl Ctx<'_> {
 
     /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it says nothing here: there is no migration. One of the client's users
     /// does not say that all users have reclaimed what they had: that would take it from them.
-    pub(super) fn reclaim_complete(&mut self, one_fs: bool) -> Done {
+    pub(super) fn reclaim_complete(&mut self, one_fs: bool) -> OpResult {
         if one_fs {
             self.fh()?;
             return Ok(ResBody::Empty);

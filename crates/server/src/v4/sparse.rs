@@ -1,6 +1,6 @@
 //! ALLOCATE, DEALLOCATE, IO_ADVISE, READ_PLUS, SEEK (RFC 7862 sections 15.1, 15.4, 15.5, 15.10, 15.11).
 
-use super::context::{Ctx, Done, Fail, Obj};
+use super::context::{Context, Obj, OpError, OpResult};
 use crate::limits;
 use crate::state::opens::{READ, Share, WRITE};
 use landfast_nfs::v4::args::ReadPlusArgs;
@@ -26,9 +26,9 @@ const HINTS: [(u32, Hint); 7] = [
     (advice::NORMAL, Hint::Normal),
 ];
 
-impl Ctx<'_> {
-    /// As [`Ctx::file_for`], for operations that say `WRONG_TYPE` of whatever is no regular file.
-    fn plain_file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), Fail> {
+impl Context<'_> {
+    /// As [`Context::file_for`], for operations that say `WRONG_TYPE` of whatever is no regular file.
+    fn plain_file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), OpError> {
         if self.node().is_ok_and(|obj| obj.node.kind() != Kind::File) {
             return Err(NfsStat::NFS4ERR_WRONG_TYPE.into());
         }
@@ -36,7 +36,7 @@ impl Ctx<'_> {
     }
 
     /// ALLOCATE.
-    pub(super) fn allocate(&mut self, a: &RangeArgs) -> Done {
+    pub(super) fn allocate(&mut self, a: &RangeArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
         self.work.whole(a.length)?;
         obj.volume().allocate(self.modify(&obj)?, &file, a.offset, a.length)?;
@@ -44,7 +44,7 @@ impl Ctx<'_> {
     }
 
     /// DEALLOCATE.
-    pub(super) fn deallocate(&mut self, a: &RangeArgs) -> Done {
+    pub(super) fn deallocate(&mut self, a: &RangeArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
         let size = obj.volume().getattr(&obj.node)?.size;
         self.work.whole(size.saturating_sub(a.offset).min(a.length))?;
@@ -53,7 +53,7 @@ impl Ctx<'_> {
     }
 
     /// SEEK.
-    pub(super) fn seek(&mut self, a: &SeekArgs) -> Done {
+    pub(super) fn seek(&mut self, a: &SeekArgs) -> OpResult {
         let what = match a.what {
             CONTENT_DATA => Piece::Data,
             CONTENT_HOLE => Piece::Hole,
@@ -65,7 +65,7 @@ impl Ctx<'_> {
     }
 
     /// IO_ADVISE: what cannot be honoured is no error.
-    pub(super) fn io_advise(&mut self, a: &IoAdviseArgs) -> Done {
+    pub(super) fn io_advise(&mut self, a: &IoAdviseArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, READ)?;
         let mut taken = Bitmap::default();
         if let Some((number, hint)) = HINTS.iter().find(|(number, _)| a.hints.has(*number))
@@ -77,7 +77,7 @@ impl Ctx<'_> {
     }
 
     /// READ_PLUS.
-    pub(super) fn read_plus(&mut self, a: &ReadPlusArgs) -> Done {
+    pub(super) fn read_plus(&mut self, a: &ReadPlusArgs) -> OpResult {
         let (obj, file) = self.file_for(&a.stateid, READ)?;
         let room = self.room.saturating_sub(READ_PLUS_AROUND);
         let count = (a.count.min(limits::IO_BYTES_MAX) as usize).min(room) as u32;

@@ -8,19 +8,19 @@ use landfast_rpc::ConnInfo;
 
 /// What is left to one COMPOUND.
 pub(crate) struct Allowance<'a> {
-    line: &'a ConnInfo,
+    reply_conn: &'a ConnInfo,
     left: u64,
 }
 
 impl<'a> Allowance<'a> {
     /// All of it, for a COMPOUND that came on this connection.
-    pub(crate) fn new(line: &'a ConnInfo) -> Allowance<'a> {
-        Allowance { line, left: limits::COMPOUND_WORK_BYTES }
+    pub(crate) fn new(reply_conn: &'a ConnInfo) -> Allowance<'a> {
+        Allowance { reply_conn, left: limits::COMPOUND_WORK_BYTES }
     }
 
     /// The connection of whoever waits for it: closed when nobody does.
-    pub(crate) fn line(&self) -> &'a ConnInfo {
-        self.line
+    pub(crate) fn reply_conn(&self) -> &'a ConnInfo {
+        self.reply_conn
     }
 
     /// Takes what there is of `wanted` bytes, for work that may be done in part; at least one byte where any is wanted.
@@ -38,7 +38,7 @@ impl<'a> Allowance<'a> {
     /// # Errors
     /// As [`Allowance::part`].
     pub(crate) fn whole(&mut self, bytes: u64) -> Result<(), NfsStat> {
-        if self.left == 0 || self.line.is_closed() {
+        if self.left == 0 || self.reply_conn.is_closed() {
             return Err(NfsStat::NFS4ERR_DELAY);
         }
         self.left = self.left.saturating_sub(bytes.max(limits::COMPOUND_WORK_MIN));

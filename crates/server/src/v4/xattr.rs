@@ -3,7 +3,7 @@
 //! A synthetic directory has none, but is asked all the same: clients learn from the root of a mount whether a server
 //! has extended attributes at all.
 
-use super::context::{Ctx, Done};
+use super::context::{Context, OpResult};
 use super::names::cinfo;
 use crate::errors::status;
 use landfast_nfs::v4::args::{ListxattrsArgs, SetxattrArgs, SetxattrOption};
@@ -17,9 +17,9 @@ const LIST_AROUND: usize = 8 + 4 + 4;
 /// Number and status of a result.
 const HEAD: usize = 8;
 
-impl Ctx<'_> {
+impl Context<'_> {
     /// GETXATTR. A value that is too large for the reply is `REP_TOO_BIG`, as every result is.
-    pub(super) fn getxattr(&mut self, name: &[u8]) -> Done {
+    pub(super) fn getxattr(&mut self, name: &[u8]) -> OpResult {
         let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_NOXATTR)?;
         let value = obj.volume().getxattr(obj.cred(), &obj.node, name).map_err(|e| match e {
             // RFC 8276 section 8.4.5 has no BADCHAR here.
@@ -30,7 +30,7 @@ impl Ctx<'_> {
     }
 
     /// SETXATTR.
-    pub(super) fn setxattr(&mut self, a: &SetxattrArgs) -> Done {
+    pub(super) fn setxattr(&mut self, a: &SetxattrArgs) -> OpResult {
         let obj = self.node()?;
         let how = match a.option {
             SetxattrOption::Either => SetXattr::Either,
@@ -43,14 +43,14 @@ impl Ctx<'_> {
     }
 
     /// REMOVEXATTR.
-    pub(super) fn removexattr(&mut self, name: &[u8]) -> Done {
+    pub(super) fn removexattr(&mut self, name: &[u8]) -> OpResult {
         let obj = self.node()?;
         let change = obj.volume().removexattr(self.modify(&obj)?, obj.cred(), &obj.node, name)?;
         Ok(ResBody::Removexattr(cinfo(change)))
     }
 
     /// LISTXATTRS: as many names as fit.
-    pub(super) fn listxattrs(&mut self, a: &ListxattrsArgs) -> Done {
+    pub(super) fn listxattrs(&mut self, a: &ListxattrsArgs) -> OpResult {
         let entries = match self.object(self.fh()?)? {
             Some(obj) => obj.volume().listxattrs(obj.cred(), &obj.node, a.cookie)?,
             None => Vec::new(),

@@ -336,3 +336,42 @@ async fn rfc8881_18_11_3_lockt_finds_no_lock_of_a_client_whose_lease_is_over() {
     assert_ok(&[b.last(first(b.open, b"o", LockType::Write, 0, END)).await]);
     assert_eq!(a.c.again(Vec::new()).await.status, NfsStat::NFS4ERR_BADSESSION);
 }
+
+/// Whether a client still has its lock shows in what another one is told that wants it.
+#[tokio::test]
+async fn rfc8881_18_46_3_only_a_sequence_that_succeeds_renews_the_lease() {
+    const LEASE: std::time::Duration = std::time::Duration::from_secs(1);
+    if skipped() {
+        return;
+    }
+    let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
+    let mut a = Locking::new(&rig, b"a").await;
+    a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
+    let mut b = Locking::new(&rig, b"b").await;
+    let ask = first(b.open, b"o", LockType::Write, 0, END);
+    let begun = std::time::Instant::now();
+    let mut kept = 0;
+    while begun.elapsed() < 2 * LEASE || kept == 0 {
+        assert!(begun.elapsed() < PATIENCE, "this machine never answers within a lease");
+        let renewed = std::time::Instant::now();
+        assert_eq!(a.c.sequence_status().await, NfsStat::NFS4_OK);
+        let said = b.status(ask.clone()).await;
+        // Only then is it certain.
+        if renewed.elapsed() < LEASE {
+            assert_eq!(said, NfsStat::NFS4ERR_DENIED, "{:?} after the start", begun.elapsed());
+            kept += u32::from(begun.elapsed() > LEASE);
+        }
+    }
+    let silent = std::time::Instant::now();
+    while b.status(ask.clone()).await == NfsStat::NFS4ERR_DENIED {
+        let ArgOp::Sequence(mut far) = a.c.sequence() else { panic!("a SEQUENCE") };
+        far.sequenceid += 5;
+        let refused = a.c.raw.compound(vec![ArgOp::Sequence(far)]).await.status;
+        // Once the lease is over the session may be gone.
+        assert!(
+            [NfsStat::NFS4ERR_SEQ_MISORDERED, NfsStat::NFS4ERR_BADSESSION].contains(&refused),
+            "{refused:?}"
+        );
+        assert!(silent.elapsed() < PATIENCE, "what is refused has renewed the lease");
+    }
+}

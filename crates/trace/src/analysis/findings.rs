@@ -1,12 +1,13 @@
 //! What the books of a capture say: round trip, parts of the time, what bounds the work. Pure.
 
+use super::book::{Book, Compounds, Follows};
 use super::both::Both;
 use super::files::{Files, Item, Sequences, Shape};
+use super::label::UNKNOWN;
 use super::series::Series;
 use super::spread::Spread;
 use super::stalls::{Stalls, take_out};
 use super::typical::Steps;
-use super::{Book, Compounds, Follows};
 use crate::path::Shortest;
 use crate::skim::facts::Class;
 
@@ -429,7 +430,7 @@ struct Sums {
 impl Sums {
     fn add(&mut self, ends: Option<Addresses>, book: &mut Book, regular: &Regular) -> Pair {
         self.raw.iter_mut().zip(&book.waits).for_each(|(raw, waits)| raw.merge(waits));
-        self.unread += u64::from(book.labels.get(usize::from(super::UNKNOWN)).copied().unwrap_or(0));
+        self.unread += u64::from(book.labels.get(usize::from(UNKNOWN)).copied().unwrap_or(0));
         let stalls = take_out(book);
         let book = &*book;
         let trip = Trip::of(ends, book);

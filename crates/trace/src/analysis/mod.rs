@@ -3,10 +3,13 @@
 //! Each client's calls to each server are laid beside each other in time (`sweep`); what each instant was spent on is kept as
 //! distributions ([`spread`]), out of which, once the round trip is known, the parts are taken ([`findings`]).
 
+mod book;
 pub mod both;
 pub mod files;
 pub mod findings;
+mod label;
 pub mod limits;
+mod longest;
 pub mod series;
 pub mod spread;
 pub mod stalls;
@@ -20,44 +23,20 @@ use crate::skim::facts::{Class, of_name};
 use crate::skim::{Outcome, Program, v2, v4};
 use crate::table::main_operation;
 use crate::trace::{Call, Ends, Observer, Reply, Times};
+use book::{Book, Compounds, Follows};
 use both::{Both, OtherEnd};
 use files::{Answered, Files};
 use findings::Findings;
 use foldhash::HashMap;
+use label::{BESIDE, UNKNOWN, V4};
+pub use label::{is_v4, name};
 use landfast_nfs::v4::OpNum;
 use limits::{FOLLOWS_MAX, PAIRS_MAX};
+use longest::Long;
 use series::Series;
-use spread::Spread;
-use stalls::{Long, Longest};
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
 use think::{About, Think, Track};
-
-/// Labels of version 4 begin here: the number of the operation is added.
-const V4: u8 = 64;
-/// A COMPOUND whose main operation is not known.
-const UNKNOWN: u8 = u8::MAX;
-/// A call of a program beside NFS that the client waits for, too.
-const BESIDE: u8 = u8::MAX - 1;
-
-/// The name of a label.
-#[must_use]
-pub fn name(label: u8) -> String {
-    let known = match label {
-        UNKNOWN => Some("COMPOUND"),
-        BESIDE => Some("MOUNT or NLM"),
-        V4.. => landfast_nfs::v4::OpNum((label - V4).into()).name(),
-        _ => Program::Nfs.procedure(3, label.into()),
-    };
-    known.map_or_else(|| format!("procedure {label}"), str::to_owned)
-}
-
-/// Whether a label is of an operation of version 4.
-#[must_use]
-pub fn is_v4(label: u8) -> bool {
-    label >= V4 && label != BESIDE
-}
 
 /// What was called, by the number that it has in version 3.
 fn procedure(call: &Call) -> Option<u32> {
@@ -97,44 +76,6 @@ fn class(call: &Call, reply: &Reply) -> Class {
     }
 }
 
-/// What is kept of a client's calls to a server.
-#[derive(Debug, Default)]
-pub(crate) struct Book {
-    /// Waits for answers by what the server had to do. What a wait counts is its share of the time.
-    pub waits: [Spread; 6],
-    /// Pauses with nothing under way. What a pause counts is all of it.
-    pub gaps: Spread,
-    /// The shortest of them in which nothing else was going on.
-    pub gap_least_ns: Option<u64>,
-    /// Calls whose network's part is known; these parts together; and what they count.
-    pub split: u64,
-    pub network_ns: f64,
-    pub network: f64,
-    /// Bytes on their way, in nanoseconds of shared time.
-    pub moving: f64,
-    /// Of that, waiting for acknowledgements before going on.
-    pub paused: f64,
-    /// Standing still after losses.
-    pub lost: f64,
-    /// Nanoseconds in which calls were under way: once, and once for each call.
-    pub busy: f64,
-    pub under_way: f64,
-    pub bytes_up: u64,
-    pub bytes_down: u64,
-    pub files_made: u64,
-    pub first_ns: Option<i64>,
-    pub last_ns: i64,
-    /// Of some waits a narrow line's part was taken off, about.
-    pub on_line: bool,
-    /// The longest waits, and the longest pauses.
-    pub longest: Longest,
-    pub idle: Longest,
-    /// How many calls there were of each operation.
-    pub labels: Vec<u32>,
-    /// The shortest times to an acknowledgement: by the server, and by the client.
-    pub acknowledged: [Option<Shortest>; 2],
-}
-
 /// The calls of all clients: an observer.
 #[derive(Default)]
 pub struct Analysis {
@@ -171,12 +112,6 @@ struct Common {
     compounds: Compounds,
     think: Think,
 }
-
-/// Pauses of a client, by the number of its pair, what was answered before and what was called after.
-pub(crate) type Follows = BTreeMap<(u8, u8, u8), Spread>;
-
-/// COMPOUNDs by their operations.
-pub(crate) type Compounds = HashMap<Vec<u8>, Spread>;
 
 /// A pair's book and what is common, while calls are accounted for.
 struct Writer<'a> {
@@ -264,7 +199,7 @@ impl Analysis {
         let spread = spread::STEPS_ALL * 24;
         let sweep =
             limits::PENDING_MAX * (size_of::<Exchange>() + 48) + limits::ASIDES_MAX * size_of::<Aside>();
-        let longest = Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
+        let longest = longest::Longest::BYTES_MAX * 9 / 8 + 3 * 256 / 2 * size_of::<u32>();
         let pairs = PAIRS_MAX * (size_of::<Pair>() * 3 / 2 + sweep + 7 * spread + longest);
         let file = limits::SEQUENCE_MAX * size_of::<files::Item>() + 300;
         let timed = limits::TIMED_MAX + limits::SHAPES_MAX * limits::SAMPLE_MAX;

@@ -1,18 +1,17 @@
 //! Few waits that are much longer than others of their kind: a server that answered nobody for a while, a quota that holds it up again
 //! and again. They say nothing of what a call costs, so they are told by themselves. Pure.
 
-use super::Book;
-use super::limits::{LONGEST_MAX, LONGEST_PAUSES_MAX};
+use super::book::Book;
+use super::limits::LONGEST_MAX;
+use super::longest::{LEAST_NS, Long};
 use super::spread::Spread;
 use crate::skim::facts::Class;
 use landfast_model::rhythm::period_s;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 /// So many times as long as three of four of its kind take, a wait is none of their kind.
 const ODD: f64 = 8.0;
-/// Shorter waits are remembered by nobody, in nanoseconds. What comes at equal distances counts from here on.
-const LEAST_NS: u64 = 10_000_000;
 /// Shorter waits that come seldom may be one seek of a disk, or two.
 const SELDOM_NS: f64 = 50e6;
 /// Of so many calls one may be odd, or three of all.
@@ -121,90 +120,6 @@ impl Stalls {
     /// Those of the server or the network, longest first.
     pub fn waits(&self) -> impl Iterator<Item = &Stall> {
         self.longest.iter().filter(|stall| stall.place != Place::Client)
-    }
-}
-
-/// A long wait.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Long {
-    /// What of it is not the network's as far as that is known, and what is.
-    pub rest_ns: u64,
-    pub network_ns: u64,
-    pub from_ns: i64,
-    pub to_ns: i64,
-    /// How long nothing was answered before this was.
-    pub quiet_ns: i64,
-    /// What it counts.
-    pub weight: f64,
-    pub class: Class,
-    pub label: u8,
-}
-
-impl Long {
-    fn ns(&self) -> u64 {
-        self.rest_ns.saturating_add(self.network_ns)
-    }
-}
-
-impl PartialEq for Long {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Long {}
-
-impl Ord for Long {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.ns(), other.from_ns).cmp(&(other.ns(), self.from_ns))
-    }
-}
-
-impl PartialOrd for Long {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The longest waits of a client, up to a number.
-#[derive(Debug, Default)]
-pub(crate) struct Longest {
-    waits: BinaryHeap<Reverse<Long>>,
-    /// When a call was answered last.
-    answered_ns: Option<i64>,
-}
-
-impl Longest {
-    /// The memory that it can take, in bytes.
-    #[cfg(test)]
-    pub const BYTES_MAX: usize = LONGEST_MAX.next_power_of_two() * 3 / 2 * size_of::<Long>();
-
-    /// A call was answered; of `long` how long nothing was answered is not known yet.
-    pub fn add(&mut self, long: Long) {
-        self.add_up_to(LONGEST_MAX, long);
-    }
-
-    fn add_up_to(&mut self, most: usize, mut long: Long) {
-        let before = self.answered_ns.replace(self.answered_ns.map_or(long.to_ns, |ns| ns.max(long.to_ns)));
-        if long.ns() < LEAST_NS {
-            return;
-        }
-        let since = before.map_or(long.from_ns, |ns| ns.max(long.from_ns));
-        long.quiet_ns = long.to_ns.saturating_sub(since).max(0);
-        if self.waits.len() < most {
-            self.waits.push(Reverse(long));
-        } else if let Some(mut least) = self.waits.peek_mut()
-            && least.0 < long
-        {
-            *least = Reverse(long);
-        }
-    }
-
-    /// A pause of a client.
-    pub fn pause(&mut self, from_ns: i64, to_ns: i64) {
-        let (rest_ns, class) = (to_ns.saturating_sub(from_ns).max(0).unsigned_abs(), Class::Light);
-        let long = Long { rest_ns, network_ns: 0, from_ns, to_ns, quiet_ns: 0, weight: 0.0, class, label: 0 };
-        self.add_up_to(LONGEST_PAUSES_MAX, long);
     }
 }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_intentlog::step::{Step, Stepper};
+use landfast_intentlog::Stepper;
+use landfast_intentlog::step::Step;
 
 use super::world::Replies;
 use crate::kernel::sim::{self, Flavour, Kernel};

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use landfast_intentlog::Stepper;
 use landfast_intentlog::admit::Pressure;
-use landfast_intentlog::step::{Did, Step, Stepper, Wait};
+use landfast_intentlog::step::{Did, Step, Wait};
 use landfast_intentlog::{Config, Log, Part, Snapshot};
 use parking_lot::Mutex;
 

@@ -1,6 +1,6 @@
 //! What can be typed behind `landfast cp`, and what it means together.
 
-use super::super::args::Common;
+use super::super::common::Common;
 use clap::{Args, ValueEnum};
 use landfast_client::copy::Sparse;
 use landfast_client::fs::Reflink;

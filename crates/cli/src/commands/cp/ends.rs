@@ -1,8 +1,9 @@
 //! Operands as places, here and on servers, and what each source is called at the destination.
 
+use super::super::object::below;
 use super::super::operand::{Operand, Place, Servers};
 use super::super::tool::Tool;
-use super::super::{below, message, quote};
+use super::super::{message, quote};
 use super::args::CpArgs;
 use super::say::Shown;
 use landfast_client::copy::Sparse;

@@ -6,35 +6,33 @@
 //! | `args` | what can be typed, and what it means together |
 //! | `asking` | `-i`: what is at the destination, looked at before it is copied over |
 //! | `ends` | operands as places here and there; what each source is called at the destination |
-//! | `outset` | a copy that begins together with its session |
+//! | `early` | a copy that begins together with its session |
 //! | `say` | messages, output, the bar |
+//! | `sources` | what is copied, and how |
 
 pub mod args;
 mod asking;
+mod early;
 mod ends;
-mod outset;
 mod say;
+mod sources;
 
 use super::operand::Place;
-use super::owners::Known;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
-use crate::process::umask;
 use crate::resume;
 use args::CpArgs;
 use asking::{Asking, Dest};
+use early::Early;
 use ends::{End, Ends, Errand};
-use landfast_client::copy::{
-    How, LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees, Sparse,
-};
+use landfast_client::copy::{How, Sparse};
 use landfast_client::fs::{Meta, Reflink, ServerCopies};
-use landfast_client::local::Follow;
-use landfast_client::put::{self, Existing, Members, Over, PutOptions, Report, Source, When, Xattrs};
+use landfast_client::put::{self, Members, Report, Source, When};
 use landfast_client::resume::{Job, JournalFile, Resume};
 use landfast_nfs::v4::FileHandle;
-use outset::Outset;
-use say::{Say, Shown};
+use say::{Say, Shown, copied};
+use sources::{how, members};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -52,13 +50,13 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
         }
     };
     if journal.is_none() {
-        match outset::copy(&mut tool, &args).await {
-            Outset::Copied(copied) => {
+        match early::copy(&mut tool, &args).await {
+            Early::Copied(copied) => {
                 tool.summary("copied", copied);
                 return tool;
             }
-            Outset::Told => return tool,
-            Outset::Missing | Outset::Nothing => {}
+            Early::Told => return tool,
+            Early::Missing | Early::NotTried => {}
         }
     }
     tool.servers.instance = journal.as_ref().map(JournalFile::instance);
@@ -212,80 +210,6 @@ async fn some(
     copied(tool, &say, &report)
 }
 
-/// How many objects of a report are on stable storage; the rest is told.
-fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
-    tool.count_failures(say.end());
-    if let Some(why) = &report.stopped {
-        tool.complain(&format!("the rest was not copied: {why}"));
-    }
-    report.files + report.dirs + report.symlinks + report.hard_links + report.specials
-}
-
-/// What is copied, as members; all from here, or all from one server.
-async fn members(
-    tool: &Tool,
-    (args, journal): (&CpArgs, Option<&Arc<Resume>>),
-    errands: &[Errand],
-    copies: Option<Arc<ServerCopies>>,
-) -> Option<Box<dyn Members>> {
-    let (links, stop) = (args.preserve().links, tool.stop_flag());
-    let mut places: Vec<Place> = Vec::new();
-    let mut starts: Vec<LocalStart> = Vec::new();
-    for Errand { source, name, .. } in errands {
-        match source {
-            End::Here { path } => starts.push(LocalStart { path: path.clone(), name: name.clone() }),
-            End::There { place, .. } => places.push(place.clone()),
-        }
-    }
-    let Some(first) = places.first() else {
-        let options = LocalOptions {
-            follow: args.follow(),
-            one_file_system: args.one_file_system,
-            recursive: args.recursive(),
-            links,
-            sparse: args.sparse(),
-            xattrs: args.preserve().xattrs != Xattrs::No,
-            stop,
-            resume: journal.cloned(),
-        };
-        return Some(Box::new(LocalTrees::new(starts, options)));
-    };
-    if args.recursive() && args.follow() == Follow::Always {
-        tool.complain("-L goes with trees of this machine only: those of a server are copied with -P or -H");
-        return None;
-    }
-    let known: Option<Vec<_>> = errands.iter().map(|errand| errand.found.clone().map(Ok)).collect();
-    let found = match known {
-        Some(known) => known,
-        None => tool.servers.look(&places, args.follow() != Follow::Never).await,
-    };
-    let mut starts = Vec::with_capacity(places.len());
-    for (errand, found) in errands.iter().zip(found) {
-        match found {
-            Ok(object) => starts.push(RemoteStart::of(object, errand.name.clone())),
-            Err(e) => {
-                let name = quote::shown(&errand.source.shown());
-                tool.complain(&format!("cannot stat {name}: {}", message::of(&e)));
-            }
-        }
-    }
-    let nfs = tool.servers.nfs(first);
-    let xattrs = match (args.preserve().xattrs, starts.first()) {
-        (Xattrs::Try | Xattrs::Must, Some(start)) => nfs.has_xattrs(&start.fh).await,
-        _ => false,
-    };
-    let options = RemoteOptions {
-        one_file_system: args.one_file_system,
-        links,
-        copies,
-        xattrs,
-        exact: false,
-        stop,
-        resume: journal.cloned(),
-    };
-    Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
-}
-
 /// The same, asked about with `-i`.
 fn asked(
     tool: &Tool,
@@ -316,33 +240,6 @@ async fn copies(
         return Ok(None);
     }
     ServerCopies::of(to, args.reflink()).await.map_err(|e| e.to_string())
-}
-
-/// The engine's options.
-fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
-    let preserve = args.preserve();
-    let root = landfast_client::cred::Identity::of_process();
-    let over = Over {
-        when: args.when(),
-        set_mode: preserve.mode,
-        split_links: preserve.links,
-        force: args.force,
-        remove: args.remove_destination,
-    };
-    let mut groups = root.groups.clone();
-    groups.push(root.gid);
-    PutOptions {
-        same_permissions: Some(preserve.mode),
-        // Only root may give files away; others give what they can, as GNU cp does.
-        same_owner: Some(preserve.ownership && root.uid == 0),
-        own_groups: preserve.ownership.then_some(groups),
-        touch: !preserve.timestamps,
-        existing: Existing::Look(over),
-        umask: umask(),
-        xattrs: preserve.xattrs,
-        resume: journal.cloned(),
-        ..PutOptions::default()
-    }
 }
 
 /// Storage is shared by a server that speaks 4.2, with itself.

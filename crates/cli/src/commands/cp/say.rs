@@ -1,12 +1,13 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
 use super::super::causes::{self, Causes};
+use super::super::tool::Tool;
 use super::super::{message, quote};
 use crate::progress::{self, before, bytes_bar};
 use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
-use landfast_client::put::{Cause, MemberError, Progress};
+use landfast_client::put::{Cause, MemberError, Progress, Report};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use serde_json::json;
 use std::io::Write;
@@ -117,7 +118,7 @@ impl Say {
 }
 
 fn put(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    super::super::below(dir, name)
+    super::super::object::below(dir, name)
 }
 
 fn flush(out: &mut Vec<u8>) {
@@ -253,4 +254,13 @@ fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
             format!("cannot copy {from} to {to}: {why}")
         }
     }
+}
+
+/// How many objects of a report are on stable storage; the rest is told.
+pub fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
+    tool.count_failures(say.end());
+    if let Some(why) = &report.stopped {
+        tool.complain(&format!("the rest was not copied: {why}"));
+    }
+    report.files + report.dirs + report.symlinks + report.hard_links + report.specials
 }

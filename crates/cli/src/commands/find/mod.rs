@@ -13,14 +13,16 @@ mod format;
 mod object;
 mod regex;
 
-use super::args::{Common, FindArgs};
+use super::common::Common;
+use super::object::meta_json;
 use super::tool::{self, Tool};
 use super::visit::{How, Visit, in_order};
-use super::{message, meta_json, owners, quote};
+use super::{message, owners, quote};
 use crate::exit::Exit;
 use crate::say;
 use crate::sys;
 use crate::units::patience;
+use clap::Args;
 use delete::{At, Queued};
 use expression::{Query, Reference, Says, Verdict};
 use format::Widths;
@@ -30,6 +32,22 @@ use landfast_nfs::v4::{FileHandle, Fsid, NfsTime};
 use object::{Known, Object};
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// `landfast find`.
+#[derive(Debug, Args)]
+pub struct FindArgs {
+    /// Starting points and an expression: nfs://HOST[:PORT]/PATH... [-name PATTERN] [-type f] [-o] [-print0] ...
+    #[arg(
+        value_name = "URL... EXPRESSION",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub words: Vec<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
 
 /// Objects that wait for a deletion: theirs, or that of one before them.
 const QUEUED_MAX: usize = 4096;

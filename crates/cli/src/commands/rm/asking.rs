@@ -1,11 +1,12 @@
 //! `rm -i`: depth first, an object after another, each when it was asked about. The listing of a directory that is asked about is
 //! that of which the entries are then asked about.
 
-use super::super::args::RmArgs;
 use super::super::ask::Answers;
+use super::super::object::{below, kind_name};
 use super::super::tool::Tool;
-use super::super::{below, kind_name, message, quote};
-use super::{failed, say};
+use super::super::{message, quote};
+use super::args::RmArgs;
+use super::say;
 use landfast_client::fs::{Entry, ItemError, Meta, Nfs, Outcome, Start, ToRemove, WalkOptions};
 use landfast_nfs::v4::{FileHandle, NfsStat};
 use std::sync::Arc;
@@ -158,9 +159,9 @@ impl Asking<'_> {
             .remove_trees([tree], |removal| match removal.outcome {
                 Outcome::Committed(()) => {
                     gone = true;
-                    say(tool, &removal, verbose);
+                    say::removed(tool, &removal, verbose);
                 }
-                _ => failed(tool, removal),
+                _ => say::failed(tool, removal),
             })
             .await;
         self.removed += u64::from(gone);

@@ -1,9 +1,10 @@
 //! `landfast rm`: as GNU's. A directory's entries are removed many in one COMPOUND, from below; with `-i`, one after another, each
 //! when it was asked about.
 
+pub mod args;
 mod asking;
+mod say;
 
-use super::args::RmArgs;
 use super::ask::{self, Ask};
 use super::operand::{Operand, Place};
 use super::tool::{self, Tool};
@@ -11,11 +12,11 @@ use super::{message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::resume::{self, Start};
+use args::RmArgs;
 use asking::Found;
-use landfast_client::fs::{ItemError, Meta, Outcome, Removal, ToRemove};
+use landfast_client::fs::{Meta, Outcome, ToRemove};
 use landfast_client::resume::{JournalFile, Resume, ResumeError};
 use landfast_nfs::v4::NfsStat;
-use serde_json::json;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -258,9 +259,9 @@ async fn remove_batch(
                 if let Some(journal) = journal {
                     journal.removed(tops.get(&removal.path).copied());
                 }
-                say(tool, &removal, args.verbose);
+                say::removed(tool, &removal, args.verbose);
             } else {
-                failed(tool, removal);
+                say::failed(tool, removal);
             }
         })
         .await;
@@ -269,27 +270,4 @@ async fn remove_batch(
 
 fn complain(tool: &Tool, operand: &Operand, why: &str) {
     tool.complain(&format!("cannot remove {}: {why}", quote::shown(operand.shown.as_bytes())));
-}
-
-fn failed(tool: &Tool, removal: Removal) {
-    let Err(e) = removal.outcome.into_result() else { return };
-    // After an interruption the summary speaks for all that was not begun.
-    if tool.stopped() && matches!(e, ItemError::NotExecuted(_)) {
-        return;
-    }
-    let name = quote::shown(&removal.path);
-    let what = if removal.unlisted { "cannot open directory" } else { "cannot remove" };
-    tool.complain(&format!("{what} {name}: {}", message::of(&e)));
-}
-
-fn say(tool: &mut Tool, removal: &Removal, verbose: bool) {
-    let Removal { path, dir, .. } = removal;
-    if tool.json() {
-        tool.print_object(
-            &json!({ "path": String::from_utf8_lossy(path), "directory": dir, "removed": true }),
-        );
-    } else if verbose {
-        let what: &[u8] = if *dir { b"removed directory " } else { b"removed " };
-        tool.print(&[what, &quote::always(path), b"\n"].concat());
-    }
 }

@@ -25,14 +25,16 @@ mod timeline;
 mod trust;
 mod waterfall;
 mod whatif;
+mod words;
 
 pub use place::Place;
 
-use super::Found;
+use super::found::Found;
 use crate::units::show_count;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use svg::time;
 use whatif::Choice;
+use words::sentence;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -149,7 +151,7 @@ impl Found {
             return html! { div #verdict data-bound="none" { h2 { "No call to NFS was answered: nothing bounds the work" } } };
         };
         let list = |title: &str, lines: &[String]| {
-            html! { @if !lines.is_empty() { h3 { (title) } ul { @for line in lines { li { (said(line)) "." } } } } }
+            html! { @if !lines.is_empty() { h3 { (title) } ul { @for line in lines { li { (sentence(line)) "." } } } } }
         };
         let stalled = self.findings.stalls.time_s > self.findings.shares.parts()[0].1;
         html! {
@@ -165,12 +167,12 @@ impl Found {
                 } @else if !bought.is_empty() {
                     h3 { "What to buy" }
                     ul { @for choice in bought { li {
-                        b { (choice.judgement()) ": " } (choice.gain) ". " span.means { (said(choice.means)) "." }
+                        b { (choice.judgement()) ": " } (choice.gain) ". " span.means { (sentence(choice.means)) "." }
                     } } }
                 }
                 @if !others.is_empty() {
                     h3 { "What to do without buying" }
-                    ul { @for choice in others { li { (choice.gain) ". " span.means { (said(choice.means)) "." } } } }
+                    ul { @for choice in others { li { (choice.gain) ". " span.means { (sentence(choice.means)) "." } } } }
                     @if let Some(caveat) = caveat { p.means { (caveat) "." } }
                 }
                 (list("What to keep in mind", &words.doubts))
@@ -193,15 +195,6 @@ impl Found {
                 div { dt { "Under way at a time" } dd { (format!("{:.1}", f.terms.in_flight)) } }
                 @if let Some(s) = f.work.span_s { div { dt { "First call to last answer" } dd { (time(s)) } } }
             }
-        }
-    }
-}
-
-/// A sentence in which `commands` stand between backticks.
-fn said(text: &str) -> Markup {
-    html! {
-        @for (i, piece) in text.split('`').enumerate() {
-            @if i % 2 == 1 { code { (piece) } } @else { (piece) }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The tables: procedures, what is called for a file, COMPOUNDs, clients and servers.
 
-use super::super::Found;
 use super::super::answer::compound_words;
+use super::super::found::Found;
 use super::parts::name as part_name;
 use super::svg::percent;
 use crate::units::show_count;

@@ -1,6 +1,6 @@
 //! How far to trust the page: what of the traffic the capture has.
 
-use super::super::Found;
+use super::super::found::Found;
 use super::svg::{percent, time};
 use crate::units::{show_bytes, show_count};
 use landfast_trace::analysis::findings::Side;

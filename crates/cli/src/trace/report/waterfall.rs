@@ -1,6 +1,6 @@
 //! A typical file, call by call: each call a bar on the axis of time.
 
-use super::super::Found;
+use super::super::found::Found;
 use super::svg::{Scale, both, chart, fitted, held, n, time, time_ticks, wide};
 use super::tables::status;
 use crate::units::show_count;

@@ -1,8 +1,8 @@
 //! What would change it: predictions with their error bars.
 
 use super::parts::name as part_name;
-use super::said;
 use super::svg::{Scale, both, chart, held, n, time, time_ticks, wide};
+use super::words::sentence;
 use crate::units::show_count;
 use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
 use landfast_model::{Bound, Change, Job, Terms, predict};
@@ -126,11 +126,11 @@ fn outcome_row(outcome: &Outcome, now: f64, unit: Unit) -> Markup {
                     td.n { data value=(outlook.seconds) { (unit.show(outlook.seconds)) } }
                     td.n { (between(outlook, unit)) }
                     td.n { (times(now / outlook.seconds)) }
-                    td.text { (said(what(&outcome.change))) }
+                    td.text { (sentence(what(&outcome.change))) }
                 }
                 None => {
                     td.n { "–" } td {} td {}
-                    td.text { (said(what(&outcome.change))) ". " @if let Some(why) = outcome.unknown { "Not predicted: " (why) "." } }
+                    td.text { (sentence(what(&outcome.change))) ". " @if let Some(why) = outcome.unknown { "Not predicted: " (why) "." } }
                 }
             }
         }

@@ -2,6 +2,7 @@ use super::*;
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::state::Bounds;
+use crate::state::ranges::Span;
 use landfast_nfs::v4::Opaque1024;
 use std::net::Ipv4Addr;
 

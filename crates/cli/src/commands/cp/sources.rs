@@ -1,0 +1,107 @@
+//! What is copied, and how.
+
+use super::super::operand::Place;
+use super::super::owners::Known;
+use super::super::tool::Tool;
+use super::super::{message, quote};
+use super::args::CpArgs;
+use super::ends::{End, Errand};
+use crate::process::umask;
+use landfast_client::copy::{LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees};
+use landfast_client::fs::ServerCopies;
+use landfast_client::local::Follow;
+use landfast_client::put::{Existing, Members, Over, PutOptions, Xattrs};
+use landfast_client::resume::Resume;
+use std::sync::Arc;
+
+/// What is copied, as members; all from here, or all from one server.
+pub async fn members(
+    tool: &Tool,
+    (args, journal): (&CpArgs, Option<&Arc<Resume>>),
+    errands: &[Errand],
+    copies: Option<Arc<ServerCopies>>,
+) -> Option<Box<dyn Members>> {
+    let (links, stop) = (args.preserve().links, tool.stop_flag());
+    let mut places: Vec<Place> = Vec::new();
+    let mut starts: Vec<LocalStart> = Vec::new();
+    for Errand { source, name, .. } in errands {
+        match source {
+            End::Here { path } => starts.push(LocalStart { path: path.clone(), name: name.clone() }),
+            End::There { place, .. } => places.push(place.clone()),
+        }
+    }
+    let Some(first) = places.first() else {
+        let options = LocalOptions {
+            follow: args.follow(),
+            one_file_system: args.one_file_system,
+            recursive: args.recursive(),
+            links,
+            sparse: args.sparse(),
+            xattrs: args.preserve().xattrs != Xattrs::No,
+            stop,
+            resume: journal.cloned(),
+        };
+        return Some(Box::new(LocalTrees::new(starts, options)));
+    };
+    if args.recursive() && args.follow() == Follow::Always {
+        tool.complain("-L goes with trees of this machine only: those of a server are copied with -P or -H");
+        return None;
+    }
+    let known: Option<Vec<_>> = errands.iter().map(|errand| errand.found.clone().map(Ok)).collect();
+    let found = match known {
+        Some(known) => known,
+        None => tool.servers.look(&places, args.follow() != Follow::Never).await,
+    };
+    let mut starts = Vec::with_capacity(places.len());
+    for (errand, found) in errands.iter().zip(found) {
+        match found {
+            Ok(object) => starts.push(RemoteStart::of(object, errand.name.clone())),
+            Err(e) => {
+                let name = quote::shown(&errand.source.shown());
+                tool.complain(&format!("cannot stat {name}: {}", message::of(&e)));
+            }
+        }
+    }
+    let nfs = tool.servers.nfs(first);
+    let xattrs = match (args.preserve().xattrs, starts.first()) {
+        (Xattrs::Try | Xattrs::Must, Some(start)) => nfs.has_xattrs(&start.fh).await,
+        _ => false,
+    };
+    let options = RemoteOptions {
+        one_file_system: args.one_file_system,
+        links,
+        copies,
+        xattrs,
+        exact: false,
+        stop,
+        resume: journal.cloned(),
+    };
+    Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
+}
+
+/// The engine's options.
+pub fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
+    let preserve = args.preserve();
+    let root = landfast_client::cred::Identity::of_process();
+    let over = Over {
+        when: args.when(),
+        set_mode: preserve.mode,
+        split_links: preserve.links,
+        force: args.force,
+        remove: args.remove_destination,
+    };
+    let mut groups = root.groups.clone();
+    groups.push(root.gid);
+    PutOptions {
+        same_permissions: Some(preserve.mode),
+        // Only root may give files away; others give what they can, as GNU cp does.
+        same_owner: Some(preserve.ownership && root.uid == 0),
+        own_groups: preserve.ownership.then_some(groups),
+        touch: !preserve.timestamps,
+        existing: Existing::Look(over),
+        umask: umask(),
+        xattrs: preserve.xattrs,
+        resume: journal.cloned(),
+        ..PutOptions::default()
+    }
+}

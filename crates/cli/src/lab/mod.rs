@@ -1,0 +1,263 @@
+//! `landfast lab ...`.
+
+pub mod args;
+pub mod demo;
+mod verify;
+
+use crate::exit::{self, Exit, told};
+use crate::progress::Steps;
+use crate::scratch::Scratch;
+use crate::units::show_count;
+use args::{AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg};
+use landfast_lab::disk::DiskOptions;
+use landfast_lab::experiments::{self, Choices, Relation, Report};
+use landfast_lab::place::{self, Work};
+use landfast_lab::{commands, namespace, powercut, trouble};
+
+/// Runs a lab command.
+pub fn run(command: LabCommand) -> Exit {
+    // These are processes of a run, and a disk for somebody else, which ends as it is asked to.
+    let alone = matches!(command, LabCommand::Disk(_) | LabCommand::Child { .. });
+    let scratch = if alone { None } else { Some(told(Scratch::new())) };
+    if matches!(scratch, Some(None)) {
+        return Exit::Failed;
+    }
+    match command {
+        LabCommand::Disk(args) => disk(args),
+        LabCommand::Run(args) => experiment(args),
+        LabCommand::Powercut(args) => powercut(&args),
+        LabCommand::Verify(args) => verify::run(&args),
+        LabCommand::Faults(args) => faults(&args),
+        LabCommand::Commands(args) => run_commands(&args),
+        LabCommand::At(args) => at(&args),
+        LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
+    }
+}
+
+fn disk(args: DiskArgs) -> Exit {
+    exit::from(landfast_lab::disk::serve(&DiskOptions {
+        mountpoint: args.mountpoint,
+        size: args.size,
+        image: args.image,
+        threads: args.threads,
+        exit_on_cut: args.exit_on_cut,
+        prefault: args.prefault,
+        apart: false,
+        settings: args.settings.join(" "),
+    }))
+}
+
+fn powercut(args: &PowercutArgs) -> Exit {
+    let options = powercut::Options {
+        fs: args.fs,
+        cuts: args.cuts,
+        load: args.workload,
+        seed: args.seed,
+        clients: args.clients,
+        durability: args.durability.into(),
+        variant: args.variant,
+        points: match args.point.as_deref() {
+            None => powercut::Points::None,
+            Some("each") => powercut::Points::Each,
+            Some(name) => powercut::Points::One(name.to_owned()),
+        },
+        bug: args.bug.clone(),
+        binary: args.binary.clone(),
+        until_wrong: args.until_wrong,
+        show: args.show,
+    };
+    let quiet = args.json;
+    let result = namespace::run_private(|| {
+        powercut::run(&options, |cut| {
+            if quiet {
+                println!("{}", serde_json::json!(cut));
+                return;
+            }
+            println!(
+                "cut {:>4} ({}{}) after {:>5} ms: {} operations acknowledged, {} objects and {} handles checked, {} requests repeated, recovered in {:.2} s{}",
+                cut.cut,
+                cut.how,
+                cut.points.iter().map(|p| format!(", {p}")).collect::<String>(),
+                cut.after_ms,
+                show_count(cut.acknowledged),
+                show_count(cut.objects),
+                show_count(cut.handles),
+                show_count(cut.repeated),
+                cut.recovery_s,
+                if cut.wrong.is_empty() { "" } else { ": WRONG" }
+            );
+            for line in &cut.wrong {
+                println!("    {line}");
+            }
+        })
+    });
+    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
+    if args.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        println!(
+            "{}, {:?}, seed {}: {} cuts, {} acknowledged operations, {} blocks lost, {} handles from before; wrong after {} cuts",
+            report.fs,
+            report.workload,
+            report.seed,
+            report.cuts,
+            show_count(report.acknowledged),
+            show_count(report.blocks_lost),
+            show_count(report.handles),
+            report.failures
+        );
+    }
+    if report.failures == 0 { Exit::Done } else { Exit::Partly }
+}
+
+fn faults(args: &FaultsArgs) -> Exit {
+    if args.list {
+        trouble::ALL.iter().for_each(|f| println!("{:16} {}", f.name, f.about));
+        return Exit::Done;
+    }
+    let faults = if args.fault.is_empty() { trouble::ALL.to_vec() } else { args.fault.clone() };
+    let options = trouble::Options {
+        fs: args.fs,
+        faults,
+        rounds: args.rounds,
+        seed: args.seed,
+        clients: args.clients,
+        show: args.show,
+    };
+    let quiet = args.json;
+    let result = namespace::run_private(|| {
+        trouble::run(&options, |round| {
+            if quiet {
+                println!("{}", serde_json::json!(round));
+                return;
+            }
+            let noticed =
+                round.noticed_after_ms.map_or("no failure".to_owned(), |ms| format!("FAILED after {ms} ms"));
+            println!(
+                "{:16} {} operations acknowledged, then {noticed}; ended by {}; {} objects checked{}",
+                round.fault,
+                show_count(round.acknowledged),
+                round.ended,
+                show_count(round.objects),
+                if round.wrong.is_empty() { "" } else { ": WRONG" }
+            );
+            round.wrong.iter().for_each(|line| println!("    {line}"));
+        })
+    });
+    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
+    if args.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        println!(
+            "{}, seed {}: {} rounds, {} acknowledged operations; wrong in {}",
+            report.fs,
+            report.seed,
+            report.rounds,
+            show_count(report.acknowledged),
+            report.failures
+        );
+    }
+    if report.failures == 0 { Exit::Done } else { Exit::Partly }
+}
+
+fn experiment(args: RunArgs) -> Exit {
+    let Some(name) = args.name.filter(|_| !args.list) else {
+        for e in &experiments::ALL {
+            println!("{:18} {}", e.name, e.about);
+        }
+        return Exit::Done;
+    };
+    let mut steps = Steps::new();
+    let result = experiments::run(&name, &Choices { files: args.files, peers: args.peers }, &mut |what| {
+        steps.doing(what)
+    });
+    steps.finish();
+    let Some(report) = told(result) else { return Exit::Failed };
+    if args.json {
+        println!("{}", serde_json::json!(report));
+    } else {
+        print_experiment(&report);
+    }
+    if report.holds { Exit::Done } else { Exit::Partly }
+}
+
+fn run_commands(args: &CommandsArgs) -> Exit {
+    let Some(binary) = told(std::env::current_exe()) else { return Exit::Failed };
+    let options = commands::Options { urls: args.urls.clone(), files: args.files, binary };
+    let done = commands::run(&options, |step| {
+        if args.json {
+            println!("{}", serde_json::json!(step));
+            return;
+        }
+        println!(
+            "{:8} {:6.2} s  {}{}",
+            step.command,
+            step.seconds,
+            step.url,
+            if step.wrong.is_empty() { "" } else { ": WRONG" }
+        );
+        step.wrong.iter().for_each(|line| println!("    {line}"));
+    });
+    let Some(steps) = told(done) else { return Exit::Failed };
+    if steps.iter().all(|s| s.wrong.is_empty()) { Exit::Done } else { Exit::Partly }
+}
+
+fn at(args: &AtArgs) -> Exit {
+    let work = match args.work {
+        WorkArg::NestedOpen => Work::NestedOpen(usize::from(args.depth)),
+        WorkArg::WebPage => Work::WebPage,
+    };
+    if args.make || args.check {
+        let done =
+            if args.make { place::make(work, &args.place) } else { place::check(&args.place, args.seed) };
+        return exit::from(done);
+    }
+    let Some(rounds) = told(place::run(work, &args.place, args.rounds, args.seed)) else {
+        return Exit::Failed;
+    };
+    for round in rounds {
+        if args.json {
+            println!("{}", serde_json::json!(round));
+        } else {
+            let rpcs = round.rpcs.map(|n| format!(", {} RPCs", show_count(n))).unwrap_or_default();
+            println!("{:.3} ms{rpcs}", round.seconds * 1000.0);
+        }
+    }
+    Exit::Done
+}
+
+fn print_experiment(r: &Report) {
+    println!("{}: {}", r.name, r.about);
+    for line in &r.lines {
+        let values: Vec<String> = line.values.iter().map(|(k, v)| format!("{k} {}", figure(*v))).collect();
+        println!("  {:20} {}", line.name, values.join(", "));
+    }
+    for note in &r.notes {
+        println!("  {note}");
+    }
+    for c in &r.checks {
+        let relation = match c.relation {
+            Relation::AtLeast => "at least",
+            Relation::AtMost => "at most",
+            Relation::Exactly => "exactly",
+        };
+        println!(
+            "  {} {}: {}, wanted {relation} {}",
+            if c.holds { "holds:" } else { "DOES NOT HOLD:" },
+            c.what,
+            figure(c.value),
+            figure(c.bound)
+        );
+    }
+    println!("  ({:.1} s)", r.total_s);
+}
+
+/// Three significant digits, or a whole number with commas.
+fn figure(v: f64) -> String {
+    match v.abs() {
+        a if a >= 1000.0 => show_count(v.round() as u64),
+        a if a >= 10.0 => format!("{v:.1}"),
+        _ if v.fract() == 0.0 => format!("{v}"),
+        _ => format!("{v:.3}"),
+    }
+}

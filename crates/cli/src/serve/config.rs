@@ -1,0 +1,149 @@
+//! The configuration file for the command line: reading it, `landfast check`, `landfast exports`.
+
+use super::args::{CheckArgs, ExportsArgs};
+use crate::exit::Exit;
+use comfy_table::{Table, presets};
+use landfast_server::config::{self, Config, ExportConfig};
+use landfast_server::exports::rules::{Rule, Squash};
+use landfast_server::limits::CONFIG_BYTES_MAX;
+use landfast_server::places::{self, Own};
+use landfast_volume::Durability;
+use serde_json::json;
+use std::io::Read;
+use std::path::Path;
+
+/// Reads a file.
+///
+/// # Errors
+/// One line for each thing that is wrong with it.
+pub fn read(path: &Path) -> Result<Config, Vec<String>> {
+    let name = path.display();
+    let cannot = |e: &dyn std::fmt::Display| vec![format!("{name}: {e}")];
+    let file = std::fs::File::open(path).map_err(|e| cannot(&e))?;
+    let mut text = String::new();
+    let bytes = file.take(CONFIG_BYTES_MAX + 1).read_to_string(&mut text).map_err(|e| cannot(&e))?;
+    if bytes as u64 > CONFIG_BYTES_MAX {
+        return Err(cannot(&format!("more than {CONFIG_BYTES_MAX} bytes: this is no configuration")));
+    }
+    let problems = |all: Vec<config::Problem>| all.iter().map(|p| format!("{name}:{p}")).collect();
+    config::parse(&text).map_err(problems)
+}
+
+/// `landfast check`: 0 when nothing is wrong, 1 otherwise.
+pub fn check(args: &CheckArgs) -> Exit {
+    let problems = match read(&args.config) {
+        Ok(config) => {
+            let missing = config.exports.iter().filter_map(|e| missing(&args.config, e));
+            missing.chain(exposed(&args.config, &config)).collect()
+        }
+        Err(problems) => problems,
+    };
+    for p in &problems {
+        eprintln!("{p}");
+    }
+    if problems.is_empty() { Exit::Done } else { Exit::Partly }
+}
+
+/// What of an export cannot be found on this machine.
+fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
+    let at = format!("{}:{}:1", file.display(), e.line);
+    if !e.path.is_dir() {
+        return Some(format!("{at}: {} is no directory on this machine", e.path.display()));
+    }
+    let log = e.log.as_ref()?;
+    let parent = log.parent().filter(|_| !log.exists())?;
+    (!parent.is_dir()).then(|| {
+        format!("{at}: the log {} cannot be made: {} is no directory", log.display(), parent.display())
+    })
+}
+
+/// What of the server's own files lies in an export, each with the line of the export whose file it is. What this user may not look
+/// at is left to the server's start.
+pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
+    let exports = || config.exports.iter().map(|e| e.path.as_path());
+    let look = |line: usize, own: &Own| match places::exposure(exports(), own) {
+        Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
+        Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),
+    };
+    let logs = config.exports.iter().flat_map(|e| places::of_export(e).into_iter().map(|own| (e.line, own)));
+    logs.chain([(1, Own::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
+}
+
+fn durability(d: Durability) -> &'static str {
+    match d {
+        Durability::Log => "log",
+        Durability::Sync => "sync",
+        Durability::Unsafe => "unsafe",
+    }
+}
+
+fn options(rule: &Rule) -> Vec<String> {
+    let mut all = vec![if rule.read_only { "ro" } else { "rw" }.to_owned()];
+    all.push(
+        match rule.squash {
+            Squash::Root => "root_squash",
+            Squash::Nobody => "no_root_squash",
+            Squash::All => "all_squash",
+        }
+        .to_owned(),
+    );
+    all.push(if rule.secure { "secure" } else { "insecure" }.to_owned());
+    all.push(format!("anonuid={}", rule.anonuid));
+    all.push(format!("anongid={}", rule.anongid));
+    all.push(format!("sec={}", flavors(rule).join(":")));
+    all
+}
+
+fn flavors(rule: &Rule) -> Vec<&'static str> {
+    [(rule.sys, "sys"), (rule.none, "none")].into_iter().filter(|(t, _)| *t).map(|(_, n)| n).collect()
+}
+
+/// `landfast exports`.
+pub fn exports(args: &ExportsArgs) -> Exit {
+    let config = match read(&args.config) {
+        Ok(config) => config,
+        Err(problems) => {
+            problems.iter().for_each(|p| eprintln!("landfast: {p}"));
+            return Exit::Failed;
+        }
+    };
+    if args.json {
+        let all: Vec<_> = config.exports.iter().map(to_json).collect();
+        println!("{}", json!(all));
+        return Exit::Done;
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(["NAME", "PATH", "DURABILITY", "CLIENTS", "OPTIONS"]);
+    for e in &config.exports {
+        for (i, rule) in e.rules.0.iter().enumerate() {
+            let once = |text: String| if i == 0 { text } else { String::new() };
+            let from: Vec<_> = rule.from.iter().map(ToString::to_string).collect();
+            table.add_row([
+                once(e.name.display().to_string()),
+                once(e.path.display().to_string()),
+                once(durability(e.durability).to_owned()),
+                from.join(" "),
+                options(rule).join(","),
+            ]);
+        }
+    }
+    println!("{table}");
+    Exit::Done
+}
+
+fn to_json(e: &ExportConfig) -> serde_json::Value {
+    let clients = e.rules.0.iter().map(|rule| {
+        let from: Vec<_> = rule.from.iter().map(ToString::to_string).collect();
+        json!({
+            "from": from, "read_only": rule.read_only, "secure": rule.secure,
+            "squash": match rule.squash { Squash::Root => "root", Squash::Nobody => "none", Squash::All => "all" },
+            "anonuid": rule.anonuid, "anongid": rule.anongid, "sec": flavors(rule),
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    json!({
+        "name": e.name, "path": e.path, "durability": durability(e.durability), "log": e.log,
+        "manage_gids": e.manage_gids, "clients": clients,
+    })
+}

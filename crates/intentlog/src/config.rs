@@ -1,0 +1,55 @@
+//! What log to open, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::device::SyncMethod;
+use crate::faults;
+use crate::limits::{CHECKPOINT_AFTER, INTENT_WAIT_MAX, LEAD_FLUSH_MAX};
+
+/// What to open and how.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// A regular file (created if it is not there) or a block device.
+    pub path: PathBuf,
+    /// A second file or block device that holds the same: a write is done when both have it.
+    pub mirror: Option<PathBuf>,
+    /// Size of a file that is created, in bytes; at least [`DEVICE_BYTES_MIN`](crate::limits::DEVICE_BYTES_MIN).
+    pub create_size: u64,
+    /// The volume that the log belongs to. A log of another volume is refused.
+    pub volume_id: [u8; 16],
+    /// Take a filesystem or device that cannot keep the promise, and warn of it.
+    pub accept_weak: bool,
+    /// How writes are made durable; `None` measures both ways and takes the faster.
+    pub sync_method: Option<SyncMethod>,
+    /// Shortest time that a flush takes, for experiments: the rest is spun or slept. `None`: as fast as it goes.
+    pub injected_flush: Option<Duration>,
+    /// Longest time from a record to the checkpoint that covers it.
+    pub checkpoint_after: Duration,
+    /// Longest time that a seal waits for requests in hand (see [`crate::Intent`]).
+    pub intent_wait: Duration,
+    /// A waiter that is alone makes the flush itself while flushes take no longer than this; zero: never.
+    pub lead_flush: Duration,
+    /// For simulations: the log's identity and its salt come from this number instead of the system's randomness. Each
+    /// opening of one log needs another number: with the same salt, batches of an earlier run would count as this one's.
+    pub seed: Option<u64>,
+}
+
+impl Config {
+    /// A configuration with the usual settings.
+    pub fn new(path: impl Into<PathBuf>, create_size: u64, volume_id: [u8; 16]) -> Self {
+        Config {
+            path: path.into(),
+            mirror: None,
+            create_size,
+            volume_id,
+            accept_weak: faults::weak_accepted(),
+            sync_method: None,
+            injected_flush: None,
+            checkpoint_after: CHECKPOINT_AFTER,
+            intent_wait: INTENT_WAIT_MAX,
+            lead_flush: LEAD_FLUSH_MAX,
+            seed: None,
+        }
+    }
+}

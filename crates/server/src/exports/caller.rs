@@ -1,0 +1,59 @@
+//! Callers, and what an export's rules decide about them.
+
+use super::hosts::Names;
+use landfast_rpc::{AuthStat, Credential};
+use landfast_volume::Cred;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Whether a call from an address is accepted at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is.
+    Taken,
+    /// That depends on the names of the address, which are being looked up: the client may retry.
+    NotYet,
+    /// It is not.
+    Refused(AuthStat),
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// Its address; an IPv4 address that came over IPv6 is an IPv4 address here.
+    pub(crate) addr: IpAddr,
+    /// Its port.
+    pub(crate) port: u16,
+    /// Its RPC credential.
+    pub(crate) credential: Credential,
+    /// The names of the address, if a rule needs them and they are known.
+    pub(crate) names: Option<Arc<Names>>,
+    /// The user's groups on this system, if an export needs them and they are known.
+    pub(crate) groups: Option<Arc<[u32]>>,
+}
+
+impl Caller {
+    pub(crate) fn new(peer: SocketAddr, credential: Credential) -> Caller {
+        Caller { addr: peer.ip().to_canonical(), port: peer.port(), credential, names: None, groups: None }
+    }
+}
+
+/// What a caller may do on an export.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Access {
+    /// It may only read.
+    pub(crate) read_only: bool,
+    /// The user and groups as which the volume sees it.
+    pub(crate) cred: Cred,
+}
+
+/// Why a caller may not use an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// No rule names its address, or its port is not privileged: the export does not exist for this caller.
+    Access,
+    /// The rule does not take its flavor of credential; another may do.
+    Flavor,
+    /// Names or groups decide and are being looked up: the client may retry.
+    NotYet,
+}

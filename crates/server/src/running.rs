@@ -1,0 +1,187 @@
+//! A server that runs, and how it is stopped.
+
+use crate::background::Background;
+use crate::limited::Limit;
+use crate::limits;
+use crate::memory::Load;
+use crate::portmap::Registered;
+use crate::shared::Shared;
+use crate::state::restore::Restored;
+use crate::stats::Stats;
+use landfast_rpc::server;
+use landfast_volume::{ShutdownReport, Volume};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+
+/// How long a clean stop waits for requests in flight.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+
+/// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
+pub struct Running {
+    pub(crate) rpc: server::Server,
+    pub(crate) background: Background,
+    pub(crate) threads: Threads,
+    pub(crate) sh: Arc<Shared>,
+    pub(crate) restored: Restored,
+    pub(crate) registered: Option<Registered>,
+    pub(crate) load: Load,
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+/// What a clean stop did.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopped {
+    /// Every request in flight was answered.
+    pub drained: bool,
+    /// What stopping the volumes took, added up.
+    pub volume: ShutdownReport,
+}
+
+/// Stops each volume, even if an earlier one failed to stop.
+fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Error> {
+    let mut result = Ok(ShutdownReport::default());
+    for volume in volumes {
+        result = match (volume.shutdown(), result) {
+            (Ok(one), Ok(sum)) => Ok(ShutdownReport {
+                seconds: sum.seconds + one.seconds,
+                checkpoints: sum.checkpoints + one.checkpoints,
+            }),
+            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
+        };
+    }
+    result
+}
+
+impl Running {
+    /// The first address that the server listens on.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.rpc.local_addr()
+    }
+
+    /// The addresses that the server listens on.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        self.rpc.local_addrs()
+    }
+
+    /// The address at which the metrics are served, if they are.
+    #[must_use]
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// How much of the clients' state was read back from the logs at the start.
+    #[must_use]
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// The volumes that are served.
+    #[must_use]
+    pub fn volumes(&self) -> Vec<Volume> {
+        self.sh.exports().iter().map(|e| e.volume.clone()).collect()
+    }
+
+    /// Counters and sizes.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        stats(&self.sh, &self.load)
+    }
+
+    /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean stop.
+    ///
+    /// # Errors
+    /// A volume could not be made durable. Its log is kept, and the next start recovers.
+    pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
+        let volumes = self.volumes();
+        if let Some(registered) = self.registered {
+            registered.withdraw().await;
+        }
+        let drained = self.rpc.shutdown(STOP_GRACE).await;
+        drop(self.background);
+        // A running copy ends after its current step.
+        self.sh.state().copies.cancel_all();
+        let idle = self.sh.copies_running.acquire_many(limits::COPIES_MAX as u32);
+        let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
+        // If nothing else has changed since the last snapshot, no other one is taken: so this goes into the log itself.
+        let settled = self.sh.state().settle_holders();
+        self.sh.write_down(settled).await;
+        let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
+            .await
+            .map_err(|_| landfast_volume::Error::Failed)??;
+        Ok(Stopped { drained, volume: report })
+    }
+}
+
+impl Running {
+    /// Ends at once, as if the process had died: no checkpoint, no mark of a clean stop, no answer to requests in flight. For tests.
+    pub async fn abandon(self) {
+        let Running { sh, rpc, background, threads, .. } = self;
+        rpc.shutdown(Duration::ZERO).await;
+        drop((background, threads));
+        // The volume's locks are free once the last task has dropped it.
+        while Arc::strong_count(&sh) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The server's own Tokio runtime. It may be dropped in async code, so dropping it does not wait for its threads.
+pub(crate) struct Threads(Option<Runtime>);
+
+impl Threads {
+    pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+        let workers = workers.max(2);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            // Each call that may wait for a device has a turn, and needs one thread that takes over from it. Without a bound a flood on busy
+            // processors starts hundreds: a thread that was told to take over and did not run yet is none that is free.
+            .max_blocking_threads(workers * limits::TURNS_PER_WORKER + limits::SPARE_THREADS)
+            .thread_name("nfs")
+            .enable_all()
+            .build()?;
+        Ok(Threads(Some(runtime)))
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        // Taken only by drop.
+        self.0.as_ref().map_or_else(Handle::current, |r| r.handle().clone())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Counters and sizes, as the metrics show them.
+pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
+    let (done, load) = (sh.counters.stats(), load());
+    let st = sh.state();
+    let (sessions_most, session_slots, session_operations) = st.sessions.most();
+    let (opens_most, locks_most) = st.files.most();
+    Stats {
+        calls_kept: st.drc.len(),
+        calls_kept_bytes: (st.drc.bytes(), st.bounds.call_bytes),
+        connections: load.connections,
+        clients: st.clients.len(),
+        sessions: st.sessions.len(),
+        opens: st.files.len(),
+        locks: st.files.locked_ranges(),
+        most: [sessions_most, opens_most, locks_most],
+        session_slots,
+        session_operations,
+        cached: st.sessions.reserved(),
+        nlm_hosts: (st.hosts.len(), st.bounds.nlm_hosts),
+        nlm_waiters: st.files.waiters.len(),
+        load,
+        limits: st.bounds.limits.with(Limit::Clients, st.bounds.clients),
+        ..done
+    }
+}

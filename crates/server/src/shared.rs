@@ -1,0 +1,277 @@
+//! What all requests to one server share: the export table, the state, the identity, the clock.
+
+use crate::back::conns::CallbackConns;
+use crate::exports::known::Known;
+use crate::exports::rules::Names;
+use crate::exports::{Caller, Exports};
+use crate::limited::{Limit, Limits};
+use crate::limits;
+use crate::protocols::Protocols;
+use crate::state::ids::Secret;
+use crate::state::notes::{LogId, Stamped};
+use crate::state::opens::Files;
+use crate::state::snapshot::{PartMax, Snapshot};
+use crate::state::{Bounds, Millis, State};
+use crate::state_lock::StateGuard;
+use crate::stats::Counters;
+use crate::turned_away::TurnedAway;
+use bytes::Bytes;
+use landfast_rpc::Credential;
+use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use tokio::sync::{Notify, Semaphore};
+
+/// The longest host name (RFC 1123 section 2.1).
+const HOST_NAME_MAX: usize = 255;
+
+/// What all threads of a server share.
+pub struct Shared {
+    /// The export table; a reload replaces it.
+    exports: RwLock<Arc<Exports>>,
+    /// How often the export table has been replaced.
+    tables: AtomicU64,
+    /// Names of addresses and groups of users, looked up for the rules.
+    known: Known,
+    /// The server's identity.
+    pub(crate) server: [u8; 16],
+    /// The number of this start of the server, different after each.
+    epoch: u32,
+    /// `so_major_id` and `eir_server_scope`: the server's identity, unique and the same after a restart.
+    pub(crate) name: Bytes,
+    /// Lease time in seconds.
+    pub(crate) lease_seconds: u32,
+    /// Replies, sessions and clients survive a crash.
+    pub(crate) persist: bool,
+    /// Counters.
+    pub(crate) counters: Counters,
+    /// Refused clients that were logged.
+    pub(crate) turned_away: TurnedAway,
+    started: Instant,
+    /// Connections that callbacks may use.
+    pub(crate) callback_conns: CallbackConns,
+    /// The protocols that are served.
+    pub(crate) protocols: Protocols,
+    /// The most operations of a COMPOUND of NFSv4.0; a session negotiates its own number.
+    pub(crate) operations_max: u32,
+    /// One permit for each copy that may go on after its COPY was answered.
+    pub(crate) copies_running: Arc<Semaphore>,
+    state: SharedState,
+    /// Notified when an NLM lock that somebody waits for has become free.
+    freed: Notify,
+}
+
+/// Separate from [`Shared`]: the log holds this to take snapshots, and must not keep the volume alive.
+type SharedState = Arc<Mutex<State<OpenFile>>>;
+
+/// One run of a server, from start to stop.
+pub(crate) struct Instance {
+    /// The server's identity, the same in each run.
+    pub(crate) server: [u8; 16],
+    /// Its number, different from that of every earlier run.
+    pub(crate) epoch: u32,
+    /// A random key, for client IDs and stateids that nobody can guess.
+    pub(crate) secret: Secret,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        exports: Exports,
+        Instance { server, epoch, secret }: Instance,
+        lease_seconds: u32,
+        known: Known,
+        limits: Limits,
+        protocols: Protocols,
+    ) -> Self {
+        // What is kept stands in each log, so the smallest decides.
+        let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
+        let bounds = Bounds::with(logs.min(), limits);
+        let operations_max = limits[Limit::CompoundOperations] as u32;
+        let id: String = server.iter().map(|b| format!("{b:02x}")).collect();
+        Shared {
+            name: Bytes::from(format!("landfast-{id}")),
+            lease_seconds,
+            persist: exports.all_keep_notes(),
+            counters: Counters::default(),
+            turned_away: TurnedAway::default(),
+            started: Instant::now(),
+            freed: Notify::new(),
+            callback_conns: CallbackConns::default(),
+            protocols,
+            operations_max,
+            copies_running: Arc::new(Semaphore::new(limits::COPIES_MAX)),
+            state: Arc::new(Mutex::new(State::of_instance(
+                epoch,
+                secret,
+                u64::from(lease_seconds) * 1000,
+                bounds,
+            ))),
+            exports: RwLock::new(Arc::new(exports)),
+            tables: AtomicU64::new(0),
+            known,
+            server,
+            epoch,
+        }
+    }
+
+    /// Replaces the export table for requests that begin from now on.
+    pub(crate) fn replace_exports(&self, exports: Exports) {
+        *self.exports.write() = Arc::new(exports);
+        self.known.forget();
+        self.tables.fetch_add(1, Ordering::Release);
+    }
+
+    /// The sender of a request, with the names and groups that the exports' rules need, as far as they are known in time.
+    pub(crate) async fn caller(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        let exports = self.exports();
+        let mut caller = self.host(&exports, peer, credential).await;
+        if let (true, Credential::Sys(a)) = (exports.needs_groups(), &caller.credential) {
+            caller.groups =
+                Box::pin(self.known.groups(caller.addr, a.uid)).await.map(|g| Arc::from(g.as_slice()));
+        }
+        caller
+    }
+
+    /// The same without groups, for where only the host matters.
+    pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
+        self.host(&self.exports(), peer, credential).await
+    }
+
+    async fn host(&self, exports: &Exports, peer: SocketAddr, credential: Credential) -> Caller {
+        let mut caller = Caller::new(peer, credential);
+        caller.names = self.names_of(caller.addr, exports).await;
+        caller
+    }
+
+    /// The names of an address, if they are known already.
+    pub(crate) fn names_now(&self, addr: IpAddr) -> Option<Arc<Names>> {
+        self.known.names_now(addr)
+    }
+
+    /// A number that grows whenever the export table is replaced.
+    pub(crate) fn tables(&self) -> u64 {
+        self.tables.load(Ordering::Acquire)
+    }
+
+    /// The names of an address, if a rule needs them and they are known in time.
+    pub(crate) async fn names_of(&self, addr: IpAddr, exports: &Exports) -> Option<Arc<Names>> {
+        if !exports.needs_names(addr) {
+            return None;
+        }
+        Box::pin(self.known.names(addr, &exports.asked)).await
+    }
+
+    /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.
+    pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
+        let found = match std::str::from_utf8(name) {
+            Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
+            _ => None,
+        };
+        found.unwrap_or_default()
+    }
+
+    /// The current export table.
+    pub(crate) fn exports(&self) -> Arc<Exports> {
+        self.exports.read().clone()
+    }
+
+    /// Milliseconds since the server started.
+    pub(crate) fn now(&self) -> Millis {
+        self.started.elapsed().as_millis() as Millis
+    }
+
+    /// What this volume asks for the notes at each checkpoint.
+    pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
+        let (server, epoch) = (self.server, self.epoch);
+        Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
+    }
+
+    /// Locks the state ([`crate::state_lock`]).
+    pub(crate) fn state(&self) -> StateGuard<'_> {
+        StateGuard::lock(&self.state, &self.freed)
+    }
+
+    /// Writes notes that belong to no request into the log and waits until they are durable. Returns whether they are.
+    pub(crate) async fn write_down(&self, notes: Vec<Stamped>) -> bool {
+        let exports = self.exports();
+        let Some(keeper) = exports.keeper().filter(|_| !notes.is_empty()) else { return true };
+        let receipt = {
+            let mut tx = keeper.volume.tx();
+            for note in &notes {
+                tx.note(note.to_bytes());
+            }
+            tx.finish()
+        };
+        let told = receipt.wait().await;
+        if let Err(e) = &told {
+            tracing::error!(
+                "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"
+            );
+        }
+        told.is_ok()
+    }
+
+    /// Waits until an NLM lock that somebody waits for has become free.
+    pub(crate) async fn freed(&self) {
+        self.freed.notified().await;
+    }
+}
+
+impl Drop for Shared {
+    /// Breaks a reference cycle: open files hold their volume, whose log holds the state, which holds the open files.
+    fn drop(&mut self) {
+        let none = Files::new(0, Limits::default(), Secret::default());
+        let files = std::mem::replace(&mut self.state().files, none);
+        drop(files);
+    }
+}
+
+/// Gives a log the notes for each checkpoint.
+#[derive(Clone)]
+struct Keeper {
+    state: SharedState,
+    log: LogId,
+    server: [u8; 16],
+    epoch: u32,
+}
+
+impl Keeper {
+    fn with_state<T>(&self, ask: impl FnOnce(&State<OpenFile>) -> T) -> T {
+        let state = self.state.lock();
+        let told = ask(&state);
+        // Hand the lock to a waiter; otherwise this thread would take it again before the waiter is awake.
+        MutexGuard::unlock_fair(state);
+        told
+    }
+}
+
+impl NoteKeeper for Keeper {
+    fn snapshot(&self) -> Box<dyn landfast_volume::Snapshot> {
+        let snapshot = self.with_state(|state| state.begin_snapshot(Some(self.log)));
+        Box::new(Keeping { keeper: self.clone(), begins: Some(snapshot.begins()), snapshot })
+    }
+}
+
+/// A snapshot that is being written to the log.
+struct Keeping {
+    keeper: Keeper,
+    snapshot: Snapshot,
+    /// The mark for the first part.
+    begins: Option<Stamped>,
+}
+
+impl landfast_volume::Snapshot for Keeping {
+    fn part(&mut self, bytes: usize) -> Part {
+        let Keeping { keeper, snapshot, begins } = self;
+        let most = PartMax { notes: limits::SNAPSHOT_PART, bytes };
+        let mut notes = keeper.with_state(|state| state.snapshot_part(snapshot, most));
+        let last = snapshot.is_over();
+        if last {
+            notes.push(snapshot.ends(keeper.server, keeper.epoch));
+        }
+        Part { records: begins.take().iter().chain(&notes).map(Stamped::to_bytes).collect(), last }
+    }
+}

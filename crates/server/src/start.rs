@@ -1,0 +1,278 @@
+//! The shell: a server starts, runs, stops.
+//!
+//! The server has a Tokio runtime of its own, whose threads run requests where they are received: their system calls
+//! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
+//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
+//! answers a call is [`crate::dispatcher`]'s, the order of its steps [`crate::path`]'s.
+
+use crate::background::{Background, close_idle, datagrams, tick, watched};
+use crate::descriptors;
+use crate::dispatcher::Dispatcher;
+use crate::exports::Served;
+use crate::exports::down::Unavailable;
+use crate::exports::known::{Known, System};
+use crate::exports::rules::{ClientSpec, Rule, Rules};
+use crate::limited::{Limit, Limits};
+use crate::limits;
+use crate::listen;
+use crate::memory::{self, Load};
+use crate::metrics;
+use crate::mount::Mounts;
+use crate::nlm::Nlm;
+use crate::path::Executor;
+use crate::pool::Pool;
+use crate::portmap::{PortMapper, Registered};
+use crate::protocols::Protocols;
+use crate::released::Released;
+use crate::reload::{self, ReloadError};
+use crate::running::{Running, Threads, stats};
+use crate::shared::{Instance, Shared};
+use crate::state::ids::Secret;
+use crate::state::merge;
+use crate::state::notes::Stamped;
+use crate::state::restore::Restored;
+use crate::workers::Workers;
+use landfast_rpc::conn::ConnConfig;
+use landfast_rpc::rpcbind::{self, Rpcbind};
+use landfast_rpc::server;
+use landfast_volume::{RecoveryReport, Volume};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How to serve volumes.
+pub struct ServerConfig {
+    /// The volumes, opened and not started.
+    pub exports: Vec<Served>,
+    /// Exports whose volumes could not be opened: their clients wait, and a reload tries again.
+    pub unavailable: Vec<Unavailable>,
+    /// Where to listen; port 0 takes any.
+    pub listen: Vec<SocketAddr>,
+    /// What clients may have and hold.
+    pub limits: Limits,
+    /// Which protocols are served.
+    pub protocols: Protocols,
+    /// Where to give the metrics by HTTP, if anywhere.
+    pub metrics: Option<SocketAddr>,
+    /// Lease time and grace period in seconds.
+    pub lease_seconds: u32,
+    /// Threads that receive and run requests.
+    pub workers: usize,
+    /// Threads for requests that wait for the disk.
+    pub slow_workers: usize,
+    /// The port of the clients' port mappers, which say where their lock managers are.
+    pub portmapper: u16,
+    /// Whether to register with the machine's port mapper.
+    pub port_mapper: PortMapper,
+    /// Where that listens.
+    pub port_mapper_socket: PathBuf,
+}
+
+impl ServerConfig {
+    /// Serves `volume`, found at `export`, to all at `listen`, with the default times and threads.
+    #[must_use]
+    pub fn new(volume: Volume, recovery: RecoveryReport, listen: SocketAddr, export: PathBuf) -> Self {
+        let served = Served {
+            volume,
+            recovery,
+            path: export,
+            log: None,
+            name: PathBuf::from("/"),
+            rules: Rules(vec![Rule::open(vec![ClientSpec::Anyone])]),
+            manage_gids: false,
+        };
+        ServerConfig::of(vec![served], vec![listen])
+    }
+
+    /// Serves these at these addresses, with the default times and threads.
+    #[must_use]
+    pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
+        ServerConfig {
+            exports,
+            unavailable: Vec::new(),
+            listen,
+            limits: Limits::default(),
+            protocols: Protocols::default(),
+            metrics: None,
+            lease_seconds: limits::LEASE_SECONDS,
+            workers: default_workers(),
+            slow_workers: limits::SLOW_WORKERS,
+            portmapper: limits::PORTMAPPER_PORT,
+            port_mapper: PortMapper::Off,
+            port_mapper_socket: rpcbind::SOCKET.into(),
+        }
+    }
+}
+
+fn default_workers() -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus * limits::WORKERS_PER_CPU).clamp(limits::WORKERS_MIN, limits::WORKERS_MAX)
+}
+
+/// Why a server does not start. Each is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {err}; stop what uses the port, or choose another with --listen")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        err: std::io::Error,
+    },
+    /// Two exports cannot both be.
+    #[error(transparent)]
+    Exports(#[from] ReloadError),
+    /// The volume does not start.
+    #[error(transparent)]
+    Volume(#[from] landfast_volume::OpenError),
+    /// No port mapper, and one is required.
+    #[error("cannot register with the port mapper: {0}; start rpcbind, or choose --rpcbind auto")]
+    PortMapper(#[from] rpcbind::RpcbindError),
+    /// No thread could be started.
+    #[error("cannot start worker threads: {0}")]
+    Threads(std::io::Error),
+    /// No client ID or stateid could be made that nobody guesses.
+    #[error("the system gives no random numbers, without which clients' names could be guessed: {0}")]
+    Random(getrandom::Error),
+}
+
+/// An NFS server: see [`Server::start`].
+pub struct Server;
+
+impl Server {
+    /// Listens, restores the clients' state, starts the volume, serves, on threads of its own.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
+        let ServerConfig {
+            mut exports,
+            unavailable,
+            listen,
+            limits: configured,
+            protocols,
+            metrics,
+            lease_seconds,
+            workers,
+            slow_workers,
+            portmapper,
+            port_mapper,
+            port_mapper_socket,
+        } = config;
+        let configured = descriptors::bounded(configured, exports.len());
+        let threads = Threads::new(workers).map_err(StartError::Threads)?;
+        let (listening, metrics_listener) = {
+            let _inside = threads.handle().enter();
+            let at = |(addr, err)| StartError::Listen { addr, err };
+            let listening = listen::all(&listen, protocols.datagrams()).map_err(at)?;
+            (listening, metrics.map(|addr| listen::tcp(addr).map_err(|e| at((addr, e)))).transpose()?)
+        };
+        let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
+        let merged = merge::merge(&take_notes(&mut exports));
+        let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
+        // Different from every earlier life's, whichever volumes that had.
+        let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
+        let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
+        unavailable.iter().for_each(reload::say_unavailable);
+        let exports = reload::table(exports, unavailable, server, Vec::new())?;
+        let mut secret = Secret::default();
+        getrandom::fill(&mut secret).map_err(StartError::Random)?;
+        let instance = Instance { server, epoch, secret };
+        let sh = Arc::new(Shared::new(exports, instance, lease_seconds, known, configured, protocols));
+        let nlm = Nlm::new(sh.clone(), epoch, portmapper);
+        let restored = restore(&sh, merged.notes)?;
+        let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
+        let copying = Pool::giving_way("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
+        let copying = Arc::new(copying.map_err(StartError::Threads)?);
+        let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
+        let service = Arc::new(Dispatcher {
+            executor: Executor {
+                sh: sh.clone(),
+                slow,
+                copying,
+                workers: watch.clone(),
+                released: Released::new(),
+            },
+            nlm: nlm.clone(),
+            mounts: Mounts::default(),
+            programs: protocols.programs(),
+        });
+        let rpc = server::ServerConfig {
+            conn: ConnConfig {
+                record_max: limits::REQUEST_BYTES_MAX as usize + 4096,
+                calls_in_flight_max: configured[Limit::ConnectionRequests],
+                bytes_in_flight_max: configured[Limit::ConnectionRequestBytes],
+                reply_bytes_max: configured[Limit::ConnectionReplyBytes],
+                ..server::ServerConfig::default().conn
+            },
+            connections_max: configured[Limit::Connections],
+            client_connections_max: configured[Limit::ClientConnections],
+            client_calls_in_flight_max: configured[Limit::ClientRequests],
+            client_bytes_in_flight_max: configured[Limit::ClientRequestBytes],
+            calls_in_flight_max: configured[Limit::Requests],
+            bytes_in_flight_max: configured[Limit::RequestBytes],
+            client_reply_bytes_max: configured[Limit::ClientReplyBytes],
+            reply_bytes_max: configured[Limit::ReplyBytes],
+            turns: workers.max(2) * limits::TURNS_PER_WORKER,
+            ..server::ServerConfig::default()
+        };
+        let handle = threads.handle();
+        let rpc = {
+            let _inside = handle.enter();
+            let addr = listen.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)));
+            server::Server::start_all(listeners, service, rpc)
+                .map_err(|err| StartError::Listen { addr, err })?
+        };
+        let datagrams =
+            handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone(), watch.clone()));
+        let mut background = Background(vec![
+            handle.spawn(watched(watch.clone(), tick(sh.clone()))),
+            handle.spawn(close_idle(sh.clone())),
+            datagrams,
+        ]);
+        if protocols.locks() {
+            background.0.push(handle.spawn(watched(watch, nlm.run())));
+        }
+        let load: Load = Arc::new(rpc.load());
+        background.0.push(handle.spawn(memory::give_back(load.clone())));
+        let metrics = match metrics_listener {
+            Some(listener) => {
+                let addr = listener.local_addr();
+                let addr = addr.map_err(|err| StartError::Listen { addr: rpc.local_addr(), err })?;
+                let (sh, load) = (sh.clone(), load.clone());
+                let page = move || metrics::page(stats(&sh, &load), &sh.exports());
+                background.0.push(handle.spawn(metrics::http::serve(listener, page)));
+                Some(addr)
+            }
+            None => None,
+        };
+        let rpcbind = Rpcbind::at(port_mapper_socket);
+        let programs = protocols.programs();
+        // Clients of version 4 ask no port mapper.
+        let port_mapper = if protocols.v3() { port_mapper } else { PortMapper::Off };
+        let by_datagram = protocols.by_datagram();
+        let registered =
+            Registered::new(port_mapper, rpcbind, (&programs, by_datagram), rpc.local_addrs()).await?;
+        Ok(Running { rpc, background, threads, sh, restored, registered, load, metrics })
+    }
+}
+
+/// What each log kept.
+fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
+    let of = |e: &mut Served| {
+        let notes = std::mem::take(&mut e.recovery.notes);
+        notes.iter().filter_map(|n| Stamped::from_bytes(n)).collect()
+    };
+    exports.iter_mut().map(of).collect()
+}
+
+/// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
+fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
+    let now = sh.now();
+    let restored = sh.state().restore(notes, now);
+    for export in sh.exports().iter() {
+        export.volume.start(sh.keeper(&export.volume))?;
+    }
+    Ok(restored)
+}

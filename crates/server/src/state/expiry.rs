@@ -1,0 +1,45 @@
+//! Expiry: what time alone ends.
+
+use super::clock::Millis;
+use super::notes::Stamped;
+use super::tables::State;
+use crate::limits;
+
+impl<F> State<F> {
+    /// Called every few seconds. Forgets unconfirmed clients, and clients that were silent for very long. Returns notes for the log, also
+    /// of clients that hold nothing any more: after a restart nobody has to wait for their reclaims.
+    pub fn tick(&mut self, now: Millis) -> Vec<Stamped> {
+        // A client whose lease is over keeps what it holds for a while, but not its copies.
+        for client in self.copies.clients() {
+            if self.lapsed(client, now) {
+                self.copies.remove_client(client);
+            }
+        }
+        self.copies.tick(now, self.lease_ms);
+        let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
+        let mut out = self.nlm_tick(now);
+        for id in self.clients.ids() {
+            let Some(c) = self.clients.get(id) else { continue };
+            let silent = now.saturating_sub(c.renewed);
+            let limit = match (c.confirmed, self.files.opens_of(id) > 0 || c.needs_reclaim) {
+                (false, _) => unconfirmed_ms,
+                (true, false) => self.lease_ms.max(limits::IDLE_MS),
+                (true, true) => self.lease_ms.max(limits::COURTESY_MS),
+            };
+            if silent > limit && !self.is_busy(id) {
+                out.extend(self.remove_client(id));
+            } else if c.holding_noted && !c.needs_reclaim && self.files.opens_of(id) == 0 {
+                out.extend(self.note_holding_nothing(id));
+            }
+        }
+        out
+    }
+
+    /// Notes that the client holds nothing. Its next open or lock is noted again ([`State::note_holding`]), under a later version.
+    fn note_holding_nothing(&mut self, client: u64) -> Option<Stamped> {
+        let v = self.next_version();
+        let c = self.clients.get_mut(client)?;
+        (c.holds, c.holding_noted, c.version) = (false, false, v);
+        Some(Stamped { v, note: c.note() })
+    }
+}

@@ -1,0 +1,169 @@
+//! The requests that wait for a lock by NLM.
+
+use crate::limits;
+use crate::state::ids::FileKey;
+use crate::state::ranges::Span;
+use crate::state::share::is_over_its_share;
+use bytes::Bytes;
+use landfast_nfs::nlm::Lock;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+/// A request that waits for a lock.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    /// Names it; never used twice.
+    pub id: u64,
+    /// Whose.
+    pub host: u64,
+    /// Where that calls from, as it has a share.
+    pub from: IpAddr,
+    /// The lock owner.
+    pub owner: Bytes,
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub span: Span,
+    /// Of which kind.
+    pub exclusive: bool,
+    /// As it was asked for: GRANTED says it again.
+    pub lock: Lock,
+    /// How it came, and so how GRANTED is sent.
+    pub by: By,
+    /// It holds the range; GRANTED is being sent.
+    pub granting: bool,
+}
+
+/// How a request came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct By {
+    /// By datagram.
+    pub udp: bool,
+    /// As an asynchronous message.
+    pub message: bool,
+}
+
+/// All waiting requests.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    pub(super) by_id: BTreeMap<u64, Waiter>,
+    by_file: HashMap<FileKey, BTreeSet<u64>>,
+    pub(super) by_host: HashMap<u64, usize>,
+    by_owner: HashMap<(u64, Bytes), BTreeSet<u64>>,
+    pub(super) last: u64,
+    /// Files with waiters on which a range has become free.
+    pub(super) freed: HashSet<FileKey>,
+}
+
+impl Waiters {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// A range of this file has become free.
+    pub(in crate::state) fn freed(&mut self, file: &FileKey) {
+        if self.by_file.contains_key(file) {
+            self.freed.insert(file.clone());
+        }
+    }
+
+    /// May a waiter be granted its lock?
+    #[must_use]
+    pub fn any_freed(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
+    /// Would one more waiter from this address exceed its share, whatever names the hosts there give themselves?
+    pub(super) fn are_many_of(&self, from: IpAddr) -> bool {
+        let own = || self.by_id.values().filter(|w| w.from == from).count();
+        is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
+    }
+
+    /// The waiters on a file, oldest first.
+    pub(super) fn of_file(&self, file: &FileKey) -> Vec<u64> {
+        self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The waiting requests of an owner.
+    pub(in crate::state) fn of_owner(&self, host: u64, owner: &Bytes) -> impl Iterator<Item = &Waiter> {
+        let ids = self.by_owner.get(&(host, owner.clone()));
+        ids.into_iter().flatten().filter_map(|id| self.by_id.get(id))
+    }
+
+    pub(super) fn insert(&mut self, w: Waiter) {
+        self.by_owner.entry((w.host, w.owner.clone())).or_default().insert(w.id);
+        *self.by_host.entry(w.host).or_default() += 1;
+        self.by_file.entry(w.file.clone()).or_default().insert(w.id);
+        self.by_id.insert(w.id, w);
+    }
+
+    pub(super) fn remove(&mut self, id: u64) -> Option<Waiter> {
+        let w = self.by_id.remove(&id)?;
+        if let Some(ids) = self.by_file.get_mut(&w.file) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_file.remove(&w.file);
+                self.freed.remove(&w.file);
+            }
+        }
+        let owner = (w.host, w.owner.clone());
+        if let Some(ids) = self.by_owner.get_mut(&owner) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_owner.remove(&owner);
+            }
+        }
+        if let Some(n) = self.by_host.get_mut(&w.host) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_host.remove(&w.host);
+            }
+        }
+        Some(w)
+    }
+}
+
+/// A request for a lock: whose, on what.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The host.
+    pub host: u64,
+    /// Where it calls from, as it has a share ([`landfast_rpc::share_of`]).
+    pub from: IpAddr,
+    /// The lock owner.
+    pub owner: Bytes,
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub span: Span,
+    /// Of which kind.
+    pub exclusive: bool,
+}
+
+impl Waiter {
+    pub(super) fn is(&self, ask: &Ask) -> bool {
+        self.host == ask.host
+            && self.owner == ask.owner
+            && self.span == ask.span
+            && self.exclusive == ask.exclusive
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        Ask {
+            host: self.host,
+            from: self.from,
+            owner: self.owner.clone(),
+            file: self.file.clone(),
+            span: self.span,
+            exclusive: self.exclusive,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Rebuilds the state after a restart from the notes in the log.
+
+use super::clients::{Client, V40};
+use super::identity::Addrs;
+use super::notes::{
+    AddrsNote, BackNote, CallNote, Client40Note, ClientNote, NlmHostNote, Note, SessionNote, SlotNote,
+    Stamped,
+};
+use super::sessions::NewSession;
+use super::{Millis, State};
+use bytes::Bytes;
+use landfast_nfs::v4::{ChannelAttrs, SessionId};
+use std::collections::HashMap;
+
+/// What was rebuilt.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Client records.
+    pub clients: usize,
+    /// Sessions that continue.
+    pub sessions: usize,
+    /// Replies that can be sent again.
+    pub replies: usize,
+    /// Clients that may reclaim opens and locks.
+    pub reclaiming: usize,
+}
+
+/// The client record that a note describes.
+fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
+    Client {
+        id: note.id,
+        owner: Bytes::from(note.owner),
+        verifier: note.verifier,
+        principal: note.principal,
+        addrs: Addrs::default(),
+        confirmed: true,
+        create_sequence: note.create_sequence,
+        create_reply: note.create_reply.map(Bytes::from),
+        renewed: now,
+        holds: note.holds,
+        holding_noted: note.holds,
+        reclaim_complete: note.reclaim_complete && !note.holds,
+        needs_reclaim: note.holds,
+        must_complete: false,
+        version,
+        v40: None,
+    }
+}
+
+fn client_of_40(note: Client40Note, version: u64, now: Millis) -> Client {
+    let Client40Note { id, owner, verifier, principal, holds } = note;
+    let (create_sequence, create_reply, reclaim_complete) = (0, None, false);
+    let same =
+        ClientNote { id, owner, verifier, principal, create_sequence, create_reply, holds, reclaim_complete };
+    Client { v40: Some(V40::default()), ..client_of(same, version, now) }
+}
+
+fn channel_from_note(n: &[u32; 5]) -> ChannelAttrs {
+    ChannelAttrs {
+        header_pad_size: 0,
+        max_request_size: n[0],
+        max_response_size: n[1],
+        max_response_size_cached: n[2],
+        max_operations: n[3],
+        max_requests: n[4].clamp(1, crate::limits::SLOTS_MAX),
+        rdma_ird: Vec::new(),
+    }
+}
+
+impl<F> State<F> {
+    /// Rebuilds an empty state from these notes. Clients that held opens or locks may reclaim them for one lease from `now`.
+    pub fn restore(&mut self, notes: impl IntoIterator<Item = Stamped>, now: Millis) -> Restored {
+        let mut clients: HashMap<u64, (u64, Option<Client>)> = HashMap::new();
+        let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
+        let mut calls: Vec<(u64, CallNote)> = Vec::new();
+        let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
+        let mut backs: HashMap<SessionId, (u64, BackNote)> = HashMap::new();
+        let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
+        let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
+        fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
+            match map.entry(k) {
+                std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
+                    e.insert((v, value));
+                }
+                std::collections::hash_map::Entry::Occupied(_) => {}
+                std::collections::hash_map::Entry::Vacant(e) => {
+                    e.insert((v, value));
+                }
+            }
+        }
+        for Stamped { v, note } in notes {
+            self.version = self.version.max(v);
+            match note {
+                Note::Client(c) => newest(&mut clients, c.id, v, Some(client_of(c, v, now))),
+                Note::Client40(c) => newest(&mut clients, c.id, v, Some(client_of_40(c, v, now))),
+                Note::ClientGone(id) => newest(&mut clients, id, v, None),
+                Note::Session(s) => newest(&mut sessions, s.id, v, Some(s)),
+                Note::SessionGone(id) => newest(&mut sessions, id, v, None),
+                Note::Slot(s) => newest(&mut slots, (s.session, s.slot), v, s),
+                Note::NlmHost(h) => newest(&mut hosts, h.id, v, Some(h)),
+                Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
+                Note::Complete(_) | Note::Begins | Note::Ends(_) => {}
+                Note::Call(c) => calls.push((v, c)),
+                Note::Back(b) => newest(&mut backs, b.session, v, b),
+                Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
+            }
+        }
+        let mut found = Restored::default();
+        let mut reclaiming = Vec::new();
+        let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
+        by_age.sort_by_key(|(v, _)| *v);
+        for (_, mut c) in by_age {
+            if c.holds {
+                reclaiming.push(c.id);
+            }
+            c.addrs = Addrs::restored(addrs.remove(&c.id).map(|(_, note)| note.addrs).unwrap_or_default());
+            self.clients.restore(c);
+        }
+        for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {
+            if self.clients.get(s.client).is_none() {
+                continue;
+            }
+            let new = NewSession {
+                id: s.id,
+                client: s.client,
+                fore: channel_from_note(&s.fore),
+                back: channel_from_note(&s.back),
+                callback_program: s.callback_program,
+                callback_cred: None,
+                flags: s.flags,
+            };
+            self.sessions.insert(new, version, now);
+            if let Some(mut restored) = self.sessions.get_mut(&s.id) {
+                restored.restore_back(backs.remove(&s.id).map(|(_, note)| note));
+            }
+            found.sessions += 1;
+        }
+        for (version, note) in slots.into_values() {
+            if let Some(mut s) = self.sessions.get_mut(&note.session) {
+                s.restore_slot(&note, version);
+                found.replies += usize::from(note.reply.is_some());
+            }
+        }
+        for id in self.sessions.iter().map(|s| s.id).collect::<Vec<_>>() {
+            if let Some(mut s) = self.sessions.get_mut(&id) {
+                s.expect_any();
+            }
+        }
+        calls.sort_by_key(|(v, _)| *v);
+        for (v, note) in calls {
+            self.drc.restore(note, v);
+        }
+        found.replies += self.drc.len();
+        reclaiming.retain(|id| self.clients.get(*id).is_some());
+        found.clients = self.clients.len();
+        for (version, host) in hosts.into_values().filter_map(|(v, h)| h.filter(|h| h.holds).map(|h| (v, h)))
+        {
+            reclaiming.push(self.nlm_restore(version, host, now));
+        }
+        found.reclaiming = reclaiming.len();
+        self.grace.begin(reclaiming, now + self.lease_ms);
+        found
+    }
+}

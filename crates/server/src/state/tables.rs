@@ -1,0 +1,275 @@
+//! [`State`], all tables together, and operations that concern several of them.
+
+use super::clients::{Client, Clients, ExchangeId, Exchanged};
+use super::clock::Millis;
+use super::copies::Copies;
+use super::drc::Drc;
+use super::grace::Grace;
+use super::ids::Secret;
+use super::nlm::hosts::{Hosts, is_nlm};
+use super::notes::{Note, Stamped};
+use super::opens::Files;
+use super::owners::Owners;
+use super::sessions::Sessions;
+use crate::limited::{Limit, Limits};
+use crate::limits;
+use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
+use landfast_nfs::v4::{NfsStat, SessionId};
+
+/// How much the state may keep, which the log has to hold at each checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes that all slots together may at worst keep.
+    pub reply_bytes: u64,
+    /// Client records.
+    pub clients: usize,
+    /// NLM hosts.
+    pub nlm_hosts: usize,
+    /// Bytes of the duplicate request cache.
+    pub call_bytes: u64,
+    /// What can be set; client records may be fewer, see above.
+    pub limits: Limits,
+}
+
+impl Bounds {
+    /// For a server whose log has `log_bytes`; without a log only memory counts.
+    #[must_use]
+    pub fn new(log_bytes: Option<u64>) -> Bounds {
+        Bounds::with(log_bytes, Limits::default())
+    }
+
+    /// The same with these limits.
+    #[must_use]
+    pub fn with(log_bytes: Option<u64>, limits: Limits) -> Bounds {
+        let configured = limits;
+        let share = |parts| log_bytes.map_or(u64::MAX, |b| (b / limits::LOG_PARTS).saturating_mul(parts));
+        let clients = share(limits::LOG_PARTS_CLIENTS) / limits::CLIENT_NOTE_BYTES;
+        let clients = usize::try_from(clients).unwrap_or(usize::MAX);
+        let hosts = share(limits::LOG_PARTS_NLM) / limits::NLM_HOST_NOTE_BYTES;
+        let hosts = usize::try_from(hosts).unwrap_or(usize::MAX);
+        Bounds {
+            reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
+            clients: configured[Limit::Clients].min(clients).max(1),
+            nlm_hosts: limits::NLM_HOSTS_MAX.min(hosts).max(1),
+            call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
+            limits: configured,
+        }
+    }
+}
+
+/// All state. `F` is what the shell keeps with an open (its descriptors).
+pub struct State<F> {
+    /// Client records.
+    pub clients: Clients,
+    /// Sessions and their slots.
+    pub sessions: Sessions,
+    /// Opens and locks, by file.
+    pub files: Files<F>,
+    /// Open owners and lock owners of NFSv4.0.
+    pub owners: Owners,
+    /// Hosts that lock by NLM.
+    pub hosts: Hosts,
+    /// Copies in progress.
+    pub copies: Copies,
+    /// Replies to calls without a session.
+    pub drc: Drc,
+    /// The grace period.
+    pub grace: Grace,
+    /// Lease time.
+    pub lease_ms: Millis,
+    /// How much may be kept.
+    pub bounds: Bounds,
+    /// The version that the next change gets.
+    pub(crate) version: u64,
+}
+
+impl<F> State<F> {
+    /// Empty state of the server instance `epoch`, which must differ from every earlier instance's, as must its `secret`.
+    #[must_use]
+    pub fn of_instance(epoch: u32, secret: Secret, lease_ms: Millis, bounds: Bounds) -> Self {
+        State {
+            clients: Clients::new(secret),
+            sessions: Sessions::new(bounds.reply_bytes, &bounds.limits),
+            files: Files::new(epoch, bounds.limits, secret),
+            owners: Owners::default(),
+            hosts: Hosts::default(),
+            copies: Copies::default(),
+            drc: Drc::new(bounds.call_bytes),
+            grace: Grace::default(),
+            lease_ms,
+            bounds,
+            version: 0,
+        }
+    }
+
+    /// [`State::of_instance`] with a secret that anybody can guess.
+    #[cfg(test)]
+    #[must_use]
+    pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
+        State::of_instance(epoch, [epoch as u8; 16], lease_ms, bounds)
+    }
+
+    pub(crate) fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// Removes a client with its sessions, opens and locks. Returns the notes for the log.
+    pub fn remove_client(&mut self, id: u64) -> Vec<Stamped> {
+        let mut out = Vec::new();
+        let Some(client) = self.clients.remove(id) else { return out };
+        for session in self.sessions.of_client(id) {
+            self.sessions.remove(&session);
+            if client.confirmed {
+                let v = self.next_version();
+                out.push(Stamped { v, note: Note::SessionGone(session) });
+            }
+        }
+        if client.v40.is_some() {
+            self.files.expire(id);
+            self.owners.remove_client(id);
+        }
+        self.files.remove_client(id);
+        self.copies.remove_client(id);
+        self.grace.done(id);
+        if client.confirmed {
+            let v = self.next_version();
+            out.push(Stamped { v, note: Note::ClientGone(id) });
+        }
+        out
+    }
+
+    /// Removes the record `old`, which `id` replaces. If both are the same instance of the client, and it may still reclaim after a
+    /// restart of the server, the new record inherits that right, and its note has to say so.
+    pub fn succeed_client(&mut self, now: Millis, id: u64, old: u64) -> Vec<Stamped> {
+        let reclaims = match (self.clients.get(id), self.clients.get(old)) {
+            (Some(new), Some(old)) => {
+                let same = new.verifier == old.verifier && new.principal == old.principal;
+                same && old.needs_reclaim && self.grace.may_reclaim(now)
+            }
+            _ => false,
+        };
+        if let Some(c) = self.clients.get_mut(id) {
+            (c.needs_reclaim, c.holds) = (reclaims, reclaims);
+        }
+        if reclaims {
+            self.grace.wait_for(id);
+        }
+        self.remove_client(old)
+    }
+
+    /// EXCHANGE_ID ([`Clients::exchange_id`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn exchange_id(&mut self, now: Millis, ask: &ExchangeId) -> Result<Exchanged, NfsStat> {
+        let (files, sessions, lease) = (&self.files, &self.sessions, self.lease_ms);
+        self.clients.exchange_id(now, ask, |c| {
+            let nothing = files.opens_of(c.id) == 0 && sessions.of_client(c.id).is_empty();
+            nothing || now.saturating_sub(c.renewed) > lease
+        })
+    }
+
+    /// Is a request of the client being executed?
+    pub(super) fn is_busy(&self, client: u64) -> bool {
+        self.sessions.client_is_busy(client) || self.owners.client_is_busy(client)
+    }
+
+    /// Removes a session. Returns the note for the log.
+    pub fn remove_session(&mut self, id: &SessionId) -> Option<Stamped> {
+        self.sessions.remove(id)?;
+        let v = self.next_version();
+        Some(Stamped { v, note: Note::SessionGone(*id) })
+    }
+
+    /// Whether a client has state in the sense of RFC 8881 section 18.35.4 (cases 3) and 18.50.3: a session, an open or a
+    /// lock, under a lease that has not expired.
+    #[must_use]
+    pub fn has_state(&self, client: u64, now: Millis) -> bool {
+        !self.lapsed(client, now)
+            && (self.files.opens_of(client) > 0 || !self.sessions.of_client(client).is_empty())
+    }
+
+    /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
+    /// state itself, so none can be stuck.
+    #[must_use]
+    pub fn status_flags(&self, client: u64) -> u32 {
+        match self.clients.get(client) {
+            Some(c) if c.needs_reclaim => SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
+            _ => 0,
+        }
+    }
+
+    /// Has the client's lease expired? An NLM host has no lease.
+    #[must_use]
+    pub fn lapsed(&self, client: u64, now: Millis) -> bool {
+        !is_nlm(client)
+            && self.clients.get(client).is_none_or(|c| now.saturating_sub(c.renewed) > self.lease_ms)
+    }
+
+    /// RECLAIM_COMPLETE for the whole server (RFC 8881 section 18.51).
+    ///
+    /// # Errors
+    /// `COMPLETE_ALREADY` if this client has sent it before.
+    pub fn reclaim_complete(&mut self, client: u64) -> Result<Option<Stamped>, NfsStat> {
+        let v = self.next_version();
+        let c = self.clients.get_mut(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+        if c.reclaim_complete {
+            return Err(NfsStat::NFS4ERR_COMPLETE_ALREADY);
+        }
+        c.version = v;
+        self.clients.complete(client);
+        self.grace.done(client);
+        Ok(self.clients.get(client).map(|c| Stamped { v, note: c.note() }))
+    }
+
+    /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1): during the
+    /// grace period, and for a client that is new to this instance of the server, or has to reclaim, until it has said that
+    /// it is done (section 18.51.3).
+    #[must_use]
+    pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
+        let owes = |c: &Client| c.v40.is_none() && (c.needs_reclaim || c.must_complete);
+        self.grace.active(now) || self.clients.get(client).is_some_and(owes)
+    }
+
+    /// Whether this client may reclaim now.
+    ///
+    /// # Errors
+    /// `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no
+    /// record that it held state.
+    pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
+        let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
+        if c.reclaim_complete || !self.grace.may_reclaim(now) {
+            return Err(NfsStat::NFS4ERR_NO_GRACE);
+        }
+        if !c.needs_reclaim {
+            return Err(NfsStat::NFS4ERR_RECLAIM_BAD);
+        }
+        Ok(())
+    }
+
+    /// If the client holds an open or a lock and its record in the log does not say so yet: the note to write. It must be durable before
+    /// the reply, or the client could not reclaim after a power cut.
+    pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
+        if self.files.opens_of(client) == 0 {
+            return None;
+        }
+        let v = self.version + 1;
+        let c = self.clients.get_mut(client)?;
+        if c.holding_noted {
+            return None;
+        }
+        c.version = v;
+        c.holds = true;
+        let note = c.note();
+        self.version = v;
+        Some(Stamped { v, note })
+    }
+
+    /// The note of [`State::note_holding`] is durable.
+    pub fn holding_is_noted(&mut self, client: u64) {
+        if let Some(c) = self.clients.get_mut(client) {
+            c.holding_noted = true;
+        }
+    }
+}
