@@ -108,6 +108,8 @@ pub const OUTSIDER_IDLE_MAX: Duration = Duration::from_secs(30);
 pub const PLACES_KEPT: usize = 16;
 /// A client that has all the connections it may have gets a place of its own that was idle for so long.
 pub const OWN_IDLE_MIN_MS: u64 = 60_000;
+/// How long it is believed that a client which has all the connections it may have has none that was idle for long.
+pub const FULL_KNOWN_MS: u64 = 500;
 /// How long it is believed who holds state, before it is asked for again.
 pub const HOLDERS_KNOWN_MS: u64 = 1_000;
 

@@ -69,10 +69,21 @@ impl Default for ServerConfig {
 #[derive(Default)]
 struct Table {
     open: HashMap<u64, Entry>,
-    clients: HashMap<IpAddr, usize>,
+    clients: HashMap<IpAddr, Client>,
     outsiders: usize,
+    /// Connections whose standing has to be looked up.
+    unknown: usize,
     /// The answers of [`Service::standings`] by which `open` is sorted.
     standings: u64,
+}
+
+/// What is known of a client with open connections.
+#[derive(Default)]
+struct Client {
+    open: usize,
+    /// It has all that it may have, and until then none that was idle for long is looked for: who floods is not to cost a look
+    /// at all connections each time.
+    full_until_ms: u64,
 }
 
 struct Entry {
@@ -85,17 +96,19 @@ struct Entry {
 
 impl Table {
     fn insert(&mut self, id: u64, entry: Entry) {
-        *self.clients.entry(entry.client).or_default() += 1;
+        self.clients.entry(entry.client).or_default().open += 1;
         self.outsiders += usize::from(entry.standing == Standing::Outsider);
+        self.unknown += usize::from(entry.standing == Standing::Unknown);
         self.open.insert(id, entry);
     }
 
     fn remove(&mut self, id: u64) {
         let Some(entry) = self.open.remove(&id) else { return };
         self.outsiders -= usize::from(entry.standing == Standing::Outsider);
-        if let Some(has) = self.clients.get_mut(&entry.client) {
-            *has -= 1;
-            if *has == 0 {
+        self.unknown -= usize::from(entry.standing == Standing::Unknown);
+        if let Some(client) = self.clients.get_mut(&entry.client) {
+            client.open -= 1;
+            if client.open == 0 {
                 self.clients.remove(&entry.client);
             }
         }
@@ -107,11 +120,16 @@ impl Table {
         // What was not known when it was asked for may be known since.
         let all = standings != self.standings;
         self.standings = standings;
+        if !all && self.unknown == 0 {
+            return;
+        }
         for entry in self.open.values_mut().filter(|e| all || e.standing == Standing::Unknown) {
             if let Some(conn) = entry.conn.upgrade() {
                 let before = std::mem::replace(&mut entry.standing, conn.standing_now(service));
                 self.outsiders += usize::from(entry.standing == Standing::Outsider);
                 self.outsiders -= usize::from(before == Standing::Outsider);
+                self.unknown += usize::from(entry.standing == Standing::Unknown);
+                self.unknown -= usize::from(before == Standing::Unknown);
             }
         }
     }
@@ -270,7 +288,7 @@ impl Server {
                 clients: table.clients.len(),
                 calls: all.calls.used(),
                 bytes: all.bytes.used(),
-                client_connections: table.clients.values().copied().max().unwrap_or(0),
+                client_connections: table.clients.values().map(|client| client.open).max().unwrap_or(0),
                 client_calls: all.calls.most(),
                 client_bytes: all.bytes.most(),
                 reply_bytes: all.replies.used(),
@@ -377,11 +395,9 @@ impl<S: Service> Acceptor<S> {
         let (config, holders) = (&self.config, &self.holders.0);
         let mut table = lock(&self.connections);
         table.sort(&*self.service);
-        let open = Open {
-            all: table.open.len(),
-            outsiders: table.outsiders,
-            client: table.clients.get(&new.client).copied().unwrap_or(0),
-        };
+        let (client_open, full_until_ms) =
+            table.clients.get(&new.client).map_or((0, 0), |client| (client.open, client.full_until_ms));
+        let open = Open { all: table.open.len(), outsiders: table.outsiders, client: client_open };
         let places = Places {
             all: most,
             client: config.client_connections_max,
@@ -390,6 +406,9 @@ impl<S: Service> Acceptor<S> {
         };
         // Of whom room can be made, where that is known beforehand: who floods is not to cost a look at everybody's.
         let (outsider, full) = (new.standing == Standing::Outsider, open.client >= places.client);
+        if full && !outsider && now < full_until_ms {
+            return Admitted::ClientFull;
+        }
         let may_make_room = |e: &Entry| match (outsider, full) {
             (true, _) => e.standing == Standing::Outsider,
             (false, full) => !full || e.client == new.client,
@@ -407,6 +426,11 @@ impl<S: Service> Acceptor<S> {
             table.open.iter().filter_map(seen).collect()
         };
         let admitted = places::admit(new, now, open, places, seen);
+        if admitted == Admitted::ClientFull
+            && let Some(client) = table.clients.get_mut(&new.client)
+        {
+            client.full_until_ms = now + limits::FULL_KNOWN_MS;
+        }
         if let Admitted::InPlaceOf(id) = admitted {
             self.refused.fetch_add(1, Ordering::Relaxed);
             let closed = table.open.get(&id).and_then(|e| Some((e.conn.upgrade()?, e.standing)));

@@ -47,7 +47,7 @@ const CASES_MIN: f64 = 10.0;
 
 /// Of the cases over links (`predicted-links`): how many are inside the range that was predicted, as a part of them; how wide a range may be.
 const INSIDE_MIN: f64 = 0.9;
-const WIDTH_MAX: f64 = 2.0;
+const WIDTH_MAX: f64 = 2.5;
 
 /// Rounds, and those of cases that are off by more than half of what they may; the time for which a case has files, unless their number is chosen; files of each client, COMPOUNDs of each that is under way.
 const ROUNDS: u32 = 2;
