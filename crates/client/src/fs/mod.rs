@@ -221,7 +221,7 @@ impl Nfs {
     }
 
     /// As [`Nfs::getattrs`] of one object (`follow`: [`Nfs::getattrs_followed`]), and if it is a directory its listing is begun, for
-    /// [`Start::begun`].
+    /// [`Start::first_page`].
     pub async fn look_into(&self, path: &[u8], follow: bool) -> Outcome<Object> {
         let found = self.all([Item::new(path, list::LookInto { follow })]).await.pop();
         let found = found.unwrap_or_else(|| Outcome::NotExecuted(SessionError::Ended.to_string()));
