@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::packages;
 use crate::proc::{self, command};
+use crate::steps::SAY_EVERY;
 
 /// The filesystems on which the power is cut.
 pub const FILESYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -74,9 +75,6 @@ const BUG_CUTS: u32 = 120;
 
 /// Cuts of one series on one pair of disks: later ones meet what earlier recoveries made.
 const SERIES_CUTS: u32 = 12;
-
-/// So often it is said how far it is, where no terminal shows it.
-const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// Two seeds of a run are this far apart, so that neighbouring runs share no series.
 const SEED_STEP: u64 = 1_000_003;

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-/// So often it is said what is under way.
-const SAY_EVERY: Duration = Duration::from_secs(30);
+/// So often long work says how far it is, where no terminal shows it.
+pub const SAY_EVERY: Duration = Duration::from_secs(30);
 
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! One bar is drawn at a time. All that [`crate::say`] prints goes through [`apart`], which clears the bar before it and draws it again
 //! behind it, so that no line is mixed with it, whichever of both outputs it goes to.
 
-use crate::units::show_count;
+use crate::units::{show_bytes, show_count};
 use indicatif::{ProgressBar, ProgressStyle};
 use landfast_client::fs::{Listing, Outcome};
 use landfast_client::trees::Heard;
@@ -179,6 +179,13 @@ fn drawn_bar(total: Option<u64>) -> ProgressBar {
     }
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
     bar
+}
+
+/// What a bar says of what is on stable storage, and how quickly it came there since `start`.
+pub fn stable(members: u64, bytes: u64, start: Instant, resumed: u64) -> String {
+    let rate = members as f64 / start.elapsed().as_secs_f64().max(1e-3);
+    let (count, rate) = (show_count(members), show_count(rate as u64));
+    format!("{count} stable ({}), {rate}/s{}", show_bytes(bytes), before(resumed))
 }
 
 /// What a bar says of what earlier runs did.

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crate::device::below::Mount;
+
 /// The process that holds a `flock` on an open file, in words: `/proc/locks` knows. "another process" where it does not say
 /// (another machine's or container's processes have no number here).
 pub fn of(file: impl AsFd) -> String {
@@ -35,25 +37,23 @@ pub fn of_device(path: &Path) -> String {
 
 fn claimed(path: &Path) -> Option<String> {
     let stat = rustix::fs::stat(path).ok()?;
-    let number = format!("{}:{}", rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
+    let (major, minor) = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if let Some(place) = mounted_at(&mounts, &number) {
+    if let Some(place) = mounted_at(&mounts, (major, minor)) {
         return Some(format!("a filesystem that is mounted on {place}"));
     }
-    let above =
-        fs::read_dir(format!("/sys/dev/block/{number}/holders")).ok().and_then(|mut all| all.next()?.ok());
+    let above = fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"))
+        .ok()
+        .and_then(|mut all| all.next()?.ok());
     if let Some(above) = above {
         return Some(format!("the device {}, of which it is a part", above.file_name().display()));
     }
     openers(stat.st_rdev)
 }
 
-/// Lines are `36 35 98:0 / /mnt/point rw,noatime - ext4 /dev/sda rw`.
-fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
-    mounts.lines().find_map(|line| {
-        let mut words = line.split(' ').skip(2);
-        if words.next()? == number { words.nth(1) } else { None }
-    })
+/// Where a filesystem on this device is mounted first.
+fn mounted_at(mounts: &str, device: (u32, u32)) -> Option<String> {
+    mounts.lines().filter_map(Mount::parse).find(|mount| mount.device == device).map(|mount| mount.point)
 }
 
 /// The processes that have a block device open, this one left out.
@@ -97,9 +97,9 @@ mod tests {
     fn a_mount_is_named() {
         let mounts = "36 35 98:0 / /mnt/point rw,noatime - ext4 /dev/sda rw\n\
                       37 35 98:1 / /srv rw shared:1 - xfs /dev/sda1 rw\n";
-        assert_eq!(mounted_at(mounts, "98:1"), Some("/srv"));
-        assert_eq!(mounted_at(mounts, "98:2"), None);
-        assert_eq!(mounted_at("nonsense", "98:2"), None);
+        assert_eq!(mounted_at(mounts, (98, 1)).as_deref(), Some("/srv"));
+        assert_eq!(mounted_at(mounts, (98, 2)), None);
+        assert_eq!(mounted_at("nonsense", (98, 2)), None);
     }
 
     #[test]

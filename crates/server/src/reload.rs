@@ -155,15 +155,8 @@ fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Se
     if old.log != new.log || old.volume.log_mirror() != new.log_mirror.as_deref() {
         needs_restart.push(format!("the log of {path}"));
     }
-    Served {
-        volume: old.volume.clone(),
-        recovery: RecoveryReport::default(),
-        path: new.path.clone(),
-        log: old.log.clone(),
-        name: new.name.clone(),
-        rules: new.rules.clone(),
-        manage_gids: new.manage_gids,
-    }
+    // Another log takes effect at a restart.
+    Served { log: old.log.clone(), ..new.served(old.volume.clone(), RecoveryReport::default()) }
 }
 
 impl Running {
@@ -229,15 +222,7 @@ impl Running {
             };
             new.push(volume.clone());
             done.added.push(e.path.clone());
-            served.push(Served {
-                volume,
-                recovery,
-                path: e.path.clone(),
-                log: e.log.clone(),
-                name: e.name.clone(),
-                rules: e.rules.clone(),
-                manage_gids: e.manage_gids,
-            });
+            served.push(e.served(volume, recovery));
         }
         if served.is_empty() && !unavailable.is_empty() {
             return Err(ReloadError::Clash("no export could be served".into()));
@@ -292,6 +277,20 @@ impl Running {
 }
 
 impl ExportConfig {
+    /// The export with its volume, opened; `recovery` is what that found.
+    #[must_use]
+    pub fn served(&self, volume: Volume, recovery: RecoveryReport) -> Served {
+        Served {
+            volume,
+            recovery,
+            path: self.path.clone(),
+            log: self.log.clone(),
+            name: self.name.clone(),
+            rules: self.rules.clone(),
+            manage_gids: self.manage_gids,
+        }
+    }
+
     /// The same export as one that cannot be served now.
     #[must_use]
     pub fn unavailable(&self, err: &OpenError) -> Unavailable {

@@ -16,7 +16,7 @@ use landfast_nfs::v4::*;
 use landfast_rpc::conn::Target;
 use landfast_rpc::{Credential, udp};
 use landfast_server::config::{self, Config, ExportConfig};
-use landfast_server::{ReloadError, Running, Served, Server, ServerConfig};
+use landfast_server::{ReloadError, Running, Server, ServerConfig};
 use landfast_volume::{OpenError, OpenOptions, RecoveryReport, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
 use std::os::unix::fs::PermissionsExt;
@@ -76,15 +76,7 @@ impl Many {
     async fn try_start(&self) -> Result<Running, landfast_server::StartError> {
         let served = self.config.exports.iter().map(|e| {
             let (volume, recovery) = open(e).expect("the volume opens");
-            Served {
-                volume,
-                recovery,
-                path: e.path.clone(),
-                log: e.log.clone(),
-                name: e.name.clone(),
-                rules: e.rules.clone(),
-                manage_gids: e.manage_gids,
-            }
+            e.served(volume, recovery)
         });
         let served = served.collect();
         Server::start(ServerConfig { workers: 4, ..ServerConfig::of(served, self.config.listen.clone()) })
@@ -557,15 +549,7 @@ async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() 
     let (mut served, mut unavailable) = (Vec::new(), Vec::new());
     for e in &many.config.exports {
         match open(e) {
-            Ok((volume, recovery)) => served.push(Served {
-                volume,
-                recovery,
-                path: e.path.clone(),
-                log: e.log.clone(),
-                name: e.name.clone(),
-                rules: e.rules.clone(),
-                manage_gids: e.manage_gids,
-            }),
+            Ok((volume, recovery)) => served.push(e.served(volume, recovery)),
             Err(err) => unavailable.push(e.unavailable(&err)),
         }
     }

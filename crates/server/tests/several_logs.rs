@@ -9,7 +9,7 @@ use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat};
 use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::conn::Target;
 use landfast_server::config::{self, Config};
-use landfast_server::{Running, Served, Server, ServerConfig};
+use landfast_server::{Running, Server, ServerConfig};
 use landfast_volume::faults::hold;
 use landfast_volume::{OpenError, OpenOptions, Volume};
 use landfast_xdr::Decode;
@@ -75,15 +75,7 @@ impl Two {
                     opened => break opened.expect("the volume opens"),
                 }
             };
-            served.push(Served {
-                volume,
-                recovery,
-                path: e.path.clone(),
-                log: e.log.clone(),
-                name: e.name.clone(),
-                rules: e.rules.clone(),
-                manage_gids: e.manage_gids,
-            });
+            served.push(e.served(volume, recovery));
         }
         let config = ServerConfig { workers: 4, ..ServerConfig::of(served, self.config.listen.clone()) };
         self.running = Some(Server::start(config).await.unwrap_or_else(|e| panic!("{e}")));

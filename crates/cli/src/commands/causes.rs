@@ -71,7 +71,7 @@ pub fn advice(cause: Cause, keep_owners: &str) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// MemberError a member failed, in words, and whether many will have the same cause: then it is said once.
+/// Why a member failed, in words, and whether many will have the same cause: then it is said once.
 fn words(why: &MemberError, keep_owners: &str) -> (String, bool) {
     let (status, incomplete) = match why.cause {
         Cause::Parent => return (UNMADE.to_owned(), true),

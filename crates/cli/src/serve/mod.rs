@@ -150,15 +150,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
                 continue;
             }
         };
-        served.push(Served {
-            volume,
-            recovery,
-            path: e.path.clone(),
-            log: e.log.clone(),
-            name: e.name.clone(),
-            rules: e.rules.clone(),
-            manage_gids: e.manage_gids,
-        });
+        served.push(e.served(volume, recovery));
     }
     if served.is_empty() {
         return Exit::Failed;

@@ -7,7 +7,7 @@ use crate::commands::{self, message, quote};
 use crate::exit::{Exit, print_json, told};
 use crate::outage;
 use crate::process::umask;
-use crate::progress::{before, bytes_bar};
+use crate::progress::{before, bytes_bar, stable};
 use crate::resume::{self, Start};
 use crate::say;
 use crate::signals::stop_after_what_is_under_way;
@@ -301,14 +301,7 @@ impl Progress for Screen {
 
     fn committed(&self, members: u64, bytes: u64) {
         if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
-            let rate = members as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
-            bar.set_message(format!(
-                "{} stable ({}), {}/s{}",
-                show_count(members),
-                show_bytes(bytes),
-                show_count(rate as u64),
-                before(self.resumed.load(Ordering::Relaxed)),
-            ));
+            bar.set_message(stable(members, bytes, self.start, self.resumed.load(Ordering::Relaxed)));
         }
     }
 

@@ -32,7 +32,7 @@ use super::trouble::Trouble;
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
-use crate::fs::Nfs;
+use crate::fs::{Nfs, StepError};
 use crate::limits;
 use crate::ops::{self, Entry};
 use crate::patience::Patience;
@@ -532,7 +532,7 @@ impl Engine {
                 self.tasks -= 1;
                 let done = match outcome {
                     Ok(done) => done,
-                    Err(Trouble::Fatal(e)) => {
+                    Err(Trouble::Step(StepError::Fatal(e))) => {
                         let why = e.to_string();
                         self.fatal.get_or_insert(e);
                         SlowDone::Failed(why.into())
@@ -637,7 +637,7 @@ impl Engine {
         for Final { fh, xattrs, shown, .. } in &many {
             let failed = match stepwise::set_xattrs(&self.session, fh, xattrs).await {
                 Ok(()) => continue,
-                Err(Trouble::Fatal(e)) => return Some(e),
+                Err(Trouble::Step(StepError::Fatal(e))) => return Some(e),
                 Err(e) => MemberError { kind: Some(Kind::Dir), ..MemberError::from(e) },
             };
             self.progress.failed(shown, &failed);

@@ -21,7 +21,7 @@ use super::stepwise::{self, How};
 use super::trouble::Trouble;
 use crate::compound::{fattr, values};
 use crate::fs::open_file::{self, OpenFile, commit_group};
-use crate::fs::step;
+use crate::fs::step::{self, StepError};
 use crate::limits;
 use crate::patience::Patience;
 use crate::resume::Part;
@@ -71,7 +71,7 @@ pub(super) async fn open_part<P>(
         Ok(file) => Ok(Some((file, How::Into))),
         Err(e) => {
             // It may do in another run when the server can be reached, and else never.
-            if !matches!(e, Trouble::Fatal(_) | Trouble::Unknown(_)) {
+            if !matches!(e, Trouble::Step(StepError::Fatal(_) | StepError::Unknown(_))) {
                 part.forget();
             }
             Err(e)
@@ -99,9 +99,7 @@ async fn open_begun<P>(
     let attrs = values(&results.getattr()?)?;
     let is_it = attrs.kind == Some(FileType::Reg) && attrs.size.is_some_and(|size| sizes.contains(&size));
     if named != *fh || !is_it {
-        return Err(Trouble::Other(
-            "what an earlier run has copied of it is there no more; copy it again".into(),
-        ));
+        return Err(Trouble::other("what an earlier run has copied of it is there no more; copy it again"));
     }
     let mut file = match session.version() {
         Version::V41 | Version::V42 => {
@@ -132,7 +130,7 @@ pub(super) async fn open<P>(
     loop {
         tries += 1;
         match stepwise::open(session, task, how, existing).await {
-            Err(Trouble::Unknown(_)) if patience.wait().await => {
+            Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
                 if how == How::New {
                     spelling::check(session, task).await?;
@@ -140,7 +138,7 @@ pub(super) async fn open<P>(
                 }
             }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
-                Existing::Keep => return Err(Trouble::Other("File exists".into())),
+                Existing::Keep => return Err(Trouble::other("File exists")),
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
                     match stepwise::look(session, task, over).await? {

@@ -1067,7 +1067,7 @@ impl<P: Default> Plan<P> {
             }
             (Some(_), Ok(_)) | (None, Err(_)) => {}
         }
-        // EarlyFiles a link wait those for its own name and those for its target's.
+        // Behind a link wait those for its own name and those for its target's.
         let name = item.target.is_none().then(|| (item.dir, item.name.clone()));
         if let Some((dir, rest)) = item.target
             && let Some(name) = rest.first()

@@ -27,7 +27,7 @@ pub(super) async fn check<P>(session: &Session, task: &SlowTask<P>) -> Result<()
     // Or a hard link, or this spelling is the one that is there.
     const WANTED: Bitmap = Bitmap::of(&[number::FSID, number::FILEID]);
     let listed = ops::list(session, &task.dir, WANTED, limits::LISTING_MAX).await;
-    let listed = listed.map_err(|e| Trouble::Other(e.to_string()))?;
+    let listed = listed.map_err(|e| Trouble::other(e.to_string()))?;
     let Some(listed) = listed else {
         return refuse("as another name");
     };

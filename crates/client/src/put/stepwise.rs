@@ -55,10 +55,10 @@ pub(super) async fn extract<P>(
             Make::File(data) => whole_file(session, task, data, how, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
-            Make::Pieces(_) | Make::Copy(_) => Err(Trouble::Other("a file in pieces".into())),
+            Make::Pieces(_) | Make::Copy(_) => Err(Trouble::other("a file in pieces")),
         };
         match done {
-            Err(Trouble::Unknown(_)) if patience.wait().await => {
+            Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
                 if how == How::New && !matches!(task.job.make, Make::Dir) {
                     spelling::check(session, task).await?;
@@ -130,7 +130,7 @@ pub(super) async fn look<P>(
         other => other?,
     }
     let Some(seen) = Seen::of(&values(&results.getattr()?)?) else {
-        return Err(Trouble::Other("the server does not say what has its name".into()));
+        return Err(Trouble::other("the server does not say what has its name"));
     };
     if task.job.is(&seen) {
         return Err(Trouble::Refused(MemberError::new(Cause::SameFile, "they are the same file")));
@@ -226,7 +226,7 @@ async fn other<P>(
 
 async fn link<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<SlowDone, Trouble> {
     let Some((target_dir, target)) = &task.target else {
-        return Err(Trouble::Other("hard link without a target".into()));
+        return Err(Trouble::other("hard link without a target"));
     };
     let mut to_target = vec![ArgOp::Putfh(target_dir.clone())];
     to_target.extend(target.iter().map(|name| ArgOp::Lookup(name.clone())));

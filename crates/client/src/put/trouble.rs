@@ -5,34 +5,20 @@ use landfast_nfs::v4::NfsStat;
 use super::report::{Cause, MemberError};
 use crate::compound::OpError;
 use crate::fs::{CopyError, StepError};
-use crate::session::SessionError;
 
 /// Why a member is not there.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
-    #[error("{0}")]
-    Op(#[from] OpError),
-    /// It may have been made, or not.
-    #[error("the outcome is unknown: {0}")]
-    Unknown(String),
+    #[error(transparent)]
+    Step(#[from] StepError),
     /// It is left out for this reason.
     #[error("{0}")]
     Refused(MemberError),
-    /// The session cannot be used any more.
-    #[error(transparent)]
-    Fatal(SessionError),
-    #[error("{0}")]
-    Other(String),
 }
 
-impl From<StepError> for Trouble {
-    fn from(e: StepError) -> Trouble {
-        match e {
-            StepError::Op(e) => Trouble::Op(e),
-            StepError::Unknown(why) => Trouble::Unknown(why),
-            StepError::Fatal(e) => Trouble::Fatal(e),
-            StepError::Other(text) => Trouble::Other(text),
-        }
+impl From<OpError> for Trouble {
+    fn from(e: OpError) -> Trouble {
+        Trouble::Step(e.into())
     }
 }
 
@@ -52,18 +38,22 @@ impl From<CopyError> for Trouble {
 impl From<Trouble> for MemberError {
     fn from(trouble: Trouble) -> MemberError {
         match trouble {
-            Trouble::Op(e) => e.into(),
+            Trouble::Step(StepError::Op(e)) => e.into(),
             Trouble::Refused(why) => why,
-            other => other.to_string().into(),
+            Trouble::Step(other) => other.to_string().into(),
         }
     }
 }
 
 impl Trouble {
+    pub(super) fn other(text: impl Into<String>) -> Trouble {
+        Trouble::Step(StepError::Other(text.into()))
+    }
+
     pub(super) fn status(&self) -> Option<NfsStat> {
         match self {
-            Trouble::Op(e) => Some(e.status()),
-            _ => None,
+            Trouble::Step(e) => e.status(),
+            Trouble::Refused(_) => None,
         }
     }
 }

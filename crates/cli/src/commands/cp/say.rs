@@ -1,10 +1,10 @@
 //! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
 
 use super::super::causes::{self, Causes};
+use super::super::object::below;
 use super::super::tool::Tool;
 use super::super::{message, quote};
 use crate::progress::{self, before, bytes_bar};
-use crate::units::{show_bytes, show_count};
 use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
 use landfast_client::put::{Cause, MemberError, Progress, Report};
@@ -91,8 +91,10 @@ impl Say {
             let rest = path.strip_prefix(&shown.name[..])?;
             match rest.first() {
                 None => Some((shown.source.clone(), shown.dest.clone())),
-                Some(b'/') => Some((put(&shown.source, &rest[1..]), put(&shown.dest, &rest[1..]))),
-                Some(_) if shown.name.is_empty() => Some((put(&shown.source, rest), put(&shown.dest, rest))),
+                Some(b'/') => Some((below(&shown.source, &rest[1..]), below(&shown.dest, &rest[1..]))),
+                Some(_) if shown.name.is_empty() => {
+                    Some((below(&shown.source, rest), below(&shown.dest, rest)))
+                }
                 Some(_) => None,
             }
         };
@@ -117,10 +119,6 @@ impl Say {
     }
 }
 
-fn put(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    super::super::object::below(dir, name)
-}
-
 fn flush(out: &mut Vec<u8>) {
     // A reader that went away does not stop the copy.
     let mut to = crate::say::stdout();
@@ -137,15 +135,9 @@ impl Progress for Say {
 
     fn committed(&self, members: u64, bytes: u64) {
         if let Some(bar) = self.bar.get().filter(|bar| !bar.is_hidden()) {
-            let rate = members as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
             bar.set_position(bytes);
-            bar.set_message(format!(
-                "{} stable ({}), {}/s{}",
-                show_count(members),
-                show_bytes(bytes),
-                show_count(rate as u64),
-                before(self.resumed.load(Ordering::Relaxed)),
-            ));
+            let resumed = self.resumed.load(Ordering::Relaxed);
+            bar.set_message(progress::stable(members, bytes, self.start, resumed));
         }
     }
 
