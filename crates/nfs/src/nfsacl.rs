@@ -16,7 +16,6 @@ pub const VERSION: u32 = 3;
 pub const ENTRIES_MAX: usize = 1024;
 
 /// Procedure numbers.
-#[allow(missing_docs)] // the names are the protocol's
 pub mod proc {
     pub const NULL: u32 = 0;
     pub const GETACL: u32 = 1;

@@ -3,7 +3,6 @@
 /// Gives a status type a constant for each number that its RFC defines, named as there, and their names back.
 macro_rules! statuses {
     ($status:ident: $($name:ident = $value:literal;)*) => {
-        #[allow(missing_docs)] // the names are the RFC's
         impl $status {
             $(pub const $name: $status = $status($value);)*
 

@@ -6,7 +6,6 @@ use std::ops::Index;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // see [`SPECS`]
 pub enum Limit {
     Connections,
     ClientConnections,

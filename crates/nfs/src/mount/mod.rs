@@ -16,7 +16,6 @@ pub const PATH_MAX: usize = 1024;
 pub const NAME_MAX: usize = 255;
 
 /// Procedure numbers (RFC 1813 section 5.2).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod proc {
     pub const NULL: u32 = 0;
     pub const MNT: u32 = 1;
@@ -30,7 +29,6 @@ pub mod proc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct MountStat(pub u32);
 
-#[allow(missing_docs)] // the names are the RFC's, without MNT3ERR_
 impl MountStat {
     pub const OK: MountStat = MountStat(0);
     pub const PERM: MountStat = MountStat(1);

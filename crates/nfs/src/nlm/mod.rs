@@ -14,7 +14,6 @@ pub const PROGRAM: u32 = 100_021;
 pub const VERSION: u32 = 4;
 
 /// The procedures (RFC 1813 section 6.2).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod proc {
     pub const NULL: u32 = 0;
     pub const TEST: u32 = 1;

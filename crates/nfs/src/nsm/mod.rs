@@ -10,7 +10,6 @@ pub const PROGRAM: u32 = 100_024;
 pub const VERSION: u32 = 1;
 
 /// The procedures.
-#[allow(missing_docs)] // the names are the standard's
 pub mod proc {
     pub const NULL: u32 = 0;
     pub const STAT: u32 = 1;

@@ -210,7 +210,6 @@ pub struct CommitArgs {
 
 /// A call of one of the 22 procedures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the names are the RFC's
 pub enum Call {
     Null,
     Getattr(FileHandle),

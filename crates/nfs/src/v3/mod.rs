@@ -22,7 +22,6 @@ pub use types::{Fattr, FileHandle, Sattr, Time, WccAttr, WccData};
 pub const VERSION: u32 = 3;
 
 /// Procedure numbers (RFC 1813 section 3).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod proc {
     pub const NULL: u32 = 0;
     pub const GETATTR: u32 = 1;
@@ -78,7 +77,6 @@ pub const PROC_NAMES: [&str; 22] = [
 pub const FHSIZE: usize = 64;
 
 /// Bits of ACCESS (section 3.3.4).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod access {
     pub const READ: u32 = 0x01;
     pub const LOOKUP: u32 = 0x02;
@@ -89,7 +87,6 @@ pub mod access {
 }
 
 /// `properties` of FSINFO (section 3.3.19).
-#[allow(missing_docs)] // the names are the RFC's
 pub mod fsf {
     pub const LINK: u32 = 0x01;
     pub const SYMLINK: u32 = 0x02;

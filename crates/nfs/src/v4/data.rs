@@ -12,7 +12,6 @@ pub const CONTENT_DATA: u32 = 0;
 pub const CONTENT_HOLE: u32 = 1;
 
 /// The numbers of `IO_ADVISE_type4` (RFC 7862 section 15.5), which stand in a bitmap.
-#[allow(missing_docs)] // the names are the RFC's
 pub mod advice {
     pub const NORMAL: u32 = 0;
     pub const SEQUENTIAL: u32 = 1;

@@ -1,5 +1,4 @@
 //! Flag words and small constants, with the RFC's names.
-#![allow(missing_docs)] // the names are the RFCs'
 
 // ACCESS (RFC 8881 section 18.1; the last three: RFC 8276 section 8.5).
 pub const ACCESS4_READ: u32 = 0x01;

@@ -8,7 +8,6 @@ pub struct OpNum(pub u32);
 
 macro_rules! operations {
     ($($name:ident = $value:literal;)*) => {
-        #[allow(missing_docs)] // the names are the RFCs'
         impl OpNum {
             $(pub const $name: OpNum = OpNum($value);)*
 

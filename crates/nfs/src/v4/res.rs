@@ -324,7 +324,6 @@ pub struct SequenceRes {
 
 /// What an operation returned besides its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // one variant an operation, named like it
 pub enum ResBody {
     /// Only a status.
     Empty,
