@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let threads: usize = args.next().map_or(Ok(1), |arg| arg.parse())?;
     let flush_us: u64 = args.next().map_or(Ok(0), |arg| arg.parse())?;
     let seconds: u64 = args.next().map_or(Ok(3), |arg| arg.parse())?;
-    let mut config = Config::new(path, 64 << 20, [0; 16]);
+    let mut config = Config::new(&path, 64 << 20, [0; 16]);
     config.injected_flush = (flush_us > 0).then(|| Duration::from_micros(flush_us));
     let (log, _) = Log::open(config)?;
     log.start(Arc::new(Nothing))?;

@@ -1,19 +1,16 @@
 //! What log to open, and how.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::device::SyncMethod;
+use crate::device::{LogPlace, SyncMethod};
 use crate::faults;
 use crate::limits::{CHECKPOINT_AFTER, INTENT_WAIT_MAX, LEAD_FLUSH_MAX};
 
 /// What to open and how.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// A regular file (created if it is not there) or a block device.
-    pub path: PathBuf,
-    /// A second file or block device that holds the same: a write is done when both have it.
-    pub mirror: Option<PathBuf>,
+    /// Where the log stands.
+    pub place: LogPlace,
     /// Size of a file that is created, in bytes; at least [`DEVICE_BYTES_MIN`](crate::limits::DEVICE_BYTES_MIN).
     pub create_size: u64,
     /// The volume that the log belongs to. A log of another volume is refused.
@@ -37,10 +34,9 @@ pub struct Config {
 
 impl Config {
     /// A configuration with the usual settings.
-    pub fn new(path: impl Into<PathBuf>, create_size: u64, volume_id: [u8; 16]) -> Self {
+    pub fn new(place: impl Into<LogPlace>, create_size: u64, volume_id: [u8; 16]) -> Self {
         Config {
-            path: path.into(),
-            mirror: None,
+            place: place.into(),
             create_size,
             volume_id,
             accept_weak: faults::weak_accepted(),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::aligned::AlignedBuf;
-use crate::device::{Blank, Device, FileDevice};
+use crate::device::Device;
 use crate::error::OpenError;
 use crate::format::{BatchHeader, FORMAT_VERSION, Identity, Superblock};
 use crate::limits::{BLANK_CHECK_BYTES, BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
@@ -71,20 +71,6 @@ fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Opens a file or block device, and writes it once if there is nothing on it. Whether there was nothing.
-pub(crate) fn open_file(path: &Path, create_size: u64) -> Result<(FileDevice, bool), OpenError> {
-    let (device, blank) = FileDevice::open(path, create_size)?;
-    if blank == Blank::NewFile {
-        return Ok((device, true));
-    }
-    let unused = is_unused(&device).map_err(|error| scan_error(path, error))?;
-    if unused {
-        // Left by a creation that did not finish, or a device that was erased.
-        device.fill().map_err(|source| io_error(path, "preallocate", source))?;
-    }
-    Ok((device, unused))
 }
 
 /// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem; or that and what is left of the first

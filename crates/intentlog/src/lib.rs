@@ -33,7 +33,6 @@ mod examine;
 pub mod faults;
 pub mod format;
 mod generation;
-mod halves;
 pub mod holder;
 pub mod inspect;
 mod intent;
@@ -61,6 +60,7 @@ mod watch;
 mod writer;
 
 pub use config::Config;
+pub use device::LogPlace;
 pub use error::{LogError, OpenError};
 pub use examine::hex;
 pub use intent::Intent;

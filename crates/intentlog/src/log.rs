@@ -11,12 +11,11 @@ use crate::admit::{Fill, Pressure, pressure};
 use crate::checkpoint::Checkpointer;
 use crate::config::Config;
 use crate::core::{Core, Phase, Space, Stage, Timing};
-use crate::device::{Current, Device, Slowed};
+use crate::device::{self, Current, Device, Slowed};
 use crate::error::{LogError, OpenError};
-use crate::examine::{Random, check, create, damaged_superblock, io_error, open_file, scan_error};
+use crate::examine::{Random, check, create, damaged_superblock, io_error, scan_error};
 use crate::faults::{self, Bug, point};
 use crate::format::{BatchBuf, Identity, Superblock};
-use crate::halves;
 use crate::intent::Intent;
 use crate::limits::{BLOCK_BYTES, CHECKPOINTS_ALONE, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, QUIESCE_MAX};
 use crate::owner::{self, Checkpoint};
@@ -84,21 +83,11 @@ impl Log {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(config: Config) -> Result<(Log, Replay), OpenError> {
-        if let Some(second) = config.mirror.clone() {
-            let device = halves::open(&config, &second)?;
-            return Self::open_device(Box::new(device), config);
-        }
-        let path = config.path.clone();
-        let (mut device, _) = open_file(&path, config.create_size)?;
-        // Everything that refuses the log comes before the self-test writes to it.
-        check(&device, &path, &config.volume_id)?;
-        device.check_below(config.accept_weak)?;
-        device.choose(config.sync_method).map_err(|source| io_error(&path, "self-test", source))?;
-        Self::open_device(Box::new(device), config)
+        Self::open_device(device::open(&config)?, config)
     }
 
-    /// Opens a mirror on any two [`Device`]s, of which one may be missing; `config.path` and `config.mirror` only name them
-    /// in errors.
+    /// Opens a mirror on any two [`Device`]s, of which one may be missing; `config.place` only names them in
+    /// errors.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -106,20 +95,20 @@ impl Log {
         devices: [Option<D>; 2],
         config: Config,
     ) -> Result<(Log, Replay), OpenError> {
-        let paths = [config.path.clone(), config.mirror.clone().unwrap_or_default()];
-        let device = halves::open_devices(devices, &paths, &config)?;
-        Self::open_device(Box::new(device), config)
+        let mut paths = config.place.paths().iter().cloned();
+        let paths = [paths.next().unwrap_or_default(), paths.next().unwrap_or_default()];
+        Self::open_device(device::open_devices(devices, &paths, &config)?, config)
     }
 
-    /// Opens a log on any [`Device`]; `config.path` only names it in errors, and the size is the device's.
+    /// Opens a log on any [`Device`]; `config.place` only names it in errors, and the size is the device's.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open_device(device: Box<dyn Device>, config: Config) -> Result<(Log, Replay), OpenError> {
-        let path = &config.path;
+        let path = config.place.first_path();
         let bytes = device.bytes().min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
         if bytes < DEVICE_BYTES_MIN {
-            return Err(OpenError::TooSmall { path: path.clone(), bytes, min: DEVICE_BYTES_MIN });
+            return Err(OpenError::TooSmall { path: path.into(), bytes, min: DEVICE_BYTES_MIN });
         }
         let mut random = Random::new(config.seed);
         let found = check(&*device, path, &config.volume_id)?;

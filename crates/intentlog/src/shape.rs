@@ -6,9 +6,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::device::{Blank, Device, FileDevice};
+use crate::device::{Device, FileDevice};
 use crate::error::OpenError;
-use crate::examine::{Random, hex, io_error, is_unused, open_file, scan_error, superblocks};
+use crate::examine::{Random, hex, io_error, is_unused, scan_error, superblocks};
 use crate::format::{BatchBuf, BatchPlace, Identity, Superblock};
 use crate::limits::{BLOCK_BYTES, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, RING_OFFSET};
 use crate::replay::{self, Scan};
@@ -21,7 +21,7 @@ use crate::superblocks::Superblocks;
 /// # Errors
 /// [`OpenError::Taken`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
 pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
-    let (mut device, unused) = open_file(path, bytes)?;
+    let (mut device, unused) = FileDevice::open_filled(path, bytes)?;
     if !unused {
         return Err(match superblocks(&device, device.bytes(), path)? {
             replay::Superblocks::Found(superblock, _) => {
@@ -44,13 +44,13 @@ pub fn resize(path: &Path, bytes: Option<u64>) -> Result<(u64, u64), OpenError> 
     if !path.exists() {
         return Err(io_error(path, "open", io::ErrorKind::NotFound.into()));
     }
-    let (mut device, blank) = FileDevice::open(path, DEVICE_BYTES_MIN)?;
+    let (mut device, is_new) = FileDevice::open(path, DEVICE_BYTES_MIN)?;
     let held = device.bytes();
     let wanted = bytes.unwrap_or(held).min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
     if wanted < DEVICE_BYTES_MIN {
         return Err(OpenError::TooSmall { path: path.into(), bytes: wanted, min: DEVICE_BYTES_MIN });
     }
-    if blank == Blank::NewFile || is_unused(&device).map_err(|error| scan_error(path, error))? {
+    if is_new || is_unused(&device).map_err(|error| scan_error(path, error))? {
         device.set_size(wanted).map_err(io("resize"))?;
         return Ok((held, wanted));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use common::{Model, config, start};
 use landfast_intentlog::faults::{POINTS, from_environment, passes, point};
 use landfast_intentlog::sim::{Fault, SimDisk};
-use landfast_intentlog::{Config, Log};
+use landfast_intentlog::{Config, Log, LogPlace};
 use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
@@ -21,7 +21,7 @@ const CHILD: &str = "LANDFAST_TEST_CHILD";
 #[test]
 fn each_point_of_the_log_is_passed() {
     let disks = [SimDisk::new(BYTES, 1), SimDisk::new(BYTES, 2)];
-    let config = Config { mirror: Some("second".into()), ..config() };
+    let config = Config { place: LogPlace::new("simulated", Some("second".into())), ..config() };
     let (log, _) = Log::open_mirror(disks.clone().map(Some), config).unwrap();
     let model = Arc::new(Model::default());
     log.start(model.clone()).unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::VOLUME;
 use landfast_intentlog::device::SyncMethod;
 use landfast_intentlog::sim::SimDisk;
-use landfast_intentlog::{Checkpoint, Config, Log, LogError};
+use landfast_intentlog::{Checkpoint, Config, Log, LogError, LogPlace};
 use parking_lot::{Condvar, Mutex};
 
 const SIZE: u64 = 1 << 20;
@@ -225,7 +225,7 @@ fn one_half_of_a_mirror_that_is_removed_is_done_without() {
     for lost in ["a", "b"] {
         let dir = tempfile::tempdir().unwrap();
         let config =
-            Config { mirror: Some(dir.path().join("b")), ..Config::new(dir.path().join("a"), SIZE, VOLUME) };
+            Config::new(LogPlace::new(dir.path().join("a"), Some(dir.path().join("b"))), SIZE, VOLUME);
         let (log, _) = Log::open(config).unwrap();
         let owner = Arc::new(Owner::default());
         log.start(owner.clone()).unwrap();
@@ -251,7 +251,7 @@ fn one_half_of_a_mirror_that_is_removed_is_done_without() {
 fn both_halves_of_a_mirror_that_are_removed_are_a_loss() {
     let dir = tempfile::tempdir().unwrap();
     let paths = [dir.path().join("a"), dir.path().join("b")];
-    let config = Config { mirror: Some(paths[1].clone()), ..Config::new(&paths[0], SIZE, VOLUME) };
+    let config = Config::new(LogPlace::Mirror(paths.clone()), SIZE, VOLUME);
     let (log, _) = Log::open(config).unwrap();
     let owner = Arc::new(Owner::default());
     log.start(owner.clone()).unwrap();

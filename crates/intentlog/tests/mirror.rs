@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use common::{Model, config};
 use landfast_intentlog::sim::{Fault, SimDisk};
-use landfast_intentlog::{Config, Log, OpenError, Replay};
+use landfast_intentlog::{Config, Log, LogPlace, OpenError, Replay};
 use proptest::prelude::*;
 
 const BYTES: usize = 64 * 1024 + 256 * 1024;
 
 fn mirrored() -> Config {
-    Config { mirror: Some(PathBuf::from("second")), ..config() }
+    Config { place: LogPlace::new("simulated", Some("second".into())), ..config() }
 }
 
 fn open(disks: &[Option<SimDisk>; 2]) -> Result<(Log, Replay), OpenError> {
@@ -204,10 +204,7 @@ fn a_start_with_one_half_leaves_the_other_one_behind() {
 fn files_make_a_mirror_and_an_empty_one_becomes_a_copy_again() {
     let dir = tempfile::tempdir().unwrap();
     let paths = [dir.path().join("a"), dir.path().join("b")];
-    let config = || Config {
-        mirror: Some(paths[1].clone()),
-        ..Config::new(paths[0].clone(), BYTES as u64, common::VOLUME)
-    };
+    let config = || Config::new(LogPlace::Mirror(paths.clone()), BYTES as u64, common::VOLUME);
     let model = Arc::new(Model::default());
     let (log, replay) = Log::open(config()).unwrap();
     assert!(replay.fresh);
@@ -251,12 +248,7 @@ fn what_is_no_half_of_this_log_is_not_touched() {
         operate(&log, &model, 3, &[10]);
     };
     single(&paths[0]);
-    let mirror = || {
-        Log::open(Config {
-            mirror: Some(paths[1].clone()),
-            ..Config::new(paths[0].clone(), BYTES as u64, common::VOLUME)
-        })
-    };
+    let mirror = || Log::open(Config::new(LogPlace::Mirror(paths.clone()), BYTES as u64, common::VOLUME));
     single(&paths[1]);
     assert!(matches!(mirror(), Err(OpenError::Halves { .. })));
     std::fs::write(&paths[1], vec![7u8; BYTES]).unwrap();

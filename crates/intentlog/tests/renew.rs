@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::VOLUME;
 use landfast_intentlog::sim::SimDisk;
-use landfast_intentlog::{Checkpoint, Config, Log, LogError, Renewed};
+use landfast_intentlog::{Checkpoint, Config, Log, LogError, LogPlace, Renewed};
 use parking_lot::{Condvar, Mutex};
 
 const SIZE: u64 = 1 << 20;
@@ -130,8 +130,8 @@ struct Place {
 impl Place {
     fn new(mirrored: bool) -> Place {
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::new(dir.path().join("a"), SIZE, VOLUME);
-        let config = Config { mirror: mirrored.then(|| dir.path().join("b")), ..config };
+        let place = LogPlace::new(dir.path().join("a"), mirrored.then(|| dir.path().join("b")));
+        let config = Config::new(place, SIZE, VOLUME);
         let (log, _) = Log::open(config.clone()).unwrap();
         let owner = Arc::new(Owner::default());
         log.start(owner.clone()).unwrap();
@@ -150,7 +150,7 @@ impl Place {
     /// What a start after a crash finds.
     fn crash(self, mirror: Option<PathBuf>, path: PathBuf) -> (Vec<String>, u64) {
         drop(self.log);
-        let (_, replay) = Log::open(Config { path, mirror, ..self.config }).unwrap();
+        let (_, replay) = Log::open(Config { place: LogPlace::new(path, mirror), ..self.config }).unwrap();
         let records = replay.records.into_iter().map(|r| String::from_utf8(r).unwrap()).collect();
         (records, replay.checkpoint)
     }
@@ -201,7 +201,7 @@ fn through_a_symbolic_link() {
     drop(log);
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(dir.path().join("a"), &link).unwrap();
-    let (log, _) = Log::open(Config { path: link.clone(), ..config }).unwrap();
+    let (log, _) = Log::open(Config { place: link.clone().into(), ..config }).unwrap();
     let owner = Arc::new(Owner::default());
     log.start(owner.clone()).unwrap();
     fs::remove_file(dir.path().join("a")).unwrap();

@@ -10,7 +10,7 @@ use crate::limited::{Limits, SPECS};
 use crate::limits;
 use crate::portmap::Rpcbind;
 use crate::protocols::Protocols;
-use landfast_volume::Durability;
+use landfast_volume::{Durability, LogPlace};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -74,10 +74,8 @@ pub struct ExportConfig {
     pub rules: Rules,
     /// When an answered operation is stable.
     pub durability: Durability,
-    /// The log.
-    pub log: Option<PathBuf>,
-    /// A second one that holds the same.
-    pub log_mirror: Option<PathBuf>,
+    /// Where the log stands.
+    pub log: Option<LogPlace>,
     /// Size of a log file that does not exist yet.
     pub log_size: u64,
     /// Recovery stops where somebody has changed the directory behind the server's back.
@@ -378,7 +376,7 @@ impl Reader<'_> {
                 Rules::default()
             }
         };
-        let (log, log_mirror, log_size, log_at) = self.log(t);
+        let (log, log_size, log_at) = self.log(t);
         let durability = match t.get("durability") {
             None => Durability::Log,
             Some(v) => match v.get_ref() {
@@ -410,18 +408,7 @@ impl Reader<'_> {
         let (line, _) = self.place(at.start);
         let places = Places { export: at, log: log_at };
         Some((
-            ExportConfig {
-                path,
-                name,
-                rules,
-                durability,
-                log,
-                log_mirror,
-                log_size,
-                strict_recovery,
-                manage_gids,
-                line,
-            },
+            ExportConfig { path, name, rules, durability, log, log_size, strict_recovery, manage_gids, line },
             places,
         ))
     }
@@ -446,11 +433,11 @@ impl Reader<'_> {
         )
     }
 
-    /// The log, its mirror, the size of a new one, and where that stands in the file.
-    fn log(&mut self, t: &DeTable<'_>) -> (Option<PathBuf>, Option<PathBuf>, u64, Range<usize>) {
+    /// Where the log stands, the size of a new one, and the place in the file that says so.
+    fn log(&mut self, t: &DeTable<'_>) -> (Option<LogPlace>, u64, Range<usize>) {
         const WANTED: &str =
             "a path, or { path = \"/fast/data.log\", mirror = \"/other/data.log\", size = \"256M\" }";
-        let Some(v) = t.get("log") else { return (None, None, LOG_BYTES, 0..0) };
+        let Some(v) = t.get("log") else { return (None, LOG_BYTES, 0..0) };
         let (path, mirror, size) = match v.get_ref() {
             DeValue::String(s) => (Some((v.span(), s.as_ref())), None, LOG_BYTES),
             DeValue::Table(t) => {
@@ -481,7 +468,7 @@ impl Reader<'_> {
             None
         };
         let (path, mirror) = (absolute(path, "path"), absolute(mirror, "mirror"));
-        (path, mirror, size, v.span())
+        (path.map(|path| LogPlace::new(path, mirror)), size, v.span())
     }
 
     fn size(&mut self, t: &DeTable<'_>, key: &str) -> Option<u64> {
@@ -642,12 +629,12 @@ impl Reader<'_> {
                     format!("{path} is exported twice: put the rules for it into one export"),
                 );
             }
-            for log in [&e.log, &e.log_mirror].into_iter().flatten() {
+            for log in e.log.iter().flat_map(LogPlace::paths) {
                 if logs.insert(log) {
                     continue;
                 }
                 let shown = log.display();
-                let message = if e.log == e.log_mirror {
+                let message = if e.log.as_ref().is_some_and(LogPlace::is_mirror_of_itself) {
                     format!("{shown} is the log and its own mirror: a mirror is on another device")
                 } else {
                     format!("{shown} is the log of another export: each has its own")

@@ -7,6 +7,7 @@
 
 use crate::config::{Config, ExportConfig};
 use crate::exports::Served;
+use landfast_volume::LogPlace;
 use landfast_volume::inside::{Inside, lies_inside};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ impl Own {
 /// The logs of an export.
 #[must_use]
 pub fn of_export(e: &ExportConfig) -> Vec<Own> {
-    of_logs(&e.path, e.log.as_deref(), e.log_mirror.as_deref())
+    of_log(&e.path, e.log.as_ref())
 }
 
 /// All that a configuration names.
@@ -47,15 +48,15 @@ pub(crate) fn of_config(config: &Config) -> Vec<Own> {
 
 /// The same of volumes that are open: their logs may be others than those that a file names by now.
 pub(crate) fn exposed_of(served: &[Served]) -> Option<String> {
-    let own = |e: &Served| of_logs(&e.path, e.log.as_deref(), e.volume.log_mirror());
+    let own = |e: &Served| of_log(&e.path, e.volume.log_place());
     let own: Vec<_> = served.iter().flat_map(own).collect();
     exposed(served.iter().map(|e| e.volume.dir()), &own)
 }
 
-fn of_logs(export: &Path, log: Option<&Path>, mirror: Option<&Path>) -> Vec<Own> {
-    let named = |what: &str, path: &Path| Own::new(format!("{what} of {}", export.display()), path);
-    let log = log.map(|path| named("the log", path));
-    log.into_iter().chain(mirror.map(|path| named("the log's mirror", path))).collect()
+fn of_log(export: &Path, log: Option<&LogPlace>) -> Vec<Own> {
+    let names = std::iter::once("the log").chain(std::iter::repeat("the log's mirror"));
+    let paths = log.into_iter().flat_map(LogPlace::paths);
+    names.zip(paths).map(|(what, path)| Own::new(format!("{what} of {}", export.display()), path)).collect()
 }
 
 /// Why a file may not be where it is, if clients of one of these directories could come by it.

@@ -152,11 +152,11 @@ fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Se
     if old.volume.durability() != new.durability {
         needs_restart.push(format!("the durability of {path}"));
     }
-    if old.log != new.log || old.volume.log_mirror() != new.log_mirror.as_deref() {
+    if old.volume.log_place() != new.log.as_ref() {
         needs_restart.push(format!("the log of {path}"));
     }
     // Another log takes effect at a restart.
-    Served { log: old.log.clone(), ..new.served(old.volume.clone(), RecoveryReport::default()) }
+    new.served(old.volume.clone(), RecoveryReport::default())
 }
 
 impl Running {
@@ -284,7 +284,6 @@ impl ExportConfig {
             volume,
             recovery,
             path: self.path.clone(),
-            log: self.log.clone(),
             name: self.name.clone(),
             rules: self.rules.clone(),
             manage_gids: self.manage_gids,

@@ -76,7 +76,6 @@ impl ServerConfig {
             volume,
             recovery,
             path: export,
-            log: None,
             name: PathBuf::from("/"),
             rules: Rules(vec![Rule::open(vec![ClientSpec::Anyone])]),
             manage_gids: false,

@@ -41,8 +41,7 @@ async fn server(dir: &tempfile::TempDir) -> Running {
     std::fs::write(data.join("large"), vec![7; MIB]).expect("a file");
     let options = OpenOptions {
         dir: data.clone(),
-        log: Some(dir.path().join("log")),
-        log_mirror: None,
+        log: Some(dir.path().join("log").into()),
         log_size: 16 << 20,
         strict_recovery: false,
         durability: Durability::Log,

@@ -52,7 +52,7 @@ async fn serve(dir: &Path, exports: &[(&str, &str)]) -> Running {
         let opened = Volume::open(OpenOptions::new(&path, Durability::Sync));
         let (volume, recovery) = opened.unwrap_or_else(|e| panic!("{e}"));
         let rules = Rules(vec![Rule::open(vec![ClientSpec::Anyone])]);
-        Served { volume, recovery, path, log: None, name: name.into(), rules, manage_gids: false }
+        Served { volume, recovery, path, name: name.into(), rules, manage_gids: false }
     });
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = ServerConfig { workers: 4, ..ServerConfig::of(served.collect(), vec![listen]) };

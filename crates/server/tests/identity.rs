@@ -222,7 +222,7 @@ async fn serve(dir: &std::path::Path, rules: Vec<Rule>) -> Running {
         Volume::open(OpenOptions { accept_weak: true, ..OpenOptions::new(dir, Durability::Sync) })
             .unwrap_or_else(|e| panic!("{e}"));
     let (path, rules) = (dir.to_owned(), Rules(rules));
-    let served = Served { volume, recovery, path, log: None, name: "/".into(), rules, manage_gids: false };
+    let served = Served { volume, recovery, path, name: "/".into(), rules, manage_gids: false };
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = ServerConfig { workers: 4, ..ServerConfig::of(vec![served], vec![listen]) };
     Server::start(config).await.unwrap_or_else(|e| panic!("{e}"))

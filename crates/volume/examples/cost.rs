@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let place = PathBuf::from(&dir);
     let files: u64 = args.next().map_or(Ok(20_000), |n| n.parse())?;
-    let (volume, _) = Volume::open(OpenOptions { log_size: 512 << 20, ..OpenOptions::with_log(dir, log) })?;
+    let (volume, _) = Volume::open(OpenOptions { log_size: 512 << 20, ..OpenOptions::with_log(dir, &log) })?;
     assert_eq!(volume.durability(), Durability::Log);
     volume.start(Arc::new(NoNotes))?;
     let local = place.join("local");

@@ -8,7 +8,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(dir), Some(log)) = (args.next(), args.next()) else {
         return Err("usage: recover DIR LOG".into());
     };
-    let (_, report) = Volume::open(OpenOptions::with_log(dir, log))?;
+    let (_, report) = Volume::open(OpenOptions::with_log(dir, &log))?;
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
     println!(

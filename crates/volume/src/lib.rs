@@ -83,7 +83,7 @@ pub use checkpoints::NoteKeeper;
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
 pub use landfast_intentlog::limits::DEVICE_BYTES_MIN as LOG_BYTES_MIN;
-pub use landfast_intentlog::{Part, Snapshot, Stats as LogStats, WAIT_BUCKETS_US, Waits, faults};
+pub use landfast_intentlog::{LogPlace, Part, Snapshot, Stats as LogStats, WAIT_BUCKETS_US, Waits, faults};
 pub use nested::THIS_PROCESS;
 pub use node::Node;
 pub use open_file::OpenFile;

@@ -255,8 +255,8 @@ impl Volume {
     /// What an operator does with what is left of the log, so that a new one is made there.
     fn how_to_empty_log(&self) -> String {
         let first = self.0.identity.lock().log_in_use.as_ref().map(|log| log.path.clone());
-        let each: Vec<String> =
-            first.iter().chain(&self.0.log_mirror).map(|path| how_to_empty(path)).collect();
+        let others = self.0.log_place.iter().flat_map(|place| place.paths().iter().skip(1));
+        let each: Vec<String> = first.iter().chain(others).map(|path| how_to_empty(path)).collect();
         if each.is_empty() { "remove the log".to_owned() } else { each.join(", ") }
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use landfast_intentlog::{Config, Log, OpenError as LogError, Replay};
+use landfast_intentlog::{Config, Log, LogPlace, OpenError as LogError, Replay};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -81,7 +81,7 @@ impl Volume {
         check_filesystem(&o, &dir, &mount)?;
         let below = honest::check_mount(&o, &dir)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
-        for log in [&o.log, &o.log_mirror].into_iter().flatten() {
+        for log in o.log.iter().flat_map(LogPlace::paths) {
             check_outside(&dir, log)?;
         }
         let (state_dir, made) = open_state_dir(&dir, &mount)?;
@@ -96,15 +96,15 @@ impl Volume {
             .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
         let mut identity = identity.inspect_err(unmake)?;
         let opened = match &o.log {
-            Some(path) => {
-                let opened = open_log(&o, path, &identity).map_err(|e| {
-                    let mut logs = std::iter::once(path).chain(&o.log_mirror);
-                    if made && logs.all(|path| is_untouched(path, &e)) {
+            Some(place) => {
+                let opened = open_log(&o, place, &identity).map_err(|e| {
+                    if made && place.paths().iter().all(|path| is_untouched(path, &e)) {
                         unmake_state_dir(&mount, &state_dir);
                     }
                     OpenError::Log(e.to_string())
                 })?;
-                Some((std::path::absolute(path).unwrap_or_else(|_| path.clone()), opened))
+                let path = place.first_path();
+                Some((std::path::absolute(path).unwrap_or_else(|_| path.to_owned()), opened))
             }
             None => None,
         };
@@ -172,7 +172,7 @@ impl Volume {
             log: log.map(|(log, marker, _)| (log, marker)),
             root_tagged: AtomicBool::new(false),
             log_to_enter: Mutex::new(to_enter),
-            log_mirror: o.log_mirror.clone(),
+            log_place: o.log.clone(),
             failed: OnceLock::new(),
             verifier: AtomicU64::new(first_verifier(&identity)),
             fsyncs: AtomicU64::new(0),
@@ -414,9 +414,8 @@ fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn open_log(o: &OpenOptions, path: &Path, identity: &Identity) -> Result<(Log, Replay), LogError> {
-    let mut config = Config::new(path, o.log_size, identity.volume_id);
-    config.mirror.clone_from(&o.log_mirror);
+fn open_log(o: &OpenOptions, place: &LogPlace, identity: &Identity) -> Result<(Log, Replay), LogError> {
+    let mut config = Config::new(place.clone(), o.log_size, identity.volume_id);
     config.injected_flush = o.injected_log_flush;
     // Without root nothing is promised of the directory either.
     config.accept_weak = o.accept_weak || o.unprivileged;
@@ -457,7 +456,8 @@ fn check_belonging(
         && replay.is_none_or(|r| r.log_id != log.id)
     {
         let path = log.path.display();
-        let same = o.log.as_ref().is_some_and(|p| std::path::absolute(p).is_ok_and(|p| p == log.path));
+        let same =
+            o.log.as_ref().is_some_and(|p| std::path::absolute(p.first_path()).is_ok_and(|p| p == log.path));
         match (identity.clean, replay) {
             (false, Some(_)) if same => {
                 return wrong(format!(

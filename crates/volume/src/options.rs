@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use landfast_intentlog::LogPlace;
+
 use crate::faults;
 use crate::limits::LOG_SIZE_BYTES;
 
@@ -22,10 +24,8 @@ pub enum Durability {
 pub struct OpenOptions {
     /// The directory to serve.
     pub dir: PathBuf,
-    /// The log file or device; needed with [`Durability::Log`], forbidden otherwise.
-    pub log: Option<PathBuf>,
-    /// A second file or device that holds the same as the log: acknowledged is what both have.
-    pub log_mirror: Option<PathBuf>,
+    /// Where the log stands; needed with [`Durability::Log`], forbidden otherwise.
+    pub log: Option<LogPlace>,
     /// Size in bytes of a log file that does not exist yet.
     pub log_size: u64,
     /// When an answered operation is stable.
@@ -49,7 +49,6 @@ impl OpenOptions {
         OpenOptions {
             dir: dir.into(),
             log: None,
-            log_mirror: None,
             log_size: LOG_SIZE_BYTES,
             durability,
             strict_recovery: false,
@@ -61,7 +60,7 @@ impl OpenOptions {
     }
 
     /// The same with a log.
-    pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> OpenOptions {
+    pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<LogPlace>) -> OpenOptions {
         OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
     }
 }

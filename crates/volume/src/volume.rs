@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use landfast_intentlog::Log;
+use landfast_intentlog::{Log, LogPlace};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
@@ -135,7 +135,7 @@ pub(crate) struct VolumeInner {
     /// The log, while it may still hold what is from before a time without it: the volume's own file names it when it was
     /// emptied, and until then nothing is served.
     pub(crate) log_to_enter: Mutex<Option<LogInUse>>,
-    pub(crate) log_mirror: Option<PathBuf>,
+    pub(crate) log_place: Option<LogPlace>,
     /// The root says that the volume is in use: [`tag`].
     pub(crate) root_tagged: AtomicBool,
     /// The largest transaction number that is known to be in the log durably.
@@ -230,9 +230,9 @@ impl Volume {
         self.log().map(|(log, _)| log.info().to_owned())
     }
 
-    /// The log's second half, as it was named.
-    pub fn log_mirror(&self) -> Option<&Path> {
-        self.0.log_mirror.as_deref()
+    /// Where the log stands, as it was named.
+    pub fn log_place(&self) -> Option<&LogPlace> {
+        self.0.log_place.as_ref()
     }
 
     /// Its directory, as it was when it was opened.

@@ -428,7 +428,7 @@ fn batches(log_bytes: &[u8], s: &Scene) -> Vec<log::Batch> {
 fn paths(s: &mut Scene) {
     s.reset();
     let at = |s: &Scene, name: &str| s.image.beside().join(name);
-    let with = |s: &Scene, log: PathBuf| OpenOptions { log: Some(log), ..s.options() };
+    let with = |s: &Scene, log: PathBuf| OpenOptions { log: Some(log.into()), ..s.options() };
     std::fs::create_dir(at(s, "directory")).expect("a directory");
     s.refused_with(
         "the log is a directory",
@@ -539,7 +539,7 @@ fn in_use(s: &mut Scene) {
     assert!(Command::new("umount").arg(&bound).status().is_ok_and(|s| s.success()));
     let elsewhere = |s: &Scene, log: PathBuf| OpenOptions {
         dir: s.image.path().join("other"),
-        log: Some(log),
+        log: Some(log.into()),
         ..s.options()
     };
     let line = check(s, "another server has the log", "in use by process", elsewhere(s, s.log()));
@@ -566,7 +566,7 @@ fn in_use(s: &mut Scene) {
     s.touched = true;
     std::fs::create_dir(&other).expect("a directory");
     if let Some(device) = Loop::new(&s.log(), &[]) {
-        let (volume, _) = open(OpenOptions { log: Some(device.0.clone().into()), ..s.options() });
+        let (volume, _) = open(OpenOptions { log: Some((&device.0).into()), ..s.options() });
         let stat = std::fs::metadata(&device.0).expect("the device");
         let number = std::os::unix::fs::MetadataExt::rdev(&stat);
         let (major, minor) = (rustix::fs::major(number).to_string(), rustix::fs::minor(number).to_string());
@@ -665,7 +665,7 @@ fn directories(s: &mut Scene) {
     std::fs::create_dir(&other).expect("a directory");
     let elsewhere = OpenOptions { dir: other, ..s.options() };
     s.refused_with("the log is another volume's", "belongs to another volume", elsewhere);
-    let second = OpenOptions { log: Some(s.image.beside().join("second")), ..s.options() };
+    let second = OpenOptions { log: Some(s.image.beside().join("second").into()), ..s.options() };
     s.refused_with("a new log, while the old one holds something", "start once with --log", second.clone());
     s.refused_with("another log of the same volume", "acknowledged operations are in its log", second);
     let none = OpenOptions { log: None, durability: Durability::Sync, ..s.options() };
@@ -713,7 +713,7 @@ fn after_a_clean_stop(s: &mut Scene) {
     );
     // Used with another log since.
     s.put_log(&stopped);
-    let another = OpenOptions { log: Some(s.image.beside().join("another")), ..s.options() };
+    let another = OpenOptions { log: Some(s.image.beside().join("another").into()), ..s.options() };
     let (volume, _) = open(another);
     volume.shutdown().expect("stopped");
     drop(volume);

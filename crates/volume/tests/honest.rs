@@ -126,8 +126,10 @@ fn is_taken(mkfs: &[&str], options: &str) {
     let options = OpenOptions {
         accept_weak: false,
         log_size: 16 << 20,
-        log_mirror: Some(there.path().join("mirror")),
-        ..OpenOptions::with_log(&dir, there.path().join("log"))
+        ..OpenOptions::with_log(
+            &dir,
+            LogPlace::new(there.path().join("log"), Some(there.path().join("mirror"))),
+        )
     };
     drop(Volume::open(options).expect("taken"));
 }
@@ -172,8 +174,7 @@ fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
     let with = |log: PathBuf, mirror: Option<PathBuf>| OpenOptions {
         accept_weak: false,
         log_size: 16 << 20,
-        log_mirror: mirror,
-        ..OpenOptions::with_log(good.join("dir"), log)
+        ..OpenOptions::with_log(good.join("dir"), LogPlace::new(log, mirror))
     };
     let weak = there.path().join("log");
     for options in [

@@ -41,7 +41,7 @@ fn a_log_goes_with_durability_log_only() {
     let (temp, logs) = place();
     let no_log = OpenOptions { log: None, ..options(temp.path(), logs.path(), Durability::Log) };
     assert!(refused(no_log).contains("--log"));
-    let log = Some(logs.path().join("log"));
+    let log = Some(logs.path().join("log").into());
     assert!(
         refused(OpenOptions { log, ..options(temp.path(), logs.path(), Durability::Sync) }).contains("log")
     );
@@ -86,7 +86,7 @@ fn the_log_must_be_this_volumes_own_and_nobody_elses() {
     let rig = Rig::log();
     let (other, _logs) = place();
     let theirs = |rig: &Rig| OpenOptions {
-        log: Some(rig.beside.path().join("log")),
+        log: Some(rig.beside.path().join("log").into()),
         ..options(other.path(), rig.beside.path(), Durability::Log)
     };
     let line = refused(theirs(&rig));

@@ -433,7 +433,7 @@ fn an_object_that_somebody_removed_stops_a_strict_recovery_and_no_other() {
     image.load("stopped");
     std::fs::copy(log.with_extension("stopped"), &log).unwrap();
     std::fs::rename(dir.join(".landfast"), image.path().join("aside")).unwrap();
-    let new_log = OpenOptions { log: Some(image.beside().join("new log")), ..options };
+    let new_log = OpenOptions { log: Some(image.beside().join("new log").into()), ..options };
     rustix::fs::removexattr(&dir, "trusted.landfast.tag").unwrap();
     let (volume, report) = open(new_log);
     assert_eq!(report.records, 0);

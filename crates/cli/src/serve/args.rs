@@ -2,6 +2,7 @@
 
 use crate::units;
 use clap::{Args, ValueEnum};
+use landfast_volume::LogPlace;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,6 +106,13 @@ pub struct ServeArgs {
     /// For experiments: write counters as JSON to this file when stopped
     #[arg(long, value_name = "FILE", hide = true)]
     pub stats_file: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// Where the log stands, if one was named.
+    pub fn log_place(&self) -> Option<LogPlace> {
+        self.log.as_ref().map(|path| LogPlace::new(path, self.log_mirror.clone()))
+    }
 }
 
 /// `landfast exports`.

@@ -7,7 +7,7 @@ use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
 use landfast_server::places::{self, Own};
-use landfast_volume::Durability;
+use landfast_volume::{Durability, LogPlace};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
     if !e.path.is_dir() {
         return Some(format!("{at}: {} is no directory on this machine", e.path.display()));
     }
-    let log = e.log.as_ref()?;
+    let log = e.log.as_ref()?.first_path();
     let parent = log.parent().filter(|_| !log.exists())?;
     (!parent.is_dir()).then(|| {
         format!("{at}: the log {} cannot be made: {} is no directory", log.display(), parent.display())
@@ -142,8 +142,9 @@ fn to_json(e: &ExportConfig) -> serde_json::Value {
         })
     });
     let clients: Vec<_> = clients.collect();
+    let log = e.log.as_ref().map(LogPlace::first_path);
     json!({
-        "name": e.name, "path": e.path, "durability": durability(e.durability), "log": e.log,
+        "name": e.name, "path": e.path, "durability": durability(e.durability), "log": log,
         "manage_gids": e.manage_gids, "clients": clients,
     })
 }

@@ -12,7 +12,7 @@ use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{Reloaded, Rpcbind, Running, Served, Server, ServerConfig, hidden_by};
 use landfast_volume::faults::ACCEPT_WEAK;
-use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume, faults};
+use landfast_volume::{Durability, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,7 +53,8 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: --durability log needs a log: name a file or device with --log PATH");
         return Exit::Failed;
     }
-    if args.log.is_some() && args.log == args.log_mirror {
+    let log = args.log_place();
+    if log.as_ref().is_some_and(LogPlace::is_mirror_of_itself) {
         eprintln!("landfast: the log would be its own mirror: name another file or device with --log-mirror");
         return Exit::Failed;
     }
@@ -74,7 +75,7 @@ async fn serve(args: &ServeArgs) -> Exit {
         eprintln!("landfast: cannot wait for signals");
         return Exit::Failed;
     };
-    let Some((volume, recovery)) = told(Volume::open(options(args, dir))) else { return Exit::Failed };
+    let Some((volume, recovery)) = told(Volume::open(options(args, dir, log))) else { return Exit::Failed };
     let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
     eprintln!("landfast: exports {} to {}", export.display(), admitted.words(args.unprivileged));
     say_recovery(&recovery, volume.durability());
@@ -89,7 +90,6 @@ async fn serve(args: &ServeArgs) -> Exit {
         volume,
         recovery,
         path: export,
-        log: None,
         name: PathBuf::from("/"),
         rules: Rules(vec![admitted.rule.clone()]),
         manage_gids: false,
@@ -230,7 +230,6 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
 fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
     let (volume, recovery) = Volume::open(OpenOptions {
         log: e.log.clone(),
-        log_mirror: e.log_mirror.clone(),
         log_size: e.log_size,
         strict_recovery: e.strict_recovery,
         injected_flush: args.inject_volume_flush,
@@ -269,15 +268,14 @@ fn accepts_weak(args: &ServeArgs) -> bool {
     args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some()
 }
 
-fn options(args: &ServeArgs, dir: &Path) -> OpenOptions {
+fn options(args: &ServeArgs, dir: &Path, log: Option<LogPlace>) -> OpenOptions {
     let durability = match args.durability {
         DurabilityArg::Log => Durability::Log,
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Unsafe => Durability::Unsafe,
     };
     OpenOptions {
-        log: args.log.clone(),
-        log_mirror: args.log_mirror.clone(),
+        log,
         log_size: args.log_size,
         strict_recovery: args.strict_recovery,
         injected_flush: args.inject_volume_flush,

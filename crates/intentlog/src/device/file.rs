@@ -16,7 +16,9 @@ use super::selftest::{self, SyncMethod};
 use super::successor::{self, Nameless};
 use super::{Device, ReadAt};
 use crate::aligned::AlignedBuf;
+use crate::config::Config;
 use crate::error::OpenError;
+use crate::examine::{self, io_error, is_unused, scan_error};
 use crate::faults::{self, Bug};
 use crate::limits::{
     BLOCK_BYTES, BUSY_POLL, BUSY_WAIT_MAX, DEVICE_BYTES_MAX, DEVICE_BYTES_MIN, SCRATCH_OFFSET, STREAM_BYTES,
@@ -54,21 +56,36 @@ fn filesystem(fd: &OwnedFd) -> Option<u32> {
     rustix::fs::fstatfs(fd).ok().and_then(|fs| u32::try_from(fs.f_type).ok())
 }
 
-/// Whether the device was found without any log on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blank {
-    /// A file that this call created, or one of zero bytes.
-    NewFile,
-    /// It has contents, which the caller must look at.
-    No,
+/// Opens the only device of a log, and makes it ready for use.
+pub(super) fn open(path: &Path, config: &Config) -> Result<Box<dyn Device>, OpenError> {
+    let (mut device, _) = FileDevice::open_filled(path, config.create_size)?;
+    // Everything that refuses the log comes before the self-test writes to it.
+    examine::check(&device, path, &config.volume_id)?;
+    device.make_ready(config)?;
+    Ok(Box::new(device))
 }
 
 impl FileDevice {
+    /// As [`FileDevice::open`]; also writes the device once if nothing but zeroes is on it. Whether that was so.
+    pub(crate) fn open_filled(path: &Path, create_size: u64) -> Result<(FileDevice, bool), OpenError> {
+        let (device, is_new) = FileDevice::open(path, create_size)?;
+        if is_new {
+            return Ok((device, true));
+        }
+        let unused = is_unused(&device).map_err(|error| scan_error(path, error))?;
+        if unused {
+            // Left by a creation that did not finish, or a device that was erased.
+            device.fill().map_err(|source| io_error(path, "preallocate", source))?;
+        }
+        Ok((device, unused))
+    }
+
     /// Opens `path`, creating a file of `create_size` bytes if nothing is there or if the file is empty, and locks it.
+    /// Whether it created the file's contents.
     ///
     /// # Errors
     /// [`OpenError::InUse`], [`OpenError::Kind`], [`OpenError::TooSmall`], [`OpenError::Io`].
-    pub fn open(path: &Path, create_size: u64) -> Result<(FileDevice, Blank), OpenError> {
+    pub fn open(path: &Path, create_size: u64) -> Result<(FileDevice, bool), OpenError> {
         let fail = |action| move |source: Errno| io_error(path, action, source.into());
         if let Ok(stat) = rustix::fs::stat(path)
             && !matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::BlockDevice)
@@ -104,11 +121,10 @@ impl FileDevice {
             return Err(OpenError::Blocks { path: path.into(), bytes });
         }
         let mut bytes = rustix::fs::seek(&fd, SeekFrom::End(0)).map_err(fail("size"))?;
-        let mut blank = Blank::No;
-        if is_file && bytes == 0 {
+        let is_new = is_file && bytes == 0;
+        if is_new {
             bytes = create_size / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
             check_size(path, bytes)?;
-            blank = Blank::NewFile;
         }
         let all = bytes;
         let bytes = bytes.min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -132,14 +148,12 @@ impl FileDevice {
             // It may be what is left of a log.
             return Err(crate::superblocks::cut_off(&device, all, path).unwrap_or(small));
         }
-        if blank == Blank::NewFile
-            && let Err(source) = device.fill()
-        {
+        if is_new && let Err(source) = device.fill() {
             // Empty again, so that the next attempt starts afresh.
             let _ = rustix::fs::ftruncate(&device.fd, 0);
             return Err(io_error(path, "preallocate", source));
         }
-        Ok((device, blank))
+        Ok((device, is_new))
     }
 
     /// Allocates a file's blocks and writes each once, so that no later flush has to carry metadata.
@@ -197,6 +211,13 @@ impl FileDevice {
         rustix::fs::fsync(&self.fd)?;
         self.bytes = bytes;
         Ok(())
+    }
+
+    /// Makes sure that the device can be trusted, and chooses how it is flushed.
+    pub(super) fn make_ready(&mut self, config: &Config) -> Result<(), OpenError> {
+        self.check_below(config.accept_weak)?;
+        let chosen = self.choose(config.sync_method);
+        chosen.map_err(|source| io_error(&self.path, "self-test", source))
     }
 
     /// Refuses what cannot keep what a flush promises; with `accept` it is warned of. Writes to the scratch blocks.
@@ -481,10 +502,6 @@ fn check_size(path: &Path, bytes: u64) -> Result<(), OpenError> {
         return Err(OpenError::TooSmall { path: path.into(), bytes, min: DEVICE_BYTES_MIN });
     }
     Ok(())
-}
-
-fn io_error(path: &Path, action: &'static str, source: io::Error) -> OpenError {
-    OpenError::Io { path: path.into(), action, source }
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ mod current;
 mod file;
 pub(crate) mod kept;
 mod mirror;
+mod mirror_open;
+mod open;
+mod place;
 pub(crate) mod report;
 mod selftest;
 mod successor;
@@ -16,8 +19,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 pub(crate) use current::Current;
-pub use file::{Blank, FileDevice};
+pub use file::FileDevice;
 pub use mirror::Mirror;
+pub(crate) use mirror_open::open_devices;
+pub(crate) use open::open;
+pub use place::LogPlace;
 pub use report::{Layer, Report, is_block_device};
 pub use selftest::SyncMethod;
 

@@ -45,8 +45,6 @@ pub(crate) struct Export {
     pub(crate) root: Node,
     /// The directory, as it was configured.
     pub(crate) path: PathBuf,
-    /// The log, as it was configured.
-    pub(crate) log: Option<PathBuf>,
     /// Who may use it.
     pub(crate) rules: Rules,
     /// Users have the groups that this system says.
@@ -119,8 +117,6 @@ pub struct Served {
     pub recovery: RecoveryReport,
     /// Its directory.
     pub path: PathBuf,
-    /// Its log.
-    pub log: Option<PathBuf>,
     /// Its name in the pseudo root; `/` when it is the only one and the root itself.
     pub name: PathBuf,
     /// Who may use it.
@@ -180,7 +176,6 @@ impl Exports {
                 root: s.volume.root(),
                 volume: s.volume,
                 path: s.path,
-                log: s.log,
                 rules: s.rules,
                 manage_gids: s.manage_gids,
                 name,

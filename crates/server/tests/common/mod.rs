@@ -118,8 +118,7 @@ impl Rig {
         let log = (self.durability == Durability::Log).then_some(log);
         let options = OpenOptions {
             dir: self.export(),
-            log,
-            log_mirror: None,
+            log: log.map(Into::into),
             log_size: self.log_size,
             strict_recovery: false,
             durability: self.durability,

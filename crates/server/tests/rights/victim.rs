@@ -113,7 +113,6 @@ impl Rig {
                 volume,
                 recovery,
                 path: e.path.clone(),
-                log: e.log.clone(),
                 name: e.name.clone(),
                 rules: e.rules.clone(),
                 manage_gids: false,

@@ -44,7 +44,7 @@ pub fn is_root() -> bool {
 pub fn options(base: &Path, beside: &Path, durability: Durability) -> OpenOptions {
     let mut options = OpenOptions::new(base.join("dir"), durability);
     if durability == Durability::Log {
-        options.log = Some(beside.join("log"));
+        options.log = Some(beside.join("log").into());
         options.log_size = 16 << 20;
     }
     options

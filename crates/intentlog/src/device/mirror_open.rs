@@ -2,16 +2,16 @@
 //!
 //! While both halves worked, a write was acknowledged when both had it. So after a crash both hold all that was
 //! acknowledged, and differ by one write at most: the one with the higher serial, or else the longer one, counts. A half that
-//! was lost while the other went on is older by more than one checkpoint ([`crate::device::Mirror`]); it is never read, and
+//! was lost while the other went on is older by more than one checkpoint ([`Mirror`]); it is never read, and
 //! written anew. If only such a half is there, the volume's tag says so, and nothing is served.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::{Device, FileDevice, Mirror};
 use crate::config::Config;
-use crate::device::{Device, FileDevice, Mirror};
 use crate::error::OpenError;
-use crate::examine::{check, io_error, open_file, scan_error};
+use crate::examine::{check, io_error, scan_error};
 use crate::format::Superblock;
 use crate::limits::{CHECKPOINTS_ALONE, RING_OFFSET};
 use crate::replay;
@@ -39,18 +39,14 @@ enum Plan {
 }
 
 /// Opens both halves of a mirror.
-pub(crate) fn open(config: &Config, second: &Path) -> Result<Mirror, OpenError> {
-    let paths = [config.path.clone(), second.to_owned()];
+pub(super) fn open(paths: &[PathBuf; 2], config: &Config) -> Result<Box<dyn Device>, OpenError> {
     let there = paths.each_ref().map(|path| path.exists());
     // A file is made only where neither is there: a missing one may be on a disk that is not mounted.
     let may_create = there == [false, false];
-    let [a, b] = &paths;
+    let [a, b] = paths;
     let (first, half) = look_at_file(a, config, there[0] || may_create)?;
     let (other, other_half) = look_at_file(b, config, there[1] || may_create)?;
-    join([first, other], [half, other_half], &paths, |device, path| {
-        device.check_below(config.accept_weak)?;
-        device.choose(config.sync_method).map_err(|source| io_error(path, "self-test", source))
-    })
+    join([first, other], [half, other_half], paths, |device| device.make_ready(config))
 }
 
 /// The same for any devices that are there; the paths only name them.
@@ -58,13 +54,13 @@ pub(crate) fn open_devices<D: Device + 'static>(
     devices: [Option<D>; 2],
     paths: &[PathBuf; 2],
     config: &Config,
-) -> Result<Mirror, OpenError> {
+) -> Result<Box<dyn Device>, OpenError> {
     let look = |half: usize| match devices.get(half) {
         Some(Some(device)) => examine(device, &paths[half], config),
         _ => Ok(Half::Gone(io_error(&paths[half], "open", io::ErrorKind::NotFound.into()))),
     };
     let halves = [look(0)?, look(1)?];
-    join(devices, halves, paths, |_, _| Ok(()))
+    join(devices, halves, paths, |_| Ok(()))
 }
 
 /// One device of what was found, with `ready` called on each half that is used.
@@ -72,26 +68,26 @@ fn join<D: Device + 'static>(
     devices: [Option<D>; 2],
     halves: [Half; 2],
     paths: &[PathBuf; 2],
-    mut ready: impl FnMut(&mut D, &Path) -> Result<(), OpenError>,
-) -> Result<Mirror, OpenError> {
+    ready: impl Fn(&mut D) -> Result<(), OpenError>,
+) -> Result<Box<dyn Device>, OpenError> {
     let needed = |half: &Half| match half {
         Half::Log { superblock, .. } => superblock.ring_bytes + RING_OFFSET,
         Half::Gone(_) | Half::Blank => 0,
     };
     let min = halves.iter().map(needed).max().unwrap_or(0);
     let [first, second] = devices;
-    let mut take = |device: Option<D>, path: &Path| -> Result<Box<dyn Device>, OpenError> {
+    let take = |device: Option<D>, path: &Path| -> Result<Box<dyn Device>, OpenError> {
         let mut device = device.ok_or_else(|| io_error(path, "open", io::ErrorKind::NotFound.into()))?;
         if device.bytes() < min {
             return Err(OpenError::TooSmall { path: path.into(), bytes: device.bytes(), min });
         }
-        ready(&mut device, path)?;
+        ready(&mut device)?;
         Ok(Box::new(device))
     };
     let [a, b] = paths;
     let read = match plan(halves, paths)? {
-        Plan::Alone { half: 0, why } => return Ok(Mirror::alone(take(first, a)?, 0, why)),
-        Plan::Alone { half, why } => return Ok(Mirror::alone(take(second, b)?, half, why)),
+        Plan::Alone { half: 0, why } => return Ok(Box::new(Mirror::alone(take(first, a)?, 0, why))),
+        Plan::Alone { half, why } => return Ok(Box::new(Mirror::alone(take(second, b)?, half, why))),
         Plan::Create => 0,
         Plan::Both { read, why } => {
             if let Some(why) = why {
@@ -100,8 +96,8 @@ fn join<D: Device + 'static>(
             read
         }
     };
-    Mirror::new([take(first, a)?, take(second, b)?], read)
-        .map_err(|source| io_error(a, "start a thread for", source))
+    let mirror = Mirror::new([take(first, a)?, take(second, b)?], read);
+    Ok(Box::new(mirror.map_err(|source| io_error(a, "start a thread for", source))?))
 }
 
 /// Opens one half and looks at it. What must not be overwritten is an error.
@@ -109,7 +105,7 @@ fn look_at_file(path: &Path, config: &Config, wanted: bool) -> Result<(Option<Fi
     if !wanted {
         return Ok((None, Half::Gone(io_error(path, "open", io::ErrorKind::NotFound.into()))));
     }
-    let (device, unused) = match open_file(path, config.create_size) {
+    let (device, unused) = match FileDevice::open_filled(path, config.create_size) {
         Ok(opened) => opened,
         Err(gone @ OpenError::Io { .. }) => return Ok((None, Half::Gone(gone))),
         Err(refused) => return Err(refused),
