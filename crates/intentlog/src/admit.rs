@@ -1,30 +1,27 @@
-//! Back-pressure: how full is too full. The decision is pure.
+//! Back-pressure: decides whether a request that modifies must be slowed or must wait. Pure.
 
 use std::time::Duration;
 
 use crate::limits::{PENDING_BATCHES_MAX, SLOW_DELAY_MAX, SLOW_PERCENT, WAIT_PERCENT};
 
-/// How full the log is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fill {
-    /// Bytes of the ring.
     pub capacity: u64,
-    /// Bytes that only a snapshot may use.
+    /// Bytes of the ring that only a snapshot may use.
     pub reserve: u64,
-    /// Bytes in use.
+    /// Bytes of the ring in use.
     pub used: u64,
     /// Bytes appended and not yet written.
     pub pending: u64,
-    /// Bytes at which a batch is closed.
+    /// Size at which a batch takes no more transactions, in bytes.
     pub batch_max: u64,
-    /// A checkpoint is under way or due, so waiting helps.
+    /// A checkpoint is under way or due, so waiting will free space.
     pub relief: bool,
 }
 
-/// What a request that wants to modify has to do first.
+/// What a request that modifies has to do first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pressure {
-    /// Nothing.
     Go,
     /// Wait this long, or until space is freed.
     Slow(Duration),
@@ -34,7 +31,7 @@ pub enum Pressure {
     AwaitSpace,
 }
 
-/// Decides. Never asks to wait for something that will not happen.
+/// Never asks to wait for something that will not happen.
 pub fn pressure(fill: &Fill) -> Pressure {
     let usable = fill.capacity - fill.reserve;
     let full = (fill.used + fill.pending) * 100;

@@ -1,7 +1,6 @@
-//! A growable byte buffer whose first byte lies on a block boundary, as O_DIRECT asks for.
+//! A growable byte buffer whose first byte lies on a block boundary, as O_DIRECT requires.
 //!
-//! Alignment comes from allocating one block more and starting at the first aligned byte inside; no
-//! `unsafe` is needed, and growing copies.
+//! It allocates one block more than it needs and starts at the first aligned byte. So it needs no `unsafe`; growing copies.
 
 use crate::limits::BLOCK_BYTES;
 
@@ -39,7 +38,6 @@ impl AlignedBuf {
         self.len = 0;
     }
 
-    /// Appends `bytes`.
     pub fn extend(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         self.reserve(end);

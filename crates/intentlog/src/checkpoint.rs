@@ -1,9 +1,11 @@
-//! Checkpoints: the thread that decides when one is made and runs the slow part.
+//! The checkpoint thread decides when a checkpoint is due and makes the volume durable for it.
 //!
-//! Order, for checkpoint number n + 1: the writer closes the gate, seals, marks the cut, begins a snapshot and takes
-//! its first part as the first records of the next batch, opens the gate; this thread makes the volume durable while
-//! transactions go on, and the writer puts a further part into each next batch, in the same way; when the volume and
-//! all parts are durable, the writer writes the superblock with the new tail and number; then the space is free.
+//! Checkpoint number n + 1:
+//! 1. The writer closes the gate, seals the batch, makes the cut, puts the first part of a snapshot into the next batch, and
+//!    opens the gate.
+//! 2. This thread makes the volume durable while transactions go on. Meanwhile each next batch begins with a further part.
+//! 3. When the volume and all parts are durable, the writer writes the superblock with the new tail and number. Then the
+//!    space is free.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,7 +15,6 @@ use crate::faults::point;
 use crate::owner::Checkpoint;
 use crate::step::{Did, Step};
 
-/// The checkpoint thread.
 pub(crate) struct Checkpointer {
     pub(crate) core: Arc<Core>,
     pub(crate) checkpoint: Arc<dyn Checkpoint>,
@@ -31,7 +32,7 @@ impl Checkpointer {
         }
     }
 
-    /// Asks for a cut if one is due, or makes the volume durable if there is one. Without `now`, none is due by time.
+    /// Asks for a cut if one is due, or makes the volume durable after a cut. Without `now`, none is due by time.
     pub(crate) fn step(&self, now: Option<Instant>) -> Step {
         let core = &self.core;
         let mut state = core.state.lock();

@@ -1,4 +1,4 @@
-//! What log to open, and how.
+//! Which log to open, and how.
 
 use std::time::Duration;
 
@@ -6,7 +6,6 @@ use crate::device::{LogPlace, SyncMethod};
 use crate::faults;
 use crate::limits::{CHECKPOINT_AFTER, INTENT_WAIT_MAX, LEAD_FLUSH_MAX};
 
-/// What to open and how.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Where the log stands.
@@ -15,7 +14,7 @@ pub struct Config {
     pub create_size: u64,
     /// The volume that the log belongs to. A log of another volume is refused.
     pub volume_id: [u8; 16],
-    /// Take a filesystem or device that cannot keep the promise, and warn of it.
+    /// Accept a filesystem or device that cannot keep what a flush promises, and warn of it.
     pub accept_weak: bool,
     /// How writes are made durable; `None` measures both ways and takes the faster.
     pub sync_method: Option<SyncMethod>,
@@ -23,17 +22,16 @@ pub struct Config {
     pub injected_flush: Option<Duration>,
     /// Longest time from a record to the checkpoint that covers it.
     pub checkpoint_after: Duration,
-    /// Longest time that a seal waits for requests in hand (see [`crate::Intent`]).
+    /// Longest time that a seal waits for announced requests ([`crate::Intent`]).
     pub intent_wait: Duration,
-    /// A waiter that is alone makes the flush itself while flushes take no longer than this; zero: never.
+    /// A waiting thread that is alone flushes itself while flushes take no longer than this; zero: never.
     pub lead_flush: Duration,
-    /// For simulations: the log's identity and its salt come from this number instead of the system's randomness. Each
-    /// opening of one log needs another number: with the same salt, batches of an earlier run would count as this one's.
+    /// For simulations: the log's identity and salt are derived from this number. Each opening of a log needs another
+    /// number: with the same salt, batches of an earlier run would count as this one's.
     pub seed: Option<u64>,
 }
 
 impl Config {
-    /// A configuration with the usual settings.
     pub fn new(place: impl Into<LogPlace>, create_size: u64, volume_id: [u8; 16]) -> Self {
         Config {
             place: place.into(),

@@ -1,12 +1,11 @@
-//! The state that all parties share, and the gate.
+//! The state that all threads of the log share, and the gate.
 //!
-//! One mutex, [`Core::state`], guards everything; four condition variables say what changed. It is held for
-//! a memory copy at most, never over I/O or a callback.
+//! One mutex, [`Core::state`], guards everything; condition variables announce changes. It is held for a memory copy at
+//! most, never over I/O or a callback.
 //!
-//! The gate: a transaction joins the open batch when it begins and leaves it when it commits. Sealing
-//! closes the gate (nobody joins), waits until those inside have left, takes the batch, and opens the gate
-//! again. So all records of a transaction are in one batch, a batch never holds a part of a transaction, and
-//! the order of records is the order of the appends.
+//! The gate: a transaction joins the open batch when it begins and leaves it when it commits. Sealing closes the gate, so
+//! that no transaction joins; waits until all open ones have committed; takes the batch; and opens the gate again. So a
+//! batch holds whole transactions, and the order of records is the order of the appends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,23 +36,23 @@ use crate::step::{Did, Step, Wait};
 /// Where the log is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Opened; records are being replayed by the caller.
+    /// Opened; the caller replays the records.
     Replaying,
     /// Takes records.
     Running,
     /// Takes no new transactions; those open may finish.
     Closing,
-    /// Everything is checkpointed; the writer is to mark the log clean and go.
+    /// Everything is checkpointed; the writer must mark the log clean and end.
     Finishing,
-    /// Threads are gone or told to go.
+    /// Threads have ended or must end.
     Stopped,
 }
 
-/// A checkpoint on its way. Set by: checkpoint thread (`Wanted`, `Synced`), writer (the others).
+/// How far a checkpoint is. The checkpoint thread sets `Wanted` and `Synced`, the writer the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Idle,
-    /// The writer is asked for a cut.
+    /// The writer must make the cut.
     Wanted,
     /// The cut is made; the first part of the snapshot is being taken, without the lock.
     Cutting,
@@ -61,39 +60,36 @@ pub(crate) enum Stage {
     Syncing,
     /// The volume is durable up to the cut; the superblock is not yet written.
     Synced,
-    /// The writer itself runs a checkpoint that stands in for batches which do not fit.
+    /// The writer runs a checkpoint itself, to make batches durable that do not fit.
     Absorbing,
 }
 
-/// A sealed batch on its way to the device, or a mark between two.
+/// An entry of the writer's queue.
 #[derive(Debug)]
 pub(crate) enum Sealed {
     Batch {
         buf: BatchBuf,
         outcome: Arc<Outcome>,
-        /// Transactions that have ended in it.
         commits: u64,
-        /// It begins with a part of a checkpoint's snapshot.
+        /// Begins with a part of a checkpoint's snapshot.
         snapshot: bool,
-        /// It is larger than the ring can ever take; its records were not kept.
+        /// Larger than the ring; the records that did not fit were not kept.
         oversize: bool,
     },
-    /// The cut of a checkpoint: what follows is replayed after it.
+    /// The cut of a checkpoint: replay starts with what follows it.
     Cut,
 }
 
-/// The batch that transactions join.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     pub(crate) buf: BatchBuf,
     pub(crate) outcome: Arc<Outcome>,
     pub(crate) snapshot: bool,
     pub(crate) oversize: bool,
-    /// Transactions that have ended in it.
     pub(crate) commits: u64,
 }
 
-/// The part of the ring that is in use. Changed by the writer only.
+/// The part of the ring that is in use. Only whoever has the device changes it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Space {
     pub(crate) head: u64,
@@ -110,35 +106,35 @@ impl Space {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) phase: Phase,
-    /// There are no threads: see [`crate::stepper`].
+    /// A simulation runs the log without threads ([`crate::stepper`]).
     pub(crate) stepped: bool,
     pub(crate) failed: Option<Arc<str>>,
     /// The gate is closed.
     pub(crate) sealing: bool,
-    /// Transactions inside the gate.
+    /// Open transactions.
     pub(crate) txns: u64,
-    /// Those who wait to begin.
+    /// Threads that wait to begin a transaction.
     pub(crate) at_gate: u64,
-    /// The gate was closed in vain and is open for those who wait at it.
+    /// The writer gave up a seal for now, and the gate is open for the threads that wait at it.
     pub(crate) reopened: bool,
-    /// The open batch is full, but had to take one more.
+    /// The open batch is full, but takes one more transaction.
     overfull: bool,
     pub(crate) open: Open,
-    /// Somebody waits for the open batch, or it is large.
+    /// A ticket of the open batch is waited for.
     pub(crate) wanted: bool,
     pub(crate) queue: VecDeque<Sealed>,
-    /// What the writer or a leader has taken and not yet answered.
+    /// Batches that the writer or a leader has taken from the queue and not yet acknowledged.
     pub(crate) in_flight: Vec<Arc<Outcome>>,
-    /// A waiter writes its batch itself ([`crate::lead`]); the device is its.
+    /// A waiting thread has the device and writes its batch itself ([`crate::lead`]).
     pub(crate) leading: bool,
-    /// Batches since one had several transactions, counted down from [`COMPANY_BATCHES`].
+    /// Set to [`COMPANY_BATCHES`] by a batch with several transactions; each batch with one counts it down.
     pub(crate) shared: u32,
-    /// Transactions of late at work together, and those in `in_flight`.
     pub(crate) company: Company,
+    /// Transactions in `in_flight`.
     pub(crate) flying: u64,
-    /// So many transactions in the open batch wake the writer, which waits for company.
+    /// The writer waits until the open batch has this many transactions (`pace.rs`).
     pub(crate) gathering: Option<u64>,
-    /// Bytes in the queue and with the writer.
+    /// Bytes in the queue and in the batch that is being written.
     pub(crate) queued_bytes: u64,
     pub(crate) space: Space,
     /// Bytes of the ring kept free for a snapshot.
@@ -148,23 +144,23 @@ pub(crate) struct State {
     /// Number of the last completed checkpoint.
     pub(crate) checkpoint: u64,
     pub(crate) stage: Stage,
-    /// When the first record was logged that no cut covers yet.
+    /// When the first record was appended that no cut covers yet.
     pub(crate) dirty_since: Option<Instant>,
-    /// Somebody waits for a checkpoint.
+    /// A caller waits for a checkpoint.
     pub(crate) checkpoint_asked: bool,
-    /// A half of a mirror is lost: nothing is acknowledged until so many checkpoints are completed (of `cuts`).
+    /// Half of a mirror is lost: nothing is acknowledged until `completed` has reached this number.
     pub(crate) alone_from: Option<u64>,
-    /// What is durable on the half that is left, and waits for that.
+    /// Batches that are durable on the half that is left, and are not acknowledged yet for that reason.
     withheld: Vec<Arc<Outcome>>,
-    /// The log was found lost: nothing is acknowledged until another has taken its place.
+    /// The log was found lost: nothing is acknowledged until a new one has replaced it.
     pub(crate) loss: Option<Loss>,
-    /// Cuts made and checkpoints completed in this run, for those who wait.
+    /// Cuts made in this run.
     pub(crate) cuts: u64,
+    /// The cuts of this run whose checkpoints are complete.
     pub(crate) completed: u64,
     buffers: Vec<AlignedBuf>,
 }
 
-/// How long things may take; see [`crate::Config`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
     pub(crate) checkpoint_after: Duration,
@@ -172,18 +168,16 @@ pub(crate) struct Timing {
     pub(crate) lead_flush: Duration,
 }
 
-/// Everything that the log, its transactions, tickets and threads share.
 pub(crate) struct Core {
-    /// Held by the log's handle and the writer: a ticket that is kept keeps no device open.
+    /// Weak, so that a ticket which outlives the log keeps no device open. The log's handle and the writer own it.
     pub(crate) device: Weak<dyn Device>,
-    /// See [`Device::half_lost`].
     pub(crate) half_lost: Arc<AtomicBool>,
     pub(crate) ring: Ring,
     pub(crate) identity: Identity,
     pub(crate) batch_max: u64,
     pub(crate) timing: Timing,
     pub(crate) state: Mutex<State>,
-    /// Waited on by those who want to begin.
+    /// Waited on to begin a transaction.
     pub(crate) gate: Condvar,
     /// Waited on by the writer.
     pub(crate) writer: Condvar,
@@ -191,14 +185,14 @@ pub(crate) struct Core {
     pub(crate) checkpointer: Condvar,
     /// Waited on by callers of checkpoint and shutdown, and by blocked admissions.
     pub(crate) progress: Condvar,
-    /// Waited on by the thread that looks whether the log is still there.
+    /// Waited on by the watch thread ([`crate::watch`]).
     pub(crate) watcher: Condvar,
     /// A batch was written.
     pub(crate) drained: Notify,
     /// A checkpoint freed space.
     pub(crate) freed: Notify,
     pub(crate) intents: Intents,
-    /// The number of the last batch that was acknowledged. Set under the lock of `state`.
+    /// Number of the last acknowledged batch. Set under the lock of `state`.
     pub(crate) durable: AtomicU64,
     pub(crate) counters: Counters,
 }
@@ -265,7 +259,7 @@ impl Core {
         }
     }
 
-    /// Joins the open batch, and says its number. Waits only while a batch is being sealed.
+    /// Joins the open batch and returns its number. Waits only while a batch is being sealed.
     pub(crate) fn begin(&self) -> Result<u64, LogError> {
         let mut state = self.state.lock();
         let mut waited: Option<Instant> = None;
@@ -276,7 +270,7 @@ impl Core {
                 state.rotate();
                 self.writer.notify_one();
             } else if full && state.stepped {
-                // Nobody else could end what is open.
+                // No other thread could commit the open transactions.
                 state.overfull = true;
             } else if state.sealing || full {
                 waited.get_or_insert_with(Instant::now);
@@ -300,7 +294,7 @@ impl Core {
         if state.sealing {
             self.gate.wait(state);
         } else if self.gate.wait_for(state, GATE_WAIT_MAX).timed_out() {
-            // The batch is full, but a transaction inside does not end; let this one in as well.
+            // The batch is full, but an open transaction does not end, so this one may join as well.
             state.overfull = true;
         }
         state.at_gate -= 1;
@@ -317,7 +311,7 @@ impl Core {
         let length: usize = parts.iter().map(|part| part.len()).sum();
         let state = &mut *state;
         let open = &mut state.open;
-        // What the ring can never take is not kept: a checkpoint will stand for it.
+        // A record that the ring can never hold is not kept: a checkpoint will make its effect durable.
         if open.buf.payload_bytes() as u64 + length as u64 >= self.ring.bytes || !open.buf.push(parts) {
             open.oversize = true;
         }
@@ -328,7 +322,7 @@ impl Core {
         }
     }
 
-    /// Leaves the gate. The outcome is that of the batch that was joined.
+    /// Ends a transaction; the outcome of the batch that it joined.
     pub(crate) fn leave(&self) -> Arc<Outcome> {
         let mut state = self.state.lock();
         state.txns -= 1;
@@ -344,7 +338,7 @@ impl Core {
             if state.sealing {
                 self.writer.notify_one();
             } else if state.open.buf.padded_bytes() >= self.batch_max && !state.dead() {
-                // A quiet moment: close the full batch here, so that nobody has to wait for the writer.
+                // No transaction is open: close the full batch here, so that none has to wait for the writer.
                 state.rotate();
                 self.writer.notify_one();
                 self.gate.notify_all();
@@ -353,7 +347,7 @@ impl Core {
         outcome
     }
 
-    /// What a reply must wait for that rests on records of `batch`: `None` once they are durable.
+    /// The outcome of `batch`; `None` once it is durable.
     pub(crate) fn pending(&self, batch: u64) -> Option<Arc<Outcome>> {
         if batch <= self.durable.load(Ordering::Acquire) {
             return None;
@@ -369,7 +363,7 @@ impl Core {
         let outcome = match found {
             Some(outcome) => outcome,
             None if durable => return None,
-            // It was given up when the log failed or stopped.
+            // The log failed or stopped before the batch was durable.
             None => {
                 let lost = Outcome::of(batch);
                 let _ = lost.set(Err(state.check_alive().err().unwrap_or(LogError::Closed)));
@@ -379,7 +373,7 @@ impl Core {
         Some(outcome)
     }
 
-    /// Somebody waits for `outcome`: if that is the open batch, the writer is told.
+    /// Asks the writer to seal the batch of `outcome` if it is the open one.
     pub(crate) fn want(&self, outcome: &Arc<Outcome>) {
         let mut state = self.state.lock();
         if Arc::ptr_eq(&state.open.outcome, outcome) && !state.wanted {
@@ -388,7 +382,7 @@ impl Core {
         }
     }
 
-    /// Writes the sealed bytes of `buf` at the head. For whoever has the device: the writer, or a leader.
+    /// Writes `buf` at the head. Called by whoever has the device: the writer, or a leader.
     pub(crate) fn write_batch(
         &self,
         device: &dyn Device,
@@ -412,7 +406,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a batch durable at the head of the ring; its length there.
+    /// Makes a batch durable at the head of the ring; its length in the ring.
     pub(crate) fn put_batch(
         &self,
         device: &dyn Device,
@@ -443,7 +437,7 @@ impl Core {
         Ok(bytes.len() as u64)
     }
 
-    /// What was in flight is durable: answers it, and wakes those who wait for it.
+    /// Acknowledges the batches in flight, which are durable now, and wakes their waiters.
     pub(crate) fn acknowledge(&self, mut state: MutexGuard<'_, State>) {
         self.look_for_loss(&mut state);
         let wakeups = state.acknowledge(&self.durable);
@@ -456,8 +450,8 @@ impl Core {
         point("log.acknowledged");
     }
 
-    /// When a half of a mirror was lost by the writes so far: from here on it must be known, on the volume, that this
-    /// half has not all. Its tag may be one checkpoint ahead of a log, so two are needed.
+    /// Notices that the last write lost half of a mirror. From here on the volume must record that the lost half is
+    /// incomplete before anything is acknowledged. Its tag may be one checkpoint ahead of a log, so two are needed.
     pub(crate) fn look_for_loss(&self, state: &mut State) {
         if state.alone_from.is_none() && self.half_lost.load(Ordering::Acquire) {
             state.alone_from = Some(state.cuts + CHECKPOINTS_ALONE);
@@ -465,7 +459,6 @@ impl Core {
         }
     }
 
-    /// Lets those who wait begin.
     pub(crate) fn open_gate(&self) {
         self.state.lock().sealing = false;
         self.gate.notify_all();
@@ -489,7 +482,7 @@ impl Core {
             }
             Phase::Closing if state.txns > 0 => Step::Blocked(Wait::Gate),
             Phase::Closing => {
-                // A half of a mirror may be lost by the checkpoint itself, which takes further ones.
+                // The checkpoint itself may lose half of a mirror, and then further ones are needed.
                 if state.checkpoint_target().is_some() {
                     state.ask_checkpoint();
                     self.checkpointer.notify_one();
@@ -504,13 +497,13 @@ impl Core {
         }
     }
 
-    /// Wakes the writer; the lock makes sure that it is either waiting or about to look.
+    /// Wakes the writer. With the lock held the writer either waits already or has yet to check for work.
     pub(crate) fn wake_writer(&self) {
         let _state = self.state.lock();
         self.writer.notify_one();
     }
 
-    /// Makes every waiter fail, now and for ever.
+    /// Fails every ticket that has no result, and all later ones.
     pub(crate) fn fail(&self, why: &str) {
         let mut state = self.state.lock();
         if state.failed.is_none() {
@@ -520,7 +513,7 @@ impl Core {
         self.abandon(state);
     }
 
-    /// Gives every batch that has no result yet an error, and wakes everybody.
+    /// Gives every batch without a result an error, and wakes every thread.
     pub(crate) fn abandon(&self, mut state: MutexGuard<'_, State>) {
         let error = state.check_alive().err().unwrap_or(LogError::Closed);
         let mut lost = std::mem::take(&mut state.in_flight);
@@ -531,7 +524,7 @@ impl Core {
             }
         }
         let mut wakeups: Vec<Wakeups> = lost.iter().map(|outcome| outcome.set(Err(error.clone()))).collect();
-        // Open transactions may still append; their batch is already lost.
+        // Open transactions may still append, but their batch has failed.
         wakeups.push(state.open.outcome.set(Err(error)));
         state.sealing = false;
         drop(state);
@@ -549,17 +542,16 @@ impl Core {
 }
 
 impl State {
-    /// A checkpoint is wanted, if there is anything that none covers.
+    /// Asks for a checkpoint, unless every record is covered by one.
     pub(crate) fn ask_checkpoint(&mut self) {
         self.checkpoint_asked = self.dirty_since.is_some();
     }
 
-    /// Nothing will be acknowledged any more.
+    /// The log has failed or stopped.
     pub(crate) fn dead(&self) -> bool {
         self.failed.is_some() || self.phase == Phase::Stopped
     }
 
-    /// `Ok` while the log can still acknowledge.
     pub(crate) fn check_alive(&self) -> Result<(), LogError> {
         match &self.failed {
             Some(why) => Err(LogError::Failed(why.clone())),
@@ -580,12 +572,11 @@ impl State {
         }
     }
 
-    /// The open batch takes no further transactions.
     fn full(&self, batch_max: u64) -> bool {
         !self.overfull && self.open.buf.padded_bytes() >= batch_max
     }
 
-    /// Moves the open batch to the writer's queue and opens an empty one. No transaction may be inside.
+    /// Moves the open batch to the writer's queue and opens an empty one. No transaction may be open.
     pub(crate) fn rotate(&mut self) {
         debug_assert_eq!(self.txns, 0, "a batch holds whole transactions");
         self.wanted = false;
@@ -607,21 +598,21 @@ impl State {
         self.queue.push_back(Sealed::Batch { buf, outcome, commits, snapshot, oversize });
     }
 
-    /// Parts of a snapshot are on their way to the ring.
+    /// Parts of a snapshot are not yet in the ring.
     pub(crate) fn has_parts(&self) -> bool {
         self.open.snapshot
             || self.queue.iter().any(|sealed| matches!(sealed, Sealed::Batch { snapshot: true, .. }))
     }
 
-    /// A snapshot that is being taken has so many bytes up to its latest part. Its size is known after the last; until then the one
-    /// before says how large it may become.
+    /// Sizes the reserve while a snapshot is taken, which has `bytes` so far. Until its last part it counts only if it is
+    /// larger than the snapshot before.
     pub(crate) fn snapshot_grows(&mut self, ring: Ring, bytes: u64, last: bool) {
         if last || bytes > self.snapshot_bytes {
             self.set_reserve(ring, bytes);
         }
     }
 
-    /// Sizes the reserve by the last snapshot, of `snapshot_bytes` in the ring: room for two like it.
+    /// Reserves room for two snapshots of `snapshot_bytes` in the ring.
     pub(crate) fn set_reserve(&mut self, ring: Ring, snapshot_bytes: u64) {
         self.snapshot_bytes = snapshot_bytes;
         self.reserve = (2 * snapshot_bytes).max(ring.bytes / RESERVE_RING_FRACTION).min(ring.bytes / 2);
@@ -637,26 +628,24 @@ impl State {
             && self.queue.is_empty()
     }
 
-    /// What was taken from the queue is about to be written.
     pub(crate) fn take_off(&mut self, outcome: Arc<Outcome>, commits: u64) {
         self.in_flight.push(outcome);
         self.flying += commits;
     }
 
-    /// What the writer had in flight is durable. After a failure there is nothing left to acknowledge:
-    /// [`Core::abandon`] has answered, under the same lock.
+    /// After a failure nothing is in flight: [`Core::abandon`] has given it an error, under the same lock.
     fn acknowledge(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
         self.company.answered(std::mem::take(&mut self.flying), self.open.commits);
         self.withheld.append(&mut self.in_flight);
         self.release(durable)
     }
 
-    /// The volume does not say yet that a half of the mirror is lost.
+    /// The volume does not record yet that half of the mirror is lost.
     pub(crate) fn must_be_known(&self) -> bool {
         self.alone_from.is_some_and(|cuts| self.completed < cuts)
     }
 
-    /// What was withheld, once nothing stands in its way.
+    /// Acknowledges the withheld batches, unless they must be withheld longer.
     pub(crate) fn release(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
         if self.must_be_known() || self.loss.is_some() {
             return Vec::new();
@@ -668,7 +657,7 @@ impl State {
         self.withheld.drain(..).map(answer).collect()
     }
 
-    /// A batch of `length` bytes stands in the ring.
+    /// A batch of `length` bytes has been written to the ring.
     pub(crate) fn written(&mut self, buf: BatchBuf, length: u64) {
         self.queued_bytes -= length;
         self.space.head += length;
@@ -676,8 +665,8 @@ impl State {
         self.recycle(buf);
     }
 
-    /// A batch of `length` bytes leaves the ring its reserve; a snapshot leaves room for one more: after a crash
-    /// the next start puts its own beside it.
+    /// Whether a batch of `length` bytes leaves the reserve free. A snapshot must leave room for one more, because after a
+    /// crash the next start writes its own beside it.
     pub(crate) fn fits(&self, ring: Ring, length: u64, snapshot: bool) -> bool {
         let reserve = if snapshot { self.snapshot_bytes } else { self.reserve };
         length + reserve <= ring.bytes - self.space.used()
@@ -688,7 +677,6 @@ impl State {
         self.stage == Stage::Idle && self.dirty_since.is_some() && self.half_full(ring)
     }
 
-    /// Takes a batch's memory back.
     fn recycle(&mut self, buf: BatchBuf) {
         let memory = buf.into_memory();
         if self.buffers.len() < BUFFERS_KEPT && memory.capacity() <= BUFFER_BYTES_KEPT {
@@ -696,19 +684,19 @@ impl State {
         }
     }
 
-    /// Bytes that are not yet on the device.
+    /// Bytes that are not yet in the ring.
     pub(crate) fn pending(&self) -> u64 {
         self.queued_bytes + self.open.buf.padded_bytes()
     }
 
-    /// The ring is full enough for a checkpoint. Measured as admission measures, without the reserve: nobody may
-    /// be made to wait for space before a checkpoint is due.
+    /// The ring is full enough for a checkpoint. Measured as admission measures, without the reserve: admission must not
+    /// wait for space before a checkpoint is due.
     pub(crate) fn half_full(&self, ring: Ring) -> bool {
         (self.space.used() + self.pending()) * 100 >= (ring.bytes - self.reserve) * CHECKPOINT_PERCENT
     }
 
-    /// From here on records count as not covered by a checkpoint. The stage changes in the same moment: who asks
-    /// for a checkpoint reads both, and must not take this cut for one that is still to come.
+    /// Makes the cut: later records are not covered by this checkpoint. The stage changes under the same lock:
+    /// [`State::checkpoint_target`] reads both, and must not count this cut as one that is still to come.
     pub(crate) fn begin_cut(&mut self, stage: Stage) {
         self.stage = stage;
         self.cuts += 1;
@@ -716,13 +704,13 @@ impl State {
         self.checkpoint_asked = false;
     }
 
-    /// Lets nobody begin; `true` when no transaction is open either.
+    /// Stops transactions from beginning; `true` when none is open.
     pub(crate) fn close_gate(&mut self) -> bool {
         self.sealing = true;
         self.txns == 0
     }
 
-    /// The completed-checkpoint count to wait for so that all committed records are covered; `None` if they are.
+    /// The value of `completed` at which all committed records are covered; `None` if they are now.
     pub(crate) fn checkpoint_target(&self) -> Option<u64> {
         let known = self.alone_from.filter(|_| self.must_be_known());
         let covered = match (self.dirty_since, self.stage) {
@@ -733,7 +721,7 @@ impl State {
         known.max(covered)
     }
 
-    /// The writer is to make a new log.
+    /// The writer must make a new log.
     pub(crate) fn to_renew(&self) -> bool {
         self.loss.as_ref().is_some_and(|loss| loss.course == Course::Noticed)
     }

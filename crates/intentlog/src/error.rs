@@ -1,4 +1,4 @@
-//! What can go wrong, said so that a person knows what to do.
+//! Errors of the log, each with what a person can do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,129 +12,61 @@ pub enum OpenError {
     /// The device or file cannot be opened, sized, locked, read or written.
     #[error("log {path}: cannot {action}: {source}")]
     Io {
-        /// The log's path.
         path: PathBuf,
-        /// What was attempted, as an infinitive ("open", "read", ...).
+        /// An infinitive: "open", "read".
         action: &'static str,
-        /// The system's answer.
         source: io::Error,
     },
-    /// Another process (or another `Log` of this one) holds it, or it is mounted.
+    /// Another process, or another `Log` of this process, has locked it, or it is mounted.
     #[error("log {path}: in use by {holder}; stop it first")]
-    InUse {
-        /// The log's path.
-        path: PathBuf,
-        /// Who holds it, in words.
-        holder: String,
-    },
-    /// Neither a regular file nor a block device.
+    InUse { path: PathBuf, holder: String },
     #[error("log {path}: must be a regular file or a block device")]
-    Kind {
-        /// The log's path.
-        path: PathBuf,
-    },
-    /// A file on FUSE: the kernel passes O_DSYNC on without a flush, and takes "not implemented" for a done one.
+    Kind { path: PathBuf },
+    /// A file on FUSE. The kernel passes O_DSYNC on without a flush, and counts a flush that is not implemented as done.
     #[error(
         "log {path}: lies on a FUSE filesystem, where a flush may be answered without being done; use a block \
          device, or a file on ext4, XFS or btrfs"
     )]
-    Fuse {
-        /// The log's path.
-        path: PathBuf,
-    },
-    /// What is below cannot keep the promise.
+    Fuse { path: PathBuf },
     #[error("log {path}: {why}; or, if you know better, start with --accept-weak")]
-    Weak {
-        /// The log's path.
-        path: PathBuf,
-        /// Why, and what to do.
-        why: String,
-    },
-    /// Requests to the device must be larger than a block of the log.
+    Weak { path: PathBuf, why: String },
+    /// The smallest request that the device takes, of `bytes`, is larger than a block of the log.
     #[error(
         "log {path}: its device takes requests of {bytes} bytes and more, a log needs ones of 4096; use another device"
     )]
-    Blocks {
-        /// The log's path.
-        path: PathBuf,
-        /// Smallest request, in bytes.
-        bytes: u64,
-    },
+    Blocks { path: PathBuf, bytes: u64 },
     /// Fewer bytes than [`crate::limits::DEVICE_BYTES_MIN`].
     #[error("log {path}: {bytes} bytes are too few, at least {min} are needed")]
-    TooSmall {
-        /// The log's path.
-        path: PathBuf,
-        /// Size found or asked for, in bytes.
-        bytes: u64,
-        /// Smallest size accepted, in bytes.
-        min: u64,
-    },
-    /// It holds bytes that are not a log of Landfast.
+    TooSmall { path: PathBuf, bytes: u64, min: u64 },
     #[error(
         "log {path}: holds something that is not a Landfast log; erase it first if it may be overwritten"
     )]
-    Foreign {
-        /// The log's path.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// Written by a newer version of Landfast with another format.
     #[error(
         "log {path}: was written by a newer Landfast, in format version {found}; this one knows versions up to {known}: \
          start the newer one, or stop it cleanly there and name a new log here"
     )]
-    Version {
-        /// The log's path.
-        path: PathBuf,
-        /// Version on the device.
-        found: u32,
-        /// Newest version that this program reads.
-        known: u32,
-    },
-    /// It belongs to another volume.
+    Version { path: PathBuf, found: u32, known: u32 },
     #[error(
         "log {path}: belongs to another volume ({found}, this one is {wanted}); name this volume's own log, or a new \
          file"
     )]
-    OtherVolume {
-        /// The log's path.
-        path: PathBuf,
-        /// Volume of the log, hexadecimal.
-        found: String,
-        /// Volume that was asked for, hexadecimal.
-        wanted: String,
-    },
-    /// It is a log already.
+    OtherVolume { path: PathBuf, found: String, wanted: String },
     #[error("log {path}: is a log already, of volume {volume}; erase it first if it may be overwritten")]
-    Taken {
-        /// The log's path.
-        path: PathBuf,
-        /// Whose, hexadecimal.
-        volume: String,
-    },
-    /// Something in it is still to be replayed.
+    Taken { path: PathBuf, volume: String },
+    /// It still holds records to replay.
     #[error("log {path}: its server was not stopped cleanly; start it and stop it once")]
-    NotClean {
-        /// The log's path.
-        path: PathBuf,
-    },
+    NotClean { path: PathBuf },
     /// The two halves of a mirror cannot be used together.
     #[error("logs {path} and {other}: {why}")]
-    Halves {
-        /// The first half's path.
-        path: PathBuf,
-        /// The second half's path.
-        other: PathBuf,
-        /// Why, and what to do.
-        why: String,
-    },
+    Halves { path: PathBuf, other: PathBuf, why: String },
     /// Acknowledged records are damaged: replaying the rest would lose them silently.
     #[error(
         "log {path}: damaged: {what}; nothing was replayed, keep the device for examination \
          (docs/internals/recovery.md says how to give up what it holds)"
     )]
     Corrupt {
-        /// The log's path.
         path: PathBuf,
         /// What is wrong and where (byte offsets on the device).
         what: String,

@@ -1,4 +1,4 @@
-//! What a device holds before it is used as a log: nothing, a log of this volume, or something else.
+//! Determines what a device holds before it is used: nothing, a log of this volume, or something else.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::limits::{BLANK_CHECK_BYTES, BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
 use crate::replay::{self, ReadAt, ScanError};
 use crate::superblocks::{Superblocks, check_size};
 
-/// Looks at the superblocks; `None` if there are none on a device without contents.
+/// Reads the superblocks of a log of this volume; `None` on a device without contents.
 pub(crate) fn check(
     device: &dyn Device,
     path: &Path,
@@ -33,7 +33,7 @@ pub(crate) fn check(
     Ok(Some(Superblocks { last, slot }))
 }
 
-/// One line on a superblock that is torn or damaged beside one that counts.
+/// One line on a damaged superblock beside a valid one.
 pub fn damaged_superblock(path: &Path, offset: u64) -> String {
     format!(
         "log {}: the superblock at offset {offset} is torn or damaged; the other one counts",
@@ -41,7 +41,7 @@ pub fn damaged_superblock(path: &Path, offset: u64) -> String {
     )
 }
 
-/// The pair of superblocks of a device of so many bytes. A log that has lost both is damaged, and nothing that may be erased.
+/// The superblocks of a device of this size. A log that has lost both is damaged: the device must not count as unused.
 pub(crate) fn superblocks(
     device: &dyn ReadAt,
     bytes: u64,
@@ -59,7 +59,7 @@ pub(crate) fn superblocks(
     read.map_err(|error| scan_error(path, error))
 }
 
-/// Whether the first part of the ring holds what begins as a batch does.
+/// Whether a block in the first part of the ring begins as a batch does.
 fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
     let mut chunk = AlignedBuf::zeroed(STREAM_BYTES);
     let end = (bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64).min(RING_OFFSET + BLANK_CHECK_BYTES);
@@ -73,8 +73,8 @@ fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Nothing but zeroes at both ends: no superblock of ours, no partition table, no filesystem; or that and what is left of the first
-/// superblock of a log whose creation the power cut short, which has never held anything.
+/// Both ends are zero: no superblock, no partition table, no filesystem. The first block may also hold a torn first
+/// superblock: a power cut during the creation of a log, which has never held anything.
 pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
     let mut first = AlignedBuf::zeroed(BLOCK_BYTES);
     device.read_at(0, &mut first)?;
@@ -90,7 +90,7 @@ pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
         device.read_at(start, &mut chunk[..length])?;
         let of_first = (BLOCK_BYTES as u64).saturating_sub(start).min(length as u64) as usize;
         chunk[..of_first].fill(0);
-        // All of them without a branch: the compiler makes vectors of it.
+        // Without a branch in the loop, so that the compiler vectorises it.
         if chunk[..length].iter().fold(0, |all, byte| all | byte) != 0 {
             return Ok(false);
         }
@@ -98,7 +98,6 @@ pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
     Ok(true)
 }
 
-/// Makes an empty log.
 pub(crate) fn create(
     device: &dyn Device,
     bytes: u64,
@@ -128,7 +127,7 @@ pub(crate) fn create(
     Ok(superblocks)
 }
 
-/// Where identities and salts come from: the system, or a seed.
+/// A source of identities and salts: the system, or a seed.
 pub(crate) struct Random(Option<u64>);
 
 impl Random {
@@ -150,7 +149,6 @@ impl Random {
     }
 }
 
-/// As people write identities.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -10,15 +10,15 @@ use crate::limits::{BLOCK_BYTES, BUFFER_BYTES_MIN, RING_OFFSET};
 
 /// Version of the format that this code writes, and the newest that it reads.
 ///
-/// With a version 2 comes, in the same change: a way to read it in [`Superblock::decode`] and, if batches differ, in
-/// [`BatchHeader::decode`] by [`Superblock::version`], beside that of version 1, which stays; and a log that it wrote in
-/// `tests/data/`. A start replays what an older version wrote and then writes its own.
+/// A change to version 2 must keep the reader of version 1, and add a reader to [`Superblock::decode`] (and, if batches
+/// differ, to [`BatchHeader::decode`], by [`Superblock::version`]) and a log in `tests/data/` that version 2 wrote. A start
+/// replays a log of an older version and then writes its own version.
 pub const FORMAT_VERSION: u32 = 1;
 
 const SUPERBLOCK_MAGIC: [u8; 8] = *b"LANDFLOG";
 const BATCH_MAGIC: [u8; 8] = *b"LANDFBAT";
 const SUPERBLOCK_CRC_AT: usize = BLOCK_BYTES - 4;
-/// What a superblock's fields take; zeroes up to the checksum follow.
+/// Bytes of a superblock's fields; zeroes up to the checksum follow.
 const SUPERBLOCK_FIELDS: usize = 120;
 
 /// Bytes of a batch before its first record.
@@ -30,8 +30,7 @@ pub const RECORD_HEADER_BYTES: usize = 4;
 const FLAG_CLEAN: u32 = 1;
 const FLAG_RESTART: u32 = 1;
 
-/// Where things are on one device and how they are recognised. Fixed when the log is created, except for
-/// `salt`, which every start draws anew.
+/// Identifies the log and the run that wrote a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// Random, drawn when the log was created.
@@ -46,7 +45,6 @@ impl Identity {
     }
 }
 
-/// What a superblock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// Version of the format that it and the batches of its run are in.
@@ -63,19 +61,17 @@ pub struct Superblock {
     pub tail: u64,
     /// Sequence number of that batch's first record.
     pub tail_seq: u64,
-    /// Number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// Position and sequence number after the last batch that was durable when this was written: the log does not end
-    /// before that. Zero: not known.
+    /// Position and sequence number after the last batch that was durable when this was written: the log must not end
+    /// before them. Zero: not known.
     pub durable_end: (u64, u64),
     /// Set by a clean shutdown: position and sequence number after the last batch.
     pub clean_end: Option<(u64, u64)>,
 }
 
-/// Why bytes are not a superblock that can be used.
+/// Why a block is not a usable superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SuperblockFault {
-    /// All zero.
     Blank,
     /// No magic number of Landfast.
     Foreign,
@@ -86,7 +82,6 @@ pub enum SuperblockFault {
 }
 
 impl Superblock {
-    /// The block to write.
     pub fn encode(&self) -> AlignedBuf {
         let mut block = AlignedBuf::zeroed(BLOCK_BYTES);
         let mut out = Writer { bytes: &mut block, at: 0 };
@@ -114,8 +109,8 @@ impl Superblock {
         block
     }
 
-    /// Whether a block is what a power cut may leave where the first superblock of a new log was being written: nothing, or of its two
-    /// sectors that are not zero (fields and checksum) any, as a whole or the beginning.
+    /// Whether a power cut during the write of a new log's first superblock may have left this block: zeroes, or all or the
+    /// beginning of either or both of the two sectors that are not zero (fields and checksum).
     pub(crate) fn may_be_begun(block: &[u8]) -> bool {
         let (Some(fields), Some(between)) =
             (block.get(..SUPERBLOCK_FIELDS), block.get(SUPERBLOCK_FIELDS..SUPERBLOCK_CRC_AT))
@@ -131,8 +126,8 @@ impl Superblock {
             && fields.iter().zip(begin).take(written).all(|(found, begin)| *found == begin)
     }
 
-    /// Reads a block back. `block` must be [`BLOCK_BYTES`] long. Magic number, version and checksum are where they are in
-    /// every version, so that any program can name one that it does not know.
+    /// `block` must be [`BLOCK_BYTES`] long. Magic number, version and checksum have the same place in every version, so that
+    /// a program can name a version that it does not know.
     pub fn decode(block: &[u8]) -> Result<Superblock, SuperblockFault> {
         if block.len() != BLOCK_BYTES {
             return Err(SuperblockFault::Damaged);
@@ -154,7 +149,7 @@ impl Superblock {
         }
     }
 
-    /// What stands behind the version, in version 1.
+    /// The fields behind the version number, in version 1.
     fn version_1(mut fields: Reader<'_>) -> Result<Superblock, SuperblockFault> {
         let flags = fields.u32();
         let log_id = fields.take();
@@ -191,22 +186,21 @@ impl Superblock {
     }
 }
 
-/// What a batch says about itself and its place.
+/// The header of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
     /// Offset of the batch in the ring, in bytes.
     pub offset: u64,
-    /// How often the ring had been gone round when the batch was written.
+    /// How often the ring had been filled when the batch was written.
     pub generation: u64,
     /// Sequence number of its first record.
     pub first_seq: u64,
-    /// Sequence number of its last record.
     pub last_seq: u64,
     /// Bytes of the records with their lengths, without header and padding.
     pub payload_bytes: u32,
     /// Number of the last completed checkpoint when the batch was written.
     pub checkpoint: u64,
-    /// Everything before this batch is durable on the volume and must not be replayed.
+    /// Everything before this batch is durable on the volume: replay starts here.
     pub restart: bool,
     payload_crc: u32,
 }
@@ -217,14 +211,14 @@ impl BatchHeader {
         block.starts_with(&BATCH_MAGIC)
     }
 
-    /// Reads the header at the start of `bytes`, of whatever log and run it is; `None` if there is no valid one.
+    /// The header at the start of `bytes`, of any log and run; `None` if it is not valid.
     pub fn of_any(bytes: &[u8]) -> Option<(BatchHeader, Identity)> {
         let mut fields = Reader { bytes: bytes.get(..BATCH_HEADER_BYTES)?, at: 16 };
         let identity = Identity { log_id: fields.take(), salt: fields.u64() };
         BatchHeader::decode(bytes, &identity).map(|header| (header, identity))
     }
 
-    /// Reads the header at the start of `bytes`; `None` if there is no valid one of this `identity`.
+    /// The header at the start of `bytes`; `None` if it is not a valid one of this `identity`.
     pub fn decode(bytes: &[u8], identity: &Identity) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;
         let mut fields = Reader { bytes, at: 0 };
@@ -267,8 +261,7 @@ impl BatchHeader {
         padded_bytes(self.payload_bytes as usize)
     }
 
-    /// The records of `batch` (header and payload, padding allowed), or `None` if they are not what was
-    /// written: wrong checksum, or lengths that do not add up.
+    /// The records of `batch` (header and payload, padding allowed); `None` if the checksum or the lengths are wrong.
     pub fn records(&self, batch: &[u8], identity: &Identity) -> Option<Vec<Vec<u8>>> {
         let mut payload =
             batch.get(BATCH_HEADER_BYTES..BATCH_HEADER_BYTES.checked_add(self.payload_bytes as usize)?)?;
@@ -291,22 +284,17 @@ pub fn padded_bytes(payload_bytes: usize) -> u64 {
     (BATCH_HEADER_BYTES as u64 + payload_bytes as u64).next_multiple_of(BLOCK_BYTES as u64)
 }
 
-/// Where a batch will stand; given when it is sealed.
+/// The fields of a batch's header that are known when it is sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchPlace {
-    /// Offset in the ring, in bytes.
     pub offset: u64,
-    /// Times that the ring has been gone round.
     pub generation: u64,
-    /// Sequence number of the first record.
     pub first_seq: u64,
-    /// Number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// See [`BatchHeader::restart`].
     pub restart: bool,
 }
 
-/// A batch in the making: room for the header, then the records as they will stand on the device.
+/// A batch that is being collected: room for the header, then the records as they will be on the device.
 #[derive(Debug)]
 pub struct BatchBuf {
     bytes: AlignedBuf,
@@ -320,14 +308,12 @@ impl Default for BatchBuf {
 }
 
 impl BatchBuf {
-    /// An empty batch in the memory of `bytes`.
     pub fn reusing(mut bytes: AlignedBuf) -> Self {
         bytes.clear();
         bytes.resize(BATCH_HEADER_BYTES);
         BatchBuf { bytes, records: 0 }
     }
 
-    /// The memory, for the next batch.
     pub fn into_memory(self) -> AlignedBuf {
         self.bytes
     }
@@ -345,7 +331,6 @@ impl BatchBuf {
         true
     }
 
-    /// Records so far.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -360,7 +345,7 @@ impl BatchBuf {
         if self.records == 0 { 0 } else { padded_bytes(self.payload_bytes()) }
     }
 
-    /// Writes header and padding and gives the bytes to write. There must be at least one record.
+    /// Writes header and padding; the bytes to write. There must be at least one record.
     pub fn seal(&mut self, place: &BatchPlace, identity: &Identity) -> &[u8] {
         debug_assert!(self.records > 0, "an empty batch has no sequence numbers");
         let seed = identity.crc_seed();

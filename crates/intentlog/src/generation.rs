@@ -1,20 +1,18 @@
-//! Requests in hand: received, modifying, not yet committed.
+//! Announced requests: received, modifying, not yet committed.
 //!
-//! With several clients at work, a flush that starts the moment the first of them is ready leaves the others
-//! to the next one. So a seal first lets those requests join that had been *received* when the seal began:
-//! no later ones, and for a bounded time. Requests belong to a generation; a seal closes the current
-//! generation and waits for that one only. What is late once is never waited for again.
+//! With several clients, a flush that starts as soon as one request is ready leaves the others to the next flush. So a
+//! seal waits, for a bounded time, for the requests that were *received* before it began. Each request belongs to a
+//! generation. A seal closes the current generation and waits for that one only, so a late request is waited for once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-/// Requests received between two seals.
 #[derive(Debug, Default)]
 pub(crate) struct Generation {
     in_hand: AtomicU64,
-    /// The writer waits for `in_hand` to reach 0, or once did.
+    /// The writer waits, or has waited, for `in_hand` to reach 0.
     awaited: AtomicBool,
 }
 
@@ -23,12 +21,12 @@ impl Generation {
         self.in_hand.load(Ordering::SeqCst) == 0
     }
 
-    /// Others are in hand beside the one that asks.
+    /// There are others beside the caller's.
     pub(crate) fn has_company(&self) -> bool {
         self.in_hand.load(Ordering::SeqCst) > 1
     }
 
-    /// One request less; `true` if the writer may wait for that.
+    /// Removes one request; `true` if the writer may be waiting for that.
     pub(crate) fn leave(&self) -> bool {
         self.in_hand.fetch_sub(1, Ordering::SeqCst) == 1 && self.awaited.load(Ordering::SeqCst)
     }
@@ -38,7 +36,6 @@ impl Generation {
     }
 }
 
-/// The generation that new requests join.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     current: Mutex<Arc<Generation>>,
@@ -51,12 +48,11 @@ impl Intents {
         current.clone()
     }
 
-    /// Nobody is known to be on the way.
     pub(crate) fn none(&self) -> bool {
         self.current.lock().is_empty()
     }
 
-    /// Closes the current generation if it has requests in hand.
+    /// Closes the current generation, unless it is empty.
     pub(crate) fn close(&self) -> Option<Arc<Generation>> {
         let mut current = self.current.lock();
         (!current.is_empty()).then(|| std::mem::take(&mut *current))

@@ -1,4 +1,4 @@
-//! Who holds a lock or a device that was refused: for the person who has to stop it.
+//! Names the process that holds a lock or a device, for the person who has to stop it.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::device::below::Mount;
 
-/// The process that holds a `flock` on an open file, in words: `/proc/locks` knows. "another process" where it does not say
-/// (another machine's or container's processes have no number here).
+/// The process that holds a `flock` on an open file, from `/proc/locks`, as "process N". "another process" if it has no
+/// number here, as a process of another machine or container.
 pub fn of(file: impl AsFd) -> String {
     named(file).unwrap_or_else(|| "another process".to_owned())
 }
@@ -20,7 +20,7 @@ fn named(file: impl AsFd) -> Option<String> {
     holder(&locks, &place).map(|pid| format!("process {pid}"))
 }
 
-/// Lines are `1: FLOCK  ADVISORY  WRITE 4217 fe:00:7776542 0 EOF`, those who wait have an arrow behind the number.
+/// Lines are `1: FLOCK  ADVISORY  WRITE 4217 fe:00:7776542 0 EOF`; waiters have an arrow behind the first number.
 fn holder(locks: &str, place: &str) -> Option<u32> {
     locks.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -30,7 +30,7 @@ fn holder(locks: &str, place: &str) -> Option<u32> {
     })
 }
 
-/// Who has claimed a block device, in words: a mount, a device that it is part of, or the processes that have it open.
+/// What has claimed a block device, in words: a mount, a device that it is part of, or the processes that have it open.
 pub fn of_device(path: &Path) -> String {
     claimed(path).unwrap_or_else(|| "another process, or mounted, or part of another device".to_owned())
 }
@@ -51,12 +51,12 @@ fn claimed(path: &Path) -> Option<String> {
     openers(stat.st_rdev)
 }
 
-/// Where a filesystem on this device is mounted first.
+/// The first mount point of a filesystem on this device.
 fn mounted_at(mounts: &str, device: (u32, u32)) -> Option<String> {
     mounts.lines().filter_map(Mount::parse).find(|mount| mount.device == device).map(|mount| mount.point)
 }
 
-/// The processes that have a block device open, this one left out.
+/// The other processes that have a block device open.
 fn openers(device: rustix::fs::Dev) -> Option<String> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").ok()?.flatten() {

@@ -1,4 +1,4 @@
-//! Looking at a log without changing it: what it says of itself, whether all of it is whole, its batches.
+//! Reads a log without changing it: its superblock, its batches, and whether all of it is valid.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ use crate::replay::{self, ReadAt, Scan, Superblocks};
 use crate::ring::Ring;
 use crate::superblocks::{check_size, cut_off};
 
-/// A log that is only read. While it lives no server can start on it.
+/// A log that is open for reading. Until it is dropped no server can start on the log.
 #[derive(Debug)]
 pub struct Inspected {
     file: File,
@@ -27,20 +27,17 @@ pub struct Inspected {
     damaged_superblock: Option<u64>,
 }
 
-/// One batch, as it stands on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
     /// Offset on the device, in bytes.
     pub offset: u64,
-    /// Bytes there, with header and padding.
+    /// Bytes on the device, with header and padding.
     pub bytes: u64,
-    /// Sequence number of its first record.
     pub first_seq: u64,
-    /// Sequence number of its last record.
     pub last_seq: u64,
     /// The last checkpoint that was complete when it was written.
     pub checkpoint: u64,
-    /// Nothing before it is replayed.
+    /// Replay starts here: nothing before it is replayed.
     pub restart: bool,
 }
 
@@ -51,12 +48,11 @@ impl ReadAt for Inspected {
 }
 
 impl Inspected {
-    /// What the system says of the device that it is on, in one line.
+    /// The device that the log is on, in one line.
     pub fn device(&self) -> String {
         Report::of(&self.path).to_string()
     }
 
-    /// Opens a log for reading.
     ///
     /// # Errors
     /// [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
@@ -88,28 +84,27 @@ impl Inspected {
         Ok(log)
     }
 
-    /// Bytes of the file or device.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The superblock that counts; `None` on a device that was never used.
+    /// `None` on a device that was never used.
     #[must_use]
     pub fn superblock(&self) -> Option<&Superblock> {
         self.superblock.as_ref()
     }
 
-    /// One line on a superblock that is torn or damaged beside the one that counts.
+    /// One line on a damaged superblock beside the valid one.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.damaged_superblock.map(|offset| damaged_superblock(&self.path, offset))
     }
 
-    /// Reads all that would be replayed, batch by batch; says where it ends.
+    /// Reads everything that would be replayed, batch by batch, and returns where it ends.
     ///
     /// # Errors
-    /// Something that was acknowledged is damaged; says what and where.
+    /// Acknowledged records are damaged; the error says where.
     pub fn walk(&self, mut each: impl FnMut(&Batch, Vec<Vec<u8>>)) -> Result<Scan, OpenError> {
         let Some(superblock) = &self.superblock else { return Ok(Scan::default()) };
         let ring = Ring { bytes: superblock.ring_bytes };

@@ -1,14 +1,14 @@
-//! A request in hand, as the log's users announce it.
+//! Announced requests.
 
 use std::sync::Arc;
 
 use crate::core::Core;
 use crate::generation::Generation;
 
-/// A request that has been received and will modify something. Hold it from receipt until its transaction
-/// is committed; drop it before waiting for anything (admission, a ticket, a disk, another request).
+/// A request that has been received and will modify something. Its owner holds this from receipt until the transaction
+/// is committed, and drops it before waiting for anything (admission, a ticket, a disk, another request).
 ///
-/// It is a hint: no promise depends on it, and no seal waits longer than
+/// It is a hint: a seal waits for it, so that it shares the flush, but no longer than
 /// [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
 pub struct Intent {
     core: Arc<Core>,
@@ -21,8 +21,8 @@ impl Intent {
         Intent { core, generation }
     }
 
-    /// Others are likely to arrive while this request is at work: another is in hand, or flushes have been shared
-    /// of late. Then it pays to let them announce themselves first.
+    /// Other requests are likely to arrive while this one runs: another is announced, or recent batches had several
+    /// transactions. Then it pays to let them announce themselves first.
     pub fn in_company(&self) -> bool {
         self.generation.has_company() || self.core.state.lock().shared > 0
     }

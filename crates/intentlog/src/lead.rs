@@ -1,12 +1,12 @@
-//! A waiter that is alone writes its batch itself.
+//! A waiting thread writes its batch itself when no other transaction is at work.
 //!
-//! Handing a batch to the writer and hearing of it are two changes of threads, which cost as much as a flush of a
-//! fast device does. They buy the sharing of flushes; where there is nobody to share with, they buy nothing. So a
-//! waiter whose batch is the only thing in the log's hands takes the device for that one batch.
+//! To hand a batch to the writer and to be woken by it costs two changes of threads, about as much as a flush of a fast
+//! device. That pays only where several transactions share the flush. So a waiter whose batch is the log's only work
+//! takes the device for that one batch.
 //!
-//! The device has one user at a time: the writer, except while [`State::leading`] is set. It is set only when the
-//! writer has nothing to do and nothing asks for it, and the writer touches nothing while it is. What comes
-//! meanwhile collects in the open batch or the queue, as behind any batch that is being written.
+//! The device has one user at a time: the writer, except while [`State::leading`] is set. It is set only while the writer
+//! is idle, and the writer touches nothing while it is. New records collect in the open batch or the queue, as behind any
+//! batch that is being written.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::core::{Core, Phase, Sealed, Stage, State};
 use crate::outcome::Outcome;
 
-/// Flushes the batch of `outcome` on this thread if nobody else is at work. `false`: nothing was done.
+/// Writes the batch of `outcome` on this thread if nothing else is at work and flushes are fast. `false`: nothing was done.
 pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     if core.counters.recent_flush().is_none_or(|recent| recent > core.timing.lead_flush)
         || !core.intents.none()
@@ -24,7 +24,7 @@ pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     lead(core, outcome)
 }
 
-/// The same, however long a flush takes.
+/// As [`flush`], however long a flush takes.
 pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     let mut state = core.state.lock();
     if !may_lead(core, &state, outcome) {
@@ -40,7 +40,7 @@ pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     let turn = Turn(core);
     let length = buf.padded_bytes();
     let written = core.write_batch(&*device, &mut buf, false);
-    // Those who stop the log wait for the turn to end, and then want the device to be free.
+    // A shutdown waits for the turn to end, and then needs the device to be closed.
     drop(device);
     let mut state = match written {
         Ok(()) => core.state.lock(),
@@ -80,7 +80,7 @@ fn may_lead(core: &Core, state: &State, outcome: &Arc<Outcome>) -> bool {
         && state.fits(core.ring, open.buf.padded_bytes(), false)
 }
 
-/// The turn at the device. It ends whatever happens; should the device panic, the log has failed.
+/// The turn at the device. It ends even if the device panics, and then the log fails.
 struct Turn<'a>(&'a Core);
 
 impl Turn<'_> {

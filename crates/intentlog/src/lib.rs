@@ -1,21 +1,21 @@
 //! An append-only log of opaque records on a device: group commit, checkpoints, replay.
 //!
-//! The log knows nothing of what its records mean. It promises three things:
+//! The log does not know what its records mean. It promises three things:
 //! - a [`Ticket`] succeeds only when the records of its transaction are on stable storage;
-//! - after a crash, [`Log::open`] gives back every record whose ticket succeeded since the last checkpoint, in
-//!   order, and of the others whole transactions, a prefix in log order;
-//! - after the first error of the device or of a checkpoint nothing succeeds any more.
+//! - after a crash, [`Log::open`] returns, in order, every record since the last checkpoint whose ticket succeeded, and
+//!   of the others whole transactions, a prefix in log order;
+//! - after the first error of the device or of a checkpoint no ticket succeeds any more.
 //!
 //! Format, arithmetic, replay and back-pressure are pure ([`mod@format`], [`ring`], [`replay`], [`admit`]); the
-//! shell around them is one writer thread (whose place a waiter takes while there is
-//! nobody else), one checkpoint thread and a [`device::Device`].
+//! shell around them is one writer thread (a waiting thread takes its place while no other transaction is at work), one
+//! checkpoint thread, one watch thread and a [`device::Device`].
 //! `docs/internals/intent-log.md` is the long version, with the format drawn byte by byte.
 //!
 //! Lock order for users, outermost first: the gate ([`Log::begin`] until [`Txn::commit`]), then every lock
-//! that is taken while a transaction is open or in [`Checkpoint::snapshot`]. Whoever holds such a lock must
-//! not call [`Log::begin`].
+//! that is taken while a transaction is open or in [`Checkpoint::snapshot`]. The holder of such a lock must not call
+//! [`Log::begin`].
 
-// What comes from the wire, the disk or the user gets an answer.
+// Input from the wire, the disk or the user must not panic.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

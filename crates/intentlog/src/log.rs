@@ -1,4 +1,4 @@
-//! The log as its users see it: open, replay, start, append, stop.
+//! The log's public interface: open, replay, start, append, stop.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -30,25 +30,22 @@ use crate::transaction::Txn;
 use crate::watch::Watch;
 use crate::writer::Writer;
 
-/// What an opened log holds.
+/// What a log held when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replay {
     /// Records since the last checkpoint, oldest first. It begins with that checkpoint's snapshot.
     pub records: Vec<Vec<u8>>,
-    /// Number of the last completed checkpoint; 0 if there was none. A crash between the two may leave the
-    /// owner of the [`Checkpoint`] with this number + 1.
+    /// Number of the last completed checkpoint; 0 if there was none. After a crash during a checkpoint, the owner of the
+    /// [`Checkpoint`] may have this number + 1.
     pub checkpoint: u64,
-    /// The log was shut down in order: the records are a snapshot and nothing else.
+    /// The log was shut down cleanly: the records are a snapshot and nothing else.
     pub clean: bool,
-    /// Batches that the records came in.
     pub batches: u64,
-    /// For each of those that hold the records, in order: how many records there are up to its end.
+    /// For each batch in `records`: the number of records up to its end.
     pub ends: Vec<usize>,
-    /// Bytes of the records.
     pub bytes: u64,
-    /// The log was created by this call.
     pub fresh: bool,
-    /// Random identity of the log, from its creation on: its owner can tell it from another of the same volume.
+    /// Drawn when the log was created: its owner can tell it from another log of the same volume.
     pub log_id: [u8; 16],
 }
 
@@ -64,7 +61,6 @@ struct Handle {
     device: Arc<Current>,
     info: String,
     warning: Option<String>,
-    /// Taken by `start`.
     superblocks: Mutex<Option<Superblocks>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -79,18 +75,12 @@ impl Log {
     /// Opens or creates a log, locks it for this process, checks it, and reads what is to be replayed. Nothing
     /// on the device changes, apart from the self-test's scratch blocks, until [`Log::start`]; an empty or
     /// all-zero device is made a log.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub fn open(config: Config) -> Result<(Log, Replay), OpenError> {
         Self::open_device(device::open(&config)?, config)
     }
 
     /// Opens a mirror on any two [`Device`]s, of which one may be missing; `config.place` only names them in
     /// errors.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub fn open_mirror<D: Device + 'static>(
         devices: [Option<D>; 2],
         config: Config,
@@ -101,9 +91,6 @@ impl Log {
     }
 
     /// Opens a log on any [`Device`]; `config.place` only names it in errors, and the size is the device's.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
     pub fn open_device(device: Box<dyn Device>, config: Config) -> Result<(Log, Replay), OpenError> {
         let path = config.place.first_path();
         let bytes = device.bytes().min(DEVICE_BYTES_MAX) / BLOCK_BYTES as u64 * BLOCK_BYTES as u64;
@@ -172,8 +159,8 @@ impl Log {
         Ok((Log { handle: Arc::new(handle) }, replay))
     }
 
-    /// Call when the replayed records have been applied and made durable: takes a first snapshot, runs a
-    /// checkpoint under the next number, and by that empties the log; then takes transactions.
+    /// Call this when the replayed records have been applied. It takes a snapshot and runs a checkpoint under the next
+    /// number, which empties the log; then the log takes transactions.
     ///
     /// # Errors
     /// [`LogError::AlreadyStarted`]; [`LogError::Failed`] if the checkpoint or the device fails or if the
@@ -199,10 +186,7 @@ impl Log {
         })
     }
 
-    /// As [`Log::start`], without threads: what they do is done when the [`Stepper`] is told to, see [`crate::stepper`].
-    ///
-    /// # Errors
-    /// As [`Log::start`].
+    /// As [`Log::start`], but without threads: the [`Stepper`] does their work when it is told to.
     pub fn start_stepped(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<Stepper, LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, true)?;
         let watch = self.watch(&checkpointer);
@@ -250,7 +234,7 @@ impl Log {
             (state.space, state.checkpoint + 1)
         };
         let length = buf.padded_bytes();
-        // The old records stay until the superblocks are written, so the snapshot must fit beside them.
+        // The old records count until the superblocks are written, so the snapshot must fit beside them.
         if !fits || length > core.ring.bytes - space.used() {
             return Err(format!(
                 "the log is too small: a snapshot of {} bytes does not fit; make it larger",
@@ -275,7 +259,7 @@ impl Log {
             clean_end: None,
             ..superblocks.last
         };
-        // Both: if the newer is ever damaged, the other must not lead back to an earlier run's records.
+        // Both: if the newer one is ever damaged, the other must not lead back to an earlier run's records.
         for _ in 0..2 {
             superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
         }
@@ -284,8 +268,8 @@ impl Log {
             sync()?;
         }
         let mut number = number;
-        // A copy of the log from before this start is two behind the volume's tag from here on, and so is known for what it
-        // is. One half of a mirror alone: the other must be known to be behind before anything is acknowledged.
+        // From here on a copy of the log from before this start is two checkpoints behind the volume's tag, and is refused
+        // for that. With one half of a mirror alone, the other must be that far behind before anything is acknowledged.
         let alone = core.half_lost.load(Acquire);
         for _ in 0..if alone { CHECKPOINTS_ALONE } else { 1 } {
             number += 1;
@@ -294,7 +278,7 @@ impl Log {
             superblocks.write(device, next).map_err(|error| format!("writing a superblock: {error}"))?;
         }
         let mut state = core.state.lock();
-        // One that is lost only by now has one of these checkpoints itself: two more must come.
+        // A half that was lost just now has one of these checkpoints itself, so two more are needed.
         state.alone_from = alone.then_some(state.completed);
         core.look_for_loss(&mut state);
         state.space.tail = space.head;
@@ -305,11 +289,11 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a transaction, which joins the open batch. Waits only while a batch is being sealed: for the
-    /// transactions that are open, and for nothing else.
+    /// Begins a transaction, which joins the open batch. Waits only while a batch is being sealed, for the transactions
+    /// that are open.
     ///
-    /// One thread must not begin a second transaction while it has one open, and must not hold a lock that
-    /// another open transaction may ask for (see the crate's lock order).
+    /// A thread must not begin a second transaction while it has one open, and must not hold a lock that an open
+    /// transaction may need (see the crate's lock order).
     ///
     /// # Errors
     /// Every [`LogError`] except `AlreadyStarted`.
@@ -317,16 +301,13 @@ impl Log {
         Txn::begin(self.handle.core.clone())
     }
 
-    /// Announces a request that will modify something; see [`Intent`].
+    /// See [`Intent`].
     pub fn expect(&self) -> Intent {
         Intent::new(self.handle.core.clone())
     }
 
-    /// Back-pressure: to be awaited before a request that will modify something is executed. Needs a tokio
-    /// runtime with time enabled. Returns at once while the log is less than three quarters full.
-    ///
-    /// # Errors
-    /// As [`Log::begin`].
+    /// Back-pressure: a request that modifies awaits this before it runs. Needs a tokio runtime with time enabled. Returns
+    /// at once while the log is less than three quarters full.
     pub async fn admit(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
         let mut waited = Waited::new(core);
@@ -341,7 +322,7 @@ impl Log {
                 Pressure::Go => return Ok(()),
                 Pressure::Slow(delay) => {
                     core.counters.admit_slowed.fetch_add(1, Relaxed);
-                    // Space that becomes free ends the delay; both outcomes admit.
+                    // Freed space ends the delay early; the request is admitted either way.
                     let _ = tokio::time::timeout(delay, freed).await;
                     return self.pressure().map(drop);
                 }
@@ -357,10 +338,7 @@ impl Log {
         }
     }
 
-    /// As [`Log::admit`], on this thread.
-    ///
-    /// # Errors
-    /// As [`Log::begin`].
+    /// As [`Log::admit`], but blocks the thread.
     pub fn admit_blocking(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
         let mut waited = Waited::new(core);
@@ -391,8 +369,8 @@ impl Log {
         Ok(pressure(&state.fill(core)))
     }
 
-    /// Runs a checkpoint that covers everything committed before, and waits for it. Nothing happens if
-    /// nothing was logged since the last one.
+    /// Runs a checkpoint that covers everything committed before, and waits for it. Does nothing if nothing was logged
+    /// since the last one.
     ///
     /// # Errors
     /// [`LogError::Failed`], [`LogError::Closed`], [`LogError::NotStarted`].
@@ -420,8 +398,8 @@ impl Log {
         core.checkpointer.notify_one();
     }
 
-    /// Stops in order: no new transactions, those open finish, a checkpoint, the mark "clean", both threads
-    /// end. Calling it again does nothing.
+    /// Stops cleanly: refuses new transactions, waits for open ones, runs a checkpoint, marks the log as clean and ends the
+    /// threads. A second call does nothing.
     ///
     /// # Errors
     /// [`LogError::Failed`]: something failed before or during this; the log is not marked clean.
@@ -456,13 +434,13 @@ impl Log {
         }
     }
 
-    /// The log's owner cannot keep its promise: nothing that is not durable yet is written or succeeds any more. Must not be
-    /// called by the device.
+    /// Fails the log because its owner cannot keep its promise: no ticket succeeds any more that has not yet. A device must
+    /// not call this.
     pub fn fail(&self, why: &str) {
         self.handle.core.fail(why);
     }
 
-    /// After a failure: waits until no transaction is open, for a bounded time. False: some are.
+    /// After a failure, waits for a bounded time until no transaction is open; `false` if some still are.
     pub fn await_transactions(&self) -> bool {
         let core = &*self.handle.core;
         let until = Instant::now() + QUIESCE_MAX;
@@ -475,7 +453,6 @@ impl Log {
         true
     }
 
-    /// Why the log has failed, if it has.
     pub fn failed(&self) -> Option<String> {
         self.handle.core.state.lock().failed.as_deref().map(str::to_owned)
     }
@@ -485,14 +462,13 @@ impl Log {
         &self.handle.info
     }
 
-    /// One line on what weakens the promise of durability on this device (a log in memory), for the person who
-    /// chose it. It was also given to `tracing` when the log was opened.
+    /// One line on what weakens durability on this device. `tracing` also got it when the log was opened.
     pub fn warning(&self) -> Option<&str> {
         self.handle.warning.as_deref()
     }
 
-    /// What a reply must wait for that rests on records of the batch with this number ([`Txn::batch`]), whoever wrote them.
-    /// `None` once they are durable. Costs one load then.
+    /// A ticket of the batch with this number ([`Txn::batch`]), for a reply that depends on records of others. `None` once
+    /// it is durable, which costs one load.
     pub fn pending(&self, batch: u64) -> Option<Ticket> {
         let outcome = self.handle.core.pending(batch)?;
         Some(Ticket::new(self.handle.core.clone(), outcome))
@@ -546,7 +522,7 @@ impl Handle {
         drop(state);
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // The last handle may be dropped by a checkpoint's owner, on one of these threads.
+            // The owner of the checkpoint may drop the last handle on one of these threads.
             if thread.thread().id() != std::thread::current().id() {
                 // A panic there has already failed the log.
                 let _ = thread.join();
@@ -564,7 +540,7 @@ impl Drop for Handle {
     }
 }
 
-/// Counts how long an admission waited, when it ends.
+/// Counts how long an admission waited, when it is dropped.
 struct Waited<'a> {
     core: &'a Core,
     since: Option<Instant>,
@@ -603,7 +579,7 @@ impl crate::core::State {
     }
 }
 
-/// Starts a thread that fails the log if it panics: otherwise all would wait for it for ever.
+/// Starts a thread that fails the log if it panics; otherwise others would wait for it for ever.
 fn spawn(
     name: &str,
     core: &Arc<Core>,

@@ -1,8 +1,7 @@
-//! That the log was found lost, and how far its renewal is.
+//! The state of a log that was found lost.
 
 use std::time::Instant;
 
-/// The log was found lost.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
     pub(crate) why: String,
@@ -10,13 +9,11 @@ pub(crate) struct Loss {
     pub(crate) course: Course,
 }
 
-/// How far that is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// The writer has not taken it up yet.
+    /// The writer has not begun to make a new log.
     Noticed,
-    /// The writer makes another.
     Renewing,
-    /// It did not come to it in time.
+    /// The writer did not begin in time.
     GivenUp,
 }

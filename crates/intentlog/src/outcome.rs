@@ -1,4 +1,4 @@
-//! What became of a batch, and who waits to hear of it.
+//! The result of a batch, and the tasks and threads that wait for it.
 //!
 //! Finishing a batch wakes that batch's waiters and nobody else. Invariant: an outcome is set once and never changes.
 
@@ -13,13 +13,12 @@ use parking_lot::Mutex;
 
 use crate::error::LogError;
 
-/// What became of one batch, and who waits to hear of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// The batch's number, from 1 in the order in which batches become durable.
     batch: u64,
     result: OnceLock<Result<(), LogError>>,
-    /// Somebody has asked for this batch to be flushed.
+    /// This batch has been asked to be flushed.
     wanted: AtomicBool,
     waiters: Mutex<Vec<Option<Waiter>>>,
 }
@@ -31,35 +30,30 @@ enum Waiter {
 }
 
 impl Outcome {
-    /// Of the batch with this number.
     pub(crate) fn of(batch: u64) -> Outcome {
         Outcome { batch, ..Outcome::default() }
     }
 
-    /// The batch's number.
     pub(crate) fn batch(&self) -> u64 {
         self.batch
     }
 
-    /// Sets the result. Says who is to be woken, by [`Wakeups::wake`], after locks are released.
+    /// Sets the result. The caller calls [`Wakeups::wake`] after it has released its locks.
     pub(crate) fn set(&self, result: Result<(), LogError>) -> Wakeups {
         let mut waiters = self.waiters.lock();
-        // A second result can only be a failure after a success was given out, which nobody may see.
+        // A second result can only be a failure after an acknowledged success, and must not replace it.
         let _ = self.result.set(result);
         Wakeups(std::mem::take(&mut *waiters))
     }
 
-    /// The result, once it is known.
     pub(crate) fn result(&self) -> Option<&Result<(), LogError>> {
         self.result.get()
     }
 
-    /// Waits for the result.
     pub(crate) async fn known(&self) -> Result<(), LogError> {
         WaitFuture { outcome: self, slot: None }.await
     }
 
-    /// The same, on this thread.
     pub(crate) fn known_blocking(&self) -> Result<(), LogError> {
         let mut registered = false;
         loop {
@@ -78,7 +72,7 @@ impl Outcome {
         }
     }
 
-    /// Marks the batch as wanted; `true` for the first who asks.
+    /// Marks the batch as wanted; `true` for the first call.
     pub(crate) fn want(&self) -> bool {
         !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::AcqRel)
     }
@@ -134,7 +128,7 @@ impl Future for WaitFuture<'_> {
 impl Drop for WaitFuture<'_> {
     fn drop(&mut self) {
         let Some(slot) = self.slot else { return };
-        // After the result is set the list is gone.
+        // The list is empty once the result is set.
         if let Some(waiter) = self.outcome.waiters.lock().get_mut(slot) {
             *waiter = None;
         }

@@ -1,23 +1,23 @@
-//! What the owner of a log has to provide: it makes durable elsewhere what old records say.
+//! What the owner of a log provides: it makes the effects of old records durable elsewhere.
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What makes the effects of old records durable elsewhere, so that their space can be used again.
+/// Makes the effects of old records durable elsewhere, so that their space can be used again.
 pub trait Checkpoint: Send + Sync {
-    /// Begins a snapshot: records that must stand after the cut, whatever transactions log between its parts. Called with the
+    /// Begins a snapshot: records that must follow the cut, with records of transactions between its parts. Called with the
     /// gate closed, as [`Snapshot::part`] is.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 
-    /// Makes everything that was applied before the cut durable, and the checkpoint's number known to
-    /// whatever is checked against it at the next start. May be called again with the same number.
+    /// Makes everything that was applied before the cut durable, and records the checkpoint's number, against which the
+    /// next start checks the log. May be called again with the same number.
     ///
     /// # Errors
-    /// Any error fails the log for ever: what the system has not made durable it may have thrown away.
+    /// Any error fails the log for ever, because the system may have dropped what it could not write.
     fn sync(&self, number: u64) -> io::Result<()>;
 
-    /// Looks whether what the owner needs beside the log is still there; called several times a second.
+    /// Checks that what the owner needs besides the log is still there; called several times a second.
     ///
     /// # Errors
     /// What is missing, in words. [`Checkpoint::lost`] follows.
@@ -25,10 +25,10 @@ pub trait Checkpoint: Send + Sync {
         Ok(())
     }
 
-    /// The log is lost (`why`), and another is about to be made. Makes everything that was applied durable under this checkpoint's
-    /// number, as [`Checkpoint::sync`] does, and says so on whatever is checked against it at the next start: as after a stop in order,
-    /// no log is needed. Called with the gate closed, and it stays closed until [`Checkpoint::resume`] has returned: nothing is applied
-    /// meanwhile. [`Checkpoint::lost`] follows if no other log can be made.
+    /// The log is lost (`why`), and a new one is about to be made. Makes everything that was applied durable, as
+    /// [`Checkpoint::sync`] does, and records that the next start needs no log, as after a clean stop. The gate is closed
+    /// until [`Checkpoint::resume`] has returned, so nothing is applied meanwhile. [`Checkpoint::lost`] follows if no new log
+    /// can be made.
     ///
     /// # Errors
     /// Nothing is acknowledged any more; [`Checkpoint::lost`] follows.
@@ -36,52 +36,46 @@ pub trait Checkpoint: Send + Sync {
         Err(io::Error::other("the log's owner does not go on without it"))
     }
 
-    /// A new log stands in the place of the lost one. Says, as [`Checkpoint::sync`] under this number, that it is in use and needed.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::sync`].
+    /// A new log has replaced the lost one. Records, as [`Checkpoint::sync`] does, that the log is in use and needed.
     fn resume(&self, number: u64) -> io::Result<()> {
         self.sync(number)
     }
 
-    /// The log goes on, on a new device.
+    /// The log continues on a new device.
     fn renewed(&self, _renewed: &Renewed) {}
 
-    /// The log is not what or where it was and no other could be made, or what [`Checkpoint::look`] looked for is gone. Called once, on a thread of its own. The
-    /// log fails when this returns, if the owner has not made it fail before ([`crate::Log::fail`]). What was acknowledged before
-    /// is applied, so the owner can make it durable elsewhere.
+    /// The log is lost and no new one could be made, or [`Checkpoint::look`] returned an error. Called once, on a thread of its
+    /// own. What was acknowledged has been applied, so the owner can make it durable elsewhere. The log fails when this
+    /// returns, unless the owner has failed it before ([`crate::Log::fail`]).
     fn lost(&self, _why: &str) {}
 }
 
-/// A snapshot that is being taken, part by part, so that a transaction waits for one part of it at most.
+/// A snapshot that is taken part by part, so that a transaction waits for one part at most.
 ///
-/// A crash may leave any number of parts in the log, with records of transactions between them: the snapshot counts when all of it
-/// is there, which its last part has to say.
+/// A crash may leave any number of parts in the log, with records of transactions between them. The snapshot counts only if
+/// all parts are there, so the last part must say that it is the last.
 pub trait Snapshot: Send {
-    /// The next records, of about so many bytes; a record that is longer is a part of its own. They say what is so now, or was
-    /// at some time since the beginning. Called with the gate closed: no transaction is open and none begins until this returns,
-    /// so it must be quick and must not wait for anybody who waits to begin: a lock that is taken here is never to be held
-    /// while calling [`crate::Log::begin`]. Not called again after the last part.
+    /// The next records, of about `bytes` bytes; a longer record is a part of its own. They describe the state now, or at some
+    /// time since the snapshot began. No transaction is open and none begins until this returns. So it must be quick, and a
+    /// lock that it takes must never be held while calling [`crate::Log::begin`]. Not called again after the last part.
     fn part(&mut self, bytes: usize) -> Part;
 }
 
 /// A part of a [`Snapshot`].
 #[derive(Debug, Default)]
 pub struct Part {
-    /// Its records.
     pub records: Vec<Vec<u8>>,
-    /// Nothing follows.
     pub last: bool,
 }
 
-/// A snapshot of few records: one part, whatever its size.
+/// A small snapshot: one part, whatever its size.
 impl Snapshot for Vec<Vec<u8>> {
     fn part(&mut self, _: usize) -> Part {
         Part { records: std::mem::take(self), last: true }
     }
 }
 
-/// All parts at once, where transactions are held off anyway.
+/// All parts at once, for callers that hold transactions off anyway.
 pub(crate) fn whole(mut snapshot: Box<dyn Snapshot>) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -93,12 +87,12 @@ pub(crate) fn whole(mut snapshot: Box<dyn Snapshot>) -> Vec<Vec<u8>> {
     }
 }
 
-/// A lost log was written anew.
+/// How a lost log was replaced.
 #[derive(Debug, Clone)]
 pub struct Renewed {
-    /// What was lost, in words.
+    /// Why the log was lost.
     pub why: String,
-    /// What stood in its place, and where it is now.
+    /// The new names of the files that were at its path.
     pub aside: Vec<PathBuf>,
     /// How long nothing was acknowledged.
     pub took: Duration,

@@ -1,16 +1,15 @@
-//! When a batch waits for company. Pure: time is an argument.
+//! Decides when a batch waits for company: for more transactions to join it. Pure: time is an argument.
 //!
-//! Clients that each wait for their reply come apart into cohorts: while one's batch is being flushed the next collects,
-//! and often a single request is flushed alone though the others are on their way back. So a batch with less than half of
-//! the transactions that were of late at work together waits for more. Who comes is spared the rest of a flush that it
-//! would have missed, and all who are there pay for it: with `n` of them a wait of more than a flush's part in `n + 1` for
-//! the next one costs more than it saves. After that time without anybody it ends, and altogether it takes three quarters of a flush at
-//! most.
+//! Clients that each wait for a reply split into cohorts: while the batch of one cohort is flushed, the next batch collects,
+//! and often a single request is flushed alone although others are about to arrive. So a batch with less than half of the
+//! transactions that recently ran together waits for more. A transaction that joins saves the rest of a flush that it would
+//! have missed; the `n` that are there pay with their wait. A wait for the next one of more than 1 / (`n` + 1) of a flush
+//! costs more than it saves. So the wait ends when none joins within that time, and after three quarters of a flush at most.
 //!
-//! How many are at work is learned from batches: when one is answered, those whose transactions are in it and those in
-//! the batch behind it are all at work, and none is counted twice, for who waits for the one has not come back yet. Below
-//! [`COMPANY_MIN`] nothing waits: one or two clients are never held back. Where most waits are in vain, because the way
-//! there and back is longer than they may be, only one in [`COMPANY_TRIES`] is made.
+//! Batches tell how many transactions run together: when one is acknowledged, the clients with a transaction in it and those
+//! with one in the next batch are all at work. None is counted twice, because a client that waits for the first batch cannot
+//! be in the second. Below [`COMPANY_MIN`] nothing waits: one or two clients are never delayed. Where most waits are in vain,
+//! because the round trip is longer than the longest wait, only one in [`COMPANY_TRIES`] is made.
 
 use std::time::{Duration, Instant};
 
@@ -18,13 +17,13 @@ use crate::limits::{
     COMPANY_MIN, COMPANY_TRIES, COMPANY_VAIN_PERCENT, COMPANY_WAIT_MAX, COMPANY_WAIT_MIN, RECENT_COMPANY,
 };
 
-/// How many transactions were of late at work together, and whether it was worth while to wait for them.
+/// How many transactions recently ran together, and whether waiting for them was worth while.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Company {
     most: u64,
-    /// The part of the recent waits that nobody came in, of 1000.
+    /// Recent waits that none joined, in thousandths.
     vain: u32,
-    /// Waits that were not made since the last one because of that.
+    /// Waits left out since the last one, because most are in vain.
     passed: u32,
 }
 
@@ -34,12 +33,10 @@ impl Company {
         self.most = self.most.max(answered + behind);
     }
 
-    /// Nobody shares any more.
     pub(crate) fn dissolve(&mut self) {
         *self = Company::default();
     }
 
-    /// How many are waited for.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
@@ -57,8 +54,8 @@ impl Company {
         true
     }
 
-    /// A wait that began with `before` transactions ended with `here`. Those who did not come are expected less; they
-    /// are again when they are seen.
+    /// A wait that began with `before` transactions ended with `here`. Lowers the expected number if fewer came; later
+    /// batches raise it again.
     pub(crate) fn waited(&mut self, before: u64, here: u64) {
         self.most -= self.most.saturating_sub(here).div_ceil(4);
         let vain = if here > before { 0 } else { 1000 };
@@ -70,15 +67,15 @@ impl Company {
 #[derive(Debug, Clone)]
 pub(crate) struct Gathering {
     flush: Duration,
-    /// Transactions at the beginning of the present part.
+    /// Transactions at the beginning of the current part.
     seen: u64,
-    /// The end of the present part, and of the whole.
+    /// The end of the current part, and of the whole wait.
     until: Instant,
     end: Instant,
 }
 
 impl Gathering {
-    /// Begins at `now` with `here` transactions on a device whose flushes take `flush`; `None`: it is too quick to wait.
+    /// Begins at `now` with `here` transactions on a device whose flushes take `flush`; `None`: it is too fast to wait.
     pub(crate) fn begin(now: Instant, here: u64, flush: Duration) -> Option<Gathering> {
         let end = now + (flush * 3 / 4).min(COMPANY_WAIT_MAX);
         let until = Self::part(now, here, flush, end)?;

@@ -1,24 +1,24 @@
-//! A lost log is written anew, and the log goes on.
+//! Replaces a lost log with a new one while the server runs.
 //!
-//! All that was acknowledged has been applied, so it can be made durable without the log. When the log is found lost
-//! ([`crate::watch`]), nothing more is acknowledged. The writer ends what it is at, and then does what a stop in order and the next
-//! start would do, with the gate closed: nothing is applied meanwhile. Each step is durable before the next begins, so that
-//! whatever interrupts them, the next start has all that was acknowledged:
+//! Everything acknowledged has been applied, so it can be made durable without the log. When the log is found lost
+//! ([`crate::watch`]), nothing more is acknowledged. The writer finishes its task and then does what a clean stop and the next
+//! start would do. The gate is closed, so nothing is applied meanwhile. Each step is durable before the next begins. So
+//! whatever interrupts them, the next start has everything acknowledged:
 //!
 //! | step | the volume says | at the log's path | the next start |
 //! |---|---|---|---|
-//! | the cut is made: all that waits is taken, with a snapshot | in use, checkpoint n or n + 1 | nothing, or what somebody has put there | as after the loss alone: refused |
+//! | the cut is made: every waiting batch is taken, with a snapshot | in use, checkpoint n or n + 1 | nothing, or what somebody has put there | as after the loss alone: refused |
 //! | set aside: durable, and marked | stopped cleanly, n + 1 | the same | makes a new log |
 //! | built: snapshot and superblocks on a device without a name | the same | the same | the same |
 //! | placed | the same | the new log: shut down cleanly, n + 1 | takes it |
 //! | resumed | in use, n + 2 | the same | takes it |
 //! | renewed | in use, n + 2 | in use, n + 2 | takes it |
 //!
-//! The new log is the same one as far as its identity goes. The lost one, should it come back, stands at checkpoint n: a volume that
-//! was stopped at n + 1, or is in use at n + 2, refuses it. The new ring is empty, so positions and sequence numbers just go on.
+//! The new log has the same identity. If the lost one comes back, it is at checkpoint n, and a volume that was stopped at
+//! n + 1 or is in use at n + 2 refuses it. The new ring is empty, so positions and sequence numbers continue.
 //!
-//! Up to "placed" whatever fails is told to the log's owner ([`Checkpoint::lost`](crate::Checkpoint::lost)) and fails the log.
-//! An error later is one of the new log: it fails, and has everything.
+//! An error up to "placed" is reported to the log's owner ([`Checkpoint::lost`](crate::Checkpoint::lost)) and fails the log. A
+//! later error is one of the new log, which fails and holds everything.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,7 +36,7 @@ use crate::task::{Made, Renewal, Task};
 use crate::writer::Writer;
 
 impl Core {
-    /// The log is lost: nothing is acknowledged from here on until another one has taken its place. False: it cannot be tried.
+    /// The log is lost: acknowledges nothing from here on until a new one has replaced it. `false`: that cannot be tried.
     pub(crate) fn hold(&self, why: &str) -> bool {
         let mut state = self.state.lock();
         if state.dead() || state.phase == Phase::Replaying || state.loss.is_some() {
@@ -53,7 +53,6 @@ impl Core {
 }
 
 impl Writer {
-    /// One step.
     pub(crate) fn renew(&mut self, next: Renewal) -> Result<Step, String> {
         let done = match next {
             Renewal::Cut => return Ok(self.loss_cut()),
@@ -84,7 +83,7 @@ impl Writer {
         }
         match &mut state.loss {
             Some(loss) if loss.course == Course::Noticed => loss.course = Course::Renewing,
-            // It took too long, and somebody else sees to it.
+            // It took too long, and the watch thread has given up.
             _ => {
                 drop(state);
                 core.open_gate();
@@ -177,7 +176,7 @@ impl Writer {
         let core = self.core.clone();
         let number = core.state.lock().checkpoint + 1;
         let next = Superblock { checkpoint: number, clean_end: None, ..self.superblocks.last };
-        // Both: should one be damaged later, the other must not say that nothing is to be replayed.
+        // Both: if one is damaged later, the other must not say that there is nothing to replay.
         for _ in 0..2 {
             self.superblocks.write(&*self.device, next).map_err(|e| format!("writing a superblock: {e}"))?;
         }
@@ -187,7 +186,7 @@ impl Writer {
         state.checkpoint = number;
         state.stage = Stage::Idle;
         state.completed = state.cuts;
-        // Of the lost one.
+        // That was about the lost log.
         state.alone_from = None;
         state.sealing = false;
         core.counters.renewed.fetch_add(1, Relaxed);

@@ -1,9 +1,8 @@
-//! What a device holds: which superblock counts, and which records follow it. Pure apart from the reads.
+//! Reads a log: which superblock counts, and which records follow it. Pure apart from the reads.
 //!
-//! The rule for the end of the log: the first position without the expected batch ends it, because one
-//! batch is in flight at a time and nothing is acknowledged before its batch is durable. If any valid header
-//! of this run with a *higher* sequence number stands elsewhere in the ring, a batch before it was durable and
-//! has been lost: that is damage, not a torn end, and is reported, never replayed around.
+//! The log ends at the first position without the expected batch: one batch is in flight at a time, and nothing is
+//! acknowledged before its batch is durable. A valid header of this run with a *higher* sequence number elsewhere in
+//! the ring means that an acknowledged batch has been lost. That is damage, not a torn end: it is an error.
 
 use std::io;
 
@@ -21,9 +20,8 @@ pub trait ReadAt {
 /// Why a device cannot be used as it is.
 #[derive(Debug)]
 pub enum ScanError {
-    /// Reading failed.
     Io(io::Error),
-    /// Something else is on it.
+    /// It holds something other than a log.
     Foreign,
     /// Another format version.
     Version(u32),
@@ -42,7 +40,7 @@ impl From<io::Error> for ScanError {
 pub enum Superblocks {
     /// Both blocks are zero: never used.
     Blank,
-    /// The one that counts, and in which slot (0 or 1) it stands.
+    /// The one that counts, and its slot (0 or 1).
     Found(Superblock, usize),
 }
 
@@ -51,7 +49,7 @@ pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
     let mut pair = AlignedBuf::zeroed(2 * BLOCK_BYTES);
     device.read_at(0, &mut pair)?;
     let slots = [Superblock::decode(&pair[..BLOCK_BYTES]), Superblock::decode(&pair[BLOCK_BYTES..])];
-    // A newer program has begun to use it: the other one, which can be read, is out of date.
+    // A newer program has begun to use the log, so the other superblock is out of date even if it can be read.
     if let Some(SuperblockFault::Version(version)) = slots
         .iter()
         .filter_map(|slot| slot.err())
@@ -78,7 +76,7 @@ pub fn read_superblocks(device: &dyn ReadAt) -> Result<Superblocks, ScanError> {
     Err(ScanError::Foreign)
 }
 
-/// Where a superblock is torn or damaged beside one that counts, as an offset on the device.
+/// The offset of a superblock that is torn or damaged while the other one is valid.
 pub fn damaged_superblock(device: &dyn ReadAt) -> io::Result<Option<u64>> {
     let mut pair = AlignedBuf::zeroed(2 * BLOCK_BYTES);
     device.read_at(0, &mut pair)?;
@@ -94,11 +92,10 @@ pub fn damaged_superblock(device: &dyn ReadAt) -> io::Result<Option<u64>> {
 pub struct Scan {
     /// Records to replay, oldest first.
     pub records: Vec<Vec<u8>>,
-    /// Batches they came in.
     pub batches: u64,
-    /// For each batch that holds records to replay, how many of them there are up to its end.
+    /// For each batch in `records`: the number of records up to its end.
     pub ends: Vec<usize>,
-    /// Position of the first batch that still matters.
+    /// Position of the first batch to replay.
     pub tail: u64,
     /// Position after the last batch.
     pub end: u64,
@@ -108,7 +105,7 @@ pub struct Scan {
     pub checkpoint: u64,
 }
 
-/// Reads every batch that `superblock` and the batches after it vouch for.
+/// Reads every valid batch from the tail that `superblock` names.
 pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanError> {
     let (mut replayed, mut ends) = (Vec::new(), Vec::new());
     let scan = walk(device, superblock, |header, records| {
@@ -122,7 +119,7 @@ pub fn scan(device: &dyn ReadAt, superblock: &Superblock) -> Result<Scan, ScanEr
     Ok(Scan { records: replayed, ends, ..scan })
 }
 
-/// The same, without keeping the records: gives each batch to `each`, oldest first.
+/// As [`scan`], but passes each batch to `each`, oldest first, and keeps no records.
 pub fn walk(
     device: &dyn ReadAt,
     superblock: &Superblock,
@@ -176,7 +173,7 @@ pub fn walk(
     Ok(scan)
 }
 
-/// Looks through the whole ring for a batch of this run that is newer than the end of `scan`.
+/// Searches the whole ring for a batch of this run that is newer than the end of `scan`: an error.
 fn refuse_hole(device: &dyn ReadAt, superblock: &Superblock, scan: &Scan) -> Result<(), ScanError> {
     let ring = Ring { bytes: superblock.ring_bytes };
     let mut chunk = AlignedBuf::zeroed(STREAM_BYTES.min(ring.bytes as usize));
@@ -206,10 +203,9 @@ fn refuse_hole(device: &dyn ReadAt, superblock: &Superblock, scan: &Scan) -> Res
     Ok(())
 }
 
-/// A valid batch: its header and its records.
 type Found = (BatchHeader, Vec<Vec<u8>>);
 
-/// Reads the ring in large pieces: most batches are one block, and a read for each would be slow.
+/// Reads the ring in large pieces. Most batches are one block, and one read for each would be slow.
 struct Window<'a> {
     device: &'a dyn ReadAt,
     ring: Ring,
@@ -218,7 +214,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The batch at `position` if it is there whole, has `seq` as its first number and at most `left` bytes.
+    /// The batch at `position`, if it is valid, begins with sequence number `seq` and has at most `left` bytes.
     fn batch_at(
         &mut self,
         position: u64,

@@ -1,15 +1,13 @@
 //! Arithmetic of the ring. Pure.
 //!
-//! A *position* counts bytes as if the ring were an endless tape: it only grows. Offset in the ring and
-//! generation follow from it. Invariants: `tail <= head <= tail + bytes`; all are multiples of
+//! A *position* counts all bytes ever written, so it only grows. It determines the offset in the ring and the
+//! generation. Invariants: `tail <= head <= tail + bytes`; all are multiples of
 //! [`BLOCK_BYTES`](crate::limits::BLOCK_BYTES).
 
 use crate::limits::RING_OFFSET;
 
-/// Size of a ring, and where a position lies on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ring {
-    /// Bytes, a multiple of the block size.
     pub bytes: u64,
 }
 
@@ -19,7 +17,7 @@ impl Ring {
         position % self.bytes
     }
 
-    /// How often the ring was gone round before `position`.
+    /// How often the ring was filled before `position`.
     pub fn generation(&self, position: u64) -> u64 {
         position / self.bytes
     }

@@ -1,7 +1,7 @@
-//! What is left of a log, however damaged: each batch in it that is whole by its own checksum, of whatever run, in order. Nothing
-//! is believed of superblocks but the size of the ring, and that only where one is whole.
+//! Finds every valid batch of a log, however damaged the rest is. Of superblocks only the size of the ring is used, if one is
+//! valid.
 //!
-//! A batch says in the clear which log and which run it is of, and its checksums are seeded with that, so it can be judged alone.
+//! A batch's header names its log and run, and the checksums are seeded with both, so each batch can be checked alone.
 
 use std::fs::File;
 use std::io;
@@ -16,27 +16,25 @@ use crate::limits::{BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
 use crate::replay::{self, ReadAt, Superblocks};
 use crate::ring::Ring;
 
-/// What is left of a log.
 #[derive(Debug)]
 pub struct Remains {
     file: File,
     path: PathBuf,
     bytes: u64,
     ring: Ring,
-    /// Whole headers in the order in which they were written, with their runs.
+    /// Valid headers in the order in which they were written, with their logs and runs.
     batches: Vec<(BatchHeader, Identity)>,
-    /// Blocks that begin as a batch does and are none.
+    /// Blocks that begin as a batch does but are not valid.
     pub damaged: u64,
     /// Batches of other logs that this device had before.
     pub foreign: u64,
-    /// Whether a superblock is whole.
     pub has_superblock: bool,
 }
 
 struct Whole<'a>(&'a File, u64);
 
 impl ReadAt for Whole<'_> {
-    /// What is beyond the end of a file that was cut off reads as zeroes.
+    /// Beyond the end of a file that was cut off it reads zeroes.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         buf.fill(0);
         let there = self.1.saturating_sub(offset).min(buf.len() as u64) as usize;
@@ -48,10 +46,10 @@ impl ReadAt for Whole<'_> {
 }
 
 impl Remains {
-    /// Looks through a file or device. Takes no lock: it may be looked at while its server starts.
+    /// Searches a file or device for batches. Takes no lock, so a server may start meanwhile.
     ///
     /// # Errors
-    /// It cannot be read at all. Places that cannot be read count as damaged.
+    /// It cannot be opened. Blocks that cannot be read count as damaged.
     pub fn open(path: &Path) -> Result<Remains, OpenError> {
         let fail = |action| move |source| io_error(path, action, source);
         let file = File::open(path).map_err(fail("open"))?;
@@ -85,7 +83,6 @@ impl Remains {
         Ok(remains)
     }
 
-    /// Collects the headers.
     fn index(&mut self) {
         let bytes = self.bytes;
         let device = Whole(&self.file, bytes);
@@ -97,7 +94,7 @@ impl Remains {
             let Some(part) = chunk.get_mut(..length as usize) else { break };
             let mut piece = length;
             if device.read_at(start, part).is_err() {
-                // Block by block then, so that one bad place costs one block.
+                // Block by block, so that a bad block costs only itself.
                 piece = (BLOCK_BYTES as u64).min(length);
                 let one = part.get_mut(..piece as usize).unwrap_or_default();
                 if device.read_at(start, one).is_err() {
@@ -111,7 +108,7 @@ impl Remains {
                     continue;
                 }
                 let offset = start - RING_OFFSET + (n * BLOCK_BYTES) as u64;
-                // A record may hold the image of a log: what stands in the wrong place is none.
+                // A record may contain the image of a log: a batch at the wrong offset does not count.
                 match BatchHeader::of_any(block) {
                     Some((header, identity)) if header.offset == offset => {
                         self.batches.push((header, identity));
@@ -123,7 +120,7 @@ impl Remains {
         }
     }
 
-    /// One log's batches, as they were written: runs one behind the other, a later run from where it began.
+    /// Keeps the batches of one log, in the order in which they were written: a later run replaces what it wrote over.
     fn sort(&mut self, log_id: Option<[u8; 16]>) {
         let last = |id: &[u8; 16]| {
             let of = self.batches.iter().filter(|(_, identity)| identity.log_id == *id);
@@ -136,7 +133,7 @@ impl Remains {
         self.batches.retain(|(_, identity)| Some(identity.log_id) == log_id);
         self.foreign = (all - self.batches.len()) as u64;
         self.batches.sort_by_key(|(header, _)| (header.generation, header.offset));
-        // What a run wrote last and nobody was told of, the next one may have begun to write over.
+        // The next run may have begun to write over the last, unacknowledged batches of a run.
         let mut kept: Vec<(BatchHeader, Identity)> = Vec::with_capacity(self.batches.len());
         for (header, identity) in std::mem::take(&mut self.batches) {
             while kept.last().is_some_and(|(before, _)| before.last_seq >= header.first_seq) {
@@ -147,7 +144,7 @@ impl Remains {
         self.batches = kept;
     }
 
-    /// Gives each batch that is whole to `each`, in order, and whether the one before it is there, too.
+    /// Calls `each` for every valid batch, in order, with whether its predecessor is there too.
     pub fn each(&mut self, mut each: impl FnMut(&Batch, bool, Vec<Vec<u8>>)) {
         let device = Whole(&self.file, self.bytes);
         let mut next = None;
@@ -179,7 +176,6 @@ impl Remains {
         }
     }
 
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

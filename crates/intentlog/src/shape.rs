@@ -1,7 +1,7 @@
-//! Making a log beforehand, and giving one another size. Both need the device for themselves.
+//! Creates a log beforehand, and resizes one. Both lock the device.
 //!
-//! A resize writes the snapshot that a clean stop left once more, under a new salt, where nothing stands that the old
-//! superblock vouches for; then both superblocks. So whatever interrupts it, one of the two layouts is whole.
+//! A resize writes the snapshot of the clean stop once more, under a new salt, at a place that the old superblock does not
+//! use; then both superblocks. So whatever interrupts it, one of the two layouts is valid.
 
 use std::io;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::replay::{self, Scan};
 use crate::ring::Ring;
 use crate::superblocks::Superblocks;
 
-/// Makes a file (of `bytes`) or block device ready to become a log: allocated and written once. It belongs to the volume
-/// that is first served with it. What it is and how it will be flushed, in one line.
+/// Prepares a file (of `bytes`) or block device: allocates it and writes it once. The first volume that is served with it
+/// owns it. One line on what it is and how it will be flushed.
 ///
 /// # Errors
 /// [`OpenError::Taken`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
@@ -34,8 +34,8 @@ pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
     Ok(device.describe())
 }
 
-/// Gives a log another size: a file that of `bytes`; a block device (`None`) its own. The log must have been stopped cleanly.
-/// Gives the bytes of the log before and after.
+/// Resizes a log: a file to `bytes`, a block device (`None`) to its own size. The log must have been stopped cleanly.
+/// Returns the bytes of the log before and after.
 ///
 /// # Errors
 /// [`OpenError::NotClean`]; [`OpenError::TooSmall`] if what it holds does not fit.
@@ -64,10 +64,7 @@ pub fn resize(path: &Path, bytes: Option<u64>) -> Result<(u64, u64), OpenError> 
     Ok((before, wanted))
 }
 
-/// The same within a device that is large enough for both sizes; the bytes of the log before.
-///
-/// # Errors
-/// See [`resize`].
+/// As [`resize`], on a device that is large enough for both sizes; the bytes of the log before.
 pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64, OpenError> {
     let found = superblocks(device, device.bytes(), path)?;
     let replay::Superblocks::Found(old, slot) = found else {
@@ -79,7 +76,7 @@ pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64
     let fits = scan.records.iter().all(|record| buf.push(&[record]));
     let ring = Ring { bytes: bytes - RING_OFFSET };
     let free = free_place(&scan, Ring { bytes: old.ring_bytes }, ring, buf.padded_bytes());
-    // The next start puts its own snapshot beside this one.
+    // The next start writes its own snapshot beside this one.
     let room = fits && 2 * buf.padded_bytes() <= ring.bytes;
     let Some(offset) = free.filter(|_| room) else {
         let min = RING_OFFSET + 2 * buf.padded_bytes() + (scan.end - scan.tail);
@@ -116,7 +113,7 @@ pub fn resize_device(device: &dyn Device, path: &Path, bytes: u64) -> Result<u64
     Ok(RING_OFFSET + old.ring_bytes)
 }
 
-/// Where in the `new` ring `length` bytes stand that do not touch what the `old` one holds. Pure.
+/// An offset in the `new` ring for `length` bytes that do not overlap the contents of the `old` one. Pure.
 fn free_place(scan: &Scan, old: Ring, new: Ring, length: u64) -> Option<u64> {
     let [(first, first_len), (second, second_len)] = old.extents(scan.tail, scan.end - scan.tail);
     let held = [(first - RING_OFFSET, first_len), (second.saturating_sub(RING_OFFSET), second_len)];

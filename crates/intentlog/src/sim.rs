@@ -1,7 +1,6 @@
-//! A disk in memory that fails on demand, for tests of the log and of what stands on it.
+//! A disk in memory that fails on demand, for tests of the log and of its users.
 //!
-//! Unit of tearing is a sector of 512 bytes: a power cut in the middle of a write leaves any of its sectors
-//! old, new, or (a cut in the middle of a sector) with wrong contents.
+//! A power cut in the middle of a write leaves each of its sectors of 512 bytes old, new, or torn.
 
 use std::io;
 use std::sync::Arc;
@@ -13,11 +12,9 @@ use crate::device::Device;
 use crate::device::kept::Kept;
 use crate::replay::ReadAt;
 
-/// Unit of tearing, in bytes.
 pub const SECTOR_BYTES: usize = 512;
 
-/// A disk. Clones are the same disk, so a test keeps one while a log holds another; contents stay when the
-/// log is gone.
+/// Clones are the same disk: a test keeps one while a log has another, and the contents outlive the log.
 #[derive(Clone)]
 pub struct SimDisk {
     shared: Arc<Shared>,
@@ -75,12 +72,10 @@ impl SimDisk {
         }
     }
 
-    /// As a device for [`crate::Log::open_device`].
     pub fn device(&self) -> Box<dyn Device> {
         Box::new(self.clone())
     }
 
-    /// Arms a fault.
     pub fn set_fault(&self, fault: Fault) {
         self.shared.disk.lock().fault = Some(fault);
     }
@@ -90,7 +85,7 @@ impl SimDisk {
         *self.shared.lost.lock() = Some(why.to_owned());
     }
 
-    /// Power is back, faults are gone; contents are what survived.
+    /// The power is back and no fault is armed.
     pub fn revive(&self) {
         let mut disk = self.shared.disk.lock();
         disk.fault = None;
@@ -112,7 +107,7 @@ impl SimDisk {
         self.shared.disk.lock().latency = latency;
     }
 
-    /// Holds writes back (`true`) or lets them go on.
+    /// Holds writes back (`true`) or releases them.
     pub fn hold(&self, held: bool) {
         self.shared.disk.lock().held = held;
         self.shared.changed.notify_all();
@@ -138,7 +133,6 @@ impl SimDisk {
         disk.bytes.resize(larger, 0);
     }
 
-    /// A copy of the contents.
     pub fn image(&self) -> Vec<u8> {
         self.shared.disk.lock().bytes.clone()
     }

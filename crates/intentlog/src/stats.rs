@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use crate::limits::RECENT_FLUSHES;
 
-/// Upper ends of the buckets of [`Waits`], in microseconds; the last bucket has none.
+/// Upper ends of the buckets of [`Waits`], in microseconds. One more bucket has no upper end.
 pub const WAIT_BUCKETS_US: [u64; 12] =
     [100, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
 
 /// How long requests waited for something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How many, by [`WAIT_BUCKETS_US`].
     pub buckets: [u64; WAIT_BUCKETS_US.len() + 1],
-    /// Sum, in nanoseconds.
     pub sum_ns: u64,
 }
 
-/// [`Waits`], counted.
 #[derive(Debug, Default)]
 pub(crate) struct WaitCounters {
     buckets: [AtomicU64; WAIT_BUCKETS_US.len() + 1],
@@ -83,7 +80,7 @@ impl Counters {
         self.flushes.fetch_add(1, Relaxed);
         self.flush_ns.fetch_add(ns, Relaxed);
         self.flush_ns_max.fetch_max(ns, Relaxed);
-        // Whoever has the device is alone with it, so nothing comes between.
+        // The device has one user at a time, so no other update comes between load and store.
         let recent = match self.flush_ns_recent.load(Relaxed) {
             0 => ns,
             recent => recent - recent / RECENT_FLUSHES + ns / RECENT_FLUSHES,
@@ -91,7 +88,7 @@ impl Counters {
         self.flush_ns_recent.store(recent.max(1), Relaxed);
     }
 
-    /// What a flush takes these days; `None` before the first.
+    /// Running mean of what a flush takes; `None` before the first.
     pub(crate) fn recent_flush(&self) -> Option<Duration> {
         Some(self.flush_ns_recent.load(Relaxed)).filter(|ns| *ns > 0).map(Duration::from_nanos)
     }
@@ -109,41 +106,35 @@ impl Counters {
 pub struct Stats {
     /// Records appended by transactions.
     pub records: u64,
-    /// Their bytes.
     pub record_bytes: u64,
-    /// Batches written.
     pub batches: u64,
     /// Bytes of batches written, with headers and padding.
     pub batch_bytes: u64,
     /// Flushes of the device: one for each batch and each superblock.
     pub flushes: u64,
-    /// Sum of the times that write and flush took, in nanoseconds.
+    /// Time that writes took, with their flushes, in nanoseconds.
     pub flush_ns: u64,
-    /// Longest of them, in nanoseconds.
     pub flush_ns_max: u64,
-    /// Batches that a waiter wrote itself because nobody else was there ([`crate::Ticket::wait`]).
+    /// Batches that a waiting thread wrote itself because no other transaction was at work ([`crate::Ticket::wait`]).
     pub led: u64,
-    /// Checkpoints completed.
     pub checkpoints: u64,
-    /// Sum of the times that making the volume durable took, in nanoseconds.
+    /// Time that making the volume durable took, in nanoseconds.
     pub checkpoint_ns: u64,
-    /// Longest of them, in nanoseconds.
     pub checkpoint_ns_max: u64,
-    /// Checkpoints that stood in for batches which did not fit the ring.
+    /// Checkpoints that made batches durable which did not fit the ring.
     pub absorbed: u64,
-    /// Times that the log was lost and a new one made in its place.
+    /// Times that the log was lost and replaced with a new one.
     pub renewed: u64,
-    /// Seals that waited for as many transactions as were of late at work together.
+    /// Seals that waited for more transactions to join (`pace.rs`).
     pub company_waits: u64,
-    /// Those during which nobody came.
+    /// Those that no transaction joined meanwhile.
     pub company_vain: u64,
-    /// Seals that waited for requests in hand.
+    /// Seals that waited for announced requests ([`crate::Intent`]).
     pub intent_waits: u64,
     /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
     pub intent_timeouts: u64,
-    /// Times that a gate was opened again because open transactions did not end.
+    /// Times that a closed gate was opened again because open transactions did not end.
     pub gate_reopened: u64,
-    /// Admissions that were delayed.
     pub admit_slowed: u64,
     /// Admissions that waited for space.
     pub admit_waited: u64,
@@ -151,18 +142,13 @@ pub struct Stats {
     pub gate_waits: Waits,
     /// Admissions that were delayed or waited for space.
     pub room_waits: Waits,
-    /// A checkpoint is under way.
     pub checkpointing: bool,
-    /// Bytes of the ring in use.
     pub used: u64,
     /// Bytes appended and not yet on the device.
     pub pending: u64,
-    /// Bytes of the ring.
     pub capacity: u64,
-    /// Number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// What has happened to the device that the operator must do something about.
+    /// Trouble with the device that needs the operator, although the log still works.
     pub trouble: Option<String>,
-    /// The device in one line.
     pub device: String,
 }

@@ -1,74 +1,71 @@
-//! What a step of the log's threads came to.
+//! The results of a step of the log's threads.
 
-/// What one step came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Something was done.
     Did(Did),
-    /// There is nothing to do until something is asked for.
+    /// There is nothing to do now.
     Idle,
-    /// There is something to do, and it cannot go on yet.
+    /// There is a task, which must wait.
     Blocked(Wait),
     /// The log has stopped or failed; no step does anything any more.
     Ended,
 }
 
-/// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Did {
     /// Writer: the open batch is sealed and queued.
     Sealed,
-    /// Writer: the same, with the cut of a checkpoint behind it and the first part of the snapshot in the next batch.
+    /// Writer: as `Sealed`, with the cut of a checkpoint behind it and the first part of the snapshot in the next batch.
     Cut,
-    /// Writer: all before the cut is written, so its place in the ring is known.
+    /// Writer: every batch before the cut is written, so its position is known.
     CutPlaced,
-    /// Writer: a batch is durable and answered.
+    /// Writer: a batch is durable and acknowledged.
     Wrote,
     /// Writer: a superblock has moved the tail; a checkpoint is complete.
     MovedTail,
-    /// Writer: a batch does not fit; all that waits was taken, with a snapshot.
+    /// Writer: a batch does not fit; every waiting batch and a snapshot were taken.
     AbsorbCut,
-    /// Writer: the volume is durable for it.
+    /// Writer: the volume is durable for that snapshot.
     AbsorbSynced,
-    /// Writer: the snapshot stands in the ring for it, and all that waited is answered.
+    /// Writer: the snapshot is in the ring, and every waiting batch is acknowledged.
     Absorbed,
-    /// Writer: the log is lost; the gate is closed, all that waits was taken, with a snapshot.
+    /// Writer: the log is lost; the gate is closed, and every waiting batch and a snapshot were taken.
     LossCut,
-    /// Writer: the volume is durable without the log and says so.
+    /// Writer: the volume is durable without the log and records that.
     SetAside,
-    /// Writer: a new log is whole and has no name yet.
+    /// Writer: a new log is complete and has no name yet.
     Built,
-    /// Writer: it stands where the lost one stood.
+    /// Writer: the new log is at the lost one's path.
     Placed,
-    /// Writer: the volume says that it is in use again.
+    /// Writer: the volume records that it is in use again.
     Resumed,
-    /// Writer: so does the new log; the gate is open, and all that waited is answered.
+    /// Writer: so does the new log; the gate is open, and every waiting batch is acknowledged.
     Renewed,
-    /// Writer: the log is marked as shut down in order.
+    /// Writer: the log is marked as shut down cleanly.
     MarkedClean,
-    /// Checkpoint thread: it has asked for a cut.
+    /// Checkpoint thread: asked for a cut.
     AskedForCut,
     /// Checkpoint thread: the volume is durable up to the cut.
     Synced,
-    /// A waiter has written its own batch.
+    /// A leader has written its own batch.
     Led,
-    /// Stopping: one more thing was asked for.
+    /// Stopping: the next thing was asked for.
     AskedToStop,
 }
 
-/// What a step cannot go on without.
+/// What a step waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// As many transactions as were of late at work together (`pace.rs`); the next step goes on without them.
+    /// More transactions to join the batch (`pace.rs`); the next step continues without them.
     Company,
-    /// Requests in hand ([`crate::Intent`]); the next step goes on without them.
+    /// Announced requests ([`crate::Intent`]); the next step continues without them.
     Requests,
     /// Open transactions must commit.
     Gate,
     /// The checkpoint thread must make the volume durable.
     Sync,
-    /// The steps of the writer and of the checkpoint thread must complete a checkpoint.
+    /// A checkpoint must be completed, by steps of the writer and of the checkpoint thread.
     Checkpoint,
-    /// The writer's next steps must mark the log.
+    /// The writer must mark the log as clean.
     Writer,
 }

@@ -9,7 +9,6 @@ use crate::format::{FORMAT_VERSION, Superblock};
 use crate::limits::RING_OFFSET;
 use crate::replay::{self, ReadAt};
 
-/// The pair on the device: which was written last.
 pub(crate) struct Superblocks {
     pub(crate) last: Superblock,
     /// Slot of `last`, 0 or 1.
@@ -17,7 +16,7 @@ pub(crate) struct Superblocks {
 }
 
 impl Superblocks {
-    /// Writes `next` over the older one, in the present format. Its serial is set here.
+    /// Writes `next` over the older superblock, in the current format and with the next serial.
     pub(crate) fn write(&mut self, device: &dyn Device, next: Superblock) -> io::Result<()> {
         let next = Superblock { version: FORMAT_VERSION, serial: self.last.serial + 1, ..next };
         let slot = 1 - self.slot;
@@ -29,7 +28,7 @@ impl Superblocks {
     }
 }
 
-/// All that a superblock speaks of is there.
+/// An error if the device is smaller than the log that the superblock describes.
 pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Result<(), OpenError> {
     if superblock.ring_bytes <= bytes.saturating_sub(RING_OFFSET) {
         return Ok(());
@@ -39,7 +38,7 @@ pub(crate) fn check_size(superblock: &Superblock, bytes: u64, path: &Path) -> Re
     Err(OpenError::Corrupt { path: path.into(), what })
 }
 
-/// That a device, being too small for any log, is what is left of one.
+/// The error for a device too small for any log, if it begins with a superblock: the log was cut off.
 pub(crate) fn cut_off(device: &dyn ReadAt, bytes: u64, path: &Path) -> Option<OpenError> {
     match replay::read_superblocks(device) {
         Ok(replay::Superblocks::Found(superblock, _)) => check_size(&superblock, bytes, path).err(),

@@ -1,4 +1,4 @@
-//! What the writer is in the middle of, between two of its steps.
+//! The writer's unfinished task, kept between two of its steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,19 +8,18 @@ use crate::format::BatchBuf;
 use crate::generation::Generation;
 use crate::superblocks::Superblocks;
 
-/// What the writer is in the middle of.
 pub(crate) enum Task {
     Seal {
         cut: bool,
         hand: Hand,
     },
-    /// A batch is to be made durable: in the ring, or, if it does not fit, through a checkpoint.
+    /// Makes a batch durable: in the ring, or, if it does not fit, by a checkpoint.
     Put {
         buf: BatchBuf,
         snapshot: bool,
         oversize: bool,
     },
-    /// A batch of `length` bytes does not fit.
+    /// A batch of `length` bytes does not fit the ring.
     Absorb {
         length: u64,
     },
@@ -31,24 +30,24 @@ pub(crate) enum Task {
     AbsorbWrite {
         records: Vec<Vec<u8>>,
     },
-    /// The log was lost, and another one takes its place.
+    /// Replaces a lost log.
     Renew(Renewal),
 }
 
-/// What a seal waits for before it closes the gate: company first, then requests in hand.
+/// How far a seal is before it closes the gate: it waits for company (`pace.rs`) first, then for announced requests.
 pub(crate) enum Hand {
     Begun,
-    /// The batch had so many transactions when it began to wait for company.
+    /// The number of transactions in the batch when the wait for company began.
     Company {
         before: u64,
     },
     Unasked,
     Awaited(Arc<Generation>),
-    /// They have come, or were waited for long enough.
+    /// They have committed, or the wait for them has timed out.
     Done,
 }
 
-/// What it does next to replace a lost log ([`crate::renew`] has the table).
+/// The next step of replacing a lost log ([`crate::renew`] has the table).
 pub(crate) enum Renewal {
     Cut,
     SetAside { records: Vec<Vec<u8>> },
@@ -58,11 +57,11 @@ pub(crate) enum Renewal {
     Renew { aside: Vec<PathBuf> },
 }
 
-/// A log without a name.
+/// A new log, complete but not yet at the lost one's path.
 pub(crate) struct Made {
     pub(crate) device: Box<dyn Device>,
     pub(crate) superblocks: Superblocks,
-    /// Of the snapshot in the ring.
+    /// Bytes of the snapshot in the ring.
     pub(crate) length: u64,
     pub(crate) records: u64,
 }

@@ -1,6 +1,4 @@
-//! Tickets: what a committed transaction waits on.
-//!
-//! Each batch has one [`Outcome`]; a ticket points at its batch's.
+//! Tickets: what a committed transaction waits on. Each points at the [`Outcome`] of its batch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +8,7 @@ use crate::error::LogError;
 use crate::lead;
 use crate::outcome::Outcome;
 
-/// Stands for the records of one committed transaction. Cloning gives another handle on the same promise.
+/// Succeeds when the records of one committed transaction are on stable storage.
 #[derive(Clone)]
 pub struct Ticket {
     core: Arc<Core>,
@@ -32,35 +30,34 @@ impl Ticket {
         &self.outcome
     }
 
-    /// Number of the batch that it stands for: batches become durable in the order of their numbers.
+    /// Number of its batch. Batches become durable in the order of their numbers.
     pub fn batch(&self) -> u64 {
         self.outcome.batch()
     }
 
-    /// Asks for the flush without waiting for it. A thread that is about to hand the ticket to a waiting task
-    /// calls this first: the flush then runs while the task is being woken.
+    /// Asks for the flush without waiting for it. Call this before handing the ticket to another task: the flush then
+    /// runs while the task is being woken.
     pub fn request(&self) {
         if self.outcome.want() {
             self.core.want(&self.outcome);
         }
     }
 
-    /// Here, or by the writer.
+    /// Flushes on this thread, or asks the writer to.
     fn flush(&self) {
         if self.outcome.result().is_none() && !lead::flush(&self.core, &self.outcome) {
             self.request();
         }
     }
 
-    /// `Some` once the outcome is known.
     pub fn poll_now(&self) -> Option<Result<(), LogError>> {
         self.outcome.result().cloned()
     }
 
-    /// Waits until the records are on stable storage. Where nobody else is at work and the device is a fast one,
-    /// this thread makes the flush ([`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what it usually takes, and
-    /// nothing bounds what it may take). So whoever polls this has to see to it that the other tasks of its thread go on
-    /// meanwhile. At most one task of the process makes a flush at any time, whatever the number of logs.
+    /// Waits until the records are on stable storage. If nothing else is at work and the device is fast, this thread makes
+    /// the flush: [`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what that usually takes, nothing bounds the worst
+    /// case. So the caller must make sure that other tasks of its thread can run meanwhile. At most one task of the process
+    /// makes a flush at any time, whatever the number of logs.
     ///
     /// # Errors
     /// The log failed or was dropped first: the records may or may not be there after a restart.
@@ -73,7 +70,7 @@ impl Ticket {
             }
         }
         if self.outcome.result().is_some() {
-            // Nothing is to be done.
+            // Nothing to do.
         } else if LEADING.swap(true, Ordering::Acquire) {
             self.request();
         } else {
@@ -83,10 +80,7 @@ impl Ticket {
         self.outcome.known().await
     }
 
-    /// As [`Ticket::wait`], on this thread. Not to be called on an async runtime's thread.
-    ///
-    /// # Errors
-    /// As [`Ticket::wait`].
+    /// As [`Ticket::wait`], but blocks the thread. Must not be called on a thread of an async runtime.
     pub fn wait_blocking(&self) -> Result<(), LogError> {
         self.flush();
         self.outcome.known_blocking()

@@ -1,4 +1,4 @@
-//! A transaction, as the log's users hold it.
+//! Transactions.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::core::Core;
 use crate::error::LogError;
 use crate::ticket::Ticket;
 
-/// A transaction: records that stand or fall together. Obtained from [`crate::Log::begin`].
+/// Records that are durable together or not at all. [`crate::Log::begin`] starts one.
 ///
-/// While it is open no batch can be sealed, so it must not wait for a disk, a network, admission, a ticket
-/// or a lock that somebody holds who is waiting to begin.
+/// While it is open no batch can be sealed. So its owner must not wait for a disk, a network, admission, a ticket,
+/// or a lock whose holder may be waiting in [`crate::Log::begin`].
 pub struct Txn {
     core: Arc<Core>,
     batch: u64,
@@ -27,8 +27,8 @@ impl Txn {
         self.batch
     }
 
-    /// Adds a record. Records of all transactions stand in the log in the order of their appends.
-    /// After a failure of the log this does nothing; the ticket tells.
+    /// Adds a record. The log keeps the records of all transactions in the order of their appends.
+    /// After a failure of the log this does nothing; the ticket has the error.
     pub fn append(&mut self, record: &[u8]) {
         self.core.append(&[record]);
     }
@@ -38,7 +38,7 @@ impl Txn {
         self.core.append(parts);
     }
 
-    /// Ends the transaction. The ticket tells when it is on stable storage.
+    /// Ends the transaction. The ticket succeeds when it is on stable storage.
     pub fn commit(mut self) -> Ticket {
         self.left = true;
         Ticket::new(self.core.clone(), self.core.leave())

@@ -1,10 +1,9 @@
-//! The thread that looks whether the log is still where and what it was.
+//! The watch thread checks that the log is still there and unchanged.
 //!
-//! A log file that is unlinked, truncated or overwritten takes writes as before: acknowledgements would go on, and the next start would
-//! find nothing of them. So device and owner are asked several times a second ([`Device::look`], [`Checkpoint::look`]). Once
-//! either says that something is lost, nothing more is acknowledged. If it is the log, the writer makes another one
-//! ([`crate::renew`]). If it cannot, or something else is lost, what was acknowledged is applied, so its owner can still make
-//! it durable: [`Checkpoint::lost`].
+//! A log file that was unlinked, truncated or overwritten takes writes without an error, but the next start would find none
+//! of them. So this thread asks the device and the owner several times a second ([`Device::look`], [`Checkpoint::look`]). If
+//! something is lost, nothing more is acknowledged. If it is the log, the writer makes a new one ([`crate::renew`]). If that
+//! fails, or if something else is lost, the owner makes durable what was acknowledged ([`Checkpoint::lost`]).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,15 +19,15 @@ pub(crate) struct Watch {
     core: Arc<Core>,
     device: Arc<dyn Device>,
     checkpoint: Arc<dyn Checkpoint>,
-    /// [`Bug::LostLogUnnoticed`] was in when the log was started.
+    /// [`Bug::LostLogUnnoticed`] was chosen when the log was started.
     blind: bool,
 }
 
-/// What a look has found lost, in words.
+/// What is lost, and why.
 enum Lost {
-    /// The log; the writer has been told to make another.
+    /// The log; the writer has been told to make a new one.
     Log(String),
-    /// It cannot be gone on without it.
+    /// Something that cannot be replaced.
     ForGood(String),
 }
 
@@ -51,7 +50,7 @@ impl Watch {
         }
     }
 
-    /// For simulations: looks, and does not wait for a new log.
+    /// For simulations: does not wait for a new log.
     pub(crate) fn look_once(&self, contents: bool) -> Option<String> {
         match self.look(contents)? {
             Lost::Log(why) => Some(why),
@@ -63,12 +62,12 @@ impl Watch {
     }
 
     fn look(&self, contents: bool) -> Option<Lost> {
-        // One that is being replaced is not looked at.
+        // A log that is being replaced is not checked.
         if self.blind || self.core.state.lock().loss.is_some() {
             return None;
         }
         let looked = self.device.look(contents);
-        // A half of a mirror that is found lost is the checkpoint thread's business.
+        // If half of a mirror is found lost, the checkpoint thread records that.
         let mut state = self.core.state.lock();
         self.core.look_for_loss(&mut state);
         drop(state);
@@ -86,8 +85,8 @@ impl Watch {
         }
     }
 
-    /// Waits until the writer has made a new log, or has failed: true. False: it does not come to it, because a write of the lost one or
-    /// a transaction does not end.
+    /// Waits until the writer has made a new log or has failed. `false`: it could not begin in time, because a write to the
+    /// lost log or a transaction does not end.
     fn await_renewal(&self) -> bool {
         let until = Instant::now() + RENEW_WAIT_MAX;
         let mut state = self.core.state.lock();
@@ -109,7 +108,7 @@ impl Watch {
         }
     }
 
-    /// Waits for the next look; false: there is none.
+    /// Waits until the next check is due; `false` when the log has stopped or failed.
     fn wait(&self) -> bool {
         let until = Instant::now() + WATCH_EVERY;
         let mut state = self.core.state.lock();

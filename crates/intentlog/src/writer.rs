@@ -1,13 +1,13 @@
-//! The thread that owns the device, but for moments when it has nothing to do and a waiter leads
-//! ([`crate::lead`]): seals, writes, moves the tail.
+//! The thread that seals and writes batches and moves the tail. It owns the device, except while it is idle and a waiting
+//! thread leads ([`crate::lead`]).
 //!
-//! What it does is in steps that never wait ([`Writer::step`]); waiting between them is the thread's ([`Writer::run`]). A
-//! simulation takes the same steps in an order of its own ([`crate::stepper`]).
+//! It works in steps that never wait ([`Writer::step`]); the thread waits between them ([`Writer::run`]). A simulation runs
+//! the same steps in an order of its own ([`crate::stepper`]).
 //!
 //! One flush is in flight at a time; the next batch collects meanwhile. Invariants:
 //! - a batch is written only when every earlier one is durable, so a torn batch is the last one;
 //! - a ticket succeeds only after the flush that covers it returned success and nothing has failed before;
-//! - space is given away only after the superblock that frees it is durable;
+//! - space is used again only after the superblock that frees it is durable;
 //! - an ordinary batch leaves [`State::reserve`](crate::core::State) bytes free, so that a snapshot, and
 //!   with it a checkpoint, is always possible.
 
@@ -33,7 +33,7 @@ use crate::task::{Hand, Renewal, Task};
 struct Cut {
     position: u64,
     seq: u64,
-    /// All of the snapshot that begins there is durable, or there is none.
+    /// The whole snapshot that begins there is durable, or there is none.
     durable: bool,
 }
 
@@ -47,14 +47,13 @@ pub(crate) struct Writer {
     pub(crate) task: Option<Task>,
 }
 
-/// A checkpoint's snapshot of which not all parts are taken.
+/// A checkpoint's snapshot whose last part is not taken yet.
 struct Taking {
     snapshot: Box<dyn Snapshot>,
-    /// What its parts take in the ring.
+    /// Bytes of the parts so far in the ring.
     bytes: u64,
 }
 
-/// What there is to begin.
 enum Todo {
     Stop,
     Renew,
@@ -76,7 +75,7 @@ impl Writer {
 
     /// The thread: runs until shutdown, drop or failure.
     pub(crate) fn run(mut self) {
-        // Waits for company are tens of microseconds; without it a timer may be 50 late, and still right.
+        // Waits for company are tens of microseconds, and by default a timer may fire 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         loop {
             match self.step() {
@@ -88,7 +87,7 @@ impl Writer {
         }
     }
 
-    /// Does what can be done without waiting, up to the next moment that somebody else can tell from the one before.
+    /// Works without waiting, up to the next change that another thread can observe.
     pub(crate) fn step(&mut self) -> Step {
         if self.core.state.lock().dead() {
             return Step::Ended;
@@ -146,7 +145,7 @@ impl Writer {
         }
     }
 
-    /// What there is to begin; `None`: nothing. Pure.
+    /// The next task; `None`: there is nothing to do. Pure.
     fn todo(&self, state: &State) -> Option<Todo> {
         if state.dead() {
             return Some(Todo::Stop);
@@ -166,7 +165,7 @@ impl Writer {
         if state.stage == Stage::Wanted {
             return Some(Todo::Seal { cut: true });
         }
-        // `Synced` here: all that is missing is the last part of the snapshot, which is in the open batch.
+        // With `Synced` only the last part of the snapshot is missing, which is in the open batch.
         if state.wanted || self.taking.is_some() || state.stage == Stage::Synced {
             return Some(Todo::Seal { cut: false });
         }
@@ -179,7 +178,6 @@ impl Writer {
         None
     }
 
-    /// Thread: waits until there is something to do.
     fn await_work(&self) {
         let mut state = self.core.state.lock();
         while self.todo(&state).is_none() {
@@ -187,7 +185,6 @@ impl Writer {
         }
     }
 
-    /// Thread: waits until the task can go on, as long as that may take.
     fn wait(&mut self, wait: Wait) {
         match wait {
             Wait::Company => self.await_company(),
@@ -199,13 +196,13 @@ impl Writer {
                     self.core.writer.wait(&mut state);
                 }
             }
-            // For those who stop the log.
+            // Only a shutdown waits for these.
             Wait::Checkpoint | Wait::Writer => {}
         }
     }
 
-    /// Moves the open batch to the queue; with `cut`, marks the cut behind it and begins a snapshot. The next part of a snapshot that
-    /// is being taken goes first into the next batch.
+    /// Moves the open batch to the queue; with `cut`, queues the cut behind it and begins a snapshot. The next batch begins
+    /// with the next part of the snapshot, if one is being taken.
     fn seal(&mut self, cut: bool, mut hand: Hand) -> Step {
         let core = self.core.clone();
         let mut state = core.state.lock();
@@ -266,7 +263,7 @@ impl Writer {
         Step::Did(if cut { Did::Cut } else { Did::Sealed })
     }
 
-    /// Puts the next part of the snapshot into the open batch, which is empty, since the gate is closed.
+    /// Puts the next part of the snapshot into the open batch, which is empty because the gate is closed.
     fn take_part(&mut self) {
         let ring = self.core.ring;
         let bytes = SNAPSHOT_PART_BYTES.min(ring.bytes / SNAPSHOT_PART_RING_FRACTION);
@@ -285,13 +282,12 @@ impl Writer {
         } else if !state.has_parts()
             && let Some(cut) = &mut self.cut
         {
-            // The last part is empty, and those before it are written.
+            // The last part is empty, and the earlier ones are written.
             cut.durable = true;
         }
     }
 
-    /// Thread: waits until as many transactions are in the open batch as were of late at work together, within bounds
-    /// ([`crate::pace`]).
+    /// Waits, within bounds, until the open batch has as many transactions as recently ran together ([`crate::pace`]).
     fn await_company(&mut self) {
         let Some(Task::Seal { hand, .. }) = &mut self.task else { return };
         let mut state = self.core.state.lock();
@@ -309,8 +305,7 @@ impl Writer {
         state.gathering = None;
     }
 
-    /// Thread: waits for those requests that were received before the seal began and have not yet committed, within
-    /// bounds.
+    /// Waits, within bounds, for the requests that were received before the seal began and have not yet committed.
     fn await_requests_in_hand(&mut self) {
         let Some(Task::Seal { hand: Hand::Awaited(generation), .. }) = &self.task else { return };
         let until = Instant::now() + self.core.timing.intent_wait;
@@ -323,7 +318,7 @@ impl Writer {
         }
     }
 
-    /// The seal goes on without the requests in hand.
+    /// Continues the seal without the announced requests.
     pub(crate) fn stop_waiting_for_requests(&mut self) {
         if let Some(Task::Seal { hand, .. }) = &mut self.task {
             self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
@@ -331,10 +326,10 @@ impl Writer {
         }
     }
 
-    /// Thread: waits until no transaction is open, with the gate closed.
+    /// Waits, with the gate closed, until no transaction is open.
     ///
-    /// Should one of those open need something that a thread holds who waits to begin, the wait would never
-    /// end. Nothing is decided before the last one has left, so the gate is opened again for those at it.
+    /// This would never end if an open transaction needed a lock whose holder waits to begin. So after a while the gate
+    /// opens again for the threads that wait at it; the seal has decided nothing yet.
     fn await_last_out(&self) {
         let mut state = self.core.state.lock();
         let mut until = Instant::now() + GATE_WAIT_MAX;
@@ -362,7 +357,7 @@ impl Writer {
 
     fn place_cut(&mut self) {
         let state = self.core.state.lock();
-        // Without a snapshot there is nothing to wait for: the tail moves to whatever comes next.
+        // Without a snapshot the tail can move at once, to the next batch.
         let durable = self.taking.is_none() && !state.has_parts();
         self.cut = Some(Cut { position: state.space.head, seq: state.space.next_seq, durable });
     }
@@ -374,7 +369,7 @@ impl Writer {
             (state.fits(self.core.ring, length, snapshot), state.stage)
         };
         if oversize || !fits {
-            // A checkpoint that is under way and needs nothing more from the ring frees space.
+            // A checkpoint whose snapshot is already in the ring will free space.
             return match (self.cut.is_some_and(|cut| cut.durable), stage) {
                 (true, Stage::Syncing) => {
                     self.task = Some(Task::Put { buf, snapshot, oversize });
@@ -445,9 +440,9 @@ impl Writer {
         Ok(())
     }
 
-    /// A batch does not fit, and no checkpoint under way will make room. Its effects have been applied, so a
-    /// checkpoint makes them durable as well as the ring would: everything that waits is answered by it, and
-    /// only the snapshot is written, marked as the point where replay starts.
+    /// A batch does not fit, and no checkpoint under way will free space. Its effects have been applied, so a checkpoint
+    /// makes them durable as well as the ring would. It acknowledges everything that waits; only the snapshot is written,
+    /// marked as the point where replay starts.
     fn absorb(&mut self, length: u64) -> Step {
         let core = self.core.clone();
         let mut state = core.state.lock();
@@ -471,7 +466,7 @@ impl Writer {
         Step::Did(Did::AbsorbCut)
     }
 
-    /// Takes all that waits, which a checkpoint will answer.
+    /// Takes every batch that waits; a checkpoint will acknowledge them.
     pub(crate) fn take_all(&mut self, state: &mut State) {
         state.rotate();
         while let Some(sealed) = state.queue.pop_front() {
@@ -518,11 +513,11 @@ impl Writer {
         Ok(Step::Did(Did::Absorbed))
     }
 
-    /// Shutdown: everything is checkpointed and written.
+    /// Marks the log as shut down cleanly; everything is checkpointed and written.
     fn mark_clean(&mut self) -> io::Result<()> {
         let space = self.core.state.lock().space;
         let next = Superblock { clean_end: Some((space.head, space.next_seq)), ..self.superblocks.last };
-        // Both: should one be damaged later, the other must not say that something is to be replayed.
+        // Both: if one is damaged later, the other must not say that there are records to replay.
         for _ in 0..2 {
             self.write_superblock(next)?;
         }

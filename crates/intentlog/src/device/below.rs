@@ -1,7 +1,7 @@
-//! Whether what lies below a path can keep what a flush promises: the mount, its filesystem, and whether a flush reaches the device.
+//! Checks that the mount, the filesystem and the device below a path can keep what a flush promises.
 //!
-//! [`weaknesses`] is pure: it judges what `/proc/self/mountinfo` and ext4's own files say. [`Below`] reads them. What none of them
-//! tells (a disk that lies, a virtual disk whose host keeps its cache, `cache=unsafe`) nobody on this machine can see.
+//! [`weaknesses`] is pure: it judges what `/proc/self/mountinfo` and ext4's own files say. [`Below`] reads them. Some weaknesses
+//! cannot be seen from this machine: a disk that lies, or a virtual disk whose host caches writes (`cache=unsafe`).
 
 use std::fmt;
 use std::fs;
@@ -13,27 +13,22 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 use super::report::Report;
 use crate::limits::FLUSH_TRIES;
 
-/// A mount, as a line of `/proc/self/mountinfo` tells it.
+/// A mount: a line of `/proc/self/mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number.
     pub id: u64,
     /// Major and minor number of the filesystem's device.
     pub device: (u32, u32),
-    /// What of the filesystem it shows: `/`, or a directory of it.
+    /// The directory of the filesystem that is mounted; `/`: all of it.
     pub root: String,
-    /// Where it is mounted.
     pub point: String,
-    /// Type of the filesystem.
     pub kind: String,
-    /// What is mounted.
     pub source: String,
-    /// Options of the filesystem, as opposed to those of this mount of it.
+    /// Options of the filesystem, not of this mount.
     pub options: Vec<String>,
 }
 
 impl Mount {
-    /// Reads a line; `None` if it is none.
     pub fn parse(line: &str) -> Option<Mount> {
         let (place, filesystem) = line.split_once(" - ")?;
         let mut place = place.split(' ');
@@ -56,21 +51,19 @@ impl Mount {
         self.options.iter().any(|o| o == option)
     }
 
-    /// The option that keeps flushes from the device, in the words of any filesystem.
+    /// The option, of any filesystem, that keeps flushes from the device.
     fn without_barriers(&self) -> Option<&str> {
         let names = ["nobarrier", "barrier=0", "barrier=none", "fsync_mode=nobarrier"];
         self.options.iter().map(String::as_str).find(|o| names.contains(o))
     }
 }
 
-/// What ext4 says of its journal.
+/// Whether an ext4 filesystem uses a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Journal {
-    /// It has one and uses it.
     Used,
-    /// It has none, or leaves it alone.
+    /// It has none, or does not use it.
     None,
-    /// Nothing is known.
     Unknown,
 }
 
@@ -90,23 +83,20 @@ impl Journal {
     }
 }
 
-/// How bad a weakness is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gravity {
-    /// To be said: it cannot be known.
+    /// It cannot be known; told as information.
     Unknown,
-    /// To be warned of: acknowledged work is safe, something else is not.
+    /// Acknowledged work is safe, something else is not.
     Warn,
     /// Acknowledged work can be lost.
     Refuse,
 }
 
-/// What is wrong, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakness {
-    /// How bad it is.
     pub gravity: Gravity,
-    /// In words, without the path.
+    /// What is wrong, why, and what to do, without the path.
     pub what: String,
 }
 
@@ -116,7 +106,7 @@ impl fmt::Display for Weakness {
     }
 }
 
-/// What of a mount's filesystem and options keeps less than it should. Pure.
+/// The weaknesses of a mount's filesystem and options. Pure.
 pub fn weaknesses(mount: &Mount, journal: Journal) -> Vec<Weakness> {
     let mut found = Vec::new();
     let on = format!("{} on {}", mount.kind, mount.source);
@@ -178,8 +168,8 @@ pub fn weaknesses(mount: &Mount, journal: Journal) -> Vec<Weakness> {
     found
 }
 
-/// The same of what a file is on that a loop device stands on. Of its filesystem nothing is wanted but that it flushes: the file's
-/// blocks and its inode, which are made once and flushed, come to the disk without a journal, too, if not as well.
+/// The weaknesses of the filesystem that holds a loop device's file. It only needs to flush, so a missing journal is a warning:
+/// the file's blocks and inode are made once and flushed.
 pub fn weaknesses_of_file(loop_device: &str, file: &Path, mount: &Mount, journal: Journal) -> Vec<Weakness> {
     let mut found = weaknesses(mount, journal);
     for weakness in &mut found {
@@ -194,13 +184,13 @@ pub fn weaknesses_of_file(loop_device: &str, file: &Path, mount: &Mount, journal
     found
 }
 
-/// What can be seen below a path.
+/// What is below a path.
 #[derive(Debug, Clone, Default)]
 pub struct Below {
     mount: Option<Mount>,
-    /// The loop devices below, the files that they stand on, and what these are on.
+    /// The loop devices below, their files, and the mounts that hold these.
     files: Vec<(String, PathBuf, Mount)>,
-    /// File with the counters of the topmost device with a volatile cache that counts its flushes.
+    /// The topmost device with a volatile cache that counts its flushes, and the file with the counters.
     stat: Option<(String, PathBuf)>,
 }
 
@@ -216,12 +206,12 @@ impl Below {
         let is_device = rustix::fs::stat(path).is_ok_and(|s| {
             rustix::fs::FileType::from_raw_mode(s.st_mode) == rustix::fs::FileType::BlockDevice
         });
-        // A block device is no file of the filesystem that its name is on.
+        // A block device is not on the filesystem that its node is on.
         let mount = if is_device { None } else { mount_of(path) };
         Below { mount, files, stat }
     }
 
-    /// What the mount and its filesystem tell, and those of the files of loop devices below.
+    /// Those of the mount, and of the mounts that hold files of loop devices below.
     pub fn weaknesses(&self) -> Vec<Weakness> {
         let mut found = Vec::new();
         if let Some(mount) = &self.mount {
@@ -233,11 +223,8 @@ impl Below {
         found
     }
 
-    /// Whether `flush`, which must write something and flush it, makes the device below count a flush. It is tried a few
-    /// times; `None`: yes, or the device has no volatile cache and needs none.
-    ///
-    /// # Errors
-    /// Those of `flush`.
+    /// Calls `flush`, which must write something and flush it, a few times, and checks that the device counts a flush. `None`:
+    /// it does, or it has no volatile cache and needs none.
     pub fn flushes(&self, mut flush: impl FnMut() -> io::Result<()>) -> io::Result<Option<Weakness>> {
         let Some((name, stat)) = &self.stat else { return Ok(None) };
         for _ in 0..FLUSH_TRIES {
@@ -263,7 +250,7 @@ impl Below {
         }))
     }
 
-    /// The device whose flushes are counted, if there is one.
+    /// The device that counts its flushes, if there is one.
     pub fn counting(&self) -> Option<&str> {
         self.stat.as_ref().map(|(name, _)| name.as_str())
     }
@@ -274,7 +261,7 @@ fn flushes_in(stat: &Path) -> Option<u64> {
     fs::read_to_string(stat).ok()?.split_whitespace().nth(15)?.parse().ok()
 }
 
-/// Other mounts of the filesystem of mount `id` whose root is above its root, the highest first. Pure but for the reading.
+/// Other mounts of the same filesystem as mount `id` that show a directory above its root, the highest first.
 pub fn wider(id: u64) -> Vec<Mount> {
     let mounts = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
     wider_in(&mounts, id)
@@ -291,7 +278,7 @@ fn wider_in(mounts: &str, id: u64) -> Vec<Mount> {
     wider
 }
 
-/// A path as mountinfo writes it: space, tab, newline and backslash are three octal digits behind a backslash.
+/// mountinfo writes space, tab, newline and backslash as a backslash and three octal digits.
 fn unescape(text: &str) -> String {
     let names = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     names.iter().fold(text.to_owned(), |text, (escaped, plain)| text.replace(escaped, plain))

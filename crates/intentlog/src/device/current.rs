@@ -1,4 +1,4 @@
-//! The device that a running log stands on, which another may take the place of.
+//! The device of a running log, which can be replaced when it is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use parking_lot::RwLock;
 use super::Device;
 use crate::replay::ReadAt;
 
-/// See the module's comment. Whoever writes has it to himself ([`crate::lead`]), so nothing is under way when it is replaced.
+/// The device has one user at a time ([`crate::lead`]), so no write is under way when it is replaced.
 pub(crate) struct Current {
     device: RwLock<Arc<dyn Device>>,
-    /// The same for all that follow each other.
+    /// Shared by a device and its successors.
     half_lost: Arc<AtomicBool>,
 }
 
@@ -21,7 +21,6 @@ impl Current {
         Current { half_lost: device.half_lost(), device: RwLock::new(device) }
     }
 
-    /// From here on it is that one.
     pub(crate) fn replace(&self, device: Box<dyn Device>) {
         let old = std::mem::replace(&mut *self.device.write(), device.into());
         drop(old);

@@ -1,4 +1,4 @@
-//! A regular file or block device, opened past the page cache and locked for this process alone.
+//! A regular file or block device, opened with O_DIRECT where possible, and locked.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -27,31 +27,30 @@ use crate::limits::{
 /// `statfs` type of FUSE mounts (linux/magic.h).
 const FUSE_MAGIC: u32 = 0x6573_5546;
 
-/// A log file or block device. Holds the lock as long as it lives.
+/// A log file or block device. Locked until it is dropped.
 #[derive(Debug)]
 pub struct FileDevice {
     fd: OwnedFd,
     path: PathBuf,
-    /// The same, wherever the process is.
+    /// `path`, independent of the working directory.
     absolute: PathBuf,
-    /// Where the file was when it was opened, without symbolic links.
+    /// `path` without symbolic links, when it was opened.
     resolved: PathBuf,
     bytes: u64,
     is_file: bool,
     kept: Kept,
-    /// The system's list of devices had it when it was opened.
+    /// The block device was in sysfs when it was opened.
     listed: bool,
     direct: bool,
     method: SyncMethod,
     measured: String,
     report: Report,
-    /// It has no name yet: it is to take a lost one's.
+    /// Set while the file has no name yet and is to replace a lost one.
     nameless: Option<Nameless>,
-    /// The file below a loop device, locked as well: it may be named by itself elsewhere.
+    /// The file below a loop device, locked as well, because another server may open the file itself.
     _below: Option<File>,
 }
 
-/// The type of the filesystem that a descriptor is on.
 fn filesystem(fd: &OwnedFd) -> Option<u32> {
     rustix::fs::fstatfs(fd).ok().and_then(|fs| u32::try_from(fs.f_type).ok())
 }
@@ -93,7 +92,7 @@ impl FileDevice {
             return Err(OpenError::Kind { path: path.into() });
         }
         if matches!(rustix::fs::stat(path), Err(Errno::NOENT)) && rustix::fs::lstat(path).is_ok() {
-            // Making a file where such a link points to could put the log anywhere.
+            // To create the file that a dangling link points to could put the log anywhere.
             return Err(io_error(path, "follow the symbolic link", io::ErrorKind::NotFound.into()));
         }
         let (fd, direct) = open_fd(path)?;
@@ -145,11 +144,11 @@ impl FileDevice {
             _below: below,
         };
         if let Err(small) = check_size(path, all) {
-            // It may be what is left of a log.
+            // It may be a log that was cut off.
             return Err(crate::superblocks::cut_off(&device, all, path).unwrap_or(small));
         }
         if is_new && let Err(source) = device.fill() {
-            // Empty again, so that the next attempt starts afresh.
+            // Empty, so that the next attempt starts from the beginning.
             let _ = rustix::fs::ftruncate(&device.fd, 0);
             return Err(io_error(path, "preallocate", source));
         }
@@ -159,16 +158,16 @@ impl FileDevice {
     /// Allocates a file's blocks and writes each once, so that no later flush has to carry metadata.
     pub fn fill(&self) -> io::Result<()> {
         if self.is_file {
-            // Asked beforehand, so as not to fill up a filesystem that others use just to find out.
+            // Checked beforehand, so that a failure does not fill up a filesystem that others use.
             let space = rustix::fs::fstatvfs(&self.fd)?;
             let held = rustix::fs::fstat(&self.fd)?.st_blocks as u64 * 512;
             if space.f_bavail.saturating_mul(space.f_frsize).saturating_add(held) < self.bytes {
                 return Err(Errno::NOSPC.into());
             }
-            // The size first: whatever interrupts this, the next start finds a file of this size and fills it.
+            // The size first: after an interruption the next start finds a file of this size, and fills it.
             rustix::fs::ftruncate(&self.fd, self.bytes)?;
             match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, self.bytes) {
-                // Where the filesystem cannot allocate ahead, the zeroes below do it.
+                // Where the filesystem cannot preallocate, the zeroes below allocate the blocks.
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -188,7 +187,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Gives a file another size; what is added is allocated and written once. A block device has the size that it has.
+    /// Resizes a file; what is added is allocated and written once. A block device keeps its size.
     pub fn set_size(&mut self, bytes: u64) -> io::Result<()> {
         if !self.is_file {
             return if bytes <= self.bytes { Ok(()) } else { Err(Errno::NOSPC.into()) };
@@ -200,7 +199,7 @@ impl FileDevice {
                 return Err(Errno::NOSPC.into());
             }
             match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, more) {
-                // Where the filesystem cannot allocate ahead, the zeroes below do it.
+                // Where the filesystem cannot preallocate, the zeroes below allocate the blocks.
                 Ok(()) | Err(Errno::OPNOTSUPP) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -220,7 +219,8 @@ impl FileDevice {
         chosen.map_err(|source| io_error(&self.path, "self-test", source))
     }
 
-    /// Refuses what cannot keep what a flush promises; with `accept` it is warned of. Writes to the scratch blocks.
+    /// Refuses a filesystem or device that cannot keep what a flush promises; with `accept` only warns. Writes to the scratch
+    /// blocks.
     ///
     /// # Errors
     /// [`OpenError::Weak`], [`OpenError::Io`].
@@ -246,7 +246,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Chooses how to flush: `Some` as told, `None` by measuring both ways in the scratch blocks.
+    /// Chooses how to flush; `None`: the faster method, measured in the scratch blocks.
     pub fn choose(&mut self, method: Option<SyncMethod>) -> io::Result<()> {
         if let Some(method) = method {
             self.method = method;
@@ -260,7 +260,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// What has become of the file or device, apart from its contents; `None`: nothing.
+    /// Why the file or device is lost, apart from its contents; `None`: it is not.
     fn gone(&self) -> Option<String> {
         let open = match rustix::fs::fstat(&self.fd) {
             Ok(open) => open,
@@ -274,7 +274,7 @@ impl FileDevice {
             return Some(format!("was truncated: {size} bytes are left of {}", self.bytes));
         }
         if !self.is_file {
-            // Its node may be made anew under its name; the device itself must be there.
+            // Its node may be replaced; the device itself must be there.
             let gone = self.listed && device_says(open.st_rdev, "dev").is_none();
             return gone.then(|| "is a device that is not there any more".into());
         }
@@ -284,12 +284,12 @@ impl FileDevice {
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                 Some(format!("is not there any more{}", self.went()))
             }
-            // Whoever may not look now has not lost it.
+            // An error such as a refused permission does not mean that it is lost.
             Err(_) => None,
         }
     }
 
-    /// Where the open file is now, for a message.
+    /// The current path of the open file, for a message.
     fn went(&self) -> String {
         use std::os::fd::AsRawFd;
         let now = std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
@@ -326,9 +326,8 @@ impl FileDevice {
     }
 }
 
-/// Writes all of `bytes`: a write that took only a part is gone on with, one that took nothing is an error. A part that
-/// does not end on a block makes the next write one that `O_DIRECT` refuses, which is an error as well: never is a part
-/// taken for the whole.
+/// Writes all of `bytes`: continues after a short write, and fails if a write takes nothing. If a short write does not end
+/// on a block, `O_DIRECT` refuses the next one, which is an error as well. So a part never counts as the whole.
 fn write_all(
     mut offset: u64,
     mut bytes: &[u8],
@@ -349,8 +348,7 @@ fn write_all(
 }
 
 impl Drop for FileDevice {
-    /// Closing would not be enough: a child that another thread has forked and that has not yet executed its
-    /// program shares the open file, and with it the lock.
+    /// To close the file is not enough: a child process between fork and exec shares the open file, and with it the lock.
     fn drop(&mut self) {
         if let Err(error) = rustix::fs::flock(&self.fd, FlockOperation::Unlock) {
             tracing::warn!(path = %self.path.display(), %error, "cannot unlock the log");
@@ -399,7 +397,7 @@ impl Device for FileDevice {
     fn successor(&self) -> Result<Box<dyn Device>, String> {
         let fail = |why| format!("no new log {}: {why}", self.path.display());
         if !self.is_file {
-            // Whoever has written to it may do so again.
+            // The program that has written to it may do so again.
             return Err(fail("it is a device, which somebody else may be using".to_owned()));
         }
         let made = successor::make(&self.resolved, &self.fd, self.bytes, self.direct);
@@ -425,7 +423,7 @@ impl Device for FileDevice {
     fn take_place(&self) -> Result<Vec<PathBuf>, String> {
         let Some(nameless) = &self.nameless else { return Ok(Vec::new()) };
         let placed = nameless.take_name(&self.fd).and_then(|aside| match self.gone() {
-            // The path may lead elsewhere by now.
+            // The path may lead to another file by now.
             Some(what) => Err(what),
             None => Ok(Vec::from_iter(aside)),
         });
@@ -445,12 +443,12 @@ impl Device for FileDevice {
     }
 }
 
-/// Opens past the page cache where the filesystem can; says whether it could.
+/// Opens with O_DIRECT where the filesystem supports it; returns whether it does.
 fn open_fd(path: &Path) -> Result<(OwnedFd, bool), OpenError> {
     let mode = Mode::RUSR | Mode::WUSR;
     let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::DIRECT;
     match rustix::fs::stat(path) {
-        // On a block device O_EXCL asks that nobody has mounted or claimed it.
+        // On a block device O_EXCL fails if it is mounted or claimed.
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice => flags |= OFlags::EXCL,
         _ => flags |= OFlags::CREATE,
     }
@@ -464,25 +462,25 @@ fn open_fd(path: &Path) -> Result<(OwnedFd, bool), OpenError> {
     })
 }
 
-/// Programs that ask what is on a device open it exclusively too, for a moment: that is waited out.
+/// Waits for programs that open a device exclusively for a moment, to see what is on it.
 fn open_when_free(path: &Path, flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
     let begun = Instant::now();
     loop {
         match rustix::fs::open(path, flags, mode) {
-            // There is no event for "nobody claims this device any more".
+            // The kernel has no event for the end of a claim, so this polls.
             Err(Errno::BUSY) if begun.elapsed() < BUSY_WAIT_MAX => std::thread::sleep(BUSY_POLL),
             done => return done,
         }
     }
 }
 
-/// What a loop device (as a whole) stands on; `None` for everything else, and where it cannot be had.
+/// The file of a loop device (not of a partition of it); `None` for everything else, and if it cannot be opened.
 fn file_below(device: rustix::fs::Dev) -> Option<File> {
     let name = device_says(device, "loop/backing_file")?;
     File::open(name.trim_end_matches('\n')).ok()
 }
 
-/// What the system says of a block device; `None` for a file's number.
+/// A file in sysfs about a block device; `None` for other device numbers.
 fn device_says(device: rustix::fs::Dev, what: &str) -> Option<String> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/{what}")).ok()

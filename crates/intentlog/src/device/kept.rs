@@ -1,9 +1,8 @@
-//! What a log's device must still hold: copies of the superblocks, and of the first block of the last batch and of the oldest one since a
-//! superblock was written, to be read back and compared.
+//! Copies of blocks that a log's device must still hold, to read them back and compare: both superblocks, and the first block of
+//! the last batch and of the oldest batch since a superblock was written.
 //!
-//! A log that somebody has overwritten or truncated takes further writes as if nothing had happened; only reading shows it. Who
-//! overwrites all of a ring overwrites that oldest batch, however quickly further ones follow. It stays as it is until the log
-//! itself writes over it.
+//! A log that was overwritten or truncated takes further writes without an error; only reading shows the damage. The oldest
+//! batch is among the copies because further batches do not write over it: if the whole ring was overwritten, it shows.
 
 use std::io;
 
@@ -15,23 +14,22 @@ use crate::replay::ReadAt;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Blocks that are kept: both superblocks, and the first of the last batch and of the oldest.
+/// Both superblocks, and the first block of the last batch and of the oldest.
 const SLOTS: usize = 4;
 const LAST: usize = 2;
 const OLDEST: usize = 3;
 
-/// Copies of what was written.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Mutex<Copies>);
 
 type Copies = [Copy; SLOTS];
 
-/// One slot, apart from the others: the ring may be written without a pause, and the superblocks are looked at all the same.
+/// Each slot counts its own writes: the superblocks can be compared even if the ring is written without a pause.
 #[derive(Debug, Default)]
 struct Copy {
     /// Offset on the device, and the block.
     block: Option<(u64, Vec<u8>)>,
-    /// Grows when a write begins and when it ends.
+    /// Counts the beginnings and ends of writes.
     writes: u64,
     /// Writes under way.
     underway: u64,
@@ -44,7 +42,7 @@ impl Copy {
         kept.copy_from_slice(block);
     }
 
-    /// Whoever is comparing it says nothing.
+    /// A comparison that is under way ignores it.
     fn forget(&mut self) {
         self.block = None;
         self.writes += 1;
@@ -67,9 +65,9 @@ impl Kept {
         }
     }
 
-    /// It has ended, well or with an error, after which nothing is compared that it may have touched.
+    /// The write has ended. After an error nothing is compared that it may have touched.
     pub(crate) fn ended(&self, parts: &[(u64, &[u8])], written: bool) {
-        // A batch that goes over the end of the ring has its first block in the first part.
+        // The first block of a batch that wraps around the ring is in the first part.
         let (Some(slot), Some((offset, bytes))) = (first_slot(parts), parts.first()) else { return };
         let mut copies = self.0.lock();
         let Some(copy) = copies.get_mut(slot) else { return };
@@ -84,13 +82,12 @@ impl Kept {
         match slot {
             LAST if oldest.block.is_none() => oldest.keep(*offset, block),
             LAST => {}
-            // What came before may be free now.
+            // After a superblock was written, earlier batches may be free.
             _ => oldest.forget(),
         }
     }
 
-    /// Reads it back. `Some`: what stands there is something else, in words. Of a slot that is being written nothing is said: the
-    /// next time will do.
+    /// Reads the blocks back; `Some` says what differs. Skips slots that are being written: the next call checks them.
     pub(crate) fn compare(&self, device: &dyn ReadAt) -> Option<String> {
         let mut found = AlignedBuf::zeroed(BLOCK_BYTES);
         for slot in 0..SLOTS {
@@ -121,7 +118,7 @@ impl Kept {
     }
 }
 
-/// Whether this part of a write goes over the block at `at`.
+/// Whether this part of a write covers the block at `at`.
 fn covers((offset, bytes): &(u64, &[u8]), at: u64) -> bool {
     (*offset..offset.saturating_add(bytes.len() as u64)).contains(&at)
 }
@@ -130,7 +127,7 @@ fn first_slot(parts: &[(u64, &[u8])]) -> Option<usize> {
     parts.first().and_then(|(offset, _)| slot(*offset))
 }
 
-/// Where a write that begins at this offset is kept, if it is.
+/// The slot for a write at this offset; `None`: it is not kept.
 fn slot(offset: u64) -> Option<usize> {
     match offset {
         0 => Some(0),

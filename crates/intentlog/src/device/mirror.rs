@@ -1,9 +1,9 @@
-//! Two devices that hold the same: a write is done when both have it.
+//! Two devices with the same contents: a write is done when both have it.
 //!
-//! When one of them fails, the other goes on alone, and the log is told through [`Device::half_lost`]: it acknowledges
-//! nothing more until two checkpoints have been completed, which the lost half does not know of. The volume's tag is then
-//! beyond what that half can be one checkpoint behind of, so that it is never replayed as if it were whole, even if it comes
-//! back alone. A half that is lost is written no more in this run; the next start writes it anew.
+//! When one of them fails, the other goes on alone, and [`Device::half_lost`] tells the log. The log then acknowledges nothing
+//! until two further checkpoints are complete, which the lost half does not have. The volume's tag is then two checkpoints
+//! ahead of that half, so that a start refuses it if it comes back alone. The lost half is not written any more in this run;
+//! the next start writes it anew.
 //!
 //! Invariant: while `alone` is not set, every write that returned success is on both halves.
 
@@ -20,23 +20,21 @@ use crate::aligned::AlignedBuf;
 use crate::faults::{point, stops_at};
 use crate::replay::ReadAt;
 
-/// What became of the other half.
 #[derive(Debug)]
 struct Alone {
-    /// The half that is left, 0 or 1.
+    /// The remaining half, 0 or 1.
     half: usize,
     why: String,
 }
 
-/// Two devices as one.
 pub struct Mirror {
     halves: [Option<Arc<dyn Device>>; 2],
-    /// The half that is read; the other one is written only.
+    /// The half that is read; the other one is only written.
     read: usize,
     alone: OnceLock<Alone>,
     lost: Arc<AtomicBool>,
     bytes: u64,
-    /// Writes the second half while the caller writes the first. `None` when there never was a second.
+    /// Writes the second half while the caller writes the first. `None` if only one half was there at the start.
     second: Option<Mutex<Second>>,
 }
 
@@ -45,27 +43,24 @@ struct Second {
     jobs: Option<mpsc::SyncSender<Job>>,
     done: mpsc::Receiver<(Job, io::Result<()>)>,
     thread: Option<JoinHandle<()>>,
-    /// Memory of the last job.
+    /// The last job, whose memory is reused.
     spare: Option<Job>,
 }
 
 #[derive(Default)]
 struct Job {
     bytes: AlignedBuf,
-    /// Offset on the device and length of each part, which stand in `bytes` one after the other.
+    /// Offset on the device and length of each part; `bytes` holds the parts one after the other.
     parts: Vec<(u64, usize)>,
 }
 
 impl Mirror {
-    /// Two halves, of which `read` holds what counts.
-    ///
-    /// # Errors
-    /// No thread could be started.
+    /// Two halves; the contents of half number `read` count.
     pub fn new(halves: [Box<dyn Device>; 2], read: usize) -> io::Result<Mirror> {
         Mirror::telling(halves, read, Arc::default())
     }
 
-    /// The same, which says in `lost` when a half is lost.
+    /// As [`Mirror::new`]; sets `lost` when a half is lost.
     fn telling(halves: [Box<dyn Device>; 2], read: usize, lost: Arc<AtomicBool>) -> io::Result<Mirror> {
         let [first, second] = halves.map(Arc::<dyn Device>::from);
         let bytes = first.bytes().min(second.bytes());
@@ -80,7 +75,7 @@ impl Mirror {
         })
     }
 
-    /// Half number `half` without the other one, and why that is not there.
+    /// Half number `half` alone; `why` says what is wrong with the other.
     pub fn alone(device: Box<dyn Device>, half: usize, why: String) -> Mirror {
         let bytes = device.bytes();
         let mut halves = [None, None];
@@ -101,7 +96,8 @@ impl Mirror {
         self.halves.get(half).and_then(Option::as_ref).ok_or_else(|| io::Error::other("no such half"))
     }
 
-    /// Notes that the other half is lost, before anything is acknowledged without it. False: this one was found lost before.
+    /// Records that the other half is lost, before anything is acknowledged without it. `false`: this half itself was found
+    /// lost before.
     fn go_alone(&self, half: usize, error: &str) -> bool {
         let lost = self.halves.get(1 - half).and_then(Option::as_ref);
         let why = format!("{}: {error}", lost.map_or_else(String::new, |d| d.describe()));
@@ -121,7 +117,7 @@ impl Mirror {
 
     fn write_both(&self, second: &Mutex<Second>, parts: &[(u64, &[u8])]) -> io::Result<()> {
         let mut second = second.lock();
-        // Both at once, unless somebody wants to see one without the other.
+        // Both at once, unless a test stops the process between the two.
         let apart = stops_at("mirror.one-written");
         if !apart {
             second.begin(parts)?;
@@ -134,7 +130,7 @@ impl Mirror {
         let second = second.finish();
         match (first, second) {
             (Ok(()), Ok(())) => Ok(()),
-            // What only a half has that somebody has meanwhile found lost, nobody has.
+            // If the half that has the write was found lost meanwhile, the write has failed.
             (Ok(()), Err(e)) if self.go_alone(0, &e.to_string()) => Ok(()),
             (Err(e), Ok(())) if self.go_alone(1, &e.to_string()) => Ok(()),
             (Ok(()), Err(e)) | (Err(e), Ok(())) => Err(e),
@@ -195,7 +191,7 @@ impl Drop for Second {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there has already failed a write.
+            // A panic of the thread has already failed a write.
             let _ = thread.join();
         }
     }
@@ -240,7 +236,7 @@ impl Device for Mirror {
         ))
     }
 
-    /// A half that is lost is done without, as after a failed write.
+    /// If one half is lost, the other goes on alone, as after a failed write.
     fn look(&self, contents: bool) -> Result<(), String> {
         if let Some(alone) = self.alone.get() {
             return self.half(alone.half).map_err(|e| e.to_string())?.look(contents);
@@ -260,7 +256,7 @@ impl Device for Mirror {
         self.lost.clone()
     }
 
-    /// Both halves anew, or none: a mirror was asked for.
+    /// Replaces both halves or none, because the user asked for a mirror.
     fn successor(&self) -> Result<Box<dyn Device>, String> {
         let made = |half: usize| match self.halves.get(half) {
             Some(Some(device)) => device.successor(),
@@ -278,7 +274,7 @@ impl Device for Mirror {
         for half in self.halves.iter().flatten() {
             aside.append(&mut half.take_place()?);
         }
-        // Of the lost ones.
+        // That was about the lost halves.
         self.lost.store(false, Ordering::Release);
         Ok(aside)
     }

@@ -1,9 +1,9 @@
-//! Opening a mirror: which half counts, and what becomes of the other one.
+//! Opens a mirror: decides which half counts, and what to do with the other one.
 //!
-//! While both halves worked, a write was acknowledged when both had it. So after a crash both hold all that was
-//! acknowledged, and differ by one write at most: the one with the higher serial, or else the longer one, counts. A half that
-//! was lost while the other went on is older by more than one checkpoint ([`Mirror`]); it is never read, and
-//! written anew. If only such a half is there, the volume's tag says so, and nothing is served.
+//! While both halves work, a write is acknowledged when both have it. So after a crash both hold everything acknowledged, and
+//! differ by one write at most: the one with the higher serial, or else the longer one, counts. A half that was lost while
+//! the other went on is more than one checkpoint older ([`Mirror`]): it is written anew and never read. If only such a half is
+//! there, the volume's tag shows that, and the start is refused.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,29 +19,28 @@ use crate::replay;
 /// What one half was found to hold.
 #[derive(Debug)]
 enum Half {
-    /// It is not there or cannot be read; why.
+    /// It is missing or cannot be read.
     Gone(OpenError),
-    /// Nothing yet.
+    /// It was never used.
     Blank,
-    /// A log, and where its records end, or why that cannot be told.
+    /// A log, and where its records end, or the damage that hides the end.
     Log { superblock: Superblock, end: Result<u64, OpenError> },
 }
 
-/// What is to be done with both.
 #[derive(Debug)]
 enum Plan {
-    /// Neither holds anything.
+    /// Both are blank.
     Create,
-    /// This half counts. The other one is written anew, for this reason if it is worth telling.
+    /// Half `read` counts and the other one is written anew; `why` is a warning, if one is needed.
     Both { read: usize, why: Option<String> },
-    /// This half counts; the other one is left alone, for this reason.
+    /// Only this half is used; `why` says what is wrong with the other.
     Alone { half: usize, why: String },
 }
 
 /// Opens both halves of a mirror.
 pub(super) fn open(paths: &[PathBuf; 2], config: &Config) -> Result<Box<dyn Device>, OpenError> {
     let there = paths.each_ref().map(|path| path.exists());
-    // A file is made only where neither is there: a missing one may be on a disk that is not mounted.
+    // Files are created only if both are missing: one that is missing may be on a disk that is not mounted.
     let may_create = there == [false, false];
     let [a, b] = paths;
     let (first, half) = look_at_file(a, config, there[0] || may_create)?;
@@ -49,7 +48,7 @@ pub(super) fn open(paths: &[PathBuf; 2], config: &Config) -> Result<Box<dyn Devi
     join([first, other], [half, other_half], paths, |device| device.make_ready(config))
 }
 
-/// The same for any devices that are there; the paths only name them.
+/// As [`open`], for devices that are open already; the paths only name them in errors.
 pub(crate) fn open_devices<D: Device + 'static>(
     devices: [Option<D>; 2],
     paths: &[PathBuf; 2],
@@ -63,7 +62,7 @@ pub(crate) fn open_devices<D: Device + 'static>(
     join(devices, halves, paths, |_| Ok(()))
 }
 
-/// One device of what was found, with `ready` called on each half that is used.
+/// Makes one device of the halves; calls `ready` on each half that is used.
 fn join<D: Device + 'static>(
     devices: [Option<D>; 2],
     halves: [Half; 2],
@@ -100,7 +99,7 @@ fn join<D: Device + 'static>(
     Ok(Box::new(mirror.map_err(|source| io_error(a, "start a thread for", source))?))
 }
 
-/// Opens one half and looks at it. What must not be overwritten is an error.
+/// Opens and examines one half. Contents that must not be overwritten are an error.
 fn look_at_file(path: &Path, config: &Config, wanted: bool) -> Result<(Option<FileDevice>, Half), OpenError> {
     if !wanted {
         return Ok((None, Half::Gone(io_error(path, "open", io::ErrorKind::NotFound.into()))));
@@ -126,11 +125,11 @@ fn examine(device: &dyn Device, path: &Path, config: &Config) -> Result<Half, Op
     Ok(Half::Log { superblock: superblocks.last, end })
 }
 
-/// Decides. Pure.
+/// Decides what to do with the halves. Pure.
 fn plan(halves: [Half; 2], paths: &[PathBuf; 2]) -> Result<Plan, OpenError> {
     let name = |half: usize| paths.get(half).map(|p| p.display().to_string()).unwrap_or_default();
     let alone = |half: usize, end: Result<u64, OpenError>, gone: OpenError| {
-        // What is left is damaged: there is no other.
+        // Damage of the only half is an error.
         end.map(|_| Plan::Alone { half, why: gone.to_string() })
     };
     match halves {

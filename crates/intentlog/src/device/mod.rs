@@ -1,4 +1,4 @@
-//! What the log stands on: a small trait, and the files and block devices behind it.
+//! The devices of a log: a small trait, and the files and block devices that implement it.
 
 pub mod below;
 mod current;
@@ -30,14 +30,14 @@ pub use selftest::SyncMethod;
 use crate::limits::SPIN_BELOW;
 use crate::replay::ReadAt;
 
-/// A place for blocks. Offsets and lengths are multiples of [`BLOCK_BYTES`](crate::limits::BLOCK_BYTES) and
+/// Stores blocks. Offsets and lengths are multiples of [`BLOCK_BYTES`](crate::limits::BLOCK_BYTES) and
 /// buffers are aligned to it.
 pub trait Device: ReadAt + Send + Sync {
     /// Usable bytes, from offset 0.
     fn bytes(&self) -> u64;
 
     /// Writes every part at its offset and makes all of them durable with at most one flush of the device.
-    /// When this returns an error, any part may be there, whole, torn or not at all.
+    /// After an error any part may be there, whole, torn or not at all.
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()>;
 
     /// One line for people: what it is, its size, how it is flushed.
@@ -48,37 +48,31 @@ pub trait Device: ReadAt + Send + Sync {
         None
     }
 
-    /// What has happened to it that the operator must do something about, although it still works.
+    /// Trouble that needs the operator, although the device still works.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Looks whether it is still what was opened, where it was opened; with `contents`, also whether it still holds what was
-    /// written last. Called beside writes. An error says, with the path, what has become of it: then nothing more may be
-    /// acknowledged on its strength.
+    /// Checks that it is still there and the same; with `contents`, also that it still holds what was written last. Called
+    /// while writes go on. The error says, with the path, what is wrong: then no further write to it may be acknowledged.
     fn look(&self, _contents: bool) -> Result<(), String> {
         Ok(())
     }
 
-    /// A blank device that can take the place of this one, which [`Device::look`] has found lost, of the same size. Whoever calls
-    /// this makes a log of it, and calls [`Device::take_place`] then.
-    ///
-    /// # Errors
-    /// Why there is none, in words.
+    /// A blank device of the same size to replace this one, which [`Device::look`] has found lost. The caller writes a log to
+    /// it and then calls [`Device::take_place`]. The error says why there is none.
     fn successor(&self) -> Result<Box<dyn Device>, String> {
         Err("where it was, no other one can be made".to_owned())
     }
 
-    /// Of a [`Device::successor`]: stands where the lost one stood, when this returns, and durably. What stood there is put aside.
-    ///
-    /// # Errors
-    /// Why it does not, in words.
+    /// For a [`Device::successor`]: takes the place of the lost one, durably. Returns the new names of the files that were
+    /// there. The error says why it cannot.
     fn take_place(&self) -> Result<Vec<PathBuf>, String> {
         Ok(Vec::new())
     }
 
-    /// Set once, before the write returns that noticed it, when a copy of the log is lost that could later be taken for a
-    /// whole one.
+    /// Set when one copy of the log is lost, which could later be mistaken for a complete log; before the write returns that
+    /// noticed the loss.
     fn half_lost(&self) -> Arc<AtomicBool> {
         Arc::default()
     }

@@ -1,10 +1,10 @@
-//! What the system says of the devices below a log: caches, write-through, blocks, alignment.
+//! Describes the devices below a log: caches, write-through, blocks, alignment.
 //!
-//! It is read from sysfs, from the device that a log is on down to the ones that hold the bytes: partitions to their disk,
-//! device mapper and md to their members, loop devices to the device below their file. What cannot be found is unknown, and said
-//! to be. Nothing of this decides how a log is flushed ([`super::selftest`] measures that); it is for the person who has to know
-//! what a flush means on this machine. One combination is wrong, and [`Report::warning`] says so: the kernel believes that a
-//! device has no volatile cache, and sends no flush, while one below it says that it has one.
+//! It reads sysfs, from the log's device down to the ones that hold the bytes: from partitions to their disk, from device mapper
+//! and md to their members, from loop devices to the device below their file. What it cannot find it calls unknown. It does not
+//! decide how a log is flushed ([`super::selftest`] measures that), but tells a person what a flush means on this machine.
+//! [`Report::warning`] names one wrong combination: the kernel believes that a device has no volatile cache, and sends no
+//! flushes, while a device below it has one.
 
 use std::fmt;
 use std::fs;
@@ -18,14 +18,12 @@ use crate::limits::{BLOCK_BYTES, DEVICE_LAYERS_MAX};
 /// Bytes of the sectors in which sysfs counts.
 const SYSFS_SECTOR: u64 = 512;
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layer {
-    /// Its name in the kernel.
     pub name: String,
     /// It has a volatile write cache, so the kernel sends flushes.
     pub cache: Option<bool>,
-    /// A single write can be told to go through the cache.
+    /// It supports writes that bypass the cache (FUA).
     pub fua: Option<bool>,
     /// It has platters.
     pub rotational: Option<bool>,
@@ -33,15 +31,15 @@ pub struct Layer {
     pub logical: Option<u64>,
     /// Smallest unit that is written without reading first, in bytes.
     pub physical: Option<u64>,
-    /// Bytes by which its beginning is off the physical blocks of what is below.
+    /// Bytes by which its beginning misses a physical block of the device below.
     pub misaligned: Option<u64>,
-    /// The file in which it counts the flushes that it was sent, if it has a volatile cache and counts them.
+    /// The file with its count of flushes, if it has a volatile cache and counts them.
     pub stat: Option<PathBuf>,
-    /// Of a loop device: the file that it stands on, by the name that the kernel has for it.
+    /// The file of a loop device, by its name in the kernel.
     pub file: Option<PathBuf>,
 }
 
-/// A log's device and what is below it, from the top.
+/// A log's device and the devices below it, from the top.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Report {
     /// Empty: unknown.
@@ -52,33 +50,32 @@ pub struct Report {
 struct System<'a> {
     sys: &'a Path,
     mounts: &'a str,
-    /// The number of the device that a file is on, or of the device that it is.
+    /// The number of the block device at a path, or of the device that a file is on.
     number: &'a dyn Fn(&Path) -> Option<u64>,
 }
 
 impl Report {
-    /// Of the file or block device at `path`.
     pub fn of(path: &Path) -> Report {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         System { sys: Path::new("/sys"), mounts: &mounts, number: &number }.report(path)
     }
 
-    /// The unit of requests of the device on top, in bytes.
+    /// The smallest request of the top device, in bytes.
     pub fn logical(&self) -> Option<u64> {
         self.layers.first().and_then(|top| top.logical)
     }
 
-    /// The first device that counts its flushes, and where.
+    /// The first device that counts its flushes, and the file with the count.
     pub(crate) fn counts(&self) -> Option<(&str, &Path)> {
         self.layers.iter().find_map(|layer| Some((layer.name.as_str(), layer.stat.as_deref()?)))
     }
 
-    /// The loop devices, and the files that they stand on.
+    /// The loop devices and their files.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.layers.iter().filter_map(|layer| Some((layer.name.as_str(), layer.file.as_deref()?)))
     }
 
-    /// What makes flushes worth less than they should be.
+    /// Why flushes may not reach stable storage.
     pub fn warning(&self) -> Option<String> {
         let top = self.layers.first().filter(|top| top.cache == Some(false))?;
         let below = self.layers.iter().find(|layer| layer.cache == Some(true))?;
@@ -137,10 +134,10 @@ impl System<'_> {
         report
     }
 
-    /// The directory in sysfs of the device that `path` is or is on.
+    /// The directory in sysfs of the device at `path`, or of the one that a file is on.
     fn directory_of(&self, path: &Path) -> Option<PathBuf> {
         self.directory((self.number)(path)?).or_else(|| {
-            // A filesystem with numbers of its own, such as btrfs: by the name that it was mounted under.
+            // A filesystem with device numbers of its own, such as btrfs: by the device that was mounted.
             self.directory((self.number)(&self.mounted_from(path)?)?)
         })
     }
@@ -150,7 +147,7 @@ impl System<'_> {
         fs::canonicalize(self.sys.join("dev/block").join(name)).ok()
     }
 
-    /// What is mounted at the deepest mount point above `path`.
+    /// The source of the deepest mount above `path`.
     fn mounted_from(&self, path: &Path) -> Option<PathBuf> {
         let path = fs::canonicalize(path).ok()?;
         let mounts = self.mounts.lines().filter_map(|line| {
@@ -193,7 +190,7 @@ impl System<'_> {
             _ => None,
         };
         let cache = of_queue("write_cache").map(|cache| cache == "write back");
-        // Only devices with queues of requests count flushes; those that pass on what they get (dm, md) do not.
+        // Only devices with request queues count flushes; those that pass requests on (dm, md) do not.
         let counts = cache == Some(true) && disk.join("mq").exists();
         report.layers.push(Layer {
             name: name.to_owned(),
@@ -207,7 +204,7 @@ impl System<'_> {
             misaligned,
         });
         if partition {
-            // Its figures are those of the disk; only the members and the file below are left to see.
+            // A partition has the disk's figures, so only what is below the disk follows.
             return self.below(disk, report);
         }
         self.below(dir, report);
@@ -235,13 +232,13 @@ fn number(path: &Path) -> Option<u64> {
     Some(if found.file_type().is_block_device() { found.rdev() } else { found.dev() })
 }
 
-/// Whether a block device is there now, rather than a file or nothing.
+/// Whether a block device is at `path` now.
 #[must_use]
 pub fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// Whether batches can be written at all where requests come in such units.
+/// Whether the device takes requests as small as a block of the log.
 pub(crate) fn takes_blocks(report: &Report) -> bool {
     report.logical().is_none_or(|unit| unit <= BLOCK_BYTES as u64)
 }

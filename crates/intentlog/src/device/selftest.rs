@@ -1,5 +1,5 @@
-//! Which way of flushing is faster on this device. Neither is everywhere: a write with FUA is one command
-//! where write and flush are two, but some drives take several times longer for it.
+//! Measures which way of flushing is faster on this device. A write with FUA is one command, write and flush are two, but some
+//! drives take several times longer for FUA.
 
 use std::fmt;
 use std::io;
@@ -26,10 +26,10 @@ impl fmt::Display for SyncMethod {
     }
 }
 
-/// Writes one block in each way by turns; gives the quicker way, and what both took in words.
+/// Writes one block each way in turn; returns the faster way, and what both took, in words.
 ///
-/// Each way counts with its lower quartile, which other work on the machine disturbs least, and the write-through must be
-/// clearly quicker: where a device has no FUA it is two flushes.
+/// It compares the lower quartiles, which other work on the machine disturbs least. Write-through must be clearly faster:
+/// without FUA it is two flushes.
 pub(super) fn run(
     write: impl Fn(SyncMethod, u64, &[u8]) -> io::Result<()>,
 ) -> io::Result<(SyncMethod, String)> {

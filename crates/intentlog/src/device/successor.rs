@@ -1,7 +1,7 @@
-//! A new file where a log's file was lost.
+//! A new file to replace a log's lost file.
 //!
-//! It is made without a name, so that a crash leaves nothing of it, and gets the lost one's name when it is a whole log. What stands
-//! there by then, be it the lost file or somebody's, is put aside under another name: nothing is ever written over or removed.
+//! It has no name at first, so that a crash leaves nothing of it, and gets the lost file's name when it is a complete log. If a
+//! file has that name then, the lost one or another, it is renamed: nothing is ever written over or removed.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,13 +13,12 @@ use rustix::io::Errno;
 use crate::aligned::AlignedBuf;
 use crate::limits::{ASIDE_MAX, STREAM_BYTES};
 
-/// A file without a name, and where it is to stand.
+/// A file without a name, and the path that it will get.
 #[derive(Debug)]
 pub(super) struct Nameless {
     directory: OwnedFd,
     name: OsString,
     path: PathBuf,
-    /// Of the lost file.
     lost: (u64, u64),
 }
 
@@ -27,7 +26,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// Makes one of `bytes` for `path`, at which the file `lost` stood. Whether it goes past the page cache.
+/// Makes a file of `bytes` to replace `lost` at `path`; with `direct` it bypasses the page cache.
 pub(super) fn make(
     path: &Path,
     lost: impl AsFd,
@@ -43,11 +42,11 @@ pub(super) fn make(
         .map_err(|e| format!("its directory cannot be opened: {e}"))?;
     let there =
         rustix::fs::fstat(&directory).map_err(|e| format!("its directory cannot be looked at: {e}"))?;
-    // Below an unmounted filesystem there is another one.
+    // If the filesystem was unmounted, the path leads to the one below it.
     if there.st_dev != lost.st_dev {
         return Err("its directory is on another filesystem than it was".to_owned());
     }
-    // A removal that is not durable yet would give the next start the lost log again, which it refuses.
+    // If the removal of the lost log is not durable, the next start could find that log again, and refuse it.
     rustix::fs::fsync(&directory).map_err(|e| format!("its directory cannot be made durable: {e}"))?;
     let mut flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     if direct {
@@ -63,7 +62,7 @@ pub(super) fn make(
     Ok((file, nameless))
 }
 
-/// Allocated and not written, which is quick: clients wait. Until the ring was gone round once, a flush carries metadata.
+/// Allocates and does not write, which is fast: clients wait. So until the ring was filled once, a flush carries metadata.
 fn allocate(file: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         Err(Errno::OPNOTSUPP) => {
@@ -87,7 +86,7 @@ fn allocate(file: &OwnedFd, bytes: u64) -> rustix::io::Result<()> {
 }
 
 impl Nameless {
-    /// Gives it the name, durably. The name of what was put aside for that, if something stood there.
+    /// Gives the file its name, durably. Returns the new path of the file that had the name, if there was one.
     pub(super) fn take_name(&self, file: &OwnedFd) -> Result<Option<PathBuf>, String> {
         let aside = self.put_aside()?;
         let own = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -106,7 +105,7 @@ impl Nameless {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err("something else stands there that is no file".to_owned());
         }
-        // Somebody else's log, for instance. The lost file is locked by this process.
+        // It may be another server's log. The lost file itself is locked by this process.
         let _held = if identity(&stat) == self.lost { None } else { Some(self.lock_what_stands_there()?) };
         for number in 1..=ASIDE_MAX {
             let name = aside_name(&self.name, number);
@@ -140,7 +139,6 @@ impl Nameless {
     }
 }
 
-/// The name that a lost log is put aside under.
 fn aside_name(name: &OsStr, number: u32) -> OsString {
     let mut aside = name.to_owned();
     aside.push(format!(".lost-{number}"));
