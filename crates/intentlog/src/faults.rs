@@ -1,111 +1,78 @@
-//! Deliberate faults, for the checks of the promise: each bug in the order of things must be seen by the
-//! simulation and by real power cuts, or by a test of its own, and a process can be stopped at a named moment to cut its disks' power there.
+//! Deliberate faults, to test the tests: the simulation and real power cuts, or a test of its own, must detect each bug. A
+//! process can also be stopped at a named point, to cut the power of its disks there.
 //!
-//! Only programs with debug assertions have any of this. In a release build [`bug`] is the constant `false`, [`point`] is
-//! empty and the environment is not read.
+//! Only programs with debug assertions have this. In a release build [`bug`] is the constant `false`, [`point`] is empty and
+//! the environment is not read.
 //!
 //! A bug is chosen for the whole process by `LANDFAST_BUG=NAME`, or for one thread by [`with`]. A stop is chosen by
 //! `LANDFAST_STOP_AT=NAME[:N]`: the N-th pass of that point stops the process with SIGSTOP, after a line on standard
-//! error that says so; the thread that passes does nothing more before SIGCONT. [`from_environment`] says what was chosen, and refuses what does not exist.
-//! A test that runs the code in its own process holds the threads that come to a point instead, with `hold`.
+//! error that says so; the thread that passes does nothing more before SIGCONT. [`from_environment`] reports what was chosen,
+//! and refuses unknown names. A test that runs the code in its own process holds threads at a point instead, with `hold`.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A deliberate bug: one thing done in the wrong order, or left out. The oracle of every check must see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Bug {
-    /// A ticket succeeds when its batch is about to be written.
-    ReplyBeforeFlush,
-    /// The tail moves though the volume was not made durable.
-    CheckpointBeforeSyncfs,
-    /// The cut of a checkpoint is taken after the volume was made durable: what came meanwhile is freed.
-    CutLate,
-    /// Recovery's barrier keeps no rows: handles of objects that were made again lead nowhere.
-    LostRemapRow,
-    /// Recovery empties the log before it has made the volume durable.
-    EmptyBeforeSync,
-    /// A reply is logged apart from its effect, later, and nobody waits for it.
-    ReplyApart,
-    /// The write verifier is the same after an unclean start.
-    VerifierKept,
-    /// An error of a log write is taken for success.
-    FlushErrorIgnored,
-    /// The marker stays as it is: a disk that is ahead of the log goes unnoticed.
-    MarkerUnset,
-    /// A rename over something says nothing of what was there.
-    VictimUnlogged,
-    /// An answer does not wait for what others have done to the objects that it tells of.
-    AnswerUnflushed,
-    /// A request that waits for a device keeps its thread, and nobody looks at what else that thread had to do.
-    FlushInPlace,
-    /// The reply to a request whose effects are in several logs is written down with the last of them.
-    ReplyKeptEarly,
-    /// Notes of a log from before a time without it come back.
-    OldReplyKept,
-    /// A log that is removed, truncated or overwritten while it is used is not noticed.
-    LostLogUnnoticed,
-    /// A filesystem or device that drops flushes is taken.
-    VolatileUnnoticed,
-    /// A directory within another server's, or around it, is served.
-    OverlapUnlocked,
-    /// Recovery stops at what an administrator has removed or moved.
-    StrangerStops,
-    /// Recovery makes objects without the project of the directory that they belong to.
-    ProjectIgnored,
-    /// COMMIT trusts a descriptor that was opened after the write: an error in writing back is told to somebody else, or forgotten.
-    WriteErrorForgotten,
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $bug:ident = $name:literal,)+) => {
+        /// A deliberate bug: one thing done in the wrong order, or left out. The oracle of every check must see it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Bug {
+            $($(#[$doc])* $bug,)+
+        }
+
+        impl Bug {
+            pub const ALL: [Bug; [$(Bug::$bug),+].len()] = [$(Bug::$bug),+];
+
+            fn name(self) -> &'static str {
+                match self {
+                    $(Bug::$bug => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl Bug {
-    /// All of them.
-    pub const ALL: [Bug; 20] = [
-        Bug::ReplyBeforeFlush,
-        Bug::CheckpointBeforeSyncfs,
-        Bug::CutLate,
-        Bug::LostRemapRow,
-        Bug::EmptyBeforeSync,
-        Bug::ReplyApart,
-        Bug::VerifierKept,
-        Bug::FlushErrorIgnored,
-        Bug::MarkerUnset,
-        Bug::VictimUnlogged,
-        Bug::AnswerUnflushed,
-        Bug::FlushInPlace,
-        Bug::ReplyKeptEarly,
-        Bug::OldReplyKept,
-        Bug::LostLogUnnoticed,
-        Bug::VolatileUnnoticed,
-        Bug::OverlapUnlocked,
-        Bug::StrangerStops,
-        Bug::ProjectIgnored,
-        Bug::WriteErrorForgotten,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Bug::ReplyBeforeFlush => "reply-before-flush",
-            Bug::CheckpointBeforeSyncfs => "checkpoint-before-syncfs",
-            Bug::CutLate => "cut-late",
-            Bug::LostRemapRow => "lost-remap-row",
-            Bug::EmptyBeforeSync => "empty-before-sync",
-            Bug::ReplyApart => "reply-apart",
-            Bug::VerifierKept => "verifier-kept",
-            Bug::FlushErrorIgnored => "flush-error-ignored",
-            Bug::MarkerUnset => "marker-unset",
-            Bug::VictimUnlogged => "victim-unlogged",
-            Bug::AnswerUnflushed => "answer-unflushed",
-            Bug::FlushInPlace => "flush-in-place",
-            Bug::ReplyKeptEarly => "reply-kept-early",
-            Bug::OldReplyKept => "old-reply-kept",
-            Bug::LostLogUnnoticed => "lost-log-unnoticed",
-            Bug::VolatileUnnoticed => "volatile-unnoticed",
-            Bug::OverlapUnlocked => "overlap-unlocked",
-            Bug::StrangerStops => "stranger-stops",
-            Bug::ProjectIgnored => "project-ignored",
-            Bug::WriteErrorForgotten => "write-error-forgotten",
-        }
-    }
+bugs! {
+    /// A ticket succeeds when its batch is about to be written.
+    ReplyBeforeFlush = "reply-before-flush",
+    /// The tail moves though the volume was not made durable.
+    CheckpointBeforeSyncfs = "checkpoint-before-syncfs",
+    /// The cut of a checkpoint is taken after the volume was made durable: what came meanwhile is freed.
+    CutLate = "cut-late",
+    /// Recovery's barrier keeps no rows: handles of objects that were made again lead nowhere.
+    LostRemapRow = "lost-remap-row",
+    /// Recovery empties the log before it has made the volume durable.
+    EmptyBeforeSync = "empty-before-sync",
+    /// A reply is logged apart from its effect, later, and nobody waits for it.
+    ReplyApart = "reply-apart",
+    /// The write verifier is the same after an unclean start.
+    VerifierKept = "verifier-kept",
+    /// An error of a log write is taken for success.
+    FlushErrorIgnored = "flush-error-ignored",
+    /// The marker stays as it is: a disk that is ahead of the log goes unnoticed.
+    MarkerUnset = "marker-unset",
+    /// A rename over something says nothing of what was there.
+    VictimUnlogged = "victim-unlogged",
+    /// An answer does not wait for what others have done to the objects that it tells of.
+    AnswerUnflushed = "answer-unflushed",
+    /// A request that waits for a device keeps its thread, and nobody looks at what else that thread had to do.
+    FlushInPlace = "flush-in-place",
+    /// The reply to a request whose effects are in several logs is written down with the last of them.
+    ReplyKeptEarly = "reply-kept-early",
+    /// Notes of a log from before a time without it come back.
+    OldReplyKept = "old-reply-kept",
+    /// A log that is removed, truncated or overwritten while it is used is not noticed.
+    LostLogUnnoticed = "lost-log-unnoticed",
+    /// A filesystem or device that drops flushes is taken.
+    VolatileUnnoticed = "volatile-unnoticed",
+    /// A directory within another server's, or around it, is served.
+    OverlapUnlocked = "overlap-unlocked",
+    /// Recovery stops at what an administrator has removed or moved.
+    StrangerStops = "stranger-stops",
+    /// Recovery makes objects without the project of the directory that they belong to.
+    ProjectIgnored = "project-ignored",
+    /// COMMIT trusts a descriptor that was opened after the write: an error in writing back is told to somebody else, or forgotten.
+    WriteErrorForgotten = "write-error-forgotten",
 }
 
 impl fmt::Display for Bug {
@@ -123,7 +90,7 @@ impl FromStr for Bug {
     }
 }
 
-/// The moments at which a process can be stopped, and what is so then.
+/// The points at which a process can be stopped, and the state there.
 pub const POINTS: [(&str, &str); 32] = [
     ("log.before-write", "a batch is sealed, nothing of it is on the device"),
     ("log.written", "a batch is durable, nobody has been told"),
@@ -162,21 +129,14 @@ pub const POINTS: [(&str, &str); 32] = [
 /// See [`weak_accepted`].
 pub const ACCEPT_WEAK: &str = "LANDFAST_ACCEPT_WEAK";
 
-/// What the environment asks for and there is not.
+/// The environment names a fault that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
-    /// No such bug.
     #[error("LANDFAST_BUG={name}: no such bug; there are {}", list(Bug::ALL.map(Bug::name)))]
-    Bug {
-        /// What was asked for.
-        name: String,
-    },
+    Bug { name: String },
     /// No such point, or not a number of passes.
     #[error("LANDFAST_STOP_AT={at}: no such point; there are {}, each with an optional :N from 1", list(POINTS.map(|p| p.0)))]
-    Point {
-        /// What was asked for.
-        at: String,
-    },
+    Point { at: String },
 }
 
 fn list<const N: usize>(names: [&str; N]) -> String {
@@ -188,7 +148,6 @@ pub use armed::{Hold, bug, from_environment, hold, passes, point, stops_at, weak
 #[cfg(not(debug_assertions))]
 pub use disarmed::{bug, from_environment, passes, point, stops_at, weak_accepted, with};
 
-/// With debug assertions.
 #[cfg(debug_assertions)]
 mod armed {
     use std::cell::Cell;
@@ -203,12 +162,12 @@ mod armed {
 
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
     static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
-    /// What is held now, and how many holds there are: nothing is locked while there is none.
+    /// All holds, and their number: without one, no lock is taken.
     static HOLDS: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
     static HOLDING: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
-        /// What [`with`] says on this thread; it counts before the environment.
+        /// The choice of [`with`] on this thread, which overrides the environment.
         static HERE: Cell<Option<Option<Bug>>> = const { Cell::new(None) };
     }
 
@@ -264,8 +223,8 @@ mod armed {
         POINTS.iter().position(|(point, _)| *point == name)
     }
 
-    /// Whether `LANDFAST_ACCEPT_WEAK` is set: filesystems that cannot keep the promise are then taken without a word, so that tests that
-    /// cut no power run on any disk that a developer's machine has.
+    /// Whether `LANDFAST_ACCEPT_WEAK` is set. Filesystems that cannot keep the promise are then accepted silently, so that tests
+    /// which cut no power run on any developer's disk.
     pub fn weak_accepted() -> bool {
         std::env::var_os(super::ACCEPT_WEAK).is_some()
     }
@@ -283,7 +242,6 @@ mod armed {
         Ok((!all.is_empty()).then(|| all.join("; ")))
     }
 
-    /// True where this bug is to be made.
     pub fn bug(bug: Bug) -> bool {
         HERE.get().unwrap_or_else(|| chosen().bug) == Some(bug)
     }
@@ -300,7 +258,7 @@ mod armed {
         body()
     }
 
-    /// The process comes by `name`, and stops here if it was told to.
+    /// The process passes `name`, and stops here if it was told to.
     pub fn point(name: &'static str) {
         let Some(index) = index(name) else {
             debug_assert!(false, "{name} is not in the list of points");
@@ -314,7 +272,7 @@ mod armed {
         let pass = passes.fetch_add(1, Ordering::SeqCst) + 1;
         if chosen().stop == Some(Stop { point: index, pass }) {
             eprintln!("stopped at {name}");
-            // Nothing is lost if it does not stop: whoever waits for that gives up.
+            // If it does not stop, the test that waits for that times out.
             let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
             while stop_is_pending() {
                 std::thread::yield_now();
@@ -331,13 +289,12 @@ mod armed {
 
     #[derive(Debug, Default)]
     struct Holding {
-        /// Threads that wait.
         here: usize,
-        /// Who comes now goes by.
+        /// Threads that come now are not held.
         open: bool,
-        /// So many of those who wait may go.
+        /// This many held threads may go on.
         let_go: usize,
-        /// All of them may.
+        /// All held threads may go on.
         over: bool,
     }
 
@@ -358,12 +315,11 @@ mod armed {
         }
     }
 
-    /// Keeps the threads of this process at one point. They go on when it is dropped.
+    /// Holds threads of this process at one point until it is dropped.
     #[derive(Debug)]
     pub struct Hold(Arc<Held>);
 
-    /// Holds each thread that comes by `name` from now on. The other points go on as they are; so does what needs no thread
-    /// that is held.
+    /// Holds each thread that passes `name` from now on. Other points and other threads are not affected.
     ///
     /// # Panics
     /// There is no such point.
@@ -377,7 +333,6 @@ mod armed {
     }
 
     impl Hold {
-        /// How many threads are held now.
         pub fn here(&self) -> usize {
             self.0.state.lock().here
         }
@@ -394,13 +349,12 @@ mod armed {
             true
         }
 
-        /// Lets one of the threads that are held go on.
         pub fn pass_one(&self) {
             self.0.state.lock().let_go += 1;
             self.0.changed.notify_all();
         }
 
-        /// Who comes from now on goes by. Those who are held stay.
+        /// Threads that come from now on are not held. Those that are held stay.
         pub fn lets_others_by(&self) {
             self.0.state.lock().open = true;
         }
@@ -419,9 +373,9 @@ mod armed {
         }
     }
 
-    /// Whether no thread has taken the signal yet. The kernel gives it to any thread, mostly the first, and this one would go on for a
-    /// moment. With the taking all threads are told to stop, in one step as seen from here: who finds it taken is stopped when the
-    /// system call that says so ends.
+    /// Whether no thread has taken the signal yet. The kernel gives it to any thread, mostly the first, so this thread could run on
+    /// for a moment. When a thread takes the signal, the kernel tells all threads to stop, in one step. So when this thread finds
+    /// the signal taken, it stops at the end of the system call that says so.
     fn stop_is_pending() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
@@ -429,65 +383,54 @@ mod armed {
         pending >> (Signal::STOP.as_raw() - 1) & 1 == 1
     }
 
-    /// Whether the process is to stop at `name`: what is done at once elsewhere is then done one after the other.
+    /// Whether the process will stop at `name`: code that works in parallel then works step by step.
     pub fn stops_at(name: &str) -> bool {
         chosen().stop.is_some_and(|stop| Some(stop.point) == index(name))
     }
 
-    /// How often the process has come by `name`.
+    /// How often the process has passed `name`.
     pub fn passes(name: &str) -> u64 {
         index(name).and_then(|at| PASSES.get(at)).map_or(0, |passes| passes.load(Ordering::SeqCst))
     }
 }
 
-/// Without.
 #[cfg(not(debug_assertions))]
 mod disarmed {
     use super::{Bug, FaultError};
 
-    /// Nothing can be chosen in this build.
-    ///
-    /// # Errors
-    /// None.
     pub fn from_environment() -> Result<Option<String>, FaultError> {
         Ok(None)
     }
 
-    /// Never, in this build.
     #[inline(always)]
     pub const fn weak_accepted() -> bool {
         false
     }
 
-    /// Never, in this build.
     #[inline(always)]
     pub const fn bug(_: Bug) -> bool {
         false
     }
 
-    /// Runs `body`; there are no bugs in this build.
     #[inline(always)]
     pub fn with<T>(_: Option<Bug>, body: impl FnOnce() -> T) -> T {
         body()
     }
 
-    /// Nothing, in this build.
     #[inline(always)]
     pub const fn point(_: &'static str) {}
 
-    /// Never, in this build.
     #[inline(always)]
     pub const fn stops_at(_: &str) -> bool {
         false
     }
 
-    /// Nothing is counted in this build.
     #[inline(always)]
     pub const fn passes(_: &str) -> u64 {
         0
     }
 
-    // Known to the compiler, so nothing of a bug or a stop is in the program.
+    // Constant, so the program contains no code of a bug or a stop.
     const _: () = {
         let mut at = 0;
         while at < Bug::ALL.len() {

@@ -41,10 +41,35 @@ pub struct Batch {
     pub restart: bool,
 }
 
+impl Batch {
+    pub(crate) fn of(header: &BatchHeader, ring: Ring) -> Batch {
+        Batch {
+            offset: RING_OFFSET + header.offset % ring.bytes,
+            bytes: header.padded_bytes(),
+            first_seq: header.first_seq,
+            last_seq: header.last_seq,
+            checkpoint: header.checkpoint,
+            restart: header.restart,
+        }
+    }
+}
+
 impl ReadAt for Inspected {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buf, offset)
     }
+}
+
+/// Opens a file or block device for reading; its size in bytes.
+pub(crate) fn open_to_read(path: &Path) -> Result<(File, u64), OpenError> {
+    let file = File::open(path).map_err(|e| io_error(path, "open", e))?;
+    let kind = file.metadata().map_err(|e| io_error(path, "examine", e))?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(OpenError::Kind { path: path.into() });
+    }
+    let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+    let bytes = size.map_err(|e| io_error(path, "size", e.into()))?;
+    Ok((file, bytes))
 }
 
 impl Inspected {
@@ -57,18 +82,11 @@ impl Inspected {
     /// # Errors
     /// [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
     pub fn open(path: &Path) -> Result<Inspected, OpenError> {
-        let fail = |action| move |source| io_error(path, action, source);
-        let file = File::open(path).map_err(fail("open"))?;
-        let kind = file.metadata().map_err(fail("examine"))?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(OpenError::Kind { path: path.into() });
-        }
+        let (file, bytes) = open_to_read(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|error| match error {
             Errno::WOULDBLOCK => OpenError::InUse { path: path.into(), holder: crate::holder::of(&file) },
             other => io_error(path, "lock", other.into()),
         })?;
-        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
-            .map_err(|e| io_error(path, "size", e.into()))?;
         let mut log =
             Inspected { file, path: path.into(), bytes, superblock: None, damaged_superblock: None };
         if bytes < DEVICE_BYTES_MIN {
@@ -109,15 +127,7 @@ impl Inspected {
         let Some(superblock) = &self.superblock else { return Ok(Scan::default()) };
         let ring = Ring { bytes: superblock.ring_bytes };
         let told = |header: &BatchHeader, records: Vec<Vec<u8>>| {
-            let batch = Batch {
-                offset: RING_OFFSET + header.offset % ring.bytes,
-                bytes: header.padded_bytes(),
-                first_seq: header.first_seq,
-                last_seq: header.last_seq,
-                checkpoint: header.checkpoint,
-                restart: header.restart,
-            };
-            each(&batch, records);
+            each(&Batch::of(header, ring), records);
         };
         replay::walk(self, superblock, told).map_err(|error| scan_error(&self.path, error))
     }

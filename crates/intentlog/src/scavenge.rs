@@ -5,13 +5,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::OpenError;
-use crate::examine::io_error;
 use crate::format::{BatchHeader, Identity};
-use crate::inspect::Batch;
+use crate::inspect::{Batch, open_to_read};
 use crate::limits::{BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
 use crate::replay::{self, ReadAt, Superblocks};
 use crate::ring::Ring;
@@ -51,14 +50,7 @@ impl Remains {
     /// # Errors
     /// It cannot be opened. Blocks that cannot be read count as damaged.
     pub fn open(path: &Path) -> Result<Remains, OpenError> {
-        let fail = |action| move |source| io_error(path, action, source);
-        let file = File::open(path).map_err(fail("open"))?;
-        let kind = file.metadata().map_err(fail("examine"))?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(OpenError::Kind { path: path.into() });
-        }
-        let bytes = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
-            .map_err(|e| io_error(path, "size", e.into()))?;
+        let (file, bytes) = open_to_read(path)?;
         let block = BLOCK_BYTES as u64;
         let superblock = match replay::read_superblocks(&Whole(&file, bytes)) {
             Ok(Superblocks::Found(superblock, _)) => Some(superblock),
@@ -163,15 +155,8 @@ impl Remains {
                 self.damaged += 1;
                 continue;
             };
-            let told = Batch {
-                offset: RING_OFFSET + header.offset,
-                bytes: length,
-                first_seq: header.first_seq,
-                last_seq: header.last_seq,
-                checkpoint: header.checkpoint,
-                restart: header.restart,
-            };
-            each(&told, next.is_none_or(|next| next == header.first_seq), records);
+            let follows = next.is_none_or(|next| next == header.first_seq);
+            each(&Batch::of(header, self.ring), follows, records);
             next = Some(header.last_seq + 1);
         }
     }
