@@ -70,7 +70,7 @@ impl Checkpointer {
                 || state.half_full(self.core.ring)
                 || now.is_some_and(|now| now >= since + self.core.timing.checkpoint_after)
         };
-        state.must_be_known() || state.dirty_since.is_some_and(asked)
+        state.loss_unrecorded() || state.dirty_since.is_some_and(asked)
     }
 
     /// Waits until there may be something to do.

@@ -26,7 +26,7 @@ use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
     CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
-use crate::loss::{Course, Loss};
+use crate::loss::{Loss, RenewalStage};
 use crate::outcome::{Outcome, Wakeups};
 use crate::pace::Company;
 use crate::ring::Ring;
@@ -131,7 +131,7 @@ pub(crate) struct State {
     pub(crate) shared: u32,
     pub(crate) company: Company,
     /// Transactions in `in_flight`.
-    pub(crate) flying: u64,
+    pub(crate) transactions_in_flight: u64,
     /// The writer waits until the open batch has this many transactions (`pace.rs`).
     pub(crate) gathering: Option<u64>,
     /// Bytes in the queue and in the batch that is being written.
@@ -149,7 +149,7 @@ pub(crate) struct State {
     /// A caller waits for a checkpoint.
     pub(crate) checkpoint_asked: bool,
     /// Half of a mirror is lost: nothing is acknowledged until `completed` has reached this number.
-    pub(crate) alone_from: Option<u64>,
+    pub(crate) acknowledge_from: Option<u64>,
     /// Batches that are durable on the half that is left, and are not acknowledged yet for that reason.
     withheld: Vec<Arc<Outcome>>,
     /// The log was found lost: nothing is acknowledged until a new one has replaced it.
@@ -229,7 +229,7 @@ impl Core {
                 leading: false,
                 shared: 0,
                 company: Company::default(),
-                flying: 0,
+                transactions_in_flight: 0,
                 gathering: None,
                 queued_bytes: 0,
                 space,
@@ -239,7 +239,7 @@ impl Core {
                 stage: Stage::Idle,
                 dirty_since: None,
                 checkpoint_asked: false,
-                alone_from: None,
+                acknowledge_from: None,
                 withheld: Vec::new(),
                 loss: None,
                 cuts: 0,
@@ -453,8 +453,8 @@ impl Core {
     /// Notices that the last write lost half of a mirror. From here on the volume must record that the lost half is
     /// incomplete before anything is acknowledged. Its tag may be one checkpoint ahead of a log, so two are needed.
     pub(crate) fn look_for_loss(&self, state: &mut State) {
-        if state.alone_from.is_none() && self.half_lost.load(Ordering::Acquire) {
-            state.alone_from = Some(state.cuts + CHECKPOINTS_ALONE);
+        if state.acknowledge_from.is_none() && self.half_lost.load(Ordering::Acquire) {
+            state.acknowledge_from = Some(state.cuts + CHECKPOINTS_ALONE);
             self.checkpointer.notify_one();
         }
     }
@@ -628,26 +628,26 @@ impl State {
             && self.queue.is_empty()
     }
 
-    pub(crate) fn take_off(&mut self, outcome: Arc<Outcome>, commits: u64) {
+    pub(crate) fn put_in_flight(&mut self, outcome: Arc<Outcome>, commits: u64) {
         self.in_flight.push(outcome);
-        self.flying += commits;
+        self.transactions_in_flight += commits;
     }
 
     /// After a failure nothing is in flight: [`Core::abandon`] has given it an error, under the same lock.
     fn acknowledge(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
-        self.company.answered(std::mem::take(&mut self.flying), self.open.commits);
+        self.company.answered(std::mem::take(&mut self.transactions_in_flight), self.open.commits);
         self.withheld.append(&mut self.in_flight);
         self.release(durable)
     }
 
     /// The volume does not record yet that half of the mirror is lost.
-    pub(crate) fn must_be_known(&self) -> bool {
-        self.alone_from.is_some_and(|cuts| self.completed < cuts)
+    pub(crate) fn loss_unrecorded(&self) -> bool {
+        self.acknowledge_from.is_some_and(|cuts| self.completed < cuts)
     }
 
     /// Acknowledges the withheld batches, unless they must be withheld longer.
     pub(crate) fn release(&mut self, durable: &AtomicU64) -> Vec<Wakeups> {
-        if self.must_be_known() || self.loss.is_some() {
+        if self.loss_unrecorded() || self.loss.is_some() {
             return Vec::new();
         }
         let answer = |outcome: Arc<Outcome>| {
@@ -712,7 +712,7 @@ impl State {
 
     /// The value of `completed` at which all committed records are covered; `None` if they are now.
     pub(crate) fn checkpoint_target(&self) -> Option<u64> {
-        let known = self.alone_from.filter(|_| self.must_be_known());
+        let known = self.acknowledge_from.filter(|_| self.loss_unrecorded());
         let covered = match (self.dirty_since, self.stage) {
             (Some(_), _) | (None, Stage::Wanted) => Some(self.cuts + 1),
             (None, Stage::Idle) => None,
@@ -723,6 +723,6 @@ impl State {
 
     /// The writer must make a new log.
     pub(crate) fn to_renew(&self) -> bool {
-        self.loss.as_ref().is_some_and(|loss| loss.course == Course::Noticed)
+        self.loss.as_ref().is_some_and(|loss| loss.stage == RenewalStage::Noticed)
     }
 }

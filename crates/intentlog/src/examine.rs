@@ -78,7 +78,7 @@ fn has_batches(device: &dyn ReadAt, bytes: u64) -> std::io::Result<bool> {
 pub(crate) fn is_unused(device: &dyn Device) -> Result<bool, ScanError> {
     let mut first = AlignedBuf::zeroed(BLOCK_BYTES);
     device.read_at(0, &mut first)?;
-    if !Superblock::may_be_begun(&first) || Superblock::decode(&first).is_ok() {
+    if !Superblock::may_be_torn_creation(&first) || Superblock::decode(&first).is_ok() {
         return Ok(false);
     }
     let bytes = device.bytes();

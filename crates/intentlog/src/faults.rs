@@ -163,7 +163,7 @@ mod armed {
     static CHOSEN: OnceLock<Result<Chosen, FaultError>> = OnceLock::new();
     static PASSES: [AtomicU64; POINTS.len()] = [const { AtomicU64::new(0) }; POINTS.len()];
     /// All holds, and their number: without one, no lock is taken.
-    static HOLDS: Mutex<Vec<Arc<Held>>> = Mutex::new(Vec::new());
+    static HOLDS: Mutex<Vec<Arc<HeldPoint>>> = Mutex::new(Vec::new());
     static HOLDING: AtomicU64 = AtomicU64::new(0);
 
     thread_local! {
@@ -281,14 +281,14 @@ mod armed {
     }
 
     #[derive(Debug)]
-    struct Held {
+    struct HeldPoint {
         point: usize,
-        state: Mutex<Holding>,
+        state: Mutex<HoldState>,
         changed: Condvar,
     }
 
     #[derive(Debug, Default)]
-    struct Holding {
+    struct HoldState {
         here: usize,
         /// Threads that come now are not held.
         open: bool,
@@ -298,7 +298,7 @@ mod armed {
         over: bool,
     }
 
-    impl Held {
+    impl HeldPoint {
         fn wait(&self) {
             let mut state = self.state.lock();
             if state.open {
@@ -317,7 +317,7 @@ mod armed {
 
     /// Holds threads of this process at one point until it is dropped.
     #[derive(Debug)]
-    pub struct Hold(Arc<Held>);
+    pub struct Hold(Arc<HeldPoint>);
 
     /// Holds each thread that passes `name` from now on. Other points and other threads are not affected.
     ///
@@ -326,7 +326,7 @@ mod armed {
     pub fn hold(name: &'static str) -> Hold {
         let point = index(name).unwrap_or(POINTS.len());
         assert!(point < POINTS.len(), "{name} is not in the list of points");
-        let held = Arc::new(Held { point, state: Mutex::default(), changed: Condvar::new() });
+        let held = Arc::new(HeldPoint { point, state: Mutex::default(), changed: Condvar::new() });
         HOLDS.lock().push(held.clone());
         HOLDING.fetch_add(1, Ordering::SeqCst);
         Hold(held)

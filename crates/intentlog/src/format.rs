@@ -111,7 +111,7 @@ impl Superblock {
 
     /// Whether a power cut during the write of a new log's first superblock may have left this block: zeroes, or all or the
     /// beginning of either or both of the two sectors that are not zero (fields and checksum).
-    pub(crate) fn may_be_begun(block: &[u8]) -> bool {
+    pub(crate) fn may_be_torn_creation(block: &[u8]) -> bool {
         let (Some(fields), Some(between)) =
             (block.get(..SUPERBLOCK_FIELDS), block.get(SUPERBLOCK_FIELDS..SUPERBLOCK_CRC_AT))
         else {

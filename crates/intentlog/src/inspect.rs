@@ -78,7 +78,6 @@ impl Inspected {
         Report::of(&self.path).to_string()
     }
 
-    ///
     /// # Errors
     /// [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
     pub fn open(path: &Path) -> Result<Inspected, OpenError> {

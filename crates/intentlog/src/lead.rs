@@ -33,7 +33,7 @@ pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     let Some(device) = core.device.upgrade() else { return false };
     state.rotate();
     let Some(Sealed::Batch { mut buf, outcome, commits, .. }) = state.queue.pop_front() else { return false };
-    state.take_off(outcome, commits);
+    state.put_in_flight(outcome, commits);
     state.leading = true;
     drop(state);
 
@@ -85,7 +85,7 @@ struct Turn<'a>(&'a Core);
 
 impl Turn<'_> {
     fn end(self, state: &mut State) {
-        over(self.0, state);
+        end_turn(self.0, state);
         std::mem::forget(self);
     }
 }
@@ -95,11 +95,11 @@ impl Drop for Turn<'_> {
         if std::thread::panicking() {
             self.0.fail("a thread that wrote to the log panicked");
         }
-        over(self.0, &mut self.0.state.lock());
+        end_turn(self.0, &mut self.0.state.lock());
     }
 }
 
-fn over(core: &Core, state: &mut State) {
+fn end_turn(core: &Core, state: &mut State) {
     state.leading = false;
     let stopping = state.phase != Phase::Running;
     let has_work = state.wanted || !state.queue.is_empty() || state.stage != Stage::Idle || state.to_renew();

@@ -226,7 +226,7 @@ impl Log {
         let device = &*self.handle.device;
         let mut buf = BatchBuf::default();
         let mut fits = true;
-        for record in owner::whole(checkpoint.snapshot()) {
+        for record in owner::all_records(checkpoint.snapshot()) {
             fits &= buf.push(&[&record]);
         }
         let (space, number) = {
@@ -279,7 +279,7 @@ impl Log {
         }
         let mut state = core.state.lock();
         // A half that was lost just now has one of these checkpoints itself, so two more are needed.
-        state.alone_from = alone.then_some(state.completed);
+        state.acknowledge_from = alone.then_some(state.completed);
         core.look_for_loss(&mut state);
         state.space.tail = space.head;
         state.space.head = space.head + length;
@@ -310,14 +310,14 @@ impl Log {
     /// at once while the log is less than three quarters full.
     pub async fn admit(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
-        let mut waited = Waited::new(core);
+        let mut waited = AdmissionTimer::new(core);
         loop {
             let (freed, drained) = (core.freed.notified(), core.drained.notified());
             tokio::pin!(freed, drained);
             freed.as_mut().enable();
             drained.as_mut().enable();
             let pressure = self.pressure()?;
-            waited.begins(pressure);
+            waited.start_if_slowed(pressure);
             match pressure {
                 Pressure::Go => return Ok(()),
                 Pressure::Slow(delay) => {
@@ -341,12 +341,12 @@ impl Log {
     /// As [`Log::admit`], but blocks the thread.
     pub fn admit_blocking(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
-        let mut waited = Waited::new(core);
+        let mut waited = AdmissionTimer::new(core);
         let mut state = core.state.lock();
         loop {
             state.check_open()?;
             let pressure = pressure(&state.fill(core));
-            waited.begins(pressure);
+            waited.start_if_slowed(pressure);
             match pressure {
                 Pressure::Go => return Ok(()),
                 Pressure::Slow(delay) => {
@@ -541,24 +541,24 @@ impl Drop for Handle {
 }
 
 /// Counts how long an admission waited, when it is dropped.
-struct Waited<'a> {
+struct AdmissionTimer<'a> {
     core: &'a Core,
     since: Option<Instant>,
 }
 
-impl<'a> Waited<'a> {
-    fn new(core: &'a Core) -> Waited<'a> {
-        Waited { core, since: None }
+impl<'a> AdmissionTimer<'a> {
+    fn new(core: &'a Core) -> AdmissionTimer<'a> {
+        AdmissionTimer { core, since: None }
     }
 
-    fn begins(&mut self, pressure: Pressure) {
+    fn start_if_slowed(&mut self, pressure: Pressure) {
         if pressure != Pressure::Go {
             self.since.get_or_insert_with(Instant::now);
         }
     }
 }
 
-impl Drop for Waited<'_> {
+impl Drop for AdmissionTimer<'_> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
             self.core.counters.room_waits.waited(since.elapsed());

@@ -6,11 +6,11 @@ use std::time::Instant;
 pub(crate) struct Loss {
     pub(crate) why: String,
     pub(crate) noticed: Instant,
-    pub(crate) course: Course,
+    pub(crate) stage: RenewalStage,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum RenewalStage {
     /// The writer has not begun to make a new log.
     Noticed,
     Renewing,

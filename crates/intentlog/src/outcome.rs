@@ -50,11 +50,11 @@ impl Outcome {
         self.result.get()
     }
 
-    pub(crate) async fn known(&self) -> Result<(), LogError> {
+    pub(crate) async fn wait(&self) -> Result<(), LogError> {
         WaitFuture { outcome: self, slot: None }.await
     }
 
-    pub(crate) fn known_blocking(&self) -> Result<(), LogError> {
+    pub(crate) fn wait_blocking(&self) -> Result<(), LogError> {
         let mut registered = false;
         loop {
             if let Some(result) = self.result.get() {

@@ -76,7 +76,7 @@ impl Snapshot for Vec<Vec<u8>> {
 }
 
 /// All parts at once, for callers that hold transactions off anyway.
-pub(crate) fn whole(mut snapshot: Box<dyn Snapshot>) -> Vec<Vec<u8>> {
+pub(crate) fn all_records(mut snapshot: Box<dyn Snapshot>) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         let part = snapshot.part(usize::MAX);

@@ -28,11 +28,11 @@ use crate::core::{Core, Phase, Stage};
 use crate::device::Device;
 use crate::faults::point;
 use crate::format::{BatchBuf, Superblock};
-use crate::loss::{Course, Loss};
+use crate::loss::{Loss, RenewalStage};
 use crate::owner::{self, Renewed};
 use crate::step::{Did, Step, Wait};
 use crate::superblocks::Superblocks;
-use crate::task::{Made, Renewal, Task};
+use crate::task::{NewLog, Renewal, Task};
 use crate::writer::Writer;
 
 impl Core {
@@ -42,7 +42,8 @@ impl Core {
         if state.dead() || state.phase == Phase::Replaying || state.loss.is_some() {
             return false;
         }
-        state.loss = Some(Loss { why: why.to_owned(), noticed: Instant::now(), course: Course::Noticed });
+        state.loss =
+            Some(Loss { why: why.to_owned(), noticed: Instant::now(), stage: RenewalStage::Noticed });
         self.writer.notify_one();
         true
     }
@@ -82,7 +83,7 @@ impl Writer {
             return Step::Blocked(wait);
         }
         match &mut state.loss {
-            Some(loss) if loss.course == Course::Noticed => loss.course = Course::Renewing,
+            Some(loss) if loss.stage == RenewalStage::Noticed => loss.stage = RenewalStage::Renewing,
             // It took too long, and the watch thread has given up.
             _ => {
                 drop(state);
@@ -94,7 +95,7 @@ impl Writer {
         state.begin_cut(Stage::Absorbing);
         drop(state);
         // The gate stays closed.
-        let records = owner::whole(self.checkpoint.snapshot());
+        let records = owner::all_records(self.checkpoint.snapshot());
         point("lost.cut");
         self.task = Some(Task::Renew(Renewal::SetAside { records }));
         Step::Did(Did::LossCut)
@@ -144,12 +145,12 @@ impl Writer {
             superblocks.write(&*device, next).map_err(failed)?;
         }
         point("lost.built");
-        let made = Made { device, superblocks, length, records: buf.records() };
+        let made = NewLog { device, superblocks, length, records: buf.records() };
         self.task = Some(Task::Renew(Renewal::Place { made }));
         Ok(Step::Did(Did::Built))
     }
 
-    fn place(&mut self, made: Made) -> Result<Step, String> {
+    fn place(&mut self, made: NewLog) -> Result<Step, String> {
         let aside = made.device.take_place()?;
         point("lost.placed");
         self.device.replace(made.device);
@@ -187,7 +188,7 @@ impl Writer {
         state.stage = Stage::Idle;
         state.completed = state.cuts;
         // That was about the lost log.
-        state.alone_from = None;
+        state.acknowledge_from = None;
         state.sealing = false;
         core.counters.renewed.fetch_add(1, Relaxed);
         core.acknowledge(state);

@@ -30,9 +30,9 @@ pub struct Remains {
     pub has_superblock: bool,
 }
 
-struct Whole<'a>(&'a File, u64);
+struct ZeroPadded<'a>(&'a File, u64);
 
-impl ReadAt for Whole<'_> {
+impl ReadAt for ZeroPadded<'_> {
     /// Beyond the end of a file that was cut off it reads zeroes.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         buf.fill(0);
@@ -52,7 +52,7 @@ impl Remains {
     pub fn open(path: &Path) -> Result<Remains, OpenError> {
         let (file, bytes) = open_to_read(path)?;
         let block = BLOCK_BYTES as u64;
-        let superblock = match replay::read_superblocks(&Whole(&file, bytes)) {
+        let superblock = match replay::read_superblocks(&ZeroPadded(&file, bytes)) {
             Ok(Superblocks::Found(superblock, _)) => Some(superblock),
             _ => None,
         };
@@ -77,7 +77,7 @@ impl Remains {
 
     fn index(&mut self) {
         let bytes = self.bytes;
-        let device = Whole(&self.file, bytes);
+        let device = ZeroPadded(&self.file, bytes);
         let end = (RING_OFFSET + self.ring.bytes).min(bytes);
         let mut chunk = vec![0; STREAM_BYTES];
         let mut start = RING_OFFSET;
@@ -138,7 +138,7 @@ impl Remains {
 
     /// Calls `each` for every valid batch, in order, with whether its predecessor is there too.
     pub fn each(&mut self, mut each: impl FnMut(&Batch, bool, Vec<Vec<u8>>)) {
-        let device = Whole(&self.file, self.bytes);
+        let device = ZeroPadded(&self.file, self.bytes);
         let mut next = None;
         for (header, identity) in &self.batches {
             let length = header.padded_bytes();

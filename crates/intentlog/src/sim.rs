@@ -9,7 +9,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::device::Device;
-use crate::device::kept::Kept;
+use crate::device::read_back::ReadBack;
 use crate::replay::ReadAt;
 
 pub const SECTOR_BYTES: usize = 512;
@@ -22,7 +22,7 @@ pub struct SimDisk {
 
 struct Shared {
     disk: Mutex<Disk>,
-    kept: Kept,
+    written: ReadBack,
     lost: Mutex<Option<String>>,
     changed: Condvar,
 }
@@ -65,7 +65,7 @@ impl SimDisk {
         SimDisk {
             shared: Arc::new(Shared {
                 disk: Mutex::new(disk),
-                kept: Kept::default(),
+                written: ReadBack::default(),
                 lost: Mutex::new(None),
                 changed: Condvar::new(),
             }),
@@ -185,9 +185,9 @@ impl Device for SimDisk {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        self.shared.kept.begins(parts);
+        self.shared.written.begins(parts);
         let written = self.write(parts);
-        self.shared.kept.ended(parts, written.is_ok());
+        self.shared.written.ended(parts, written.is_ok());
         written
     }
 
@@ -195,7 +195,7 @@ impl Device for SimDisk {
         if let Some(why) = &*self.shared.lost.lock() {
             return Err(why.clone());
         }
-        let changed = contents.then(|| self.shared.kept.compare(self)).flatten();
+        let changed = contents.then(|| self.shared.written.compare(self)).flatten();
         changed.map_or(Ok(()), |what| Err(format!("the simulated disk {what}")))
     }
 

@@ -11,7 +11,7 @@ use crate::superblocks::Superblocks;
 pub(crate) enum Task {
     Seal {
         cut: bool,
-        hand: Hand,
+        phase: SealPhase,
     },
     /// Makes a batch durable: in the ring, or, if it does not fit, by a checkpoint.
     Put {
@@ -35,16 +35,16 @@ pub(crate) enum Task {
 }
 
 /// How far a seal is before it closes the gate: it waits for company (`pace.rs`) first, then for announced requests.
-pub(crate) enum Hand {
-    Begun,
+pub(crate) enum SealPhase {
+    Start,
     /// The number of transactions in the batch when the wait for company began.
     Company {
         before: u64,
     },
-    Unasked,
-    Awaited(Arc<Generation>),
+    CompanyDone,
+    Requests(Arc<Generation>),
     /// They have committed, or the wait for them has timed out.
-    Done,
+    Ready,
 }
 
 /// The next step of replacing a lost log ([`crate::renew`] has the table).
@@ -52,13 +52,13 @@ pub(crate) enum Renewal {
     Cut,
     SetAside { records: Vec<Vec<u8>> },
     Build { records: Vec<Vec<u8>> },
-    Place { made: Made },
+    Place { made: NewLog },
     Resume { aside: Vec<PathBuf> },
     Renew { aside: Vec<PathBuf> },
 }
 
 /// A new log, complete but not yet at the lost one's path.
-pub(crate) struct Made {
+pub(crate) struct NewLog {
     pub(crate) device: Box<dyn Device>,
     pub(crate) superblocks: Superblocks,
     /// Bytes of the snapshot in the ring.

@@ -77,12 +77,12 @@ impl Ticket {
             let _leading = Leading;
             self.flush();
         }
-        self.outcome.known().await
+        self.outcome.wait().await
     }
 
     /// As [`Ticket::wait`], but blocks the thread. Must not be called on a thread of an async runtime.
     pub fn wait_blocking(&self) -> Result<(), LogError> {
         self.flush();
-        self.outcome.known_blocking()
+        self.outcome.wait_blocking()
     }
 }

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::device::Device;
 use crate::faults::{self, Bug};
 use crate::limits::{RENEW_WAIT_MAX, WATCH_CONTENTS_EVERY, WATCH_EVERY};
-use crate::loss::Course;
+use crate::loss::RenewalStage;
 use crate::owner::Checkpoint;
 
 pub(crate) struct Watch {
@@ -96,11 +96,11 @@ impl Watch {
             }
             match &mut state.loss {
                 None => return true,
-                Some(loss) if loss.course == Course::Noticed && Instant::now() >= until => {
-                    loss.course = Course::GivenUp;
+                Some(loss) if loss.stage == RenewalStage::Noticed && Instant::now() >= until => {
+                    loss.stage = RenewalStage::GivenUp;
                     return false;
                 }
-                Some(loss) if loss.course == Course::Noticed => {
+                Some(loss) if loss.stage == RenewalStage::Noticed => {
                     self.core.watcher.wait_until(&mut state, until);
                 }
                 Some(_) => self.core.watcher.wait(&mut state),

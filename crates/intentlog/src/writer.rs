@@ -26,7 +26,7 @@ use crate::owner::{self, Checkpoint, Snapshot};
 use crate::pace::Gathering;
 use crate::step::{Did, Step, Wait};
 use crate::superblocks::Superblocks;
-use crate::task::{Hand, Renewal, Task};
+use crate::task::{Renewal, SealPhase, Task};
 
 /// Position and sequence number where the tail will be once a checkpoint is complete.
 #[derive(Debug, Clone, Copy)]
@@ -43,12 +43,12 @@ pub(crate) struct Writer {
     pub(crate) checkpoint: Arc<dyn Checkpoint>,
     pub(crate) superblocks: Superblocks,
     cut: Option<Cut>,
-    taking: Option<Taking>,
+    taking: Option<SnapshotInProgress>,
     pub(crate) task: Option<Task>,
 }
 
 /// A checkpoint's snapshot whose last part is not taken yet.
-struct Taking {
+struct SnapshotInProgress {
     snapshot: Box<dyn Snapshot>,
     /// Bytes of the parts so far in the ring.
     bytes: u64,
@@ -94,7 +94,7 @@ impl Writer {
         }
         let stepped = match self.task.take() {
             None => self.begin(),
-            Some(Task::Seal { cut, hand }) => Ok(self.seal(cut, hand)),
+            Some(Task::Seal { cut, phase }) => Ok(self.seal(cut, phase)),
             Some(Task::Put { buf, snapshot, oversize }) => self.put(buf, snapshot, oversize),
             Some(Task::Absorb { length }) => Ok(self.absorb(length)),
             Some(Task::AbsorbSync { records, number }) => self.absorb_sync(records, number),
@@ -123,7 +123,7 @@ impl Writer {
             Some(Todo::Take) => match state.queue.pop_front() {
                 None => Ok(Step::Idle),
                 Some(Sealed::Batch { buf, outcome, commits, snapshot, oversize }) => {
-                    state.take_off(outcome, commits);
+                    state.put_in_flight(outcome, commits);
                     drop(state);
                     self.put(buf, snapshot, oversize)
                 }
@@ -135,7 +135,7 @@ impl Writer {
             },
             Some(Todo::Seal { cut }) => {
                 drop(state);
-                Ok(self.seal(cut, Hand::Begun))
+                Ok(self.seal(cut, SealPhase::Start))
             }
             Some(Todo::Finish) => {
                 drop(state);
@@ -203,40 +203,40 @@ impl Writer {
 
     /// Moves the open batch to the queue; with `cut`, queues the cut behind it and begins a snapshot. The next batch begins
     /// with the next part of the snapshot, if one is being taken.
-    fn seal(&mut self, cut: bool, mut hand: Hand) -> Step {
+    fn seal(&mut self, cut: bool, mut phase: SealPhase) -> Step {
         let core = self.core.clone();
         let mut state = core.state.lock();
-        if let Hand::Company { before } = hand {
+        if let SealPhase::Company { before } = phase {
             let here = state.open.commits;
             state.company.waited(before, here);
             core.counters.company_waits.fetch_add(1, Relaxed);
             core.counters.company_vain.fetch_add(u64::from(here <= before), Relaxed);
-            hand = Hand::Unasked;
+            phase = SealPhase::CompanyDone;
         }
-        if let Hand::Begun = hand {
+        if let SealPhase::Start = phase {
             let before = state.open.commits;
             if !cut && state.may_gather() && state.company.waits(before) {
-                self.task = Some(Task::Seal { cut, hand: Hand::Company { before } });
+                self.task = Some(Task::Seal { cut, phase: SealPhase::Company { before } });
                 return Step::Blocked(Wait::Company);
             }
-            hand = Hand::Unasked;
+            phase = SealPhase::CompanyDone;
         }
-        if let Hand::Unasked = hand {
-            hand = match state.wanted.then(|| core.intents.close()).flatten() {
+        if let SealPhase::CompanyDone = phase {
+            phase = match state.wanted.then(|| core.intents.close()).flatten() {
                 Some(generation) => {
                     core.counters.intent_waits.fetch_add(1, Relaxed);
                     generation.set_awaited();
-                    Hand::Awaited(generation)
+                    SealPhase::Requests(generation)
                 }
-                None => Hand::Done,
+                None => SealPhase::Ready,
             };
         }
-        if matches!(&hand, Hand::Awaited(generation) if !generation.is_empty()) {
-            self.task = Some(Task::Seal { cut, hand });
+        if matches!(&phase, SealPhase::Requests(generation) if !generation.is_empty()) {
+            self.task = Some(Task::Seal { cut, phase });
             return Step::Blocked(Wait::Requests);
         }
         if !state.close_gate() {
-            self.task = Some(Task::Seal { cut, hand: Hand::Done });
+            self.task = Some(Task::Seal { cut, phase: SealPhase::Ready });
             return Step::Blocked(Wait::Gate);
         }
         state.rotate();
@@ -244,7 +244,7 @@ impl Writer {
             state.queue.push_back(Sealed::Cut);
             state.begin_cut(Stage::Cutting);
             drop(state);
-            self.taking = Some(Taking { snapshot: self.checkpoint.snapshot(), bytes: 0 });
+            self.taking = Some(SnapshotInProgress { snapshot: self.checkpoint.snapshot(), bytes: 0 });
             self.take_part();
             state = core.state.lock();
             state.stage = Stage::Syncing;
@@ -289,11 +289,11 @@ impl Writer {
 
     /// Waits, within bounds, until the open batch has as many transactions as recently ran together ([`crate::pace`]).
     fn await_company(&mut self) {
-        let Some(Task::Seal { hand, .. }) = &mut self.task else { return };
+        let Some(Task::Seal { phase, .. }) = &mut self.task else { return };
         let mut state = self.core.state.lock();
         let flush = self.core.counters.recent_flush().unwrap_or_default();
         let Some(mut gathering) = Gathering::begin(Instant::now(), state.open.commits, flush) else {
-            *hand = Hand::Unasked;
+            *phase = SealPhase::CompanyDone;
             return;
         };
         let all = state.company.most();
@@ -307,7 +307,7 @@ impl Writer {
 
     /// Waits, within bounds, for the requests that were received before the seal began and have not yet committed.
     fn await_requests_in_hand(&mut self) {
-        let Some(Task::Seal { hand: Hand::Awaited(generation), .. }) = &self.task else { return };
+        let Some(Task::Seal { phase: SealPhase::Requests(generation), .. }) = &self.task else { return };
         let until = Instant::now() + self.core.timing.intent_wait;
         let mut state = self.core.state.lock();
         while !generation.is_empty() && !state.dead() {
@@ -320,9 +320,9 @@ impl Writer {
 
     /// Continues the seal without the announced requests.
     pub(crate) fn stop_waiting_for_requests(&mut self) {
-        if let Some(Task::Seal { hand, .. }) = &mut self.task {
+        if let Some(Task::Seal { phase, .. }) = &mut self.task {
             self.core.counters.intent_timeouts.fetch_add(1, Relaxed);
-            *hand = Hand::Done;
+            *phase = SealPhase::Ready;
         }
     }
 
@@ -459,7 +459,7 @@ impl Writer {
         state.begin_cut(Stage::Absorbing);
         let number = state.checkpoint + 1;
         drop(state);
-        let records = owner::whole(self.checkpoint.snapshot());
+        let records = owner::all_records(self.checkpoint.snapshot());
         core.open_gate();
         point("checkpoint.cut");
         self.task = Some(Task::AbsorbSync { records, number });
@@ -472,7 +472,7 @@ impl Writer {
         while let Some(sealed) = state.queue.pop_front() {
             if let Sealed::Batch { buf, outcome, commits, .. } = sealed {
                 state.queued_bytes -= buf.padded_bytes();
-                state.take_off(outcome, commits);
+                state.put_in_flight(outcome, commits);
             }
         }
         (self.cut, self.taking) = (None, None);

@@ -10,7 +10,7 @@ use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFro
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::below::{Below, Gravity, Weakness};
-use super::kept::Kept;
+use super::read_back::ReadBack;
 use super::report::{Report, takes_blocks};
 use super::selftest::{self, SyncMethod};
 use super::successor::{self, Nameless};
@@ -38,7 +38,7 @@ pub struct FileDevice {
     resolved: PathBuf,
     bytes: u64,
     is_file: bool,
-    kept: Kept,
+    written: ReadBack,
     /// The block device was in sysfs when it was opened.
     listed: bool,
     direct: bool,
@@ -134,7 +134,7 @@ impl FileDevice {
             resolved: std::fs::canonicalize(path).unwrap_or_else(|_| path.into()),
             bytes,
             is_file,
-            kept: Kept::default(),
+            written: ReadBack::default(),
             listed: device_says(stat.st_rdev, "dev").is_some(),
             direct,
             method: SyncMethod::Flush,
@@ -261,7 +261,7 @@ impl FileDevice {
     }
 
     /// Why the file or device is lost, apart from its contents; `None`: it is not.
-    fn gone(&self) -> Option<String> {
+    fn loss(&self) -> Option<String> {
         let open = match rustix::fs::fstat(&self.fd) {
             Ok(open) => open,
             Err(error) => return Some(format!("cannot be looked at: {error}")),
@@ -280,9 +280,9 @@ impl FileDevice {
         }
         match rustix::fs::stat(&self.absolute) {
             Ok(there) if (there.st_dev, there.st_ino) == (open.st_dev, open.st_ino) => None,
-            Ok(_) => Some(format!("was replaced: another file stands there{}", self.went())),
+            Ok(_) => Some(format!("was replaced: another file stands there{}", self.current_path())),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                Some(format!("is not there any more{}", self.went()))
+                Some(format!("is not there any more{}", self.current_path()))
             }
             // An error such as a refused permission does not mean that it is lost.
             Err(_) => None,
@@ -290,7 +290,7 @@ impl FileDevice {
     }
 
     /// The current path of the open file, for a message.
-    fn went(&self) -> String {
+    fn current_path(&self) -> String {
         use std::os::fd::AsRawFd;
         let now = std::fs::read_link(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
         now.ok()
@@ -383,14 +383,14 @@ impl Device for FileDevice {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        self.kept.begins(parts);
+        self.written.begins(parts);
         let written = self.write_parts(parts);
-        self.kept.ended(parts, written.is_ok());
+        self.written.ended(parts, written.is_ok());
         written
     }
 
     fn look(&self, contents: bool) -> Result<(), String> {
-        let lost = self.gone().or_else(|| contents.then(|| self.kept.compare(self)).flatten());
+        let lost = self.loss().or_else(|| contents.then(|| self.written.compare(self)).flatten());
         lost.map_or(Ok(()), |what| Err(format!("the log {} {what}", self.path.display())))
     }
 
@@ -409,7 +409,7 @@ impl Device for FileDevice {
             resolved: self.resolved.clone(),
             bytes: self.bytes,
             is_file: true,
-            kept: Kept::default(),
+            written: ReadBack::default(),
             listed: false,
             direct: self.direct,
             method: self.method,
@@ -422,7 +422,7 @@ impl Device for FileDevice {
 
     fn take_place(&self) -> Result<Vec<PathBuf>, String> {
         let Some(nameless) = &self.nameless else { return Ok(Vec::new()) };
-        let placed = nameless.take_name(&self.fd).and_then(|aside| match self.gone() {
+        let placed = nameless.take_name(&self.fd).and_then(|aside| match self.loss() {
             // The path may lead to another file by now.
             Some(what) => Err(what),
             None => Ok(Vec::from_iter(aside)),

@@ -20,7 +20,7 @@ use crate::replay;
 #[derive(Debug)]
 enum Half {
     /// It is missing or cannot be read.
-    Gone(OpenError),
+    Unusable(OpenError),
     /// It was never used.
     Blank,
     /// A log, and where its records end, or the damage that hides the end.
@@ -39,12 +39,12 @@ enum Plan {
 
 /// Opens both halves of a mirror.
 pub(super) fn open(paths: &[PathBuf; 2], config: &Config) -> Result<Box<dyn Device>, OpenError> {
-    let there = paths.each_ref().map(|path| path.exists());
+    let exists = paths.each_ref().map(|path| path.exists());
     // Files are created only if both are missing: one that is missing may be on a disk that is not mounted.
-    let may_create = there == [false, false];
+    let may_create = exists == [false, false];
     let [a, b] = paths;
-    let (first, half) = look_at_file(a, config, there[0] || may_create)?;
-    let (other, other_half) = look_at_file(b, config, there[1] || may_create)?;
+    let (first, half) = look_at_file(a, config, exists[0] || may_create)?;
+    let (other, other_half) = look_at_file(b, config, exists[1] || may_create)?;
     join([first, other], [half, other_half], paths, |device| device.make_ready(config))
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn open_devices<D: Device + 'static>(
 ) -> Result<Box<dyn Device>, OpenError> {
     let look = |half: usize| match devices.get(half) {
         Some(Some(device)) => examine(device, &paths[half], config),
-        _ => Ok(Half::Gone(io_error(&paths[half], "open", io::ErrorKind::NotFound.into()))),
+        _ => Ok(Half::Unusable(io_error(&paths[half], "open", io::ErrorKind::NotFound.into()))),
     };
     let halves = [look(0)?, look(1)?];
     join(devices, halves, paths, |_| Ok(()))
@@ -71,7 +71,7 @@ fn join<D: Device + 'static>(
 ) -> Result<Box<dyn Device>, OpenError> {
     let needed = |half: &Half| match half {
         Half::Log { superblock, .. } => superblock.ring_bytes + RING_OFFSET,
-        Half::Gone(_) | Half::Blank => 0,
+        Half::Unusable(_) | Half::Blank => 0,
     };
     let min = halves.iter().map(needed).max().unwrap_or(0);
     let [first, second] = devices;
@@ -102,11 +102,11 @@ fn join<D: Device + 'static>(
 /// Opens and examines one half. Contents that must not be overwritten are an error.
 fn look_at_file(path: &Path, config: &Config, wanted: bool) -> Result<(Option<FileDevice>, Half), OpenError> {
     if !wanted {
-        return Ok((None, Half::Gone(io_error(path, "open", io::ErrorKind::NotFound.into()))));
+        return Ok((None, Half::Unusable(io_error(path, "open", io::ErrorKind::NotFound.into()))));
     }
     let (device, unused) = match FileDevice::open_filled(path, config.create_size) {
         Ok(opened) => opened,
-        Err(gone @ OpenError::Io { .. }) => return Ok((None, Half::Gone(gone))),
+        Err(gone @ OpenError::Io { .. }) => return Ok((None, Half::Unusable(gone))),
         Err(refused) => return Err(refused),
     };
     let half = if unused { Half::Blank } else { examine(&device, path, config)? };
@@ -117,7 +117,7 @@ fn examine(device: &dyn Device, path: &Path, config: &Config) -> Result<Half, Op
     let superblocks = match check(device, path, &config.volume_id) {
         Ok(Some(superblocks)) => superblocks,
         Ok(None) => return Ok(Half::Blank),
-        Err(gone @ (OpenError::Io { .. } | OpenError::Corrupt { .. })) => return Ok(Half::Gone(gone)),
+        Err(gone @ (OpenError::Io { .. } | OpenError::Corrupt { .. })) => return Ok(Half::Unusable(gone)),
         Err(refused) => return Err(refused),
     };
     let end = replay::walk(device, &superblocks.last, |_, _| ());
@@ -134,9 +134,11 @@ fn plan(halves: [Half; 2], paths: &[PathBuf; 2]) -> Result<Plan, OpenError> {
     };
     match halves {
         [Half::Blank, Half::Blank] => Ok(Plan::Create),
-        [Half::Gone(gone), Half::Gone(_) | Half::Blank] | [Half::Blank, Half::Gone(gone)] => Err(gone),
-        [Half::Log { end, .. }, Half::Gone(gone)] => alone(0, end, gone),
-        [Half::Gone(gone), Half::Log { end, .. }] => alone(1, end, gone),
+        [Half::Unusable(gone), Half::Unusable(_) | Half::Blank] | [Half::Blank, Half::Unusable(gone)] => {
+            Err(gone)
+        }
+        [Half::Log { end, .. }, Half::Unusable(gone)] => alone(0, end, gone),
+        [Half::Unusable(gone), Half::Log { end, .. }] => alone(1, end, gone),
         [Half::Log { end, .. }, Half::Blank] => end.map(|_| Plan::Both {
             read: 0,
             why: Some(format!("log {}: empty; it is made a copy of {}", name(1), name(0))),
@@ -212,7 +214,11 @@ mod tests {
     }
 
     fn gone() -> Half {
-        Half::Gone(OpenError::Io { path: "x".into(), action: "open", source: io::ErrorKind::NotFound.into() })
+        Half::Unusable(OpenError::Io {
+            path: "x".into(),
+            action: "open",
+            source: io::ErrorKind::NotFound.into(),
+        })
     }
 
     fn both(a: Half, b: Half) -> Result<Plan, OpenError> {

@@ -3,11 +3,11 @@
 pub mod below;
 mod current;
 mod file;
-pub(crate) mod kept;
 mod mirror;
 mod mirror_open;
 mod open;
 mod place;
+pub(crate) mod read_back;
 pub(crate) mod report;
 mod selftest;
 mod successor;

@@ -20,13 +20,13 @@ const LAST: usize = 2;
 const OLDEST: usize = 3;
 
 #[derive(Debug, Default)]
-pub(crate) struct Kept(Mutex<Copies>);
+pub(crate) struct ReadBack(Mutex<Copies>);
 
-type Copies = [Copy; SLOTS];
+type Copies = [SlotCopy; SLOTS];
 
 /// Each slot counts its own writes: the superblocks can be compared even if the ring is written without a pause.
 #[derive(Debug, Default)]
-struct Copy {
+struct SlotCopy {
     /// Offset on the device, and the block.
     block: Option<(u64, Vec<u8>)>,
     /// Counts the beginnings and ends of writes.
@@ -35,7 +35,7 @@ struct Copy {
     underway: u64,
 }
 
-impl Copy {
+impl SlotCopy {
     fn keep(&mut self, offset: u64, block: &[u8]) {
         let (at, kept) = self.block.get_or_insert_with(|| (offset, vec![0; BLOCK_BYTES]));
         *at = offset;
@@ -49,7 +49,7 @@ impl Copy {
     }
 }
 
-impl Kept {
+impl ReadBack {
     /// A write of these parts begins.
     pub(crate) fn begins(&self, parts: &[(u64, &[u8])]) {
         let Some(slot) = first_slot(parts) else { return };
