@@ -11,7 +11,7 @@ use crate::admit::{Fill, Pressure, pressure};
 use crate::checkpoint::Checkpointer;
 use crate::config::Config;
 use crate::core::{Core, Phase, Space, Stage, Timing};
-use crate::device::{self, Current, Device, Slowed};
+use crate::device::{self, Current, Device};
 use crate::error::{LogError, OpenError};
 use crate::examine::{Random, check, create, damaged_superblock, io_error, scan_error};
 use crate::faults::{self, Bug, point};
@@ -122,11 +122,7 @@ impl Log {
             fresh,
             log_id: superblocks.last.identity.log_id,
         };
-        let device: Arc<dyn Device> = match config.injected_flush {
-            Some(flush) => Arc::new(Slowed { inner: device, flush }),
-            None => device.into(),
-        };
-        let current = Arc::new(Current::new(device));
+        let current = Arc::new(Current::new(device.into(), config.injected_flush));
         let device: Arc<dyn Device> = current.clone();
         // A new salt: batches of earlier runs, torn ones too, can never be taken for this run's.
         let salt = random.draw().map_err(|source| io_error(path, "draw an identity for", source))?;
@@ -477,31 +473,8 @@ impl Log {
     /// Figures since the start.
     pub fn stats(&self) -> Stats {
         let core = &*self.handle.core;
-        let counters = &core.counters;
         let state = core.state.lock();
         Stats {
-            records: counters.records.load(Relaxed),
-            record_bytes: counters.record_bytes.load(Relaxed),
-            batches: counters.batches.load(Relaxed),
-            batch_bytes: counters.batch_bytes.load(Relaxed),
-            flushes: counters.flushes.load(Relaxed),
-            flush_ns: counters.flush_ns.load(Relaxed),
-            flush_ns_max: counters.flush_ns_max.load(Relaxed),
-            led: counters.led.load(Relaxed),
-            checkpoints: counters.checkpoints.load(Relaxed),
-            checkpoint_ns: counters.checkpoint_ns.load(Relaxed),
-            checkpoint_ns_max: counters.checkpoint_ns_max.load(Relaxed),
-            absorbed: counters.absorbed.load(Relaxed),
-            renewed: counters.renewed.load(Relaxed),
-            company_waits: counters.company_waits.load(Relaxed),
-            company_vain: counters.company_vain.load(Relaxed),
-            intent_waits: counters.intent_waits.load(Relaxed),
-            intent_timeouts: counters.intent_timeouts.load(Relaxed),
-            gate_reopened: counters.gate_reopened.load(Relaxed),
-            admit_slowed: counters.admit_slowed.load(Relaxed),
-            admit_waited: counters.admit_waited.load(Relaxed),
-            gate_waits: counters.gate_waits.read(),
-            room_waits: counters.room_waits.read(),
             checkpointing: state.stage != Stage::Idle,
             used: state.space.used(),
             pending: state.pending(),
@@ -509,6 +482,7 @@ impl Log {
             checkpoint: state.checkpoint,
             device: self.handle.info.clone(),
             trouble: self.handle.device.trouble(),
+            ..core.counters.read()
         }
     }
 }

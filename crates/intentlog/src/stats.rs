@@ -36,32 +36,85 @@ impl WaitCounters {
     }
 }
 
-/// Counted while running; read into [`Stats`].
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) records: AtomicU64,
-    pub(crate) record_bytes: AtomicU64,
-    pub(crate) batches: AtomicU64,
-    pub(crate) batch_bytes: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) flush_ns: AtomicU64,
-    pub(crate) flush_ns_max: AtomicU64,
-    pub(crate) flush_ns_recent: AtomicU64,
-    pub(crate) led: AtomicU64,
-    pub(crate) checkpoints: AtomicU64,
-    pub(crate) checkpoint_ns: AtomicU64,
-    pub(crate) checkpoint_ns_max: AtomicU64,
-    pub(crate) absorbed: AtomicU64,
-    pub(crate) renewed: AtomicU64,
-    pub(crate) company_waits: AtomicU64,
-    pub(crate) company_vain: AtomicU64,
-    pub(crate) intent_waits: AtomicU64,
-    pub(crate) intent_timeouts: AtomicU64,
-    pub(crate) gate_reopened: AtomicU64,
-    pub(crate) admit_slowed: AtomicU64,
-    pub(crate) admit_waited: AtomicU64,
-    pub(crate) gate_waits: WaitCounters,
-    pub(crate) room_waits: WaitCounters,
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// Counted while running; read into [`Stats`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: AtomicU64,)+
+            pub(crate) flush_ns_recent: AtomicU64,
+            pub(crate) gate_waits: WaitCounters,
+            pub(crate) room_waits: WaitCounters,
+        }
+
+        /// Figures of one log since it was started. Counts only grow.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Stats {
+            $($(#[$doc])* pub $name: u64,)+
+            /// Transactions that waited while a batch was being sealed or a cut made.
+            pub gate_waits: Waits,
+            /// Admissions that were delayed or waited for space.
+            pub room_waits: Waits,
+            pub checkpointing: bool,
+            pub used: u64,
+            /// Bytes appended and not yet on the device.
+            pub pending: u64,
+            pub capacity: u64,
+            pub checkpoint: u64,
+            /// Trouble with the device that needs the operator, although the log still works.
+            pub trouble: Option<String>,
+            pub device: String,
+        }
+
+        impl Counters {
+            /// The counts; the other fields are left empty.
+            pub(crate) fn read(&self) -> Stats {
+                Stats {
+                    $($name: self.$name.load(Relaxed),)+
+                    gate_waits: self.gate_waits.read(),
+                    room_waits: self.room_waits.read(),
+                    ..Stats::default()
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Records appended by transactions.
+    records,
+    record_bytes,
+    batches,
+    /// Bytes of batches written, with headers and padding.
+    batch_bytes,
+    /// Flushes of the device: one for each batch and each superblock.
+    flushes,
+    /// Time that writes took, with their flushes, in nanoseconds.
+    flush_ns,
+    flush_ns_max,
+    /// Batches that a waiting thread wrote itself because no other transaction was at work ([`crate::Ticket::wait`]).
+    led,
+    checkpoints,
+    /// Time that making the volume durable took, in nanoseconds.
+    checkpoint_ns,
+    checkpoint_ns_max,
+    /// Checkpoints that made batches durable which did not fit the ring.
+    absorbed,
+    /// Times that the log was lost and replaced with a new one.
+    renewed,
+    /// Seals that waited for more transactions to join (`pace.rs`).
+    company_waits,
+    /// Those that no transaction joined meanwhile.
+    company_vain,
+    /// Seals that waited for announced requests ([`crate::Intent`]).
+    intent_waits,
+    /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
+    intent_timeouts,
+    /// Times that a closed gate was opened again because open transactions did not end.
+    gate_reopened,
+    admit_slowed,
+    /// Admissions that waited for space.
+    admit_waited,
 }
 
 impl Counters {
@@ -99,56 +152,4 @@ impl Counters {
         self.checkpoint_ns.fetch_add(ns, Relaxed);
         self.checkpoint_ns_max.fetch_max(ns, Relaxed);
     }
-}
-
-/// Figures of one log since it was started. Counts only grow.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stats {
-    /// Records appended by transactions.
-    pub records: u64,
-    pub record_bytes: u64,
-    pub batches: u64,
-    /// Bytes of batches written, with headers and padding.
-    pub batch_bytes: u64,
-    /// Flushes of the device: one for each batch and each superblock.
-    pub flushes: u64,
-    /// Time that writes took, with their flushes, in nanoseconds.
-    pub flush_ns: u64,
-    pub flush_ns_max: u64,
-    /// Batches that a waiting thread wrote itself because no other transaction was at work ([`crate::Ticket::wait`]).
-    pub led: u64,
-    pub checkpoints: u64,
-    /// Time that making the volume durable took, in nanoseconds.
-    pub checkpoint_ns: u64,
-    pub checkpoint_ns_max: u64,
-    /// Checkpoints that made batches durable which did not fit the ring.
-    pub absorbed: u64,
-    /// Times that the log was lost and replaced with a new one.
-    pub renewed: u64,
-    /// Seals that waited for more transactions to join (`pace.rs`).
-    pub company_waits: u64,
-    /// Those that no transaction joined meanwhile.
-    pub company_vain: u64,
-    /// Seals that waited for announced requests ([`crate::Intent`]).
-    pub intent_waits: u64,
-    /// Those that gave up after [`INTENT_WAIT_MAX`](crate::limits::INTENT_WAIT_MAX).
-    pub intent_timeouts: u64,
-    /// Times that a closed gate was opened again because open transactions did not end.
-    pub gate_reopened: u64,
-    pub admit_slowed: u64,
-    /// Admissions that waited for space.
-    pub admit_waited: u64,
-    /// Transactions that waited while a batch was being sealed or a cut made.
-    pub gate_waits: Waits,
-    /// Admissions that were delayed or waited for space.
-    pub room_waits: Waits,
-    pub checkpointing: bool,
-    pub used: u64,
-    /// Bytes appended and not yet on the device.
-    pub pending: u64,
-    pub capacity: u64,
-    pub checkpoint: u64,
-    /// Trouble with the device that needs the operator, although the log still works.
-    pub trouble: Option<String>,
-    pub device: String,
 }

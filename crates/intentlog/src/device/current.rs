@@ -3,10 +3,12 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 
 use super::Device;
+use crate::limits::SPIN_BELOW;
 use crate::replay::ReadAt;
 
 /// The device has one user at a time ([`crate::lead`]), so no write is under way when it is replaced.
@@ -14,11 +16,13 @@ pub(crate) struct Current {
     device: RwLock<Arc<dyn Device>>,
     /// Shared by a device and its successors.
     half_lost: Arc<AtomicBool>,
+    /// For experiments: the shortest time that a write takes.
+    flush_min: Option<Duration>,
 }
 
 impl Current {
-    pub(crate) fn new(device: Arc<dyn Device>) -> Current {
-        Current { half_lost: device.half_lost(), device: RwLock::new(device) }
+    pub(crate) fn new(device: Arc<dyn Device>, flush_min: Option<Duration>) -> Current {
+        Current { half_lost: device.half_lost(), device: RwLock::new(device), flush_min }
     }
 
     pub(crate) fn replace(&self, device: Box<dyn Device>) {
@@ -28,6 +32,17 @@ impl Current {
 
     fn get(&self) -> Arc<dyn Device> {
         self.device.read().clone()
+    }
+}
+
+/// A sleep is less precise than [`SPIN_BELOW`], so the last part is spun.
+fn wait_until(until: Instant) {
+    let left = until.saturating_duration_since(Instant::now());
+    if left > SPIN_BELOW {
+        std::thread::sleep(left - SPIN_BELOW);
+    }
+    while Instant::now() < until {
+        std::hint::spin_loop();
     }
 }
 
@@ -43,11 +58,18 @@ impl Device for Current {
     }
 
     fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        self.get().write_durable(parts)
+        let until = self.flush_min.map(|least| Instant::now() + least);
+        self.get().write_durable(parts)?;
+        until.into_iter().for_each(wait_until);
+        Ok(())
     }
 
     fn describe(&self) -> String {
-        self.get().describe()
+        let device = self.get().describe();
+        match self.flush_min {
+            None => device,
+            Some(least) => format!("{device}, emulated flush of {least:?}"),
+        }
     }
 
     fn warning(&self) -> Option<String> {

@@ -16,7 +16,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 pub(crate) use current::Current;
 pub use file::FileDevice;
@@ -27,7 +26,6 @@ pub use place::LogPlace;
 pub use report::{Layer, Report, is_block_device};
 pub use selftest::SyncMethod;
 
-use crate::limits::SPIN_BELOW;
 use crate::replay::ReadAt;
 
 /// Stores blocks. Offsets and lengths are multiples of [`BLOCK_BYTES`](crate::limits::BLOCK_BYTES) and
@@ -75,64 +73,5 @@ pub trait Device: ReadAt + Send + Sync {
     /// noticed the loss.
     fn half_lost(&self) -> Arc<AtomicBool> {
         Arc::default()
-    }
-}
-
-/// A device whose writes take at least a given time: an emulated flush latency.
-pub(crate) struct Slowed {
-    pub(crate) inner: Box<dyn Device>,
-    pub(crate) flush: Duration,
-}
-
-impl ReadAt for Slowed {
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.inner.read_at(offset, buf)
-    }
-}
-
-impl Device for Slowed {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn write_durable(&self, parts: &[(u64, &[u8])]) -> io::Result<()> {
-        let until = Instant::now() + self.flush;
-        self.inner.write_durable(parts)?;
-        let left = until.saturating_duration_since(Instant::now());
-        if left > SPIN_BELOW {
-            std::thread::sleep(left - SPIN_BELOW);
-        }
-        while Instant::now() < until {
-            std::hint::spin_loop();
-        }
-        Ok(())
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, emulated flush of {:?}", self.inner.describe(), self.flush)
-    }
-
-    fn warning(&self) -> Option<String> {
-        self.inner.warning()
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.inner.trouble()
-    }
-
-    fn look(&self, contents: bool) -> Result<(), String> {
-        self.inner.look(contents)
-    }
-
-    fn successor(&self) -> Result<Box<dyn Device>, String> {
-        Ok(Box::new(Slowed { inner: self.inner.successor()?, flush: self.flush }))
-    }
-
-    fn take_place(&self) -> Result<Vec<PathBuf>, String> {
-        self.inner.take_place()
-    }
-
-    fn half_lost(&self) -> Arc<AtomicBool> {
-        self.inner.half_lost()
     }
 }
