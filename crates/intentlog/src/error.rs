@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a log could not be opened. Nothing on the device was changed.
+/// Why a log could not be opened. Nothing on the device was changed. Identities of volumes are hexadecimal.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// The device or file cannot be opened, sized, locked, read or written.
@@ -54,7 +54,7 @@ pub enum OpenError {
     )]
     OtherVolume { path: PathBuf, found: String, wanted: String },
     #[error("log {path}: is a log already, of volume {volume}; erase it first if it may be overwritten")]
-    Taken { path: PathBuf, volume: String },
+    AlreadyALog { path: PathBuf, volume: String },
     /// It still holds records to replay.
     #[error("log {path}: its server was not stopped cleanly; start it and stop it once")]
     NotClean { path: PathBuf },

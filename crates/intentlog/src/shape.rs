@@ -19,13 +19,13 @@ use crate::superblocks::Superblocks;
 /// owns it. One line on what it is and how it will be flushed.
 ///
 /// # Errors
-/// [`OpenError::Taken`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
+/// [`OpenError::AlreadyALog`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
 pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
     let (mut device, unused) = FileDevice::open_filled(path, bytes)?;
     if !unused {
         return Err(match superblocks(&device, device.bytes(), path)? {
             replay::Superblocks::Found(superblock, _) => {
-                OpenError::Taken { path: path.into(), volume: hex(&superblock.volume_id) }
+                OpenError::AlreadyALog { path: path.into(), volume: hex(&superblock.volume_id) }
             }
             replay::Superblocks::Blank => OpenError::Foreign { path: path.into() },
         });

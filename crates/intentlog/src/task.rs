@@ -37,13 +37,13 @@ pub(crate) enum Task {
 /// How far a seal is before it closes the gate: it waits for company (`pace.rs`) first, then for announced requests.
 pub(crate) enum SealPhase {
     Start,
-    /// The number of transactions in the batch when the wait for company began.
     Company {
+        /// Transactions in the batch when the wait began.
         before: u64,
     },
     CompanyDone,
     Requests(Arc<Generation>),
-    /// They have committed, or the wait for them has timed out.
+    /// The announced requests have committed, or the wait for them has timed out.
     Ready,
 }
 

@@ -93,7 +93,7 @@ fn files_grow_and_shrink() {
     assert!(matches!(shape::resize(&path, Some(LARGE as u64)), Err(OpenError::InUse { .. })));
     log.shutdown().unwrap();
     drop(log);
-    assert!(matches!(shape::create(&path, SMALL as u64), Err(OpenError::Taken { .. })));
+    assert!(matches!(shape::create(&path, SMALL as u64), Err(OpenError::AlreadyALog { .. })));
     for (from, to) in [(SMALL, LARGE), (LARGE, SMALL)] {
         assert_eq!(shape::resize(&path, Some(to as u64)).unwrap(), (from as u64, to as u64));
         assert_eq!(std::fs::metadata(&path).unwrap().len(), to as u64);

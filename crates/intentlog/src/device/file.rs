@@ -166,15 +166,19 @@ impl FileDevice {
             }
             // The size first: after an interruption the next start finds a file of this size, and fills it.
             rustix::fs::ftruncate(&self.fd, self.bytes)?;
-            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, self.bytes) {
-                // Where the filesystem cannot preallocate, the zeroes below allocate the blocks.
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.preallocate(0, self.bytes)?;
         }
         self.zero(0, self.bytes)?;
         rustix::fs::fsync(&self.fd)?;
         sync_parent(&self.path)
+    }
+
+    /// Where the filesystem cannot preallocate, the zeroes that the caller writes allocate the blocks.
+    fn preallocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), offset, bytes) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn zero(&self, mut offset: u64, end: u64) -> io::Result<()> {
@@ -198,11 +202,7 @@ impl FileDevice {
             if space.f_bavail.saturating_mul(space.f_frsize) < more {
                 return Err(Errno::NOSPC.into());
             }
-            match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), from, more) {
-                // Where the filesystem cannot preallocate, the zeroes below allocate the blocks.
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.preallocate(from, more)?;
             self.zero(from, bytes)?;
         } else {
             rustix::fs::ftruncate(&self.fd, bytes)?;
