@@ -17,7 +17,6 @@ pub struct Passed {
     pub ns: u64,
     /// From the client to the server.
     pub up: bool,
-    /// What.
     pub bytes: Vec<u8>,
 }
 
@@ -29,9 +28,6 @@ pub struct Tap {
 
 impl Tap {
     /// In front of `server`.
-    ///
-    /// # Errors
-    /// No local port can be opened.
     pub fn start(server: SocketAddr) -> Result<Tap> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context(|| "open a local port".into())?;
         let addr = listener.local_addr().context(|| "local port".into())?;
@@ -39,16 +35,12 @@ impl Tap {
         Ok(Tap { addr, relay })
     }
 
-    /// Where the client connects.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
     /// What passed, when the client has closed its connection.
-    ///
-    /// # Errors
-    /// The relay failed.
     pub fn finish(self) -> Result<Vec<Passed>> {
         let passed = self.relay.join().map_err(|_| Error::Unable("the relay has failed".into()))?;
         passed.context(|| "relay a connection".to_owned())
@@ -185,7 +177,7 @@ impl Frame {
     }
 }
 
-/// RFC 1071.
+/// The sum of RFC 1071.
 fn words(bytes: &[u8]) -> u64 {
     let word = |pair: &[u8]| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0));
     bytes.chunks(2).map(word).sum()
@@ -202,9 +194,6 @@ fn folded(mut sum: u64) -> u16 {
 const AT_A_TIME: u64 = 25;
 
 /// Writes a capture in which `clients` clients do the same, some at a time.
-///
-/// # Errors
-/// What `to` returns.
 pub fn write(frames: &[Frame], clients: u64, to: &mut dyn Write) -> io::Result<()> {
     for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 0x4_0000, 1] {
         to.write_all(&word.to_le_bytes())?;

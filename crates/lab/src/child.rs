@@ -21,10 +21,8 @@ use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// What a child process is for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Role {
-    /// An emulated disk.
     Disk(DiskOptions),
     /// Another command of this binary, with these arguments, that ends with its parent.
     Run(Vec<String>),
@@ -56,9 +54,6 @@ pub fn if_asked(args: &[String]) -> Option<ExitCode> {
 }
 
 /// The body of `landfast lab child JSON`. Must run before the process has a second thread.
-///
-/// # Errors
-/// What the role's own function returns, or an argument that cannot be read.
 pub fn main(json: &str) -> Result<()> {
     let order: Order = serde_json::from_str(json)
         .map_err(|e| Error::Unable(format!("`lab child` is for the lab's own use: {e}")))?;
@@ -71,7 +66,7 @@ pub fn main(json: &str) -> Result<()> {
         Role::Disk(options) => crate::disk::serve(&options),
         // The death signal outlives exec.
         Role::Run(args) => {
-            let e = Command::new(exe()?).args(args).exec();
+            let e = Command::new(crate::machine::exe()?).args(args).exec();
             Err(Error::Child { role: "exec", what: e.to_string() })
         }
         Role::Program(words) => {
@@ -82,11 +77,6 @@ pub fn main(json: &str) -> Result<()> {
             Err(Error::Child { role: "exec", what: format!("{program}: {e}") })
         }
     }
-}
-
-/// This binary.
-pub(crate) fn exe() -> Result<std::path::PathBuf> {
-    std::env::current_exe().context(|| "path of this program".to_owned())
 }
 
 /// A change of state of a child, which stays to be seen by others.
@@ -116,12 +106,9 @@ pub fn take_panics() -> Vec<String> {
     std::mem::take(&mut *PANICS.lock())
 }
 
-/// Where a child's standard error goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// To our own.
     Inherit,
-    /// Kept, for [`Child::words`].
     Keep,
 }
 
@@ -138,17 +125,11 @@ pub struct Child {
 
 impl Child {
     /// Starts a child of this binary.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start(role: &'static str, what: Role, errors: Output) -> Result<Self> {
         Self::start_with(role, what, errors, &[])
     }
 
     /// As [`Child::start`], with these variables in its environment.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_with(
         role: &'static str,
         what: Role,
@@ -158,7 +139,7 @@ impl Child {
         let order = Order { parent: std::process::id(), role: what };
         let json = serde_json::to_string(&order).map_err(|e| Error::Child { role, what: e.to_string() })?;
         let args: [OsString; 3] = ["lab".into(), "child".into(), json.into()];
-        let mut process = Command::new(exe()?)
+        let mut process = Command::new(crate::machine::exe()?)
             .args(args)
             .envs(envs.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
@@ -237,7 +218,6 @@ impl Child {
         self.lines.lock().recv_timeout(until.saturating_duration_since(Instant::now()))
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -296,12 +276,10 @@ impl Child {
         self.wait_or_kill()
     }
 
-    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.try_wait().ok().flatten()
     }
 
-    /// Whether it has stopped (SIGSTOP).
     pub fn is_stopped(&self) -> bool {
         let now = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         wait_id(self.process.id(), now).is_some_and(|status| status.stopped())

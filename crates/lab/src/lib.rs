@@ -20,7 +20,7 @@
 //! | `capture` | what passes over a connection, as the frames of many clients |
 //! | `place` | the work of two experiments on any server, or on a mount of another client's |
 //! | `child` | processes that the lab starts from its own binary |
-//! | `clock`, `rng` | precise waiting, seeded chance |
+//! | `clock`, `machine` | precise waiting; root, scratch directories |
 //! | `sys` | the system calls that have no safe wrapper |
 
 #![deny(unsafe_code)]
@@ -36,6 +36,7 @@ pub mod experiments;
 pub mod limits;
 pub mod load;
 pub mod loopdev;
+mod machine;
 pub mod measure;
 pub mod memory_disk;
 pub mod mounts;
@@ -47,7 +48,6 @@ pub mod peers;
 pub mod place;
 pub mod powercut;
 pub mod rig;
-pub mod rng;
 mod scrape;
 pub mod serial;
 pub mod served;

@@ -50,9 +50,6 @@ pub const LINK_CHECK_ROUNDS: u32 = 200;
 /// Longest wait of the one-at-a-time client for a connection or a reply.
 pub const SERIAL_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Largest reply that the one-at-a-time client takes, in bytes.
-pub const SERIAL_REPLY_BYTES_MAX: usize = (1 << 20) + 8192;
-
 /// Largest WRITE of the one-at-a-time client, in bytes.
 pub const SERIAL_WRITE_BYTES_MAX: usize = 1 << 20;
 

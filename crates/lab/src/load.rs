@@ -43,17 +43,14 @@ const ATTRS: Bitmap = Bitmap::of(&[
     number::MOUNTED_ON_FILEID,
 ]);
 
-/// Bytes of a small file.
 pub const SMALL_BYTES: usize = 4096;
 /// Bytes of one request of a stream.
 const STREAM_BYTES: u32 = 1 << 20;
 /// Files in the directory that is looked up and listed.
 const DIR_FILES: u64 = 1000;
 
-/// Its name.
 const LISTED: &[u8] = b"listed";
 
-/// One kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// PUTFH, GETATTR.
@@ -69,7 +66,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,7 +86,6 @@ pub struct Load {
 
 struct Client {
     session: Session,
-    /// The export's root.
     root: FileHandle,
     /// A directory of [`DIR_FILES`] files.
     dir: FileHandle,
@@ -127,9 +122,6 @@ fn pattern(len: usize) -> Bytes {
 impl Load {
     /// Connects and makes the files that are read, unless they are there. `prefix` tells what this client makes from what
     /// others make in the same directory.
-    ///
-    /// # Errors
-    /// What the server answers.
     pub fn new(addr: SocketAddr, prefix: &str) -> Result<Load> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -147,31 +139,32 @@ impl Load {
     pub fn run(&self, kind: Kind, count: u64, in_flight: u64) -> Result<Duration> {
         let left = Arc::new(AtomicU64::new(count));
         let start = Instant::now();
-        self.runtime.block_on(async {
-            let tasks: Vec<_> = (0..in_flight)
-                .map(|_| {
-                    let (client, left) = (self.client.clone(), left.clone());
-                    tokio::spawn(async move {
-                        while take(&left) {
-                            client.one(kind).await?;
-                        }
-                        Ok::<_, Error>(())
-                    })
-                })
-                .collect();
-            for task in tasks {
-                task.await.map_err(|e| failed("task", e))??;
+        self.runtime.block_on(self.at_once(in_flight, |client| {
+            let left = left.clone();
+            async move {
+                while take(&left) {
+                    client.one(kind).await?;
+                }
+                Ok::<_, Error>(())
             }
-            Ok::<_, Error>(())
-        })?;
+        }))?;
         Ok(start.elapsed())
+    }
+
+    /// Runs `count` tasks with this client at once.
+    async fn at_once<F>(&self, count: u64, work: impl Fn(Arc<Client>) -> F) -> Result<()>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(work(self.client.clone()))).collect();
+        for task in tasks {
+            task.await.map_err(|e| failed("task", e))??;
+        }
+        Ok(())
     }
 
     /// Writes a file of `bytes` bytes, UNSTABLE with a COMMIT at the end, then reads it and removes it. The time of
     /// writing and of reading.
-    ///
-    /// # Errors
-    /// As [`Load::run`].
     pub fn stream(&self, bytes: u64, in_flight: u64) -> Result<(Duration, Duration)> {
         self.runtime.block_on(async {
             let name = Bytes::from(format!("{}stream", self.client.prefix));
@@ -201,36 +194,27 @@ impl Load {
     ) -> Result<()> {
         let data = pattern(STREAM_BYTES as usize);
         let next = Arc::new(AtomicU64::new(0));
-        let tasks: Vec<_> = (0..in_flight)
-            .map(|_| {
-                let (client, next, file, data) =
-                    (self.client.clone(), next.clone(), file.clone(), data.clone());
-                tokio::spawn(async move {
-                    loop {
-                        let offset = next.fetch_add(u64::from(STREAM_BYTES), Ordering::Relaxed);
-                        if offset >= bytes {
-                            return Ok::<_, Error>(());
-                        }
-                        if write {
-                            client.write(&file, open, offset, StableHow::Unstable, &data).await?;
-                        } else {
-                            client.read(&file, open, offset, &data).await?;
-                        }
+        self.at_once(in_flight, |client| {
+            let (next, file, data) = (next.clone(), file.clone(), data.clone());
+            async move {
+                loop {
+                    let offset = next.fetch_add(u64::from(STREAM_BYTES), Ordering::Relaxed);
+                    if offset >= bytes {
+                        return Ok::<_, Error>(());
                     }
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await.map_err(|e| failed("task", e))??;
-        }
-        Ok(())
+                    if write {
+                        client.write(&file, open, offset, StableHow::Unstable, &data).await?;
+                    } else {
+                        client.read(&file, open, offset, &data).await?;
+                    }
+                }
+            }
+        })
+        .await
     }
 }
 
 /// Lists a directory of the export's root with its entries' attributes: how many there are, and how long it took.
-///
-/// # Errors
-/// What the server answers.
 pub fn list_root_entry(addr: SocketAddr, name: &str) -> Result<(u64, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -283,7 +267,6 @@ async fn list(session: &Session, dir: &FileHandle) -> Result<u64> {
     }
 }
 
-/// Takes one of what is left.
 fn take(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
 }
@@ -324,7 +307,6 @@ impl Client {
         Ok(client)
     }
 
-    /// A compound of which every operation succeeds.
     async fn all(&self, ops: Vec<ArgOp>) -> Result<Results> {
         all(&self.session, ops).await
     }

@@ -12,7 +12,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Major device number of loop devices.
 const LOOP_MAJOR: u32 = 7;
 
 /// A loop device. Dropping it takes it off its file.
@@ -60,7 +59,6 @@ impl LoopDevice {
         Err(Error::Unable("other processes take every loop device first".into()))
     }
 
-    /// The device's path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -16,12 +16,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Appends, syncs and files that a term is the mean of.
+/// A term is the mean of so many appends, syncs or files.
 const LOG_ROUNDS: u32 = 200;
 const DATA_ROUNDS: u32 = 12;
 const CPU_ROUNDS: u32 = 2000;
 
-/// The terms of the equation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     /// Round trip of one byte over the emulated link, in milliseconds.
@@ -35,17 +34,13 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Files per second that the equation of the design's section 1 allows at best, for a client
-    /// that does one thing at a time.
+    /// Most files per second that the equation allows a client that does one thing at a time.
     pub fn limit(&self, rpcs_per_file: f64, synchronous_per_file: f64, persistence_ms: f64) -> f64 {
         let ms = rpcs_per_file * self.rtt_ms + synchronous_per_file * persistence_ms + self.syscalls_ms;
         if ms > 0.0 { 1000.0 / ms } else { 0.0 }
     }
 
     /// Measures all terms on a rig (freshly formatted, with its latencies set) and a link.
-    ///
-    /// # Errors
-    /// When a disk or the link fails.
     pub fn measure(rig: &Rig, link: &Link) -> Result<Terms> {
         Ok(Terms {
             rtt_ms: ms(link.measure()?),
@@ -56,7 +51,6 @@ impl Terms {
     }
 }
 
-/// Milliseconds of a duration.
 pub fn ms(d: Duration) -> f64 {
     d.as_secs_f64() * 1000.0
 }
@@ -68,9 +62,6 @@ struct Aligned([u8; 4096]);
 /// The mean time of a durable write of 4 KiB to a block device or a file of at least 2 MiB, in the
 /// quicker of two ways: fdatasync after each write, or O_DSYNC (which on a device without FUA is two
 /// flushes, one for the write and one for the call).
-///
-/// # Errors
-/// When the device cannot be opened or written.
 pub fn log_write(device: &Path) -> Result<Duration> {
     Ok(log_write_with(device, OFlags::DIRECT)?.min(log_write_with(device, OFlags::DIRECT | OFlags::DSYNC)?))
 }
@@ -96,9 +87,6 @@ fn log_write_with(device: &Path, flags: OFlags) -> Result<Duration> {
 }
 
 /// The mean time of a durable overwrite of 4 KiB in `dir`.
-///
-/// # Errors
-/// When the file cannot be made or written.
 pub fn data_write(dir: &Path) -> Result<Duration> {
     let path = dir.join("probe");
     let what = || format!("write to {}", path.display());
@@ -114,9 +102,6 @@ pub fn data_write(dir: &Path) -> Result<Duration> {
 }
 
 /// The mean time that the system calls for one small file take, without any flush.
-///
-/// # Errors
-/// When the files cannot be made.
 pub fn syscalls(dir: &Path) -> Result<Duration> {
     let probe = dir.join("probe");
     let what = || format!("make files in {}", probe.display());
@@ -144,20 +129,14 @@ pub fn syscalls(dir: &Path) -> Result<Duration> {
 /// When a slow peer may stop.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// After so many regular files.
     pub files: u64,
-    /// After this time.
     pub time: Duration,
 }
 
-/// How long a peer took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Taken {
-    /// Regular files extracted.
+pub struct Untarred {
     pub files: u64,
-    /// Seconds.
     pub seconds: f64,
-    /// RPCs.
     pub rpcs: u64,
     /// RPCs that had to be stable before their reply.
     pub modifying_rpcs: u64,
@@ -168,10 +147,7 @@ pub struct Taken {
 /// Extracts a plain tar one operation at a time into the root of the export at `addr`, until it is
 /// done or the budget is spent. An extraction that is cut short leaves directories without their
 /// final attributes.
-///
-/// # Errors
-/// The first operation that failed.
-pub fn serial_untar(addr: SocketAddr, owner: &str, tar: impl Read, budget: Budget) -> Result<Taken> {
+pub fn serial_untar(addr: SocketAddr, owner: &str, tar: impl Read, budget: Budget) -> Result<Untarred> {
     let mut session = Session::connect(&Connect::new(addr, owner))?;
     let root = session.walk("/")?;
     let mut actor = Actor::new(session, root);
@@ -181,10 +157,7 @@ pub fn serial_untar(addr: SocketAddr, owner: &str, tar: impl Read, budget: Budge
 }
 
 /// As [`serial_untar`], with a client that is there already, into its directory.
-///
-/// # Errors
-/// The first operation that failed.
-pub fn serial_untar_with(actor: &mut Actor, tar: impl Read, budget: Budget) -> Result<Taken> {
+pub fn serial_untar_with(actor: &mut Actor, tar: impl Read, budget: Budget) -> Result<Untarred> {
     let before = actor.session().counts();
     let mut extraction = Extraction::new();
     let mut complete = true;
@@ -202,13 +175,10 @@ pub fn serial_untar_with(actor: &mut Actor, tar: impl Read, budget: Budget) -> R
     }
     let seconds = start.elapsed().as_secs_f64();
     let Counts { rpcs, modifying_rpcs } = actor.session().counts().since(&before);
-    Ok(Taken { files: extraction.files(), seconds, rpcs, modifying_rpcs, complete })
+    Ok(Untarred { files: extraction.files(), seconds, rpcs, modifying_rpcs, complete })
 }
 
 /// Extracts a plain tar with the `tar` program into `dir`, then flushes the filesystem.
-///
-/// # Errors
-/// No `tar`, or it failed.
 pub fn local_untar(tar: &Path, dir: &Path) -> Result<Duration> {
     let start = Instant::now();
     let mut command = std::process::Command::new("tar");
@@ -232,8 +202,8 @@ struct UntarSummary {
 ///
 /// # Errors
 /// When it fails: with what it said.
-pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Result<Taken> {
-    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Result<Untarred> {
+    let exe = crate::machine::exe()?;
     let start = Instant::now();
     let out = std::process::Command::new(exe)
         .arg("untar")
@@ -253,5 +223,5 @@ pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Re
     }
     let summary: UntarSummary = serde_json::from_slice(&out.stdout)
         .map_err(|e| Error::Protocol(format!("`landfast untar --json` printed something else: {e}")))?;
-    Ok(Taken { files: summary.files, seconds, rpcs: summary.rpcs, modifying_rpcs: 0, complete: true })
+    Ok(Untarred { files: summary.files, seconds, rpcs: summary.rpcs, modifying_rpcs: 0, complete: true })
 }

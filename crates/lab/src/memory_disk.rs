@@ -22,9 +22,6 @@ pub struct MemoryDisk {
 
 impl MemoryDisk {
     /// Makes it. Call it on a thread of [`crate::namespace::run_private`].
-    ///
-    /// # Errors
-    /// Tools that are missing or fail; no root.
     pub fn new() -> Result<Self> {
         crate::rig::possible()?;
         let dir = tempfile::Builder::new()
@@ -43,15 +40,11 @@ impl MemoryDisk {
         Ok(MemoryDisk { mount, _device: device, memory, _dir: dir, export })
     }
 
-    /// The empty directory.
     pub fn export(&self) -> &Path {
         &self.export
     }
 
     /// A server of the directory, with a log of this size in memory.
-    ///
-    /// # Errors
-    /// As [`Served::start`].
     pub fn serve(&self, log_bytes: u64) -> Result<Served> {
         let log = self.scratch().join("log");
         let options = ServeOptions::new(self.export(), Some(&log), Durability::Log);

@@ -10,11 +10,8 @@ use std::process::Command;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Filesystem {
-    /// ext4.
     Ext4,
-    /// XFS.
     Xfs,
-    /// btrfs.
     Btrfs,
 }
 
@@ -38,7 +35,6 @@ impl std::fmt::Display for Filesystem {
 }
 
 impl Filesystem {
-    /// The kernel's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
@@ -47,7 +43,6 @@ impl Filesystem {
         }
     }
 
-    /// The Debian package with its tools.
     fn package(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "e2fsprogs",
@@ -67,9 +62,6 @@ impl Filesystem {
 
     /// Makes the filesystem on `device`: complete at once (no lazy initialisation in the
     /// background that would blur counts), without discards.
-    ///
-    /// # Errors
-    /// No mkfs, or it failed.
     pub fn make(self, device: &Path) -> Result<()> {
         let (tool, args): (&str, &[&str]) = match self {
             Filesystem::Ext4 => (
@@ -83,9 +75,6 @@ impl Filesystem {
     }
 
     /// Repairs a filesystem that does not mount after a power cut, as a boot does; only ext4's tools can do that.
-    ///
-    /// # Errors
-    /// [`Error::Tool`] with the checker's words.
     pub fn repair(self, device: &Path) -> Result<()> {
         match self {
             // A status of 1 says that all was corrected.
@@ -101,9 +90,6 @@ impl Filesystem {
 
     /// Checks an unmounted filesystem without changing it; the journal must have been replayed
     /// (mounted and unmounted once) before.
-    ///
-    /// # Errors
-    /// [`Error::Tool`] with the checker's words when it finds damage.
     pub fn check(self, device: &Path) -> Result<()> {
         let (tool, args): (&str, &[&str]) = match self {
             Filesystem::Ext4 => ("e2fsck", &["-f", "-n"]),
@@ -148,17 +134,11 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts `device` on `at`, which is made when it is missing.
-    ///
-    /// # Errors
-    /// What mount(2) returns.
     pub fn new(device: &Path, at: &Path, fs: Filesystem) -> Result<Self> {
         Self::with(device, at, fs, "")
     }
 
     /// The same with options as `mount -o` takes them: `sync`, `dirsync`, and the filesystem's own.
-    ///
-    /// # Errors
-    /// What mount(2) returns.
     pub fn with(device: &Path, at: &Path, fs: Filesystem, options: &str) -> Result<Self> {
         std::fs::create_dir_all(at).context(|| format!("create {}", at.display()))?;
         // The flags are those of a plain `mount -o noatime`.
@@ -179,9 +159,6 @@ impl Mount {
     }
 
     /// Mounts an empty tmpfs on `at`, which is made when it is missing.
-    ///
-    /// # Errors
-    /// What mount(2) returns.
     pub fn tmpfs(at: &Path) -> Result<Self> {
         std::fs::create_dir_all(at).context(|| format!("create {}", at.display()))?;
         rustix::mount::mount("landfast", at, "tmpfs", MountFlags::empty(), None::<&std::ffi::CStr>)
@@ -189,7 +166,6 @@ impl Mount {
         Ok(Mount { at: at.to_owned() })
     }
 
-    /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.at
     }
@@ -231,10 +207,6 @@ pub fn unmount_lazily(at: &Path) -> Result<()> {
     rustix::mount::unmount(at, UnmountFlags::DETACH).context(|| format!("unmount {}", at.display()))
 }
 
-/// Flushes the filesystem that `path` is on.
-///
-/// # Errors
-/// What syncfs(2) returns.
 pub fn syncfs(path: &Path) -> Result<()> {
     let dir = std::fs::File::open(path).context(|| format!("open {}", path.display()))?;
     rustix::fs::syncfs(&dir).context(|| format!("syncfs {}", path.display()))

@@ -1,5 +1,5 @@
-//! The work of `landfast verify write` with pairs of clients, in this process, so that the power can go while something is
-//! told that may not be stable: when the second of a pair has been answered and the first has not.
+//! Runs `landfast verify write` with pairs of clients in this process, so that the power can go at the moment that matters: when
+//! the second of a pair has been answered and the first has not.
 
 use crate::error::{Error, Result};
 use crate::limits::{PAIRS_ALONE, PAIRS_ALONE_FEWER, PEERCUT_PATIENCE};
@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// What the work has come to.
 #[derive(Debug, Default)]
-struct Now {
+struct Progress {
     acknowledged: u64,
     /// Late COMMITs that were announced.
     late: u64,
@@ -25,7 +24,7 @@ struct Now {
 /// Work that is going on.
 pub struct Work {
     thread: std::thread::JoinHandle<landfast_verify::error::Result<write::Report>>,
-    now: Arc<(Mutex<Now>, Condvar)>,
+    now: Arc<(Mutex<Progress>, Condvar)>,
     stop: Arc<AtomicBool>,
 }
 
@@ -34,17 +33,13 @@ fn failed(what: impl ToString) -> Error {
 }
 
 impl Work {
-    /// Starts it.
-    ///
-    /// # Errors
-    /// A URL that is none.
     pub fn start(url: &str, options: Options) -> Result<Work> {
         let target: Target = url.parse().map_err(failed)?;
-        let now: Arc<(Mutex<Now>, Condvar)> = Arc::default();
+        let now: Arc<(Mutex<Progress>, Condvar)> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let (theirs, stopping) = (now.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
-            let hear = |event: Event| {
+            let progress = |event: Event| {
                 let (now, changed) = &*theirs;
                 match event {
                     Event::Acknowledged(n) => now.lock().acknowledged = n,
@@ -53,7 +48,7 @@ impl Work {
                 }
                 changed.notify_all();
             };
-            let done = write::run(&target, &options, &stopping, &hear);
+            let done = write::run(&target, &options, &stopping, &progress);
             theirs.0.lock().ended = true;
             theirs.1.notify_all();
             done
@@ -61,36 +56,26 @@ impl Work {
         Ok(Work { thread, now, stop })
     }
 
-    /// Waits for the announcement of so many late COMMITs in all, or for the end; how many operations are acknowledged then.
-    ///
-    /// # Errors
-    /// It gets nowhere.
+    /// Waits until `count` late COMMITs have been announced, or for the end. Returns how many operations are acknowledged then.
     pub fn wait_for_late(&self, count: u64) -> Result<u64> {
+        self.wait_for(count, "late COMMITs", |now| now.late)
+    }
+
+    /// Waits for `count` acknowledgements, or for the end, which [`Work::end`] reports.
+    pub fn wait_for_acks(&self, count: u64) -> Result<()> {
+        self.wait_for(count, "acknowledgements", |now| now.acknowledged).map(drop)
+    }
+
+    fn wait_for(&self, count: u64, what: &str, of: impl Fn(&Progress) -> u64) -> Result<u64> {
         let until = Instant::now() + PEERCUT_PATIENCE;
         let (now, changed) = &*self.now;
         let mut now = now.lock();
-        while now.late < count && !now.ended {
+        while of(&now) < count && !now.ended {
             if changed.wait_until(&mut now, until).timed_out() {
-                return Err(failed(format!("{} late COMMITs and no more", now.late)));
+                return Err(failed(format!("{} {what} and no more", of(&now))));
             }
         }
         Ok(now.acknowledged)
-    }
-
-    /// Waits for so many acknowledgements, or for the end, of which [`Work::end`] tells.
-    ///
-    /// # Errors
-    /// It gets nowhere.
-    pub fn wait_for_acks(&self, count: u64) -> Result<()> {
-        let until = Instant::now() + PEERCUT_PATIENCE;
-        let (now, changed) = &*self.now;
-        let mut now = now.lock();
-        while now.acknowledged < count && !now.ended {
-            if changed.wait_until(&mut now, until).timed_out() {
-                return Err(failed(format!("{} acknowledgements and no more", now.acknowledged)));
-            }
-        }
-        Ok(())
     }
 
     /// Waits until of several pairs, later of one, only the second has been answered. A server that keeps its promise lets
@@ -111,7 +96,7 @@ impl Work {
         }
     }
 
-    /// The end, when the server is gone: it has a journal.
+    /// Ends the work when the server is gone.
     ///
     /// # Errors
     /// It could not begin, or not write its journal.
@@ -121,7 +106,7 @@ impl Work {
     }
 }
 
-/// What `landfast verify write` does with these words.
+/// The options of `landfast verify write` with these arguments.
 #[must_use]
 pub fn options(journal: &Path, clients: u32, seed: u64) -> Options {
     Options {

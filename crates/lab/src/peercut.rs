@@ -14,23 +14,21 @@ use crate::mounts::Filesystem;
 use crate::pairs;
 use crate::peers::ganesha::{self, Ganesha};
 use crate::rig::{Latency, Rig, RigOptions};
-use crate::rng::Rng;
 use crate::served::{Durability, ServeOptions, Served};
 use landfast_verify::limits::LATE_FILES;
 use landfast_verify::op::Kind;
 use landfast_verify::report::{Report, Verifier};
-use landfast_verify::rounds::{Deed, Meeting};
+use landfast_verify::rng::Rng;
+use landfast_verify::rounds::{Race, RaceOp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Whose server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Server {
-    /// `landfast serve`.
     Landfast,
     /// nfs-ganesha with its VFS backend.
     Ganesha,
@@ -48,36 +46,30 @@ impl std::str::FromStr for Server {
     }
 }
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose server.
     pub server: Server,
     /// What Landfast promises.
     pub durability: Durability,
-    /// The filesystem on the data disk.
     pub fs: Filesystem,
-    /// How it is mounted: `wsync`, `sync`, ...
+    /// Mount options of the filesystem: `wsync`, `sync`, ...
     pub mount_options: String,
-    /// How many cuts.
     pub cuts: u32,
-    /// Clients at work at the same time.
     pub clients: u32,
     /// Versions of NFS, in turns.
     pub versions: Vec<String>,
-    /// Only these kinds of operations; empty is all.
     pub kinds: Vec<Kind>,
-    /// Pairs of clients that meet on one object.
+    /// Pairs of clients that race on one object.
     pub pairs: u32,
-    /// What they do; empty is all.
-    pub meetings: Vec<Meeting>,
+    /// Their races; empty is all.
+    pub meetings: Vec<Race>,
     /// What is written UNSTABLE cannot be written back before its COMMIT.
     pub writeback_fails: bool,
     /// How long the disks take to flush.
     pub latency: Latency,
-    /// Another `landfast` as the server than this one.
+    /// The server's `landfast`, if it is not this one.
     pub binary: Option<PathBuf>,
-    /// Everything random comes from here.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -92,7 +84,7 @@ impl Options {
         all.iter().map(|v| (*v).to_owned()).collect()
     }
 
-    /// What stands at the top of a column.
+    /// The title of a column of the table.
     #[must_use]
     pub fn title(&self) -> String {
         let options =
@@ -140,52 +132,38 @@ impl Options {
     }
 }
 
-/// Counts of one kind of operation over all cuts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Acknowledged.
     pub acknowledged: u64,
-    /// Of those, checked.
     pub checked: u64,
-    /// Of those, lost.
     pub lost: u64,
 }
 
-/// Counts of what pairs of clients were told.
+/// Results of the races of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MetCount {
-    /// Rounds.
+pub struct RaceCount {
     pub rounds: u64,
     /// Rounds in which only the second was answered.
     pub second_alone: u64,
-    /// Rounds after which what was told is not so.
+    /// Rounds after which a reply is not true.
     pub broken: u64,
 }
 
-/// What one server's cuts have shown.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Summary {
-    /// [`Options::title`].
     pub title: String,
-    /// Cuts made.
     pub cuts: u32,
     /// Cuts after which something was lost.
     pub cuts_with_losses: u32,
-    /// All operations.
     pub all: Count,
-    /// By kind.
     pub kinds: BTreeMap<Kind, Count>,
     /// Objects that are there, with a handle that went stale.
     pub stale: u64,
-    /// Objects with another file id.
     pub renumbered: u64,
-    /// What is there and nobody made.
     pub strange: u64,
-    /// Handles tried.
     pub handles: u64,
-    /// Operations in doubt.
     pub in_doubt: u64,
-    /// Of those, there in part.
+    /// Operations in doubt that are there in part.
     pub partly: u64,
     /// Cuts after which the write verifier was another one.
     pub verifier_changed: u32,
@@ -193,9 +171,9 @@ pub struct Summary {
     pub verifier_kept: u32,
     /// Unstable writes that were gone, of which the changed verifier tells.
     pub unstable_lost: u64,
-    /// What pairs of clients were told: by what the second did, and what the first.
-    pub met: BTreeMap<Deed, BTreeMap<Deed, MetCount>>,
-    /// Rounds of which nothing follows, because what was told fits to no order.
+    /// Results of races, by the second operation and the first.
+    pub met: BTreeMap<RaceOp, BTreeMap<RaceOp, RaceCount>>,
+    /// Rounds whose replies fit no order of the two operations.
     pub unexplained: u64,
     /// Some of what is lost.
     pub examples: Vec<String>,
@@ -243,10 +221,8 @@ impl Summary {
     }
 }
 
-/// Examples that a summary keeps.
 const EXAMPLES_MAX: usize = 12;
 
-/// A running server.
 enum Running {
     Landfast(Served),
     Ganesha(Ganesha),
@@ -275,7 +251,7 @@ impl Running {
     }
 }
 
-/// Cuts the power so many times. Call it on a thread of [`crate::namespace::run_private`]; `progress` hears of each cut.
+/// Runs all cuts and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
 ///
 /// # Errors
 /// What keeps the harness from working; what is lost is in the summary.

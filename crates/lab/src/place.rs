@@ -8,9 +8,9 @@
 use crate::error::{Context, Error, Result};
 use crate::experiments::web_page::{self, File, Use, expect};
 use crate::experiments::{nested_open, unable};
-use crate::rng::Rng;
 use landfast_client::fs::{NewFile, Nfs};
 use landfast_client::url::NfsUrl;
+use landfast_verify::rng::Rng;
 use serde::Serialize;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,6 @@ use std::str::FromStr;
 use std::time::Instant;
 use tokio::runtime::Runtime;
 
-/// The work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// A file below so many directories is opened, read and closed.
@@ -27,7 +26,6 @@ pub enum Work {
     WebPage,
 }
 
-/// Where.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// On a server, by the library.
@@ -47,19 +45,13 @@ impl FromStr for Place {
     }
 }
 
-/// One round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Round {
-    /// How long it took.
     pub seconds: f64,
     /// RPCs: those that the library sent, or what the connection of the mount did, if there is one below the directory.
     pub rpcs: Option<u64>,
 }
 
-/// Makes what the work needs.
-///
-/// # Errors
-/// What keeps it from being made.
 pub fn make(work: Work, place: &Place) -> Result<()> {
     let files: Vec<(String, Vec<u8>)> = match work {
         Work::NestedOpen(depth) => {
@@ -131,9 +123,6 @@ pub fn run(work: Work, place: &Place, rounds: u32, seed: u64) -> Result<Vec<Roun
 }
 
 /// Whether a page's files have what [`run`] with this seed has written.
-///
-/// # Errors
-/// Those that have not, and what keeps them from being read.
 pub fn check(place: &Place, seed: u64) -> Result<()> {
     let files: Vec<File> = page(seed).into_iter().filter(|f| f.used == Use::Write).collect();
     match place {

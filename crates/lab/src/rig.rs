@@ -1,4 +1,4 @@
-//! A volume and a log behind emulated disks: what a server runs on in every experiment.
+//! A volume and a log on emulated disks, for a server of an experiment.
 //!
 //! The data disk carries a filesystem with one directory `export`; the log is the raw second disk.
 //! Latencies are off while filesystems are made and mounted, so that only the measured work pays.
@@ -12,10 +12,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a rig is made of.
 #[derive(Debug, Clone)]
 pub struct RigOptions {
-    /// The data disk's filesystem.
     pub fs: Filesystem,
     /// Size of the data disk in bytes; memory is taken as it is written, twice.
     pub data_bytes: u64,
@@ -34,12 +32,9 @@ impl Default for RigOptions {
     }
 }
 
-/// Flush latencies of the two disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latency {
-    /// Of the data disk.
     pub data_flush: Duration,
-    /// Of the log disk.
     pub log_flush: Duration,
 }
 
@@ -67,23 +62,17 @@ pub struct Rig {
 /// A half of a log on two disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Half {
-    /// The log disk.
     First,
-    /// The mirror.
     Second,
 }
 
-/// Counters of both disks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RigStats {
-    /// Of the data disk.
     pub data: DiskStats,
-    /// Of the log disk.
     pub log: DiskStats,
 }
 
 impl RigStats {
-    /// What happened since `before`.
     pub fn since(&self, before: &RigStats) -> RigStats {
         RigStats { data: self.data.since(&before.data), log: self.log.since(&before.log) }
     }
@@ -98,14 +87,12 @@ fn flush_words(flush: Duration) -> String {
     format!("flush_us={} spin_us={}", flush.as_secs_f64() * 1e6, spin.as_micros())
 }
 
-/// Whether this process can make a rig; if not, why.
+/// Whether this process can make a rig.
 ///
 /// # Errors
 /// [`Error::Unable`] with what is missing.
 pub fn possible() -> Result<()> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
+    crate::machine::needs_root()?;
     for device in ["/dev/fuse", "/dev/loop-control"] {
         if !Path::new(device).exists() {
             return Err(Error::Unable(format!("needs {device}")));
@@ -117,15 +104,9 @@ pub fn possible() -> Result<()> {
 impl Rig {
     /// Starts both disks, without a filesystem yet. Call it on a thread of
     /// [`crate::namespace::run_private`].
-    ///
-    /// # Errors
-    /// What the disks' processes say.
     pub fn new(options: &RigOptions) -> Result<Self> {
         possible()?;
-        let dir = tempfile::Builder::new()
-            .prefix("landfast-lab-")
-            .tempdir()
-            .context(|| "make a temporary directory".to_owned())?;
+        let dir = crate::machine::scratch_dir("landfast-lab-")?;
         let (data, log, mirror) = start_disks(dir.path(), options, 0)?;
         Ok(Rig {
             mount: None,
@@ -151,9 +132,6 @@ impl Rig {
 
     /// Replaces both disks by new, empty ones (with counters at zero), makes a filesystem with an
     /// empty `export` directory; without latency until [`Rig::set_latency`].
-    ///
-    /// # Errors
-    /// Tools that are missing or fail.
     pub fn format(&mut self) -> Result<()> {
         self.detach()?;
         self.generation += 1;
@@ -188,9 +166,6 @@ impl Rig {
     }
 
     /// Attaches the loop devices and mounts the filesystem (its journal is replayed).
-    ///
-    /// # Errors
-    /// A filesystem that does not mount.
     pub fn mount(&mut self) -> Result<()> {
         let dev = self.attach_data()?;
         self.attach_log()?;
@@ -207,9 +182,6 @@ impl Rig {
 
     /// As [`Rig::mount`]; a filesystem whose superblock was torn in a power cut (ext4's lies across two sectors) is
     /// repaired first. Returns whether it was.
-    ///
-    /// # Errors
-    /// A filesystem that does not mount all the same.
     pub fn mount_or_repair(&mut self) -> Result<bool> {
         let Err(error) = self.mount() else { return Ok(false) };
         tracing::warn!("{error}");
@@ -219,17 +191,11 @@ impl Rig {
     }
 
     /// Unmounts the filesystem; the loop devices stay.
-    ///
-    /// # Errors
-    /// When something still uses it.
     pub fn unmount(&mut self) -> Result<()> {
         self.mount.take().map_or(Ok(()), Mount::unmount)
     }
 
     /// Unmounts and takes the loop devices off.
-    ///
-    /// # Errors
-    /// When something still uses the filesystem.
     pub fn detach(&mut self) -> Result<()> {
         let done = self.unmount();
         self.data_dev = None;
@@ -239,17 +205,14 @@ impl Rig {
     }
 
     /// Checks the unmounted filesystem.
-    ///
-    /// # Errors
-    /// What the checker found.
     pub fn fsck(&mut self) -> Result<()> {
         self.unmount()?;
         let dev = self.attach_data()?;
         self.options.fs.check(&dev)
     }
 
-    /// What is to be done with an unmounted filesystem whose disk has failed: ext4 marks it, and does not look after files that
-    /// were removed while they were open until its checker has mended it. The others need nothing.
+    /// Repairs an unmounted filesystem whose disk has failed. ext4 marks such a filesystem and does not free files that were removed
+    /// while open until its checker has run. The others need nothing.
     ///
     /// # Errors
     /// No checker, or damage that it cannot mend.
@@ -268,9 +231,6 @@ impl Rig {
     }
 
     /// Sets the flush latencies of both disks.
-    ///
-    /// # Errors
-    /// When a disk has gone.
     pub fn set_latency(&mut self, latency: Latency) -> Result<()> {
         self.data.control(&flush_words(latency.data_flush))?;
         for half in self.halves() {
@@ -281,9 +241,6 @@ impl Rig {
     }
 
     /// Runs `work` without latencies.
-    ///
-    /// # Errors
-    /// What `work` returns, or a disk that has gone.
     pub fn without_latency<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let latency = self.latency;
         self.set_latency(Latency::default())?;
@@ -292,32 +249,22 @@ impl Rig {
         done
     }
 
-    /// The disks of the log.
     fn halves(&self) -> impl Iterator<Item = &DiskProcess> {
         [Some(&self.log), self.mirror.as_ref()].into_iter().flatten()
     }
 
     /// Control words for all disks.
-    ///
-    /// # Errors
-    /// A bad word, or a disk that has gone.
     pub fn control(&self, words: &str) -> Result<()> {
         self.data.control(words)?;
         self.halves().try_for_each(|half| half.control(words))
     }
 
     /// Control words for the data disk alone.
-    ///
-    /// # Errors
-    /// A bad word, or a disk that has gone.
     pub fn control_data(&self, words: &str) -> Result<()> {
         self.data.control(words)
     }
 
-    /// Where on the data disk a block with these contents lies, in bytes. Blocks begin at multiples of their length.
-    ///
-    /// # Errors
-    /// A disk that cannot be read.
+    /// The offset of a block with these contents on the data disk, in bytes. Blocks begin at multiples of their length.
     pub fn find_data(&self, block: &[u8]) -> Result<Option<u64>> {
         let image = self.data.image();
         let find = || -> std::io::Result<Option<u64>> {
@@ -339,18 +286,10 @@ impl Rig {
         find().context(|| format!("read {}", image.display()))
     }
 
-    /// Control words for the log disk alone.
-    ///
-    /// # Errors
-    /// A bad word, or a disk that has gone.
     pub fn control_log(&self, words: &str) -> Result<()> {
         self.log.control(words)
     }
 
-    /// Cuts the power of all disks at once.
-    ///
-    /// # Errors
-    /// When a disk has gone.
     pub fn cut(&self) -> Result<()> {
         std::thread::scope(|s| {
             let halves: Vec<_> = self.halves().map(|half| s.spawn(|| half.cut())).collect();
@@ -363,10 +302,7 @@ impl Rig {
         })
     }
 
-    /// Takes away what is mounted on disks without power, and puts the power on.
-    ///
-    /// # Errors
-    /// When a disk has gone.
+    /// Unmounts what is on disks without power, and puts the power on.
     pub fn power_on(&mut self) -> Result<()> {
         // The filesystem could not write its last words; that is what a power cut is.
         self.mount = None;
@@ -383,15 +319,12 @@ impl Rig {
         }
     }
 
-    /// From the next [`Rig::power_on`] on this half of the log has no power; none: both have.
+    /// From the next [`Rig::power_on`] on this half of the log has no power; `None`: both have.
     pub fn set_dead_half(&mut self, half: Option<Half>) {
         self.dead = half;
     }
 
     /// Puts a new, empty disk in the place of one half of the log.
-    ///
-    /// # Errors
-    /// What the disk's process says.
     pub fn replace_half(&mut self, half: Half) -> Result<()> {
         self.generation += 1;
         let name = format!("log-disk-new-{}", self.generation);
@@ -410,15 +343,10 @@ impl Rig {
         self.attach_log()
     }
 
-    /// The exported directory.
     pub fn export(&self) -> PathBuf {
         self.dir.path().join("volume").join("export")
     }
 
-    /// The log's block device.
-    ///
-    /// # Errors
-    /// When the loop devices are detached.
     pub fn log_device(&self) -> Result<&Path> {
         let dev = self.log_dev.as_ref().map(LoopDevice::path);
         dev.ok_or_else(|| Error::Unable("the log disk is not attached".into()))
@@ -434,15 +362,10 @@ impl Rig {
         self.dir.path()
     }
 
-    /// Counters of both disks.
-    ///
-    /// # Errors
-    /// When a disk has gone.
     pub fn stats(&self) -> Result<RigStats> {
         Ok(RigStats { data: self.data.stats()?, log: self.log.stats()? })
     }
 
-    /// The filesystem.
     pub fn filesystem(&self) -> Filesystem {
         self.options.fs
     }

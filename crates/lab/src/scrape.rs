@@ -4,7 +4,6 @@ use crate::error::{Context, Error, Result};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// The page as text.
 pub(crate) fn page(addr: SocketAddr) -> Result<String> {
     let what = || format!("metrics at {addr}");
     let mut connection = TcpStream::connect(addr).context(what)?;

@@ -9,19 +9,16 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// `--durability`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// An intent log.
     Log,
     /// Each operation syncs what it changed.
     Sync,
-    /// Replies first.
+    /// Replies before anything is durable.
     Unsafe,
 }
 
 impl Durability {
-    /// The word for the command line.
     pub fn word(self) -> &'static str {
         match self {
             Durability::Log => "log",
@@ -31,18 +28,14 @@ impl Durability {
     }
 }
 
-/// How to run a server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// The directory to export.
     pub dir: PathBuf,
     /// The log's file or device; needed for [`Durability::Log`].
     pub log: Option<PathBuf>,
     /// Size of a log file that has to be made, in bytes.
     pub log_bytes: Option<u64>,
-    /// What makes replies durable.
     pub durability: Durability,
-    /// Lease and grace time.
     pub lease: Duration,
     /// Latency added to each of the volume's sync calls.
     pub inject_volume: Duration,
@@ -50,7 +43,6 @@ pub struct ServeOptions {
     pub inject_log: Duration,
     /// File for the counters at the end.
     pub stats: Option<PathBuf>,
-    /// Show the server's messages.
     pub show: bool,
     /// The log's second half.
     pub mirror: Option<PathBuf>,
@@ -64,21 +56,18 @@ pub struct ServeOptions {
     pub limits: Vec<(&'static str, u64)>,
     /// A second export, `/second`, with a log of its own; the first is `/first` then.
     pub second: Option<Second>,
-    /// Whether the server judges its disks as anywhere else. The lab's own are weak in a way that does not matter here.
+    /// Whether the server checks its disks as usual. The lab's own would be refused, in a way that does not matter here.
     pub judges_disks: bool,
 }
 
-/// An export beside the first.
 #[derive(Debug, Clone)]
 pub struct Second {
-    /// What it shows.
     pub dir: PathBuf,
     /// Its log, a file that is made.
     pub log: PathBuf,
 }
 
 impl ServeOptions {
-    /// A server of `dir` with its log at `log`.
     pub fn new(dir: &Path, log: Option<&Path>, durability: Durability) -> Self {
         ServeOptions {
             dir: dir.to_owned(),
@@ -105,7 +94,7 @@ impl ServeOptions {
         ServeOptions { log: None, mirror: None, durability: Durability::Sync, ..self }
     }
 
-    /// The configuration file that says the same as the arguments, and the limits, which no argument says.
+    /// A configuration file with what the arguments say, and with the limits, which have no arguments.
     fn file(&self, listen: SocketAddr) -> Result<tempfile::NamedTempFile> {
         let text = |p: &Path| toml_text(&p.to_string_lossy());
         let mut toml = format!("listen = \"{listen}\"\nlease = \"{}s\"\n", self.lease.as_secs().max(1));
@@ -194,22 +183,11 @@ pub struct Served {
 
 impl Served {
     /// Starts a server and waits until it takes connections (it has recovered then).
-    ///
-    /// # Errors
-    /// When it ends instead.
     pub fn start(options: &ServeOptions) -> Result<Self> {
         let start = Instant::now();
         let mut served = Self::spawn(options)?;
         while TcpStream::connect(served.addr).is_err() {
-            if let Some(status) = served.child.ended() {
-                let what = format!("ended before it served ({status}): {}", served.child.last_words());
-                return Err(Error::Child { role: "server", what });
-            }
-            if start.elapsed() > READY_WAIT {
-                return Err(Error::Child { role: "server", what: "does not take connections".into() });
-            }
-            // There is no event for "somebody listens on this port now".
-            std::thread::sleep(READY_POLL);
+            served.wait_on(start, "does not take connections")?;
         }
         served.took = start.elapsed();
         Ok(served)
@@ -217,9 +195,6 @@ impl Served {
 
     /// Starts a server that may stop itself (SIGSTOP) on its way: waits until it answers, which is `false`, or has
     /// stopped. (It listens before it has put its log in order.)
-    ///
-    /// # Errors
-    /// When it ends instead.
     pub fn start_or_stop(options: &ServeOptions) -> Result<(Self, bool)> {
         let start = Instant::now();
         let mut served = Self::spawn(options)?;
@@ -233,16 +208,22 @@ impl Served {
                 served.took = start.elapsed();
                 return Ok((served, false));
             }
-            if let Some(status) = served.child.ended() {
-                let what = format!("ended before it served ({status}): {}", served.child.last_words());
-                return Err(Error::Child { role: "server", what });
-            }
-            if start.elapsed() > READY_WAIT {
-                return Err(Error::Child { role: "server", what: "does not answer".into() });
-            }
-            // There is no one event for "it answers, has stopped, or has ended".
-            std::thread::sleep(READY_POLL);
+            served.wait_on(start, "does not answer")?;
         }
+    }
+
+    /// Waits a little longer for a server that started at `start`; an error if it has ended or takes too long.
+    fn wait_on(&mut self, start: Instant, late: &str) -> Result<()> {
+        let what = match self.child.ended() {
+            Some(status) => format!("ended before it served ({status}): {}", self.child.last_words()),
+            None if start.elapsed() > READY_WAIT => late.to_owned(),
+            None => {
+                // There is no event for "somebody listens on this port now".
+                std::thread::sleep(READY_POLL);
+                return Ok(());
+            }
+        };
+        Err(Error::Child { role: "server", what })
     }
 
     /// Waits until it has stopped itself (SIGSTOP) or ended; false when it has done neither by then.
@@ -251,9 +232,6 @@ impl Served {
     }
 
     /// Starts a server and does not wait for it.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
@@ -264,7 +242,7 @@ impl Served {
         let role = if options.judges_disks {
             // It may be in our own environment.
             let without = ["env", "-u", ACCEPT_WEAK].map(str::to_owned);
-            let binary = options.binary.clone().map_or_else(crate::child::exe, Ok)?;
+            let binary = options.binary.clone().map_or_else(crate::machine::exe, Ok)?;
             Role::Program([&without[..], &[binary.to_string_lossy().into_owned()], &args].concat())
         } else {
             // What the lab's disks and its memory keep is the lab's business.
@@ -278,12 +256,10 @@ impl Served {
         Ok(Served { child, addr, took: Duration::ZERO, _file: file })
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -293,12 +269,10 @@ impl Served {
         self.took
     }
 
-    /// Peak resident memory so far, in bytes.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         self.child.peak_rss_bytes()
     }
 
-    /// Processor time so far.
     pub fn cpu(&self) -> Option<Duration> {
         self.child.cpu()
     }
@@ -309,9 +283,6 @@ impl Served {
     }
 
     /// Stops it cleanly (SIGTERM): it makes a checkpoint and exits.
-    ///
-    /// # Errors
-    /// When it does not end, or not with success.
     pub fn stop(mut self) -> Result<()> {
         match self.child.stop() {
             Some(status) if status.success() => Ok(()),
@@ -333,7 +304,6 @@ impl Served {
         self.child.signal(rustix::process::Signal::CONT);
     }
 
-    /// Kills it (SIGKILL), as a power cut does.
     pub fn kill(mut self) {
         self.child.kill();
     }
@@ -349,7 +319,7 @@ fn toml_text(text: &str) -> String {
 /// A connection on which the answer to a call that does nothing will come, and whose reads do not wait.
 fn ask(addr: SocketAddr) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(addr).ok()?;
-    stream.write_all(&crate::serial::null_call()).ok()?;
+    stream.write_all(&landfast_verify::blocking::wire::null_call()).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
 }

@@ -22,9 +22,6 @@ pub fn io_flusher() -> io::Result<()> {
 }
 
 /// Processor time of all threads of a process so far, those that have ended included, in nanoseconds.
-///
-/// # Errors
-/// There is no such process.
 pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     let mut clock: libc::clockid_t = 0;
     // SAFETY: the clock's id is written to a live local.
@@ -49,9 +46,6 @@ pub struct Usage {
 }
 
 /// Waits for the end of a child process: its wait status, and what it needed.
-///
-/// # Errors
-/// There is no such child.
 pub fn wait_usage(pid: u32) -> io::Result<(std::process::ExitStatus, Usage)> {
     let mut status: libc::c_int = 0;
     loop {
@@ -102,10 +96,6 @@ pub enum PowerSignal {
 pub struct PowerSignals(libc::sigset_t);
 
 impl PowerSignals {
-    /// Blocks the signals.
-    ///
-    /// # Errors
-    /// What `pthread_sigmask` returns.
     pub fn block() -> io::Result<Self> {
         // SAFETY: sigset_t is plain data, for which all zeros is a valid value; sigemptyset then
         // makes it the empty set. All pointers are to live locals.
@@ -120,10 +110,6 @@ impl PowerSignals {
         if ret == 0 { Ok(PowerSignals(set)) } else { Err(io::Error::from_raw_os_error(ret)) }
     }
 
-    /// Waits for the next one.
-    ///
-    /// # Errors
-    /// What `sigwait` returns.
     pub fn next(&self) -> io::Result<PowerSignal> {
         let mut signal = 0;
         // SAFETY: both pointers are to live values; the set was made by `block`.
@@ -171,9 +157,6 @@ struct LoopConfig {
 }
 
 /// The number of a loop device that was free a moment ago.
-///
-/// # Errors
-/// What the ioctl on /dev/loop-control returns.
 pub fn loop_free(control: &File) -> io::Result<u32> {
     // SAFETY: this ioctl takes no argument and returns a number.
     let n = check(unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) })?;
@@ -211,9 +194,6 @@ pub fn loop_configure(device: &File, backing: RawFd) -> io::Result<()> {
 }
 
 /// Takes the backing file off a loop device, now or at its last close.
-///
-/// # Errors
-/// What the ioctl returns.
 pub fn loop_clear(device: &File) -> io::Result<()> {
     // SAFETY: this ioctl takes no argument.
     check(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) }).map(drop)

@@ -3,51 +3,38 @@
 
 use crate::error::{Context, Error, Result};
 use crate::limits::MEMBER_BYTES_MAX;
-use crate::rng::Rng;
+use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 
-/// What a member is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file with its contents.
     File(Bytes),
-    /// A directory.
     Dir,
-    /// A symbolic link to this text.
     Symlink(Vec<u8>),
     /// A hard link to the member with this path.
     Hardlink(Vec<u8>),
-    /// A FIFO.
     Fifo,
-    /// A character device: major, minor.
+    /// Major, minor.
     Char(u32, u32),
-    /// A block device: major, minor.
+    /// Major, minor.
     Block(u32, u32),
 }
 
-/// A member of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Names joined by `/`; no `.`, no `..`, no slash at either end.
     pub path: Vec<u8>,
-    /// What it is.
     pub kind: Kind,
-    /// Permission bits.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
     /// Modification time: seconds, nanoseconds.
     pub mtime: (i64, u32),
 }
 
 /// Calls `each` with one member of a plain tar after another, until it breaks off.
-///
-/// # Errors
-/// The first error of `each` or of the archive.
 pub fn read(from: impl Read, mut each: impl FnMut(Member) -> Result<ControlFlow<()>>) -> Result<()> {
     let bad = || "read the archive".to_owned();
     let mut archive = tar::Archive::new(from);
@@ -125,16 +112,11 @@ fn clean(path: &[u8]) -> Result<Vec<u8>> {
     Ok(names.join(&b'/'))
 }
 
-/// Shape of an archive of random files.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    /// Regular files.
     pub files: u64,
-    /// Bytes in each.
     pub file_bytes: usize,
-    /// Files in each directory.
     pub per_dir: u64,
-    /// Seed of the contents.
     pub seed: u64,
 }
 
@@ -147,9 +129,6 @@ impl Default for Shape {
 
 /// Writes a plain tar of random files below one top directory, with various modes, owners and
 /// times. It is a stream: nothing but one file is held in memory.
-///
-/// # Errors
-/// What `to` returns.
 pub fn write_random(shape: Shape, to: impl Write) -> std::io::Result<()> {
     let mut builder = tar::Builder::new(to);
     let mut rng = Rng::new(shape.seed);

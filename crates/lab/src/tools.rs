@@ -10,22 +10,18 @@ use std::time::{Duration, Instant};
 /// So much of what a command says on standard error is kept.
 const SAID_MAX: usize = 4096;
 
-/// What a command came to.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Ran {
+pub struct ToolRun {
     /// Objects that it says it dealt with; those of `untar` are regular files.
     pub objects: u64,
     /// Calls that it says it sent.
     pub rpcs: u64,
-    /// From its start to its end.
     pub took: Duration,
-    /// Processor time and memory.
     pub usage: Usage,
 }
 
 /// Where a command's standard input comes from.
 pub enum Input<'a> {
-    /// Nowhere.
     Nothing,
     /// What this writes.
     From(&'a mut (dyn FnMut(&mut dyn std::io::Write) -> std::io::Result<()> + Send)),
@@ -35,16 +31,13 @@ pub enum Input<'a> {
 ///
 /// # Errors
 /// It cannot be started, or does not end with success: with what it said.
-pub fn run(args: &[&str]) -> Result<Ran> {
+pub fn run(args: &[&str]) -> Result<ToolRun> {
     run_with(args, Input::Nothing)
 }
 
 /// The same with something on its standard input.
-///
-/// # Errors
-/// As [`run`].
-pub fn run_with(args: &[&str], input: Input<'_>) -> Result<Ran> {
-    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+pub fn run_with(args: &[&str], input: Input<'_>) -> Result<ToolRun> {
+    let exe = crate::machine::exe()?;
     let start = Instant::now();
     let mut child = Command::new(exe)
         .args(args)
@@ -76,7 +69,7 @@ pub fn run_with(args: &[&str], input: Input<'_>) -> Result<Ran> {
     }
     let (objects, rpcs) = summary(&printed)
         .ok_or_else(|| Error::Protocol(format!("`landfast {}` printed no summary", args.join(" "))))?;
-    Ok(Ran { objects, rpcs, took, usage })
+    Ok(ToolRun { objects, rpcs, took, usage })
 }
 
 /// What of a program's output is kept.

@@ -3,7 +3,7 @@
 
 use landfast_lab::disk::device::Device;
 use landfast_lab::disk::medium::Medium;
-use landfast_lab::rng::Rng;
+use landfast_verify::rng::Rng;
 use proptest::prelude::*;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering::Relaxed;

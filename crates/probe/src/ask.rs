@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use landfast_nfs::v4::Stateid;
 use landfast_rpc::message::Outcome;
-use landfast_verify::client::{Fh, Nfs};
+use landfast_verify::blocking::nfs::{Fh, Nfs};
 use landfast_verify::error::Result;
 use serde::Serialize;
 

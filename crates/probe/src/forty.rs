@@ -3,7 +3,7 @@
 use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
 use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
-use crate::v4::wants;
+use crate::v4::{PROGRAM_NAME, options};
 use bytes::Bytes;
 use landfast_nfs::v4::args::CloseArgs;
 use landfast_nfs::v4::callback::{CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbRes};
@@ -17,10 +17,11 @@ use landfast_rpc::Service;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response};
 use landfast_rpc::server::{Server, ServerConfig};
 use landfast_verify::Target;
-use landfast_verify::client::Fh;
+use landfast_verify::blocking::nfs::Fh;
+use landfast_verify::blocking::session::Options;
+use landfast_verify::blocking::v4::Client;
+use landfast_verify::blocking::wire::{Procedure, Wire};
 use landfast_verify::error::Error as Said;
-use landfast_verify::v4::{Client, Wants};
-use landfast_verify::wire::{Procedure, Wire};
 use landfast_xdr::{Decode, Encode, Reader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,7 +127,7 @@ impl Forty {
         let announced = ops.len() as u32;
         let args = CompoundArgs { tag: Bytes::new(), minor_version: 0, announced, ops };
         let to = Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND };
-        let wire: &mut Wire = self.client.wire();
+        let wire: &mut Wire = self.client.session.wire();
         let res =
             CompoundRes::from_bytes(wire.call(to, &args)?).map_err(|e| Said::Nonsense(e.to_string()))?;
         let counted = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
@@ -137,7 +138,7 @@ impl Forty {
 
     /// Opens a file and closes it again: whether there was a delegation of this kind.
     fn open(&mut self, dir: &FileHandle, name: &str, share_access: u32) -> Result<Delegation> {
-        let ops = open_ops(dir, name, share_access, (self.client.clientid(), self.seqid));
+        let ops = open_ops(dir, name, share_access, (self.client.session.clientid(), self.seqid));
         let (open, fh) = match opened(self.compound(ops)?) {
             Ok(opened) => opened,
             Err(none) => return Ok(none),
@@ -190,8 +191,9 @@ impl Forty {
 /// The server is gone. That it gives none is a finding.
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let listening = Listening::start().map_err(|e| Error::Unable(format!("no port for callbacks: {e}")))?;
-    let wants = Wants { callbacks: Some(listening.port), ..wants() };
-    let mut forty = Forty { client: Client::connect_as(&wants, target, 0, PATIENCE)?, seqid: 0 };
+    let options = Options { callbacks: Some(listening.port), ..options() };
+    let mut forty =
+        Forty { client: Client::connect_as(PROGRAM_NAME, &options, target, 0, PATIENCE)?, seqid: 0 };
     listening.wait(CALLED_PATIENCE);
     let dir = FileHandle(Bytes::copy_from_slice(dir));
     let read = forty.wish(&dir, names[0], flags::OPEN4_SHARE_ACCESS_READ)?;

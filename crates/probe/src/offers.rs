@@ -12,10 +12,10 @@ use landfast_nfs::v4::{
 };
 use landfast_nfs::{PROGRAM, v3};
 use landfast_verify::Target;
-use landfast_verify::client::Fh;
+use landfast_verify::blocking::nfs::Fh;
+use landfast_verify::blocking::wire::{Procedure, Wire};
 use landfast_verify::error::Error as Said;
 use landfast_verify::url::Version;
-use landfast_verify::wire::{Procedure, Wire};
 use landfast_xdr::Decode;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits::{LATER_PATIENCE, LATER_PAUSE, NAMES_MAX, REMOVED_AT_ONCE};
 use crate::{v3, v4};
 use landfast_verify::Target;
-use landfast_verify::client::Fh;
+use landfast_verify::blocking::nfs::Fh;
 use landfast_verify::error::{Error as Said, Meaning};
 use landfast_verify::url::Version;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,7 +120,7 @@ impl Place {
             }
         }
         let (base, _) = calls.nfs().base()?;
-        match landfast_verify::client::patiently(|| calls.nfs().remove(&base, &self.name, true)) {
+        match landfast_verify::blocking::nfs::patiently(|| calls.nfs().remove(&base, &self.name, true)) {
             Err(e) if gone(&e) => Ok(()),
             done => Ok(done?),
         }

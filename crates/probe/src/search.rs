@@ -3,8 +3,8 @@
 use crate::limits::{OPERATIONS_MAX, SEARCH_PATIENCE, SEARCH_SESSIONS_MAX};
 use landfast_nfs::v4::ArgOp;
 use landfast_verify::Target;
+use landfast_verify::blocking::v4::Client;
 use landfast_verify::error::{Error, Result};
-use landfast_verify::v4::Client;
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -83,7 +83,7 @@ const FEW: u32 = 3;
 /// No session can be made, or a few operations are refused.
 pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Operations> {
     let mut client = crate::v4::client(target, minor, SEARCH_PATIENCE)?;
-    let granted = client.granted();
+    let granted = client.session.granted();
     let promised = granted.map(|g| g.max_operations);
     // An operation without arguments takes four bytes, its result eight.
     let fits = granted.map_or(u32::MAX, |g| {
@@ -126,17 +126,17 @@ fn is_operations(e: &Error) -> bool {
 
 /// After a COMPOUND was refused as a whole: whether the slot's numbers are those of the server again.
 fn regain(client: &mut Client) -> bool {
-    if client.minor() == 0 {
+    if client.session.minor() == 0 {
         return true;
     }
     // If it was not counted the next call has the same number; if it was, the one after that is right.
-    client.not_counted(0);
+    client.session.not_counted(0);
     match ask(client, FEW) {
         Ok(_) => true,
         Err(e) if e.is_gone() => false,
         Err(e) => {
             if matches!(&e, Error::Refused { op, .. } if op == "SEQUENCE") {
-                drop(client.sequence(0));
+                drop(client.session.sequence(0));
             }
             ask(client, FEW).is_ok()
         }
@@ -144,13 +144,13 @@ fn regain(client: &mut Client) -> bool {
 }
 
 fn leave(client: &mut Client) {
-    landfast_verify::client::Nfs::leave(client);
+    landfast_verify::blocking::nfs::Nfs::leave(client);
 }
 
 /// A COMPOUND of so many operations, SEQUENCE included, which change nothing: how many were executed.
 fn ask(client: &mut Client, n: u32) -> Result<u32> {
-    let before = u32::from(client.minor() > 0);
-    let done = client.compound(vec![ArgOp::Putrootfh; n.saturating_sub(before) as usize])?;
+    let before = u32::from(client.session.minor() > 0);
+    let done = client.session.compound(vec![ArgOp::Putrootfh; n.saturating_sub(before) as usize])?;
     Ok(u32::try_from(done.len()).unwrap_or(u32::MAX).saturating_add(before))
 }
 

@@ -10,10 +10,10 @@ use landfast_nfs::v3::{Call, Fattr, FileHandle, Sattr, VERSION, WccData, access}
 use landfast_nfs::v4::Stateid;
 use landfast_rpc::message::Outcome;
 use landfast_verify::Target;
-use landfast_verify::client::{Fh, Nfs};
+use landfast_verify::blocking::nfs::{Fh, Nfs};
+use landfast_verify::blocking::v3::{Client, result};
+use landfast_verify::blocking::wire::{Procedure, results};
 use landfast_verify::error::{Error, Result};
-use landfast_verify::v3::{Client, result};
-use landfast_verify::wire::{Procedure, results};
 
 /// A client.
 pub struct Three {

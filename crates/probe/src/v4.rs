@@ -14,10 +14,11 @@ use landfast_nfs::v4::{
 };
 use landfast_rpc::message::Outcome;
 use landfast_verify::Target;
-use landfast_verify::client::{Fh, Nfs};
+use landfast_verify::blocking::nfs::{Fh, Nfs};
+use landfast_verify::blocking::session::{Options, find, refused};
+use landfast_verify::blocking::v4::Client;
+use landfast_verify::blocking::wire::{Procedure, results};
 use landfast_verify::error::{Error, Result};
-use landfast_verify::v4::{Client, Wants, find, refused};
-use landfast_verify::wire::{Procedure, results};
 use landfast_xdr::Decode;
 use std::time::Duration;
 
@@ -64,16 +65,19 @@ fn compound() -> Procedure {
 /// # Errors
 /// No server, or it refuses.
 pub fn client(target: &Target, minor: u32, patience: Duration) -> Result<Client> {
-    Client::connect_as(&wants(), target, minor, patience)
+    Client::connect_as(PROGRAM_NAME, &options(), target, minor, patience)
 }
 
-/// Who this crate's clients are.
-pub fn wants() -> Wants {
-    Wants {
-        who: "landfast probe",
+/// What the name of this crate's clients begins with.
+pub const PROGRAM_NAME: &str = "landfast probe";
+
+/// What this crate's clients ask of a server.
+pub fn options() -> Options {
+    Options {
         operations: OPERATIONS_MAX,
         slots: IN_FLIGHT.into_iter().max().unwrap_or(1) as u32,
         request_bytes: (BURST_WRITE_BYTES + AROUND_DATA) as u32,
+        persistent: false,
         callbacks: None,
     }
 }
@@ -98,13 +102,16 @@ impl Four {
             Ask::Getattr => vec![put(&self.dir), ArgOp::Getattr(ATTRS)],
             Ask::Access => vec![put(&self.dir), ArgOp::Access(ACCESS)],
             Ask::Create(new) => {
-                let no_delegation =
-                    if self.client.minor() == 0 { 0 } else { flags::OPEN4_SHARE_ACCESS_WANT_NO_DELEG };
+                let no_delegation = if self.client.session.minor() == 0 {
+                    0
+                } else {
+                    flags::OPEN4_SHARE_ACCESS_WANT_NO_DELEG
+                };
                 let open = OpenArgs {
                     seqid,
                     share_access: flags::OPEN4_SHARE_ACCESS_BOTH | no_delegation,
                     share_deny: flags::OPEN4_SHARE_DENY_NONE,
-                    owner: owner(self.client.clientid(), format!("lane {lane}").as_bytes()),
+                    owner: owner(self.client.session.clientid(), format!("lane {lane}").as_bytes()),
                     openhow: OpenHow::Create(CreateHow::Guarded(mode(0o644).to_fattr(&AttrValues::KNOWN))),
                     claim: OpenClaim::Null(name(new)),
                 };
@@ -150,7 +157,7 @@ impl Calls for Four {
     }
 
     fn lanes(&self) -> usize {
-        let slots = self.client.granted().map_or(usize::MAX, |g| g.max_requests.max(1) as usize);
+        let slots = self.client.session.granted().map_or(usize::MAX, |g| g.max_requests.max(1) as usize);
         self.owners.len().min(slots)
     }
 
@@ -159,27 +166,27 @@ impl Calls for Four {
     }
 
     fn confirms(&self) -> bool {
-        self.client.minor() == 0
+        self.client.session.minor() == 0
     }
 
     fn write_bytes_max(&self) -> usize {
-        let request = self.client.granted().map_or(usize::MAX, |g| g.max_request_size as usize);
+        let request = self.client.session.granted().map_or(usize::MAX, |g| g.max_request_size as usize);
         request.saturating_sub(AROUND_DATA).min(BURST_WRITE_BYTES)
     }
 
     fn submit(&mut self, lane: usize, ask: &Ask) -> Result<u32> {
         if matches!(ask, Ask::Null) {
-            return self.client.wire().submit(Procedure { proc: 0, ..compound() }, &());
+            return self.client.session.wire().submit(Procedure { proc: 0, ..compound() }, &());
         }
-        let mut ops: Vec<ArgOp> = self.client.sequence(lane).into_iter().collect();
+        let mut ops: Vec<ArgOp> = self.client.session.sequence(lane).into_iter().collect();
         ops.extend(self.ops(lane, ask));
-        let (announced, minor_version) = (ops.len() as u32, self.client.minor());
+        let (announced, minor_version) = (ops.len() as u32, self.client.session.minor());
         let args = CompoundArgs { tag: Bytes::new(), minor_version, announced, ops };
-        self.client.wire().submit(compound(), &args)
+        self.client.session.wire().submit(compound(), &args)
     }
 
     fn next_reply(&mut self) -> Result<(u32, Outcome)> {
-        self.client.wire().next_reply()
+        self.client.session.wire().next_reply()
     }
 
     fn answer(&mut self, lane: usize, ask: &Ask, outcome: Outcome) -> Result<Answer> {
@@ -195,7 +202,7 @@ impl Calls for Four {
         if !res.status.is_ok() {
             let (op, status) = res.results.last().map_or((OpNum::ILLEGAL, res.status), |r| (r.op, r.status));
             if op == OpNum::SEQUENCE {
-                self.client.not_counted(lane);
+                self.client.session.not_counted(lane);
             }
             return Err(refused(op, status));
         }

@@ -1,7 +1,7 @@
 //! The check: the journal's tree, the server's tree, and the difference by operation.
 
-use crate::client::{Fh, Nfs, patiently};
-use crate::connect::connect;
+use crate::blocking::connect;
+use crate::blocking::nfs::{Fh, Nfs, patiently};
 use crate::contents::OpNo;
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{self, Contents, Record};
@@ -9,20 +9,18 @@ use crate::judge::{Verdict, decide, judge};
 use crate::limits::{
     CHECK_REPLY_PATIENCE, CLIENTS_MAX, ENTRIES_MAX, EXAMPLES_MAX, FILE_BYTES_MAX, PAIRS_MAX, RECONNECT_PAUSE,
 };
-use crate::model::{Model, What};
+use crate::model::{Model, Node};
 use crate::observe::Observer;
 use crate::op::{Kind, Op, Reply, hex, unhex};
-use crate::report::{Found, Met, Report, Row, Verifier};
-use crate::rounds::{self, Judgement, Meeting, Round};
+use crate::report::{Examples, RaceResult, Report, Row, Verifier};
+use crate::rounds::{self, Judgement, Race, Round};
 use crate::url::Target;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The journal.
     pub journal: PathBuf,
     /// How long to wait for a server that is not back.
     pub patience: Duration,
@@ -32,40 +30,37 @@ pub struct Options {
 
 /// What a journal says of one client.
 #[derive(Debug, Clone, Default)]
-pub struct Told {
+pub struct ClientHistory {
     /// The tree that acknowledged operations make.
     pub model: Model,
-    /// What was sent and not acknowledged.
+    /// The operation that was sent and not acknowledged.
     pub in_doubt: Option<(OpNo, Op)>,
 }
 
-/// What a journal says.
 #[derive(Debug, Clone, Default)]
-pub struct Story {
-    /// Of each client.
-    pub clients: Vec<Told>,
+pub struct History {
+    pub clients: Vec<ClientHistory>,
     /// The kind of each acknowledged operation.
     pub kinds: HashMap<OpNo, Kind>,
-    /// The last write verifier.
     pub verf: Option<String>,
-    /// How it ended, if it says so.
+    /// How the run ended, if the journal says so.
     pub ended: Option<journal::End>,
     /// WRITEs that were to be FILE_SYNC and were answered with less.
     pub weaker: u64,
-    /// The rounds of all pairs.
     pub rounds: Vec<Round>,
 }
 
-/// Plays a journal. Pure.
+/// Replays a journal. Pure.
 ///
 /// # Errors
 /// In words, when no run can have written it.
-pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
+pub fn play(contents: &Contents) -> std::result::Result<History, String> {
     let header = &contents.header;
     if !(1..=CLIENTS_MAX).contains(&header.clients) {
         return Err(format!("it is of {} clients, but there are 1 to {CLIENTS_MAX}", header.clients));
     }
-    let mut story = Story { clients: vec![Told::default(); header.clients as usize], ..Story::default() };
+    let mut history =
+        History { clients: vec![ClientHistory::default(); header.clients as usize], ..History::default() };
     if header.pairs > PAIRS_MAX {
         return Err(format!("it is of {} pairs, but there are up to {PAIRS_MAX}", header.pairs));
     }
@@ -79,9 +74,9 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
                 if op.reach() > FILE_BYTES_MAX {
                     return Err(format!("operation {no} goes further than any file of ours"));
                 }
-                let told = story.clients.get_mut(*client as usize);
-                let told =
-                    told.ok_or_else(|| format!("operation {no} is of client {client}, who is none"))?;
+                let client_history = history.clients.get_mut(*client as usize);
+                let told = client_history
+                    .ok_or_else(|| format!("operation {no} is of client {client}, who is none"))?;
                 if told.in_doubt.is_some() || sent.insert(*no, (*client, op.clone())).is_some() {
                     return Err(format!("operation {no} was sent before another one was answered"));
                 }
@@ -89,17 +84,17 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
             }
             Record::Ack { no, reply } => {
                 let (client, op) = sent.get(no).ok_or_else(|| format!("operation {no} was never sent"))?;
-                let told = &mut story.clients[*client as usize];
+                let told = &mut history.clients[*client as usize];
                 if told.in_doubt.take().is_none_or(|(doubted, _)| doubted != *no) {
                     return Err(format!("operation {no} was acknowledged twice"));
                 }
-                story.kinds.insert(*no, op.kind(reply));
-                story.weaker += u64::from(matches!(op, Op::Write { stable: true, .. }) && !reply.stable);
-                story.verf = reply.verf.clone().or(story.verf);
+                history.kinds.insert(*no, op.kind(reply));
+                history.weaker += u64::from(matches!(op, Op::Write { stable: true, .. }) && !reply.stable);
+                history.verf = reply.verf.clone().or(history.verf);
                 // The directory of the run is everybody's.
                 let whose =
-                    if *no == 0 { 0..story.clients.len() } else { *client as usize..*client as usize + 1 };
-                for told in &mut story.clients[whose] {
+                    if *no == 0 { 0..history.clients.len() } else { *client as usize..*client as usize + 1 };
+                for told in &mut history.clients[whose] {
                     told.model.apply(*no, op, reply).map_err(|e| e.to_string())?;
                     if *no == 0 {
                         told.model.share(&header.top());
@@ -107,17 +102,17 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
                 }
             }
             Record::Meet { pair, round, meeting, tag, before } => {
-                let next = last.get(pair).map_or(0, |n| story.rounds[*n].no.saturating_add(1));
+                let next = last.get(pair).map_or(0, |n| history.rounds[*n].no.saturating_add(1));
                 if *pair >= header.pairs || *round != next {
                     return Err(format!("round {round} of pair {pair} has no place"));
                 }
-                last.insert(*pair, story.rounds.len());
+                last.insert(*pair, history.rounds.len());
                 let (pair, no, meeting) = (*pair, *round, *meeting);
                 let (tag, before, told) = (*tag, before.clone(), [None, None]);
-                story.rounds.push(Round { pair, no, meeting, tag, before, told });
+                history.rounds.push(Round { pair, no, meeting, tag, before, told });
             }
             Record::Told { pair, round, second, answer } => {
-                let met = last.get(pair).and_then(|n| story.rounds.get_mut(*n)).filter(|r| r.no == *round);
+                let met = last.get(pair).and_then(|n| history.rounds.get_mut(*n)).filter(|r| r.no == *round);
                 let told = met.map(|r| &mut r.told[usize::from(*second)]);
                 match told {
                     Some(told) if told.is_none() => *told = Some(answer.clone()),
@@ -126,28 +121,28 @@ pub fn play(contents: &Contents) -> std::result::Result<Story, String> {
             }
             // Whether it was done is not known.
             Record::Refused { .. } => {}
-            Record::End(end) => story.ended = Some(*end),
+            Record::End(end) => history.ended = Some(*end),
         }
     }
-    Ok(story)
+    Ok(history)
 }
 
-/// What was found of all clients, before it is made a report. Pure.
+/// What was found of all clients, before it becomes a report. Pure.
 #[derive(Debug, Default)]
-struct Sum {
+struct Sums {
     lost: BTreeMap<OpNo, String>,
-    partly: Found,
-    strange: Found,
-    stale: Found,
-    renumbered: Found,
+    partly: Examples,
+    strange: Examples,
+    stale: Examples,
+    renumbered: Examples,
     objects: u64,
     handles: u64,
     unstable: Vec<(OpNo, String, String)>,
-    met: BTreeMap<Meeting, Met>,
-    unexplained: Found,
+    met: BTreeMap<Race, RaceResult>,
+    unexplained: Examples,
 }
 
-impl Sum {
+impl Sums {
     fn add(&mut self, verdict: Verdict) {
         self.objects += verdict.objects;
         self.handles += verdict.handles;
@@ -171,9 +166,6 @@ impl Sum {
 }
 
 /// Checks the server against the journal.
-///
-/// # Errors
-/// When it cannot be checked: no server, no journal, another journal.
 pub fn run(target: &Target, options: &Options, waiting: &dyn Fn(&Error)) -> Result<Report> {
     let journal = journal::read(&options.journal)?;
     let bad = |why: String| Error::Journal { path: options.journal.clone(), why };
@@ -203,10 +195,10 @@ pub fn run(target: &Target, options: &Options, waiting: &dyn Fn(&Error)) -> Resu
 /// # Errors
 /// The server is gone, or refuses to be looked at; [`Error::Unable`] when no run can have written the journal.
 pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents) -> Result<Report> {
-    let story = play(journal).map_err(Error::Unable)?;
-    let mut sum = Sum::default();
+    let history = play(journal).map_err(Error::Unable)?;
+    let mut sum = Sums::default();
     let mut some_file = None;
-    for told in &story.clients {
+    for told in &history.clients {
         let mut observer = Observer::new(nfs, base.clone());
         let models = match &told.in_doubt {
             Some((no, op)) => told.model.variants(*no, op).map_err(|e| Error::Unable(e.to_string()))?,
@@ -215,7 +207,7 @@ pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents
         let mut verdicts = Vec::new();
         for model in &models {
             let seen = observer.observe(model)?;
-            let is_file = |id: &&u32| matches!(model.object(**id).map(|o| &o.what), Some(What::File(_)));
+            let is_file = |id: &&u32| matches!(model.object(**id).map(|o| &o.what), Some(Node::File(_)));
             let found = seen.objects.keys().find(is_file).and_then(|id| model.object(*id)?.fh.clone());
             some_file = some_file.or(found);
             verdicts.push(judge(model, &seen));
@@ -226,19 +218,24 @@ pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents
         }
         sum.add(outcome.verdict);
     }
-    meetings(nfs, base, journal, &story, &mut sum)?;
+    check_races(nfs, base, journal, &history, &mut sum)?;
     let verifier_now = match some_file.as_deref().and_then(unhex) {
         Some(fh) => patiently(|| nfs.commit(&fh)).ok().map(|v| hex(&v)),
         None => None,
     };
-    Ok(report(target, journal, &story, sum, verifier_now.as_deref()))
+    Ok(report(target, journal, &history, sum, verifier_now.as_deref()))
 }
 
-/// Judges the rounds of all pairs.
-fn meetings(nfs: &mut dyn Nfs, base: &Fh, journal: &Contents, story: &Story, sum: &mut Sum) -> Result<()> {
+fn check_races(
+    nfs: &mut dyn Nfs,
+    base: &Fh,
+    journal: &Contents,
+    history: &History,
+    sum: &mut Sums,
+) -> Result<()> {
     let mut observer = Observer::new(nfs, base.clone());
     let mut dirs: HashMap<u32, Option<Fh>> = HashMap::new();
-    for round in &story.rounds {
+    for round in &history.rounds {
         let dir = match dirs.get(&round.pair) {
             Some(dir) => dir.clone(),
             None => {
@@ -249,9 +246,9 @@ fn meetings(nfs: &mut dyn Nfs, base: &Fh, journal: &Contents, story: &Story, sum
         };
         let found = match &dir {
             Some(dir) => observer.round(dir, round)?,
-            None => rounds::Found::default(),
+            None => rounds::ObservedNames::default(),
         };
-        let met = sum.met.entry(round.meeting).or_insert_with(|| Met::new(round.meeting));
+        let met = sum.met.entry(round.meeting).or_insert_with(|| RaceResult::new(round.meeting));
         met.rounds += 1;
         met.second_alone += u64::from(round.told[0].is_none() && round.told[1].is_some());
         met.first_alone += u64::from(round.told[0].is_some() && round.told[1].is_none());
@@ -270,8 +267,14 @@ fn meetings(nfs: &mut dyn Nfs, base: &Fh, journal: &Contents, story: &Story, sum
     Ok(())
 }
 
-fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now: Option<&str>) -> Report {
-    let verifier = match (story.verf.as_deref(), now) {
+fn report(
+    target: &Target,
+    journal: &Contents,
+    history: &History,
+    mut sum: Sums,
+    now: Option<&str>,
+) -> Report {
+    let verifier = match (history.verf.as_deref(), now) {
         (Some(before), Some(now)) if before == now => Verifier::Kept,
         (Some(_), Some(_)) => Verifier::Changed,
         _ => Verifier::Unknown,
@@ -284,9 +287,9 @@ fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now:
             unstable_lost += 1;
         }
     }
-    let checked: HashSet<OpNo> = story.clients.iter().flat_map(|t| t.model.ops()).collect();
+    let checked: HashSet<OpNo> = history.clients.iter().flat_map(|t| t.model.ops()).collect();
     let mut rows: BTreeMap<Kind, Row> = BTreeMap::new();
-    for (no, kind) in &story.kinds {
+    for (no, kind) in &history.kinds {
         let row = rows.entry(*kind).or_insert_with(|| Row {
             kind: *kind,
             operation: kind.label().to_owned(),
@@ -310,13 +313,13 @@ fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now:
         id: journal.header.id.clone(),
         url: target.text.clone(),
         nfs: target.version.to_string(),
-        ended: story.ended,
+        ended: history.ended,
         journal_torn: journal.torn as u64,
         acknowledged: rows.iter().map(|r| r.acknowledged).sum(),
         checked: rows.iter().map(|r| r.checked).sum(),
         lost: rows.iter().map(|r| r.lost).sum(),
         rows,
-        in_doubt: story.clients.iter().filter(|t| t.in_doubt.is_some()).count() as u64,
+        in_doubt: history.clients.iter().filter(|t| t.in_doubt.is_some()).count() as u64,
         partly: sum.partly,
         strange: sum.strange,
         objects: sum.objects,
@@ -325,13 +328,13 @@ fn report(target: &Target, journal: &Contents, story: &Story, mut sum: Sum, now:
         renumbered: sum.renumbered,
         verifier,
         unstable_lost,
-        weaker: story.weaker,
+        weaker: history.weaker,
         met: sum.met.into_values().collect(),
         unexplained: sum.unexplained,
     }
 }
 
-/// Handles and extended attributes are of one version; a URL that names none means the journal's.
+/// The target in the journal's version, which handles and extended attributes belong to. A URL without a version means that one.
 fn of_version(target: &Target, journal: &str) -> Result<Target> {
     let version = journal.parse()?;
     if target.version_given && target.version != version {
@@ -370,7 +373,7 @@ fn remove(nfs: &mut dyn Nfs, dir: &Fh, name: &str) -> Result<()> {
         Err(e) if e.meaning() == Some(Meaning::NoEntry) => return Ok(()),
         found => found?,
     };
-    let is_dir = attr.kind == crate::judge::SeenKind::Dir;
+    let is_dir = attr.kind == crate::judge::FileKind::Dir;
     if is_dir {
         for below in patiently(|| nfs.names(&fh, ENTRIES_MAX))? {
             remove(nfs, &fh, &below)?;

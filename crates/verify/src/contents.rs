@@ -9,11 +9,9 @@ pub type OpNo = u32;
 /// A write whose data may be lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pending {
-    /// Which operation.
     pub op: OpNo,
-    /// First byte.
     pub offset: usize,
-    /// The bytes that still count.
+    /// The bytes that no later write covers.
     pub data: Vec<u8>,
     /// The verifier of its reply; `None` when it was not acknowledged.
     pub verf: Option<String>,
@@ -39,31 +37,29 @@ pub struct Contents {
     pending: Vec<Pending>,
 }
 
-/// How a file differs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Difference {
     /// Operations of which bytes are missing or wrong.
     pub ops: Vec<OpNo>,
-    /// There are bytes that nobody wrote.
+    /// The file has bytes that nobody wrote.
     pub strange: bool,
     /// The first byte that is missing or wrong.
     pub first: Option<usize>,
 }
 
 impl Contents {
-    /// The size in bytes that it must have at least.
+    /// The smallest size in bytes that it may have.
     #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The stable bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The size that it has as long as nothing is lost.
+    /// Its size if nothing is lost.
     #[must_use]
     pub fn size_live(&self) -> usize {
         self.pending.iter().map(Pending::end).fold(self.bytes.len(), usize::max)
@@ -89,7 +85,7 @@ impl Contents {
         self.by[range].fill(op);
     }
 
-    /// A stable write; what it covers of pending ones counts no more, because the server has ordered them.
+    /// Applies a stable write. It replaces what it covers of pending writes, because the server has ordered them.
     pub fn write(&mut self, offset: usize, data: &[u8], op: OpNo) {
         let (from, to) = (offset, offset + data.len());
         let mut kept = Vec::new();
@@ -106,12 +102,12 @@ impl Contents {
         self.put(offset, data, op);
     }
 
-    /// A write that may be lost.
+    /// Applies a write that may be lost.
     pub fn write_unstable(&mut self, pending: Pending) {
         self.pending.push(pending);
     }
 
-    /// A COMMIT whose reply has this verifier: the writes of the same verifier are stable.
+    /// Applies a COMMIT: the pending writes whose replies had the same verifier become stable.
     pub fn commit(&mut self, verf: Option<&str>, op: OpNo) {
         let (stable, kept) =
             std::mem::take(&mut self.pending).into_iter().partition(|p| p.verf.as_deref() == verf);
@@ -122,7 +118,7 @@ impl Contents {
         }
     }
 
-    /// Cuts or extends with zeroes.
+    /// Truncates, or extends with zeroes.
     pub fn resize(&mut self, size: usize, op: OpNo) {
         if size < self.size_live() {
             self.cut_by = Some(op);
@@ -136,8 +132,8 @@ impl Contents {
         self.grow(size, op);
     }
 
-    /// A resize that was not answered and may not have been done has perhaps begun: filesystems write zeroes over what is cut off
-    /// before they cut it off.
+    /// Applies a truncation that was not answered and may have been done in part: filesystems write zeroes over the end before
+    /// they cut it off.
     pub fn cut_begun(&mut self, size: usize, op: OpNo) {
         let data = vec![0; self.size_live().saturating_sub(size)];
         if !data.is_empty() {
@@ -147,12 +143,12 @@ impl Contents {
 
     /// Operations that at least one byte depends on.
     pub fn ops(&self) -> impl Iterator<Item = OpNo> + '_ {
-        // Neighbours are mostly of one operation.
+        // Most neighbouring bytes come from the same operation.
         let mut last = None;
         self.by.iter().copied().filter(move |op| last.replace(*op) != Some(*op)).chain(self.cut_by)
     }
 
-    /// What of this is not in `found`.
+    /// Compares with the bytes on the server.
     #[must_use]
     pub fn difference(&self, found: &[u8]) -> Difference {
         let mut d = Difference::default();
@@ -181,7 +177,7 @@ impl Contents {
         d
     }
 
-    /// Acknowledged pending writes of which something is missing in `found`, with their verifiers: lost, unless the
+    /// Acknowledged pending writes with bytes that are missing in `found`, and their verifiers. Such a write is lost unless the
     /// verifier has changed.
     #[must_use]
     pub fn unstable_missing(&self, found: &[u8]) -> Vec<(OpNo, String)> {

@@ -1,83 +1,75 @@
 //! What can go wrong, in words for people.
 
+use landfast_nfs::v4::NfsStat;
 use std::path::PathBuf;
 
-/// What a status means to the one who asked, in whatever version of the protocol.
+/// What a status means to the caller, in whatever version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {
-    /// No such name.
     NoEntry,
     /// The handle leads nowhere.
     Stale,
     /// Not now: ask again.
     Later,
-    /// There is something at the name already.
     Exists,
-    /// The directory is not empty.
     NotEmpty,
-    /// The server does not do this.
     NotSupported,
-    /// Anything else.
     Other,
 }
 
-/// Why nothing came of it.
+impl Meaning {
+    /// Of a status of NFS: the versions number the same statuses alike.
+    fn of(code: u32) -> Meaning {
+        match NfsStat(code) {
+            NfsStat::NFS4ERR_NOENT | NfsStat::NFS4ERR_NOXATTR => Meaning::NoEntry,
+            NfsStat::NFS4ERR_EXIST => Meaning::Exists,
+            NfsStat::NFS4ERR_NOTEMPTY => Meaning::NotEmpty,
+            NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_FHEXPIRED => {
+                Meaning::Stale
+            }
+            // The first is JUKEBOX in version 3.
+            NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE => Meaning::Later,
+            NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_ATTRNOTSUPP => Meaning::NotSupported,
+            _ => Meaning::Other,
+        }
+    }
+}
+
+/// Why an operation or a file of this crate failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No connection, or it broke, or no reply came: what was under way may have been done or not.
+    /// No connection, or it broke, or no reply came: what was in flight may have been executed or not.
     #[error("{server}: {why}")]
-    Gone {
-        /// Which server.
-        server: String,
-        /// What happened.
-        why: std::io::Error,
-    },
-    /// The server answered, and refused.
+    Gone { server: String, why: std::io::Error },
+    /// The server answered, and refused; `op` and `status` are the protocol's names. `code` is the status of NFS; it is `None`
+    /// if RPC or MOUNT refused.
     #[error("{op}: the server answered {status}")]
-    Refused {
-        /// The operation's name in the protocol.
-        op: String,
-        /// The status's name.
-        status: String,
-        /// What it means.
-        meaning: Meaning,
-    },
+    Refused { op: String, status: String, meaning: Meaning, code: Option<u32> },
     /// The server's answer makes no sense.
     #[error("the server's answer makes no sense: {0}")]
     Nonsense(String),
-    /// The URL.
     #[error("{0}")]
     Url(String),
-    /// The path of the URL.
+    /// The path of the URL, up to the name that failed.
     #[error("{path}: {why}")]
-    Path {
-        /// Up to which name.
-        path: String,
-        /// Why.
-        why: Box<Error>,
-    },
-    /// The journal's file.
+    Path { path: String, why: Box<Error> },
+    /// The journal's file cannot be used.
     #[error("{path}: {why}")]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        why: std::io::Error,
-    },
-    /// The journal's contents.
+    File { path: PathBuf, why: std::io::Error },
+    /// The journal's contents are wrong.
     #[error("{path}: {why}")]
-    Journal {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong, and where.
-        why: String,
-    },
+    Journal { path: PathBuf, why: String },
     /// What this machine or this request lacks.
     #[error("{0}")]
     Unable(String),
 }
 
 impl Error {
+    /// An operation that the server refused with this status of NFS.
+    pub(crate) fn refused(op: String, code: u32, status: String) -> Error {
+        Error::Refused { op, status, meaning: Meaning::of(code), code: Some(code) }
+    }
+
     /// What the status means, if there was one.
     #[must_use]
     pub fn meaning(&self) -> Option<Meaning> {
@@ -99,5 +91,4 @@ impl Error {
     }
 }
 
-/// This crate's result type.
 pub type Result<T> = std::result::Result<T, Error>;

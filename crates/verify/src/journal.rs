@@ -24,7 +24,7 @@ use crate::contents::OpNo;
 use crate::error::{Error, Result};
 use crate::limits::LINE_BYTES_MAX;
 use crate::op::{Op, Reply};
-use crate::rounds::{Answer, Before, Meeting};
+use crate::rounds::{Answer, Prepared, Race};
 use parking_lot::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -40,22 +40,18 @@ const VERSION_OLDEST: u32 = 1;
 /// The first record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`VERSION`].
     pub landfast_verify: u32,
     /// Names the run, and its directory on the server.
     pub id: String,
-    /// The URL that was written to.
     pub url: String,
     /// The version of NFS: `3`, `4.0`, `4.1` or `4.2`.
     pub nfs: String,
     /// The file id of the URL's directory: whether it is the same one that is checked.
     pub base_fileid: u64,
-    /// How many clients.
     pub clients: u32,
-    /// How many pairs of clients that meet.
+    /// Pairs of clients that race.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pairs: u32,
-    /// The seed.
     pub seed: u64,
     /// When it began, in seconds since 1970.
     pub started: u64,
@@ -87,13 +83,11 @@ impl Header {
     }
 }
 
-/// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// It did all that it was to do.
+    /// All work is done.
     Done,
-    /// It was interrupted.
     Interrupted,
     /// The server did not answer any more.
     Gone,
@@ -101,60 +95,23 @@ pub enum End {
     Refused,
 }
 
-/// A record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// The first.
+    /// The first record.
     Header(Header),
-    /// This operation is sent next.
-    Intent {
-        /// Its number, from 0 on.
-        no: OpNo,
-        /// Whose.
-        client: u32,
-        /// What.
-        op: Op,
-    },
-    /// Its reply was read, and it was a success.
-    Ack {
-        /// Which.
-        no: OpNo,
-        /// What it said.
-        reply: Reply,
-    },
-    /// Its reply was read, and it was none; whether it was done is not known.
-    Refused {
-        /// Which.
-        no: OpNo,
-        /// The status.
-        status: String,
-    },
-    /// A pair's two clients send these next; what stood before was acknowledged.
-    Meet {
-        /// Which pair.
-        pair: u32,
-        /// The round's number, from 0 on without a gap for each pair.
-        round: u32,
-        /// What the two do.
-        meeting: Meeting,
-        /// Its data depends on it.
-        tag: u64,
-        /// What was there.
-        before: Before,
-    },
-    /// One of the two was answered.
-    Told {
-        /// Which pair.
-        pair: u32,
-        /// In which round.
-        round: u32,
-        /// The second of the two.
-        second: bool,
-        /// What it was told.
-        answer: Answer,
-    },
-    /// The last.
+    /// This operation is sent next. Operations are numbered from 0 on.
+    Intent { no: OpNo, client: u32, op: Op },
+    /// The server did the operation.
+    Ack { no: OpNo, reply: Reply },
+    /// The server refused the operation, or its reply made no sense; whether it was done is not known.
+    Refused { no: OpNo, status: String },
+    /// A pair's two clients send these next; what `before` names was acknowledged. Each pair numbers its rounds from 0 on
+    /// without a gap. The data depends on `tag`.
+    Meet { pair: u32, round: u32, meeting: Race, tag: u64, before: Prepared },
+    /// The first or the second client of a pair was answered.
+    Told { pair: u32, round: u32, second: bool, answer: Answer },
+    /// The last record.
     End(End),
 }
 
@@ -182,12 +139,9 @@ fn decode(line: &[u8]) -> Option<(u64, u64, Record)> {
     Some((seq, durable, serde_json::from_str(fields.next()?).ok()?))
 }
 
-/// What a journal holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// Its first record.
     pub header: Header,
-    /// The others.
     pub records: Vec<Record>,
     /// Bytes behind the last whole record.
     pub torn: usize,
@@ -229,9 +183,6 @@ pub fn parse(bytes: &[u8]) -> std::result::Result<Contents, String> {
 }
 
 /// Reads the journal at `path`.
-///
-/// # Errors
-/// No such file, or [`parse`].
 pub fn read(path: &Path) -> Result<Contents> {
     let bytes = std::fs::read(path).map_err(|why| Error::File { path: path.to_owned(), why })?;
     parse(&bytes).map_err(|why| Error::Journal { path: path.to_owned(), why })
@@ -247,7 +198,6 @@ struct State {
     broken: Option<std::io::ErrorKind>,
 }
 
-/// A journal that is written.
 pub struct Journal {
     path: PathBuf,
     file: File,

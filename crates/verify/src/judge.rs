@@ -1,19 +1,16 @@
-//! What should be there against what is there. Pure.
+//! Compares the tree that should be on the server with the one that is. Pure.
 //!
 //! The oracle: *each fact of the model holds on the server, or the operation that made it is lost.*
 
 use crate::contents::OpNo;
-use crate::model::{Id, Model, What};
+use crate::model::{Id, Model, Node};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What kind of object was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeenKind {
-    /// A file.
+pub enum FileKind {
     File,
-    /// A directory.
     Dir,
-    /// A symbolic link.
     Symlink,
     /// Something that no operation makes.
     Other,
@@ -21,70 +18,54 @@ pub enum SeenKind {
 
 /// An entry of a directory on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenEntry {
-    /// What it is.
-    pub kind: SeenKind,
-    /// Its file id.
+pub struct ObservedEntry {
+    pub kind: FileKind,
     pub fileid: u64,
 }
 
-/// What the handle from before leads to.
+/// What a handle from before the cut leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handle {
-    /// It was not tried.
     Untried,
-    /// Nowhere.
     Stale,
     /// To this file id.
     Leads(u64),
 }
 
-/// An object on the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenObject {
-    /// What it is.
-    pub kind: SeenKind,
-    /// Its file id.
+pub struct ObservedObject {
+    pub kind: FileKind,
     pub fileid: u64,
-    /// Permission bits.
     pub mode: u32,
     /// Modification time: seconds, nanoseconds.
     pub mtime: (i64, u32),
     /// Of a file: all its bytes.
     pub bytes: Vec<u8>,
-    /// Of a symbolic link: its text.
     pub text: String,
     /// Those extended attributes of it that were asked for.
     pub xattrs: BTreeMap<String, Option<Vec<u8>>>,
-    /// Of a directory: its entries.
-    pub entries: BTreeMap<String, SeenEntry>,
+    pub entries: BTreeMap<String, ObservedEntry>,
 }
 
 /// What was found of a model's objects.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
-    /// The objects that were found, by a name or by the handle from before.
-    pub objects: HashMap<Id, SeenObject>,
-    /// What handles from before lead to.
+pub struct Observed {
+    /// The objects that were found, by a name or by the handle from before the cut.
+    pub objects: HashMap<Id, ObservedObject>,
     pub handles: HashMap<Id, Handle>,
 }
 
 /// What a fact is about, to compare two judgements.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Aspect {
-    /// A name in a directory that should lead nowhere.
+    /// A name in a directory that should not exist.
     Name(String),
-    /// That the object has its names: what is under way may have given it another one.
+    /// The object's names: an operation in doubt may have given it another one.
     Names,
-    /// Bytes of a file.
     Bytes,
-    /// Where a symbolic link leads.
     Text,
-    /// Permission bits.
     Mode,
-    /// Modification time.
     Mtime,
-    /// An extended attribute.
     Xattr(String),
     /// Data that was not committed, by the operation that wrote it.
     Unstable(OpNo),
@@ -92,44 +73,38 @@ pub enum Aspect {
 
 /// A fact that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wrong {
-    /// Whose fact.
+pub struct Violation {
     pub object: Id,
-    /// Which.
     pub aspect: Aspect,
-    /// The operation that is lost; `None` when it is something that nobody did.
+    /// The operation that is lost; `None` if there is something that nobody did.
     pub op: Option<OpNo>,
-    /// Where.
     pub path: String,
-    /// What is wrong, for people.
     pub why: String,
 }
 
-/// A judgement.
 #[derive(Debug, Clone, Default)]
 pub struct Verdict {
-    /// What does not hold.
-    pub wrong: Vec<Wrong>,
-    /// Unstable writes that are gone, with their verifiers: the client would be told, if the verifier has changed.
-    pub unstable: Vec<(Wrong, String)>,
+    pub wrong: Vec<Violation>,
+    /// Unstable writes that are gone, with their verifiers. If the verifier has changed, the client knows.
+    pub unstable: Vec<(Violation, String)>,
     /// Paths of objects whose handle from before leads nowhere or elsewhere, though they are there.
     pub stale: Vec<String>,
     /// Paths of objects that have another file id than before.
     pub renumbered: Vec<String>,
-    /// Objects that were looked at.
+    /// Objects compared.
     pub objects: u64,
-    /// Handles that were tried.
+    /// Handles tried.
     pub handles: u64,
 }
 
-/// Whether an entry can be the model's object `id`: it is of its kind, and its file id is the object's or nobody's.
+/// Whether an entry can be the model's object `id`: it has the same kind, and the file id is the object's or no other's.
 #[must_use]
-pub fn plausible(model: &Model, id: Id, entry: &SeenEntry) -> bool {
+pub fn plausible(model: &Model, id: Id, entry: &ObservedEntry) -> bool {
     let Some(object) = model.object(id) else { return false };
     let kind = match object.what {
-        What::Dir { .. } => SeenKind::Dir,
-        What::File(_) => SeenKind::File,
-        What::Symlink(_) => SeenKind::Symlink,
+        Node::Dir { .. } => FileKind::Dir,
+        Node::File(_) => FileKind::File,
+        Node::Symlink(_) => FileKind::Symlink,
     };
     let same = object.fileid == Some(entry.fileid);
     entry.kind == kind && (same || model.owner(entry.fileid).is_none_or(|owner| owner == id))
@@ -137,13 +112,13 @@ pub fn plausible(model: &Model, id: Id, entry: &SeenEntry) -> bool {
 
 struct Judge<'a> {
     model: &'a Model,
-    seen: &'a Seen,
+    seen: &'a Observed,
     verdict: Verdict,
 }
 
-/// Judges what was seen of a model.
+/// Compares what was observed with a model.
 #[must_use]
-pub fn judge(model: &Model, seen: &Seen) -> Verdict {
+pub fn judge(model: &Model, seen: &Observed) -> Verdict {
     let mut j = Judge { model, seen, verdict: Verdict::default() };
     j.dir(crate::model::BASE, "");
     let mut done = BTreeSet::new();
@@ -157,13 +132,13 @@ pub fn judge(model: &Model, seen: &Seen) -> Verdict {
 
 impl Judge<'_> {
     fn wrong(&mut self, object: Id, aspect: Aspect, op: Option<OpNo>, path: &str, why: impl Into<String>) {
-        self.verdict.wrong.push(Wrong { object, aspect, op, path: path.to_owned(), why: why.into() });
+        self.verdict.wrong.push(Violation { object, aspect, op, path: path.to_owned(), why: why.into() });
     }
 
     fn object(&mut self, id: Id, path: &str) {
         let Some(object) = self.model.object(id) else { return };
         let found = self.seen.objects.get(&id);
-        if let What::Dir { .. } = object.what {
+        if let Node::Dir { .. } = object.what {
             self.dir(id, path);
         }
         if let Some(found) = found {
@@ -192,17 +167,17 @@ impl Judge<'_> {
             }
         }
         match &object.what {
-            What::Dir { .. } => {}
-            What::Symlink(text) => match found {
+            Node::Dir { .. } => {}
+            Node::Symlink(text) => match found {
                 Some(f) if f.text == *text => {}
                 Some(f) => {
                     let why = format!("leads to {}, should to {text}", f.text);
                     self.wrong(id, Aspect::Text, Some(object.born), path, why);
                 }
-                // Its name says so already.
+                // The missing name is reported already.
                 None => {}
             },
-            What::File(contents) => {
+            Node::File(contents) => {
                 let bytes = found.map_or(&[][..], |f| &f.bytes);
                 let difference = contents.difference(bytes);
                 for op in difference.ops {
@@ -222,7 +197,7 @@ impl Judge<'_> {
                     self.wrong(id, Aspect::Bytes, None, path, "there is data that nobody wrote");
                 }
                 for (op, verf) in contents.unstable_missing(bytes) {
-                    let wrong = Wrong {
+                    let wrong = Violation {
                         object: id,
                         aspect: Aspect::Unstable(op),
                         op: Some(op),
@@ -262,7 +237,7 @@ impl Judge<'_> {
     }
 
     fn dir(&mut self, id: Id, path: &str) {
-        let Some(What::Dir { entries, shared }) = self.model.object(id).map(|o| &o.what) else { return };
+        let Some(Node::Dir { entries, shared }) = self.model.object(id).map(|o| &o.what) else { return };
         let found = self.seen.objects.get(&id).map(|o| &o.entries);
         let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
         for (name, fact) in entries {
@@ -289,17 +264,15 @@ impl Judge<'_> {
     }
 }
 
-/// What is lost, from the judgements of all trees that may be there: of one, when nothing was under way; of two, without
-/// what was under way and with it.
+/// What is lost, from the verdicts on all possible trees: one if no operation is in doubt, else two, without it and with it.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The judgement.
     pub verdict: Verdict,
-    /// What was under way is there in part.
+    /// The operation in doubt was done in part.
     pub partly: bool,
 }
 
-/// Takes the judgements together: a fact is lost when it holds in none of the trees.
+/// Joins the verdicts: a fact is lost if it holds in none of the trees.
 #[must_use]
 pub fn decide(mut verdicts: Vec<Verdict>) -> Outcome {
     if let Some(right) = verdicts.iter().position(|v| v.wrong.is_empty()) {
@@ -310,7 +283,7 @@ pub fn decide(mut verdicts: Vec<Verdict>) -> Outcome {
     let mut one_tree = true;
     for other in verdicts {
         one_tree = false;
-        let same = |w: &Wrong| {
+        let same = |w: &Violation| {
             other
                 .wrong
                 .iter()

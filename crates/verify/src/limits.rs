@@ -8,7 +8,7 @@ pub const WRITE_PATIENCE: Duration = Duration::from_secs(15);
 /// Longest wait for one reply while checking: a server that has just recovered may be slow.
 pub const CHECK_REPLY_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long `check` waits for a server that does not answer yet, or says GRACE, unless it is told otherwise.
+/// How long `check` waits for a server that does not answer yet, or says GRACE, by default.
 pub const CHECK_PATIENCE: Duration = Duration::from_secs(300);
 
 /// How long a writer repeats an operation that is answered with DELAY, JUKEBOX or GRACE.
@@ -26,11 +26,11 @@ pub const CLIENTS_MAX: u32 = 64;
 /// Pairs of clients of one run at most; each has two connections.
 pub const PAIRS_MAX: u32 = 64;
 
-/// Rounds of one pair at most; nothing of them is removed while it runs.
+/// Rounds of one pair at most; a run does not remove what they made.
 pub const ROUNDS_MAX: u32 = 20_000;
 
-/// How long after the first's deed is sent the second sends its own: one of these, so that the server has mostly executed the
-/// first by then and mostly not flushed it.
+/// How long after the first client of a pair the second one sends its operation: one of these. In most cases the server has
+/// then executed the first operation and not flushed it.
 pub const GAPS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(3), Duration::from_millis(8)];
 
@@ -43,7 +43,7 @@ pub const LATE_FILES: usize = 6;
 /// Operations of one run at most: they are numbered with 32 bits.
 pub const OPERATIONS_MAX: u64 = 1 << 31;
 
-/// Objects that a client keeps; above it removals come more often than creations, so that the work can go on for hours.
+/// Objects that a client keeps; above this number it removes more than it creates, so that a run can last for hours.
 pub const LIVE_MAX: usize = 400;
 
 /// Directories that a client keeps.
@@ -58,10 +58,10 @@ pub const NAMES: u64 = 60;
 /// Largest file, in bytes; one READ fetches it.
 pub const FILE_BYTES_MAX: u64 = 48 << 10;
 
-/// Bytes of one WRITE: at least so many that a lost one cannot look right by chance ...
+/// Bytes of one WRITE at least: a lost one must not look right by chance.
 pub const WRITE_BYTES_MIN: u64 = 64;
 
-/// ... and at most.
+/// Bytes of one WRITE at most.
 pub const WRITE_BYTES_MAX: u64 = 16 << 10;
 
 /// Open files that an NFSv4 client keeps.

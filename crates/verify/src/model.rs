@@ -1,7 +1,7 @@
 //! The tree that acknowledged operations make: each fact (a name, a mode, a time, a byte) with the operation that made it
 //! so. Pure.
 //!
-//! Each client works in a directory of its own and has one operation under way at a time, so each has a model of its own,
+//! Each client works in a directory of its own and has one operation in flight at a time, so each has a model of its own,
 //! and of each at most one operation is in doubt.
 
 use crate::contents::{Contents, OpNo, Pending};
@@ -14,72 +14,59 @@ pub type Id = u32;
 /// The directory of the URL: not ours.
 pub const BASE: Id = 0;
 
-/// What is so since an operation.
+/// A value and the operation that set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact<T> {
-    /// What.
     pub value: T,
-    /// Since when.
     pub op: OpNo,
 }
 
-/// What an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// A directory.
+pub enum Node {
     Dir {
-        /// Every name that ever was in it: the object, or none any more.
+        /// Every name that ever was in it, with its object; `None` if the name is gone.
         entries: BTreeMap<String, Fact<Option<Id>>>,
-        /// Others put names into it as well.
+        /// Other clients put names into it as well.
         shared: bool,
     },
-    /// A file.
     File(Contents),
-    /// A symbolic link.
     Symlink(String),
 }
 
-impl What {
-    fn dir(shared: bool) -> What {
-        What::Dir { entries: BTreeMap::new(), shared }
+impl Node {
+    fn dir(shared: bool) -> Node {
+        Node::Dir { entries: BTreeMap::new(), shared }
     }
 }
 
-/// An object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
-    pub what: What,
-    /// The operation that made it.
+    pub what: Node,
     pub born: OpNo,
     /// Its handle as the server gave it, in hexadecimal.
     pub fh: Option<String>,
-    /// Its file id.
     pub fileid: Option<u64>,
     /// Permission bits, when they are known.
     pub mode: Option<Fact<u32>>,
     /// Modification time in seconds, when the last thing that changed it was SETATTR.
     pub mtime: Option<Fact<u32>>,
-    /// Extended attributes that were ever set: the value, or none any more.
+    /// Extended attributes that were ever set; `None` if they were removed.
     pub xattrs: BTreeMap<String, Fact<Option<Vec<u8>>>>,
 }
 
-/// An operation that the tree does not allow: the journal is not one of a run of this program.
+/// An operation that the tree does not allow. No run of this program can have written such a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("operation {op} does not fit the tree: {why}")]
-pub struct Misfit {
-    /// Which.
+pub struct Contradiction {
     pub op: OpNo,
-    /// Why.
     pub why: String,
 }
 
-/// The tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     objects: BTreeMap<Id, Object>,
     next: Id,
-    /// Which object a file id belonged to last, of all that ever were.
+    /// The object that each file id belonged to last.
     owners: HashMap<u64, Id>,
 }
 
@@ -94,7 +81,7 @@ impl Model {
     #[must_use]
     pub fn new() -> Model {
         let base = Object {
-            what: What::dir(true),
+            what: Node::dir(true),
             born: 0,
             fh: None,
             fileid: None,
@@ -105,7 +92,6 @@ impl Model {
         Model { objects: BTreeMap::from([(BASE, base)]), next: 1, owners: HashMap::new() }
     }
 
-    /// The object of this number.
     #[must_use]
     pub fn object(&self, id: Id) -> Option<&Object> {
         self.objects.get(&id)
@@ -125,18 +111,17 @@ impl Model {
     /// The names in a directory that lead somewhere.
     pub fn names(&self, dir: Id) -> impl Iterator<Item = (&str, Id)> {
         let entries = match self.objects.get(&dir).map(|o| &o.what) {
-            Some(What::Dir { entries, .. }) => Some(entries),
+            Some(Node::Dir { entries, .. }) => Some(entries),
             _ => None,
         };
         entries.into_iter().flatten().filter_map(|(n, f)| Some((n.as_str(), f.value?)))
     }
 
-    /// The object at `path`.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<Id> {
         let mut names = path.split('/').filter(|n| !n.is_empty());
         names.try_fold(BASE, |at, name| match &self.objects.get(&at)?.what {
-            What::Dir { entries, .. } => entries.get(name)?.value,
+            Node::Dir { entries, .. } => entries.get(name)?.value,
             _ => None,
         })
     }
@@ -156,26 +141,25 @@ impl Model {
         out
     }
 
-    /// How many names an object has.
     #[must_use]
     pub fn links(&self, id: Id) -> usize {
         self.objects.keys().flat_map(|dir| self.names(*dir)).filter(|(_, child)| *child == id).count()
     }
 
-    /// Others put names into this directory as well.
+    /// Marks a directory into which other clients put names as well.
     pub fn share(&mut self, path: &str) {
-        if let Some(What::Dir { shared, .. }) =
+        if let Some(Node::Dir { shared, .. }) =
             self.find(path).and_then(|id| self.objects.get_mut(&id)).map(|o| &mut o.what)
         {
             *shared = true;
         }
     }
 
-    fn bind(&mut self, path: &str, value: Option<Id>, op: OpNo) -> Result<Option<Id>, Misfit> {
+    fn bind(&mut self, path: &str, value: Option<Id>, op: OpNo) -> Result<Option<Id>, Contradiction> {
         let (dir, name) = split(path);
         let object = self.find(dir).and_then(|id| self.objects.get_mut(&id));
-        let Some(Object { what: What::Dir { entries, .. }, mtime, .. }) = object else {
-            return Err(Misfit { op, why: format!("{dir} is no directory") });
+        let Some(Object { what: Node::Dir { entries, .. }, mtime, .. }) = object else {
+            return Err(Contradiction { op, why: format!("{dir} is no directory") });
         };
         *mtime = None;
         Ok(entries.insert(name.to_owned(), Fact { value, op }).and_then(|f| f.value))
@@ -184,13 +168,13 @@ impl Model {
     fn add(
         &mut self,
         path: &str,
-        what: What,
+        what: Node,
         mode: Option<u32>,
         op: OpNo,
         reply: &Reply,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), Contradiction> {
         if self.find(path).is_some() {
-            return Err(Misfit { op, why: format!("{path} exists") });
+            return Err(Contradiction { op, why: format!("{path} exists") });
         }
         let id = self.next;
         self.bind(path, Some(id), op)?;
@@ -220,30 +204,34 @@ impl Model {
         }
     }
 
-    fn at(&mut self, path: &str, op: OpNo) -> Result<&mut Object, Misfit> {
+    fn at(&mut self, path: &str, op: OpNo) -> Result<&mut Object, Contradiction> {
         let found = self.find(path).and_then(|id| self.objects.get_mut(&id));
-        found.ok_or_else(|| Misfit { op, why: format!("nothing at {path}") })
+        found.ok_or_else(|| Contradiction { op, why: format!("nothing at {path}") })
     }
 
-    fn file(&mut self, path: &str, op: OpNo) -> Result<(&mut Contents, &mut Option<Fact<u32>>), Misfit> {
+    fn file(
+        &mut self,
+        path: &str,
+        op: OpNo,
+    ) -> Result<(&mut Contents, &mut Option<Fact<u32>>), Contradiction> {
         match self.at(path, op)? {
-            Object { what: What::File(contents), mtime, .. } => Ok((contents, mtime)),
-            _ => Err(Misfit { op, why: format!("{path} is no file") }),
+            Object { what: Node::File(contents), mtime, .. } => Ok((contents, mtime)),
+            _ => Err(Contradiction { op, why: format!("{path} is no file") }),
         }
     }
 
     /// Applies an acknowledged operation.
     ///
     /// # Errors
-    /// [`Misfit`].
-    pub fn apply(&mut self, no: OpNo, op: &Op, reply: &Reply) -> Result<(), Misfit> {
+    /// [`Contradiction`].
+    pub fn apply(&mut self, no: OpNo, op: &Op, reply: &Reply) -> Result<(), Contradiction> {
         match op {
             Op::Create { path, mode, exclusive } => {
                 let mode = (!exclusive || reply.mode_set).then_some(*mode);
-                self.add(path, What::File(Contents::default()), mode, no, reply)
+                self.add(path, Node::File(Contents::default()), mode, no, reply)
             }
-            Op::Mkdir { path, mode } => self.add(path, What::dir(false), Some(*mode), no, reply),
-            Op::Symlink { path, text } => self.add(path, What::Symlink(text.clone()), None, no, reply),
+            Op::Mkdir { path, mode } => self.add(path, Node::dir(false), Some(*mode), no, reply),
+            Op::Symlink { path, text } => self.add(path, Node::Symlink(text.clone()), None, no, reply),
             Op::Write { path, offset, len, tag, .. } => {
                 let (contents, mtime) = self.file(path, no)?;
                 *mtime = None;
@@ -274,15 +262,15 @@ impl Model {
             }
             Op::SetTimes { path, mtime } => {
                 let object = self.at(path, no)?;
-                // The time of data that is not stable is not stable either: the server may set it again as it writes.
-                let pending = matches!(&object.what, What::File(c) if !c.pending().is_empty());
+                // While data is not stable its time is not either: the server may set it again when it writes.
+                let pending = matches!(&object.what, Node::File(c) if !c.pending().is_empty());
                 object.mtime = (!pending).then_some(Fact { value: *mtime, op: no });
                 Ok(())
             }
             Op::Rmdir { path } | Op::Remove { path } => {
                 let gone = self.bind(path, None, no)?;
                 if gone.is_none() {
-                    return Err(Misfit { op: no, why: format!("nothing at {path}") });
+                    return Err(Contradiction { op: no, why: format!("nothing at {path}") });
                 }
                 self.forget(gone);
                 Ok(())
@@ -290,7 +278,7 @@ impl Model {
             Op::Link { from, to } => {
                 let id = self.find(from);
                 if id.is_none() || self.find(to).is_some() {
-                    return Err(Misfit { op: no, why: format!("no link from {from} to {to}") });
+                    return Err(Contradiction { op: no, why: format!("no link from {from} to {to}") });
                 }
                 self.bind(to, id, no).map(drop)
             }
@@ -298,13 +286,13 @@ impl Model {
                 let below = to.strip_prefix(from.as_str()).is_some_and(|rest| rest.starts_with('/'));
                 let id = self.find(from).filter(|_| !below);
                 let Some(id) = id else {
-                    return Err(Misfit { op: no, why: format!("no rename of {from} to {to}") });
+                    return Err(Contradiction { op: no, why: format!("no rename of {from} to {to}") });
                 };
                 self.bind(from, None, no)?;
                 let victim = self.bind(to, Some(id), no)?;
                 self.forget(victim);
-                // Whether a directory that moved has changed, servers see differently.
-                if let Some(Object { what: What::Dir { .. }, mtime, .. }) = self.objects.get_mut(&id) {
+                // Servers differ on whether a rename changes the time of a directory that moved.
+                if let Some(Object { what: Node::Dir { .. }, mtime, .. }) = self.objects.get_mut(&id) {
                     *mtime = None;
                 }
                 Ok(())
@@ -321,12 +309,12 @@ impl Model {
         }
     }
 
-    /// The trees that may be there when `op` was sent and not answered: without it, and with it. A write may be there
-    /// in part, so it makes one tree in which it is pending; a truncation may have begun.
+    /// The trees that are possible when `op` was sent and not answered: without it and with it. A write may be done in part, so
+    /// it gives one tree in which it is pending; a truncation may have begun.
     ///
     /// # Errors
-    /// [`Misfit`].
-    pub fn variants(&self, no: OpNo, op: &Op) -> Result<Vec<Model>, Misfit> {
+    /// [`Contradiction`].
+    pub fn variants(&self, no: OpNo, op: &Op) -> Result<Vec<Model>, Contradiction> {
         let mut with = self.clone();
         match op {
             Op::Write { path, offset, len, tag, .. } => {
@@ -344,7 +332,7 @@ impl Model {
                 contents.cut_begun(usize::try_from(*size).unwrap_or(usize::MAX), no);
                 Ok(vec![begun, with])
             }
-            // What is pending may be there or not, before and after.
+            // Pending data is possible before and after the truncation.
             Op::Commit { path, .. } => with.file(path, no).map(drop).map(|()| vec![with]),
             _ => {
                 with.apply(no, op, &Reply::default())?;
@@ -353,13 +341,13 @@ impl Model {
         }
     }
 
-    /// Every operation that a fact depends on, more than once if it is so.
+    /// The operations of all facts; one may come several times.
     pub fn ops(&self) -> impl Iterator<Item = OpNo> + '_ {
         self.objects.values().flat_map(|o| {
             let names: Box<dyn Iterator<Item = OpNo> + '_> = match &o.what {
-                What::Dir { entries, .. } => Box::new(entries.values().map(|f| f.op)),
-                What::File(contents) => Box::new(contents.ops()),
-                What::Symlink(_) => Box::new(std::iter::empty()),
+                Node::Dir { entries, .. } => Box::new(entries.values().map(|f| f.op)),
+                Node::File(contents) => Box::new(contents.ops()),
+                Node::Symlink(_) => Box::new(std::iter::empty()),
             };
             let xattrs = o.xattrs.values().map(|f| f.op);
             names.chain(xattrs).chain(o.mode.iter().map(|f| f.op)).chain(o.mtime.iter().map(|f| f.op))

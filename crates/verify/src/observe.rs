@@ -1,27 +1,27 @@
-//! Looking at the server: what is at the names where the model has something, and behind the handles from before.
+//! Reads what the server has at the names of the model, and behind the handles from before the cut.
 
-use crate::client::{Attr, Fh, Nfs, patiently};
+use crate::blocking::nfs::{Attr, Fh, Nfs, patiently};
 use crate::error::{Error, Meaning, Result};
-use crate::judge::{Handle, Seen, SeenEntry, SeenKind, SeenObject, plausible};
+use crate::judge::{FileKind, Handle, Observed, ObservedEntry, ObservedObject, plausible};
 use crate::limits::{ENTRIES_MAX, FILE_BYTES_MAX};
-use crate::model::{BASE, Id, Model, Object, What};
+use crate::model::{BASE, Id, Model, Node, Object};
 use crate::op::unhex;
 use crate::rounds::{self, Name, Round, XATTR_NEW, XATTR_OLD};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 type Listing = BTreeMap<String, (Fh, Attr)>;
 
-/// Looks, and remembers: two models of one directory cost little more than one.
+/// Remembers what it has read, so that two models of one directory cost little more than one.
 pub struct Observer<'a> {
     nfs: &'a mut dyn Nfs,
     base: Fh,
     listings: HashMap<Fh, Listing>,
-    objects: HashMap<Fh, SeenObject>,
+    objects: HashMap<Fh, ObservedObject>,
     handles: HashMap<Fh, Option<Attr>>,
 }
 
-/// `None` for what is not there.
-fn there<T>(result: Result<T>) -> Result<Option<T>> {
+/// `None` if the object does not exist.
+fn if_exists<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(e) if matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale)) => Ok(None),
@@ -30,24 +30,20 @@ fn there<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl<'a> Observer<'a> {
-    /// Looks below the directory `base`.
     pub fn new(nfs: &'a mut dyn Nfs, base: Fh) -> Observer<'a> {
         let (listings, objects, handles) = (HashMap::new(), HashMap::new(), HashMap::new());
         Observer { nfs, base, listings, objects, handles }
     }
 
-    /// Looks at everything that the model knows.
-    ///
-    /// # Errors
-    /// The server is gone, or refuses to be looked at.
-    pub fn observe(&mut self, model: &Model) -> Result<Seen> {
-        let mut seen = Seen::default();
+    /// Reads everything that the model knows.
+    pub fn observe(&mut self, model: &Model) -> Result<Observed> {
+        let mut seen = Observed::default();
         self.walk(model, vec![(BASE, self.base.clone())], &mut seen)?;
-        // What lies in a directory that is lost may still be where it was before.
+        // What a lost directory held may still be found by its own handle.
         for (id, object) in model.objects() {
             if !seen.objects.contains_key(&id)
                 && let Some(at) = self.locate(model, id, None, &mut seen)?
-                && matches!(object.what, What::Dir { .. })
+                && matches!(object.what, Node::Dir { .. })
             {
                 self.walk(model, vec![(id, at)], &mut seen)?;
             }
@@ -56,13 +52,10 @@ impl<'a> Observer<'a> {
     }
 
     /// The directory at these names below the one of the URL.
-    ///
-    /// # Errors
-    /// As [`Observer::observe`].
     pub fn below(&mut self, names: &[String]) -> Result<Option<Fh>> {
         let mut at = self.base.clone();
         for name in names {
-            match there(patiently(|| self.nfs.lookup(&at, name)))? {
+            match if_exists(patiently(|| self.nfs.lookup(&at, name)))? {
                 Some((fh, _)) => at = fh,
                 None => return Ok(None),
             }
@@ -70,24 +63,21 @@ impl<'a> Observer<'a> {
         Ok(Some(at))
     }
 
-    /// Looks at the names of a round.
-    ///
-    /// # Errors
-    /// As [`Observer::observe`].
-    pub fn round(&mut self, dir: &Fh, round: &Round) -> Result<rounds::Found> {
-        let mut found = rounds::Found::default();
+    /// Reads the names of a round.
+    pub fn round(&mut self, dir: &Fh, round: &Round) -> Result<rounds::ObservedNames> {
+        let mut found = rounds::ObservedNames::default();
         let mut inside = None;
         for name in Name::ALL.into_iter().filter(|name| round.meeting.uses(*name)) {
             let dir = if name == Name::Inner { inside.clone() } else { Some(dir.clone()) };
             let Some(dir) = dir else { continue };
-            let Some((fh, _)) = there(patiently(|| self.nfs.lookup(&dir, &name.text(round.no))))? else {
+            let Some((fh, _)) = if_exists(patiently(|| self.nfs.lookup(&dir, &name.text(round.no))))? else {
                 continue;
             };
             let Some(object) = self.object(&fh, None)? else { continue };
             let mut xattrs = BTreeSet::new();
-            if object.kind == SeenKind::File && round.looks_at_xattrs() {
+            if object.kind == FileKind::File && round.looks_at_xattrs() {
                 for name in [XATTR_NEW, XATTR_OLD] {
-                    if there(patiently(|| self.nfs.xattr(&fh, name)))?.flatten().is_some() {
+                    if if_exists(patiently(|| self.nfs.xattr(&fh, name)))?.flatten().is_some() {
                         xattrs.insert(name);
                     }
                 }
@@ -95,9 +85,9 @@ impl<'a> Observer<'a> {
             if name == Name::D {
                 inside = Some(fh);
             }
-            let seen = rounds::Seen {
-                dir: object.kind == SeenKind::Dir,
-                symlink: object.kind == SeenKind::Symlink,
+            let seen = rounds::ObservedFile {
+                dir: object.kind == FileKind::Dir,
+                symlink: object.kind == FileKind::Symlink,
                 fileid: object.fileid,
                 mode: object.mode,
                 bytes: object.bytes,
@@ -108,16 +98,16 @@ impl<'a> Observer<'a> {
         Ok(found)
     }
 
-    fn walk(&mut self, model: &Model, mut todo: Vec<(Id, Fh)>, seen: &mut Seen) -> Result<()> {
+    fn walk(&mut self, model: &Model, mut todo: Vec<(Id, Fh)>, seen: &mut Observed) -> Result<()> {
         while let Some((id, fh)) = todo.pop() {
-            let Some(Object { what: What::Dir { entries, shared }, .. }) = model.object(id) else { continue };
+            let Some(Object { what: Node::Dir { entries, shared }, .. }) = model.object(id) else { continue };
             let listing = if *shared {
-                // Others' names are not looked at.
+                // The other names belong to other clients.
                 self.some(&fh, entries.keys())?
             } else {
                 self.listing(&fh)?
             };
-            let entry = |(fh, a): &(Fh, Attr)| (SeenEntry { kind: a.kind, fileid: a.fileid }, fh.clone());
+            let entry = |(fh, a): &(Fh, Attr)| (ObservedEntry { kind: a.kind, fileid: a.fileid }, fh.clone());
             for (name, fact) in entries {
                 let Some(child) = fact.value else { continue };
                 if seen.objects.contains_key(&child) {
@@ -125,7 +115,7 @@ impl<'a> Observer<'a> {
                 }
                 let named = listing.get(name).map(entry).filter(|(e, _)| plausible(model, child, e));
                 if let Some(at) = self.locate(model, child, named.map(|(_, fh)| fh), seen)?
-                    && matches!(model.object(child).map(|o| &o.what), Some(What::Dir { .. }))
+                    && matches!(model.object(child).map(|o| &o.what), Some(Node::Dir { .. }))
                 {
                     todo.push((child, at));
                 }
@@ -145,8 +135,14 @@ impl<'a> Observer<'a> {
         Ok(())
     }
 
-    /// Finds an object by a name's handle, or by its own from before: where it is.
-    fn locate(&mut self, model: &Model, id: Id, named: Option<Fh>, seen: &mut Seen) -> Result<Option<Fh>> {
+    /// Finds an object by the handle at its name, or by its own handle from before the cut. Returns the handle that works.
+    fn locate(
+        &mut self,
+        model: &Model,
+        id: Id,
+        named: Option<Fh>,
+        seen: &mut Observed,
+    ) -> Result<Option<Fh>> {
         let Some(object) = model.object(id) else { return Ok(None) };
         let before = object.fh.as_deref().and_then(unhex);
         let leads = match &before {
@@ -154,7 +150,7 @@ impl<'a> Observer<'a> {
                 let attr = self.handle(fh)?;
                 seen.handles.insert(id, attr.as_ref().map_or(Handle::Stale, |a| Handle::Leads(a.fileid)));
                 attr.filter(|a| {
-                    let entry = SeenEntry { kind: a.kind, fileid: a.fileid };
+                    let entry = ObservedEntry { kind: a.kind, fileid: a.fileid };
                     Some(a.fileid) == object.fileid && plausible(model, id, &entry)
                 })
             }
@@ -174,7 +170,7 @@ impl<'a> Observer<'a> {
         if let Some(known) = self.handles.get(fh) {
             return Ok(known.clone());
         }
-        let attr = there(patiently(|| self.nfs.getattr(fh)))?;
+        let attr = if_exists(patiently(|| self.nfs.getattr(fh)))?;
         self.handles.insert(fh.clone(), attr.clone());
         Ok(attr)
     }
@@ -183,7 +179,7 @@ impl<'a> Observer<'a> {
         if let Some(known) = self.listings.get(dir) {
             return Ok(known.clone());
         }
-        let names = there(patiently(|| self.nfs.names(dir, ENTRIES_MAX)))?.unwrap_or_default();
+        let names = if_exists(patiently(|| self.nfs.names(dir, ENTRIES_MAX)))?.unwrap_or_default();
         let listing = self.some(dir, names.iter())?;
         self.listings.insert(dir.clone(), listing.clone());
         Ok(listing)
@@ -192,14 +188,14 @@ impl<'a> Observer<'a> {
     fn some<'n>(&mut self, dir: &Fh, names: impl Iterator<Item = &'n String>) -> Result<Listing> {
         let mut listing = Listing::new();
         for name in names {
-            if let Some(found) = there(patiently(|| self.nfs.lookup(dir, name)))? {
+            if let Some(found) = if_exists(patiently(|| self.nfs.lookup(dir, name)))? {
                 listing.insert(name.clone(), found);
             }
         }
         Ok(listing)
     }
 
-    fn object(&mut self, fh: &Fh, object: Option<&Object>) -> Result<Option<SeenObject>> {
+    fn object(&mut self, fh: &Fh, object: Option<&Object>) -> Result<Option<ObservedObject>> {
         if !self.objects.contains_key(fh) {
             let Some(seen) = self.look(fh)? else { return Ok(None) };
             self.objects.insert(fh.clone(), seen);
@@ -207,7 +203,7 @@ impl<'a> Observer<'a> {
         let Some(mut seen) = self.objects.get(fh).cloned() else { return Ok(None) };
         for name in object.into_iter().flat_map(|o| o.xattrs.keys()) {
             if !seen.xattrs.contains_key(name) {
-                let value = there(patiently(|| self.nfs.xattr(fh, name)))?.flatten();
+                let value = if_exists(patiently(|| self.nfs.xattr(fh, name)))?.flatten();
                 seen.xattrs.insert(name.clone(), value);
             }
         }
@@ -215,9 +211,9 @@ impl<'a> Observer<'a> {
         Ok(Some(seen))
     }
 
-    fn look(&mut self, fh: &Fh) -> Result<Option<SeenObject>> {
-        let Some(attr) = there(patiently(|| self.nfs.getattr(fh)))? else { return Ok(None) };
-        let mut seen = SeenObject {
+    fn look(&mut self, fh: &Fh) -> Result<Option<ObservedObject>> {
+        let Some(attr) = if_exists(patiently(|| self.nfs.getattr(fh)))? else { return Ok(None) };
+        let mut seen = ObservedObject {
             kind: attr.kind,
             fileid: attr.fileid,
             mode: attr.mode,
@@ -228,22 +224,23 @@ impl<'a> Observer<'a> {
             entries: BTreeMap::new(),
         };
         match attr.kind {
-            SeenKind::File => seen.bytes = self.read(fh, attr.size)?,
-            SeenKind::Symlink => {
-                seen.text = there(patiently(|| self.nfs.readlink(fh)))?.unwrap_or_default();
+            FileKind::File => seen.bytes = self.read(fh, attr.size)?,
+            FileKind::Symlink => {
+                seen.text = if_exists(patiently(|| self.nfs.readlink(fh)))?.unwrap_or_default();
             }
-            SeenKind::Dir | SeenKind::Other => {}
+            FileKind::Dir | FileKind::Other => {}
         }
         Ok(Some(seen))
     }
 
     fn read(&mut self, fh: &Fh, size: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        // More than any file of ours has is too much, however much it is.
+        // One byte more than our largest file is enough to see that a file is too long.
         let end = size.min(FILE_BYTES_MAX + 1);
         while (bytes.len() as u64) < end {
             let offset = bytes.len() as u64;
-            let Some((data, eof)) = there(patiently(|| self.nfs.read(fh, offset, (end - offset) as u32)))?
+            let Some((data, eof)) =
+                if_exists(patiently(|| self.nfs.read(fh, offset, (end - offset) as u32)))?
             else {
                 break;
             };

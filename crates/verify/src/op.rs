@@ -1,122 +1,49 @@
 //! The operations, and what a reply says about each.
 
+use crate::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One operation. Paths are names joined by `/`, below the directory of the URL.
+/// One operation. Paths are names joined by `/`, below the directory of the URL. A `tag` stands for bytes that are
+/// written: [`data`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
-    /// Make a file that must not exist: CREATE, or OPEN that creates.
-    Create {
-        /// Where.
-        path: String,
-        /// Permission bits; an exclusive create of versions 3 and 4.0 cannot set them.
-        mode: u32,
-        /// With a verifier instead of GUARDED.
-        exclusive: bool,
-    },
-    /// WRITE.
-    Write {
-        /// Which file.
-        path: String,
-        /// First byte.
-        offset: u64,
-        /// Bytes.
-        len: u32,
-        /// Stands for the bytes: [`data`].
-        tag: u64,
-        /// FILE_SYNC instead of UNSTABLE.
-        stable: bool,
-    },
-    /// COMMIT of the whole file.
+    /// Make a file that must not exist: CREATE, or OPEN that creates; with a verifier if it is `exclusive`. An exclusive create
+    /// of versions 3 and 4.0 cannot set the mode.
+    Create { path: String, mode: u32, exclusive: bool },
+    /// WRITE FILE_SYNC if it is `stable`, else UNSTABLE.
+    Write { path: String, offset: u64, len: u32, tag: u64, stable: bool },
+    /// COMMIT of the whole file; if it is `late`, so many milliseconds after the operation before it, with no file open in
+    /// between.
     Commit {
-        /// Which file.
         path: String,
-        /// So many milliseconds after the operation before it, with no file open in between.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         late: Option<u32>,
     },
     /// SETATTR of the permission bits.
-    SetMode {
-        /// Of what.
-        path: String,
-        /// To what.
-        mode: u32,
-    },
-    /// SETATTR of the size.
-    SetSize {
-        /// Of which file.
-        path: String,
-        /// To so many bytes.
-        size: u64,
-    },
-    /// SETATTR of the modification time.
-    SetTimes {
-        /// Of what.
-        path: String,
-        /// Seconds since 1970.
-        mtime: u32,
-    },
+    SetMode { path: String, mode: u32 },
+    /// SETATTR of the size, in bytes.
+    SetSize { path: String, size: u64 },
+    /// SETATTR of the modification time, in seconds since 1970.
+    SetTimes { path: String, mtime: u32 },
     /// MKDIR, or CREATE of a directory.
-    Mkdir {
-        /// Where.
-        path: String,
-        /// Permission bits.
-        mode: u32,
-    },
+    Mkdir { path: String, mode: u32 },
     /// RMDIR, or REMOVE of a directory.
-    Rmdir {
-        /// Which.
-        path: String,
-    },
+    Rmdir { path: String },
     /// SYMLINK, or CREATE of a symbolic link.
-    Symlink {
-        /// Where.
-        path: String,
-        /// Leading where.
-        text: String,
-    },
-    /// LINK.
-    Link {
-        /// A name that the file has.
-        from: String,
-        /// The further one.
-        to: String,
-    },
-    /// RENAME.
-    Rename {
-        /// The old name.
-        from: String,
-        /// The new one.
-        to: String,
-        /// Something has the new name.
-        over: bool,
-    },
+    Symlink { path: String, text: String },
+    /// LINK of `from`, a name of a file, to `to`.
+    Link { from: String, to: String },
+    /// RENAME; `over` if something has the new name.
+    Rename { from: String, to: String, over: bool },
     /// REMOVE of what is no directory.
-    Remove {
-        /// Which name.
-        path: String,
-    },
+    Remove { path: String },
     /// SETXATTR (RFC 8276).
-    SetXattr {
-        /// Of which file.
-        path: String,
-        /// The attribute.
-        name: String,
-        /// Bytes of its value.
-        len: u32,
-        /// Stands for them: [`data`].
-        tag: u64,
-    },
+    SetXattr { path: String, name: String, len: u32, tag: u64 },
     /// REMOVEXATTR (RFC 8276).
-    RemoveXattr {
-        /// Of which file.
-        path: String,
-        /// The attribute.
-        name: String,
-    },
+    RemoveXattr { path: String, name: String },
 }
 
 macro_rules! kinds {
@@ -131,7 +58,6 @@ macro_rules! kinds {
             /// All kinds, in the order of tables.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),*];
 
-            /// The word for the command line.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -139,7 +65,6 @@ macro_rules! kinds {
                 }
             }
 
-            /// The name in tables.
             #[must_use]
             pub fn label(self) -> &'static str {
                 match self {
@@ -151,9 +76,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// [`Op::Create`], guarded.
     Create = "create", "CREATE guarded";
-    /// [`Op::Create`], exclusive.
     CreateExclusive = "create-exclusive", "CREATE exclusive";
     /// A WRITE that was answered with FILE_SYNC.
     Write = "write", "WRITE FILE_SYNC";
@@ -163,29 +86,17 @@ kinds! {
     Commit = "commit", "WRITE + COMMIT";
     /// The same, so late that the server has closed the file in between.
     CommitLate = "commit-late", "WRITE + late COMMIT";
-    /// [`Op::SetMode`].
     SetMode = "setattr-mode", "SETATTR mode";
-    /// [`Op::SetSize`].
     SetSize = "setattr-size", "SETATTR size";
-    /// [`Op::SetTimes`].
     SetTimes = "setattr-times", "SETATTR times";
-    /// [`Op::Mkdir`].
     Mkdir = "mkdir", "MKDIR";
-    /// [`Op::Rmdir`].
     Rmdir = "rmdir", "RMDIR";
-    /// [`Op::Symlink`].
     Symlink = "symlink", "SYMLINK";
-    /// [`Op::Link`].
     Link = "link", "LINK";
-    /// [`Op::Rename`] to a new name.
     Rename = "rename", "RENAME";
-    /// [`Op::Rename`] over another file.
     RenameOver = "rename-over", "RENAME over a file";
-    /// [`Op::Remove`].
     Remove = "remove", "REMOVE";
-    /// [`Op::SetXattr`].
     SetXattr = "setxattr", "SETXATTR";
-    /// [`Op::RemoveXattr`].
     RemoveXattr = "removexattr", "REMOVEXATTR";
 }
 
@@ -212,7 +123,6 @@ pub struct Reply {
     /// The handle of what was made, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fh: Option<String>,
-    /// Its file id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fileid: Option<u64>,
     /// The write verifier of a WRITE or COMMIT, in hexadecimal.
@@ -287,46 +197,11 @@ impl Op {
     }
 }
 
-/// A small generator of numbers that look random (splitmix64): the same from the same seed, on every machine.
-#[derive(Debug, Clone)]
-pub struct Rng(u64);
-
-impl Rng {
-    /// Starts at `seed`.
-    #[must_use]
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    /// The next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`; 0 when `n` is 0.
-    pub fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { self.next_u64() % n }
-    }
-
-    /// One of them.
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
-        all.get(usize::try_from(self.below(all.len() as u64)).unwrap_or(0))
-    }
-}
-
 /// The bytes that `tag` stands for: different tags give different bytes, so that each byte tells which operation wrote it.
 #[must_use]
 pub fn data(tag: u64, len: usize) -> Vec<u8> {
-    let mut rng = Rng::new(tag);
-    let mut out = Vec::with_capacity(len.next_multiple_of(8));
-    while out.len() < len {
-        out.extend_from_slice(&rng.next_u64().to_le_bytes());
-    }
-    out.truncate(len);
+    let mut out = vec![0; len];
+    Rng::new(tag).fill(&mut out);
     out
 }
 

@@ -1,20 +1,20 @@
-//! Which operation is next: a stream that looks random and is the same from the same seed and the same replies. Pure.
+//! Chooses the next operation at random. The same seed and the same replies give the same operations. Pure.
 //!
-//! The number of objects is bounded, and names are used again, so that a run can last for hours and still every operation
-//! of the last seconds can be checked.
+//! The number of objects is bounded and names are used again. So a run can last for hours, and every operation of the last
+//! seconds can still be checked.
 
 use crate::limits::{
     DEPTH_MAX, DIRS_MAX, FILE_BYTES_MAX, LATE_FILES, LATE_MS, LIVE_MAX, NAMES, WRITE_BYTES_MAX,
     WRITE_BYTES_MIN,
 };
-use crate::model::{Id, Model, What};
-use crate::op::{Kind, Op, Rng};
+use crate::model::{Id, Model, Node};
+use crate::op::{Kind, Op};
+use crate::rng::Rng;
 use std::collections::VecDeque;
 
 /// What the server can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Abilities {
-    /// Extended attributes.
     pub xattrs: bool,
     /// An exclusive create cannot set the mode (versions 3 and 4.0): a SETATTR follows.
     pub exclusive_is_bare: bool,
@@ -38,11 +38,11 @@ const WEIGHTS: [(Kind, u64); 17] = [
     (Kind::Remove, 10),
     (Kind::SetXattr, 5),
     (Kind::RemoveXattr, 2),
-    // Only when it is asked for: it is mostly waiting.
+    // Only on request: it mostly waits.
     (Kind::CommitLate, 4),
 ];
 
-/// The stream of one client.
+/// The operations of one client.
 #[derive(Debug)]
 pub struct Plan {
     rng: Rng,
@@ -53,14 +53,14 @@ pub struct Plan {
 }
 
 /// An object with one of its paths.
-struct At {
+struct Existing {
     path: String,
     id: Id,
 }
 
 impl Plan {
-    /// A stream below the directory `top`, of `kinds` (all that the server can do, when it is empty) and of what they
-    /// need to work on.
+    /// Operations below the directory `top`: those of `kinds` (all that the server can do, if it is empty) and those that
+    /// these need first.
     #[must_use]
     pub fn new(seed: u64, top: String, kinds: &[Kind], abilities: Abilities) -> Plan {
         let wanted = |kind: &Kind| (kinds.is_empty() && *kind != Kind::CommitLate) || kinds.contains(kind);
@@ -74,14 +74,15 @@ impl Plan {
         if let Some(op) = self.todo.pop_front() {
             return op;
         }
-        let all: Vec<At> = model.paths(&self.top).into_iter().map(|(path, id)| At { path, id }).collect();
+        let all: Vec<Existing> =
+            model.paths(&self.top).into_iter().map(|(path, id)| Existing { path, id }).collect();
         for _ in 0..8 {
             let kind = self.kind(all.len());
             if let Some(op) = self.make(kind, model, &all) {
                 return op;
             }
         }
-        // Nothing to work on: make something.
+        // There is nothing to work on.
         self.create(model, &all, false)
     }
 
@@ -90,7 +91,7 @@ impl Plan {
             Kind::Remove | Kind::Rmdir if live > LIVE_MAX => w * 6,
             _ => *w,
         };
-        let mut left = self.rng.below(self.weights.iter().map(weight).sum());
+        let mut left = self.rng.modulo(self.weights.iter().map(weight).sum());
         for one in &self.weights {
             let w = weight(one);
             if left < w {
@@ -101,8 +102,8 @@ impl Plan {
         Kind::Create
     }
 
-    /// A directory that may get another entry.
-    fn dir(&mut self, model: &Model, all: &[At]) -> String {
+    /// Picks a directory that may get another entry.
+    fn dir(&mut self, model: &Model, all: &[Existing]) -> String {
         let dirs: Vec<&str> = all
             .iter()
             .filter(|a| is_dir(model, a.id))
@@ -112,11 +113,11 @@ impl Plan {
         self.rng.pick(&dirs).copied().unwrap_or(&self.top).to_owned()
     }
 
-    /// A path where nothing is.
-    fn free(&mut self, model: &Model, all: &[At]) -> String {
+    /// Picks a path that is free.
+    fn free(&mut self, model: &Model, all: &[Existing]) -> String {
         for _ in 0..20 {
             let dir = self.dir(model, all);
-            let path = format!("{dir}/n{:02}", self.rng.below(NAMES));
+            let path = format!("{dir}/n{:02}", self.rng.modulo(NAMES));
             if model.find(&path).is_none() {
                 return path;
             }
@@ -124,14 +125,14 @@ impl Plan {
         format!("{}/x{:016x}", self.dir(model, all), self.rng.next_u64())
     }
 
-    fn file<'a>(&mut self, model: &Model, all: &'a [At]) -> Option<&'a At> {
-        let files: Vec<&At> = all.iter().filter(|a| size(model, a.id).is_some()).collect();
+    fn file<'a>(&mut self, model: &Model, all: &'a [Existing]) -> Option<&'a Existing> {
+        let files: Vec<&Existing> = all.iter().filter(|a| size(model, a.id).is_some()).collect();
         self.rng.pick(&files).copied()
     }
 
-    fn create(&mut self, model: &Model, all: &[At], exclusive: bool) -> Op {
+    fn create(&mut self, model: &Model, all: &[Existing], exclusive: bool) -> Op {
         let path = self.free(model, all);
-        let mode = 0o600 | (self.rng.below(0o100) as u32);
+        let mode = 0o600 | (self.rng.modulo(0o100) as u32);
         if exclusive && self.abilities.exclusive_is_bare {
             self.todo.push_back(Op::SetMode { path: path.clone(), mode });
         }
@@ -139,16 +140,15 @@ impl Plan {
     }
 
     fn write(&mut self, path: String, size: u64, stable: bool) -> Op {
-        // Often at the end, as most files are written.
-        let offset = if self.rng.below(2) == 0 { size } else { self.rng.below(size + 2000) };
+        // Often an append, as most files are written.
+        let offset = if self.rng.modulo(2) == 0 { size } else { self.rng.modulo(size + 2000) };
         let offset = offset.min(FILE_BYTES_MAX - WRITE_BYTES_MAX);
-        // Mostly small.
-        let max = if self.rng.below(3) == 0 { WRITE_BYTES_MAX } else { 2000 };
-        let len = WRITE_BYTES_MIN + self.rng.below(max - WRITE_BYTES_MIN);
+        let max = if self.rng.modulo(3) == 0 { WRITE_BYTES_MAX } else { 2000 };
+        let len = WRITE_BYTES_MIN + self.rng.modulo(max - WRITE_BYTES_MIN);
         Op::Write { path, offset, len: len as u32, tag: self.rng.next_u64(), stable }
     }
 
-    fn make(&mut self, kind: Kind, model: &Model, all: &[At]) -> Option<Op> {
+    fn make(&mut self, kind: Kind, model: &Model, all: &[Existing]) -> Option<Op> {
         Some(match kind {
             Kind::Create => self.create(model, all, false),
             Kind::CreateExclusive => self.create(model, all, true),
@@ -159,23 +159,23 @@ impl Plan {
             Kind::Commit => {
                 let file = self.file(model, all)?;
                 let size = size(model, file.id)?;
-                for _ in 0..=self.rng.below(3) {
+                for _ in 0..=self.rng.modulo(3) {
                     let write = self.write(file.path.clone(), size, false);
                     self.todo.push_back(write);
                 }
-                // Some are left for a later COMMIT, or for none.
-                if self.rng.below(4) != 0 {
+                // Some writes wait for a later COMMIT, or get none.
+                if self.rng.modulo(4) != 0 {
                     self.todo.push_back(Op::Commit { path: file.path.clone(), late: None });
                 }
                 self.todo.pop_front()?
             }
             Kind::CommitLate => {
-                let files: Vec<&At> = all.iter().filter(|a| size(model, a.id).is_some()).collect();
+                let files: Vec<&Existing> = all.iter().filter(|a| size(model, a.id).is_some()).collect();
                 let mut late = Some(LATE_MS);
                 let mut commits = VecDeque::new();
                 for _ in 0..LATE_FILES.min(files.len()) {
                     let file = *self.rng.pick(&files)?;
-                    // Over what is there, so that a lost write leaves older data in its place.
+                    // Overwrites, so that a lost write leaves older data in its place.
                     let len = WRITE_BYTES_MAX as u32;
                     let tag = self.rng.next_u64();
                     self.todo.push_back(Op::Write {
@@ -193,21 +193,21 @@ impl Plan {
             Kind::SetMode => {
                 let at = self.rng.pick(all).filter(|a| !is_symlink(model, a.id))?;
                 let least = if is_dir(model, at.id) { 0o700 } else { 0o600 };
-                Op::SetMode { path: at.path.clone(), mode: least | (self.rng.below(0o100) as u32) }
+                Op::SetMode { path: at.path.clone(), mode: least | (self.rng.modulo(0o100) as u32) }
             }
             Kind::SetSize => {
                 let file = self.file(model, all)?;
                 let size = size(model, file.id)?;
                 Op::SetSize {
                     path: file.path.clone(),
-                    size: self.rng.below((size + 1000).min(FILE_BYTES_MAX)),
+                    size: self.rng.modulo((size + 1000).min(FILE_BYTES_MAX)),
                 }
             }
             Kind::SetTimes => {
                 let at = self.rng.pick(all).filter(|a| !is_symlink(model, a.id))?;
                 Op::SetTimes {
                     path: at.path.clone(),
-                    mtime: 1_000_000_000 + (self.rng.below(600_000_000) as u32),
+                    mtime: 1_000_000_000 + (self.rng.modulo(600_000_000) as u32),
                 }
             }
             Kind::Mkdir => {
@@ -217,11 +217,11 @@ impl Plan {
                 if depth > DEPTH_MAX || dirs >= DIRS_MAX {
                     return None;
                 }
-                Op::Mkdir { path, mode: 0o700 | (self.rng.below(0o100) as u32) }
+                Op::Mkdir { path, mode: 0o700 | (self.rng.modulo(0o100) as u32) }
             }
             Kind::Rmdir => {
-                let empty = |a: &&At| is_dir(model, a.id) && model.names(a.id).next().is_none();
-                let empty: Vec<&At> = all.iter().filter(empty).collect();
+                let empty = |a: &&Existing| is_dir(model, a.id) && model.names(a.id).next().is_none();
+                let empty: Vec<&Existing> = all.iter().filter(empty).collect();
                 Op::Rmdir { path: self.rng.pick(&empty)?.path.clone() }
             }
             Kind::Symlink => {
@@ -254,12 +254,12 @@ impl Plan {
             }
             Kind::SetXattr => {
                 let path = self.file(model, all)?.path.clone();
-                let name = format!("v{}", self.rng.below(4));
-                let len = 1 + self.rng.below(60) as u32;
+                let name = format!("v{}", self.rng.modulo(4));
+                let len = 1 + self.rng.modulo(60) as u32;
                 Op::SetXattr { path, name, len: len + 8, tag: self.rng.next_u64() }
             }
             Kind::RemoveXattr => {
-                let set: Vec<(&At, &String)> = all
+                let set: Vec<(&Existing, &String)> = all
                     .iter()
                     .filter_map(|a| Some((a, model.object(a.id)?)))
                     .flat_map(|(a, o)| o.xattrs.iter().filter(|x| x.1.value.is_some()).map(move |x| (a, x.0)))
@@ -272,17 +272,17 @@ impl Plan {
 }
 
 fn is_dir(model: &Model, id: Id) -> bool {
-    matches!(model.object(id).map(|o| &o.what), Some(What::Dir { .. }))
+    matches!(model.object(id).map(|o| &o.what), Some(Node::Dir { .. }))
 }
 
 fn is_symlink(model: &Model, id: Id) -> bool {
-    matches!(model.object(id).map(|o| &o.what), Some(What::Symlink(_)))
+    matches!(model.object(id).map(|o| &o.what), Some(Node::Symlink(_)))
 }
 
-/// Of a file: the size that it has now.
+/// The size of a file; `None` for anything else.
 fn size(model: &Model, id: Id) -> Option<u64> {
     match &model.object(id)?.what {
-        What::File(contents) => Some(contents.size_live() as u64),
+        Node::File(contents) => Some(contents.size_live() as u64),
         _ => None,
     }
 }

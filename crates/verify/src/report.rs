@@ -2,37 +2,31 @@
 
 use crate::journal::End;
 use crate::op::Kind;
-use crate::rounds::Meeting;
+use crate::rounds::Race;
 use serde::{Deserialize, Serialize};
 
 /// What became of one kind of operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
     pub kind: Kind,
-    /// How it is called in tables.
     pub operation: String,
-    /// Operations acknowledged.
     pub acknowledged: u64,
-    /// Those of them on which something depends that can be looked at; the others were overwritten by later ones.
+    /// Acknowledged operations whose effect can still be seen; later operations have overwritten the others.
     pub checked: u64,
-    /// Those that are lost, wholly or in part.
+    /// Acknowledged operations that are lost, wholly or in part.
     pub lost: u64,
     /// Some of them: path, and what is wrong.
     pub examples: Vec<String>,
 }
 
-/// What of a kind of trouble there is.
+/// How often something was found, with some examples.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Found {
-    /// How many.
+pub struct Examples {
     pub count: u64,
-    /// Some of them.
     pub examples: Vec<String>,
 }
 
-impl Found {
-    /// One more.
+impl Examples {
     pub fn add(&mut self, example: String) {
         self.count += 1;
         if self.examples.len() < crate::limits::EXAMPLES_MAX {
@@ -41,28 +35,24 @@ impl Found {
     }
 }
 
-/// What became of one meeting of two clients, over all its rounds.
+/// What became of one race, over all its rounds.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Met {
-    /// What the two did.
-    pub meeting: Meeting,
-    /// How often.
+pub struct RaceResult {
+    pub meeting: Race,
     pub rounds: u64,
-    /// Rounds in which only the second was answered: what it was told shows whether the first was stable.
+    /// Rounds in which only the second was answered: its reply shows whether the first was stable.
     pub second_alone: u64,
     /// Rounds in which only the first was answered.
     pub first_alone: u64,
-    /// Rounds after which what was told is not so.
+    /// Rounds after which a reply is not true.
     pub broken: u64,
-    /// Some of them.
     pub examples: Vec<String>,
 }
 
-impl Met {
-    /// None yet.
+impl RaceResult {
     #[must_use]
-    pub fn new(meeting: Meeting) -> Met {
-        Met { meeting, rounds: 0, second_alone: 0, first_alone: 0, broken: 0, examples: Vec::new() }
+    pub fn new(meeting: Race) -> RaceResult {
+        RaceResult { meeting, rounds: 0, second_alone: 0, first_alone: 0, broken: 0, examples: Vec::new() }
     }
 }
 
@@ -70,50 +60,41 @@ impl Met {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verifier {
-    /// It is another one: clients send again what they have not committed.
+    /// It is another one, so clients send again what they have not committed.
     Changed,
-    /// It is the same one.
     Kept,
     /// Nothing was written, or there is no file to ask.
     Unknown,
 }
 
-/// All of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The run's id.
     pub id: String,
-    /// The URL that was checked.
     pub url: String,
-    /// The version of NFS.
     pub nfs: String,
     /// How the writing ended, if the journal says.
     pub ended: Option<End>,
     /// Bytes of a torn tail of the journal that were dropped.
     pub journal_torn: u64,
-    /// Operations acknowledged.
     pub acknowledged: u64,
-    /// Those on which something depends that can be looked at.
+    /// Acknowledged operations whose effect can still be seen.
     pub checked: u64,
-    /// Those that are lost.
     pub lost: u64,
-    /// By kind, in the order of [`Kind::ALL`]; those that were acknowledged at all.
+    /// The kinds that were acknowledged at all, in the order of [`Kind::ALL`].
     pub rows: Vec<Row>,
     /// Operations that were sent and not acknowledged; they may be there or not.
     pub in_doubt: u64,
-    /// Those of them that are there in part, which no other than a WRITE may be.
-    pub partly: Found,
-    /// What is there though nobody made it.
-    pub strange: Found,
-    /// Objects that were looked at.
+    /// Operations in doubt that are there in part, as only a WRITE may be.
+    pub partly: Examples,
+    /// What is there and nobody made.
+    pub strange: Examples,
+    /// Objects compared.
     pub objects: u64,
-    /// Handles from before that were tried.
     pub handles: u64,
     /// Objects that are there, and whose handle from before does not lead to them any more.
-    pub stale: Found,
+    pub stale: Examples,
     /// Objects that have another file id than before.
-    pub renumbered: Found,
-    /// The write verifier.
+    pub renumbered: Examples,
     pub verifier: Verifier,
     /// Unstable writes that are gone, of which the changed verifier tells the client.
     pub unstable_lost: u64,
@@ -122,10 +103,10 @@ pub struct Report {
     pub weaker: u64,
     /// What pairs of clients did on one object, and what became of it.
     #[serde(default)]
-    pub met: Vec<Met>,
-    /// Rounds in which the two were told what fits to no order of what they did; nothing follows from them.
+    pub met: Vec<RaceResult>,
+    /// Rounds whose replies fit no order of the two operations; nothing follows from them.
     #[serde(default)]
-    pub unexplained: Found,
+    pub unexplained: Examples,
 }
 
 impl Report {
@@ -135,13 +116,12 @@ impl Report {
         self.lost + self.broken() + self.strange.count + self.stale.count + self.renumbered.count > 0
     }
 
-    /// Rounds after which what one of two clients was told is not so.
+    /// Rounds after which a reply to one of two clients is not true.
     #[must_use]
     pub fn broken(&self) -> u64 {
         self.met.iter().map(|m| m.broken).sum()
     }
 
-    /// Rounds of two clients.
     #[must_use]
     pub fn rounds(&self) -> u64 {
         self.met.iter().map(|m| m.rounds).sum()

@@ -1,10 +1,10 @@
-//! Two clients that meet on one object: what each does, which answers fit together, and what must be there afterwards. Pure.
+//! Two clients that race on one object: what each does, which replies fit together, and what must be there afterwards. Pure.
 //!
-//! In a round two clients each do one [`Deed`] on the same few names, the second while the first is probably still under way.
+//! In a round two clients each do one [`RaceOp`] on the same few names, the second while the first is probably still in flight.
 //! A server may execute them in either order, and one that was not answered perhaps not at all; but every answer that was
-//! read, success or error, must be true of what is there after a cut. *There is an order of the deeds, with all that were
+//! read, success or error, must be true of what is there after a cut. *There is an order of the operations, with all that were
 //! answered and with or without those that were not, in which each gives the answer that was read, and whose result is what
-//! is there*: if there is none, the server has told something that was not stable.
+//! is there*: if there is none, the server's reply told of something that was not stable.
 //!
 //! Answers of operations that only read are not asked for: no RFC makes them wait for anything.
 
@@ -18,19 +18,18 @@ use std::str::FromStr;
 /// Bytes of each write of a round; all are at the beginning of their file.
 pub const BYTES: usize = 1024;
 
-/// The size to which [`Deed::SetSize`] sets, in bytes.
+/// The size to which [`RaceOp::SetSize`] sets, in bytes.
 pub const SIZE: u64 = 300;
 
-/// The permission bits that [`Deed::SetMode`] sets.
 pub const MODE: u32 = 0o640;
 
 /// The permission bits with which files are made.
 pub const MODE_MADE: u32 = 0o664;
 
-/// The extended attribute that [`Deed::NewXattr`] makes.
+/// The extended attribute that [`RaceOp::NewXattr`] makes.
 pub const XATTR_NEW: &str = "new";
 
-/// The extended attribute that [`Deed::RemoveXattr`] removes.
+/// The extended attribute that [`RaceOp::RemoveXattr`] removes.
 pub const XATTR_OLD: &str = "old";
 
 /// A name of a round: the letter and the round's number in the pair's directory.
@@ -42,7 +41,6 @@ pub enum Name {
     Y,
     /// Another file.
     Z,
-    /// A directory.
     D,
     /// In that directory: nothing at first.
     Inner,
@@ -65,40 +63,37 @@ impl Name {
     }
 }
 
-macro_rules! deeds {
+macro_rules! race_ops {
     ($($(#[$doc:meta])* $variant:ident = $word:literal, $label:literal, [$($name:ident),*];)*) => {
         /// What one of the two does.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum Deed {
+        pub enum RaceOp {
             $($(#[$doc])* #[serde(rename = $word)] $variant,)*
         }
 
-        impl Deed {
-            /// All deeds, in the order of tables.
-            pub const ALL: &'static [Deed] = &[$(Deed::$variant),*];
+        impl RaceOp {
+            /// All operations, in the order of tables.
+            pub const ALL: &'static [RaceOp] = &[$(RaceOp::$variant),*];
 
-            /// The word for the command line.
             #[must_use]
             pub fn word(self) -> &'static str {
-                match self { $(Deed::$variant => $word,)* }
+                match self { $(RaceOp::$variant => $word,)* }
             }
 
-            /// The name in tables.
             #[must_use]
             pub fn label(self) -> &'static str {
-                match self { $(Deed::$variant => $label,)* }
+                match self { $(RaceOp::$variant => $label,)* }
             }
 
-            /// The names that it is about.
             #[must_use]
             pub fn names(self) -> &'static [Name] {
-                match self { $(Deed::$variant => &[$(Name::$name),*],)* }
+                match self { $(RaceOp::$variant => &[$(Name::$name),*],)* }
             }
         }
     };
 }
 
-deeds! {
+race_ops! {
     /// CREATE of `y` that must not exist.
     Create = "create", "CREATE guarded", [Y];
     /// CREATE of `y` that may exist.
@@ -107,21 +102,13 @@ deeds! {
     CreateExclusive = "create-exclusive", "CREATE exclusive, same verifier", [Y];
     /// CREATE of `x` that may exist, with size 0.
     Truncate = "truncate", "CREATE unchecked, size 0", [X];
-    /// MKDIR of `y`.
     Mkdir = "mkdir", "MKDIR", [Y];
-    /// SYMLINK at `y`.
     Symlink = "symlink", "SYMLINK", [Y];
-    /// REMOVE of `x`.
     Remove = "remove", "REMOVE", [X];
-    /// RENAME of `x` to `y`.
     Rename = "rename", "RENAME", [X, Y];
-    /// RENAME of `z` over `x`.
     RenameOver = "rename-over", "RENAME over", [Z, X];
-    /// RENAME of `y` to itself.
     RenameSelf = "rename-self", "RENAME to itself", [Y];
-    /// LINK of `x` to `y`.
     Link = "link", "LINK", [X, Y];
-    /// WRITE FILE_SYNC to `x`.
     Write = "write", "WRITE FILE_SYNC", [X];
     /// LOOKUP of `y`, and WRITE FILE_SYNC to the file that is found.
     WriteFound = "write-found", "LOOKUP, WRITE FILE_SYNC", [Y];
@@ -135,69 +122,64 @@ deeds! {
     Allocate = "allocate", "ALLOCATE", [X];
     /// CREATE of a file in `d`.
     Fill = "fill", "CREATE in a directory", [D, Inner];
-    /// RMDIR of `d`.
     Rmdir = "rmdir", "RMDIR", [D, Inner];
     /// SETXATTR of `x` that must not have it.
     NewXattr = "setxattr", "SETXATTR create", [X];
-    /// REMOVEXATTR of `x`.
     RemoveXattr = "removexattr", "REMOVEXATTR", [X];
 }
 
-impl Deed {
-    /// Whether its reply tells of what it made, which may be gone again by then.
+impl RaceOp {
+    /// Whether its reply describes what it made, which the other client may have removed by then.
     fn makes(self) -> bool {
         matches!(
             self,
-            Deed::Create
-                | Deed::CreateUnchecked
-                | Deed::CreateExclusive
-                | Deed::Truncate
-                | Deed::Mkdir
-                | Deed::Symlink
+            RaceOp::Create
+                | RaceOp::CreateUnchecked
+                | RaceOp::CreateExclusive
+                | RaceOp::Truncate
+                | RaceOp::Mkdir
+                | RaceOp::Symlink
         )
     }
 
-    /// Whether it takes version 4.2.
+    /// Whether it needs version 4.2.
     #[must_use]
     pub fn of_42(self) -> bool {
-        matches!(self, Deed::Allocate | Deed::NewXattr | Deed::RemoveXattr)
+        matches!(self, RaceOp::Allocate | RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
 
-    /// Whether it takes extended attributes.
+    /// Whether it needs extended attributes.
     #[must_use]
     pub fn of_xattrs(self) -> bool {
-        matches!(self, Deed::NewXattr | Deed::RemoveXattr)
+        matches!(self, RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for RaceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
 }
 
-/// Two deeds on a common name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Meeting {
-    /// Sent first.
-    pub first: Deed,
-    /// Sent while the first is probably under way.
-    pub second: Deed,
+pub struct Race {
+    pub first: RaceOp,
+    /// Sent while the first is probably in flight.
+    pub second: RaceOp,
 }
 
-impl Meeting {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = Meeting> {
-        let pairs = Deed::ALL.iter().flat_map(|a| Deed::ALL.iter().map(|b| (*a, *b)));
+impl Race {
+    pub fn all() -> impl Iterator<Item = Race> {
+        let pairs = RaceOp::ALL.iter().flat_map(|a| RaceOp::ALL.iter().map(|b| (*a, *b)));
         pairs
-            .map(|(first, second)| Meeting { first, second })
+            .map(|(first, second)| Race { first, second })
             .filter(|m| m.first.names().iter().any(|name| m.second.names().contains(name)))
     }
 
     /// Whether one of the two does this.
     #[must_use]
-    pub fn has(self, deed: Deed) -> bool {
-        self.first == deed || self.second == deed
+    pub fn has(self, race_op: RaceOp) -> bool {
+        self.first == race_op || self.second == race_op
     }
 
     /// Whether a name is looked at.
@@ -206,28 +188,28 @@ impl Meeting {
         self.first.names().contains(&name) || self.second.names().contains(&name)
     }
 
-    fn of(self, second: bool) -> Deed {
+    fn of(self, second: bool) -> RaceOp {
         if second { self.second } else { self.first }
     }
 }
 
-impl fmt::Display for Meeting {
+impl fmt::Display for Race {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.first, self.second)
     }
 }
 
-impl FromStr for Meeting {
+impl FromStr for Race {
     type Err = String;
 
-    fn from_str(s: &str) -> Result<Meeting, String> {
-        let deed = |word: &str| Deed::ALL.iter().copied().find(|d| d.word() == word);
-        let words: Vec<&str> = Deed::ALL.iter().map(|d| d.word()).collect();
+    fn from_str(s: &str) -> Result<Race, String> {
+        let race_op = |word: &str| RaceOp::ALL.iter().copied().find(|d| d.word() == word);
+        let words: Vec<&str> = RaceOp::ALL.iter().map(|d| d.word()).collect();
         let usage = || format!("`{s}` is not FIRST:SECOND; each is one of {}", words.join(", "));
         let (first, second) = s.split_once(':').ok_or_else(usage)?;
-        let (first, second) = (deed(first).ok_or_else(usage)?, deed(second).ok_or_else(usage)?);
-        let meeting = Meeting { first, second };
-        if Meeting::all().any(|m| m == meeting) {
+        let (first, second) = (race_op(first).ok_or_else(usage)?, race_op(second).ok_or_else(usage)?);
+        let meeting = Race { first, second };
+        if Race::all().any(|m| m == meeting) {
             Ok(meeting)
         } else {
             Err(format!(
@@ -237,36 +219,31 @@ impl FromStr for Meeting {
     }
 }
 
-/// What a client was told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
-    /// It was done.
     Done(Reply),
     /// There is something at the name already.
     Exists,
-    /// There is nothing at the name.
     NoEntry,
-    /// The directory is not empty.
     NotEmpty,
     /// The handle leads nowhere.
     Stale,
-    /// Another error, by its name: nothing follows from it.
+    /// Another error, with its name; nothing follows from it.
     Other(String),
 }
 
 impl Answer {
     /// Whether it leaves open what was done.
-    fn is_vague(&self, deed: Deed) -> bool {
+    fn is_vague(&self, race_op: RaceOp) -> bool {
         match self {
             Answer::Other(_) => true,
             // LOOKUP only reads.
-            Answer::Stale | Answer::NoEntry => deed.makes() || deed == Deed::WriteFound,
+            Answer::Stale | Answer::NoEntry => race_op.makes() || race_op == RaceOp::WriteFound,
             Answer::Done(_) | Answer::Exists | Answer::NotEmpty => false,
         }
     }
 
-    /// In one word.
     #[must_use]
     pub fn word(&self) -> &str {
         match self {
@@ -282,7 +259,7 @@ impl Answer {
 
 /// What was there, and acknowledged, before the two began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Before {
+pub struct Prepared {
     /// File ids of those of [`Name::X`], [`Name::Z`] and [`Name::D`] that are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<u64>,
@@ -303,37 +280,33 @@ pub struct Before {
 /// A round, as the journal tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// Of which pair.
     pub pair: u32,
     /// Its number, which its names carry.
     pub no: u32,
-    /// What the two do.
-    pub meeting: Meeting,
+    pub meeting: Race,
     /// Its data depends on it.
     pub tag: u64,
     /// What was there before.
-    pub before: Before,
-    /// What the first and the second were told.
+    pub before: Prepared,
+    /// The replies that the first and the second client read.
     pub told: [Option<Answer>; 2],
 }
 
 impl Round {
-    /// What the two were told, for people.
+    /// The two replies, for people.
     #[must_use]
     pub fn shown(&self) -> String {
         let told = |who: usize| self.told[who].as_ref().map_or("not answered", Answer::word);
-        let Meeting { first, second } = self.meeting;
+        let Race { first, second } = self.meeting;
         format!("{} was told {}, {} was told {}", first.label(), told(0), second.label(), told(1))
     }
 
-    /// Whether extended attributes matter.
     #[must_use]
     pub fn looks_at_xattrs(&self) -> bool {
         self.meeting.first.of_xattrs() || self.meeting.second.of_xattrs()
     }
 }
 
-/// Which bytes of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bytes {
     /// What `x` held first.
@@ -348,7 +321,6 @@ pub enum Bytes {
     Second,
 }
 
-/// The bytes of a round.
 #[must_use]
 pub fn bytes(tag: u64, which: Bytes) -> Vec<u8> {
     data(tag ^ (0x1000 + which as u64), BYTES)
@@ -435,38 +407,39 @@ impl State {
         !self.names.values().any(|o| *o == X)
     }
 
-    /// What is there after a deed that gave this answer; `None`: after any answer. Nothing if it cannot give this answer here.
+    /// The states that are possible after an operation with this answer (`None`: with any answer). None if it cannot give this
+    /// answer in this state.
     fn after(&self, round: &Round, second: bool, answer: Option<&Answer>) -> Vec<State> {
-        let deed = round.meeting.of(second);
+        let race_op = round.meeting.of(second);
         let reply = match answer {
             None => None,
             Some(Answer::Done(reply)) => Some(reply),
-            // Whether it was done, or done in part, is not known: what was made may be gone when it is looked at.
-            Some(error) if error.is_vague(deed) => {
+            // It is not known whether it was done, or done in part: what it made may be gone when the server looks for it.
+            Some(error) if error.is_vague(race_op) => {
                 let mut states = vec![self.clone()];
-                states.extend(self.cut_partly(deed));
+                states.extend(self.cut_partly(race_op));
                 states.extend(self.done(round, second, None));
                 return states;
             }
-            Some(error) => return if self.fits(deed, error) { vec![self.clone()] } else { Vec::new() },
+            Some(error) => return if self.fits(race_op, error) { vec![self.clone()] } else { Vec::new() },
         };
         match (self.done(round, second, reply), answer) {
             (Some(state), None) => {
-                let partly = self.cut_partly(deed);
+                let partly = self.cut_partly(race_op);
                 partly.into_iter().chain([state]).collect()
             }
             (Some(state), _) => vec![state],
-            // It was refused, and nobody heard it.
+            // It was refused, and the reply was lost.
             (None, None) => vec![self.clone()],
             (None, Some(_)) => Vec::new(),
         }
     }
 
-    /// What is there when a deed was begun that makes a file shorter.
-    fn cut_partly(&self, deed: Deed) -> Option<State> {
-        let (object, size) = match deed {
-            Deed::SetSize => (X, SIZE as usize),
-            Deed::Truncate => (*self.names.get(&Name::X)?, 0),
+    /// The state after a truncation that was done in part.
+    fn cut_partly(&self, race_op: RaceOp) -> Option<State> {
+        let (object, size) = match race_op {
+            RaceOp::SetSize => (X, SIZE as usize),
+            RaceOp::Truncate => (*self.names.get(&Name::X)?, 0),
             _ => return None,
         };
         let mut s = self.clone();
@@ -474,63 +447,63 @@ impl State {
         Some(s)
     }
 
-    /// Whether a deed can give this error here.
-    fn fits(&self, deed: Deed, error: &Answer) -> bool {
+    /// Whether an operation can give this error in this state.
+    fn fits(&self, race_op: RaceOp, error: &Answer) -> bool {
         let there = |name| self.names.contains_key(&name);
-        match (error, deed) {
+        match (error, race_op) {
             (
                 Answer::Exists,
-                Deed::Create
-                | Deed::CreateUnchecked
-                | Deed::CreateExclusive
-                | Deed::Mkdir
-                | Deed::Symlink
-                | Deed::Link
-                | Deed::Rename,
+                RaceOp::Create
+                | RaceOp::CreateUnchecked
+                | RaceOp::CreateExclusive
+                | RaceOp::Mkdir
+                | RaceOp::Symlink
+                | RaceOp::Link
+                | RaceOp::Rename,
             ) => there(Name::Y),
-            (Answer::Exists, Deed::RenameOver | Deed::Truncate) => there(Name::X),
-            (Answer::Exists | Answer::NotEmpty, Deed::Rmdir) | (Answer::Exists, Deed::Fill) => {
+            (Answer::Exists, RaceOp::RenameOver | RaceOp::Truncate) => there(Name::X),
+            (Answer::Exists | Answer::NotEmpty, RaceOp::Rmdir) | (Answer::Exists, RaceOp::Fill) => {
                 there(Name::Inner)
             }
-            (Answer::Exists, Deed::NewXattr) => self.objects[X].xattrs.contains(XATTR_NEW),
-            (Answer::NotEmpty, Deed::Rename) => there(Name::Y),
-            (Answer::NoEntry, Deed::Remove | Deed::Rename) => !there(Name::X),
-            (Answer::NoEntry, Deed::RenameOver) => !there(Name::Z),
-            (Answer::NoEntry, Deed::RenameSelf) => !there(Name::Y),
-            (Answer::NoEntry | Answer::Stale, Deed::Rmdir | Deed::Fill) => !there(Name::D),
-            (Answer::NoEntry, Deed::RemoveXattr) => {
+            (Answer::Exists, RaceOp::NewXattr) => self.objects[X].xattrs.contains(XATTR_NEW),
+            (Answer::NotEmpty, RaceOp::Rename) => there(Name::Y),
+            (Answer::NoEntry, RaceOp::Remove | RaceOp::Rename) => !there(Name::X),
+            (Answer::NoEntry, RaceOp::RenameOver) => !there(Name::Z),
+            (Answer::NoEntry, RaceOp::RenameSelf) => !there(Name::Y),
+            (Answer::NoEntry | Answer::Stale, RaceOp::Rmdir | RaceOp::Fill) => !there(Name::D),
+            (Answer::NoEntry, RaceOp::RemoveXattr) => {
                 self.dead() || !self.objects[X].xattrs.contains(XATTR_OLD)
             }
             (
                 Answer::NoEntry | Answer::Stale,
-                Deed::Link
-                | Deed::Write
-                | Deed::Commit
-                | Deed::SetMode
-                | Deed::SetSize
-                | Deed::Allocate
-                | Deed::NewXattr
-                | Deed::RemoveXattr,
+                RaceOp::Link
+                | RaceOp::Write
+                | RaceOp::Commit
+                | RaceOp::SetMode
+                | RaceOp::SetSize
+                | RaceOp::Allocate
+                | RaceOp::NewXattr
+                | RaceOp::RemoveXattr,
             ) => self.dead(),
             _ => false,
         }
     }
 
-    /// What is there after a deed that succeeded; `None` if it cannot succeed here.
+    /// The state after an operation that succeeded; `None` if it cannot succeed in this state.
     fn done(&self, round: &Round, second: bool, reply: Option<&Reply>) -> Option<State> {
-        let deed = round.meeting.of(second);
+        let race_op = round.meeting.of(second);
         let mut s = self.clone();
         let fileid = reply.and_then(|r| r.fileid);
         let there = |name| self.names.get(&name).copied();
-        // A handle is good as long as the object is there, and on many servers as long as it is open.
+        // A handle works as long as the object exists, and on many servers as long as it is open.
         let op = OpNo::from(second) + 1;
-        match deed {
-            Deed::Create if there(Name::Y).is_some() => return None,
-            Deed::Create => {
+        match race_op {
+            RaceOp::Create if there(Name::Y).is_some() => return None,
+            RaceOp::Create => {
                 s.bind(Name::Y, Object { mode: Some(MODE_MADE), ..Object::new(Kind::File, fileid) });
             }
-            Deed::CreateUnchecked | Deed::CreateExclusive => {
-                let exclusive = deed == Deed::CreateExclusive;
+            RaceOp::CreateUnchecked | RaceOp::CreateExclusive => {
+                let exclusive = race_op == RaceOp::CreateExclusive;
                 match there(Name::Y) {
                     None => s.bind(Name::Y, Object { exclusive, ..Object::new(Kind::File, fileid) }),
                     Some(o) => {
@@ -542,7 +515,7 @@ impl State {
                     }
                 }
             }
-            Deed::Truncate => match there(Name::X) {
+            RaceOp::Truncate => match there(Name::X) {
                 None => s.bind(Name::X, Object::new(Kind::File, fileid)),
                 Some(o) => {
                     let object = &mut s.objects[o];
@@ -552,12 +525,12 @@ impl State {
                     object.contents.resize(0, op);
                 }
             },
-            Deed::Mkdir | Deed::Symlink | Deed::Link if there(Name::Y).is_some() => return None,
-            Deed::Mkdir => s.bind(Name::Y, Object::new(Kind::Dir, fileid)),
-            Deed::Symlink => s.bind(Name::Y, Object::new(Kind::Symlink, fileid)),
-            Deed::Link => drop(s.names.insert(Name::Y, X)),
-            Deed::Remove => drop(s.names.remove(&Name::X)?),
-            Deed::Rename => {
+            RaceOp::Mkdir | RaceOp::Symlink | RaceOp::Link if there(Name::Y).is_some() => return None,
+            RaceOp::Mkdir => s.bind(Name::Y, Object::new(Kind::Dir, fileid)),
+            RaceOp::Symlink => s.bind(Name::Y, Object::new(Kind::Symlink, fileid)),
+            RaceOp::Link => drop(s.names.insert(Name::Y, X)),
+            RaceOp::Remove => drop(s.names.remove(&Name::X)?),
+            RaceOp::Rename => {
                 let (x, y) = (there(Name::X)?, there(Name::Y));
                 match y.map(|y| self.objects[y].kind) {
                     // RFC 1813 section 3.3.14, RFC 8881 section 18.26.3: two names of one object stay as they are.
@@ -569,13 +542,13 @@ impl State {
                     }
                 }
             }
-            Deed::RenameOver => {
+            RaceOp::RenameOver => {
                 let z = s.names.remove(&Name::Z)?;
                 s.names.insert(Name::X, z);
             }
-            Deed::RenameSelf => drop(there(Name::Y)?),
-            Deed::Write | Deed::WriteFound => {
-                let written = if deed == Deed::Write { X } else { there(Name::Y)? };
+            RaceOp::RenameSelf => drop(there(Name::Y)?),
+            RaceOp::Write | RaceOp::WriteFound => {
+                let written = if race_op == RaceOp::Write { X } else { there(Name::Y)? };
                 if s.objects[written].kind != Kind::File {
                     return None;
                 }
@@ -585,7 +558,7 @@ impl State {
                 let contents = &mut s.objects[written].contents;
                 match reply {
                     Some(r) if r.stable => contents.write(0, &data, op),
-                    // Of a write that was not answered any part may be there.
+                    // Any part of a write that was not answered may be there.
                     _ => contents.write_unstable(Pending {
                         op,
                         offset: 0,
@@ -594,36 +567,36 @@ impl State {
                     }),
                 }
             }
-            Deed::Commit => {
+            RaceOp::Commit => {
                 s.objects[X].contents.commit(reply.and_then(|r| r.verf.as_deref()).or(Some("")), op)
             }
-            Deed::SetMode => s.objects[X].mode = Some(MODE),
-            Deed::SetSize => s.objects[X].contents.resize(SIZE as usize, op),
-            Deed::Allocate => {
+            RaceOp::SetMode => s.objects[X].mode = Some(MODE),
+            RaceOp::SetSize => s.objects[X].contents.resize(SIZE as usize, op),
+            RaceOp::Allocate => {
                 let contents = &mut s.objects[X].contents;
                 if contents.size_live() < 2 * BYTES {
                     contents.resize(2 * BYTES, op);
                 }
             }
-            Deed::Fill => {
+            RaceOp::Fill => {
                 there(Name::D)?;
                 if there(Name::Inner).is_some() {
                     return None;
                 }
                 s.bind(Name::Inner, Object { mode: Some(MODE_MADE), ..Object::new(Kind::File, fileid) });
             }
-            Deed::Rmdir => {
+            RaceOp::Rmdir => {
                 if there(Name::Inner).is_some() {
                     return None;
                 }
                 s.names.remove(&Name::D)?;
             }
-            Deed::NewXattr => {
+            RaceOp::NewXattr => {
                 if !s.objects[X].xattrs.insert(XATTR_NEW) {
                     return None;
                 }
             }
-            Deed::RemoveXattr => {
+            RaceOp::RemoveXattr => {
                 if !s.objects[X].xattrs.remove(XATTR_OLD) {
                     return None;
                 }
@@ -632,8 +605,8 @@ impl State {
         Some(s)
     }
 
-    /// How what is there differs.
-    fn differences(&self, found: &Found) -> Vec<String> {
+    /// How the names and objects on the server differ from this state.
+    fn differences(&self, found: &ObservedNames) -> Vec<String> {
         let mut out = Vec::new();
         for name in Name::ALL {
             let (want, is) = (self.names.get(&name).map(|o| &self.objects[*o]), found.0.get(&name));
@@ -667,7 +640,7 @@ impl State {
                 out.push(format!("{shown} has other extended attributes"));
             }
         }
-        // Names of one object lead to one file id, others to others.
+        // Two names have the same file id if and only if they are of one object.
         let ids: Vec<(usize, u64)> =
             self.names.iter().filter_map(|(n, o)| Some((*o, found.0.get(n)?.fileid))).collect();
         let mixed = |(n, a): (usize, &(usize, u64))| ids[..n].iter().any(|b| (a.0 == b.0) != (a.1 == b.1));
@@ -690,7 +663,7 @@ impl Object {
         }
     }
 
-    /// Whether it can have this file id, which is its own from now on.
+    /// Whether it can have this file id. If its file id was not known, it is from now on.
     fn is(&mut self, fileid: Option<u64>) -> bool {
         match (self.fileid, fileid) {
             (Some(own), Some(told)) => own == told,
@@ -705,14 +678,10 @@ impl Object {
 
 /// What was found at a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// It is a directory.
+pub struct ObservedFile {
     pub dir: bool,
-    /// It is a symbolic link.
     pub symlink: bool,
-    /// Its file id.
     pub fileid: u64,
-    /// Permission bits.
     pub mode: u32,
     /// Of a file: all its bytes.
     pub bytes: Vec<u8>,
@@ -720,7 +689,7 @@ pub struct Seen {
     pub xattrs: BTreeSet<&'static str>,
 }
 
-impl Seen {
+impl ObservedFile {
     fn kind(&self) -> Kind {
         match (self.dir, self.symlink) {
             (true, _) => Kind::Dir,
@@ -732,26 +701,26 @@ impl Seen {
 
 /// What was found at the names of a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found(pub BTreeMap<Name, Seen>);
+pub struct ObservedNames(pub BTreeMap<Name, ObservedFile>);
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judgement {
-    /// What is there fits to what was told.
+    /// What is there fits the replies.
     Kept,
-    /// It does not: what is wrong.
+    /// It does not; with what is wrong.
     Broken(String),
-    /// What was told fits to no order of the two: nothing follows.
+    /// The replies fit no order of the two operations; nothing follows.
     Unexplained,
 }
 
-/// Everything that may be there after a round.
+/// All states that are possible after a round.
 fn outcomes(round: &Round) -> Vec<State> {
     let start = State::of(round);
     let told = |second: bool| round.told[usize::from(second)].as_ref();
     let mut all = Vec::new();
     for order in [&[][..], &[false], &[true], &[false, true], &[true, false]] {
-        // What was answered without doubt was executed, also when it was refused.
+        // An operation that was answered was executed, also if it was refused.
         if [false, true].iter().any(|who| told(*who).is_some() && !order.contains(who)) {
             continue;
         }
@@ -759,11 +728,11 @@ fn outcomes(round: &Round) -> Vec<State> {
         for who in order {
             states = states.iter().flat_map(|s| s.after(round, *who, told(*who))).collect();
         }
-        // Neither is promised: what was done to an object may be there without the name by which it was found.
+        // Neither was answered: the change of an object may be there without the name by which it was found.
         if let [first, then] = order
             && told(*first).is_none()
             && told(*then).is_none()
-            && matches!(round.meeting.of(*then), Deed::WriteFound | Deed::Truncate)
+            && matches!(round.meeting.of(*then), RaceOp::WriteFound | RaceOp::Truncate)
         {
             all.extend(states.iter().map(|s| State { names: start.names.clone(), ..s.clone() }));
         }
@@ -774,7 +743,7 @@ fn outcomes(round: &Round) -> Vec<State> {
 
 /// Judges a round by what was found.
 #[must_use]
-pub fn judge(round: &Round, found: &Found) -> Judgement {
+pub fn judge(round: &Round, found: &ObservedNames) -> Judgement {
     let outcomes = outcomes(round);
     let nearest = outcomes.iter().map(|s| s.differences(found)).min_by_key(Vec::len);
     match nearest {

@@ -7,10 +7,8 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
-/// A version of NFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// Version 3.
     V3,
     /// Version 4 with this minor version, 0 to 2.
     V4(u32),
@@ -39,22 +37,19 @@ impl FromStr for Version {
     }
 }
 
-/// Where on which server, and how.
+/// A directory on a server, and the version of NFS to reach it with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Name or address of the server.
     pub host: String,
-    /// TCP port of NFS.
     pub port: u16,
     /// TCP port of version 3's MOUNT, when it is known.
     pub mount_port: Option<u16>,
-    /// Which version.
     pub version: Version,
     /// The URL names it.
     pub version_given: bool,
     /// Names from the server's root.
     pub path: Vec<Vec<u8>>,
-    /// As it was given.
+    /// The URL as it was given.
     pub text: String,
 }
 
@@ -79,7 +74,7 @@ impl FromStr for Target {
             }
         }
         let url: NfsUrl = place.parse().map_err(|e| match e {
-            // Its own words name its own versions.
+            // The client's own message names the versions that the client knows.
             UrlError::Form(_) => {
                 Error::Url(format!("`{s}` is not of the form nfs://HOST[:PORT]/PATH[?version=V]"))
             }
@@ -92,9 +87,6 @@ impl FromStr for Target {
 
 impl Target {
     /// The server's addresses, at the port `port`.
-    ///
-    /// # Errors
-    /// The name is not known.
     pub fn addresses(&self, port: u16) -> Result<Vec<SocketAddr>> {
         let found = (self.host.as_str(), port).to_socket_addrs();
         let found: Vec<SocketAddr> = found.map_err(|why| self.gone(why))?.collect();
@@ -104,13 +96,13 @@ impl Target {
         Ok(found)
     }
 
-    /// That the server cannot be reached.
+    /// The error that the server cannot be reached.
     #[must_use]
     pub fn gone(&self, why: std::io::Error) -> Error {
         Error::Gone { server: format!("{}:{}", self.host, self.port), why }
     }
 
-    /// The path for people.
+    /// The first `names` names of the path, for messages.
     #[must_use]
     pub fn shown(&self, names: usize) -> String {
         let names = &self.path[..names.min(self.path.len())];

@@ -1,16 +1,19 @@
-//! The writing loop: plan, note, send, note, until the work is done, the server is gone, or somebody interrupts.
+//! The writing loop: plan an operation, note it in the journal, send it, note its reply; until the work is done, the server is
+//! gone, or somebody interrupts.
 
-use crate::client::{Fh, Nfs, patiently, perform};
-use crate::connect::connect;
+use crate::blocking::connect;
+use crate::blocking::nfs::{Fh, Nfs, patiently};
 use crate::contents::OpNo;
 use crate::error::{Error, Result};
-pub use crate::journal::End;
+use crate::journal::End;
 use crate::journal::{Header, Journal, Record, VERSION};
 use crate::limits::{CLIENTS_MAX, OPERATIONS_MAX, PAIRS_MAX, WRITE_PATIENCE};
 use crate::model::Model;
-use crate::op::{Kind, Op, Reply, Rng};
+use crate::op::{Kind, Op, Reply};
+use crate::perform::perform;
 use crate::plan::{Abilities, Plan};
-use crate::rounds::Meeting;
+use crate::rng::Rng;
+use crate::rounds::Race;
 use crate::url::Target;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -19,10 +22,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where the journal goes; nothing may be there.
+    /// The journal's file, which must not exist.
     pub journal: PathBuf,
     /// End after so many operations.
     pub operations: Option<u64>,
@@ -30,51 +32,41 @@ pub struct Options {
     pub time: Option<Duration>,
     /// Clients at work at the same time, 1 to [`CLIENTS_MAX`].
     pub clients: u32,
-    /// What is done depends on it; `None`: another one each time.
+    /// `None`: a new one for each run.
     pub seed: Option<u64>,
     /// Which kinds of operations; empty is all.
     pub kinds: Vec<Kind>,
-    /// Pairs of clients that meet on the same objects, beside the others; up to [`PAIRS_MAX`].
+    /// Pairs of clients that race on one object, beside the others; up to [`PAIRS_MAX`].
     pub pairs: u32,
-    /// Which meetings; empty is all.
-    pub meetings: Vec<Meeting>,
+    /// Which races; empty is all.
+    pub meetings: Vec<Race>,
 }
 
-/// What is told of a run while it goes on.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// So many operations are acknowledged.
     Acknowledged(u64),
-    /// A COMMIT is going to be sent so late that the server may have closed its files.
+    /// A COMMIT will be sent so late that the server may have closed its files.
     Late,
-    /// Of so many pairs only the second has been answered so far.
+    /// So many pairs of which only the second client has been answered so far.
     Alone(u32),
 }
 
-/// What was done.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The run's id.
     pub id: String,
-    /// The journal.
     pub journal: PathBuf,
-    /// The URL.
     pub url: String,
-    /// The version of NFS.
     pub nfs: String,
-    /// The seed.
     pub seed: u64,
-    /// How it ended.
     pub end: End,
-    /// Why, when it ended early.
+    /// Why it ended early.
     pub why: Option<String>,
-    /// Operations acknowledged.
     pub acknowledged: u64,
-    /// The same by kind.
     pub by_kind: BTreeMap<Kind, u64>,
     /// Operations that were sent and not acknowledged.
     pub in_doubt: u64,
-    /// How long it took, in seconds.
     pub seconds: f64,
 }
 
@@ -90,13 +82,12 @@ pub(crate) struct Run<'a> {
     acknowledged: AtomicU64,
     in_doubt: AtomicU64,
     by_kind: Mutex<BTreeMap<Kind, u64>>,
-    /// Pairs of which only the second has been answered.
+    /// Pairs of which only the second client has been answered.
     alone: AtomicU32,
-    /// The first that went wrong.
     ended: Mutex<Option<Error>>,
 }
 
-/// Works until it is done, the server is gone, or `stop` is set; `progress` hears of it.
+/// Works until everything is done, the server is gone, or `stop` is set. Calls `progress` meanwhile.
 ///
 /// # Errors
 /// When nothing could be begun, or the journal cannot be written. A server that goes away is no error.
@@ -232,19 +223,19 @@ impl Run<'_> {
         !self.stop.load(Ordering::Acquire) && self.until.is_none_or(|until| Instant::now() < until)
     }
 
-    /// Takes so many numbers of operations, if there are any left.
+    /// Takes `count` operation numbers, if as many are left.
     pub(crate) fn takes(&self, count: u64) -> bool {
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         first + count <= self.options.operations.unwrap_or(OPERATIONS_MAX).min(OPERATIONS_MAX)
     }
 
-    /// An answer of two that meet.
+    /// Counts a reply in a race.
     pub(crate) fn count_told(&self) {
         let all = self.acknowledged.fetch_add(1, Ordering::Relaxed) + 1;
         (self.progress)(Event::Acknowledged(all));
     }
 
-    /// One pair more, or one less, of which only the second has been answered.
+    /// Counts one pair more, or one less, of which only the second client has been answered.
     pub(crate) fn alone(&self, more: bool) {
         let now = if more {
             self.alone.fetch_add(1, Ordering::AcqRel) + 1
@@ -254,7 +245,7 @@ impl Run<'_> {
         (self.progress)(Event::Alone(now));
     }
 
-    /// One operation: noted durably, sent, its reply noted. `false` ends the client.
+    /// One operation: notes it durably, sends it, notes its reply. `false` ends the client.
     fn step(&self, nfs: &mut dyn Nfs, base: &Fh, model: &mut Model, client: u32, op: Op) -> bool {
         if !self.goes_on() {
             return false;

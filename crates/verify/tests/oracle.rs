@@ -1,14 +1,15 @@
 //! The whole way from plan to report against a server in memory that can forget: every acknowledged operation that it drops
 //! and on which something depends is found, and nothing is found on one that forgets nothing.
 
+use landfast_verify::blocking::nfs::{Attr, Created, Creation, Fh, Nfs, SetAttr, Written};
 use landfast_verify::check::examine;
-use landfast_verify::client::{Attr, Fh, How, Made, Nfs, Set, Written, perform};
 use landfast_verify::contents::OpNo;
 use landfast_verify::error::{Error, Meaning, Result};
 use landfast_verify::journal::{Contents, Header, Record};
-use landfast_verify::judge::SeenKind;
+use landfast_verify::judge::FileKind;
 use landfast_verify::model::Model;
 use landfast_verify::op::{Kind, Op};
+use landfast_verify::perform::perform;
 use landfast_verify::plan::{Abilities, Plan};
 use landfast_verify::report::{Report, Verifier};
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone)]
 struct Node {
-    kind: SeenKind,
+    kind: FileKind,
     mode: u32,
     mtime: (i64, u32),
     bytes: Vec<u8>,
@@ -39,7 +40,7 @@ struct Memory {
 const ROOT: u64 = 1;
 
 fn refusal(meaning: Meaning) -> Error {
-    Error::Refused { op: "memory".into(), status: format!("{meaning:?}"), meaning }
+    Error::Refused { op: "memory".into(), status: format!("{meaning:?}"), meaning, code: None }
 }
 
 impl Memory {
@@ -52,11 +53,11 @@ impl Memory {
             lies: false,
             clock: 5,
         };
-        m.node(SeenKind::Dir, 0o755);
+        m.node(FileKind::Dir, 0o755);
         m
     }
 
-    fn node(&mut self, kind: SeenKind, mode: u32) -> u64 {
+    fn node(&mut self, kind: FileKind, mode: u32) -> u64 {
         let id = self.next;
         self.next += 1;
         let (bytes, xattrs, entries) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
@@ -85,7 +86,7 @@ impl Memory {
         !std::mem::take(&mut self.lies)
     }
 
-    fn make(&mut self, dir: &Fh, name: &str, kind: SeenKind, mode: u32) -> Result<Made> {
+    fn make(&mut self, dir: &Fh, name: &str, kind: FileKind, mode: u32) -> Result<Created> {
         if self.get(dir)?.entries.contains_key(name) {
             return Err(refusal(Meaning::Other));
         }
@@ -95,7 +96,7 @@ impl Memory {
         } else {
             self.nodes.remove(&id);
         }
-        Ok(Made { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true, looked_up: false })
+        Ok(Created { fh: id.to_be_bytes().to_vec(), fileid: id, mode_set: true, looked_up: false })
     }
 
     fn sweep(&mut self) {
@@ -140,14 +141,14 @@ impl Nfs for Memory {
     fn getattr(&mut self, fh: &Fh) -> Result<Attr> {
         self.id(fh).map(|id| self.attr_of(id))
     }
-    fn create(&mut self, dir: &Fh, name: &str, mode: u32, _: How) -> Result<Made> {
-        self.make(dir, name, SeenKind::File, mode)
+    fn create(&mut self, dir: &Fh, name: &str, mode: u32, _: Creation) -> Result<Created> {
+        self.make(dir, name, FileKind::File, mode)
     }
-    fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made> {
-        self.make(dir, name, SeenKind::Dir, mode)
+    fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Created> {
+        self.make(dir, name, FileKind::Dir, mode)
     }
-    fn symlink(&mut self, dir: &Fh, name: &str, text: &str) -> Result<Made> {
-        let made = self.make(dir, name, SeenKind::Symlink, 0o777)?;
+    fn symlink(&mut self, dir: &Fh, name: &str, text: &str) -> Result<Created> {
+        let made = self.make(dir, name, FileKind::Symlink, 0o777)?;
         if let Ok(node) = self.get(&made.fh) {
             node.bytes = text.as_bytes().to_vec();
         }
@@ -182,15 +183,15 @@ impl Nfs for Memory {
         }
         Ok(self.verf)
     }
-    fn set(&mut self, fh: &Fh, what: Set) -> Result<()> {
+    fn set(&mut self, fh: &Fh, what: SetAttr) -> Result<()> {
         let id = self.id(fh)?;
         if self.honest() {
             let clock = self.clock;
             let node = self.get(fh)?;
             match what {
-                Set::Mode(mode) => node.mode = mode,
-                Set::Mtime(s) => node.mtime = (i64::from(s), 0),
-                Set::Size(size) => {
+                SetAttr::Mode(mode) => node.mode = mode,
+                SetAttr::Mtime(s) => node.mtime = (i64::from(s), 0),
+                SetAttr::Size(size) => {
                     node.bytes.resize(size as usize, 0);
                     node.mtime = (clock, 1);
                     for (offset, data) in self.unstable.entry(id).or_default() {
@@ -457,7 +458,7 @@ fn stale_handles_changed_file_ids_and_foreign_names_are_told() {
         .flat_map(|(dir, n)| n.entries.iter().map(move |(name, id)| (*dir, name.clone(), *id)))
         .find(|(_, _, id)| {
             let names = server.nodes.values().flat_map(|n| n.entries.values()).filter(|e| *e == id).count();
-            server.nodes[id].kind == SeenKind::File && names == 1
+            server.nodes[id].kind == FileKind::File && names == 1
         })
         .expect("a file in a directory");
     let node = server.nodes.remove(&id).unwrap();

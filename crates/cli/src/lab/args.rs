@@ -171,7 +171,7 @@ pub struct LabVerifyArgs {
     pub pairs: u32,
     /// What they do, as FIRST:SECOND [default: everything that has a name in common]
     #[arg(long, value_name = "FIRST:SECOND,...", value_delimiter = ',')]
-    pub meet: Vec<landfast_verify::rounds::Meeting>,
+    pub meet: Vec<landfast_verify::rounds::Race>,
     /// What is written UNSTABLE cannot be written back before its COMMIT: the disk fails, somebody else is told
     #[arg(long, conflicts_with = "pairs")]
     pub writeback_fails: bool,

@@ -3,12 +3,12 @@
 use super::args::LabVerifyArgs;
 use crate::exit::{Exit, told};
 use crate::units::show_count;
-use landfast_lab::peercut::{self, Count, MetCount, Options, Summary};
+use landfast_lab::peercut::{self, Count, Options, RaceCount, Summary};
 use landfast_lab::rig::Latency;
 use landfast_lab::{Error, namespace};
 use landfast_verify::op::Kind;
 use landfast_verify::report::Report;
-use landfast_verify::rounds::Deed;
+use landfast_verify::rounds::RaceOp;
 
 /// Examples shown of one cut.
 const EXAMPLES: usize = 10;
@@ -132,19 +132,19 @@ fn print_pairs(all: &[Summary]) {
     println!();
     row("not so / only the second answered / rounds", &|s| s.title.clone());
     println!("|---|{}", "---:|".repeat(all.len()));
-    let sum = |counts: &mut dyn Iterator<Item = &MetCount>| {
-        counts.fold(MetCount::default(), |a, b| MetCount {
+    let sum = |counts: &mut dyn Iterator<Item = &RaceCount>| {
+        counts.fold(RaceCount::default(), |a, b| RaceCount {
             rounds: a.rounds + b.rounds,
             second_alone: a.second_alone + b.second_alone,
             broken: a.broken + b.broken,
         })
     };
-    let shown = |c: MetCount| {
+    let shown = |c: RaceCount| {
         let figures =
             format!("{} / {} / {}", show_count(c.broken), show_count(c.second_alone), show_count(c.rounds));
         if c.broken > 0 { format!("**{figures}**") } else { figures }
     };
-    for second in Deed::ALL.iter().filter(|d| all.iter().any(|s| s.met.contains_key(d))) {
+    for second in RaceOp::ALL.iter().filter(|d| all.iter().any(|s| s.met.contains_key(d))) {
         row(second.label(), &|s| s.met.get(second).map_or("-".to_owned(), |of| shown(sum(&mut of.values()))));
     }
     row("all", &|s| shown(sum(&mut s.met.values().flat_map(|of| of.values()))));

@@ -46,7 +46,7 @@ pub struct VerifyWriteArgs {
     pub pairs: u32,
     /// What they do, as FIRST:SECOND, such as remove:commit [default: everything that has a name in common]
     #[arg(long, value_name = "FIRST:SECOND,...", value_delimiter = ',')]
-    pub meet: Vec<landfast_verify::rounds::Meeting>,
+    pub meet: Vec<landfast_verify::rounds::Race>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

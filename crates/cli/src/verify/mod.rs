@@ -8,8 +8,8 @@ use args::{VerifyCheckArgs, VerifyCommand, VerifyWriteArgs};
 use comfy_table::{CellAlignment, Table, presets};
 use landfast_verify::journal::End;
 use landfast_verify::op::Kind;
-use landfast_verify::report::{Found, Met, Report, Verifier};
-use landfast_verify::rounds::Deed;
+use landfast_verify::report::{Examples, RaceResult, Report, Verifier};
+use landfast_verify::rounds::RaceOp;
 use landfast_verify::{Target, check, write};
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -185,9 +185,9 @@ fn say_met(r: &Report) {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.set_header(["one client while another changed it", "rounds", "only it answered", "not so"]);
-    for deed in Deed::ALL {
+    for deed in RaceOp::ALL {
         let of: Vec<_> = r.met.iter().filter(|met| met.meeting.second == *deed).collect();
-        let sum = |count: fn(&Met) -> u64| show_count(of.iter().map(|met| count(met)).sum());
+        let sum = |count: fn(&RaceResult) -> u64| show_count(of.iter().map(|met| count(met)).sum());
         if !of.is_empty() {
             let label = deed.label().to_owned();
             table.add_row([label, sum(|m| m.rounds), sum(|m| m.second_alone), sum(|m| m.broken)]);
@@ -199,7 +199,7 @@ fn say_met(r: &Report) {
     println!("{table}");
 }
 
-fn found(what: &str, found: &Found) {
+fn found(what: &str, found: &Examples) {
     if found.count > 0 {
         println!("{what}:");
         examples(&found.examples, found.count);

@@ -20,23 +20,19 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Directories on servers, as URLs, each with its version.
     pub urls: Vec<String>,
     /// Small files of the tree.
     pub files: u64,
-    /// The program with the commands.
     pub binary: PathBuf,
 }
 
-/// One command on one server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
     /// The directory it was done in.
     pub url: String,
-    /// The command.
     pub command: &'static str,
     /// How long all calls of it took.
     pub seconds: f64,

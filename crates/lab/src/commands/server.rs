@@ -12,16 +12,13 @@ pub(super) struct Server<'a> {
     pub(super) binary: &'a Path,
     /// The directory that everything is done in, without the options of its URL.
     pub(super) base: String,
-    /// The options, with their question mark.
     pub(super) query: &'a str,
-    /// The tree on this machine.
     pub(super) tree: &'a Path,
     /// An empty directory on this machine.
     pub(super) work: &'a Path,
 }
 
-/// What a program said.
-pub(super) struct Said {
+pub(super) struct Output {
     pub(super) args: String,
     pub(super) out: Vec<u8>,
     pub(super) err: String,
@@ -59,20 +56,19 @@ impl<'a> Server<'a> {
     }
 
     /// Runs a command of Landfast's; each of `names` stands for its URL.
-    pub(super) fn ours(&self, args: &[&str], names: &[&str]) -> Result<Said> {
+    pub(super) fn ours(&self, args: &[&str], names: &[&str]) -> Result<Output> {
         let mut command = Command::new(self.binary);
         command.args(args).args(names.iter().map(|name| self.url(name)));
         said(&mut command)
     }
 
-    /// Runs a tool in the tree on this machine.
-    pub(super) fn local(&self, args: &[&str], names: &[&str]) -> Result<Said> {
+    pub(super) fn local(&self, args: &[&str], names: &[&str]) -> Result<Output> {
         let [tool, args @ ..] = args else { return Err(Error::Unable("no tool is named".to_owned())) };
         said(Command::new(tool).args(args).args(names).current_dir(self.tree))
     }
 }
 
-impl Said {
+impl Output {
     /// What is wrong with it unless it ended like this and, if all is well, said nothing on standard error.
     pub(super) fn expect(&self, code: i32) -> Vec<String> {
         if self.code == Some(code) && (code != 0 || self.err.is_empty()) {
@@ -92,12 +88,12 @@ impl Said {
     }
 }
 
-pub(super) fn said(command: &mut Command) -> Result<Said> {
+pub(super) fn said(command: &mut Command) -> Result<Output> {
     let shown = command.get_args().next().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default();
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).env("LC_ALL", "C.UTF-8").output();
     let output = output.context(|| format!("run {name}"))?;
-    Ok(Said {
+    Ok(Output {
         args: format!("{} {shown}", name.rsplit('/').next().unwrap_or_default()),
         out: output.stdout,
         err: String::from_utf8_lossy(&output.stderr).into_owned(),

@@ -1,13 +1,12 @@
 //! What is done on a server, and what must come of it.
 
-use super::server::{Said, Server, differ};
+use super::server::{Output, Server, differ};
 use crate::error::{Context, Result};
 
-/// What is wrong.
-type Wrong = Vec<String>;
+type Mistakes = Vec<String>;
 
 /// Does one thing, and says what is wrong with what came of it.
-type Step = fn(&Server<'_>) -> Result<Wrong>;
+type Step = fn(&Server<'_>) -> Result<Mistakes>;
 
 /// All of it, in this order: later steps need what earlier ones have made.
 pub(super) const ALL: [(&str, Step); 12] = [
@@ -25,7 +24,7 @@ pub(super) const ALL: [(&str, Step); 12] = [
     ("rm", rm),
 ];
 
-fn mkdir(at: &Server<'_>) -> Result<Wrong> {
+fn mkdir(at: &Server<'_>) -> Result<Mistakes> {
     let mut wrong = at.ours(&["mkdir", "-p"], &["a/b/c", "t"])?.expect(0);
     wrong.extend(at.ours(&["mkdir", "-p"], &["a/b"])?.expect(0));
     wrong.extend(at.ours(&["mkdir"], &["a/b"])?.expect(1));
@@ -35,7 +34,7 @@ fn mkdir(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn untar(at: &Server<'_>) -> Result<Wrong> {
+fn untar(at: &Server<'_>) -> Result<Mistakes> {
     let archive = at.work.join("a.tar");
     let archive = archive.to_string_lossy();
     let made = at.local(&["tar", "--format=posix", "-cf", &archive, "."], &[])?;
@@ -45,7 +44,7 @@ fn untar(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn find(at: &Server<'_>) -> Result<Wrong> {
+fn find(at: &Server<'_>) -> Result<Mistakes> {
     let mut wrong = Vec::new();
     let queries: [&[&str]; 4] = [
         &["-type", "f", "-name", "f1*"],
@@ -66,18 +65,18 @@ fn find(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn stat(at: &Server<'_>) -> Result<Wrong> {
+fn stat(at: &Server<'_>) -> Result<Mistakes> {
     let mut wrong = at.ours(&["stat"], &["t/large", "t/link", "t/empty"])?.expect(0);
     wrong.extend(at.ours(&["stat"], &["t/missing"])?.expect(1));
     Ok(wrong)
 }
 
-fn ls(at: &Server<'_>) -> Result<Wrong> {
+fn ls(at: &Server<'_>) -> Result<Mistakes> {
     let ours = at.ours(&["ls", "-A1"], &["t/many0"])?;
     let mut wrong = ours.expect(0);
     wrong.extend(differ("ls -A1", &ours.lines(b""), &at.local(&["ls", "-A1"], &["many0"])?.lines(b"")));
     // Blocks and the sizes of directories are each filesystem's own, and so is how wide a column is.
-    let long = |said: &Said| -> Vec<Vec<u8>> {
+    let long = |said: &Output| -> Vec<Vec<u8>> {
         let lines = said.lines(b"").into_iter().filter(|l| l.starts_with(b"-"));
         lines
             .map(|l| l.split(|b| *b == b' ').filter(|w| !w.is_empty()).collect::<Vec<_>>().join(&b' '))
@@ -91,11 +90,11 @@ fn ls(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn du(at: &Server<'_>) -> Result<Wrong> {
+fn du(at: &Server<'_>) -> Result<Mistakes> {
     let ours = at.ours(&["du", "-ab"], &["t"])?;
     let mut wrong = ours.expect(0);
     // Directories are as large as their filesystem makes them.
-    let of = |said: &Said, prefix: &str| -> Vec<Vec<u8>> {
+    let of = |said: &Output, prefix: &str| -> Vec<Vec<u8>> {
         let lines = said.out.split(|b| *b == b'\n').filter_map(|l| {
             let at = l.iter().position(|b| *b == b'\t')?;
             let name = l[at + 1..].strip_prefix(prefix.as_bytes()).filter(|n| n.starts_with(b"/many"))?;
@@ -111,7 +110,7 @@ fn du(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn cat(at: &Server<'_>) -> Result<Wrong> {
+fn cat(at: &Server<'_>) -> Result<Mistakes> {
     let mut wrong = at.ours(&["cat"], &["t/missing"])?.expect(1);
     wrong.extend(at.ours(&["cat"], &["t/empty"])?.expect(1));
     let ours = at.ours(&["cat"], &["t/large", "t/link", "t/empty file"])?;
@@ -124,7 +123,7 @@ fn cat(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn cp(at: &Server<'_>) -> Result<Wrong> {
+fn cp(at: &Server<'_>) -> Result<Mistakes> {
     let tree = at.tree.to_string_lossy();
     let mut wrong = at.ours(&["cp", "-a", "-T", &tree], &["copy"])?.expect(0);
     wrong.extend(same(at, "copy")?);
@@ -148,13 +147,13 @@ fn cp(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn tar(at: &Server<'_>) -> Result<Wrong> {
+fn tar(at: &Server<'_>) -> Result<Mistakes> {
     let archive = at.work.join("b.tar");
     let archive = archive.to_string_lossy();
     let mut wrong = at.ours(&["tar", "-cf", &archive, "-C", &at.url("t"), "."], &[])?.expect(0);
     // Types, modes, owners, times, sizes, links and contents.
     wrong.extend(at.local(&["tar", "-df", &archive], &[])?.expect(0));
-    let names = |said: &Said| said.lines(b"./");
+    let names = |said: &Output| said.lines(b"./");
     let ours = at.local(&["tar", "--quoting-style=escape", "-tf", &archive], &[])?;
     let wanted =
         at.local(&["tar", "--quoting-style=escape", "-tf", &at.work.join("a.tar").to_string_lossy()], &[])?;
@@ -162,7 +161,7 @@ fn tar(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn diff_tree(at: &Server<'_>) -> Result<Wrong> {
+fn diff_tree(at: &Server<'_>) -> Result<Mistakes> {
     let tree = at.tree.to_string_lossy();
     // Some servers keep no times of symbolic links; those of all else were compared above.
     let mut wrong = at.ours(&["diff-tree", "--ignore", "mtime", &tree], &["t"])?.expect(0);
@@ -175,7 +174,7 @@ fn diff_tree(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn sync_tree(at: &Server<'_>) -> Result<Wrong> {
+fn sync_tree(at: &Server<'_>) -> Result<Mistakes> {
     let tree = at.tree.to_string_lossy();
     // One file is missing since the last step; another one is nowhere here.
     let mut wrong = at.ours(&["mkdir"], &["t/stranger"])?.expect(0);
@@ -184,7 +183,7 @@ fn sync_tree(at: &Server<'_>) -> Result<Wrong> {
     Ok(wrong)
 }
 
-fn rm(at: &Server<'_>) -> Result<Wrong> {
+fn rm(at: &Server<'_>) -> Result<Mistakes> {
     let mut wrong = at.ours(&["rm"], &["t/empty", "t/large"])?.expect(1);
     wrong.extend(at.ours(&["rm"], &["t/missing"])?.expect(1));
     wrong.extend(at.ours(&["rm", "-f"], &["t/missing"])?.expect(0));
@@ -194,7 +193,7 @@ fn rm(at: &Server<'_>) -> Result<Wrong> {
 }
 
 /// Whether what is below `name` on the server is the tree: names, kinds, modes, owners, sizes, times, links, contents.
-fn same(at: &Server<'_>, name: &str) -> Result<Wrong> {
+fn same(at: &Server<'_>, name: &str) -> Result<Mistakes> {
     let all = at.local(&["find", ".", "-print0"], &[])?;
     let ours = found(at, name, &["-print0"])?;
     let split = |out: &[u8], prefix: &str| -> Vec<Vec<u8>> {
@@ -223,7 +222,7 @@ fn same(at: &Server<'_>, name: &str) -> Result<Wrong> {
         let ours = at.ours(&["stat", "-c", format], &there)?;
         let wanted = at.local(&["stat", "-c", format, "--"], &here)?;
         wrong.extend(ours.expect(0));
-        let lines = |said: &Said| -> Vec<Vec<u8>> {
+        let lines = |said: &Output| -> Vec<Vec<u8>> {
             said.out.split(|b| *b == b'\n').zip(list).map(|(l, n)| [l, b" ", n.as_bytes()].concat()).collect()
         };
         wrong.extend(differ(&format!("stat of {what} below {name}"), &lines(&ours), &lines(&wanted)));
@@ -239,7 +238,7 @@ fn same(at: &Server<'_>, name: &str) -> Result<Wrong> {
 }
 
 /// `find` with options behind its directory.
-fn found(at: &Server<'_>, name: &str, query: &[&str]) -> Result<Said> {
+fn found(at: &Server<'_>, name: &str, query: &[&str]) -> Result<Output> {
     let url = at.url(name);
     at.ours(&[&["find", &url], query].concat(), &[])
 }

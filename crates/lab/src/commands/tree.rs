@@ -1,7 +1,7 @@
 //! The tree on this machine: names, kinds, sizes, modes and times of every sort that a server over NFS keeps.
 
 use crate::error::{Context, Result};
-use crate::rng::Rng;
+use landfast_verify::rng::Rng;
 use rustix::fs::XattrFlags;
 use std::fs::{self, FileTimes, Permissions};
 use std::io;
@@ -17,10 +17,8 @@ pub(super) const XATTR: &str = "user.landfast";
 const MEDIUM_FILES: usize = 40;
 /// The same in bytes.
 const MEDIUM_STEP_BYTES: usize = 700;
-/// Files of one directory.
 const PER_DIR: u64 = 50;
 
-/// Makes the tree at `top`.
 pub(super) fn make(top: &Path, files: u64) -> Result<()> {
     make_all(top, files).context(|| format!("make a tree at {}", top.display()))
 }

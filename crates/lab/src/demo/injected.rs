@@ -1,19 +1,14 @@
 //! The demo without emulated disks: the latencies are injected at the sync calls of the volume and
 //! of the log, and the server counts its own sync calls.
 
-use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, row};
+use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, ROW_TIME, push};
 use crate::error::{Context, Result};
-use crate::measure::{self, Budget, Taken, Terms};
+use crate::measure::{self, Budget, Terms};
 use crate::net::Link;
 use crate::served::{Durability, ServeOptions, Served};
-use crate::verify;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
-
-/// Time that one of the slow rows may take before it is estimated from what is done.
-const ROW_TIME: Duration = Duration::from_secs(12);
 
 /// Size of the log file, in bytes.
 const LOG_BYTES: u64 = 64 << 20;
@@ -54,13 +49,7 @@ pub(super) fn run(
     progress(Progress::Doing("local: tar -x, then sync".into()));
     let dir = fresh("local")?;
     let took = measure::local_untar(&archive.plain, &dir)? + options.flush;
-    let taken =
-        Taken { files: archive.files, seconds: took.as_secs_f64(), complete: true, ..Taken::default() };
-    let mut local = row("local", true, archive, &taken, Flushes::default());
-    local.limit_files_per_s =
-        1000.0 / (terms.syscalls_ms + terms.data_write_ms / archive.files as f64).max(1e-9);
-    progress(Progress::Row(local.clone()));
-    report.rows.push(local);
+    push(&mut report, archive.local_row(&terms, took, Flushes::default()), progress);
 
     for (name, durability) in SERVED {
         progress(Progress::Doing(format!("{name}: over NFS")));
@@ -82,29 +71,16 @@ pub(super) fn run(
         };
         server.stop()?;
         let calls = sync_calls(&scratch.join(format!("{name}.json")))?;
-        let mut line = row(name, durability != Durability::Unsafe, archive, &taken, calls);
-        let persistence_ms = match durability {
-            Durability::Sync => terms.data_write_ms,
-            Durability::Log => terms.log_write_ms,
-            Durability::Unsafe => 0.0,
-        };
-        line.limit_files_per_s = if name == "untar" {
-            1000.0
-                / (terms.syscalls_ms + (terms.rtt_ms + terms.log_write_ms) / archive.files as f64).max(1e-9)
-        } else {
-            let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
-            terms.limit(line.rpcs_per_file, synchronous, persistence_ms)
-        };
-        progress(Progress::Row(line.clone()));
-        report.rows.push(line);
+        let mut line = archive.serial_row(name, durability, &terms, &taken, calls);
+        if name == "untar" {
+            let ms = terms.syscalls_ms + (terms.rtt_ms + terms.log_write_ms) / archive.files as f64;
+            line.limit_files_per_s = 1000.0 / ms.max(1e-9);
+        }
+        push(&mut report, line, progress);
     }
 
     progress(Progress::Doing("comparing the tree with the archive".into()));
-    let c = verify::compare(archive.open()?, &scratch.join("untar"))?;
-    report.verified.members = c.members;
-    report.verified.bytes = c.bytes;
-    report.verified.differences = c.differences;
-    report.verified.shown = c.shown;
+    report.verified = archive.verify(&scratch.join("untar"), false)?;
     Ok(report)
 }
 

@@ -12,19 +12,12 @@ mod rows;
 
 pub use report::{DemoOptions, DemoReport, Emulation, Progress, Row, Verified};
 
-use crate::error::{Context, Result};
+use crate::error::Result;
 use report::Archive;
 
-/// Runs the demo.
-///
-/// # Errors
-/// No archive, or anything that keeps a row from being measured.
 pub fn run(options: &DemoOptions, progress: &mut (dyn FnMut(Progress) + Send)) -> Result<DemoReport> {
     let start = std::time::Instant::now();
-    let scratch = tempfile::Builder::new()
-        .prefix("landfast-demo-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
+    let scratch = crate::machine::scratch_dir("landfast-demo-")?;
     progress(Progress::Doing("preparing the archive".into()));
     let archive = Archive::prepare(options.archive.as_deref(), scratch.path())?;
     crate::sys::settle();

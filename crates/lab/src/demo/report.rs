@@ -1,7 +1,8 @@
 //! What the demo is given and what it says: rows, and the archive that they are measured with.
 
 use crate::error::{Context, Error, Result};
-use crate::measure::Terms;
+use crate::measure::{Terms, Untarred};
+use crate::served::Durability;
 use crate::tarball::{self, Shape};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -9,16 +10,12 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What to demonstrate.
 #[derive(Debug, Clone)]
 pub struct DemoOptions {
     /// The archive, compressed or not; else 4,096 random files of 4 KiB.
     pub archive: Option<PathBuf>,
-    /// Flush latency of the data disk.
     pub flush: Duration,
-    /// Flush latency of the log disk.
     pub log_flush: Duration,
-    /// Round trip of the network.
     pub rtt: Duration,
 }
 
@@ -33,7 +30,6 @@ impl Default for DemoOptions {
     }
 }
 
-/// How latencies were made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Emulation {
@@ -43,20 +39,16 @@ pub enum Emulation {
     Injected,
 }
 
-/// One line of the table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// `local`, `sync`, `log`, `unsafe`, `untar`.
     pub name: String,
     /// What was acknowledged survives a power cut.
     pub durable: bool,
-    /// Regular files in the archive.
     pub files: u64,
     /// Seconds for all of them; estimated when `estimated`.
     pub seconds: f64,
-    /// Files per second.
     pub files_per_s: f64,
-    /// RPCs per file; 0 for `local`.
     pub rpcs_per_file: f64,
     /// Flushes of the data disk per file; absent where they cannot be counted.
     pub disk_flushes_per_file: Option<f64>,
@@ -64,7 +56,6 @@ pub struct Row {
     pub log_flushes_per_file: Option<f64>,
     /// Files per second that the equation allows at best.
     pub limit_files_per_s: f64,
-    /// Whether `seconds` is extrapolated from `measured_files`.
     pub estimated: bool,
     /// Files that were really extracted.
     pub measured_files: u64,
@@ -73,26 +64,20 @@ pub struct Row {
 /// The tree of `untar` against the archive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verified {
-    /// Members compared.
     pub members: u64,
-    /// Bytes compared.
     pub bytes: u64,
     /// Differences; 0 when all is well.
     pub differences: u64,
-    /// The first differences.
     pub shown: Vec<String>,
     /// The power of both disks was cut before, right after `untar` returned.
     pub after_power_cut: bool,
 }
 
-/// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DemoReport {
     /// The archive's name, or a description of the built-in one.
     pub archive: String,
-    /// Regular files in it.
     pub files: u64,
-    /// Bytes in them.
     pub bytes: u64,
     /// Asked for: flush latency of the data disk in milliseconds.
     pub flush_ms: f64,
@@ -100,33 +85,24 @@ pub struct DemoReport {
     pub log_flush_ms: f64,
     /// Asked for: round trip in milliseconds.
     pub rtt_ms: f64,
-    /// How latencies were made.
     pub emulation: Emulation,
     /// What the reader has to know about it.
     pub notes: Vec<String>,
-    /// The measured terms of the equation.
     pub terms: Terms,
-    /// The table.
     pub rows: Vec<Row>,
-    /// The check at the end.
     pub verified: Verified,
-    /// Seconds that all of it took.
     pub total_s: f64,
 }
 
 impl DemoReport {
-    /// The row of this name.
     pub fn row(&self, name: &str) -> Option<&Row> {
         self.rows.iter().find(|r| r.name == name)
     }
 }
 
-/// What a caller hears while the demo runs.
 #[derive(Debug, Clone)]
 pub enum Progress {
-    /// What is being done now.
     Doing(String),
-    /// A row is measured.
     Row(Row),
 }
 
@@ -180,6 +156,43 @@ impl Archive {
         Ok(BufReader::new(file))
     }
 
+    /// The row of a local `tar -x` and a sync.
+    pub(super) fn local_row(&self, terms: &Terms, took: Duration, flushes: Flushes) -> Row {
+        let seconds = took.as_secs_f64();
+        let taken = Untarred { files: self.files, seconds, complete: true, ..Untarred::default() };
+        let mut row = row("local", true, self, &taken, flushes);
+        let ms = terms.syscalls_ms + terms.data_write_ms / self.files as f64;
+        row.limit_files_per_s = 1000.0 / ms.max(1e-9);
+        row
+    }
+
+    /// The row of a client that does one thing at a time over NFS.
+    pub(super) fn serial_row(
+        &self,
+        name: &str,
+        durability: Durability,
+        terms: &Terms,
+        taken: &Untarred,
+        flushes: Flushes,
+    ) -> Row {
+        let mut row = row(name, durability != Durability::Unsafe, self, taken, flushes);
+        let persistence_ms = match durability {
+            Durability::Sync => terms.data_write_ms,
+            Durability::Log => terms.log_write_ms,
+            Durability::Unsafe => 0.0,
+        };
+        let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
+        row.limit_files_per_s = terms.limit(row.rpcs_per_file, synchronous, persistence_ms);
+        row
+    }
+
+    /// Compares an extracted tree with the archive.
+    pub(super) fn verify(&self, tree: &Path, after_power_cut: bool) -> Result<Verified> {
+        let c = crate::verify::compare(self.open()?, tree)?;
+        let (members, bytes, differences, shown) = (c.members, c.bytes, c.differences, c.shown);
+        Ok(Verified { members, bytes, differences, shown, after_power_cut })
+    }
+
     pub(super) fn report(&self, options: &DemoOptions, emulation: Emulation, terms: Terms) -> DemoReport {
         let ms = crate::measure::ms;
         DemoReport {
@@ -199,21 +212,21 @@ impl Archive {
     }
 }
 
-/// What is counted while a row is measured.
+/// Time that one of the slow rows may take before it is estimated from what is done.
+pub(super) const ROW_TIME: Duration = Duration::from_secs(12);
+
+pub(super) fn push(report: &mut DemoReport, row: Row, progress: &mut (dyn FnMut(Progress) + Send)) {
+    progress(Progress::Row(row.clone()));
+    report.rows.push(row);
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flushes {
     pub(super) data: Option<u64>,
     pub(super) log: Option<u64>,
 }
 
-/// One row from what a peer took.
-pub(super) fn row(
-    name: &str,
-    durable: bool,
-    archive: &Archive,
-    taken: &crate::measure::Taken,
-    flushes: Flushes,
-) -> Row {
+pub(super) fn row(name: &str, durable: bool, archive: &Archive, taken: &Untarred, flushes: Flushes) -> Row {
     let measured = taken.files.max(1) as f64;
     let per_s = taken.files as f64 / taken.seconds.max(1e-9);
     Row {

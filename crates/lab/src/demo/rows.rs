@@ -1,18 +1,15 @@
 //! The demo on emulated disks: flushes are counted at the device.
 
-use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, Verified, row};
+use super::report::{
+    Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, ROW_TIME, Row, Verified, push, row,
+};
 use crate::error::Result;
-use crate::measure::{self, Budget, Taken, Terms};
+use crate::measure::{self, Budget, Terms, Untarred};
 use crate::net::Link;
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::served::{Durability, ServeOptions, Served};
-use crate::verify;
 use std::net::SocketAddr;
 use std::process::Stdio;
-use std::time::Duration;
-
-/// Time that one of the slow rows may take before it is estimated from what is done.
-const ROW_TIME: Duration = Duration::from_secs(12);
 
 /// The data disk is so many times as large as the files, and a bit.
 const DISK_FACTOR: u64 = 2;
@@ -49,35 +46,22 @@ pub(super) fn run(
     let before = rig.stats()?;
     let took = measure::local_untar(&archive.plain, &rig.export())?;
     let flushes = rig.stats()?.since(&before).data.flushes;
-    let taken =
-        Taken { files: archive.files, seconds: took.as_secs_f64(), complete: true, ..Taken::default() };
-    let mut local = row("local", true, archive, &taken, Flushes { data: Some(flushes), log: Some(0) });
-    let ms = terms.syscalls_ms + terms.data_write_ms / archive.files as f64;
-    local.limit_files_per_s = 1000.0 / ms.max(1e-9);
-    push(&mut report, local, progress);
+    let flushes = Flushes { data: Some(flushes), log: Some(0) };
+    push(&mut report, archive.local_row(&terms, took, flushes), progress);
 
     for (name, durability) in SERIAL {
         progress(Progress::Doing(format!("{name}: one file at a time over NFS")));
-        let (taken, flushes) = served(&mut rig, latency, durability, &link, |addr| {
+        let (taken, flushes) = served(&mut rig, latency, durability, &link, Ending::Clean, |addr| {
             let budget = Budget { files: u64::MAX, time: ROW_TIME };
             measure::serial_untar(addr, name, archive.open()?, budget)
         })?;
-        let mut line = row(name, durability != Durability::Unsafe, archive, &taken, flushes);
-        let persistence_ms = match durability {
-            Durability::Sync => terms.data_write_ms,
-            Durability::Log => terms.log_write_ms,
-            Durability::Unsafe => 0.0,
-        };
-        let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
-        line.limit_files_per_s = terms.limit(line.rpcs_per_file, synchronous, persistence_ms);
-        push(&mut report, line, progress);
+        push(&mut report, archive.serial_row(name, durability, &terms, &taken, flushes), progress);
     }
 
     progress(Progress::Doing("untar: many files in one request".into()));
-    let (taken, flushes) =
-        served_until(&mut rig, latency, Durability::Log, &link, Ending::PowerCut, |addr| {
-            measure::untar(addr, &archive.plain, Stdio::null())
-        })?;
+    let (taken, flushes) = served(&mut rig, latency, Durability::Log, &link, Ending::PowerCut, |addr| {
+        measure::untar(addr, &archive.plain, Stdio::null())
+    })?;
     let mut line = row("untar", true, archive, &taken, flushes);
     line.limit_files_per_s = batched_limit(&terms, &line);
     push(&mut report, line, progress);
@@ -85,11 +69,6 @@ pub(super) fn run(
     progress(Progress::Doing("power cut, restart, comparing the tree with the archive".into()));
     report.verified = verify_after_cut(&mut rig, archive)?;
     Ok(report)
-}
-
-fn push(report: &mut DemoReport, line: Row, progress: &mut (dyn FnMut(Progress) + Send)) {
-    progress(Progress::Row(line.clone()));
-    report.rows.push(line);
 }
 
 /// The equation for requests that overlap: one round trip and one flush in all, then whichever is
@@ -101,32 +80,21 @@ fn batched_limit(terms: &Terms, line: &Row) -> f64 {
     1000.0 / ms.max(1e-9)
 }
 
-/// How a server ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Clean,
     PowerCut,
 }
 
+/// A fresh volume, a server on it, work through the link; and what was flushed meanwhile.
 fn served(
     rig: &mut Rig,
     latency: Latency,
     durability: Durability,
     link: &Link,
-    work: impl FnOnce(SocketAddr) -> Result<Taken>,
-) -> Result<(Taken, Flushes)> {
-    served_until(rig, latency, durability, link, Ending::Clean, work)
-}
-
-/// A fresh volume, a server on it, work through the link; and what was flushed meanwhile.
-fn served_until(
-    rig: &mut Rig,
-    latency: Latency,
-    durability: Durability,
-    link: &Link,
     ending: Ending,
-    work: impl FnOnce(SocketAddr) -> Result<Taken>,
-) -> Result<(Taken, Flushes)> {
+    work: impl FnOnce(SocketAddr) -> Result<Untarred>,
+) -> Result<(Untarred, Flushes)> {
     rig.format()?;
     // The server tries at its start which way of flushing is quicker on this device.
     rig.set_latency(latency)?;
@@ -156,12 +124,5 @@ fn verify_after_cut(rig: &mut Rig, archive: &Archive) -> Result<Verified> {
     rig.mount()?;
     let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), Durability::Log))?;
     server.stop()?;
-    let c = verify::compare(archive.open()?, &rig.export())?;
-    Ok(Verified {
-        members: c.members,
-        bytes: c.bytes,
-        differences: c.differences,
-        shown: c.shown,
-        after_power_cut: true,
-    })
+    archive.verify(&rig.export(), true)
 }

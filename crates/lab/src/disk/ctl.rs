@@ -31,11 +31,8 @@ cut | on                         power cut | power on
 /// One word of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Latency of one flush.
     Flush(Duration),
-    /// Latency of one write.
     Write(Duration),
-    /// Latency of one read.
     Read(Duration),
     /// The part of each delay that is busy-waited.
     Spin(Duration),
@@ -47,24 +44,17 @@ pub enum Command {
     Keep(u64),
     /// Whether survival is decided by sector.
     Torn(bool),
-    /// Seed of the choice of survivors.
     Seed(u64),
     /// Requests fail.
     Fail(Fault),
     /// None do any more.
     Mend,
-    /// Zero the counters.
     Reset,
-    /// Cut the power.
     Cut,
-    /// Power on.
     On,
 }
 
 /// Reads control words; nothing is applied when one is wrong.
-///
-/// # Errors
-/// [`Error::Setting`] names the first word that is wrong.
 pub fn parse(text: &str) -> Result<Vec<Command>> {
     let mut out = Vec::new();
     for word in text.split_whitespace() {
@@ -117,10 +107,6 @@ fn one(word: &str, out: &mut Vec<Command>) -> std::result::Result<(), &'static s
     Ok(())
 }
 
-/// Carries out control words in order.
-///
-/// # Errors
-/// When a cut fails on the backing file.
 pub fn apply(device: &Device, commands: &[Command]) -> std::io::Result<()> {
     let s = &device.settings;
     for command in commands {
@@ -155,74 +141,54 @@ pub fn stats(device: &Device) -> String {
     text
 }
 
-/// The `stats` file, read back. A difference of two is what happened in between.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DiskStats {
-    /// Read requests.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Write requests.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Flushes that succeeded.
-    pub flushes: u64,
-    /// Flushes that found nothing dirty.
-    pub empty_flushes: u64,
-    /// Time spent in flushes, in nanoseconds.
-    pub flush_wall_ns: u64,
-    /// Blocks that cuts took away.
-    pub lost_blocks: u64,
-    /// Un-flushed blocks that cuts left.
-    pub kept_blocks: u64,
-    /// Requests refused.
-    pub refused: u64,
-    /// Blocks that are not flushed now.
-    pub dirty_blocks: u64,
+macro_rules! disk_stats {
+    ($($(#[$doc:meta])* $counter:ident,)*) => {
+        /// The `stats` file, read back. A difference of two is what happened in between.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct DiskStats {
+            $($(#[$doc])* pub $counter: u64,)*
+            /// Blocks that are not flushed now.
+            pub dirty_blocks: u64,
+        }
+
+        impl DiskStats {
+            /// Reads the text of a `stats` file; unknown lines are passed over.
+            pub fn parse(text: &str) -> Self {
+                let get = |name: &str| {
+                    let mut lines = text.lines().filter_map(|l| l.split_once(' '));
+                    lines.find(|(n, _)| *n == name).and_then(|(_, v)| v.parse().ok()).unwrap_or(0)
+                };
+                DiskStats {
+                    $($counter: get(stringify!($counter)),)*
+                    dirty_blocks: get("dirty_blocks"),
+                }
+            }
+
+            pub fn since(&self, before: &DiskStats) -> DiskStats {
+                DiskStats {
+                    $($counter: self.$counter.saturating_sub(before.$counter),)*
+                    dirty_blocks: self.dirty_blocks,
+                }
+            }
+        }
+    };
 }
 
-impl DiskStats {
-    /// Reads the text of a `stats` file; unknown lines are passed over.
-    pub fn parse(text: &str) -> Self {
-        let get = |name: &str| {
-            text.lines()
-                .filter_map(|l| l.split_once(' '))
-                .find(|(n, _)| *n == name)
-                .and_then(|(_, v)| v.parse().ok())
-                .unwrap_or(0)
-        };
-        DiskStats {
-            reads: get("reads"),
-            read_bytes: get("read_bytes"),
-            writes: get("writes"),
-            write_bytes: get("write_bytes"),
-            flushes: get("flushes"),
-            empty_flushes: get("empty_flushes"),
-            flush_wall_ns: get("flush_wall_ns"),
-            lost_blocks: get("lost_blocks"),
-            kept_blocks: get("kept_blocks"),
-            refused: get("refused"),
-            dirty_blocks: get("dirty_blocks"),
-        }
-    }
-
-    /// What happened since `before`.
-    pub fn since(&self, before: &DiskStats) -> DiskStats {
-        DiskStats {
-            reads: self.reads.saturating_sub(before.reads),
-            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
-            writes: self.writes.saturating_sub(before.writes),
-            write_bytes: self.write_bytes.saturating_sub(before.write_bytes),
-            flushes: self.flushes.saturating_sub(before.flushes),
-            empty_flushes: self.empty_flushes.saturating_sub(before.empty_flushes),
-            flush_wall_ns: self.flush_wall_ns.saturating_sub(before.flush_wall_ns),
-            lost_blocks: self.lost_blocks.saturating_sub(before.lost_blocks),
-            kept_blocks: self.kept_blocks.saturating_sub(before.kept_blocks),
-            refused: self.refused.saturating_sub(before.refused),
-            dirty_blocks: self.dirty_blocks,
-        }
-    }
+disk_stats! {
+    reads,
+    read_bytes,
+    writes,
+    write_bytes,
+    flushes,
+    /// Flushes that found nothing dirty.
+    empty_flushes,
+    /// Time spent in flushes, in nanoseconds.
+    flush_wall_ns,
+    /// Blocks that cuts took away.
+    lost_blocks,
+    /// Un-flushed blocks that cuts left.
+    kept_blocks,
+    refused,
 }
 
 #[cfg(test)]

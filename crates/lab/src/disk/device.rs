@@ -10,7 +10,7 @@
 use super::faults::{Faults, Request};
 use super::medium::{Loss, Marked, Medium};
 use crate::clock::{now_ns, sleep_until};
-use crate::rng::Rng;
+use landfast_verify::rng::Rng;
 use parking_lot::{Mutex, RwLock};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,60 +36,46 @@ pub struct Settings {
     pub spin_ns: AtomicU64,
 }
 
-/// Counters since the start or the last reset.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Read requests.
-    pub reads: AtomicU64,
-    /// Bytes read.
-    pub read_bytes: AtomicU64,
-    /// Write requests.
-    pub writes: AtomicU64,
-    /// Bytes written.
-    pub write_bytes: AtomicU64,
-    /// Flushes that succeeded.
-    pub flushes: AtomicU64,
+macro_rules! counters {
+    ($($(#[$doc:meta])* $counter:ident,)*) => {
+        /// Counters since the start or the last reset.
+        #[derive(Debug, Default)]
+        pub struct Counters {
+            $($(#[$doc])* pub $counter: AtomicU64,)*
+        }
+
+        impl Counters {
+            /// Every counter with its name, in the order of the `stats` file.
+            pub fn each(&self) -> Vec<(&'static str, &AtomicU64)> {
+                vec![$((stringify!($counter), &self.$counter),)*]
+            }
+        }
+    };
+}
+
+counters! {
+    reads,
+    read_bytes,
+    writes,
+    write_bytes,
+    flushes,
     /// Flushes that found nothing dirty; they cost the latency all the same.
-    pub empty_flushes: AtomicU64,
+    empty_flushes,
     /// Time from arrival to end of all flushes, in nanoseconds.
-    pub flush_wall_ns: AtomicU64,
+    flush_wall_ns,
     /// Blocks that flushes made durable.
-    pub flushed_blocks: AtomicU64,
-    /// Power cuts.
-    pub cuts: AtomicU64,
+    flushed_blocks,
+    cuts,
     /// Blocks that cuts took away, wholly or in part.
-    pub lost_blocks: AtomicU64,
+    lost_blocks,
     /// Un-flushed blocks that cuts left.
-    pub kept_blocks: AtomicU64,
+    kept_blocks,
     /// Requests refused: no power, out of range, or a fault.
-    pub refused: AtomicU64,
+    refused,
 }
 
-impl Counters {
-    /// Every counter with its name, in the order of the `stats` file.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 12] {
-        [
-            ("reads", &self.reads),
-            ("read_bytes", &self.read_bytes),
-            ("writes", &self.writes),
-            ("write_bytes", &self.write_bytes),
-            ("flushes", &self.flushes),
-            ("empty_flushes", &self.empty_flushes),
-            ("flush_wall_ns", &self.flush_wall_ns),
-            ("flushed_blocks", &self.flushed_blocks),
-            ("cuts", &self.cuts),
-            ("lost_blocks", &self.lost_blocks),
-            ("kept_blocks", &self.kept_blocks),
-            ("refused", &self.refused),
-        ]
-    }
-}
-
-/// An emulated block device.
 pub struct Device {
-    /// Latencies and the like.
     pub settings: Settings,
-    /// What happened so far.
     pub counters: Counters,
     medium: Medium,
     rng: Mutex<Rng>,
@@ -113,7 +99,6 @@ fn transfer_ns(bytes: u64, rate: u64) -> u64 {
 }
 
 impl Device {
-    /// A device with power on, without latencies.
     pub fn new(medium: Medium) -> Self {
         Device {
             settings: Settings::default(),
@@ -129,7 +114,6 @@ impl Device {
         }
     }
 
-    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.medium.size()
     }
@@ -243,9 +227,6 @@ impl Device {
     }
 
     /// Cuts the power: un-flushed data goes, and every request fails until [`Device::power_on`].
-    ///
-    /// # Errors
-    /// When the backing file of a durable image fails.
     pub fn power_cut(&self) -> io::Result<Loss> {
         self.alive.store(false, Ordering::Release);
         let _off = self.power.write();
@@ -260,23 +241,19 @@ impl Device {
         Ok(loss)
     }
 
-    /// Puts the power back on.
     pub fn power_on(&self) {
         let _off = self.power.write();
         self.alive.store(true, Ordering::Release);
     }
 
-    /// Seeds the choice of what survives a cut.
     pub fn seed(&self, seed: u64) {
         *self.rng.lock() = Rng::new(seed);
     }
 
-    /// Whether power is on.
     pub fn alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// Number of blocks that are not flushed.
     pub fn dirty_blocks(&self) -> u64 {
         self.medium.dirty_blocks()
     }

@@ -5,12 +5,9 @@
 
 use std::io;
 
-/// A kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// Reads.
     Read,
-    /// Writes.
     Write,
     /// Flushes, which have no place.
     Flush,
@@ -19,7 +16,6 @@ pub enum Request {
 /// Requests that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Which kind.
     pub request: Request,
     /// So many of them pass before.
     pub after: u64,
@@ -36,9 +32,6 @@ pub struct Fault {
 impl Fault {
     /// Reads the word after `fail=`: `write`, `read` or `flush`, then any of `:once`, `:times=N`, `:after=N`, `:from=BYTE`,
     /// `:to=BYTE`, `:full`.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Fault, &'static str> {
         let mut words = text.split(':');
         let request = match words.next() {
@@ -87,7 +80,6 @@ impl Fault {
 pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// One more.
     pub fn add(&mut self, fault: Fault) {
         self.0.push(fault);
     }

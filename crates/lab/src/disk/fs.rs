@@ -30,7 +30,6 @@ fn errno(e: std::io::Error) -> Errno {
     if e.raw_os_error() == Some(libc::ENOSPC) { Errno::ENOSPC } else { Errno::EIO }
 }
 
-/// The mount.
 pub struct DiskFs(pub Arc<Device>);
 
 impl DiskFs {

@@ -36,7 +36,6 @@ struct Cell {
     chunk: Mutex<Chunk>,
 }
 
-/// The memory of an emulated disk.
 pub struct Medium {
     size: u64,
     cells: Box<[Cell]>,
@@ -72,9 +71,6 @@ fn zeroed(bytes: usize) -> Box<[u8]> {
 impl Medium {
     /// A disk of `size` bytes of zeros, or with the contents of `image`, which then holds the
     /// durable image and is extended to `size`.
-    ///
-    /// # Errors
-    /// When the image cannot be read or extended.
     pub fn new(size: u64, image: Option<File>) -> io::Result<Self> {
         let count = usize::try_from(size.div_ceil(CHUNK_BYTES as u64)).map_err(io::Error::other)?;
         let cell = || Cell {
@@ -112,7 +108,6 @@ impl Medium {
         Ok(())
     }
 
-    /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -249,9 +244,6 @@ impl Medium {
     /// Power cut: asks `survives` for every un-flushed block (`torn`: for every 512-byte sector of
     /// it) whether it had reached the medium, and makes both images agree on the answer.
     /// No read, write or flush may run at the same time; [`super::device::Device`] sees to that.
-    ///
-    /// # Errors
-    /// When the backing file cannot be read or written.
     pub fn cut(&self, torn: bool, mut survives: impl FnMut() -> bool) -> io::Result<Loss> {
         let mut loss = Loss::default();
         let unit = if torn { SECTOR_BYTES } else { BLOCK_BYTES };
@@ -281,7 +273,6 @@ impl Medium {
         Ok(loss)
     }
 
-    /// Number of blocks that are not flushed.
     pub fn dirty_blocks(&self) -> u64 {
         self.cells.iter().map(|c| u64::from(c.dirty.load(Ordering::Acquire))).sum()
     }

@@ -57,9 +57,6 @@ pub const EXIT_IN_USE: i32 = 4;
 /// Serves an emulated disk in this process until it is unmounted. Prints `ready` on standard
 /// output when the mount is there. Call it before any other thread is started: signals are
 /// blocked for the whole process.
-///
-/// # Errors
-/// A bad setting, no memory, no FUSE, a backing image that cannot be opened.
 pub fn serve(options: &DiskOptions) -> Result<()> {
     if options.size == 0 || options.size > DISK_BYTES_MAX || !options.size.is_multiple_of(4096) {
         return Err(Error::Unable(format!(

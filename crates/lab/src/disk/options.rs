@@ -3,10 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// How an emulated disk is made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DiskOptions {
-    /// Directory to mount on.
     pub mountpoint: PathBuf,
     /// Size in bytes, a multiple of 4096.
     pub size: u64,

@@ -39,43 +39,26 @@ impl DiskProcess {
         &self.at
     }
 
-    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// The counters now.
-    ///
-    /// # Errors
-    /// When the process has gone.
     pub fn stats(&self) -> Result<DiskStats> {
         let path = self.at.join("stats");
         let text = std::fs::read_to_string(&path).context(|| format!("read {}", path.display()))?;
         Ok(DiskStats::parse(&text))
     }
 
-    /// Applies control words.
-    ///
-    /// # Errors
-    /// A bad word, or the process has gone.
     pub fn control(&self, words: &str) -> Result<()> {
         ctl::parse(words)?;
         let path = self.at.join("ctl");
         std::fs::write(&path, words).context(|| format!("write {words:?} to {}", path.display()))
     }
 
-    /// Cuts the power; returns when the cut is done.
-    ///
-    /// # Errors
-    /// When the process has gone.
     pub fn cut(&self) -> Result<()> {
         self.control("cut")
     }
 
-    /// Puts the power on.
-    ///
-    /// # Errors
-    /// When the process has gone.
     pub fn power_on(&self) -> Result<()> {
         self.control("on")
     }

@@ -1,13 +1,12 @@
 //! Processor time for an operation, beside nfs-ganesha: the same client program, the same directory (on an ext4 in
 //! memory), both servers at once, in short turns.
 //!
-//! Nothing here waits for a disk: the filesystem's image and Landfast's log are files in memory. Landfast does all the
-//! work that its promise takes (records, checksums, group commit), ganesha makes none of its metadata stable. What the
-//! machine does beside falls on both, and while one has its turn the other has nothing to do. Of each server its quickest turn
-//! counts: a shared machine makes turns slower, never quicker. So more turns come nearer to what the servers need, and
-//! where a claim does not hold after the turns that all have, both servers get some more before it is judged.
+//! Nothing here waits for a disk: the filesystem's image and Landfast's log are files in memory. Landfast does all the work that
+//! its promise needs (records, checksums, group commit); ganesha makes none of its metadata stable. Other work of the machine
+//! slows both, and each is idle while the other has its turn. The quickest turn of each server counts, because a shared machine
+//! makes turns slower, never quicker. If a claim does not hold after the usual turns, both servers get some more.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Error, Result};
 use crate::load::{Kind, Load};
 use crate::memory_disk::MemoryDisk;
@@ -16,8 +15,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Kinds of operation, how many of them in all rounds, and how many times ganesha's operations per second of processor
-/// time are claimed at least.
+/// Kinds of operation, their number in all rounds, and the claim: at least so many times ganesha's operations per second of
+/// processor time.
 const KINDS: [(Kind, u64, f64); 5] = [
     (Kind::Getattr, 40_000, 2.0),
     (Kind::Lookup, 40_000, 2.0),
@@ -29,23 +28,22 @@ const KINDS: [(Kind, u64, f64); 5] = [
 /// Operations in flight.
 const IN_FLIGHT: u64 = 16;
 
-/// Turns of each server with each kind of operation, and with the streams; and at most while a claim does not hold.
+/// Turns of each server with each kind of operation and with the streams; the most turns while a claim does not hold.
 const ROUNDS: u64 = 5;
 const ROUNDS_MAX: u64 = 15;
 const STREAM_ROUNDS: u64 = 2;
 const STREAM_ROUNDS_MAX: u64 = 8;
 
-/// Bytes that are streamed in a turn, and the part of ganesha's speed that is claimed at least.
+/// Bytes streamed in a turn, and the claim: at least this part of ganesha's speed.
 const STREAM_BYTES: u64 = 1 << 30;
 const STREAM_IN_FLIGHT: u64 = 8;
 const STREAM_MIN: f64 = 0.9;
 
 const LOG_BYTES: u64 = 256 << 20;
 
-/// The part of the operations that is done first and not counted: both sides are warm then.
+/// The part of the operations that warms both sides up and is not counted.
 const WARM_PART: u64 = 10;
 
-/// One server and its client.
 struct Side<'a> {
     name: &'static str,
     load: Load,
@@ -86,21 +84,21 @@ impl<'a> Side<'a> {
     }
 }
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     ganesha::possible()?;
-    // Of each kind so many that `--files` of them are made.
+    // `--files` is the number of files that are made.
     let scale = choices.files.map_or(1.0, |files| files as f64 / KINDS[4].1 as f64);
-    crate::namespace::run_private(|| measure(scale, hear))?
+    crate::namespace::run_private(|| measure(scale, progress))?
 }
 
-fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
+fn measure(scale: f64, progress: Progress<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
     let server = disk.serve(LOG_BYTES)?;
     let peer = Ganesha::start(disk.export())?;
     let (our_cpu, their_cpu) = (|| server.cpu(), || peer.cpu());
     let mut sides =
         [Side::new("landfast", server.addr(), &our_cpu)?, Side::new("nfs-ganesha", peer.addr(), &their_cpu)?];
-    work(&mut sides, scale, hear)?;
+    work(&mut sides, scale, progress)?;
     let findings = judge(&sides, scale);
     drop(sides);
     drop(peer);
@@ -108,10 +106,9 @@ fn measure(scale: f64, hear: Hear<'_>) -> Result<Findings> {
     Ok(findings)
 }
 
-/// All kinds of operation in turns, then the streams.
-fn work(sides: &mut [Side<'_>; 2], scale: f64, hear: Hear<'_>) -> Result<()> {
+fn work(sides: &mut [Side<'_>; 2], scale: f64, progress: Progress<'_>) -> Result<()> {
     for (i, (kind, count, at_least)) in KINDS.iter().enumerate() {
-        hear(kind.name());
+        progress(kind.name());
         let count = scaled(*count, scale);
         for side in sides.iter() {
             side.load.run(*kind, (count / WARM_PART).max(1), IN_FLIGHT)?;
@@ -124,7 +121,7 @@ fn work(sides: &mut [Side<'_>; 2], scale: f64, hear: Hear<'_>) -> Result<()> {
         )?;
     }
     let stream = |side: &mut Side<'_>| {
-        hear(&format!("stream, {}", side.name));
+        progress(&format!("stream, {}", side.name));
         side.stream()
     };
     in_turns(sides, STREAM_ROUNDS..=STREAM_ROUNDS_MAX, stream, |[ours, theirs]| {
@@ -132,7 +129,7 @@ fn work(sides: &mut [Side<'_>; 2], scale: f64, hear: Hear<'_>) -> Result<()> {
     })
 }
 
-/// A turn for each side, so many times at least, and at most while what is claimed does not hold.
+/// Gives both sides turns: the least number, and more while the claim does not hold.
 fn in_turns<'a>(
     sides: &mut [Side<'a>; 2],
     rounds: RangeInclusive<u64>,
@@ -150,7 +147,6 @@ fn in_turns<'a>(
     Ok(())
 }
 
-/// How many times ours theirs is.
 fn ratio(ours: Duration, theirs: Duration) -> f64 {
     theirs.as_secs_f64() / ours.as_secs_f64()
 }
@@ -161,7 +157,7 @@ fn judge([ours, theirs]: &[Side<'_>; 2], scale: f64) -> Findings {
         let count = (scaled(*count, scale) / ROUNDS) as f64;
         let ((our_time, our_cpu), (their_time, their_cpu)) = (ours.kinds[i], theirs.kinds[i]);
         let ratio = ratio(our_cpu, their_cpu);
-        lines.push(Line::new(
+        lines.push(Row::new(
             kind.name(),
             [
                 ("landfast_ops_per_s", count / our_time.as_secs_f64()),
@@ -172,14 +168,14 @@ fn judge([ours, theirs]: &[Side<'_>; 2], scale: f64) -> Findings {
             ],
         ));
         let what = format!("operations for each second of processor time, {}: times ganesha's", kind.name());
-        checks.push(Check::new(&what, ratio, Relation::AtLeast, *at_least));
+        checks.push(Check::at_least(&what, ratio, *at_least));
     }
     for (name, our_time, their_time) in
         [("stream: write", ours.written, theirs.written), ("stream: read", ours.read, theirs.read)]
     {
         let mib = STREAM_BYTES as f64 / f64::from(1 << 20);
         let ratio = ratio(our_time, their_time);
-        lines.push(Line::new(
+        lines.push(Row::new(
             name,
             [
                 ("landfast_mib_per_s", mib / our_time.as_secs_f64()),
@@ -187,12 +183,7 @@ fn judge([ours, theirs]: &[Side<'_>; 2], scale: f64) -> Findings {
                 ("ratio", ratio),
             ],
         ));
-        checks.push(Check::new(
-            &format!("{name}: times ganesha's speed"),
-            ratio,
-            Relation::AtLeast,
-            STREAM_MIN,
-        ));
+        checks.push(Check::at_least(&format!("{name}: times ganesha's speed"), ratio, STREAM_MIN));
     }
     let notes = vec![
         "processor time is the server process's own, user and system; the filesystem is ext4 in memory"

@@ -1,9 +1,9 @@
-//! What a checkpoint costs those who work while it runs: latencies of operations that overlap one, beside those that do not.
+//! What a checkpoint costs clients that work while it runs: latencies of operations that overlap one, beside those that do not.
 //!
 //! Eight clients make small files, one operation at a time each, on a data disk that takes 10 ms for a flush and 200 MiB/s for what
-//! it flushes. A checkpoint comes every 5 s. Whether one is under way the server's metrics say, asked all the time.
+//! it flushes. A checkpoint comes every 5 s. The server's metrics, read all the time, say whether one is running.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, actor};
+use super::{Check, Choices, Findings, Progress, Row, actor};
 use crate::error::{Error, Result};
 use crate::measure::ms;
 use crate::rig::{Latency, Rig, RigOptions};
@@ -29,11 +29,11 @@ const STALL_MS: f64 = 50.0;
 /// One operation: when it began, and how long it took.
 type Timed = (Instant, Duration);
 
-pub(super) fn run(_: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(hear))?
+pub(super) fn run(_: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(progress))?
 }
 
-fn measure(hear: Hear<'_>) -> Result<Findings> {
+fn measure(progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions { log_bytes: 256 << 20, ..RigOptions::default() })?;
     rig.format()?;
     rig.set_latency(Latency { data_flush: DATA_FLUSH, log_flush: LOG_FLUSH })?;
@@ -45,7 +45,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         ..ServeOptions::new(&rig.export(), Some(&log), Durability::Log)
     })?;
     let actors = (0..CLIENTS).map(|n| actor(server.addr(), n)).collect::<Result<Vec<_>>>()?;
-    hear(&format!("{CLIENTS} clients for {} s", WINDOW.as_secs()));
+    progress(&format!("{CLIENTS} clients for {} s", WINDOW.as_secs()));
     let before = rig.stats()?;
     let until = Instant::now() + WINDOW;
     let done = AtomicBool::new(false);
@@ -71,7 +71,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     let lines = vec![
         without.line("no checkpoint under way"),
         during.line("a checkpoint under way"),
-        Line::new(
+        Row::new(
             "all",
             [
                 ("operations", operations),
@@ -85,18 +85,16 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     ];
     let bound = STALL_MS.max(2.0 * ms(DATA_FLUSH));
     let checks = vec![
-        Check::new("checkpoints while there was work", running.len() as f64, Relation::AtLeast, 2.0),
-        Check::new(
+        Check::at_least("checkpoints while there was work", running.len() as f64, 2.0),
+        Check::at_most(
             "ms that the slowest of 1,000 operations takes longer than the median while a checkpoint runs",
             during.percentile(0.999) - without.percentile(0.5),
-            Relation::AtMost,
             bound,
         ),
     ];
     Ok(Findings { lines, checks, ..Findings::default() })
 }
 
-/// Latencies in order, in milliseconds.
 struct Latencies(Vec<f64>);
 
 impl Latencies {
@@ -106,14 +104,14 @@ impl Latencies {
         Latencies(all)
     }
 
-    /// The least value that this part of all does not exceed.
+    /// The least value that this part of all values does not exceed.
     fn percentile(&self, part: f64) -> f64 {
         let rank = (self.0.len() as f64 * part).ceil() as usize;
         self.0.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
     }
 
-    fn line(&self, name: &str) -> Line {
-        Line::new(
+    fn line(&self, name: &str) -> Row {
+        Row::new(
             name,
             [
                 ("operations", self.0.len() as f64),
@@ -126,7 +124,7 @@ impl Latencies {
     }
 }
 
-/// Makes files until then; each operation that must be stable before its reply, timed.
+/// Makes files until then, and times each operation that must be stable before its reply.
 fn work(mut actor: Actor, until: Instant) -> Result<Vec<Timed>> {
     let data = Bytes::from(vec![b'x'; FILE_BYTES]);
     let mut timed = Vec::new();
@@ -148,7 +146,7 @@ fn work(mut actor: Actor, until: Instant) -> Result<Vec<Timed>> {
     Ok(timed)
 }
 
-/// When checkpoints were under way, from the last look before to the first after.
+/// When checkpoints were running: from the last look before each to the first after it.
 fn watch(metrics: SocketAddr, done: &AtomicBool) -> Result<Vec<(Instant, Instant)>> {
     let mut running: Vec<(Instant, Instant)> = Vec::new();
     let (mut last, mut was, mut completed) = (Instant::now(), false, 0.0);

@@ -7,14 +7,14 @@
 //! What a side needed from its start to its end, mount, session and directories among it, stands beside where it has put all
 //! files there. RPCs are those that the server answered in all that time.
 
-use super::{Choices, Line};
+use super::{Choices, Row};
 use crate::error::{Context, Error, Result};
 use crate::measure::{Budget, serial_untar_with};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
 use crate::peers::ganesha::Ganesha;
 use crate::peers::libnfs;
-use crate::peers::program::{self, KNOWN, Pace, Way};
+use crate::peers::program::{self, KNOWN, Mode, Pace};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
 use crate::serial::{Actor, Connect, Session};
@@ -32,14 +32,13 @@ const PEER_TIME: Duration = Duration::from_secs(2);
 
 const LOG_BYTES: u64 = 256 << 20;
 
-/// A side.
 #[derive(Debug, Clone)]
 pub(super) enum Side {
     Untar,
     Copy,
     Serial,
     NfsCp(usize),
-    Program(PathBuf, Way),
+    Program(PathBuf, Mode),
 }
 
 impl Side {
@@ -55,7 +54,7 @@ impl Side {
         }
     }
 
-    /// Calls that it has under way, if it is another's.
+    /// Calls that another's client has in flight.
     pub(super) fn at_a_time(&self) -> usize {
         match self {
             Side::NfsCp(n) => *n,
@@ -106,7 +105,7 @@ pub(super) fn sides(choices: &Choices, v3: bool) -> Result<(Vec<Side>, Vec<Strin
 
 /// A server, and what it stands on.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Stand {
+pub(super) enum Setup {
     /// Landfast, volume and log in memory.
     Memory,
     /// Landfast, on disks whose flushes take so long.
@@ -115,17 +114,14 @@ pub(super) enum Stand {
     Ganesha(Duration),
 }
 
-/// A running one.
 enum Server {
     /// With the address of its metrics.
     Landfast(Served, SocketAddr),
     Ganesha(Ganesha),
 }
 
-/// What a run came to.
 pub(super) struct Run {
     pub(super) pace: Pace,
-    /// From its start to its end.
     whole_s: f64,
     /// Calls that the server answered, where it counts them.
     rpcs: Option<f64>,
@@ -152,9 +148,9 @@ impl Runs {
     }
 
     /// The figures in the middle, the seconds, and those of the whole of a run.
-    pub(super) fn line(self, name: &str, rtt_ms: f64, files: u64) -> (Line, f64, Option<f64>) {
+    pub(super) fn line(self, name: &str, rtt_ms: f64, files: u64) -> (Row, f64, Option<f64>) {
         let seconds = super::middle(self.seconds);
-        let mut values = Line::new(
+        let mut values = Row::new(
             name,
             [("rtt_ms", rtt_ms), ("files_per_s", files as f64 / seconds), ("seconds", seconds)],
         );
@@ -184,7 +180,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) fn new(files: u64, stand: Stand) -> Result<Bench> {
+    pub(super) fn new(files: u64, stand: Setup) -> Result<Bench> {
         let disk = MemoryDisk::new()?;
         let archive = disk.scratch().join("archive.tar");
         let tree = disk.filesystem().join("source");
@@ -203,8 +199,8 @@ impl Bench {
             Ok(std::ops::ControlFlow::Continue(()))
         })?;
         let mut rig = match stand {
-            Stand::Memory => None,
-            Stand::Landfast(_) | Stand::Ganesha(_) => {
+            Setup::Memory => None,
+            Setup::Landfast(_) | Setup::Ganesha(_) => {
                 Some(Rig::new(&RigOptions { log_bytes: LOG_BYTES, ..RigOptions::default() })?)
             }
         };
@@ -213,8 +209,8 @@ impl Bench {
         }
         let export = rig.as_ref().map_or_else(|| disk.export().to_owned(), Rig::export);
         let server = match stand {
-            Stand::Ganesha(_) => Server::Ganesha(Ganesha::start(&export)?),
-            Stand::Memory | Stand::Landfast(_) => {
+            Setup::Ganesha(_) => Server::Ganesha(Ganesha::start(&export)?),
+            Setup::Memory | Setup::Landfast(_) => {
                 let metrics = free_port()?;
                 let (log, log_bytes) = match &rig {
                     Some(rig) => (rig.log_device()?.to_owned(), None),
@@ -225,13 +221,12 @@ impl Bench {
                 Server::Landfast(Served::start(&options)?, metrics)
             }
         };
-        if let (Some(rig), Stand::Landfast(flush) | Stand::Ganesha(flush)) = (&mut rig, stand) {
+        if let (Some(rig), Setup::Landfast(flush) | Setup::Ganesha(flush)) = (&mut rig, stand) {
             rig.set_latency(Latency { data_flush: flush, log_flush: flush })?;
         }
         Ok(Bench { server, rig, export, archive, tree, names, files, runs: 0, disk })
     }
 
-    /// Stops the server.
     pub(super) fn stop(self) -> Result<()> {
         let Bench { server, mut rig, disk, .. } = self;
         if let Some(rig) = &mut rig {
@@ -298,7 +293,7 @@ impl Bench {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         // With version 3 an export is mounted by its own path.
         let path = format!("{}/{dir}", text(&self.export));
-        let ours = |ran: tools::Ran| Pace { files: self.files, seconds: ran.took.as_secs_f64() };
+        let ours = |ran: tools::ToolRun| Pace { files: self.files, seconds: ran.took.as_secs_f64() };
         match side {
             Side::Untar => tools::run(&["untar", "-p", &text(&self.archive), &url]).map(ours),
             Side::Copy => tools::run(&["cp", "-r", &text(&self.tree.join("tree")), &url]).map(ours),

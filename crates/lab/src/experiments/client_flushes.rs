@@ -2,20 +2,18 @@
 //! and by others, in turns ([`super::client_bench`]).
 //!
 //! All that is written is stable when a clock stops. nfs-ganesha flushes its disk for each file, Landfast its log for all that is
-//! under way together: a client that waits for each of its calls waits for each of these flushes, too. So it counts how much is
-//! under way at a time. Whose pace is taken, and not the time from start to end, is the better for it.
+//! in flight together: a client that waits for each of its calls waits for each of these flushes, too. So it matters how much is
+//! in flight at a time. A client whose pace is measured, and not its time from start to end, looks better.
 
-use super::client_bench::{Bench, Runs, Side, Stand, sides};
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::client_bench::{Bench, Runs, Setup, Side, sides};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::Result;
 use crate::net::Link;
 use crate::peers::ganesha;
 use std::time::Duration;
 
-/// Files, unless chosen otherwise.
 const FILES: u64 = 4096;
 
-/// The round trip, in milliseconds.
 const ROUND_TRIP_MS: f64 = 1.0;
 
 /// What a flush takes: that of a solid state disk without capacitors, about.
@@ -31,15 +29,15 @@ const TIMES_PEERS: f64 = 3.0;
 const FROM_TO_MS: [f64; 2] = [0.1, 50.0];
 const TIMES_SHORTEST: f64 = 2.0;
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     ganesha::possible()?;
     let files = choices.files.unwrap_or(FILES).max(1);
     let mut found = Findings::default();
     for (name, stand, v3) in
-        [("nfs-ganesha", Stand::Ganesha(FLUSH), false), ("Landfast", Stand::Landfast(FLUSH), true)]
+        [("nfs-ganesha", Setup::Ganesha(FLUSH), false), ("Landfast", Setup::Landfast(FLUSH), true)]
     {
         let (sides, notes) = sides(choices, v3)?;
-        crate::namespace::run_private(|| measure((name, stand), files, &sides, hear, &mut found))??;
+        crate::namespace::run_private(|| measure((name, stand), files, &sides, progress, &mut found))??;
         for note in notes {
             if !found.notes.contains(&note) {
                 found.notes.push(note);
@@ -49,12 +47,11 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     Ok(found)
 }
 
-/// All sides on one server.
 fn measure(
-    (name, stand): (&str, Stand),
+    (name, stand): (&str, Setup),
     files: u64,
     sides: &[Side],
-    hear: Hear<'_>,
+    progress: Progress<'_>,
     found: &mut Findings,
 ) -> Result<()> {
     let mut bench = Bench::new(files, stand)?;
@@ -64,7 +61,7 @@ fn measure(
     for round in 0..ROUNDS {
         let mut failed = Vec::new();
         for (i, (side, runs)) in sides.iter_mut().enumerate() {
-            hear(&format!("{name}, round {} of {ROUNDS}: {}", round + 1, side.name()));
+            progress(&format!("{name}, round {} of {ROUNDS}: {}", round + 1, side.name()));
             match bench.run(side, &link) {
                 Ok(run) => runs.push(&run, files),
                 // Another's program need not get along with every server.
@@ -95,25 +92,25 @@ fn measure(
     for (rtt_ms, took) in FROM_TO_MS.iter().zip(&mut took) {
         let link = Link::start(bench.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
         for round in 0..ROUNDS {
-            hear(&format!("{name}, round {} of {ROUNDS}: landfast untar at {rtt_ms} ms", round + 1));
+            progress(&format!("{name}, round {} of {ROUNDS}: landfast untar at {rtt_ms} ms", round + 1));
             took.push(bench.run(&Side::Untar, &link)?.pace.seconds);
         }
     }
     let [short, long] = took.map(super::middle);
     for (rtt_ms, seconds) in FROM_TO_MS.iter().zip([short, long]) {
         let values = [("files_per_s", files as f64 / seconds), ("rtt_ms", *rtt_ms), ("seconds", seconds)];
-        found.lines.push(Line::new(&format!("on {name}, landfast untar at {rtt_ms} ms"), values));
+        found.lines.push(Row::new(&format!("on {name}, landfast untar at {rtt_ms} ms"), values));
     }
     let times =
         format!("untar on {name}: the time at {} ms, times that at {} ms", FROM_TO_MS[1], FROM_TO_MS[0]);
     let best = one.min(many);
-    if let Stand::Ganesha(_) = stand {
+    if let Setup::Ganesha(_) = stand {
         let what = format!("untar on {name}: times the files a second of the quickest of the others");
-        found.checks.push(Check::new(&times, long / short, Relation::AtMost, TIMES_SHORTEST));
-        found.checks.push(Check::new(&what, best / ours, Relation::AtLeast, TIMES_PEERS));
+        found.checks.push(Check::at_most(&times, long / short, TIMES_SHORTEST));
+        found.checks.push(Check::at_least(&what, best / ours, TIMES_PEERS));
     } else {
         // It does so much in a round trip that these are most of the time (see client-round-trips); and processor time counts, and
-        // what many calls under way need of it.
+        // what many calls in flight need of it.
         found.notes.push(format!("{times}: {:.2}", long / short));
         found.notes.push(format!(
             "on {name} the quickest of the others with one call under way takes {:.2} times as long as untar, of all others \

@@ -3,17 +3,16 @@
 //!
 //! The archive is a stream that is made while it is extracted. Volume and copies are directories of this machine's own disk.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
-use crate::tools::{self, Input, Ran};
+use crate::tools::{self, Input, ToolRun};
 use std::path::Path;
 
 /// Files, unless chosen otherwise; the claims are about 1,000,000.
 const FILES: u64 = 100_000;
 
-/// Bytes in each.
 const FILE_BYTES: usize = 64;
 
 /// The smaller tree has so many times fewer.
@@ -23,7 +22,6 @@ const FEWER: u64 = 10;
 /// program itself.
 const BASE_MIB_MAX: f64 = 160.0;
 
-/// Size of the log file.
 const LOG_BYTES: u64 = 256 << 20;
 
 /// The commands in the order in which they run, and what each file may add to their memory, in bytes: `untar` and `cp` to a
@@ -38,21 +36,19 @@ const CLAIMS: [(&str, f64); 6] = [
     ("rm -r", 256.0),
 ];
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::machine::needs_root()?;
     let files = choices.files.unwrap_or(FILES).max(FEWER);
     let (few, many) = (files / FEWER, files);
-    let small = commands(few, hear)?;
-    let large = commands(many, hear)?;
+    let small = commands(few, progress)?;
+    let large = commands(many, progress)?;
     let mut found = Findings::default();
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     for (i, (name, bytes_max)) in CLAIMS.iter().enumerate() {
         let (small, large) = (&small[i].usage, &large[i].usage);
         let more = large.peak_rss_bytes.saturating_sub(small.peak_rss_bytes);
         let each = more as f64 / (many - few) as f64;
-        found.lines.push(Line::new(
+        found.lines.push(Row::new(
             name,
             [
                 ("files", many as f64),
@@ -64,7 +60,7 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
         ));
         let bound = BASE_MIB_MAX + mib((*bytes_max * many as f64) as u64);
         let what = format!("{name}: peak memory in MiB, for {BASE_MIB_MAX} MiB and {bytes_max} bytes a file");
-        found.checks.push(Check::new(&what, mib(large.peak_rss_bytes), Relation::AtMost, bound));
+        found.checks.push(Check::at_most(&what, mib(large.peak_rss_bytes), bound));
     }
     let most = found.lines.iter().map(|l| l.values["cpu_us_per_file"]).fold(0.0, f64::max);
     found.notes = vec![
@@ -77,11 +73,8 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
 }
 
 /// All commands, in the order of [`CLAIMS`], on a tree of so many files.
-fn commands(files: u64, hear: Hear<'_>) -> Result<Vec<Ran>> {
-    let dir = tempfile::Builder::new()
-        .prefix("landfast-memory-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
+fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
+    let dir = crate::machine::scratch_dir("landfast-memory-")?;
     let (export, back) = (dir.path().join("export"), dir.path().join("back"));
     for made in [&export, &back] {
         std::fs::create_dir(made).context(|| format!("create {}", made.display()))?;
@@ -92,7 +85,7 @@ fn commands(files: u64, hear: Hear<'_>) -> Result<Vec<Ran>> {
     })?;
     let url = |name: &str| format!("nfs://{}/{name}", server.addr());
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut doing = |what: &str| hear(&format!("{files} files: {what}"));
+    let mut doing = |what: &str| progress(&format!("{files} files: {what}"));
     let shape = Shape { files, file_bytes: FILE_BYTES, per_dir: 64, seed: 5 };
     let mut all = Vec::with_capacity(CLAIMS.len());
 

@@ -3,16 +3,14 @@
 //! All go through the same emulated link to the same server, on a filesystem and a log in memory: what is measured is the
 //! network's round trips and processor time ([`super::client_bench`]).
 
-use super::client_bench::{Bench, Runs, Side, Stand, sides};
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::client_bench::{Bench, Runs, Setup, Side, sides};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::Result;
 use crate::net::Link;
 use std::time::Duration;
 
-/// Round trips, in milliseconds.
 const ROUND_TRIPS_MS: [f64; 4] = [0.1, 1.0, 10.0, 50.0];
 
-/// Files, unless chosen otherwise.
 const FILES: u64 = 4096;
 
 /// So many times as many, for what is claimed of the longest round trip.
@@ -32,17 +30,17 @@ const TIMES_SHORTEST: f64 = 2.0;
 /// Round trips that one extraction, or copy, may wait for, one after another, from its start to its end.
 const WAITED_MAX: f64 = 4.0;
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     let files = choices.files.unwrap_or(FILES).max(1);
     let (sides, notes) = sides(choices, true)?;
-    let mut found = crate::namespace::run_private(|| measure(files, &sides, hear))??;
+    let mut found = crate::namespace::run_private(|| measure(files, &sides, progress))??;
     found.notes.extend(notes);
     Ok(found)
 }
 
-fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
+fn measure(files: u64, sides: &[Side], progress: Progress<'_>) -> Result<Findings> {
     let mut found = Findings::default();
-    let mut bench = Bench::new(files, Stand::Memory)?;
+    let mut bench = Bench::new(files, Setup::Memory)?;
     // Seconds for all files, by round trip and side, and those from start to end.
     let mut table: Vec<Vec<f64>> = Vec::new();
     let mut whole: Vec<Vec<Option<f64>>> = Vec::new();
@@ -57,7 +55,7 @@ fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
                 if !side.is_ours() && round >= PEER_ROUNDS {
                     continue;
                 }
-                hear(&format!("{rtt_ms} ms, round {} of {ROUNDS}: {}", round + 1, side.name()));
+                progress(&format!("{rtt_ms} ms, round {} of {ROUNDS}: {}", round + 1, side.name()));
                 runs.push(&bench.run(side, &link)?, files);
             }
         }
@@ -75,10 +73,9 @@ fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
     }
     let ones = sides.iter().zip(&table[1]).filter(|(side, _)| !side.is_ours() && !side.is_vectored_peer());
     let best = ones.map(|(_, seconds)| *seconds).fold(f64::INFINITY, f64::min);
-    found.checks.push(Check::new(
+    found.checks.push(Check::at_least(
         "untar at a round trip of 1 ms: times the files a second of the quickest of the others that put one file into a call",
         best / table[1][0],
-        Relation::AtLeast,
         TIMES_PEERS,
     ));
     for (rtt_ms, row) in ROUND_TRIPS_MS.iter().zip(&whole) {
@@ -96,13 +93,12 @@ fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
     let last = ROUND_TRIPS_MS.len() - 1;
     let (short, long) = (table[0][0], table[last][0]);
     let waited = (long - short) * 1000.0 / (round_trips[last] - round_trips[0]);
-    found.checks.push(Check::new(
+    found.checks.push(Check::at_most(
         &format!(
             "round trips that untar of {files} files waits for, from what it takes longer at {} ms",
             ROUND_TRIPS_MS[last]
         ),
         waited,
-        Relation::AtMost,
         WAITED_MAX,
     ));
     found.notes.push(format!(
@@ -112,28 +108,27 @@ fn measure(files: u64, sides: &[Side], hear: Hear<'_>) -> Result<Findings> {
         ROUND_TRIPS_MS[last],
         ROUND_TRIPS_MS[0]
     ));
-    found.checks.push(Check::new(
+    found.checks.push(Check::at_most(
         &format!(
             "round trips that cp -r of {files} files waits for, from what it takes longer at {} ms",
             ROUND_TRIPS_MS[last]
         ),
         (table[last][1] - table[0][1]) * 1000.0 / (round_trips[last] - round_trips[0]),
-        Relation::AtMost,
         WAITED_MAX,
     ));
     bench.stop()?;
-    many(files * MANY, hear, &mut found)?;
+    many(files * MANY, progress, &mut found)?;
     Ok(found)
 }
 
 /// Many files at the shortest and the longest round trip.
-fn many(files: u64, hear: Hear<'_>, found: &mut Findings) -> Result<()> {
-    let mut bench = Bench::new(files, Stand::Memory)?;
+fn many(files: u64, progress: Progress<'_>, found: &mut Findings) -> Result<()> {
+    let mut bench = Bench::new(files, Setup::Memory)?;
     let ends = [ROUND_TRIPS_MS[0], ROUND_TRIPS_MS[ROUND_TRIPS_MS.len() - 1]];
     let mut seconds = [Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
         for (rtt_ms, seconds) in ends.iter().zip(&mut seconds) {
-            hear(&format!("{files} files, {rtt_ms} ms, round {} of {ROUNDS}", round + 1));
+            progress(&format!("{files} files, {rtt_ms} ms, round {} of {ROUNDS}", round + 1));
             let link = Link::start(bench.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
             seconds.push(bench.run(&Side::Untar, &link)?.pace.seconds);
         }
@@ -141,12 +136,11 @@ fn many(files: u64, hear: Hear<'_>, found: &mut Findings) -> Result<()> {
     let [short, long] = seconds.map(super::middle);
     for (rtt_ms, seconds) in [(ends[0], short), (ends[1], long)] {
         let values = [("files_per_s", files as f64 / seconds), ("seconds", seconds)];
-        found.lines.push(Line::new(&format!("{rtt_ms} ms, landfast untar, {files} files"), values));
+        found.lines.push(Row::new(&format!("{rtt_ms} ms, landfast untar, {files} files"), values));
     }
-    found.checks.push(Check::new(
+    found.checks.push(Check::at_most(
         &format!("untar of {files} files: the time at {} ms, times that at {} ms", ends[1], ends[0]),
         long / short,
-        Relation::AtMost,
         TIMES_SHORTEST,
     ));
     bench.stop()

@@ -4,7 +4,7 @@
 //! What the commands leave behind is compared with the archive each time. Nothing is timed: the figures are the same on any
 //! machine, but for a COMPOUND more or less where what is packed depends on what has come in.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::served::{Durability, ServeOptions, Served};
@@ -15,7 +15,6 @@ use std::io::{BufReader, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Files, unless chosen otherwise.
 const FILES: u64 = 4096;
 
 /// Directories above a file that is opened.
@@ -23,7 +22,7 @@ const DEPTH_MAX: u64 = 32;
 
 const LOG_BYTES: u64 = 64 << 20;
 
-/// What is claimed at most of a server that takes so many operations: RPCs per file of each command.
+/// The most RPCs per file of each command, on a server that takes so many operations in a COMPOUND.
 struct Claim {
     operations: u64,
     untar: f64,
@@ -39,12 +38,12 @@ const CLAIMS: [Claim; 3] = [
     Claim { operations: 50, untar: 0.16, list: 0.02, copy: 0.16, remove: 0.04 },
 ];
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     let files = choices.files.unwrap_or(FILES).max(1);
     crate::namespace::run_private(|| {
         let mut found = Findings::default();
         for claim in &CLAIMS {
-            hear(&format!("{} operations in a COMPOUND", claim.operations));
+            progress(&format!("{} operations in a COMPOUND", claim.operations));
             on_one_server(claim, files, &mut found)?;
         }
         Ok(found)
@@ -74,17 +73,17 @@ fn on_one_server(claim: &Claim, files: u64, found: &mut Findings) -> Result<()> 
     let operations = claim.operations;
     let mut put = |command: &str, rpcs: u64, bound: f64| {
         let each = rpcs as f64 / files as f64;
-        found.lines.push(Line::new(
+        found.lines.push(Row::new(
             &format!("{command}, {operations}"),
             [("files", files as f64), ("rpcs", rpcs as f64), ("rpcs_per_file", each)],
         ));
         let what = format!("{command}: RPCs per file at {operations} operations");
-        found.checks.push(Check::new(&what, each, Relation::AtMost, bound));
+        found.checks.push(Check::at_most(&what, each, bound));
     };
     let untar = tools::run(&["untar", "-p", &text(&archive), &url("")])?;
     put("untar", untar.rpcs, claim.untar);
     same(&export)?;
-    // Each has to have seen all of them, and the directories.
+    // Each command must have counted all files, and the directories.
     for command in [&["ls", "-lR"][..], &["du", "-s"], &["find"]] {
         let ran = tools::run(&[command, &[&url("tree")]].concat())?;
         if ran.objects < files {
@@ -106,18 +105,18 @@ fn on_one_server(claim: &Claim, files: u64, found: &mut Findings) -> Result<()> 
         }
     }
     let most = nested_opens(server.addr(), &export)?;
-    found.lines.push(Line::new(
+    found.lines.push(Row::new(
         &format!("nested open, {operations}"),
         [("depth_max", DEPTH_MAX as f64), ("rpcs", most as f64)],
     ));
     let what = format!(
         "RPCs of the first open of a file at depth 1 to {DEPTH_MAX}, the most, at {operations} operations"
     );
-    found.checks.push(Check::new(&what, most as f64, Relation::Exactly, 1.0));
+    found.checks.push(Check::exactly(&what, most as f64, 1.0));
     server.stop()
 }
 
-/// Opens and reads a file at each depth for the first time; the most calls that one of them took.
+/// Opens and reads a file at each depth for the first time. Returns the most calls that one of them took.
 fn nested_opens(addr: SocketAddr, export: &Path) -> Result<u64> {
     let mut paths = Vec::new();
     for depth in 1..=DEPTH_MAX {

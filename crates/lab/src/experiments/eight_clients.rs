@@ -1,8 +1,8 @@
 //! Eight clients that each do one thing at a time, at once: they share log flushes.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, actor};
+use super::{Check, Choices, Findings, Progress, Row, actor};
 use crate::error::{Error, Result};
-use crate::measure::{Budget, Taken, serial_untar_with};
+use crate::measure::{Budget, Untarred, serial_untar_with};
 use crate::net::Link;
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::serial::Actor;
@@ -10,7 +10,6 @@ use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use std::time::{Duration, Instant};
 
-/// How many clients work at once.
 const CLIENTS: u64 = 8;
 
 /// Log flushes per modifying operation that are claimed at most.
@@ -23,17 +22,17 @@ const START_FLUSH: Duration = Duration::from_millis(2);
 const FILES: u64 = 300;
 const WINDOW: Duration = Duration::from_secs(10);
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), hear))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), progress))?
 }
 
-fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
+fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions::default())?;
     let latency = Latency { data_flush: Duration::from_millis(10), log_flush: Duration::from_micros(50) };
     let link = Link::start(([127, 0, 0, 1], 9).into(), Duration::from_micros(200))?;
     let (mut lines, mut flushes) = (Vec::new(), 1.0);
     for clients in [1, CLIENTS] {
-        hear(&format!("{clients} at once"));
+        progress(&format!("{clients} at once"));
         rig.format()?;
         // The server tries at its start which way of flushing is quicker on this device. One takes two flushes: where they are
         // slow, that is seen on a machine that has other work, too.
@@ -53,7 +52,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
         let modifying = taken.iter().map(|t| t.modifying_rpcs).sum::<u64>().max(1) as f64;
         let done = taken.iter().map(|t| t.files).sum::<u64>() as f64;
         flushes = did.log.flushes as f64 / modifying;
-        lines.push(Line::new(
+        lines.push(Row::new(
             &format!("{clients} clients"),
             [
                 ("files", done),
@@ -65,12 +64,12 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
         ));
     }
     let what = "log flushes per modifying operation of eight clients";
-    let checks = vec![Check::new(what, flushes, Relation::AtMost, FLUSHES_MAX)];
+    let checks = vec![Check::at_most(what, flushes, FLUSHES_MAX)];
     Ok(Findings { lines, checks, ..Findings::default() })
 }
 
 /// All of them at once, each with its own archive.
-fn together(actors: Vec<Actor>, files: u64) -> Result<Vec<Taken>> {
+fn together(actors: Vec<Actor>, files: u64) -> Result<Vec<Untarred>> {
     let archives = (0..actors.len() as u64)
         .map(|seed| {
             let mut tar = Vec::new();

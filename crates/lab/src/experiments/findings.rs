@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::measure::Terms;
 use crate::serial::{Action, Actor, Node};
 
-/// What may be chosen about an experiment.
 #[derive(Debug, Clone, Default)]
 pub struct Choices {
     /// How many files; each experiment has a default that takes seconds.
@@ -19,53 +18,52 @@ pub struct Choices {
     pub peers: Vec<std::path::PathBuf>,
 }
 
-/// What hears how far an experiment is.
-pub type Hear<'a> = &'a mut (dyn FnMut(&str) + Send);
+/// Called with a line about what an experiment is doing now.
+pub type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// One line of an experiment's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// What was measured.
+pub struct Row {
     pub name: String,
-    /// Named figures.
     pub values: BTreeMap<String, f64>,
 }
 
-impl Line {
+impl Row {
     pub(super) fn new<const N: usize>(name: &str, values: [(&str, f64); N]) -> Self {
-        Line { name: name.to_owned(), values: values.map(|(k, v)| (k.to_owned(), v)).into() }
+        Row { name: name.to_owned(), values: values.map(|(k, v)| (k.to_owned(), v)).into() }
     }
 }
 
-/// How a figure has to stand to its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relation {
-    /// Not below it.
     AtLeast,
-    /// Not above it.
     AtMost,
-    /// Equal to it.
     Exactly,
 }
 
-/// A claim and whether it holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// The figure.
     pub what: String,
-    /// Measured.
     pub value: f64,
-    /// How it has to stand to the bound.
     pub relation: Relation,
-    /// The bound.
     pub bound: f64,
-    /// Whether it does.
     pub holds: bool,
 }
 
 impl Check {
-    pub(super) fn new(what: &str, value: f64, relation: Relation, bound: f64) -> Self {
+    pub(super) fn at_least(what: &str, value: f64, bound: f64) -> Self {
+        Check::new(what, value, Relation::AtLeast, bound)
+    }
+
+    pub(super) fn at_most(what: &str, value: f64, bound: f64) -> Self {
+        Check::new(what, value, Relation::AtMost, bound)
+    }
+
+    pub(super) fn exactly(what: &str, value: f64, bound: f64) -> Self {
+        Check::new(what, value, Relation::Exactly, bound)
+    }
+
+    fn new(what: &str, value: f64, relation: Relation, bound: f64) -> Self {
         let holds = match relation {
             Relation::AtLeast => value >= bound,
             Relation::AtMost => value <= bound,
@@ -75,33 +73,30 @@ impl Check {
     }
 }
 
-/// What an experiment found.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
     pub(super) terms: Option<Terms>,
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<Row>,
     pub(super) checks: Vec<Check>,
     pub(super) notes: Vec<String>,
 }
 
-/// What the client library says.
 pub(crate) fn unable(e: &dyn std::fmt::Display) -> Error {
     Error::Unable(format!("the client library: {e}"))
 }
 
-/// The client library, at a server's root.
+/// Connects the client library to a server's root.
 pub(crate) async fn connect(addr: SocketAddr) -> Result<Nfs> {
     let url = format!("nfs://{addr}/").parse().map_err(|e| unable(&e))?;
     Nfs::connect(&url).await.map_err(|e| unable(&e))
 }
 
-/// The figure in the middle.
 pub(crate) fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A client in a directory of its own.
+/// Connects a client that works in a directory of its own.
 pub(crate) fn actor(addr: SocketAddr, n: u64) -> Result<Actor> {
     let mut actor = Actor::connect(addr, format!("client {n}"), "/")?;
     let dir = format!("client{n}").into_bytes();

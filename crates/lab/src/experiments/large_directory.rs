@@ -5,7 +5,7 @@
 //! files than the server remembers, so that what is compared is the same work; they are listed in turn, so that what
 //! else the machine does falls on both.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::load::list_root_entry;
 use crate::served::{Durability, ServeOptions, Served};
@@ -16,11 +16,11 @@ use std::path::Path;
 const ENTRIES: u64 = 280_000;
 const PARTS: u64 = 4;
 
-/// The time for an entry of the large directory, against that of the small one. What is quadratic takes [`PARTS`] times
-/// as long; twice is left to the machine, and to what the server still remembers of the small one.
+/// The most time for an entry of the large directory, as a multiple of that of the small one. A quadratic listing takes
+/// [`PARTS`] times as long; a factor of two is left to the machine, and to what the server still caches of the small one.
 const GROWTH_MAX: f64 = 2.0;
 
-/// What the peak of the server's memory may be after the large directory, against that after the small one.
+/// The most peak memory of the server after the large directory, as a multiple of that after the small one.
 const MEMORY_GROWTH_MAX: f64 = 2.0;
 
 /// Peak resident memory that is claimed at most, in MiB: the nodes that are kept (the volume's limits), and what a
@@ -30,7 +30,6 @@ const PEAK_MIB_MAX: f64 = 192.0;
 /// Rounds; in each the small directory is listed [`PARTS`] times and the large one once.
 const ROUNDS: u64 = 2;
 
-/// One directory.
 struct Listed {
     name: &'static str,
     entries: u64,
@@ -45,7 +44,6 @@ impl Listed {
         Listed { name, entries, times, seconds: 0.0, peak_mib: 0.0 }
     }
 
-    /// All listings of one round.
     fn list(&mut self, server: &Served) -> Result<()> {
         for _ in 0..self.times {
             let (seen, took) = list_root_entry(server.addr(), self.name)?;
@@ -62,36 +60,31 @@ impl Listed {
         self.seconds * 1e6 / (self.entries * self.times * ROUNDS) as f64
     }
 
-    fn line(&self) -> Line {
+    fn line(&self) -> Row {
         let values = [
             ("entries", self.entries as f64),
             ("us_per_entry", self.us_per_entry()),
             ("peak_rss_mib", self.peak_mib),
         ];
-        Line::new(&format!("{} entries", self.entries), values)
+        Row::new(&format!("{} entries", self.entries), values)
     }
 }
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::machine::needs_root()?;
     let entries = choices.files.unwrap_or(ENTRIES).max(PARTS);
-    let dir = tempfile::Builder::new()
-        .prefix("landfast-large-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
+    let dir = crate::machine::scratch_dir("landfast-large-")?;
     let export = dir.path().join("export");
     let mut small = Listed::new("small", entries / PARTS, PARTS);
     let mut large = Listed::new("large", entries, 1);
     for listed in [&small, &large] {
-        hear(&format!("making {} files", listed.entries));
+        progress(&format!("making {} files", listed.entries));
         fill(&export.join(listed.name), listed.entries)?;
     }
     let options = ServeOptions::new(&export, Some(&dir.path().join("log")), Durability::Log);
     let server = Served::start(&ServeOptions { log_bytes: Some(64 << 20), ..options })?;
     for round in 1..=ROUNDS {
-        hear(&format!("listing, round {round} of {ROUNDS}"));
+        progress(&format!("listing, round {round} of {ROUNDS}"));
         small.list(&server)?;
         if round == 1 {
             small.peak_mib = peak_mib(&server);
@@ -101,19 +94,17 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     large.peak_mib = peak_mib(&server);
     server.stop()?;
     let checks = vec![
-        Check::new(
+        Check::at_most(
             "time for an entry of four times as many, against that of the few",
             large.us_per_entry() / small.us_per_entry(),
-            Relation::AtMost,
             GROWTH_MAX,
         ),
-        Check::new(
+        Check::at_most(
             "peak memory after four times as many, against that after the few",
             large.peak_mib / small.peak_mib,
-            Relation::AtMost,
             MEMORY_GROWTH_MAX,
         ),
-        Check::new("peak memory of the server in MiB", large.peak_mib, Relation::AtMost, PEAK_MIB_MAX),
+        Check::at_most("peak memory of the server in MiB", large.peak_mib, PEAK_MIB_MAX),
     ];
     let notes = vec![
         "the directories are on this machine's own disk; each entry comes with its attributes".to_owned(),

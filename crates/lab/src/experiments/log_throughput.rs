@@ -5,7 +5,7 @@
 //! device, in turns with the log: a shared machine makes turns slower, never quicker, so of each the median of the
 //! quickest turn counts.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::rig::{Latency, Rig, RigOptions};
 use landfast_intentlog::aligned::AlignedBuf;
@@ -19,14 +19,13 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a record: about what creating a file takes.
 const RECORD_BYTES: usize = 300;
-/// Writers that share flushes.
 const WRITERS: u64 = 64;
 /// Turns of each, and the time of one.
 const TURNS: usize = 4;
 const TURN: Duration = Duration::from_millis(400);
-/// How many times the device's own latency one writer's is, at most, with a flush of a millisecond.
+/// The most latency of one writer, as a multiple of the device's own, with a flush of a millisecond.
 const ADDED_MAX: f64 = 1.15;
-/// How many times one writer's operations those of 64 are, at least, with the same.
+/// The least operations of 64 writers, as a multiple of one writer's, with the same flush.
 const SHARED_MIN: f64 = 20.0;
 
 /// Nothing to make durable: the log alone is measured.
@@ -42,18 +41,18 @@ impl Checkpoint for NoVolume {
     }
 }
 
-pub(super) fn run(_: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(hear))?
+pub(super) fn run(_: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(progress))?
 }
 
 fn failed(why: LogError) -> Error {
     Error::Child { role: "log", what: why.to_string() }
 }
 
-fn measure(hear: Hear<'_>) -> Result<Findings> {
+fn measure(progress: Progress<'_>) -> Result<Findings> {
     let (mut lines, mut checks) = (Vec::new(), Vec::new());
     for flush in [Duration::from_millis(1), Duration::from_micros(50)] {
-        hear(&format!("a device whose flush takes {flush:?}"));
+        progress(&format!("a device whose flush takes {flush:?}"));
         let mut rig = Rig::new(&RigOptions::default())?;
         rig.format()?;
         rig.set_latency(Latency { data_flush: Duration::ZERO, log_flush: flush })?;
@@ -62,7 +61,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         let ratio = us(found.log) / us(found.device);
         let shared = found.many.per_s / found.one.per_s;
-        lines.push(Line::new(
+        lines.push(Row::new(
             &name("one writer"),
             [
                 ("device_us", us(found.device)),
@@ -72,7 +71,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
                 ("flushes_per_operation", found.one.flushes),
             ],
         ));
-        lines.push(Line::new(
+        lines.push(Row::new(
             &name(&format!("{WRITERS} writers")),
             [
                 ("operations_per_s", found.many.per_s),
@@ -82,11 +81,11 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         ));
         if flush >= Duration::from_millis(1) {
             let what = "one writer's latency to the device's own";
-            checks.push(Check::new(what, ratio, Relation::AtMost, ADDED_MAX));
+            checks.push(Check::at_most(what, ratio, ADDED_MAX));
             let what = format!("operations of {WRITERS} writers to those of one");
-            checks.push(Check::new(&what, shared, Relation::AtLeast, SHARED_MIN));
+            checks.push(Check::at_least(&what, shared, SHARED_MIN));
             let what = "flushes per operation of one writer";
-            checks.push(Check::new(what, found.one.flushes, Relation::Exactly, 1.0));
+            checks.push(Check::exactly(what, found.one.flushes, 1.0));
         }
     }
     let notes = vec![
@@ -96,11 +95,9 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     Ok(Findings { lines, checks, notes, ..Findings::default() })
 }
 
-/// Work of one number of writers.
 #[derive(Default)]
 struct Work {
     per_s: f64,
-    /// Flushes per operation.
     flushes: f64,
 }
 
@@ -143,7 +140,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or(Duration::MAX)
 }
 
-/// Writes of the device's own, for one turn; the median.
+/// The median of the device's own writes in one turn.
 fn device_turn(device: &File, path: &Path) -> Result<Duration> {
     let block = AlignedBuf::zeroed(BLOCK_BYTES);
     let (began, mut times) = (Instant::now(), Vec::new());
@@ -155,7 +152,7 @@ fn device_turn(device: &File, path: &Path) -> Result<Duration> {
     Ok(median(times))
 }
 
-/// Transactions of so many writers, for one turn; the median of one.
+/// The median of a transaction while so many writers work for one turn.
 fn log_turn(log: &Log, writers: u64) -> Result<(Work, Duration)> {
     let before = log.stats();
     let began = Instant::now();

@@ -24,23 +24,20 @@ mod untar_local_limit;
 mod untar_vs_serial;
 pub(crate) mod web_page;
 
-pub use findings::{Check, Choices, Findings, Hear, Line, Relation};
+pub use findings::{Check, Choices, Findings, Progress, Relation, Row};
 pub(crate) use findings::{actor, connect, middle, unable};
 
 use crate::error::{Error, Result};
 use crate::measure::Terms;
 use serde::{Deserialize, Serialize};
 
-/// One experiment.
 pub struct Experiment {
-    /// Its name on the command line.
     pub name: &'static str,
     /// What it measures, in one line.
     pub about: &'static str,
-    run: fn(&Choices, Hear<'_>) -> Result<Findings>,
+    run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-/// Every experiment.
 pub const ALL: [Experiment; 19] = [
     Experiment {
         name: "untar-vs-serial",
@@ -139,40 +136,28 @@ pub const ALL: [Experiment; 19] = [
     },
 ];
 
-/// An experiment's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The experiment's name.
     pub name: String,
-    /// What it measures.
     pub about: String,
     /// The measured terms of the equation, where it uses them.
     pub terms: Option<Terms>,
-    /// The figures.
-    pub lines: Vec<Line>,
-    /// The claims.
+    pub lines: Vec<Row>,
     pub checks: Vec<Check>,
-    /// What the reader has to know.
     pub notes: Vec<String>,
-    /// Whether every claim holds.
     pub holds: bool,
-    /// Seconds that it took.
     pub total_s: f64,
 }
 
-/// Runs the experiment of this name.
-///
-/// # Errors
-/// No such experiment, or what keeps it from being run.
-pub fn run(name: &str, choices: &Choices, hear: Hear<'_>) -> Result<Report> {
+pub fn run(name: &str, choices: &Choices, progress: Progress<'_>) -> Result<Report> {
     let Some(experiment) = ALL.iter().find(|e| e.name == name) else {
         let names: Vec<_> = ALL.iter().map(|e| e.name).collect();
         return Err(Error::Unable(format!("no experiment `{name}`: there are {}", names.join(", "))));
     };
-    hear("waiting until the machine's own disks have what was written before");
+    progress("waiting until the machine's own disks have what was written before");
     crate::sys::settle();
     let start = std::time::Instant::now();
-    let found = (experiment.run)(choices, hear)?;
+    let found = (experiment.run)(choices, progress)?;
     Ok(Report {
         name: experiment.name.to_owned(),
         about: experiment.about.to_owned(),

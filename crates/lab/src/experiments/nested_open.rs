@@ -4,7 +4,7 @@
 //! Both through the same emulated link, in turns, each time as a client that knows nothing yet; its session is made before the
 //! clock starts. What both have read is compared with what was written.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
@@ -14,10 +14,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Directories above the file.
 const DEPTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Round trips, in milliseconds.
 const ROUND_TRIPS_MS: [f64; 3] = [0.1, 1.0, 10.0];
 
 /// Runs of each side; the one in the middle counts.
@@ -31,16 +29,16 @@ const LOG_BYTES: u64 = 64 << 20;
 /// One open: seconds and calls.
 type Opened = (f64, u64);
 
-pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(hear))?
+pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(progress))?
 }
 
-/// The directory at this depth; what is in its file are the bytes of its path.
+/// The directory at this depth. Its file contains the path.
 pub(crate) fn directory(depth: usize) -> String {
     (0..depth).map(|n| format!("below{depth}-{n}")).collect::<Vec<_>>().join("/")
 }
 
-fn measure(hear: Hear<'_>) -> Result<Findings> {
+fn measure(progress: Progress<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
     let mut paths = Vec::new();
     for depth in DEPTHS {
@@ -55,7 +53,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     let mut found = Findings::default();
     let (mut most, mut ends) = (0, Vec::new());
     for rtt_ms in ROUND_TRIPS_MS {
-        hear(&format!("round trips of {rtt_ms} ms"));
+        progress(&format!("round trips of {rtt_ms} ms"));
         let link = Link::start(server.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
         for (depth, path) in DEPTHS.iter().zip(&paths) {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -66,7 +64,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
             let rpcs = |all: &[Opened]| all.iter().map(|o| o.1).max().unwrap_or(0);
             let ms = |all: &[Opened]| super::middle(all.iter().map(|o| o.0 * 1000.0).collect());
             most = most.max(rpcs(&ours));
-            found.lines.push(Line::new(
+            found.lines.push(Row::new(
                 &format!("{rtt_ms} ms, depth {depth}"),
                 [
                     ("landfast_rpcs", rpcs(&ours) as f64),
@@ -82,16 +80,10 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     let last = &ends[ends.len() - DEPTHS.len()..];
     let longest = ROUND_TRIPS_MS[ROUND_TRIPS_MS.len() - 1];
     found.checks = vec![
-        Check::new(
-            "RPCs of a first open and read, the most at any depth",
-            most as f64,
-            Relation::Exactly,
-            1.0,
-        ),
-        Check::new(
+        Check::exactly("RPCs of a first open and read, the most at any depth", most as f64, 1.0),
+        Check::at_most(
             &format!("depth {}: times as long as depth 1, at {longest} ms", DEPTHS[DEPTHS.len() - 1]),
             last[last.len() - 1] / last[0],
-            Relation::AtMost,
             TIMES_SHALLOW,
         ),
     ];
@@ -103,7 +95,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     Ok(found)
 }
 
-/// By the library.
+/// With a new connection of the library.
 async fn at_once(addr: SocketAddr, path: &str) -> Result<Opened> {
     let nfs = connect(addr).await?;
     let opened = open(&nfs, path).await;
@@ -111,7 +103,7 @@ async fn at_once(addr: SocketAddr, path: &str) -> Result<Opened> {
     opened
 }
 
-/// By a library that is connected.
+/// With a library that is connected.
 pub(crate) async fn open(nfs: &Nfs, path: &str) -> Result<Opened> {
     let before = nfs.stats().rpcs;
     let start = Instant::now();
@@ -121,7 +113,6 @@ pub(crate) async fn open(nfs: &Nfs, path: &str) -> Result<Opened> {
     Ok(opened)
 }
 
-/// One name after another.
 fn name_by_name(addr: SocketAddr, path: &str, client: &str) -> Result<Opened> {
     let mut actor = Actor::connect(addr, client, "/")?;
     let before = actor.session().counts();

@@ -13,7 +13,7 @@
 //! The limit is the time in which a plain program makes as many files, of the same contents and with the same attributes, in as
 //! many directories, on the same filesystem right after, and flushes it once.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::scrape;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Logged operations a second that are claimed at least.
 const RATE_MIN: f64 = 50_000.0;
-/// What is claimed of a machine that is too slow or too busy for that: so many times as long as a plain program at most.
+/// The claim on a machine that is too slow or too busy for that: at most so many times as long as a plain program.
 const LIMIT_MAX: f64 = 2.5;
 /// A file is three operations, so if all is lost a third of the operations are objects; a little less, as the server had done a few
 /// more at the cut.
@@ -44,11 +44,11 @@ const WINDOW: Duration = Duration::from_millis(4_500);
 const MOUNT_OPTIONS: &str = "commit=300";
 const POLL: Duration = Duration::from_millis(20);
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), hear))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), progress))?
 }
 
-fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
+fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions { log_bytes: 128 << 20, ..RigOptions::default() })?;
     rig.set_mount_options(MOUNT_OPTIONS);
     rig.format()?;
@@ -62,7 +62,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     };
     write().context(|| archive.display().to_string())?;
 
-    hear("extracting");
+    progress("extracting");
     let log = rig.log_device()?.to_owned();
     let metrics = free_port()?;
     let options = ServeOptions {
@@ -71,7 +71,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     };
     let server = Served::start(&options)?;
     let idle = server.peak_rss_bytes().unwrap_or(0);
-    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+    let exe = crate::machine::exe()?;
     let mut client = Command::new(exe)
         .arg("untar")
         .arg(&archive)
@@ -99,21 +99,21 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     let operations = scrape::value(&page, "modifying_operations_total")?;
     let checkpoints = scrape::value(&page, "log_checkpoints_total")?;
 
-    hear("recovering");
+    progress("recovering");
     rig.power_on()?;
     rig.mount()?;
     let start = Instant::now();
     let recovered = Served::start(&ServeOptions { metrics: None, ..options })?;
     let start_s = start.elapsed().as_secs_f64();
     let peak = recovered.peak_rss_bytes().unwrap_or(0);
-    let said = Said::of(&recovered.words())?;
+    let said = RecoveryReport::of(&recovered.words())?;
     recovered.stop()?;
-    hear("making as many files plainly");
+    progress("making as many files plainly");
     let plain_s = plain(&rig.export(), said.remade as u64)?;
     let rate = said.records / said.seconds;
     let wanted = RATE_MIN.min(said.records / plain_s / LIMIT_MAX);
     let memory = peak.saturating_sub(idle) as f64;
-    let line = Line::new(
+    let line = Row::new(
         "recovery",
         [
             ("logged_operations", said.records),
@@ -127,7 +127,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
             ("idle_rss_mib", idle as f64 / f64::from(1 << 20)),
         ],
     );
-    let extraction = Line::new(
+    let extraction = Row::new(
         "extraction",
         [
             ("seconds", extracted_s),
@@ -136,7 +136,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
             ("checkpoints", checkpoints),
         ],
     );
-    let limit = Line::new(
+    let limit = Row::new(
         "a plain program",
         [
             ("seconds", plain_s),
@@ -148,10 +148,10 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     let per_byte = memory / said.bytes.max(1.0);
     let lost = said.remade / operations.max(1.0);
     let checks = vec![
-        Check::new("checkpoints before the cut", checkpoints, Relation::Exactly, 0.0),
-        Check::new("objects made again for each operation before the cut", lost, Relation::AtLeast, LOST_MIN),
-        Check::new("logged operations recovered in a second", rate, Relation::AtLeast, wanted),
-        Check::new("memory for recovery to the log's bytes", per_byte, Relation::AtMost, MEMORY_MAX),
+        Check::exactly("checkpoints before the cut", checkpoints, 0.0),
+        Check::at_least("objects made again for each operation before the cut", lost, LOST_MIN),
+        Check::at_least("logged operations recovered in a second", rate, wanted),
+        Check::at_most("memory for recovery to the log's bytes", per_byte, MEMORY_MAX),
     ];
     let notes = vec![
         "a logged operation is one that changed something (OPEN that creates, WRITE, SETATTR, CREATE) and is in the log: one record \
@@ -165,7 +165,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     Ok(Findings { lines: vec![extraction, line, limit], checks, notes, ..Findings::default() })
 }
 
-/// Makes so many files below the volume's directory as any program would, and flushes the filesystem; seconds.
+/// Makes as many files below the volume's directory as a plain program would, and flushes the filesystem. Returns seconds.
 fn plain(export: &Path, files: u64) -> Result<f64> {
     let top = export.with_file_name("plain");
     let make = || -> std::io::Result<()> {
@@ -191,23 +191,22 @@ fn plain(export: &Path, files: u64) -> Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// What a server says of its recovery.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct RecoveryReport {
     records: f64,
     bytes: f64,
     remade: f64,
     seconds: f64,
 }
 
-impl Said {
-    fn of(words: &str) -> Result<Said> {
+impl RecoveryReport {
+    fn of(words: &str) -> Result<RecoveryReport> {
         let bad = || Error::Protocol(format!("the server does not say what it recovered: {words}"));
-        Said::parse(words).ok_or_else(bad)
+        RecoveryReport::parse(words).ok_or_else(bad)
     }
 
     /// "recovered 12,345 records, 1.2 MiB; 678 lost objects made again (0.123 s)"
-    fn parse(words: &str) -> Option<Said> {
+    fn parse(words: &str) -> Option<RecoveryReport> {
         let line = words.lines().find_map(|line| line.split_once(": recovered ")).map(|(_, rest)| rest)?;
         let (records, rest) = line.split_once(" records, ")?;
         let (bytes, rest) = rest.split_once("; ")?;
@@ -222,7 +221,7 @@ impl Said {
             "GiB" => 1024.0 * 1024.0 * 1024.0,
             _ => return None,
         };
-        Some(Said {
+        Some(RecoveryReport {
             records: count(records)?,
             bytes: count(number)? * unit,
             remade: count(remade)?,
@@ -238,8 +237,11 @@ mod tests {
     #[test]
     fn what_the_server_says_is_understood() {
         let words = "landfast: x\nlandfast: recovered 12,345 records, 1.5 MiB; 678 lost objects made again (0.125 s)\n";
-        let said = Said::of(words).unwrap();
-        assert_eq!(said, Said { records: 12_345.0, bytes: 1_572_864.0, remade: 678.0, seconds: 0.125 });
-        assert!(Said::of("landfast: clean start: nothing to recover (0.1 s)").is_err());
+        let said = RecoveryReport::of(words).unwrap();
+        assert_eq!(
+            said,
+            RecoveryReport { records: 12_345.0, bytes: 1_572_864.0, remade: 678.0, seconds: 0.125 }
+        );
+        assert!(RecoveryReport::of("landfast: clean start: nothing to recover (0.1 s)").is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! The window ends before the first checkpoint (the server's and the filesystem's own come every
 //! 5 s), so that every flush of the data disk in it would be one too many.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::Result;
 use crate::measure::{Budget, Terms, serial_untar_with};
 use crate::net::Link;
@@ -24,11 +24,11 @@ const FILES: u64 = 1000;
 const ROUNDS: u64 = 8;
 const WINDOW: Duration = Duration::from_secs(2);
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), hear))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), progress))?
 }
 
-/// What all rounds together came to.
+/// The sum of all rounds.
 #[derive(Default)]
 struct Sum {
     files: f64,
@@ -43,17 +43,17 @@ struct Sum {
     disk_flushes: f64,
 }
 
-fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
+fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions::default())?;
     let link = Link::start(([127, 0, 0, 1], 9).into(), Duration::from_micros(200))?;
     let mut sum = Sum::default();
     let mut terms = None;
     for round in 0..ROUNDS {
-        hear(&format!("round {} of {ROUNDS}", round + 1));
+        progress(&format!("round {} of {ROUNDS}", round + 1));
         terms = Some(one_round(&mut rig, &link, files.div_ceil(ROUNDS), round, &mut sum)?);
     }
     let per_file = |x: f64| x / sum.files.max(1.0);
-    let line = Line::new(
+    let line = Row::new(
         "log",
         [
             ("files", sum.files),
@@ -69,9 +69,9 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     );
     let flushes = sum.log_flushes / sum.modifying.max(1.0);
     let checks = vec![
-        Check::new("log flushes per modifying operation", flushes, Relation::Exactly, 1.0),
-        Check::new("flushes of the data disk", sum.disk_flushes, Relation::Exactly, 0.0),
-        Check::new("share of the limit of the equation", sum.share, Relation::AtLeast, SHARE),
+        Check::exactly("log flushes per modifying operation", flushes, 1.0),
+        Check::exactly("flushes of the data disk", sum.disk_flushes, 0.0),
+        Check::at_least("share of the limit of the equation", sum.share, SHARE),
     ];
     Ok(Findings { terms, lines: vec![line], checks, notes: Vec::new() })
 }

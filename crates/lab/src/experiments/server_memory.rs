@@ -4,9 +4,9 @@
 //! machine's own disk: a million files would take too much of the memory that an emulated disk
 //! lives in, and latencies do not matter here.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
-use crate::measure::Taken;
+use crate::measure::Untarred;
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use std::io::BufWriter;
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 /// Files, unless chosen otherwise; the claim is about 1,000,000.
 const FILES: u64 = 20_000;
 
-/// Bytes in each.
 const FILE_BYTES: usize = 1024;
 
 /// Peak resident memory that is claimed at most, in MiB. What bounds it: requests in work (their
@@ -24,25 +23,22 @@ const FILE_BYTES: usize = 1024;
 /// replay, and the caches of nodes and change attributes; none of them grows with the tree.
 const PEAK_MIB_MAX: f64 = 512.0;
 
-/// Size of the log file.
 const LOG_BYTES: u64 = 256 << 20;
 
 /// How often the server's memory is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::machine::needs_root()?;
     let files = choices.files.unwrap_or(FILES);
     let mut lines = Vec::new();
     let mut peaks = Vec::new();
     for files in [files / 10, files] {
-        hear(&format!("extracting {files} files"));
+        progress(&format!("extracting {files} files"));
         let (taken, peak_bytes) = extract(files)?;
         let peak_mib = peak_bytes as f64 / f64::from(1 << 20);
         peaks.push(peak_mib);
-        lines.push(Line::new(
+        lines.push(Row::new(
             &format!("{files} files"),
             [
                 ("files", taken.files as f64),
@@ -54,26 +50,23 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     }
     let peak = peaks.last().copied().unwrap_or(0.0);
     let checks = vec![
-        Check::new("files that are there", lines[1].values["files"], Relation::Exactly, files as f64),
-        Check::new("peak memory of the server in MiB", peak, Relation::AtMost, PEAK_MIB_MAX),
+        Check::exactly("files that are there", lines[1].values["files"], files as f64),
+        Check::at_most("peak memory of the server in MiB", peak, PEAK_MIB_MAX),
     ];
     let notes = vec!["the volume is on this machine's own disk".to_owned()];
     Ok(Findings { lines, checks, notes, ..Findings::default() })
 }
 
-/// Extracts a stream of so many files; the server's peak memory.
-fn extract(files: u64) -> Result<(Taken, u64)> {
-    let dir = tempfile::Builder::new()
-        .prefix("landfast-memory-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
+/// Extracts a stream of so many files. Returns the server's peak memory.
+fn extract(files: u64) -> Result<(Untarred, u64)> {
+    let dir = crate::machine::scratch_dir("landfast-memory-")?;
     let export = dir.path().join("export");
     std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
     let server = Served::start(&ServeOptions {
         log_bytes: Some(LOG_BYTES),
         ..ServeOptions::new(&export, Some(&dir.path().join("log")), Durability::Log)
     })?;
-    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+    let exe = crate::machine::exe()?;
     let start = Instant::now();
     let mut untar = Command::new(exe)
         .args(["untar", "-", &format!("nfs://{}/", server.addr()), "--json"])
@@ -104,7 +97,7 @@ fn extract(files: u64) -> Result<(Taken, u64)> {
             stderr: String::from_utf8_lossy(&out.stderr).chars().take(2000).collect(),
         });
     }
-    Ok((Taken { files: count_files(&export)?, seconds, complete: true, ..Taken::default() }, peak))
+    Ok((Untarred { files: count_files(&export)?, seconds, complete: true, ..Untarred::default() }, peak))
 }
 
 /// Regular files below a directory, without the server's own.

@@ -1,11 +1,11 @@
 //! `landfast trace` beside `tshark -q -z rpc,srt,100003,3` and `nfstrace` on one capture: processor time, memory, and whether all
 //! three count the same.
 //!
-//! A serial client extracts files over NFSv3; what passes is written down once and then replicated, with the address of a client
-//! of its own for each copy. All three programs read the same file, which is in the page cache. Of each its quickest turn counts:
-//! a shared machine makes turns slower, never quicker.
+//! A serial client extracts files over NFSv3. Its traffic is recorded once and then replicated, with another client's address in
+//! each copy. All three programs read the same file, which is in the page cache. The quickest turn of each counts: a shared
+//! machine makes turns slower, never quicker.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::capture::{self, Tap};
 use crate::error::{Context, Error, Result};
 use crate::serial::tar::Extraction;
@@ -33,7 +33,7 @@ const ROUNDS: usize = 3;
 
 const LOG_BYTES: u64 = 64 << 20;
 
-/// Where nfstrace's package has what counts procedures.
+/// The plugin of nfstrace that counts procedures.
 const BREAKDOWN: &str = "/usr/lib/nfstrace/libbreakdown.so";
 
 /// What is claimed of processor time, speed and memory.
@@ -43,25 +43,20 @@ const MB_PER_S_MIN: f64 = 400.0;
 const MIB_MAX: f64 = 64.0;
 
 /// A program's quickest turn, and what it printed.
-struct Turn {
+struct ProgramRun {
     took: Duration,
     usage: Usage,
     printed: String,
 }
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(Error::Unable("needs root".into()));
-    }
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::machine::needs_root()?;
     let clients = (choices.files.unwrap_or(FILES) / FILES_EACH).max(1);
-    let dir = tempfile::Builder::new()
-        .prefix("landfast-trace-")
-        .tempdir()
-        .context(|| "make a temporary directory".to_owned())?;
+    let dir = crate::machine::scratch_dir("landfast-trace-")?;
     let path = dir.path().join("capture.pcap");
-    hear("one client extracts files over NFSv3");
+    progress("one client extracts files over NFSv3");
     let bytes = make(dir.path(), &path, clients)?;
-    let exe = std::env::current_exe().context(|| "path of this program".to_owned())?;
+    let exe = crate::machine::exe()?;
     let (exe, file) = (exe.to_string_lossy(), path.to_string_lossy());
     let breakdown = format!("--analysis={BREAKDOWN}");
     let programs: [(&str, Vec<&str>, &str); 3] = [
@@ -69,10 +64,10 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
         ("tshark", vec!["tshark", "-r", &file, "-q", "-z", "rpc,srt,100003,3"], "tshark"),
         ("nfstrace", vec!["nfstrace", "--mode=stat", "-I", &file, &breakdown], "nfstrace"),
     ];
-    let mut best: [Option<Turn>; 3] = [None, None, None];
+    let mut best: [Option<ProgramRun>; 3] = [None, None, None];
     for round in 1..=ROUNDS {
         for ((name, command, package), best) in programs.iter().zip(&mut best) {
-            hear(&format!(
+            progress(&format!(
                 "{:.0} MB, {clients} clients: {name}, turn {round} of {ROUNDS}",
                 bytes as f64 / 1e6
             ));
@@ -86,12 +81,12 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     let (own, theirs) = (rows(&ours.printed), rows(&tshark.printed));
     let calls: u64 = own.values().map(|row| row.0).sum();
     let mut found = Findings::default();
-    let cpu = |turn: &Turn| turn.usage.cpu.as_secs_f64();
-    let mib = |turn: &Turn| turn.usage.peak_rss_bytes as f64 / f64::from(1 << 20);
+    let cpu = |turn: &ProgramRun| turn.usage.cpu.as_secs_f64();
+    let mib = |turn: &ProgramRun| turn.usage.peak_rss_bytes as f64 / f64::from(1 << 20);
     let others = counts_of_nfstrace(&nfstrace.printed);
     let counts = [calls, theirs.values().map(|row| row.0).sum(), others.values().sum()];
     for (((name, ..), turn), calls) in programs.iter().zip([&ours, &tshark, &nfstrace]).zip(counts) {
-        found.lines.push(Line::new(
+        found.lines.push(Row::new(
             name,
             [
                 ("cpu_s", cpu(turn)),
@@ -105,34 +100,21 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     let differ = theirs.iter().filter(|(name, row)| own.get(*name) != Some(row)).count()
         + own.keys().filter(|name| !theirs.contains_key(*name)).count();
     let same = own.iter().map(|(name, row)| (name, &row.0)).eq(&others);
-    let check = |what: &str, value, relation, bound| Check::new(what, value, relation, bound);
     found.checks = vec![
-        check("procedures of which tshark has other counts or times", differ as f64, Relation::Exactly, 0.0),
-        check(
+        Check::exactly("procedures of which tshark has other counts or times", differ as f64, 0.0),
+        Check::exactly(
             "whether nfstrace counts the same calls of each procedure",
             f64::from(u8::from(same)),
-            Relation::Exactly,
             1.0,
         ),
-        check(
-            "tshark's processor time, in times of ours",
-            cpu(&tshark) / cpu(&ours),
-            Relation::AtLeast,
-            TSHARK_MIN,
-        ),
-        check(
+        Check::at_least("tshark's processor time, in times of ours", cpu(&tshark) / cpu(&ours), TSHARK_MIN),
+        Check::at_least(
             "nfstrace's processor time, in times of ours",
             cpu(&nfstrace) / cpu(&ours),
-            Relation::AtLeast,
             NFSTRACE_MIN,
         ),
-        check(
-            "MB a second of processor time",
-            bytes as f64 / 1e6 / cpu(&ours),
-            Relation::AtLeast,
-            MB_PER_S_MIN,
-        ),
-        check("peak memory in MiB", mib(&ours), Relation::AtMost, MIB_MAX),
+        Check::at_least("MB a second of processor time", bytes as f64 / 1e6 / cpu(&ours), MB_PER_S_MIN),
+        Check::at_most("peak memory in MiB", mib(&ours), MIB_MAX),
     ];
     found.notes = vec![
         format!("a capture of {:.0} MB with {calls} calls of {clients} clients, in the page cache", bytes as f64 / 1e6),
@@ -142,7 +124,6 @@ pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     Ok(found)
 }
 
-/// Makes the capture; its length.
 fn make(dir: &Path, to: &Path, clients: u64) -> Result<u64> {
     let export = dir.join("export");
     std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
@@ -183,8 +164,8 @@ fn extract(actor: &mut Actor3) -> Result<()> {
     extraction.finish().iter().try_for_each(|action| actor.act(action).map(drop))
 }
 
-/// Runs a program in a directory in which it may leave files and settings of nobody are found.
-fn turn(command: &[&str], package: &'static str, dir: &Path) -> Result<Turn> {
+/// Runs a program in a directory where it may leave files, and without a user's settings.
+fn turn(command: &[&str], package: &'static str, dir: &Path) -> Result<ProgramRun> {
     let [program, args @ ..] = command else { return Err(Error::Unable("no program".into())) };
     let said = dir.join("said");
     let what = || format!("run {}", command.join(" "));
@@ -219,13 +200,13 @@ fn turn(command: &[&str], package: &'static str, dir: &Path) -> Result<Turn> {
             stderr: String::from_utf8_lossy(&stderr[..stderr.len().min(4096)]).into_owned(),
         });
     }
-    Ok(Turn { took, usage, printed })
+    Ok(ProgramRun { took, usage, printed })
 }
 
 /// Calls, and shortest, longest, mean and summed service times in microseconds, by procedure.
 type Rows = BTreeMap<String, (u64, [u64; 4])>;
 
-/// The rows of a table in the form of tshark's; what stands behind its columns is passed over.
+/// The rows of a table in tshark's format; text behind the columns is ignored.
 fn rows(printed: &str) -> Rows {
     let micros = |s: &str| s.replace('.', "").parse().ok();
     let row = |line: &str| {

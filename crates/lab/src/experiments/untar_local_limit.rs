@@ -4,7 +4,7 @@
 //! Both sides have their turn in each round, on a filesystem made anew, and both trees are compared with the archive. The
 //! round in the middle counts.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Result};
 use crate::measure::{local_untar, untar};
 use crate::rig::{Latency, Rig, RigOptions};
@@ -16,7 +16,6 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Files, unless chosen otherwise.
 const FILES: u64 = 16_384;
 
 const ROUNDS: usize = 5;
@@ -33,14 +32,14 @@ const DISKS: [(&str, Latency); 2] = [
     ),
 ];
 
-/// Room for a log of all of it, so that no checkpoint is for want of room.
+/// The log has room for everything, so that no checkpoint is forced.
 const LOG_BYTES: u64 = 512 << 20;
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES).max(1), hear))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES).max(1), progress))?
 }
 
-fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
+fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions { log_bytes: LOG_BYTES, ..RigOptions::default() })?;
     let archive = rig.scratch().join("archive.tar");
     let what = || format!("write {}", archive.display());
@@ -52,14 +51,14 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
     for (name, latency) in DISKS {
         let mut seconds = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
-            hear(&format!("{name}, round {} of {ROUNDS}: tar -x and sync", round + 1));
+            progress(&format!("{name}, round {} of {ROUNDS}: tar -x and sync", round + 1));
             seconds[0].push(local(&mut rig, &archive, latency)?);
-            hear(&format!("{name}, round {} of {ROUNDS}: landfast untar", round + 1));
+            progress(&format!("{name}, round {} of {ROUNDS}: landfast untar", round + 1));
             seconds[1].push(served(&mut rig, &archive, latency)?);
         }
         let [local, served] = seconds.map(super::middle);
         let share = local / served;
-        found.lines.push(Line::new(
+        found.lines.push(Row::new(
             name,
             [
                 ("local_files_per_s", files as f64 / local),
@@ -68,7 +67,7 @@ fn measure(files: u64, hear: Hear<'_>) -> Result<Findings> {
             ],
         ));
         let what = format!("{name}: untar's share of the speed of local tar -x and sync");
-        found.checks.push(Check::new(&what, share, Relation::AtLeast, SHARE));
+        found.checks.push(Check::at_least(&what, share, SHARE));
     }
     Ok(found)
 }
@@ -78,7 +77,6 @@ fn same(archive: &Path, tree: &Path) -> Result<()> {
     crate::verify::compare(BufReader::new(open), tree)?.into_result().map(drop)
 }
 
-/// Seconds of `tar -x` and a sync.
 fn local(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
     rig.format()?;
     rig.set_latency(latency)?;
@@ -88,7 +86,6 @@ fn local(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
     Ok(took.as_secs_f64())
 }
 
-/// Seconds of `landfast untar`.
 fn served(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
     rig.format()?;
     // The server tries at its start which way of flushing is quicker on this device.

@@ -1,13 +1,13 @@
 //! `untar` against local extraction and against one file at a time: the demo with its claims.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
-use crate::demo::{self, DemoOptions, Emulation, Progress, Row};
+use super::{Check, Choices, Findings, Progress, Row};
+use crate::demo::{self, DemoOptions, Emulation};
 use crate::error::{Error, Result};
 
-pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
+pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     let report = demo::run(&DemoOptions::default(), &mut |p| {
-        if let Progress::Doing(what) = p {
-            hear(&what);
+        if let demo::Progress::Doing(what) = p {
+            progress(&what);
         }
     })?;
     if report.emulation != Emulation::Disk {
@@ -17,29 +17,13 @@ pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
         |name: &str| report.row(name).ok_or_else(|| Error::Unable(format!("the demo has no row `{name}`")));
     let (local, sync, untar) = (row("local")?, row("sync")?, row("untar")?);
     let checks = vec![
-        Check::new(
-            "untar, times as fast as sync",
-            untar.files_per_s / sync.files_per_s,
-            Relation::AtLeast,
-            100.0,
-        ),
-        Check::new(
-            "untar, share of the speed of local",
-            untar.files_per_s / local.files_per_s,
-            Relation::AtLeast,
-            0.5,
-        ),
-        Check::new("untar, RPCs per file", untar.rpcs_per_file, Relation::AtMost, 0.1),
-        Check::new(
-            "untar, log flushes per file",
-            untar.log_flushes_per_file.unwrap_or(f64::NAN),
-            Relation::AtMost,
-            0.1,
-        ),
-        Check::new(
+        Check::at_least("untar, times as fast as sync", untar.files_per_s / sync.files_per_s, 100.0),
+        Check::at_least("untar, share of the speed of local", untar.files_per_s / local.files_per_s, 0.5),
+        Check::at_most("untar, RPCs per file", untar.rpcs_per_file, 0.1),
+        Check::at_most("untar, log flushes per file", untar.log_flushes_per_file.unwrap_or(f64::NAN), 0.1),
+        Check::exactly(
             "differences between tree and archive after a power cut",
             report.verified.differences as f64,
-            Relation::Exactly,
             0.0,
         ),
     ];
@@ -51,8 +35,8 @@ pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
     })
 }
 
-fn line(row: &Row) -> Line {
-    Line::new(
+fn line(row: &demo::Row) -> Row {
+    Row::new(
         &row.name,
         [
             ("files_per_s", row.files_per_s),

@@ -1,30 +1,28 @@
-//! What a web page asks of its files: a hundred of 10 to 100 KB, of which some are looked at, as many read, and each tenth is
-//! written. By the library in three calls at once, and by a client that does one thing at a time.
+//! The files of a web page: a hundred of 10 to 100 KB; some are looked at, as many read, and every tenth is written. The library
+//! does this with three calls at once, and another client does one thing at a time.
 //!
 //! Both through the same emulated link, in turns, each with a client that has served a page before: directories are known,
 //! files are not kept. What is read is compared with what is there, what is written is read from the server's disk.
 
-use super::{Check, Choices, Findings, Hear, Line, Relation, connect, unable};
+use super::{Check, Choices, Findings, Progress, Row, connect, unable};
 use crate::error::{Context, Error, Result};
 use crate::memory_disk::MemoryDisk;
 use crate::net::Link;
-use crate::rng::Rng;
 use crate::serial::{Action, Actor};
 use landfast_client::fs::{NewFile, Nfs};
+use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Files of a page.
 const FILES: usize = 100;
-/// One of so many is written; of the others one half is looked at, the other one is read.
+/// One file of so many is written; of the others one half is looked at, the other half is read.
 const WRITTEN: usize = 10;
 /// Their sizes in bytes, and how many lie in a directory.
 const BYTES: (usize, usize) = (10_000, 100_000);
 const PER_DIR: usize = 10;
 
-/// Round trips, in milliseconds.
 const ROUND_TRIPS_MS: [f64; 3] = [0.1, 1.0, 10.0];
 
 /// Pages of each side; the one in the middle counts.
@@ -33,7 +31,7 @@ const ROUNDS: usize = 5;
 /// RPCs for a page, at most.
 const RPCS_MAX: f64 = 16.0;
 
-/// At 1 ms a page is claimed to come so many times as quick as one thing at a time.
+/// The claim at 1 ms: a page is so many times as quick as with one thing at a time.
 const TIMES_SERIAL: f64 = 5.0;
 
 const LOG_BYTES: u64 = 256 << 20;
@@ -46,18 +44,16 @@ pub(crate) enum Use {
     Write,
 }
 
-/// One of its files.
 pub(crate) struct File {
     pub(crate) path: String,
     pub(crate) data: Bytes,
     pub(crate) used: Use,
 }
 
-pub(super) fn run(_choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(hear))?
+pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(progress))?
 }
 
-/// A page's files.
 pub(crate) fn files() -> Vec<File> {
     let mut rng = Rng::new(7);
     let file = |n: usize| {
@@ -74,7 +70,7 @@ pub(crate) fn files() -> Vec<File> {
     (0..FILES).map(file).collect()
 }
 
-fn measure(hear: Hear<'_>) -> Result<Findings> {
+fn measure(progress: Progress<'_>) -> Result<Findings> {
     let disk = MemoryDisk::new()?;
     let mut files = files();
     for file in &files {
@@ -88,14 +84,14 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     let mut found = Findings::default();
     let (mut most, mut times) = (0, Vec::new());
     for rtt_ms in ROUND_TRIPS_MS {
-        hear(&format!("round trips of {rtt_ms} ms"));
+        progress(&format!("round trips of {rtt_ms} ms"));
         let link = Link::start(server.addr(), Duration::from_secs_f64(rtt_ms / 1000.0))?;
         let nfs = runtime.block_on(connect(link.addr()))?;
         let mut actor = Actor::connect(link.addr(), format!("page {rtt_ms}"), "/")?;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         // The first page is not counted: both sides are warm then.
         for round in 0..=ROUNDS {
-            // Other contents each time, so that it shows who has written.
+            // New contents each time show who has written them.
             files.iter_mut().filter(|f| f.used == Use::Write).for_each(turn);
             let page = runtime.block_on(at_once(&nfs, &files))?;
             written(disk.export(), &files)?;
@@ -114,7 +110,7 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
         let rpcs = |all: &[(f64, u64)]| all.iter().map(|p| p.1).max().unwrap_or(0) as f64;
         let (our_ms, their_ms) = (ms(&ours), ms(&theirs));
         times.push(their_ms / our_ms);
-        found.lines.push(Line::new(
+        found.lines.push(Row::new(
             &format!("{rtt_ms} ms"),
             [
                 ("landfast_rpcs", rpcs(&ours)),
@@ -127,11 +123,10 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     }
     server.stop()?;
     found.checks = vec![
-        Check::new("RPCs for a page of 100 files, the most", most as f64, Relation::AtMost, RPCS_MAX),
-        Check::new(
+        Check::at_most("RPCs for a page of 100 files, the most", most as f64, RPCS_MAX),
+        Check::at_least(
             "a page at a round trip of 1 ms: times as quick as one thing at a time",
             times[1],
-            Relation::AtLeast,
             TIMES_SERIAL,
         ),
     ];
@@ -143,13 +138,13 @@ fn measure(hear: Hear<'_>) -> Result<Findings> {
     Ok(found)
 }
 
-/// Other contents of the same length.
+/// Replaces the contents by others of the same length.
 fn turn(file: &mut File) {
     let turned: Vec<u8> = file.data.iter().map(|b| b.wrapping_add(1)).collect();
     file.data = turned.into();
 }
 
-/// What the server's disk has is what was written.
+/// Checks that the server's disk has what was written.
 fn written(export: &Path, files: &[File]) -> Result<()> {
     for file in files.iter().filter(|f| f.used == Use::Write) {
         let there = std::fs::read(export.join(&file.path)).context(|| format!("read {}", file.path))?;
@@ -189,7 +184,6 @@ pub(crate) async fn at_once(nfs: &Nfs, files: &[File]) -> Result<(f64, u64)> {
     Ok(page)
 }
 
-/// The same, one thing at a time.
 fn one_by_one(actor: &mut Actor, files: &[File]) -> Result<(f64, u64)> {
     let before = actor.session().counts();
     let start = Instant::now();

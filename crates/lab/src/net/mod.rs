@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 /// A NULL call with its record mark (RFC 5531 section 9): it does nothing at a server.
 const NULL_CALL_BYTES: usize = 4 + 40;
 
-/// What all threads of a link share.
 struct Shared {
     target: Mutex<SocketAddr>,
     one_way_ns: AtomicU64,
@@ -80,9 +79,6 @@ pub struct Link {
 impl Link {
     /// Starts a link to `target` whose round trip takes `rtt` (or as long as the relay needs, when
     /// that is longer), calibrated against an echo.
-    ///
-    /// # Errors
-    /// When no local port can be opened.
     pub fn start(target: SocketAddr, rtt: Duration) -> Result<Self> {
         let mut link = Self::start_raw(target, rtt)?;
         if !rtt.is_zero() {
@@ -139,7 +135,6 @@ impl Link {
         Ok(())
     }
 
-    /// Where clients connect.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -160,7 +155,6 @@ impl Link {
         self.shared.work_ns.store(clock::ns(work), Ordering::Relaxed);
     }
 
-    /// Bytes passed on so far, both directions.
     pub fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
@@ -171,9 +165,6 @@ impl Link {
     }
 
     /// The median round trip of one byte to an echo over a link with this delay.
-    ///
-    /// # Errors
-    /// When no local port can be opened.
     pub fn measure(&self) -> Result<Duration> {
         self.probe().map(|times| times[times.len() / 2])
     }
@@ -265,9 +256,6 @@ fn round_trips(addr: SocketAddr) -> Result<Vec<Duration>> {
 }
 
 /// The median round trip of one byte over this machine's loopback, without any link.
-///
-/// # Errors
-/// When no local port can be opened.
 pub fn loopback_round_trip() -> Result<Duration> {
     round_trips(Echo::start()?.addr).map(|times| times[times.len() / 2])
 }

@@ -25,9 +25,6 @@ pub struct Ganesha {
 }
 
 /// Whether it is installed; if not, which packages are missing.
-///
-/// # Errors
-/// [`Error::NoTool`].
 pub fn possible() -> Result<()> {
     let backend = BACKENDS.iter().map(|dir| Path::new(dir).join("libfsalvfs.so")).any(|f| f.exists());
     if !Path::new(PROGRAM).exists() || !backend {
@@ -43,10 +40,7 @@ impl Ganesha {
     /// It is not installed, or it ends instead.
     pub fn start(dir: &Path) -> Result<Self> {
         possible()?;
-        let scratch = tempfile::Builder::new()
-            .prefix("landfast-ganesha-")
-            .tempdir()
-            .context(|| "make a temporary directory".to_owned())?;
+        let scratch = crate::machine::scratch_dir("landfast-ganesha-")?;
         let addr = free_port()?;
         let file = |name: &str| scratch.path().join(name);
         let conf = file("ganesha.conf");
@@ -79,14 +73,12 @@ impl Ganesha {
         Ok(())
     }
 
-    /// The end of its own log.
     fn messages(&self) -> String {
         let text = std::fs::read_to_string(self._scratch.path().join("messages")).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("; ")
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -96,12 +88,10 @@ impl Ganesha {
         self.child.signal(rustix::process::Signal::STOP);
     }
 
-    /// Kills it (SIGKILL), as a power cut does.
     pub fn kill(mut self) {
         self.child.kill();
     }
 
-    /// Processor time so far.
     pub fn cpu(&self) -> Option<Duration> {
         self.child.cpu()
     }

@@ -15,10 +15,6 @@ use std::time::{Duration, Instant};
 const PROGRAM: &str = "nfs-cp";
 const PACKAGE: &str = "libnfs-utils";
 
-/// Whether it is installed.
-///
-/// # Errors
-/// [`Error::NoTool`].
 pub fn possible() -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).exists());
@@ -27,9 +23,6 @@ pub fn possible() -> Result<()> {
 
 /// Copies `files`, given by their names below `tree`, to the same names below `path` on the server, `at_once` at a time, until
 /// all are done or the budget is spent.
-///
-/// # Errors
-/// It fails.
 pub fn copy(
     addr: SocketAddr,
     path: &str,

@@ -1,7 +1,7 @@
-//! A client that is a program: it copies the files of a local tree into a directory of a server, with so many files under way,
+//! A client that is a program: it copies the files of a local tree into a directory of a server, with so many files in flight,
 //! and begins none after so many seconds.
 //!
-//! `PROGRAM --ways` prints its [`Way`]s; `PROGRAM nfs://HOST:PORT/PATH WAY DIR IN_FLIGHT SECONDS` prints one JSON object, [`Pace`].
+//! `PROGRAM --ways` prints its [`Mode`]s; `PROGRAM nfs://HOST:PORT/PATH WAY DIR IN_FLIGHT SECONDS` prints one JSON object, [`Pace`].
 //! [`KNOWN`] are such.
 
 use crate::error::{Context, Error, Result};
@@ -20,7 +20,6 @@ pub const KNOWN: [(&str, Option<&str>); 2] = [
 /// How far a client came.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Pace {
-    /// Files that it has written.
     pub files: u64,
     /// In this time.
     pub seconds: f64,
@@ -28,17 +27,17 @@ pub struct Pace {
 
 /// How it is to go about it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Way {
+pub struct Mode {
     /// NFS's version, behind which a word of the program's own may stand.
     pub name: String,
-    /// How many files, or calls of many, are under way at a time.
+    /// Files in flight; calls in flight if a call has many files.
     pub at_a_time: usize,
     /// A call has many files.
     #[serde(default)]
     pub vectored: bool,
 }
 
-impl Way {
+impl Mode {
     /// Whether it is of NFSv3, where an export is mounted by its own path.
     pub fn is_v3(&self) -> bool {
         self.name.split(' ').next() == Some("3")
@@ -52,10 +51,7 @@ pub fn name(program: &Path) -> String {
 }
 
 /// The ways that it has.
-///
-/// # Errors
-/// No such program, or it does not run.
-pub fn ways(program: &Path) -> Result<Vec<Way>> {
+pub fn ways(program: &Path) -> Result<Vec<Mode>> {
     if !program.exists() {
         return Err(Error::Missing(PathBuf::from(program)));
     }
@@ -63,10 +59,7 @@ pub fn ways(program: &Path) -> Result<Vec<Way>> {
 }
 
 /// Copies what is in `tree` to `url`; no further file is begun after `budget`.
-///
-/// # Errors
-/// It fails.
-pub fn copy(program: &Path, url: &str, tree: &Path, way: &Way, budget: Duration) -> Result<Pace> {
+pub fn copy(program: &Path, url: &str, tree: &Path, way: &Mode, budget: Duration) -> Result<Pace> {
     let mut command = Command::new(program);
     command
         .args([url, &way.name])

@@ -1,7 +1,7 @@
-//! The oracle: a recovered tree, as the disk and as NFS show it, against the model; change attributes and the handles
-//! from before against what the server gave then.
+//! The oracle: compares a recovered tree, as the disk and as NFS show it, with the model; and change attributes and handles
+//! with what the server gave before the cut.
 
-use super::found::{Found, Tree, Type, contents_difference};
+use super::found::{FoundObject, Tree, Type, contents_difference};
 use super::model::{Kind, Model, ROOT};
 use super::peer::Peer;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::serial::action::Path;
 use landfast_nfs::v4::{FileHandle, FileType};
 use std::collections::HashMap;
 
-/// At most so many differences are described.
+/// Differences that are described at most.
 const SHOWN_MAX: usize = 12;
 
 /// How the tree differs from the model; empty when it does not.
@@ -38,7 +38,7 @@ pub fn differences(model: &Model, tree: &Tree) -> Vec<String> {
     out
 }
 
-fn object_difference(model: &Model, id: usize, found: &Found) -> Option<String> {
+fn object_difference(model: &Model, id: usize, found: &FoundObject) -> Option<String> {
     let object = model.object(id)?;
     let same = match (&object.kind, &found.kind) {
         (Kind::File(contents), Type::File) => {
@@ -115,9 +115,9 @@ fn shown(mut what: Vec<String>) -> String {
     what.join("; ")
 }
 
-/// Change attributes, against those that the server gave before the cut (`before`, with what was acknowledged then):
-/// none goes back, and one that is the same stands for the same (RFC 8881 section 5.8.1.4). Notes the new ones.
-pub fn changes(before: &Model, model: &mut Model, tree: &Tree, top: Option<&Found>) -> Vec<String> {
+/// Compares change attributes with those that the server gave before the cut (`before` has what was acknowledged then): none
+/// decreases, and an equal one means an equal object (RFC 8881 section 5.8.1.4). Notes the new ones.
+pub fn changes(before: &Model, model: &mut Model, tree: &Tree, top: Option<&FoundObject>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (path, id) in model.paths().into_iter().chain([(Path::new(), ROOT)]) {
         let found = if id == ROOT { top } else { tree.get(&path) };
@@ -141,9 +141,8 @@ pub fn changes(before: &Model, model: &mut Model, tree: &Tree, top: Option<&Foun
     wrong
 }
 
-/// The handles that clients had before the cut, over the wire: each still leads to its object, with
-/// the same fileid, type and size; those of removed objects lead nowhere. Returns how many were
-/// tried.
+/// Tries the handles that clients had before the cut: each must still lead to its object, with the same fileid, type and size;
+/// those of removed objects must be stale. Returns how many were tried.
 ///
 /// # Errors
 /// [`Error::Unable`] with what is wrong.

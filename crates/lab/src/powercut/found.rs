@@ -1,4 +1,4 @@
-//! A tree as it is: read from the disk, or over NFS.
+//! Reads a tree from the disk or over NFS.
 
 use crate::error::{Context, Result};
 use crate::serial::action::Path;
@@ -12,55 +12,42 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
-/// The type of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
-    /// A regular file.
     File,
-    /// Anything else; the text of a symbolic link is in the bytes as well.
+    /// Anything else. `bytes` has the target of a symbolic link.
     Other(Node),
 }
 
-/// One object.
 #[derive(Debug, Clone)]
-pub struct Found {
-    /// What it is.
+pub struct FoundObject {
     pub kind: Type,
-    /// Permission bits.
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// Modification time.
     pub mtime: (i64, u32),
-    /// Names.
     pub links: u64,
     /// Inode number, or fileid.
     pub number: u64,
-    /// A file's contents, a symbolic link's text.
     pub bytes: Vec<u8>,
-    /// What only the wire tells.
     pub wire: Option<Wire>,
 }
 
-/// What is only seen over NFS.
+/// Attributes that only NFS shows.
 #[derive(Debug, Clone)]
 pub struct Wire {
-    /// The change attribute.
     pub change: Option<u64>,
-    /// The handle.
     pub fh: FileHandle,
     /// Extended attributes, when they were asked for.
     pub xattrs: Option<BTreeMap<Vec<u8>, Bytes>>,
-    /// The access list.
     pub acl: Option<Vec<NfsAce>>,
 }
 
-/// All that is below a directory.
-pub type Tree = BTreeMap<Path, Found>;
+pub type Tree = BTreeMap<Path, FoundObject>;
 
-impl Found {
-    /// How it differs from a member of an archive that was extracted to its end; of a directory only the type
-    /// counts, its attributes come last.
+impl FoundObject {
+    /// How it differs from a member of an archive that was extracted to its end. Of a directory only the type counts, because
+    /// `untar` sets its attributes last.
     pub fn differs_from(&self, member: &Member) -> Option<String> {
         let is_dir = self.kind == Type::Other(Node::Dir);
         let MemberKind::File(data) = &member.kind else {
@@ -77,9 +64,6 @@ impl Found {
 }
 
 /// Reads what is below `root` from the disk, without the server's own directory.
-///
-/// # Errors
-/// When something cannot be read.
 pub fn on_disk(root: &std::path::Path) -> Result<Tree> {
     let mut out = Tree::new();
     let mut dirs = vec![PathBuf::new()];
@@ -102,7 +86,7 @@ pub fn on_disk(root: &std::path::Path) -> Result<Tree> {
     Ok(out)
 }
 
-fn one_on_disk(full: &std::path::Path) -> Result<Found> {
+fn one_on_disk(full: &std::path::Path) -> Result<FoundObject> {
     let what = || format!("read {}", full.display());
     let meta = std::fs::symlink_metadata(full).context(what)?;
     let t = meta.file_type();
@@ -125,7 +109,7 @@ fn one_on_disk(full: &std::path::Path) -> Result<Found> {
     } else {
         Type::Other(Node::Block(device.0, device.1))
     };
-    Ok(Found {
+    Ok(FoundObject {
         kind,
         mode: meta.mode() & 0o7777,
         owner: (meta.uid(), meta.gid()),
@@ -138,9 +122,6 @@ fn one_on_disk(full: &std::path::Path) -> Result<Found> {
 }
 
 /// Reads what is below the actor's root over NFS.
-///
-/// # Errors
-/// What the server refuses, or leaves out.
 pub fn over_nfs(actor: &mut Actor, xattrs: bool) -> Result<Tree> {
     let root = actor.handle(b"")?;
     let mut out = Tree::new();
@@ -162,7 +143,7 @@ pub fn over_nfs(actor: &mut Actor, xattrs: bool) -> Result<Tree> {
 }
 
 /// `None` when an attribute is missing.
-fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Option<Found>> {
+fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Option<FoundObject>> {
     let id = |who: &Option<Bytes>| std::str::from_utf8(who.as_ref()?).ok()?.parse::<u32>().ok();
     let (Some(fh), Some(kind), Some(mode), Some(time), Some(number), Some(size), Some(uid), Some(gid)) = (
         attrs.filehandle.clone(),
@@ -201,7 +182,7 @@ fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Op
     };
     let has_xattrs = xattrs && matches!(kind, Type::File | Type::Other(Node::Dir));
     let xattrs = if has_xattrs { Some(actor.xattrs(&fh)?.into_iter().collect()) } else { None };
-    Ok(Some(Found {
+    Ok(Some(FoundObject {
         kind,
         mode,
         owner: (uid, gid),
@@ -213,8 +194,8 @@ fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Op
     }))
 }
 
-/// Moves what is below `dir` out of a tree, with paths from there; returns `dir` itself, too.
-pub fn take_subtree(tree: &mut Tree, dir: &str) -> (Option<Found>, Tree) {
+/// Moves everything below `dir` out of a tree, with paths relative to `dir`. Returns `dir` itself, too.
+pub fn take_subtree(tree: &mut Tree, dir: &str) -> (Option<FoundObject>, Tree) {
     let top = tree.remove(dir.as_bytes());
     let prefix = format!("{dir}/").into_bytes();
     let below: Vec<Path> = tree.keys().filter(|p| p.starts_with(&prefix)).cloned().collect();
@@ -222,7 +203,6 @@ pub fn take_subtree(tree: &mut Tree, dir: &str) -> (Option<Found>, Tree) {
     (top, moved.collect())
 }
 
-/// Says where contents differ.
 pub fn contents_difference(wanted: &[u8], got: &[u8]) -> String {
     let first = wanted.iter().zip(got).position(|(a, b)| a != b);
     let at = first.map_or_else(String::new, |i| format!(", first difference at byte {i}"));

@@ -5,13 +5,13 @@
 //! |---|---|
 //! | `options` | what a run is to do, what it reports |
 //! | `model` | the tree that acknowledged actions make, and what a cut may have left of the last one |
-//! | `workload`, `overwrite` | what is going on when the power goes |
-//! | `worker`, `peer` | a client, what it knows, and what it repeats and sends again after a cut |
-//! | `found` | a tree as the disk and as NFS show it |
-//! | `check` | the oracle: that against the model |
+//! | `workload`, `overwrite` | the actions that clients do until the cut |
+//! | `worker`, `peer` | a client, its model, and the requests that it repeats or sends again after a cut |
+//! | `found` | reads a tree from the disk or over NFS |
+//! | `check` | the oracle: compares that tree with the model |
 //! | `untar` | the same for `landfast untar`, which goes on after the cut |
-//! | `pairs` | pairs of clients that meet on one object, as `landfast verify` has them |
-//! | `scenes` | what takes more than clients at work: administrators, disks, servers |
+//! | `pairs` | pairs of clients that race on one object, as in `landfast verify` |
+//! | `scenes` | cases that need more than clients: administrators, disks, other servers |
 //! | `moment` | when the power goes |
 //! | `run` | the harness |
 

@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 /// Seconds and nanoseconds since 1970.
 pub type Time = (i64, u32);
 
-/// A file's contents: what is stable for certain, and ranges of which any part may be there.
+/// A file's contents: the stable bytes, and ranges of which any part may be there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Acknowledged as stable.
     pub stable: Vec<u8>,
     /// Written, but not acknowledged as stable.
     pub pending: Vec<(u64, Bytes)>,
@@ -34,7 +33,6 @@ impl Contents {
         self.stable[start..end].copy_from_slice(data);
     }
 
-    /// All pending data is stable now.
     fn commit(&mut self) {
         for (offset, data) in std::mem::take(&mut self.pending) {
             self.write(offset, &data);
@@ -50,8 +48,7 @@ impl Contents {
         self.pending.retain(|(_, data)| !data.is_empty());
     }
 
-    /// A truncation that may not have been done has perhaps begun: filesystems write zeroes over what is cut off before they cut it
-    /// off.
+    /// Applies a truncation that may have been done in part: filesystems write zeroes over the end before they cut it off.
     fn cut_begun(&mut self, size: u64) {
         let live =
             self.pending.iter().map(|(o, d)| *o + d.len() as u64).fold(self.stable.len() as u64, u64::max);
@@ -73,14 +70,14 @@ impl Contents {
         bytes.iter().enumerate().all(|(i, b)| self.allows_at(i, *b))
     }
 
-    /// Whether there may be this byte at this place.
+    /// Whether the byte `b` is possible at `i`.
     fn allows_at(&self, i: usize, b: u8) -> bool {
         // Beyond the stable end, what was not written reads as zero.
         let pending = |(o, d): &(u64, Bytes)| i.checked_sub(*o as usize).and_then(|k| d.get(k)) == Some(&b);
         b == self.stable.get(i).copied().unwrap_or(0) || self.pending.iter().any(pending)
     }
 
-    /// Where bytes that are not allowed are wrong.
+    /// Describes where bytes are wrong that [`Contents::allows`] does not accept.
     pub fn why_not(&self, bytes: &[u8]) -> String {
         let wrong: Vec<usize> =
             bytes.iter().enumerate().filter(|(i, b)| !self.allows_at(*i, **b)).map(|(i, _)| i).collect();
@@ -100,35 +97,26 @@ impl Contents {
     }
 }
 
-/// What an object is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A regular file.
     File(Contents),
-    /// A directory's entries.
     Dir(BTreeMap<Vec<u8>, usize>),
     /// Anything else that CREATE makes.
     Special(Node),
 }
 
-/// One object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
     pub kind: Kind,
-    /// Permission bits.
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
     /// Modification time, when it is known.
     pub mtime: Option<(i64, u32)>,
-    /// Its handle on the wire.
     pub fh: Option<FileHandle>,
-    /// Its number on the wire.
     pub fileid: Option<u64>,
-    /// False when the mode follows from an access list that nobody acknowledged.
+    /// False if the mode follows from an access list that was not acknowledged.
     pub mode_known: bool,
-    /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Bytes>,
     /// The access list, when the server has said it.
     pub acl: Option<Vec<NfsAce>>,
@@ -152,7 +140,7 @@ impl Object {
         }
     }
 
-    /// Whether a client that keeps a copy of the one would see the other in it; times apart.
+    /// Whether a client with a cached copy of one could take the other for it; times do not count.
     pub fn looks_like(&self, other: &Object) -> bool {
         let settled = |o: &Object| o.mode_known && !matches!(&o.kind, Kind::File(c) if !c.pending.is_empty());
         settled(self)
@@ -163,10 +151,9 @@ impl Object {
     }
 }
 
-/// A file's number with what was written to it and is not committed: offsets and bytes, in order.
+/// A file's number with its uncommitted writes: offsets and bytes, in order.
 pub type Unstable = (usize, Vec<(u64, Bytes)>);
 
-/// The tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     objects: HashMap<usize, Object>,
@@ -176,7 +163,7 @@ pub struct Model {
 /// The number of the top directory.
 pub const ROOT: usize = 0;
 
-/// An action that does not fit the tree: a mistake of the workload, not of the server.
+/// An action that does not fit the tree: a bug of the workload, not of the server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the workload did what cannot be done: {0}")]
 pub struct Nonsense(String);
@@ -188,23 +175,19 @@ impl Default for Model {
 }
 
 impl Model {
-    /// An empty top directory.
     pub fn new() -> Self {
         let root = Object::new(Kind::Dir(BTreeMap::new()), 0o755);
         Model { objects: HashMap::from([(ROOT, root)]), next: ROOT + 1 }
     }
 
-    /// The object with this number.
     pub fn object(&self, id: usize) -> Option<&Object> {
         self.objects.get(&id)
     }
 
-    /// The object with this number, to be changed.
     pub fn object_mut(&mut self, id: usize) -> Option<&mut Object> {
         self.objects.get_mut(&id)
     }
 
-    /// The number of the object at `path`.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
         let mut names = path.split(|&b| b == b'/').filter(|n| !n.is_empty());
         names.try_fold(ROOT, |at, name| self.entries(at)?.get(name).copied())
@@ -232,7 +215,6 @@ impl Model {
         out
     }
 
-    /// How many names an object has.
     pub fn links(&self, id: usize) -> usize {
         let dirs = self.objects.values().filter_map(|o| match &o.kind {
             Kind::Dir(entries) => Some(entries),
@@ -313,7 +295,7 @@ impl Model {
                 let (id, contents, mtime) = self.file(path)?;
                 *mtime = None;
                 if *stable {
-                    // Older pending data must not come back over it: the server ordered them.
+                    // Older pending data must not reappear over it: the server ordered them.
                     contents.commit_under(*offset, data);
                 } else {
                     contents.pending.push((*offset, data.clone()));
@@ -400,7 +382,7 @@ impl Model {
             Kind::File(c) if !c.pending.is_empty() => Some((id, c.pending.clone())),
             _ => None,
         });
-        // A file with several names once.
+        // A file with several names counts once.
         files.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
@@ -424,8 +406,8 @@ impl Model {
         }
     }
 
-    /// The trees that a power cut may have left when `action` was under way: without it and with
-    /// it; of a write, any part of its own range. A truncation may have begun.
+    /// The trees that a power cut may have left while `action` was in flight: without it and with it; of a write any part of its
+    /// own range; a truncation may have been done in part.
     ///
     /// # Errors
     /// [`Nonsense`] when the action does not fit the tree.
@@ -450,7 +432,7 @@ impl Model {
 }
 
 impl Contents {
-    /// A stable write over pending ones: what it covers of them is gone for good.
+    /// Removes what a stable write covers from the pending ones.
     fn commit_under(&mut self, offset: u64, data: &Bytes) {
         let end = offset + data.len() as u64;
         let mut kept = Vec::new();

@@ -2,11 +2,11 @@
 //! mean little work on a busy machine, and much on an idle one.
 
 use crate::limits::{CUT_AFTER_ACKS, CUT_PATIENCE, CUT_WITHIN};
-use crate::rng::Rng;
+use landfast_verify::rng::Rng;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// Counts acknowledgements, and lets one wait for them.
+/// Counts acknowledgements; one can wait for a count.
 #[derive(Default)]
 pub struct Acks {
     count: Mutex<u64>,
@@ -14,13 +14,12 @@ pub struct Acks {
 }
 
 impl Acks {
-    /// One more.
     pub fn note(&self) {
         *self.count.lock() += 1;
         self.came.notify_one();
     }
 
-    /// Waits until there are `count`; not longer than a work that got stuck is worth.
+    /// Waits until there are `count`, but not longer than [`CUT_PATIENCE`]: the clients may be stuck.
     pub fn wait(&self, count: u64) {
         let until = Instant::now() + CUT_PATIENCE;
         let mut now = self.count.lock();
@@ -28,7 +27,6 @@ impl Acks {
     }
 }
 
-/// A random moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     acks: u64,
@@ -36,13 +34,11 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Chooses one.
     pub fn random(rng: &mut Rng) -> Self {
         let micros = u64::try_from(CUT_WITHIN.as_micros()).unwrap_or(u64::MAX);
         Moment { acks: rng.below(CUT_AFTER_ACKS), then: Duration::from_micros(rng.below(micros)) }
     }
 
-    /// Waits for it.
     pub fn wait(self, acks: &Acks) {
         acks.wait(self.acks);
         std::thread::sleep(self.then);

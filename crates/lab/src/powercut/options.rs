@@ -7,11 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// What is going on when the power goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
-    /// `landfast untar`.
     Untar,
     /// The same with `--resume`, by a client that dies with the server.
     Resume,
@@ -27,9 +25,9 @@ pub enum Load {
     Overwrite,
     /// Several clients of all these kinds at once.
     Clients,
-    /// Pairs of clients that meet on one object, with slow flushes.
+    /// Pairs of clients that race on one object, with slow flushes.
     Pairs,
-    /// Scenes that take more than clients at work, one a cut.
+    /// Scenes ([`super::scenes`]), one for each cut.
     Scenes,
 }
 
@@ -49,7 +47,7 @@ impl Load {
     ];
 }
 
-/// How the power goes, where it is not left to chance.
+/// How the power goes, if it is not random.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -66,7 +64,6 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// All of them.
     pub const ALL: [(&str, Variant); 5] = [
         ("power", Variant::Power),
         ("kill", Variant::Kill),
@@ -75,20 +72,19 @@ impl Variant {
         ("half-lost", Variant::HalfLost),
     ];
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         Variant::ALL.iter().find(|(_, v)| *v == self).map_or("", |(name, _)| name)
     }
 }
 
-/// At which named points of the server's code the power goes.
+/// The named points of the server's code at which the power goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Points {
     /// At no named point: at random moments.
     None,
-    /// At any of them, now and then at a random moment.
+    /// At any of them, and sometimes at a random moment.
     Each,
-    /// At this one, whenever the server comes by.
+    /// At this one, whenever the server passes it.
     One(String),
 }
 
@@ -115,62 +111,51 @@ impl FromStr for Variant {
     }
 }
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The data disk's filesystem.
     pub fs: Filesystem,
-    /// How many cuts.
     pub cuts: u32,
-    /// What is going on.
     pub load: Load,
-    /// Everything random comes from here.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Clients that work at the same time, each in a directory of its own; `untar` is one.
     pub clients: u32,
-    /// What the server promises. Pairs are asked for with [`Durability::Sync`] as well; otherwise anything but
-    /// [`Durability::Log`] is for showing that the oracle finds what is lost.
+    /// How the server makes replies durable. Pairs run with [`Durability::Sync`] as well. Otherwise anything but
+    /// [`Durability::Log`] only shows that the oracle finds losses.
     pub durability: Durability,
-    /// How the power goes; `None`: the seed says.
+    /// How the power goes; `None`: random, from the seed.
     pub variant: Option<Variant>,
-    /// At which named points; more than none takes a server with debug assertions.
+    /// Named points need a server with debug assertions.
     pub points: Points,
-    /// The deliberate bug of the server, which takes debug assertions as well.
+    /// The deliberate bug that the server is to have; it needs debug assertions, too.
     pub bug: Option<String>,
     /// The server's binary, when it is not this one.
     pub binary: Option<PathBuf>,
     /// End after the first cut with something wrong.
     pub until_wrong: bool,
-    /// Show the server's messages.
     pub show: bool,
 }
 
-/// One cut.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CutReport {
-    /// Counted from 1.
     pub cut: u32,
-    /// How the power went.
     pub how: String,
     /// The named points at which the server was stopped for it.
     pub points: Vec<String>,
     /// Milliseconds from the start of the work to the cut.
     pub after_ms: u64,
-    /// Operations acknowledged since the last cut.
     pub acknowledged: u64,
-    /// What was under way, for each client that had something under way.
+    /// The request in flight of each client that had one.
     pub under_way: Vec<String>,
     /// Times that the power went again while the server recovered.
     pub cuts_in_recovery: u32,
     /// Seconds from the server's start to its first connection.
     pub recovery_s: f64,
-    /// Objects compared over NFS.
     pub objects: u64,
-    /// Handles from before the cut that were tried.
     pub handles: u64,
     /// Acknowledged requests that were repeated and had to get their first answer.
     pub repeated: u64,
-    /// Requests under way whose effect came to the disk ahead of the log: the repetition is told that it was done.
+    /// Requests in flight whose effect reached the disk before the log: the reply to the repetition says that it was done before.
     pub ahead: u64,
     /// Starts with another log than the volume's, or none, that had to be refused.
     pub refused: u64,
@@ -178,29 +163,17 @@ pub struct CutReport {
     pub wrong: Vec<String>,
 }
 
-/// All cuts of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The data disk's filesystem.
     pub fs: Filesystem,
-    /// What was going on.
     pub workload: Load,
-    /// The seed.
     pub seed: u64,
-    /// Cuts made.
     pub cuts: u32,
-    /// Operations acknowledged.
     pub acknowledged: u64,
-    /// Handles tried.
     pub handles: u64,
-    /// Acknowledged requests repeated.
     pub repeated: u64,
-    /// Longest recovery in seconds.
     pub recovery_s_max: f64,
-    /// Blocks that the cuts took from all disks.
     pub blocks_lost: u64,
-    /// Cuts after which something was wrong.
     pub failures: u32,
-    /// The cuts with something wrong.
     pub failed: Vec<CutReport>,
 }

@@ -1,14 +1,13 @@
-//! Files that are written over and over: unstable writes and COMMITs as a kernel client makes them, stable writes among
-//! them, truncations, and now and then more than the log takes at once.
+//! Overwrites a few files again and again: unstable writes and COMMITs as a kernel client makes them, some stable writes and
+//! truncations, and sometimes more data than the log takes at once.
 
 use super::model::{Kind, Model};
 use super::workload::Workload;
-use crate::rng::Rng;
 use crate::serial::{Action, Change};
+use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
 use std::collections::VecDeque;
 
-/// How many files there are.
 const FILES: u64 = 6;
 
 /// Where writes to a small file begin at most, in bytes.
@@ -18,14 +17,13 @@ const OFFSET_MAX: u64 = 60_000;
 const LARGE_WRITE_BYTES: u64 = 128 << 10;
 const LARGE_WRITES: u64 = 11;
 
-/// A source of overwrites.
 pub struct Overwrite {
     rng: Rng,
     queue: VecDeque<Action>,
 }
 
 impl Overwrite {
-    /// A sequence that is the same for the same seed and the same tree.
+    /// The same seed and the same tree give the same sequence.
     pub fn new(seed: u64) -> Self {
         Overwrite { rng: Rng::new(seed), queue: VecDeque::new() }
     }
@@ -47,7 +45,7 @@ impl Overwrite {
             self.queue.push_back(write);
         }
         self.queue.push_back(Action::Commit { path: path.to_vec() });
-        // Over what the COMMIT has just brought to its place.
+        // Over the data that the COMMIT has just moved to its place.
         let offset = self.rng.below(LARGE_WRITES * LARGE_WRITE_BYTES);
         let write = self.write(path, offset, 5000, true);
         self.queue.push_back(write);

@@ -1,8 +1,7 @@
-//! Pairs of clients that meet on one object: what `landfast verify` has them do and how it judges them, with this harness's
-//! ways to lose power.
+//! Pairs of clients that race on one object, as in `landfast verify`, with this harness's ways to lose power.
 //!
-//! Flushes are slow here, so that there is time between the effect of an operation and its being stable; and the power goes, if
-//! it can, while of several pairs the second has been answered and the first has not.
+//! Flushes are slow here, so that some time passes between the effect of an operation and its durability. If possible the power
+//! goes while several pairs have a reply to the second operation and none to the first.
 
 use super::found;
 use super::options::{CutReport, Variant};
@@ -16,20 +15,18 @@ use landfast_verify::check;
 use landfast_verify::report::Report;
 use std::time::{Duration, Instant};
 
-/// Pairs at the same time.
 const PAIRS: u32 = 8;
 
 /// The versions of NFS, one a cut.
 const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
 
-/// How long a flush takes, in microseconds: at least, and less than.
+/// A flush takes at least the first and less than the second, in microseconds.
 const FLUSH_MICROS: (u64, u64) = (40_000, 100_000);
 
 /// The power goes after fewer acknowledgements than this.
 const ACKS: u64 = 120;
 
 impl Harness<'_> {
-    /// One cut while pairs are at work.
     pub(super) fn cut_pairs(&mut self, n: u32) -> Result<CutReport> {
         let mut plan = self.plan();
         if self.options.durability != Durability::Log && plan.variant != Variant::Kill {
@@ -110,7 +107,6 @@ impl Harness<'_> {
     }
 }
 
-/// What a report says is wrong.
 fn wrong(told: &Report) -> Vec<String> {
     let rows = told.rows.iter().filter(|row| row.lost > 0).flat_map(|row| &row.examples);
     let met = told.met.iter().flat_map(|met| &met.examples);
@@ -120,5 +116,5 @@ fn wrong(told: &Report) -> Vec<String> {
     if all.is_empty() && told.has_losses() { vec!["losses without an example".to_owned()] } else { all }
 }
 
-/// So many mistakes of one cut are described.
+/// Mistakes of one cut that are described.
 const WRONG_SHOWN_MAX: usize = 8;

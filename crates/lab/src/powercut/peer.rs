@@ -1,5 +1,5 @@
-//! The client behind a worker: version 4 with sessions, or version 3; and the repetition of its last requests after
-//! a cut, each of which must get the answer that it had.
+//! A client of version 4 with sessions or of version 3; and the repetition of its last requests after a cut, each of which must
+//! get the same reply as before.
 
 use crate::error::{Error, Result};
 use crate::serial::action::Path;
@@ -10,32 +10,25 @@ use std::net::SocketAddr;
 
 /// A client that does one thing at a time.
 pub enum Peer {
-    /// NFSv4.1 or 4.2.
     V4(Box<Actor>),
-    /// NFSv3.
     V3(Box<v3::Actor3>),
 }
 
-/// What came of a repeated request that was under way when the power went.
+/// The reply to the repetition of the request that was in flight when the power went.
 #[derive(Debug)]
-pub enum Again {
-    /// Nothing that changes something was under way.
+pub enum RetryOutcome {
+    /// No request that changes something was in flight.
     Nothing,
-    /// It succeeded.
     Done(Box<Done>),
-    /// It was refused.
     Refused(NfsStat),
 }
 
-/// What came of repeating the last requests.
 #[derive(Debug)]
 pub struct Repeated {
-    /// Acknowledged requests that were repeated.
     pub count: u64,
-    /// What of their answers was not as before.
+    /// The replies that differ from the first ones, described.
     pub wrong: Vec<String>,
-    /// The one that was under way.
-    pub under_way: Again,
+    pub under_way: RetryOutcome,
 }
 
 impl Peer {
@@ -58,7 +51,6 @@ impl Peer {
         }
     }
 
-    /// Remembers a handle from an earlier connection.
     pub fn remember(&mut self, path: Path, fh: FileHandle) {
         match self {
             Peer::V4(actor) => actor.remember(path, fh),
@@ -66,10 +58,6 @@ impl Peer {
         }
     }
 
-    /// The handle at `path`, looked up when it is not known.
-    ///
-    /// # Errors
-    /// As [`Peer::act`].
     pub fn handle(&mut self, path: &[u8]) -> Result<FileHandle> {
         match self {
             Peer::V4(actor) => actor.handle(path),
@@ -77,10 +65,6 @@ impl Peer {
         }
     }
 
-    /// Up to `count` bytes of a file.
-    ///
-    /// # Errors
-    /// As [`Peer::act`].
     pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
         match self {
             Peer::V4(actor) => actor.read(fh, offset, count),
@@ -88,10 +72,6 @@ impl Peer {
         }
     }
 
-    /// The attributes behind a handle.
-    ///
-    /// # Errors
-    /// As [`Peer::act`].
     pub fn getattr(&mut self, fh: &FileHandle) -> Result<AttrValues> {
         match self {
             Peer::V4(actor) => actor.getattr(fh),
@@ -99,12 +79,17 @@ impl Peer {
         }
     }
 
-    /// Connects anew as the same client, with its session or its xids, and repeats its last requests.
-    ///
-    /// # Errors
-    /// A connection that breaks.
+    /// Gives back what state the server keeps of it.
+    pub fn end(self) -> Result<()> {
+        match self {
+            Peer::V3(_) => Ok(()),
+            Peer::V4(actor) => actor.into_session().close(),
+        }
+    }
+
+    /// Connects again as the same client, with its session or its xids, and repeats its last requests.
     pub fn repeat(&mut self, addr: SocketAddr, action: Option<&Action>) -> Result<Repeated> {
-        let mut out = Repeated { count: 0, wrong: Vec::new(), under_way: Again::Nothing };
+        let mut out = Repeated { count: 0, wrong: Vec::new(), under_way: RetryOutcome::Nothing };
         match self {
             Peer::V4(actor) => repeat_v4(actor, addr, action, &mut out)?,
             Peer::V3(actor) => repeat_v3(actor, addr, &mut out)?,
@@ -113,10 +98,10 @@ impl Peer {
     }
 }
 
-fn judged(result: Result<Done>) -> Result<Again> {
+fn judged(result: Result<Done>) -> Result<RetryOutcome> {
     match result {
-        Ok(done) => Ok(Again::Done(Box::new(done))),
-        Err(Error::Nfs { status, .. }) => Ok(Again::Refused(status)),
+        Ok(done) => Ok(RetryOutcome::Done(Box::new(done))),
+        Err(Error::Nfs { status, .. }) => Ok(RetryOutcome::Refused(status)),
         Err(e) => Err(e),
     }
 }
@@ -146,7 +131,6 @@ fn repeat_v4(actor: &mut Actor, addr: SocketAddr, action: Option<&Action>, out: 
     Ok(())
 }
 
-/// The operations of a COMPOUND.
 fn names(sent: &session::Sent) -> String {
     let names = sent.args.ops.iter().filter_map(|op| op.op().name());
     names.collect::<Vec<_>>().join(", ")

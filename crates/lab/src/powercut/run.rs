@@ -1,11 +1,11 @@
-//! The harness: works, cuts the power, restarts, asks the oracle; again and again on one volume, so
-//! that later cuts meet what earlier recoveries made.
+//! The harness: lets clients work, cuts the power, restarts the server, asks the oracle; again and again on one volume, so that
+//! later cuts hit what earlier recoveries made.
 
-use super::found::{self, Found, Tree};
+use super::found::{self, FoundObject, Tree};
 use super::moment::{Acks, Moment};
 use super::options::{CutReport, Load, Options, Points, Report, Variant};
 use super::overwrite::Overwrite;
-use super::untar::{Archive, Way};
+use super::untar::{Archive, Transfer};
 use super::worker::{Findings, Version, Worker, describe};
 use super::workload::{Mixed, SerialTar, Workload};
 use crate::error::{Context, Error, Result};
@@ -13,47 +13,43 @@ use crate::limits::{POINT_PASSES, POINT_PASSES_RARE, POINT_PASSES_SESSION, POINT
 use crate::mounts::Filesystem;
 use crate::net::Link;
 use crate::rig::{Half, Latency, Rig, RigOptions};
-use crate::rng::Rng;
 use crate::serial::{Action, Actor};
 use crate::served::{Durability, ServeOptions, Served};
 use landfast_intentlog::faults;
 use landfast_nfs::v4::FileHandle;
+use landfast_verify::rng::Rng;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How one cut goes.
 pub(super) struct Plan {
     pub(super) variant: Variant,
     /// The point at which the server is to stop, with the number of the pass.
     pub(super) point: Option<(String, u64)>,
-    /// Server and disks at once. Otherwise the disks go first, and the server must not acknowledge anything any more.
+    /// Server and disks stop at once. Otherwise the disks stop first, and the server must not acknowledge anything afterwards.
     pub(super) at_once: bool,
-    /// For so long the server lives on without its disks.
+    /// How long the server runs on without its disks.
     alone: Duration,
-    /// The filesystem writes everything down just before the cut, so that the disk is ahead of the log.
+    /// The filesystem is flushed just before the cut, so that the disk is ahead of the log.
     pub(super) ahead: bool,
 }
 
-/// The run.
 pub(super) struct Harness<'a> {
     pub(super) options: &'a Options,
     pub(super) rig: Rig,
     pub(super) rng: Rng,
     workers: Vec<Worker>,
-    /// By disks that are gone.
+    /// Blocks lost by disks that have been replaced.
     blocks_lost: u64,
-    /// Archives extracted to their end on these disks.
     finished: Vec<Archive>,
-    /// A file whose COMMIT tells the write verifier.
+    /// A file whose COMMIT returns the write verifier.
     probe: FileHandle,
-    /// Write verifiers of lives that ended uncleanly.
+    /// Write verifiers of server instances that ended uncleanly.
     verifiers: HashSet<[u8; 8]>,
 }
 
-/// Cuts the power so many times, and reports. Call it on a thread of
-/// [`crate::namespace::run_private`]. `progress` hears of each cut.
+/// Runs all cuts and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
 ///
 /// # Errors
 /// What keeps the harness from working; what the oracle finds is in the report.
@@ -99,9 +95,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
     };
     for n in 1..=options.cuts {
         let cut = match options.load {
-            Load::Untar => harness.cut_untar(n, Way::Extracted),
-            Load::Resume => harness.cut_untar(n, Way::Resumed),
-            Load::Copy => harness.cut_untar(n, Way::Copied),
+            Load::Untar => harness.cut_untar(n, Transfer::Extracted),
+            Load::Resume => harness.cut_untar(n, Transfer::Resumed),
+            Load::Copy => harness.cut_untar(n, Transfer::Copied),
             Load::Pairs => harness.cut_pairs(n),
             Load::Scenes => harness.cut_scene(n),
             _ => harness.cut(n),
@@ -138,16 +134,16 @@ pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Re
 /// An address where nobody listens (the discard port).
 const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
-/// So many mistakes of one cut are described.
+/// Mistakes of one cut that are described.
 const WRONG_SHOWN_MAX: usize = 8;
 
-/// So many trees of earlier cuts are compared again after each cut.
+/// Trees of earlier cuts that are compared again after each cut.
 const OLD_TREES_MAX: usize = 3;
 
-/// Small logs, so that checkpoints happen during every run and the ring is gone round.
+/// Small logs, so that every run has checkpoints and wraps around the ring.
 const LOG_BYTES: [u64; 3] = [2 << 20, 8 << 20, 32 << 20];
 
-/// The file whose COMMIT tells the write verifier.
+/// The file whose COMMIT returns the write verifier.
 pub(super) const PROBE: &str = "probe";
 
 /// Points that a server passes only now and then.
@@ -181,7 +177,7 @@ impl Harness<'_> {
         Served::start(&self.serve_options(None)?)
     }
 
-    /// Makes each client's directory; they are durable before the first cut.
+    /// Makes the clients' directories, which are durable before the first cut.
     fn prepare(&mut self) -> Result<()> {
         self.workers.clear();
         self.verifiers.clear();
@@ -190,7 +186,7 @@ impl Harness<'_> {
         actor.perform(&Action::Create { path: PROBE.into(), mode: 0o644 })?;
         actor.perform(&Action::Close { path: PROBE.into() })?;
         self.probe = actor.handle(PROBE.as_bytes())?;
-        for (n, (version, workload)) in (0..).zip(self.casting()) {
+        for (n, (version, workload)) in (0..).zip(self.assign_workloads()) {
             let dir = format!("client{n}");
             let node = crate::serial::Node::Dir;
             actor.perform(&Action::Make { path: dir.clone().into(), node, mode: 0o755 })?;
@@ -202,13 +198,12 @@ impl Harness<'_> {
         server.stop()
     }
 
-    /// Where the transaction ids of a version 3 client begin: far from where they begin anew.
+    /// The first xid of a version 3 client, far from all that it will use after it connects again.
     pub(super) fn xid(&mut self) -> u32 {
         (self.rng.next_u64() as u32) & 0x3fff_ffff
     }
 
-    /// Who does what.
-    fn casting(&mut self) -> Vec<(Version, Box<dyn Workload>)> {
+    fn assign_workloads(&mut self) -> Vec<(Version, Box<dyn Workload>)> {
         let (load, rng) = (self.options.load, &mut self.rng);
         let mut one = |load: Load| -> (Version, Box<dyn Workload>) {
             let seed = rng.next_u64();
@@ -242,7 +237,6 @@ impl Harness<'_> {
         self.prepare()
     }
 
-    /// How the next cut goes.
     pub(super) fn plan(&mut self) -> Plan {
         let variant = match self.options.variant {
             Some(variant) => variant,
@@ -292,7 +286,7 @@ impl Harness<'_> {
         Plan { variant, point, at_once, alone, ahead }
     }
 
-    /// Random weather: what the disks do to what was not flushed, and how long flushes take.
+    /// Chooses at random what survives of unflushed data and how long flushes take.
     pub(super) fn weather(&mut self, variant: Variant) -> Result<()> {
         let keep = [0, 300, 700, 950][self.rng.below(4) as usize];
         let torn = self.rng.below(2);
@@ -309,7 +303,7 @@ impl Harness<'_> {
         self.rig.set_latency(latency)
     }
 
-    /// One cut, one recovery, one question to the oracle.
+    /// One cut, one recovery, one check.
     fn cut(&mut self, n: u32) -> Result<CutReport> {
         let plan = self.plan();
         let mut report = CutReport { cut: n, how: plan.variant.name().to_owned(), ..CutReport::default() };
@@ -367,7 +361,7 @@ impl Harness<'_> {
         self.start_again(report)
     }
 
-    /// The server after the power came back; none when it does not start, which is wrong.
+    /// Starts the server after the power came back; `None` if it does not start, which is reported as wrong.
     pub(super) fn start_again(&self, report: &mut CutReport) -> Result<Option<Served>> {
         match self.serve() {
             Ok(server) => {
@@ -382,7 +376,7 @@ impl Harness<'_> {
         }
     }
 
-    /// After a `kill -9` the power never went.
+    /// Does nothing after a `kill -9`.
     pub(super) fn power_on(&mut self, plan: &Plan) -> Result<()> {
         if plan.variant == Variant::Kill {
             return Ok(());
@@ -432,15 +426,15 @@ impl Harness<'_> {
             Err(e) => return Err(e),
         }
         if plan.variant == Variant::HalfLost {
-            // The half comes back as it was at the cut, and is an old copy now.
+            // The half returns as it was at the cut; it is an old copy now.
             self.rig.set_dead_half(None);
             self.rig.power_on()?;
         }
         self.rig.mount()
     }
 
-    /// One cut in the middle of an `untar` or a copy, which goes on when the server is back.
-    fn cut_untar(&mut self, n: u32, way: Way) -> Result<CutReport> {
+    /// One cut during an `untar` or a copy, which goes on when the server is back.
+    fn cut_untar(&mut self, n: u32, way: Transfer) -> Result<CutReport> {
         let plan = self.plan();
         let mut report = CutReport { cut: n, how: plan.variant.name().to_owned(), ..CutReport::default() };
         let archive = Archive::new(u64::from(n), self.rng.next_u64(), way, self.rig.scratch())?;
@@ -493,7 +487,7 @@ impl Harness<'_> {
         report.objects = objects;
         report.wrong.extend(wrong.into_iter().take(WRONG_SHOWN_MAX));
         if !report.wrong.is_empty() {
-            // What is lost is lost; whether the client can go on without it is not the question.
+            // After a loss it does not matter whether the client can go on.
             server.stop()?;
             return Ok(report);
         }
@@ -516,7 +510,7 @@ impl Harness<'_> {
         Ok(report)
     }
 
-    /// All clients work; then the power goes, and the server with it.
+    /// All clients work until the power goes, and the server with it.
     fn work_until_cut(
         &mut self,
         server: Served,
@@ -561,7 +555,6 @@ impl Harness<'_> {
         done.map(|()| millis(start))
     }
 
-    /// All clients connect.
     fn begin(&mut self, addr: SocketAddr, report: &mut CutReport) -> Result<()> {
         self.note_verifier(addr, report)?;
         self.workers.iter_mut().try_for_each(|worker| worker.connect(addr))
@@ -589,7 +582,7 @@ impl Harness<'_> {
         done
     }
 
-    /// Remembers the write verifier of a life that is going to end uncleanly.
+    /// Remembers the write verifier of a server that will end uncleanly.
     fn note_verifier(&mut self, addr: SocketAddr, report: &mut CutReport) -> Result<()> {
         let mut actor = setup(addr)?;
         let verifier = actor.verifier(&self.probe)?;
@@ -641,7 +634,7 @@ impl Harness<'_> {
         self.power_on(plan)
     }
 
-    /// Compares disk and wire with what was acknowledged, and takes the answer as the new state.
+    /// Compares the disk and NFS with what was acknowledged, and takes what is there as the new state.
     fn ask(&mut self, server: &Served, report: &mut CutReport) -> Result<()> {
         let mut disk = found::on_disk(&self.rig.export())?;
         disk.remove(PROBE.as_bytes());
@@ -663,7 +656,7 @@ impl Harness<'_> {
         let mut tree: Tree = found::over_nfs(&mut reader, true)?;
         reader.into_session().close()?;
         for ((worker, before), out) in self.workers.iter_mut().zip(before).zip(&mut findings) {
-            let (top, own): (Option<Found>, Tree) = found::take_subtree(&mut tree, &worker.dir);
+            let (top, own): (Option<FoundObject>, Tree) = found::take_subtree(&mut tree, &worker.dir);
             if let Some(before) = before {
                 worker.verify(&before, &own, top.as_ref(), out)?;
             }

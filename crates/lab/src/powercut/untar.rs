@@ -1,6 +1,6 @@
-//! `untar` through a power cut: what the client was told is there when the server comes back, and the
-//! client, which only saw its connection break, brings the rest of the archive to its end. The same for a tree that the server copies
-//! itself; and for a client that goes with the power, whose next run goes on by its journal.
+//! `untar` through a power cut: everything acknowledged is there when the server is back, and the client, which only saw its
+//! connection break, extracts the rest of the archive. The same for a tree that the server copies itself; and for a client that
+//! dies with the server, whose next run resumes from its journal.
 
 use super::found::{Tree, take_subtree};
 use super::moment::{Acks, Moment};
@@ -22,45 +22,42 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Shape of each archive but for its seed: enough that a cut meets it in the middle.
+/// Shape of each archive without its seed: large enough that a cut comes in the middle.
 const FILES: u64 = 800;
 const PER_DIR: u64 = 24;
 
 /// Largest of three file sizes, in bytes; the seed chooses.
 const FILE_BYTES: [usize; 3] = [700, 5000, 20_000];
 
-/// Files that are copied now and then, and their sizes: such as are cloned where that can be.
+/// Number and sizes of files for some copies: large enough that a server clones them if it can.
 const CLONED: (u64, usize) = (200, 100_000);
 
-/// So many differences of one tree are described.
+/// Differences of one tree that are described.
 const SHOWN_MAX: usize = 4;
 
 /// How long the client may wait for a server that is being restarted.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How an archive's members come to the export.
+/// How an archive's members get into the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// By `untar`.
+pub enum Transfer {
     Extracted,
-    /// The same with `--resume`; the client dies with the server, and another one goes on.
+    /// By `untar --resume`: the client dies with the server, and another one continues.
     Resumed,
-    /// Extracted before, and copied within the server.
+    /// Extracted before the work begins, then copied within the server.
     Copied,
 }
 
 /// An archive that is extracted while the power goes.
 pub struct Archive {
-    /// Its directory below the export.
     pub dir: String,
-    way: Way,
-    /// The journal of [`Way::Resumed`].
+    way: Transfer,
     journal: PathBuf,
     tar: Vec<u8>,
     members: HashMap<Vec<u8>, Member>,
 }
 
-/// Members that the client was told are stable.
+/// The members that the client knows to be stable.
 #[derive(Default)]
 struct Journal {
     stable: Mutex<HashSet<Vec<u8>>>,
@@ -78,26 +75,21 @@ impl Progress for Journal {
     }
 }
 
-/// An extraction under way.
 pub struct Extraction {
     journal: Arc<Journal>,
     thread: std::thread::JoinHandle<Result<Option<put::Report>>>,
-    /// Dropped when the client is to die.
+    /// The client dies when this is dropped.
     alive: tokio::sync::oneshot::Sender<()>,
 }
 
-/// A client's work.
 type Work = Pin<Box<dyn Future<Output = Result<put::Report>>>>;
 
 impl Archive {
     /// The archive number `n` of a run, which keeps its journal in `scratch`.
-    ///
-    /// # Errors
-    /// None that can be expected: it is made in memory.
-    pub fn new(n: u64, seed: u64, way: Way, scratch: &Path) -> Result<Self> {
+    pub fn new(n: u64, seed: u64, way: Transfer, scratch: &Path) -> Result<Self> {
         let mut tar = Vec::new();
         let (files, file_bytes) = match (way, seed % 3) {
-            (Way::Copied, 2) => CLONED,
+            (Transfer::Copied, 2) => CLONED,
             (_, third) => (FILES, FILE_BYTES[third as usize]),
         };
         let shape = Shape { files, file_bytes, per_dir: PER_DIR, seed };
@@ -116,9 +108,9 @@ impl Archive {
         })
     }
 
-    /// Directories that there must be before the power may go.
+    /// Directories that must exist before the power may go.
     pub fn dirs(&self) -> Vec<String> {
-        let source = (self.way == Way::Copied).then(|| self.source());
+        let source = (self.way == Transfer::Copied).then(|| self.source());
         source.into_iter().chain([self.dir.clone()]).collect()
     }
 
@@ -128,29 +120,23 @@ impl Archive {
 
     /// Whether there is something to extract before the power may go.
     pub fn has_source(&self) -> bool {
-        self.way == Way::Copied
+        self.way == Transfer::Copied
     }
 
     /// Puts what is to be copied onto the server at `link`.
-    ///
-    /// # Errors
-    /// When that fails.
     pub fn prepare(&self, link: &Link) -> Result<()> {
-        match self.start(link, Way::Extracted, &self.source())?.end() {
+        match self.start(link, Transfer::Extracted, &self.source())?.end() {
             wrong if wrong.is_empty() => Ok(()),
             wrong => Err(Error::Unable(wrong.join("; "))),
         }
     }
 
-    /// Starts to bring the archive through `link`, on a thread of its own.
-    ///
-    /// # Errors
-    /// When the thread cannot be started.
+    /// Starts the transfer through `link` on a thread of its own.
     pub fn extract(&self, link: &Link) -> Result<Extraction> {
         self.start(link, self.way, &self.dir)
     }
 
-    fn start(&self, link: &Link, way: Way, dir: &str) -> Result<Extraction> {
+    fn start(&self, link: &Link, way: Transfer, dir: &str) -> Result<Extraction> {
         let url = |dir: &str| NfsUrl {
             host: link.addr().ip().to_string(),
             port: link.addr().port(),
@@ -172,9 +158,9 @@ impl Archive {
                 .build()
                 .context(|| "start the client".to_owned())?;
             let work: Work = match way {
-                Way::Extracted => Box::pin(extracted(to, tar, (None, None), hears)),
-                Way::Resumed => Box::pin(resumed(to, tar, noted, hears)),
-                Way::Copied => Box::pin(copied(from, to, hears)),
+                Transfer::Extracted => Box::pin(extracted(to, tar, (None, None), hears)),
+                Transfer::Resumed => Box::pin(resumed(to, tar, noted, hears)),
+                Transfer::Copied => Box::pin(copied(from, to, hears)),
             };
             let done = runtime.block_on(async {
                 tokio::select! {
@@ -183,7 +169,7 @@ impl Archive {
                     done = work => done.map(Some),
                 }
             });
-            // What it still has under way goes with it.
+            // Its requests in flight end with it.
             runtime.shutdown_timeout(PATIENCE);
             done
         };
@@ -192,12 +178,12 @@ impl Archive {
         Ok(Extraction { journal, thread, alive })
     }
 
-    /// After the cut: the client that was at work, which goes on as soon as it reaches a server; or, where it died, none.
+    /// After the cut: the client that was at work, which continues as soon as it reaches a server; `None` if it died.
     ///
     /// # Errors
     /// When a client that was to die has failed before.
     pub fn after_cut(&self, extraction: Extraction) -> Result<(HashSet<Vec<u8>>, Option<Extraction>)> {
-        if self.way != Way::Resumed {
+        if self.way != Transfer::Resumed {
             return Ok((extraction.stable(), Some(extraction)));
         }
         let Extraction { journal, thread, alive } = extraction;
@@ -209,8 +195,8 @@ impl Archive {
         }
     }
 
-    /// What is wrong with what the client was told so far, and with the rest: each member that was not acknowledged is
-    /// there or not, of a file any part of its data; nothing else is.
+    /// Checks acknowledged members, and the rest: a member that was not acknowledged may be there or not, of a file any part of its
+    /// data; nothing else may be there. Returns what is wrong.
     pub fn check(&self, mut all: Tree, stable: &HashSet<Vec<u8>>) -> (u64, Vec<String>) {
         let (top, tree) = take_subtree(&mut all, &self.dir);
         if top.is_none() {
@@ -231,7 +217,7 @@ impl Archive {
         (tree.len() as u64, wrong)
     }
 
-    /// What is there without having been acknowledged, and is not a part of a member.
+    /// Objects that were not acknowledged and are not a part of a member.
     fn strangers(&self, tree: &Tree, stable: &HashSet<Vec<u8>>) -> Vec<String> {
         let mut wrong = Vec::new();
         for (path, found) in tree.iter().filter(|(p, _)| !stable.contains(*p)) {
@@ -251,10 +237,6 @@ impl Archive {
         wrong
     }
 
-    /// Compares the finished tree with the archive.
-    ///
-    /// # Errors
-    /// When the tree cannot be read.
     pub fn compare(&self, export: &Path) -> Result<Vec<String>> {
         let c = verify::compare(&self.tar[..], &export.join(&self.dir))?;
         let count = c.differences;
@@ -263,14 +245,12 @@ impl Archive {
 }
 
 impl Extraction {
-    /// Waits for a moment in the middle of it: at least one member is acknowledged, so that the client
-    /// has its session.
+    /// Waits for a moment in the middle: at least one member is acknowledged, so the client has its session.
     pub fn wait_for(&self, moment: Moment) {
         self.journal.acks.wait(1);
         moment.wait(&self.journal.acks);
     }
 
-    /// The members that were acknowledged so far.
     pub fn stable(&self) -> HashSet<Vec<u8>> {
         self.journal.stable.lock().clone()
     }
@@ -322,7 +302,7 @@ async fn resumed(url: NfsUrl, tar: Vec<u8>, journal: PathBuf, hears: Arc<Journal
     }
 }
 
-/// Within the server, by COPY and CLONE.
+/// Copies within the server, by COPY and CLONE.
 async fn copied(from: NfsUrl, to: NfsUrl, hears: Arc<Journal>) -> Result<put::Report> {
     let unable = |what: String| Error::Unable(format!("cp: {what}"));
     let options = SessionOptions { reconnect_patience: PATIENCE, ..SessionOptions::for_url(&to) };

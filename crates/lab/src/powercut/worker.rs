@@ -1,11 +1,11 @@
-//! One client of the harness: what it does, what it knows, and what it does after a cut: it repeats its last
-//! requests, and sends again what it wrote and never committed.
+//! One client of the harness with its model. After a cut it repeats its last requests, and sends again what it wrote and did not
+//! commit.
 
 use super::check;
-use super::found::{Found, Tree};
+use super::found::{FoundObject, Tree};
 use super::model::{Kind, Model, Unstable};
 use super::moment::Acks;
-use super::peer::{Again, Peer};
+use super::peer::{Peer, RetryOutcome};
 use super::workload::Workload;
 use crate::error::{Error, Result};
 use crate::limits::REMOVED_HANDLES_MAX;
@@ -14,57 +14,41 @@ use landfast_nfs::v4::{FileHandle, NfsStat};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Slots that an NFSv4 worker uses by turns; the last request of each is repeated after a cut.
+/// Slots that an NFSv4 worker uses in turn; the last request of each is repeated after a cut.
 const SLOTS: u32 = 4;
 
-/// Which protocol a worker speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// NFSv3.
     V3,
-    /// NFSv4.1.
     V41,
-    /// NFSv4.2.
     V42,
 }
 
-/// One client with what it knows.
 pub struct Worker {
-    /// Its directory below the export.
     pub dir: String,
-    /// What was acknowledged to it.
+    /// The tree that its acknowledged actions make.
     pub model: Model,
-    /// Operations acknowledged since the last cut.
     pub acknowledged: u64,
-    /// What was under way at the cut.
     pub under_way: Option<Action>,
-    /// The model with what was under way, where only NFS can show whether it was done.
+    /// The model with the action in flight, if only NFS can show whether it was done.
     either: Option<Model>,
     version: Version,
     workload: Box<dyn Workload>,
     removed: Vec<FileHandle>,
     wrong: Vec<String>,
-    /// The client of before the cut.
     peer: Option<Peer>,
-    /// The last write verifier that it saw.
     verifier: Option<[u8; 8]>,
-    /// Where the numbers of its next NFSv3 calls begin.
+    /// The first xid of its next NFSv3 connection.
     xid: u32,
 }
 
-/// What a worker found after a cut.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What is wrong.
     pub wrong: Vec<String>,
-    /// Acknowledged requests that were repeated.
     pub repeated: u64,
-    /// Requests under way whose effect was on the disk ahead of the log, so that the repetition was told that it had
-    /// been done already.
+    /// Requests in flight whose effect was on the disk before the log: the reply to the repetition said that it was done before.
     pub ahead: u64,
-    /// Handles tried.
     pub handles: u64,
-    /// Objects compared.
     pub objects: u64,
 }
 
@@ -87,10 +71,7 @@ impl Worker {
         }
     }
 
-    /// Connects, with every handle from before.
-    ///
-    /// # Errors
-    /// No connection, or the server refuses.
+    /// Connects, and keeps all handles from before.
     pub fn connect(&mut self, addr: SocketAddr) -> Result<()> {
         let peer = self.new_peer(addr)?;
         self.peer = Some(peer);
@@ -148,7 +129,6 @@ impl Worker {
         self.peer = Some(peer);
     }
 
-    /// Takes note of a reply.
     fn acknowledge(&mut self, peer: &Peer, action: &Action, done: &Done) -> std::result::Result<(), String> {
         if let Some(verifier) = done.verifier
             && self.verifier.replace(verifier).is_some_and(|old| old != verifier)
@@ -177,11 +157,8 @@ impl Worker {
         result
     }
 
-    /// The first part of the verification: finds out which state the disk is in, repeats the last requests, connects
-    /// anew and sends again what may be lost.
-    ///
-    /// # Errors
-    /// What keeps the harness from working.
+    /// The first part of the verification: finds out which state the disk is in, repeats the last requests, connects again and sends
+    /// again what may be lost.
     pub fn come_back(
         &mut self,
         addr: SocketAddr,
@@ -223,7 +200,7 @@ impl Worker {
         Ok(Some(before))
     }
 
-    /// Repeats the last requests as the client of before the cut. True when the one under way was answered.
+    /// Repeats the last requests as the client from before the cut. Returns whether the one in flight was answered.
     fn repeat(
         &mut self,
         addr: SocketAddr,
@@ -237,11 +214,11 @@ impl Worker {
         out.wrong.extend(repeated.wrong);
         // What is in hand when the power goes is written again as a whole.
         let Some(action) = action.filter(|a| !matches!(a, Action::Write { .. })) else { return Ok(false) };
-        let settled = matches!(repeated.under_way, Again::Done(_));
+        let settled = matches!(repeated.under_way, RetryOutcome::Done(_));
         let what = || format!("{} under way, repeated", describe(action));
         match repeated.under_way {
-            Again::Nothing => {}
-            Again::Done(done) => {
+            RetryOutcome::Nothing => {}
+            RetryOutcome::Done(done) => {
                 if !there {
                     self.model.apply(action).map_err(|e| Error::Unable(e.to_string()))?;
                     self.removed.extend(self.model.forget_unreachable());
@@ -250,11 +227,11 @@ impl Worker {
                     self.model.learn(id, done.attrs.as_ref(), None);
                 }
             }
-            Again::Refused(status) if there && done_already(action, status) => out.ahead += 1,
+            RetryOutcome::Refused(status) if there && done_already(action, status) => out.ahead += 1,
             // It had opens: its session is not for anything new, and it has to reclaim.
-            Again::Refused(status) if is_session_gone(status) && there => out.ahead += 1,
-            Again::Refused(status) if is_session_gone(status) => {}
-            Again::Refused(status) => out.wrong.push(format!("{}: {status:?}", what())),
+            RetryOutcome::Refused(status) if is_session_gone(status) && there => out.ahead += 1,
+            RetryOutcome::Refused(status) if is_session_gone(status) => {}
+            RetryOutcome::Refused(status) => out.wrong.push(format!("{}: {status:?}", what())),
         }
         Ok(settled)
     }
@@ -303,14 +280,11 @@ impl Worker {
     }
 
     /// The second part: what NFS shows, change attributes, handles.
-    ///
-    /// # Errors
-    /// What keeps the harness from working.
     pub fn verify(
         &mut self,
         before: &Model,
         tree: &Tree,
-        top: Option<&Found>,
+        top: Option<&FoundObject>,
         out: &mut Findings,
     ) -> Result<()> {
         out.objects += tree.len() as u64;
@@ -399,7 +373,7 @@ pub fn describe(action: &Action) -> String {
     }
 }
 
-/// The answer to what was left open is the state from now on.
+/// Takes the server's answer on what was in doubt as the state from now on.
 fn adopt(model: &mut Model, tree: &Tree) {
     for (path, id) in model.paths() {
         let (Some(object), Some(found)) = (model.object_mut(id), tree.get(&path)) else { continue };

@@ -1,16 +1,16 @@
-//! What is going on when the power goes: a source of actions that fit the tree.
+//! What clients do until the power goes: sources of actions that fit the tree.
 
 use super::model::{Kind, Model};
-use crate::rng::Rng;
 use crate::serial::action::{Path, is_below};
 use crate::serial::tar::Extraction;
 use crate::serial::{Action, Change, Node};
 use crate::tarball::{Kind as MemberKind, Member};
 use landfast_nfs::v4::types::NfsAce;
+use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
 use std::collections::VecDeque;
 
-/// Entries that the mixed workload keeps about.
+/// Entries that the mixed workload keeps, approximately.
 const ENTRIES_WANTED: usize = 60;
 
 /// A source of actions.
@@ -18,11 +18,11 @@ pub trait Workload: Send {
     /// The next action, given the tree as it is now.
     fn next(&mut self, model: &Model) -> Action;
 
-    /// The power went: what was planned is not to be done any more.
+    /// The power went: drops the actions that were planned.
     fn interrupt(&mut self);
 }
 
-/// `tar -x` through a kernel client, for ever: small files in directories below `runN/`.
+/// Endless `tar -x` through a kernel client: small files in directories below `runN/`.
 pub struct SerialTar {
     rng: Rng,
     run: u64,
@@ -110,7 +110,7 @@ pub struct Mixed {
 }
 
 impl Mixed {
-    /// A sequence that is the same for the same seed and the same tree.
+    /// The same seed and the same tree give the same sequence.
     pub fn new(seed: u64) -> Self {
         Mixed { rng: Rng::new(seed), count: 0, queue: VecDeque::new(), xattrs: false, lists: false }
     }
@@ -186,7 +186,6 @@ impl Mixed {
 const XATTRS: [&str; 3] = ["one", "two", "a name that is longer than it needs to be"];
 
 impl Mixed {
-    /// Sets or removes an extended attribute.
     fn xattr(&mut self, model: &Model, path: Path) -> Action {
         let name = XATTRS[self.rng.below(XATTRS.len() as u64) as usize].as_bytes().to_vec();
         let there =

@@ -16,6 +16,7 @@ use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, FileHandle, NfsTime, ResBody, ResOp, SetTime, SpecData, StableHow, Stateid,
     flags,
 };
+use landfast_verify::blocking::session::{attributes, filehandle, find};
 use landfast_xdr::Bytes;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -23,35 +24,28 @@ use std::net::SocketAddr;
 /// A path below the directory that the actor works in: names joined by `/`, none at either end.
 pub type Path = Vec<u8>;
 
-/// What CREATE makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// A directory.
     Dir,
-    /// A symbolic link to this text.
     Symlink(Vec<u8>),
-    /// A FIFO.
     Fifo,
-    /// A socket.
     Socket,
-    /// A character device: major, minor.
+    /// Major, minor.
     Char(u32, u32),
-    /// A block device: major, minor.
+    /// Major, minor.
     Block(u32, u32),
 }
 
 /// Attributes to set; what is `None` stays.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Permission bits.
     pub mode: Option<u32>,
     /// User and group.
     pub owner: Option<(u32, u32)>,
-    /// Size in bytes.
     pub size: Option<u64>,
-    /// Modification time: seconds, nanoseconds.
+    /// Seconds, nanoseconds.
     pub mtime: Option<(i64, u32)>,
-    /// Access and modification time become the server's now.
+    /// Access and modification time become the server's current time.
     pub touch: bool,
 }
 
@@ -72,88 +66,30 @@ impl Change {
     }
 }
 
-/// One file operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Make a regular file that must not exist, and open it for writing.
-    Create {
-        /// Where.
-        path: Path,
-        /// Permission bits.
-        mode: u32,
-    },
-    /// Write to an open file.
-    Write {
-        /// Which.
-        path: Path,
-        /// First byte.
-        offset: u64,
-        /// The bytes.
-        data: Bytes,
-        /// FILE_SYNC rather than UNSTABLE.
-        stable: bool,
-    },
+    Create { path: Path, mode: u32 },
+    /// Write to an open file: FILE_SYNC if `stable`, else UNSTABLE.
+    Write { path: Path, offset: u64, data: Bytes, stable: bool },
     /// Make all unstable data of a file stable.
-    Commit {
-        /// Which.
-        path: Path,
-    },
-    /// Set attributes.
-    Set {
-        /// Of which object.
-        path: Path,
-        /// To what.
-        change: Change,
-    },
-    /// Close an open file.
-    Close {
-        /// Which.
-        path: Path,
-    },
+    Commit { path: Path },
+    /// SETATTR.
+    Set { path: Path, change: Change },
+    /// CLOSE of a file that the actor has open.
+    Close { path: Path },
     /// Make anything but a regular file.
-    Make {
-        /// Where.
-        path: Path,
-        /// What.
-        node: Node,
-        /// Permission bits.
-        mode: u32,
-    },
-    /// Make a hard link.
-    Link {
-        /// The existing name.
-        from: Path,
-        /// The new one.
-        to: Path,
-    },
-    /// Rename, over whatever is there.
-    Rename {
-        /// The old name.
-        from: Path,
-        /// The new one.
-        to: Path,
-    },
-    /// Remove a name.
-    Remove {
-        /// Which.
-        path: Path,
-    },
-    /// Set an extended attribute of an object, or remove it (RFC 8276).
-    Xattr {
-        /// Of which object.
-        path: Path,
-        /// Its name, without a namespace.
-        name: Vec<u8>,
-        /// Its value; none removes it.
-        value: Option<Bytes>,
-    },
-    /// Set the access list.
-    Acl {
-        /// Of which object.
-        path: Path,
-        /// To what.
-        acl: Vec<NfsAce>,
-    },
+    Make { path: Path, node: Node, mode: u32 },
+    /// Make the hard link `to` of the existing name `from`.
+    Link { from: Path, to: Path },
+    /// Rename, over whatever is at `to`.
+    Rename { from: Path, to: Path },
+    /// REMOVE or RMDIR.
+    Remove { path: Path },
+    /// Set an extended attribute, or remove it if `value` is `None` (RFC 8276). The name has no namespace.
+    Xattr { path: Path, name: Vec<u8>, value: Option<Bytes> },
+    /// SETATTR of the access list.
+    Acl { path: Path, acl: Vec<NfsAce> },
 }
 
 /// What a reply says about its object.
@@ -223,7 +159,6 @@ const ALL: Bitmap = Bitmap::of(&[
     number::FILEHANDLE,
 ]);
 
-/// Does actions, one at a time.
 pub struct Actor {
     session: Session,
     handles: HashMap<Path, FileHandle>,
@@ -246,9 +181,6 @@ impl Actor {
     }
 
     /// An actor of a client of its own, below `path`.
-    ///
-    /// # Errors
-    /// No session, no such path.
     pub fn connect(addr: SocketAddr, client: impl Into<String>, path: &str) -> Result<Self> {
         let mut session = Session::connect(&Connect::new(addr, client))?;
         let root = session.walk(path)?;
@@ -266,30 +198,23 @@ impl Actor {
         &mut self.session
     }
 
-    /// The session, for its counts.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Ends the actor.
     pub fn into_session(self) -> Session {
         self.session
     }
 
-    /// Every handle that it has seen, by path.
     pub fn handles(&self) -> &HashMap<Path, FileHandle> {
         &self.handles
     }
 
-    /// Remembers a handle from an earlier connection.
     pub fn remember(&mut self, path: Path, fh: FileHandle) {
         self.handles.insert(path, fh);
     }
 
     /// The handle at `path`, looked up when it is not remembered.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn handle(&mut self, path: &[u8]) -> Result<FileHandle> {
         if let Some(fh) = self.handles.get(path) {
             return Ok(fh.clone());
@@ -302,7 +227,7 @@ impl Actor {
             ArgOp::Getfh,
             ArgOp::Getattr(POST),
         ])?;
-        let fh = Session::filehandle(&results)?;
+        let fh = filehandle(&results)?;
         self.handles.insert(path.to_vec(), fh.clone());
         Ok(fh)
     }
@@ -313,13 +238,10 @@ impl Actor {
     /// # Errors
     /// As [`Session::compound`]; after [`Error::Lost`] it is not known whether it was done.
     pub fn perform(&mut self, action: &Action) -> Result<Option<AttrValues>> {
-        self.dispatch(action).map(|results| attributes(&results))
+        self.dispatch(action).map(|results| attributes(&results).ok())
     }
 
     /// As [`Actor::perform`], with all that the reply says.
-    ///
-    /// # Errors
-    /// As [`Actor::perform`].
     pub fn act(&mut self, action: &Action) -> Result<Done> {
         let results = self.dispatch(action)?;
         Ok(Actor::learn(action, &results))
@@ -327,7 +249,7 @@ impl Actor {
 
     /// What the results of an action's COMPOUND say.
     pub fn learn(action: &Action, results: &[ResOp]) -> Done {
-        let mut done = Done { attrs: attributes(results), ..Done::default() };
+        let mut done = Done { attrs: attributes(results).ok(), ..Done::default() };
         let dir = |path: &Path| split(path).0.to_vec();
         for result in results {
             match (&result.body, action) {
@@ -403,13 +325,8 @@ impl Actor {
                 self.session.compound(vec![ArgOp::Putfh(fh), op, ArgOp::Getattr(POST)])
             }
             Action::Acl { path, acl } => {
-                let fh = self.handle(path)?;
                 let values = AttrValues { acl: Some(acl.clone()), ..AttrValues::default() };
-                let attrs = values.to_fattr(&AttrValues::KNOWN);
-                let set = SetattrArgs { stateid: Stateid::ANONYMOUS, attrs };
-                let mut wanted = POST;
-                wanted.set(number::ACL);
-                self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(wanted)])
+                self.setattr(path, Stateid::ANONYMOUS, &values, true)
             }
         }
     }
@@ -447,7 +364,7 @@ impl Actor {
             _ => None,
         });
         let stateid = stateid.ok_or_else(|| Error::Protocol("OPEN without a stateid".into()))?;
-        self.handles.insert(path.clone(), Session::filehandle(&results)?);
+        self.handles.insert(path.clone(), filehandle(&results)?);
         self.opens.insert(path.clone(), stateid);
         if !self.session.persistent() {
             return self.set(path, &Change { touch: true, ..Change::default() });
@@ -493,14 +410,24 @@ impl Actor {
     }
 
     fn set(&mut self, path: &Path, change: &Change) -> Result<Vec<ResOp>> {
-        let fh = self.handle(path)?;
         // Only a change of size is an I/O under the open (RFC 8881 section 18.30.3).
         let open = change.size.and_then(|_| self.opens.get(path).copied());
-        let attrs = change.values().to_fattr(&AttrValues::KNOWN);
-        let set = SetattrArgs { stateid: open.unwrap_or(Stateid::ANONYMOUS), attrs };
+        // A new mode changes the mask of the access list.
+        let with_list = self.lists && change.mode.is_some();
+        self.setattr(path, open.unwrap_or(Stateid::ANONYMOUS), &change.values(), with_list)
+    }
+
+    fn setattr(
+        &mut self,
+        path: &Path,
+        stateid: Stateid,
+        values: &AttrValues,
+        with_list: bool,
+    ) -> Result<Vec<ResOp>> {
+        let fh = self.handle(path)?;
+        let set = SetattrArgs { stateid, attrs: values.to_fattr(&AttrValues::KNOWN) };
         let mut wanted = POST;
-        if self.lists && change.mode.is_some() {
-            // Its mask has changed.
+        if with_list {
             wanted.set(number::ACL);
         }
         self.session.compound(vec![ArgOp::Putfh(fh), ArgOp::Setattr(set), ArgOp::Getattr(wanted)])
@@ -525,7 +452,7 @@ impl Actor {
             ArgOp::Getfh,
             ArgOp::Getattr(POST),
         ])?;
-        self.handles.insert(path.clone(), Session::filehandle(&results)?);
+        self.handles.insert(path.clone(), filehandle(&results)?);
         Ok(results)
     }
 
@@ -544,31 +471,20 @@ impl Actor {
         Ok(results)
     }
 
-    /// The attributes of the object behind a handle.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn getattr(&mut self, fh: &FileHandle) -> Result<AttrValues> {
         let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(POST)])?;
-        attributes(&results).ok_or_else(|| Error::Protocol("GETATTR without attributes".into()))
+        Ok(attributes(&results)?)
     }
 
-    /// Up to `count` bytes of a file.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
         let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset, count };
-        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Read(read)])?.pop() {
-            Some(ResOp { body: ResBody::Read(r), .. }) => Ok(r.data),
-            _ => Err(Error::Protocol("READ without data".into())),
-        }
+        self.of(fh, ArgOp::Read(read), "READ", |body| match body {
+            ResBody::Read(r) => Some(r.data),
+            _ => None,
+        })
     }
 
     /// The entries of a directory, each with all attributes that this client knows of.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn list(&mut self, dir: &FileHandle) -> Result<Vec<(Path, AttrValues)>> {
         let mut out = Vec::new();
         let (mut cookie, mut cookieverf) = (0, [0; 8]);
@@ -580,10 +496,10 @@ impl Actor {
                 maxcount: LIST_BYTES,
                 attr_request: ALL,
             };
-            let results = self.session.compound(vec![ArgOp::Putfh(dir.clone()), ArgOp::Readdir(args)])?;
-            let Some(ResBody::Readdir(page)) = results.into_iter().next_back().map(|r| r.body) else {
-                return Err(Error::Protocol("READDIR without entries".into()));
-            };
+            let page = self.of(dir, ArgOp::Readdir(args), "READDIR", |body| match body {
+                ResBody::Readdir(page) => Some(page),
+                _ => None,
+            })?;
             cookieverf = page.cookieverf;
             for entry in page.entries {
                 cookie = entry.cookie;
@@ -598,35 +514,28 @@ impl Actor {
     }
 
     /// Where a symbolic link leads.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn readlink(&mut self, fh: &FileHandle) -> Result<Vec<u8>> {
-        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), ArgOp::Readlink])?.pop() {
-            Some(ResOp { body: ResBody::Readlink(to), .. }) => Ok(to.to_vec()),
-            _ => Err(Error::Protocol("READLINK without a text".into())),
-        }
+        self.of(fh, ArgOp::Readlink, "READLINK", |body| match body {
+            ResBody::Readlink(to) => Some(to.to_vec()),
+            _ => None,
+        })
     }
 
-    /// The extended attributes of an object, with their values.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn xattrs(&mut self, fh: &FileHandle) -> Result<Vec<(Vec<u8>, Bytes)>> {
         let mut out = Vec::new();
         let mut cookie = 0;
         loop {
             let list = ArgOp::Listxattrs(ListxattrsArgs { cookie, maxcount: LIST_BYTES });
-            let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), list])?;
-            let Some(ResBody::Listxattrs(page)) = results.into_iter().next_back().map(|r| r.body) else {
-                return Err(Error::Protocol("LISTXATTRS without names".into()));
-            };
+            let page = self.of(fh, list, "LISTXATTRS", |body| match body {
+                ResBody::Listxattrs(page) => Some(page),
+                _ => None,
+            })?;
             for key in page.names {
-                let get = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getxattr(key.clone())];
-                match self.session.compound(get)?.pop().map(|r| r.body) {
-                    Some(ResBody::Getxattr(value)) => out.push((key.to_vec(), value)),
-                    _ => return Err(Error::Protocol("GETXATTR without a value".into())),
-                }
+                let value = self.of(fh, ArgOp::Getxattr(key.clone()), "GETXATTR", |body| match body {
+                    ResBody::Getxattr(value) => Some(value),
+                    _ => None,
+                })?;
+                out.push((key.to_vec(), value));
             }
             cookie = page.cookie;
             if page.eof {
@@ -636,28 +545,29 @@ impl Actor {
     }
 
     /// COMMIT of a whole file: the write verifier.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub fn verifier(&mut self, fh: &FileHandle) -> Result<[u8; 8]> {
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
-        match self.session.compound(vec![ArgOp::Putfh(fh.clone()), commit])?.pop() {
-            Some(ResOp { body: ResBody::Commit(verf), .. }) => Ok(verf),
-            _ => Err(Error::Protocol("COMMIT without a verifier".into())),
-        }
+        self.of(fh, commit, "COMMIT", |body| match body {
+            ResBody::Commit(verf) => Some(verf),
+            _ => None,
+        })
+    }
+
+    /// One operation on the object behind a handle, and what `pick` takes of its result.
+    fn of<T>(
+        &mut self,
+        fh: &FileHandle,
+        op: ArgOp,
+        name: &str,
+        pick: impl Fn(ResBody) -> Option<T>,
+    ) -> Result<T> {
+        let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), op])?;
+        Ok(find(results, name, pick)?)
     }
 }
 
 /// Bytes of a piece of a listing.
 const LIST_BYTES: u32 = 32 << 10;
-
-/// The attributes that a GETATTR among `results` returned.
-fn attributes(results: &[ResOp]) -> Option<AttrValues> {
-    results.iter().find_map(|r| match &r.body {
-        ResBody::Getattr(values) => AttrValues::from_fattr(values).ok(),
-        _ => None,
-    })
-}
 
 /// What was remembered under `from`, and below it, is under `to` now; what was at `to` is gone.
 pub(super) fn move_keys<V>(map: &mut HashMap<Path, V>, from: &[u8], to: &[u8]) {

@@ -1,14 +1,12 @@
 //! A client that does one thing at a time, as the kernel's does for `tar -x`.
 //!
-//! It is the peer that Landfast's own client is measured against, the client of most experiments
-//! on the server, and a second implementation of the protocol's client side: it uses the wire
-//! types but not the `client` crate.
+//! It is the peer that Landfast's own client is measured against, and the client of most experiments
+//! on the server. It works with the blocking client of the crate `verify`, not with the `client` crate.
 //!
 //! | room | subject |
 //! |---|---|
-//! | `wire` | one RPC after another over a blocking socket |
-//! | `session` | EXCHANGE_ID, CREATE_SESSION, SEQUENCE on slots by turns; requests repeated; COMPOUNDs with the kernel's shapes |
-//! | `action` | single file operations by path, each its own COMPOUND |
+//! | `session` | a session whose slots take turns; counts; requests repeated |
+//! | `action` | single file operations by path, each its own COMPOUND in the kernel's shape |
 //! | `v3` | the same over NFS version 3 |
 //! | `tar` | the operations that GNU tar makes of an archive's members |
 
@@ -16,8 +14,6 @@ pub mod action;
 pub mod session;
 pub mod tar;
 pub mod v3;
-mod wire;
 
 pub use action::{Action, Actor, Change, Done, Node};
 pub use session::{Connect, Counts, Session};
-pub(crate) use wire::null_call;

@@ -88,12 +88,10 @@ impl Extraction {
         Extraction { known: std::collections::HashSet::new(), later: Vec::new(), files: 0 }
     }
 
-    /// Regular files extracted so far.
     pub fn files(&self) -> u64 {
         self.files
     }
 
-    /// The operations for the next member.
     pub fn plan(&mut self, member: &Member) -> Vec<Action> {
         let mut all = missing_parents(&member.path, &mut self.known);
         if member.kind == Kind::Dir {
@@ -111,18 +109,10 @@ impl Extraction {
         later
     }
 
-    /// Extracts one member.
-    ///
-    /// # Errors
-    /// The first operation that failed.
     pub fn extract(&mut self, actor: &mut Actor, member: &Member) -> Result<()> {
         self.plan(member).iter().try_for_each(|a| actor.perform(a).map(drop))
     }
 
-    /// Ends the extraction.
-    ///
-    /// # Errors
-    /// The first operation that failed.
     pub fn end(&mut self, actor: &mut Actor) -> Result<()> {
         self.finish().iter().try_for_each(|a| actor.perform(a).map(drop))
     }

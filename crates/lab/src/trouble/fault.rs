@@ -2,7 +2,6 @@
 
 use crate::error::{Error, Result};
 
-/// Where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disk {
     /// The intent log.
@@ -14,9 +13,7 @@ pub enum Disk {
 /// A kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Its name on the command line.
     pub name: &'static str,
-    /// What it is.
     pub about: &'static str,
     pub(super) disk: Disk,
     /// For `ctl`.
@@ -45,7 +42,6 @@ pub(super) const UNREADABLE: &str = "fail=read";
 /// The same.
 pub(super) const UNWRITTEN: &str = "fail=write, and somebody else is told";
 
-/// All of them.
 pub const ALL: &[Fault] = &[
     fault("log-write", "every write of the log fails", Disk::Log, "fail=write"),
     fault("log-write-once", "one write of the log fails", Disk::Log, "fail=write:once"),

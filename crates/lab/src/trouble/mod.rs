@@ -5,9 +5,9 @@
 //! | room | subject |
 //! |---|---|
 //! | `fault` | which requests fail, and what must come of it |
-//! | `probe` | a client that looks at a server that has failed: what it refuses, what it still answers, what it tells |
+//! | `probe` | a client that checks a failed server: what it refuses, what it still answers, what it reports |
 //! | `unreadable` | a file of which a block cannot be read |
-//! | `unwritten` | files of which a block cannot be written back, and somebody else is told |
+//! | `unwritten` | files with a block that cannot be written back, while the error goes to another process |
 //! | `run` | the harness |
 //!
 //! The oracle is that of the power cuts ([`crate::powercut`]).

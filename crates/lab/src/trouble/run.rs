@@ -9,39 +9,35 @@ use crate::powercut::peer::Peer;
 use crate::powercut::workload::{Mixed, Workload};
 use crate::powercut::{check, found};
 use crate::rig::{Rig, RigOptions};
-use crate::rng::Rng;
 use crate::serial::{Action, Actor, Node, v3};
 use crate::served::{Durability, ServeOptions, Served, free_port};
+use landfast_verify::rng::Rng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What to do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The data disk's filesystem.
     pub fs: Filesystem,
     /// What fails, one after the other.
     pub faults: Vec<Fault>,
     /// Rounds of each.
     pub rounds: u32,
-    /// Everything random comes from here.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Clients at work.
     pub clients: u32,
-    /// Show the server's messages.
     pub show: bool,
 }
 
 /// One fault, once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Round {
-    /// Its name.
     pub fault: String,
     /// Operations acknowledged before.
     pub acknowledged: u64,
-    /// Milliseconds from the fault until the server said that it had failed; nothing: it never did.
+    /// Milliseconds from the fault until the server reported its failure; `None`: it never did.
     pub noticed_after_ms: Option<u64>,
     /// How the failed server ended.
     pub ended: String,
@@ -51,16 +47,12 @@ pub struct Round {
     pub wrong: Vec<String>,
 }
 
-/// All of them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The data disk's filesystem.
     pub fs: Filesystem,
-    /// The seed.
     pub seed: u64,
     /// Rounds made.
     pub rounds: u32,
-    /// Operations acknowledged.
     pub acknowledged: u64,
     /// Rounds with something wrong.
     pub failures: u32,
@@ -93,11 +85,11 @@ struct Worker {
     wrong: Option<String>,
 }
 
-/// What the clients and the one who makes the trouble know of each other.
+/// What the clients and the thread that causes the fault share.
 #[derive(Default)]
-struct Course {
+struct Shared {
     acknowledged: AtomicU64,
-    /// The fault is there: refusals are no mistake.
+    /// The fault is active: errors are expected.
     troubled: AtomicBool,
     /// The server has said that it has failed: nothing that is sent from here on may succeed.
     failed: AtomicBool,
@@ -105,17 +97,17 @@ struct Course {
 }
 
 impl Worker {
-    fn work(&mut self, peer: &mut Peer, course: &Course) {
-        while !course.stop.load(Ordering::Acquire) {
+    fn work(&mut self, peer: &mut Peer, shared: &Shared) {
+        while !shared.stop.load(Ordering::Acquire) {
             let action = self.workload.next(&self.model);
-            let late = course.failed.load(Ordering::Acquire);
+            let late = shared.failed.load(Ordering::Acquire);
             match peer.act(&action) {
                 Ok(_) if late && changes_something(&action) => {
                     self.wrong = Some(format!("{action:.60?} succeeds after the server has failed"));
                     return;
                 }
                 Ok(done) => {
-                    course.acknowledged.fetch_add(1, Ordering::AcqRel);
+                    shared.acknowledged.fetch_add(1, Ordering::AcqRel);
                     self.acknowledged += 1;
                     match self.model.apply(&action) {
                         Ok(Some(id)) => self.model.learn(id, done.attrs.as_ref(), None),
@@ -125,7 +117,7 @@ impl Worker {
                     self.model.forget_unreachable();
                 }
                 Err(e) => {
-                    if !course.troubled.load(Ordering::Acquire) {
+                    if !shared.troubled.load(Ordering::Acquire) {
                         self.wrong = Some(format!("before the fault: {e}"));
                     }
                     self.under_way = Some(action);
@@ -141,7 +133,7 @@ fn changes_something(action: &Action) -> bool {
     !matches!(action, Action::Close { .. })
 }
 
-/// Makes so many rounds of each fault. Call it on a thread of [`crate::namespace::run_private`]. `progress` hears of each.
+/// Runs all rounds of each fault and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
 ///
 /// # Errors
 /// What keeps the harness from working; what the oracle finds is in the report.
@@ -191,7 +183,7 @@ impl Harness<'_> {
         })
     }
 
-    /// Somebody else's flush of the data disk, which fails. `before`: requests that the disk had refused by then.
+    /// Flushes the data disk from this process; the flush fails. `before`: requests that the disk had refused by then.
     fn flush_in_vain(&self, before: u64) -> Result<()> {
         // What is said of it does not matter: the filesystem's own timer may have come before it, in vain as well.
         let _ = std::fs::File::open(self.rig.export()).map(|dir| rustix::fs::syncfs(&dir));
@@ -201,7 +193,7 @@ impl Harness<'_> {
         }
     }
 
-    /// Unstable data is lost, which somebody else is told.
+    /// Loses unstable data; the error goes to another process.
     fn lose_unstable(&self, server: &Served) -> Result<Vec<String>> {
         let connect = |version| peer(server.addr(), "unwritten", "", version);
         let mut peers = [connect(Version::V3)?, connect(Version::V4)?];
@@ -295,34 +287,34 @@ impl Harness<'_> {
             peers.push(peer(server.addr(), &worker.dir, &worker.dir, worker.version)?);
         }
         let before = 20 + self.rng.below(400);
-        let course = Course::default();
+        let shared = Shared::default();
         std::thread::scope(|s| {
             let threads: Vec<_> = workers
                 .iter_mut()
                 .zip(&mut peers)
-                .map(|(worker, peer)| s.spawn(|| worker.work(peer, &course)))
+                .map(|(worker, peer)| s.spawn(|| worker.work(peer, &shared)))
                 .collect();
             let ended = || threads.iter().all(|t| t.is_finished());
             if self.fault.beside.is_some() {
-                course.troubled.store(true, Ordering::Release);
+                shared.troubled.store(true, Ordering::Release);
                 if !server.wait_stopped(NOTICED_MAX) {
-                    course.stop.store(true, Ordering::Release);
+                    shared.stop.store(true, Ordering::Release);
                     server.thaw();
                     return Err(Error::Unable("the server does not come to the point where it stops".into()));
                 }
             } else {
                 // Nothing signals an acknowledged operation to somebody else.
-                while course.acknowledged.load(Ordering::Acquire) < before && !ended() {
+                while shared.acknowledged.load(Ordering::Acquire) < before && !ended() {
                     std::thread::sleep(POLL);
                 }
             }
-            course.troubled.store(true, Ordering::Release);
+            shared.troubled.store(true, Ordering::Release);
             let refused = self.rig.stats().map(|s| s.data.refused);
             let mut done = match self.fault.words {
                 UNREADABLE => unreadable::strike(self.rig),
                 UNWRITTEN => {
                     // They would have the disk flushed all the time.
-                    course.stop.store(true, Ordering::Release);
+                    shared.stop.store(true, Ordering::Release);
                     while !ended() {
                         std::thread::sleep(POLL);
                     }
@@ -345,14 +337,14 @@ impl Harness<'_> {
             // A single call that the filesystem refuses is no failure: the others go on until a flush fails.
             while start.elapsed() < most {
                 if server.words().contains(probe::FAILED) {
-                    course.failed.store(true, Ordering::Release);
+                    shared.failed.store(true, Ordering::Release);
                     round.noticed_after_ms = u64::try_from(start.elapsed().as_millis()).ok();
                     break;
                 }
                 std::thread::sleep(POLL);
             }
             // After a failure they go on until they are refused.
-            course.stop.store(round.noticed_after_ms.is_none(), Ordering::Release);
+            shared.stop.store(round.noticed_after_ms.is_none(), Ordering::Release);
             done
         })?;
         let expected = self.fault.noticed && !self.fault.mirror;
@@ -364,7 +356,7 @@ impl Harness<'_> {
         Ok(())
     }
 
-    /// The server ends one way or another; the disk is mended; the filesystem is mounted anew. Whether it stopped cleanly.
+    /// Ends the server in a random way, mends the disk and mounts the filesystem again. Returns whether the server stopped cleanly.
     fn end(&mut self, server: Served, probes: Vec<Peer>, round: &mut Round) -> Result<bool> {
         let power = self.rng.below(3);
         round.ended = ["SIGTERM", "SIGKILL", "a power cut"][power as usize].to_owned();
@@ -413,7 +405,7 @@ impl Harness<'_> {
         self.rig.mount()
     }
 
-    /// A new server recovers; everything acknowledged must be there. `verifier`: the one that it may not have any more.
+    /// A new server recovers; everything acknowledged must be there, and its write verifier must not be `verifier`.
     fn ask(&mut self, workers: &mut [Worker], verifier: Option<[u8; 8]>, round: &mut Round) -> Result<()> {
         let server = match self.serve(None, None) {
             Ok(server) => server,

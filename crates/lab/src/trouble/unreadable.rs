@@ -5,9 +5,9 @@ use super::probe::DIR;
 use crate::error::{Context, Error, Result};
 use crate::powercut::peer::Peer;
 use crate::rig::Rig;
-use crate::rng::Rng;
 use crate::serial::Action;
 use landfast_nfs::v4::NfsStat;
+use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
 
 const NAME: &str = "unreadable";

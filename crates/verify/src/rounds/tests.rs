@@ -4,7 +4,7 @@ use super::*;
 
 /// A round before which everything is there.
 fn round(meeting: &str, told: [Option<Answer>; 2]) -> Round {
-    let before = Before { x: Some(10), z: Some(11), d: Some(12), ..Before::default() };
+    let before = Prepared { x: Some(10), z: Some(11), d: Some(12), ..Prepared::default() };
     Round { pair: 0, no: 0, meeting: meeting.parse().unwrap(), tag: 5, before, told }
 }
 
@@ -12,21 +12,21 @@ fn done() -> Option<Answer> {
     Some(Answer::Done(Reply::default()))
 }
 
-fn file(fileid: u64, bytes: Vec<u8>) -> Seen {
-    Seen { dir: false, symlink: false, fileid, mode: MODE_MADE, bytes, xattrs: BTreeSet::new() }
+fn file(fileid: u64, bytes: Vec<u8>) -> ObservedFile {
+    ObservedFile { dir: false, symlink: false, fileid, mode: MODE_MADE, bytes, xattrs: BTreeSet::new() }
 }
 
 /// What is there before the two begin.
-fn start(round: &Round) -> Found {
-    let dir = Seen { dir: true, ..file(12, Vec::new()) };
-    Found(BTreeMap::from([
+fn start(round: &Round) -> ObservedNames {
+    let dir = ObservedFile { dir: true, ..file(12, Vec::new()) };
+    ObservedNames(BTreeMap::from([
         (Name::X, file(10, bytes(round.tag, Bytes::X))),
         (Name::Z, file(11, bytes(round.tag, Bytes::Z))),
         (Name::D, dir),
     ]))
 }
 
-fn broken(round: &Round, found: &Found) -> bool {
+fn broken(round: &Round, found: &ObservedNames) -> bool {
     match judge(round, found) {
         Judgement::Broken(_) => true,
         Judgement::Kept => false,
@@ -68,7 +68,7 @@ fn rfc1813_3_3_8_a_file_that_exists_for_one_client_is_there_after_a_cut() {
         assert!(broken(&r, &start(&r)), "{meeting}");
         let mut found = start(&r);
         let y = match meeting {
-            "mkdir:symlink" => Seen { dir: true, ..file(20, Vec::new()) },
+            "mkdir:symlink" => ObservedFile { dir: true, ..file(20, Vec::new()) },
             "link:create" => found.0[&Name::X].clone(),
             _ => file(20, Vec::new()),
         };
@@ -119,7 +119,7 @@ fn errors_tell_of_what_is_there_and_what_is_gone() {
 
 #[test]
 fn what_was_not_answered_may_be_there_or_not() {
-    for meeting in Meeting::all() {
+    for meeting in Race::all() {
         let r = round(&meeting.to_string(), [None, None]);
         assert_eq!(judge(&r, &start(&r)), Judgement::Kept, "{meeting}");
     }
@@ -176,7 +176,7 @@ fn answers_of_no_order_prove_nothing_and_unknown_errors_neither() {
 
 /// What the server is in the next test: it executes at once, flushes in order, and its answers wait for their flush, or
 /// not.
-fn serve(meeting: Meeting, order: [bool; 2], flushed: usize, prompt: Option<bool>) -> (Round, Found) {
+fn serve(meeting: Race, order: [bool; 2], flushed: usize, prompt: Option<bool>) -> (Round, ObservedNames) {
     let mut r = round(&meeting.to_string(), [None, None]);
     let mut state = State::of(&r);
     state.xattrs = r.looks_at_xattrs();
@@ -207,7 +207,7 @@ fn serve(meeting: Meeting, order: [bool; 2], flushed: usize, prompt: Option<bool
         }
     }
     let there = &states[flushed];
-    let seen = |o: &Object| Seen {
+    let seen = |o: &Object| ObservedFile {
         dir: o.kind == Kind::Dir,
         symlink: o.kind == Kind::Symlink,
         fileid: o.fileid.unwrap_or(40),
@@ -220,12 +220,12 @@ fn serve(meeting: Meeting, order: [bool; 2], flushed: usize, prompt: Option<bool
         xattrs: o.xattrs.clone(),
     };
     let found = there.names.iter().map(|(n, o)| (*n, seen(&there.objects[*o]))).collect();
-    (r, Found(found))
+    (r, ObservedNames(found))
 }
 
 #[test]
 fn no_false_alarm_on_a_server_whose_answers_wait_for_their_flush() {
-    for meeting in Meeting::all() {
+    for meeting in Race::all() {
         for order in [[false, true], [true, false]] {
             for flushed in 0..=2 {
                 let (r, found) = serve(meeting, order, flushed, None);
@@ -238,7 +238,7 @@ fn no_false_alarm_on_a_server_whose_answers_wait_for_their_flush() {
 #[test]
 fn a_server_that_answers_the_second_at_once_is_found_out() {
     let mut found_out = BTreeSet::new();
-    for meeting in Meeting::all() {
+    for meeting in Race::all() {
         let (r, found) = serve(meeting, [false, true], 0, Some(true));
         if matches!(judge(&r, &found), Judgement::Broken(_)) {
             found_out.insert(meeting.to_string());
@@ -264,11 +264,11 @@ fn a_server_that_answers_the_second_at_once_is_found_out() {
 
 #[test]
 fn meetings_have_words() {
-    assert!(Meeting::all().count() > 150);
-    for meeting in Meeting::all() {
+    assert!(Race::all().count() > 150);
+    for meeting in Race::all() {
         assert_eq!(meeting.to_string().parse(), Ok(meeting));
     }
     for bad in ["remove", "remove:tar", "mkdir:rmdir"] {
-        assert!(bad.parse::<Meeting>().is_err(), "{bad}");
+        assert!(bad.parse::<Race>().is_err(), "{bad}");
     }
 }

@@ -2,11 +2,10 @@
 
 use landfast_model::predict::Change;
 
-/// Bytes of a file.
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 64 << 10;
 
-/// Where things are made stable: the flush latency in microseconds.
+/// Where data is made stable, with the flush latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stable {
     /// On the data disk, each operation by itself.
@@ -22,18 +21,17 @@ pub(super) struct Place {
     pub vers: u32,
     pub rtt_us: u64,
     pub stable: Stable,
-    /// The link's bandwidth in megabits a second; 0: what this machine passes on.
+    /// The link's bandwidth in megabits a second; 0: unlimited.
     pub mbit: u64,
-    /// What the server needs longer for each call, in microseconds.
+    /// How much longer the server takes for each call, in microseconds.
     pub work_us: u64,
 }
 
-/// How the work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Client {
     /// So many clients that do one thing at a time.
     Serial(u64),
-    /// Our client: files in a COMPOUND, COMPOUNDs under way.
+    /// Our client: files in a COMPOUND, COMPOUNDs in flight.
     Compounds(u64, u64),
 }
 
@@ -43,8 +41,7 @@ pub(super) struct Case {
     pub kind: &'static str,
     pub from: Place,
     pub to: Place,
-    pub way: Way,
-    /// Bytes of each file.
+    pub way: Client,
     pub file_bytes: usize,
 }
 
@@ -53,19 +50,19 @@ const fn at(vers: u32, rtt_us: u64, stable: Stable) -> Place {
 }
 
 const fn now(place: Place) -> Case {
-    Case { kind: "now", from: place, to: place, way: Way::Serial(1), file_bytes: SMALL }
+    Case { kind: "now", from: place, to: place, way: Client::Serial(1), file_bytes: SMALL }
 }
 
 const fn moved(kind: &'static str, from: Place, to: Place) -> Case {
-    Case { kind, from, to, way: Way::Serial(1), file_bytes: SMALL }
+    Case { kind, from, to, way: Client::Serial(1), file_bytes: SMALL }
 }
 
 const fn streams(place: Place, n: u64) -> Case {
-    Case { kind: "streams", from: place, to: place, way: Way::Serial(n), file_bytes: SMALL }
+    Case { kind: "streams", from: place, to: place, way: Client::Serial(n), file_bytes: SMALL }
 }
 
 const fn compounds(place: Place, files: u64) -> Case {
-    Case { kind: "compound", from: place, to: place, way: Way::Compounds(files, 1), file_bytes: SMALL }
+    Case { kind: "compound", from: place, to: place, way: Client::Compounds(files, 1), file_bytes: SMALL }
 }
 
 use Stable::{Disk, Log};
@@ -98,21 +95,21 @@ pub(super) const CASES: [Case; 25] = [
         kind: "together",
         from: at(30, 10_000, Disk(5000)),
         to: at(30, 2000, Log(500)),
-        way: Way::Serial(4),
+        way: Client::Serial(4),
         file_bytes: SMALL,
     },
     Case {
         kind: "together",
         from: at(41, 10_000, Disk(10_000)),
         to: at(41, 10_000, Log(1000)),
-        way: Way::Compounds(8, 4),
+        way: Client::Compounds(8, 4),
         file_bytes: SMALL,
     },
     Case {
         kind: "together",
         from: at(41, 1000, Disk(2000)),
         to: at(41, 1000, Log(50)),
-        way: Way::Compounds(16, 4),
+        way: Client::Compounds(16, 4),
         file_bytes: SMALL,
     },
 ];
@@ -138,7 +135,7 @@ const fn four(case: Case) -> Case {
         b"now" => "streams",
         _ => "together",
     };
-    Case { kind, way: Way::Serial(4), ..case }
+    Case { kind, way: Client::Serial(4), ..case }
 }
 
 const fn link(place: Place, from: u64, to: u64) -> Case {
@@ -154,7 +151,7 @@ const fn log_device(mbit: u64, vers: u32, rtt_us: u64, disk_us: u64, log_us: u64
     moved("log-device", from, Place { stable: Log(log_us), ..from })
 }
 
-/// Calls of another version: nothing of the way or the server changes.
+/// A change of the version only.
 const fn version(place: Place, vers: u32) -> Case {
     moved("now", place, Place { vers, ..place })
 }
@@ -223,10 +220,10 @@ impl Case {
             name += &format!(", files of {} KiB", self.file_bytes >> 10);
         }
         match self.way {
-            Way::Serial(1) => name,
-            Way::Serial(n) => format!("{name}, {n} streams"),
-            Way::Compounds(files, 1) => format!("{name}, {files} files a COMPOUND"),
-            Way::Compounds(files, n) => format!("{name}, {files} files a COMPOUND, {n} under way"),
+            Client::Serial(1) => name,
+            Client::Serial(n) => format!("{name}, {n} streams"),
+            Client::Compounds(files, 1) => format!("{name}, {files} files a COMPOUND"),
+            Client::Compounds(files, n) => format!("{name}, {files} files a COMPOUND, {n} under way"),
         }
     }
 
@@ -247,9 +244,9 @@ impl Case {
             changes.push(Change::LogDevice { persistence_s: log_s });
         }
         match self.way {
-            Way::Serial(1) => {}
-            Way::Serial(streams) => changes.push(Change::Streams { streams }),
-            Way::Compounds(files, streams) => {
+            Client::Serial(1) => {}
+            Client::Serial(streams) => changes.push(Change::Streams { streams }),
+            Client::Compounds(files, streams) => {
                 let at_once = matches!(self.to.stable, Log(_));
                 changes.extend([Change::Compound { files, at_once }, Change::Streams { streams }]);
             }

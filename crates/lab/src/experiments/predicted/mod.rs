@@ -1,6 +1,6 @@
 //! What `landfast predict` says beside what is measured, in one run: now, and after each kind of change.
 //!
-//! A case has a place as it is (version, round trip, where things are made stable) and a place as it will be. At the first a short
+//! A case has a place as it is (version, round trip, where data is made stable) and a place as it will be. At the first a short
 //! probe measures the terms: calls that do nothing, calls that change nothing, and a few files one operation after another. From
 //! them and the archive's counts the model says how long the work takes at the second, and then that is measured. What a log
 //! device needs is measured at the device itself, what a network needs with calls that do nothing: both are known before they are bought.
@@ -16,23 +16,25 @@
 
 mod cases;
 
-use super::{Check, Choices, Findings, Hear, Line, Relation};
+use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
 use crate::measure;
 use crate::net::Link;
+use crate::powercut::peer::Peer;
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::serial::tar::Extraction;
 use crate::serial::v3::Actor3;
-use crate::serial::{Action, Actor, Connect, Node, Session, null_call};
+use crate::serial::{Action, Actor, Connect, Node, Session};
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{self, Kind, Member, Shape, write_random};
 use cases::Stable::{self, Disk, Log};
-use cases::{CASES, Case, LINKS, Place, Way};
+use cases::{CASES, Case, Client, LINKS, Place};
 use landfast_client::put::{PutOptions, Silent, Tuning};
 use landfast_client::untar::{self, Archive};
 use landfast_client::url::NfsUrl;
 use landfast_model::Terms;
 use landfast_model::predict::{Job, Looks, Manner, Outlook, Tree, Version, WRITE_BYTES, predict};
+use landfast_verify::blocking::wire::null_call;
 use landfast_xdr::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read, Write};
@@ -41,25 +43,27 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How far a prediction may be off, as a part of what is measured; and how many are tried at least.
+/// The largest error of a prediction, as a part of what is measured; and the least number of cases.
 const ERROR_MAX: f64 = 0.20;
 const CASES_MIN: f64 = 10.0;
 
-/// Of the cases over links (`predicted-links`): how many are inside the range that was predicted, as a part of them; how wide a range may be.
+/// For the cases over links (`predicted-links`): the least part of them inside the predicted range, and the largest width of a
+/// range.
 const INSIDE_MIN: f64 = 0.9;
 const WIDTH_MAX: f64 = 2.5;
 
-/// Rounds, and those of cases that are off by more than half of what they may; the time for which a case has files, unless their number is chosen; files of each client, COMPOUNDs of each that is under way.
+/// Rounds, and rounds of cases whose error is above half of the largest one; the time for which a case has files, unless their
+/// number is chosen; the least files of each client and COMPOUNDs of each in flight.
 const ROUNDS: u32 = 2;
 const ROUNDS_MAX: u32 = 7;
-/// No further round is begun after so long.
+/// No round begins after this time.
 const ROUNDS_TIME: Duration = Duration::from_secs(240);
 const CASE_TIME: Duration = Duration::from_millis(300);
 const FILES_MIN: u64 = 8;
 const FILES_MAX: u64 = 2000;
 const COMPOUNDS_MIN: u64 = 6;
 
-/// Calls of a probe that do nothing, and that change nothing; files of it, and the time after which no more are begun.
+/// Calls of a probe that do nothing, and as many that change nothing; its files, and the time after which it begins no more.
 const PROBE_CALLS: usize = 8;
 const PROBE_FILES: u64 = 24;
 const PROBE_FILES_MIN: u64 = 3;
@@ -73,60 +77,30 @@ const PROBE_UPLOADS: u64 = 3;
 /// What a flush takes while a server starts and tries which way of flushing is quicker.
 const START_FLUSH: Duration = Duration::from_millis(2);
 
-/// One that does operations one after another.
-enum One {
-    V3(Box<Actor3>),
-    V4(Box<Actor>),
+/// Connects one client that does operations one after another.
+fn connect(addr: SocketAddr, vers: u32, name: &str, dir: &str) -> Result<Peer> {
+    if vers == 30 {
+        return Ok(Peer::V3(Box::new(Actor3::connect(addr, dir, 1)?)));
+    }
+    let mut session = Session::connect(&Connect { minor: vers % 10, ..Connect::new(addr, name) })?;
+    let root = session.walk(dir)?;
+    Ok(Peer::V4(Box::new(Actor::new(session, root))))
 }
 
-impl One {
-    fn connect(addr: SocketAddr, vers: u32, name: &str, dir: &str) -> Result<One> {
-        if vers == 30 {
-            return Ok(One::V3(Box::new(Actor3::connect(addr, dir, 1)?)));
-        }
-        let mut session = Session::connect(&Connect { minor: vers % 10, ..Connect::new(addr, name) })?;
-        let root = session.walk(dir)?;
-        Ok(One::V4(Box::new(Actor::new(session, root))))
-    }
-
-    fn act(&mut self, action: &Action) -> Result<()> {
-        match self {
-            One::V3(actor) => actor.act(action).map(drop),
-            One::V4(actor) => actor.perform(action).map(drop),
-        }
-    }
-
-    fn getattr(&mut self) -> Result<()> {
-        match self {
-            One::V3(actor) => {
-                let root = actor.handle(b"")?;
-                actor.getattr(&root).map(drop)
-            }
-            One::V4(actor) => {
-                let root = actor.handle(b"")?;
-                actor.getattr(&root).map(drop)
-            }
-        }
-    }
-
-    /// How it works, for the model.
-    fn manner(&self) -> Manner {
-        let (version, exclusive) = match self {
-            One::V3(_) => (Version::V3, false),
-            One::V4(actor) => (Version::V4, !actor.session().persistent()),
-        };
-        Manner { exclusive, looks: Looks::Never, ..Manner::new(version) }
-    }
-
-    fn end(self) -> Result<()> {
-        match self {
-            One::V3(_) => Ok(()),
-            One::V4(actor) => actor.into_session().close(),
-        }
-    }
+fn getattr(peer: &mut Peer) -> Result<()> {
+    let root = peer.handle(b"")?;
+    peer.getattr(&root).map(drop)
 }
 
-/// The members of an archive.
+/// How such a client works, for the model.
+fn manner(peer: &Peer) -> Manner {
+    let (version, exclusive) = match peer {
+        Peer::V3(_) => (Version::V3, false),
+        Peer::V4(actor) => (Version::V4, !actor.session().persistent()),
+    };
+    Manner { exclusive, looks: Looks::Never, ..Manner::new(version) }
+}
+
 fn members(tar: &[u8]) -> Result<Vec<Member>> {
     let mut all = Vec::new();
     tarball::read(tar, |member| {
@@ -143,7 +117,6 @@ fn archive(files: u64, file_bytes: usize) -> Result<Vec<u8>> {
     Ok(tar)
 }
 
-/// Adds what is in an archive.
 fn count(tar: &[u8], tree: &mut Tree) -> Result<()> {
     for member in members(tar)? {
         match member.kind {
@@ -195,7 +168,6 @@ struct Bench {
     log_s: BTreeMap<u64, f64>,
     links: BTreeMap<(u64, bool), Link>,
     runtime: tokio::runtime::Runtime,
-    /// Directories made so far.
     dirs: u64,
 }
 
@@ -225,7 +197,7 @@ impl Bench {
         }
     }
 
-    /// Sets the disks for a place, and gives the way there.
+    /// Sets the disks for a place and returns the address to reach it.
     fn go_to(&mut self, place: Place) -> Result<SocketAddr> {
         let latency = match place.stable {
             Disk(us) => Latency { data_flush: Duration::from_micros(us), ..Latency::default() },
@@ -262,7 +234,7 @@ impl Bench {
         Ok(dir)
     }
 
-    /// What a log device needs by itself; of all times that it was looked at the shortest.
+    /// Measures what a log device needs by itself, and keeps the shortest time so far.
     fn look_at_log(&mut self, flush_us: u64) -> Result<()> {
         let log_flush = Duration::from_micros(flush_us);
         self.spare.set_latency(Latency { log_flush, ..Latency::default() })?;
@@ -271,15 +243,14 @@ impl Bench {
         Ok(())
     }
 
-    /// What calls take at a place.
     fn probe(&mut self, place: Place) -> Result<Probed> {
         let addr = self.go_to(place)?;
         let dir = self.dir(place.stable)?;
         let null_s = null_calls(addr)?;
-        let mut one = One::connect(addr, place.vers, &dir, &dir)?;
-        let manner = one.manner();
-        one.getattr()?;
-        let looked = (0..PROBE_CALLS).map(|_| timed(|| one.getattr())).collect::<Result<Vec<_>>>()?;
+        let mut one = connect(addr, place.vers, &dir, &dir)?;
+        let manner = manner(&one);
+        getattr(&mut one)?;
+        let looked = (0..PROBE_CALLS).map(|_| timed(|| getattr(&mut one))).collect::<Result<Vec<_>>>()?;
         let looked_s = super::middle(looked);
         // What each kind of operation takes; a SETATTR is one whatever it sets.
         let mut took: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
@@ -292,7 +263,7 @@ impl Bench {
             let file = matches!(member.kind, Kind::File(_));
             files += u64::from(file);
             for action in extraction.plan(&member) {
-                let seconds = timed(|| one.act(&action))?;
+                let seconds = timed(|| one.act(&action).map(drop))?;
                 let kind = match action {
                     Action::Create { .. } => "create",
                     Action::Write { .. } => "write",
@@ -318,20 +289,19 @@ impl Bench {
         Ok(Probed { null_s, looked_s, stable_s, upload_bytes_per_s, manner })
     }
 
-    /// How long the work takes.
     fn work(&mut self, case: &Case, archives: &[Vec<u8>]) -> Result<f64> {
         let addr = self.go_to(case.to)?;
         match case.way {
-            Way::Serial(_) => {
+            Client::Serial(_) => {
                 let mut ones = Vec::new();
                 for tar in archives {
                     let dir = self.dir(case.to.stable)?;
-                    let mut one = One::connect(addr, case.to.vers, &dir, &dir)?;
-                    one.getattr()?;
+                    let mut one = connect(addr, case.to.vers, &dir, &dir)?;
+                    getattr(&mut one)?;
                     ones.push((one, members(tar)?));
                 }
                 let start = Instant::now();
-                let done: Result<Vec<One>> = std::thread::scope(|s| {
+                let done: Result<Vec<Peer>> = std::thread::scope(|s| {
                     let running: Vec<_> = ones
                         .into_iter()
                         .map(|(one, members)| s.spawn(move || extract(one, &members)))
@@ -340,10 +310,10 @@ impl Bench {
                     running.into_iter().map(|r| r.join().map_err(panic)?).collect()
                 });
                 let seconds = start.elapsed().as_secs_f64();
-                done?.into_iter().try_for_each(One::end)?;
+                done?.into_iter().try_for_each(Peer::end)?;
                 Ok(seconds)
             }
-            Way::Compounds(files, under_way) => {
+            Client::Compounds(files, under_way) => {
                 let dir = self.dir(case.to.stable)?;
                 let text = format!("nfs://{addr}/{dir}?version=4.{}", case.to.vers % 10);
                 let url: NfsUrl = text.parse().map_err(|e| super::unable(&e))?;
@@ -370,12 +340,12 @@ impl Bench {
     }
 }
 
-fn extract(mut one: One, members: &[Member]) -> Result<One> {
+fn extract(mut one: Peer, members: &[Member]) -> Result<Peer> {
     let mut extraction = Extraction::new();
     for member in members {
-        extraction.plan(member).iter().try_for_each(|action| one.act(action))?;
+        extraction.plan(member).iter().try_for_each(|action| one.act(action).map(drop))?;
     }
-    extraction.finish().iter().try_for_each(|action| one.act(action))?;
+    extraction.finish().iter().try_for_each(|action| one.act(action).map(drop))?;
     Ok(one)
 }
 
@@ -386,7 +356,7 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
 }
 
 /// Bytes a second that a WRITE's data take to the server: of a large one beside one of [`PROBE_FILE_BYTES`], which took `small_s`.
-fn upload(one: &mut One, small_s: f64) -> Result<f64> {
+fn upload(one: &mut Peer, small_s: f64) -> Result<f64> {
     let path = b"upload".to_vec();
     one.act(&Action::Create { path: path.clone(), mode: 0o600 })?;
     let data = Bytes::from(vec![0x5a; PROBE_UPLOAD_BYTES]);
@@ -394,14 +364,13 @@ fn upload(one: &mut One, small_s: f64) -> Result<f64> {
     for n in 0..PROBE_UPLOADS {
         let offset = n * PROBE_UPLOAD_BYTES as u64;
         let action = Action::Write { path: path.clone(), offset, data: data.clone(), stable: true };
-        took.push(timed(|| one.act(&action))?);
+        took.push(timed(|| one.act(&action).map(drop))?);
     }
     one.act(&Action::Close { path })?;
     let quickest = took.into_iter().fold(f64::INFINITY, f64::min);
     Ok((PROBE_UPLOAD_BYTES - PROBE_FILE_BYTES) as f64 / (quickest - small_s).max(1e-6))
 }
 
-/// The round trip of a call that does nothing.
 fn null_calls(addr: SocketAddr) -> Result<f64> {
     let what = || "a call that does nothing".to_owned();
     let mut stream = TcpStream::connect(addr).context(what)?;
@@ -423,9 +392,9 @@ fn null_calls(addr: SocketAddr) -> Result<f64> {
 struct Probed {
     /// A call that does nothing.
     null_s: f64,
-    /// One that changes nothing.
+    /// A call that changes nothing.
     looked_s: f64,
-    /// One that has to be stable before its answer, on average over those for a file.
+    /// A call that must be stable before its reply, on average over those for a file.
     stable_s: f64,
     /// Bytes a second to the server; `None`: no link is emulated.
     upload_bytes_per_s: Option<f64>,
@@ -433,7 +402,6 @@ struct Probed {
 }
 
 impl Probed {
-    /// The shorter one of each.
     fn quicker(self, other: Probed) -> Probed {
         Probed {
             null_s: self.null_s.min(other.null_s),
@@ -457,13 +425,13 @@ impl Probed {
     }
 }
 
-pub(super) fn run(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(&CASES, choices.files, hear))?
+pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(&CASES, choices.files, progress))?
 }
 
 /// The cases over links: of each what is predicted and its range, from what was measured before it, and what it took.
-pub(super) fn run_links(choices: &Choices, hear: Hear<'_>) -> Result<Findings> {
-    crate::namespace::run_private(|| measure(&LINKS, choices.files, hear))?
+pub(super) fn run_links(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
+    crate::namespace::run_private(|| measure(&LINKS, choices.files, progress))?
 }
 
 /// A case with its archives, one for each client.
@@ -477,8 +445,8 @@ struct Trial {
 impl Trial {
     fn new(case: Case, files: u64) -> Result<Trial> {
         let clients = match case.way {
-            Way::Serial(n) => n,
-            Way::Compounds(..) => 1,
+            Client::Serial(n) => n,
+            Client::Compounds(..) => 1,
         };
         let each = files.div_ceil(clients);
         let archives = (0..clients).map(|_| archive(each, case.file_bytes)).collect::<Result<Vec<_>>>()?;
@@ -488,11 +456,11 @@ impl Trial {
     }
 }
 
-type Known = BTreeMap<Place, Probed>;
+type ProbeResults = BTreeMap<Place, Probed>;
 
-fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Findings> {
+fn measure(cases: &[Case], files: Option<u64>, progress: Progress<'_>) -> Result<Findings> {
     let mut bench = Bench::new()?;
-    let mut known = Known::new();
+    let mut known = ProbeResults::new();
     let mut trials = Vec::new();
     let mut off = vec![true; cases.len()];
     let begun = Instant::now();
@@ -505,7 +473,7 @@ fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Finding
             if round >= ROUNDS && !off[n] {
                 continue;
             }
-            hear(&format!("round {}: {}", round + 1, case.name()));
+            progress(&format!("round {}: {}", round + 1, case.name()));
             for place in [case.from, case.to] {
                 if seen.insert(place) {
                     let new = bench.probe(place)?;
@@ -539,7 +507,7 @@ fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Finding
         let error = predicted_s / measured_s - 1.0;
         let (from_s, to_s) = predicted.within_s.unwrap_or((0.0, f64::INFINITY));
         let is_inside = predicted.within_s.is_some() && (from_s..=to_s).contains(&measured_s);
-        let mut line = Line::new(
+        let mut line = Row::new(
             &trial.case.name(),
             [
                 ("files", trial.tree.files as f64),
@@ -563,18 +531,18 @@ fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Finding
         inside += u32::from(is_inside);
         widest = widest.max(to_s / from_s);
     }
-    found.checks.push(Check::new("cases", trials.len() as f64, Relation::AtLeast, CASES_MIN));
+    found.checks.push(Check::at_least("cases", trials.len() as f64, CASES_MIN));
     if trials.iter().any(|trial| trial.case.to.mbit > 0) {
         let part = f64::from(inside) / trials.len() as f64;
         let what = "the part of what was measured that is inside its range";
-        found.checks.push(Check::new(what, part, Relation::AtLeast, INSIDE_MIN));
+        found.checks.push(Check::at_least(what, part, INSIDE_MIN));
         let what = "the widest range: its end as a multiple of its beginning";
-        found.checks.push(Check::new(what, widest, Relation::AtMost, WIDTH_MAX));
+        found.checks.push(Check::at_most(what, widest, WIDTH_MAX));
     } else {
         for (kind, error) in worst {
             let what =
                 format!("{kind}: how far a prediction was off at most, as a part of what was measured");
-            found.checks.push(Check::new(&what, error, Relation::AtMost, ERROR_MAX));
+            found.checks.push(Check::at_most(&what, error, ERROR_MAX));
         }
     }
     bench.disk.stop()?;
@@ -583,7 +551,7 @@ fn measure(cases: &[Case], files: Option<u64>, hear: Hear<'_>) -> Result<Finding
 }
 
 /// The terms where a case begins, and what the model says of where it ends.
-fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(Terms, Outlook)> {
+fn foretell(case: &Case, tree: &Tree, known: &ProbeResults, bench: &Bench) -> Result<(Terms, Outlook)> {
     let unknown = || Error::Unable(format!("{}: its place was not looked at", case.name()));
     let from = known.get(&case.from).ok_or_else(unknown)?;
     let to = known.get(&case.to).ok_or_else(unknown)?;
@@ -600,15 +568,15 @@ fn foretell(case: &Case, tree: &Tree, known: &Known, bench: &Bench) -> Result<(T
 }
 
 /// Files that take about [`CASE_TIME`].
-fn enough(case: &Case, known: &Known, bench: &Bench) -> Result<u64> {
+fn enough(case: &Case, known: &ProbeResults, bench: &Bench) -> Result<u64> {
     const SOME: u64 = 1024;
     let mut tree = Tree::default();
     tree.add_files(SOME, case.file_bytes as u64, WRITE_BYTES);
     let (_, predicted) = foretell(case, &tree, known, bench)?;
     let files = (SOME as f64 * CASE_TIME.as_secs_f64() / predicted.seconds) as u64;
     let at_least = match case.way {
-        Way::Serial(n) => n * FILES_MIN,
-        Way::Compounds(files, under_way) => files * under_way * COMPOUNDS_MIN,
+        Client::Serial(n) => n * FILES_MIN,
+        Client::Compounds(files, under_way) => files * under_way * COMPOUNDS_MIN,
     };
     Ok(files.clamp(at_least, FILES_MAX))
 }

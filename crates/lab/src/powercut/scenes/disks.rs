@@ -1,4 +1,4 @@
-//! A disk that takes a block no more, a log that somebody overwrites, a filesystem that is mounted without flushes.
+//! A disk with a block that cannot be written any more, a log that somebody overwrites, a filesystem that is mounted without flushes.
 
 use super::{File, Stage, make, missing, wait_until};
 use crate::error::{Context, Error, Result};
@@ -16,14 +16,15 @@ use std::path::Path;
 /// What a server says of a log that it has lost: that it has failed, or that it goes on with another one.
 const NOTICED: [&str; 2] = [" has FAILED: ", "a new log was made"];
 
-/// So many files are made after it has noticed.
+/// Files that are made after the server has noticed.
 const AFTERWARDS: usize = 20;
 
 /// What is written over a log at a time.
 const ZEROES: usize = 1 << 20;
 
 impl Harness<'_> {
-    /// Two files of which a block cannot be written back, and somebody else is told: their COMMITs fail, or the verifier changes.
+    /// A block of each of two files cannot be written back, and the error goes to another process: their COMMITs must fail, or the
+    /// verifier must change.
     pub(super) fn unwritten(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
         let (server, actor) = self.begin_scene(stage)?;
         let mut peer = Peer::V4(Box::new(actor));

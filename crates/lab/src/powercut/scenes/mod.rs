@@ -1,11 +1,11 @@
-//! Scenes that take more than clients at work, one a cut and by turns: what an administrator does, what a disk does, what
-//! another server does. Each ends by a power cut or a `kill -9` and is judged by what it acknowledged.
+//! Scenes in which more than clients act: an administrator, a disk, another server. Each cut has the next scene; it ends with a
+//! power cut or a `kill -9`, after which everything acknowledged must be there.
 //!
 //! | room | subject |
 //! |---|---|
 //! | `people` | an administrator who changes the tree, or its attributes |
-//! | `disks` | a disk that takes a block no more, a log that is overwritten, a filesystem without flushes |
-//! | `servers` | a server within another's directory, a time without the log, two exports |
+//! | `disks` | a disk with a block that cannot be written any more, a log that is overwritten, a filesystem without flushes |
+//! | `servers` | a server of a directory within another's, a start without the log, two exports |
 
 mod disks;
 mod people;
@@ -22,14 +22,13 @@ use crate::served::{Durability, Served};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What is played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scene {
     /// Somebody removes, moves and makes files between the cut and the start.
     Administrator,
-    /// A directory hands a project down to what is made in it.
+    /// A directory whose project new objects inherit.
     Project,
-    /// Unstable data cannot be written back, and somebody else is told.
+    /// Unstable data cannot be written back, and the error goes to another process.
     Unwritten,
     /// Somebody writes over the log while it is in use.
     Overwritten,
@@ -37,7 +36,7 @@ enum Scene {
     Unflushed,
     /// A second server of a directory within the first one's.
     Nested,
-    /// A time without the log, and then with it again.
+    /// A start without the log, then again with it.
     WithoutLog,
     /// One request changes two exports with a log each.
     TwoExports,
@@ -76,11 +75,10 @@ struct Stage {
     plan: Plan,
 }
 
-/// A file with what it has.
+/// Path and contents.
 type File = (String, Vec<u8>);
 
 impl Harness<'_> {
-    /// The next scene.
     pub(super) fn cut_scene(&mut self, n: u32) -> Result<CutReport> {
         let here = |scene: Scene| scene.is_possible(self.options.fs, self.options.durability);
         let possible: Vec<_> = Scene::ALL.into_iter().filter(|(scene, _)| here(*scene)).collect();
@@ -198,7 +196,7 @@ fn make(actor: &mut Actor, (path, contents): &File) -> Result<()> {
     actor.perform(&Action::Close { path }).map(drop)
 }
 
-/// Which of these are not on the disk as they must be.
+/// The files that are not on the disk as they must be.
 fn missing(export: &Path, files: &[File]) -> Vec<String> {
     let judge = |(path, contents): &File| match std::fs::read(export.join(path)) {
         Ok(found) if found == *contents => None,
@@ -208,7 +206,7 @@ fn missing(export: &Path, files: &[File]) -> Vec<String> {
     files.iter().filter_map(judge).collect()
 }
 
-/// Waits for something for which there is no event; false: it did not come.
+/// Polls for something for which there is no event. False after the time limit.
 fn wait_until(is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
     wait_within(SCENE_PATIENCE, is_so)
 }
@@ -226,5 +224,4 @@ fn wait_within(patience: Duration, mut is_so: impl FnMut() -> Result<bool>) -> R
     }
 }
 
-/// Between two looks.
 const POLL: Duration = Duration::from_millis(2);

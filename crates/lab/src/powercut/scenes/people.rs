@@ -13,8 +13,8 @@ use std::process::Command;
 const HIS: &[u8] = b"put there while the server was down";
 
 impl Harness<'_> {
-    /// Between the end and the next start somebody removes a file, moves one, and makes one. The server starts all the same; what he
-    /// has not touched is as it was, what he made and moved is where he put it.
+    /// Between the end and the next start an administrator removes a file, moves one, and makes one. The server must start all the
+    /// same; what was not touched is as it was, what was made or moved is where the administrator put it.
     pub(super) fn administrator(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
         let (server, mut actor) = self.begin_scene(stage)?;
         let files = self.make_files(&mut actor, &stage.dir, &["removed", "moved", "kept", "other"])?;
@@ -24,7 +24,7 @@ impl Harness<'_> {
         self.end(server, &stage.plan)?;
         self.power_on(&stage.plan)?;
         let dir = self.rig.export().join(&stage.dir);
-        // What the cut has taken he cannot touch.
+        // What the cut has removed cannot be touched.
         let at = |name: &str| dir.join(name);
         let mut there: Vec<File> = files[2..].to_vec();
         let said = |what: &str| format!("{what} in {}", stage.dir);

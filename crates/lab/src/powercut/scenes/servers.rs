@@ -1,4 +1,4 @@
-//! A server within another's directory, a time without the log, and two exports.
+//! A server of a directory within another's, a start without the log, and two exports.
 
 use super::{Stage, make, wait_until, wait_within};
 use crate::error::{Context, Error, Result};
@@ -14,7 +14,7 @@ use landfast_nfs::v4::{ArgOp, AttrValues};
 use landfast_xdr::Bytes;
 use std::time::Duration;
 
-/// A flush that takes longer than everything that is done meanwhile.
+/// A flush that takes longer than everything else meanwhile.
 const HELD: Duration = Duration::from_secs(3);
 
 /// How long the second export's log is waited for, whose flush takes no time. That the reply is not written down yet is right, too.
@@ -44,8 +44,8 @@ impl Harness<'_> {
         self.come_back_with(stage, &files, report)
     }
 
-    /// A file is removed; it is made again while the directory is served without the log; with the log again the same call, which is a
-    /// new one by now, removes it again.
+    /// A file is removed, then made again while the server runs without the log. When the log is back, a call with the xid of the
+    /// first removal is a new call and must remove the file.
     pub(super) fn without_log(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
         let (server, mut actor) = self.begin_scene(stage)?;
         let files = self.make_files(&mut actor, &stage.dir, &["f"])?;

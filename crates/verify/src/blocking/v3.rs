@@ -1,12 +1,12 @@
 //! NFS version 3 (RFC 1813).
 
-use crate::client::{Attr, Fh, How, Made, Nfs, Set, Written, patiently};
+use super::nfs::{Attr, Created, Creation, Fh, Nfs, SetAttr, Written, patiently};
+use super::wire::{Procedure, Wire};
 use crate::error::{Error, Meaning, Result};
-use crate::judge::SeenKind;
+use crate::judge::FileKind;
 use crate::limits::READDIR_BYTES;
 use crate::plan::Abilities;
 use crate::url::Target;
-use crate::wire::{Procedure, Wire};
 use landfast_nfs::mount::MntRes;
 use landfast_nfs::v3::args::{
     CommitArgs, CreateArgs, CreateHow, LinkArgs, MkdirArgs, ReadArgs, ReaddirArgs, RenameArgs, SetattrArgs,
@@ -21,7 +21,6 @@ use landfast_nfs::{PROGRAM, mount, v3};
 use landfast_xdr::{Bytes, Decode};
 use std::time::Duration;
 
-/// A client.
 pub struct Client {
     wire: Wire,
     base: FileHandle,
@@ -37,33 +36,30 @@ fn at(dir: &Fh, name: &str) -> DirOp {
 
 fn attr(f: &Fattr) -> Attr {
     let kind = match f.file_type {
-        FileType::Reg => SeenKind::File,
-        FileType::Dir => SeenKind::Dir,
-        FileType::Lnk => SeenKind::Symlink,
-        _ => SeenKind::Other,
+        FileType::Reg => FileKind::File,
+        FileType::Dir => FileKind::Dir,
+        FileType::Lnk => FileKind::Symlink,
+        _ => FileKind::Other,
     };
     let mtime = (i64::from(f.mtime.seconds), f.mtime.nseconds);
     Attr { kind, mode: f.mode & 0o7777, size: f.size, fileid: f.fileid, mtime }
 }
 
 fn refused(proc: u32, status: NfsStat3) -> Error {
-    let meaning = match status {
-        NfsStat3::NOENT => Meaning::NoEntry,
-        NfsStat3::STALE | NfsStat3::BADHANDLE => Meaning::Stale,
-        NfsStat3::JUKEBOX => Meaning::Later,
-        NfsStat3::NOTSUPP => Meaning::NotSupported,
-        NfsStat3::EXIST => Meaning::Exists,
-        NfsStat3::NOTEMPTY => Meaning::NotEmpty,
-        _ => Meaning::Other,
-    };
     let op = PROC_NAMES.get(proc as usize).map_or_else(|| proc.to_string(), |n| (*n).to_owned());
-    Error::Refused { op, status: status.to_string(), meaning }
+    Error::refused(op, status.0, status.to_string())
 }
 
-/// The results of a procedure, if it did what was asked.
+/// The RPC procedure of a call.
+#[must_use]
+pub fn procedure(call: &Call) -> Procedure {
+    Procedure { prog: PROGRAM, vers: v3::VERSION, proc: call.number() }
+}
+
+/// The results of a procedure that succeeded.
 ///
 /// # Errors
-/// Its status, or what does not decode.
+/// [`Error::Refused`] with its status; [`Error::Nonsense`] for what does not decode.
 pub fn result<T: Decode, F: Decode>(proc: u32, reply: Bytes) -> Result<T> {
     match Res::<T, F>::from_bytes(reply).map_err(garbled)? {
         Res::Ok(ok) => Ok(ok),
@@ -83,12 +79,14 @@ impl Client {
     pub fn connect(target: &Target, patience: Duration) -> Result<Client> {
         let mut wire = Wire::connect(&target.addresses(target.port)?, patience)?;
         let (root, used) = match target.mount_port {
-            Some(port) => mnt(&mut Wire::connect(&target.addresses(port)?, patience)?, target)?,
+            Some(port) => mount_longest(&mut Wire::connect(&target.addresses(port)?, patience)?, target)?,
             // Some servers have all on one port; others are found by the port mapper.
-            None => match mnt(&mut wire, target) {
+            None => match mount_longest(&mut wire, target) {
                 Ok(found) => found,
                 Err(first) => match mount_port(target, patience) {
-                    Some(port) => mnt(&mut Wire::connect(&target.addresses(port)?, patience)?, target)?,
+                    Some(port) => {
+                        mount_longest(&mut Wire::connect(&target.addresses(port)?, patience)?, target)?
+                    }
                     None => return Err(first),
                 },
             },
@@ -109,41 +107,53 @@ impl Client {
     }
 
     fn call<T: Decode, F: Decode>(&mut self, call: &Call) -> Result<T> {
-        let proc = call.number();
-        let reply = self.wire.call(Procedure { prog: PROGRAM, vers: v3::VERSION, proc }, call)?;
-        result::<T, F>(proc, reply)
+        result::<T, F>(call.number(), self.wire.call(procedure(call), call)?)
     }
 
     /// What a creation made; a server may leave out what it is (RFC 1813 section 3.3.8), then it is looked up.
-    fn made(&mut self, dir: &Fh, name: &str, ok: MakeOk, mode_set: bool) -> Result<Made> {
+    fn made(&mut self, dir: &Fh, name: &str, ok: MakeOk, mode_set: bool) -> Result<Created> {
         match (ok.object, ok.attrs) {
             (Some(fh), Some(attrs)) => {
-                Ok(Made { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set, looked_up: false })
+                Ok(Created { fh: fh.0.to_vec(), fileid: attrs.fileid, mode_set, looked_up: false })
             }
             _ => {
                 let (fh, attr) = self.lookup(dir, name)?;
-                Ok(Made { fh, fileid: attr.fileid, mode_set, looked_up: true })
+                Ok(Created { fh, fileid: attr.fileid, mode_set, looked_up: true })
             }
         }
     }
 }
 
-/// MNT of the path or of as much of its beginning as is exported: the handle, and how many names that were.
-fn mnt(wire: &mut Wire, target: &Target) -> Result<(FileHandle, usize)> {
-    let to = Procedure { prog: mount::PROGRAM, vers: mount::VERSION, proc: mount::proc::MNT };
+/// Mounts the path, or the longest beginning of it that is exported. Returns the handle, and how many names were mounted.
+fn mount_longest(wire: &mut Wire, target: &Target) -> Result<(FileHandle, usize)> {
     let mut first = None;
     for names in (0..=target.path.len()).rev() {
         let path = if names == 0 { "/".to_owned() } else { target.shown(names) };
-        match MntRes::from_bytes(wire.call(to, &Bytes::from(path.clone()))?).map_err(garbled)? {
-            MntRes::Ok(mounted) => return Ok((mounted.handle, names)),
-            MntRes::Fail(status) => {
-                first.get_or_insert((path, status));
+        match mount_path(wire, &path) {
+            Ok(handle) => return Ok((handle, names)),
+            Err(why @ Error::Path { .. }) => {
+                first.get_or_insert(why);
             }
+            Err(why) => return Err(why),
         }
     }
-    let (path, status) = first.unwrap_or((String::new(), mount::MountStat::NOENT));
-    let why = Error::Refused { op: "MNT".into(), status: status_name(status), meaning: Meaning::NoEntry };
-    Err(Error::Path { path, why: Box::new(why) })
+    Err(first.unwrap_or_else(|| Error::Nonsense("no path to mount".into())))
+}
+
+/// MNT of one path: its handle.
+///
+/// # Errors
+/// [`Error::Path`]: the server does not export it to this client.
+pub fn mount_path(wire: &mut Wire, path: &str) -> Result<FileHandle> {
+    let to = Procedure { prog: mount::PROGRAM, vers: mount::VERSION, proc: mount::proc::MNT };
+    match MntRes::from_bytes(wire.call(to, &Bytes::from(path.to_owned()))?).map_err(garbled)? {
+        MntRes::Ok(mounted) => Ok(mounted.handle),
+        MntRes::Fail(status) => {
+            let (op, status) = ("MNT".into(), status_name(status));
+            let why = Error::Refused { op, status, meaning: Meaning::NoEntry, code: None };
+            Err(Error::Path { path: path.to_owned(), why: Box::new(why) })
+        }
+    }
 }
 
 fn status_name(status: mount::MountStat) -> String {
@@ -198,26 +208,26 @@ impl Nfs for Client {
         self.call::<Fattr, ()>(&Call::Getattr(fh(handle))).map(|a| attr(&a))
     }
 
-    fn create(&mut self, dir: &Fh, name: &str, mode: u32, how: How) -> Result<Made> {
+    fn create(&mut self, dir: &Fh, name: &str, mode: u32, how: Creation) -> Result<Created> {
         let attrs = Sattr { mode: Some(mode), ..Sattr::default() };
-        let exclusive = matches!(how, How::Exclusive(_));
+        let exclusive = matches!(how, Creation::Exclusive(_));
         let how = match how {
-            How::Guarded => CreateHow::Guarded(attrs),
-            How::Unchecked => CreateHow::Unchecked(attrs),
-            How::Truncated => CreateHow::Unchecked(Sattr { size: Some(0), ..attrs }),
-            How::Exclusive(verf) => CreateHow::Exclusive(verf),
+            Creation::Guarded => CreateHow::Guarded(attrs),
+            Creation::Unchecked => CreateHow::Unchecked(attrs),
+            Creation::Truncated => CreateHow::Unchecked(Sattr { size: Some(0), ..attrs }),
+            Creation::Exclusive(verf) => CreateHow::Exclusive(verf),
         };
         let ok = self.call::<MakeOk, WccData>(&Call::Create(CreateArgs { at: at(dir, name), how }))?;
         self.made(dir, name, ok, !exclusive)
     }
 
-    fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Made> {
+    fn mkdir(&mut self, dir: &Fh, name: &str, mode: u32) -> Result<Created> {
         let attrs = Sattr { mode: Some(mode), ..Sattr::default() };
         let ok = self.call::<MakeOk, WccData>(&Call::Mkdir(MkdirArgs { at: at(dir, name), attrs }))?;
         self.made(dir, name, ok, true)
     }
 
-    fn symlink(&mut self, dir: &Fh, name: &str, text: &str) -> Result<Made> {
+    fn symlink(&mut self, dir: &Fh, name: &str, text: &str) -> Result<Created> {
         let target = Bytes::copy_from_slice(text.as_bytes());
         let args = SymlinkArgs { at: at(dir, name), attrs: Sattr::default(), target };
         let ok = self.call::<MakeOk, WccData>(&Call::Symlink(args))?;
@@ -241,11 +251,11 @@ impl Nfs for Client {
         self.call::<CommitOk, WccData>(&Call::Commit(args)).map(|ok| ok.verf)
     }
 
-    fn set(&mut self, object: &Fh, what: Set) -> Result<()> {
+    fn set(&mut self, object: &Fh, what: SetAttr) -> Result<()> {
         let attrs = match what {
-            Set::Mode(mode) => Sattr { mode: Some(mode), ..Sattr::default() },
-            Set::Size(size) => Sattr { size: Some(size), ..Sattr::default() },
-            Set::Mtime(seconds) => {
+            SetAttr::Mode(mode) => Sattr { mode: Some(mode), ..Sattr::default() },
+            SetAttr::Size(size) => Sattr { size: Some(size), ..Sattr::default() },
+            SetAttr::Mtime(seconds) => {
                 let mtime = SetTime::Client(Time { seconds, nseconds: 0 });
                 Sattr { mtime, ..Sattr::default() }
             }

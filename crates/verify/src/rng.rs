@@ -1,17 +1,15 @@
-//! A small random generator whose sequence never changes: a seed in a report must mean the same
-//! cuts in every later version. (SplitMix64, a published algorithm of public domain.)
+//! A small random generator whose sequence never changes: a seed in a report must give the same
+//! run in every later version. (SplitMix64, a published algorithm of public domain.)
 
-/// A seeded generator.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator that gives the same sequence for the same seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         Rng(seed)
     }
 
-    /// The next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -25,12 +23,21 @@ impl Rng {
         if end == 0 { 0 } else { ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64 }
     }
 
+    /// `next_u64` modulo `n`; 0 when `n` is 0. The plans of `landfast verify` are drawn with this one, and their seeds must stay valid.
+    pub fn modulo(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.next_u64() % n }
+    }
+
+    /// One element, with [`Rng::modulo`].
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        all.get(usize::try_from(self.modulo(all.len() as u64)).unwrap_or(0))
+    }
+
     /// True in `permille` of 1000 cases.
     pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for piece in out.chunks_mut(8) {
             let bytes = self.next_u64().to_le_bytes();

@@ -1,19 +1,20 @@
-//! The loop of a pair: prepare, note, let the two meet, note what each was told.
+//! The loop of a pair of clients: prepare, note the race in the journal, run it, note both replies.
 //!
-//! Each pair has two connections and is two clients to the server. The first sends its deed, and at that moment the second is
-//! told to send its own: a little later, so that the server has probably executed the first and not yet answered it. Which of
-//! the two the server executed first does not matter to the judge.
+//! Each pair has two connections and is two clients to the server. When the first sends its operation, the second waits a
+//! little and sends its own: the server has then probably executed the first and not yet answered it. The judge does not
+//! depend on which of the two the server executed first.
 
-use crate::client::{Fh, How, Made, Nfs, Set, patiently};
-use crate::connect::connect;
+use crate::blocking::connect;
+use crate::blocking::nfs::{Created, Creation, Fh, Nfs, SetAttr, patiently};
 use crate::error::{Error, Meaning, Result};
 use crate::journal::{Header, Record};
 use crate::limits::{GAPS, ROUNDS_MAX, WRITE_PATIENCE};
 use crate::model::Model;
-use crate::op::{Reply, Rng, hex, unhex};
+use crate::op::{Reply, hex, unhex};
 use crate::plan::Abilities;
+use crate::rng::Rng;
 use crate::rounds::{
-    Answer, BYTES, Before, Bytes, Deed, MODE, MODE_MADE, Meeting, Name, SIZE, XATTR_NEW, XATTR_OLD, bytes,
+    Answer, BYTES, Bytes, MODE, MODE_MADE, Name, Prepared, Race, RaceOp, SIZE, XATTR_NEW, XATTR_OLD, bytes,
     verifier,
 };
 use crate::write::Run;
@@ -21,12 +22,12 @@ use parking_lot::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// What both know of a round.
+/// One round, as both clients need it.
 #[derive(Debug, Clone)]
-struct Order {
+struct RoundPlan {
     pair: u32,
     no: u32,
-    meeting: Meeting,
+    meeting: Race,
     tag: u64,
     dir: Fh,
     x: Option<Fh>,
@@ -35,81 +36,81 @@ struct Order {
     gap: Duration,
 }
 
-impl Order {
+impl RoundPlan {
     fn name(&self, name: Name) -> String {
         name.text(self.no)
     }
 }
 
-/// A handle that the preparation has got.
-fn known(fh: Option<&Fh>) -> Result<&Fh> {
+/// A handle that the preparation got.
+fn handle_of(fh: Option<&Fh>) -> Result<&Fh> {
     fh.ok_or_else(|| Error::Nonsense("an object without a handle".into()))
 }
 
-/// Does a deed.
-fn act(nfs: &mut dyn Nfs, order: &Order, second: bool) -> Result<Reply> {
-    let deed = if second { order.meeting.second } else { order.meeting.first };
+/// Sends the operation of one of the two.
+fn send_op(nfs: &mut dyn Nfs, order: &RoundPlan, second: bool) -> Result<Reply> {
+    let race_op = if second { order.meeting.second } else { order.meeting.first };
     let (dir, x, y) = (&order.dir, &order.name(Name::X), &order.name(Name::Y));
-    // What is at the name after the reply may be the other one's.
-    let told = |m: Made| Reply { fileid: (!m.looked_up).then_some(m.fileid), ..Reply::default() };
+    // What a LOOKUP after the reply finds may be the other client's.
+    let told = |m: Created| Reply { fileid: (!m.looked_up).then_some(m.fileid), ..Reply::default() };
     let mut create =
         |dir: &Fh, name: &str, how| patiently(|| nfs.create(dir, name, MODE_MADE, how)).map(told);
     let nothing = |()| Reply::default();
-    match deed {
-        Deed::Create => create(dir, y, How::Guarded),
-        Deed::CreateUnchecked => create(dir, y, How::Unchecked),
-        Deed::CreateExclusive => create(dir, y, How::Exclusive(verifier(order.tag))),
-        Deed::Truncate => create(dir, x, How::Truncated),
-        Deed::Fill => create(known(order.d.as_ref())?, &order.name(Name::Inner), How::Guarded),
-        Deed::Mkdir => patiently(|| nfs.mkdir(dir, y, MODE_MADE)).map(told),
-        Deed::Symlink => patiently(|| nfs.symlink(dir, y, "somewhere")).map(told),
-        Deed::Remove => patiently(|| nfs.remove(dir, x, false)).map(nothing),
-        Deed::Rmdir => patiently(|| nfs.remove(dir, &order.name(Name::D), true)).map(nothing),
-        Deed::Rename => patiently(|| nfs.rename(dir, x, dir, y)).map(nothing),
-        Deed::RenameOver => patiently(|| nfs.rename(dir, &order.name(Name::Z), dir, x)).map(nothing),
-        Deed::RenameSelf => patiently(|| nfs.rename(dir, y, dir, y)).map(nothing),
-        Deed::Link => {
-            let x = known(order.x.as_ref())?;
+    match race_op {
+        RaceOp::Create => create(dir, y, Creation::Guarded),
+        RaceOp::CreateUnchecked => create(dir, y, Creation::Unchecked),
+        RaceOp::CreateExclusive => create(dir, y, Creation::Exclusive(verifier(order.tag))),
+        RaceOp::Truncate => create(dir, x, Creation::Truncated),
+        RaceOp::Fill => create(handle_of(order.d.as_ref())?, &order.name(Name::Inner), Creation::Guarded),
+        RaceOp::Mkdir => patiently(|| nfs.mkdir(dir, y, MODE_MADE)).map(told),
+        RaceOp::Symlink => patiently(|| nfs.symlink(dir, y, "somewhere")).map(told),
+        RaceOp::Remove => patiently(|| nfs.remove(dir, x, false)).map(nothing),
+        RaceOp::Rmdir => patiently(|| nfs.remove(dir, &order.name(Name::D), true)).map(nothing),
+        RaceOp::Rename => patiently(|| nfs.rename(dir, x, dir, y)).map(nothing),
+        RaceOp::RenameOver => patiently(|| nfs.rename(dir, &order.name(Name::Z), dir, x)).map(nothing),
+        RaceOp::RenameSelf => patiently(|| nfs.rename(dir, y, dir, y)).map(nothing),
+        RaceOp::Link => {
+            let x = handle_of(order.x.as_ref())?;
             patiently(|| nfs.link(x, dir, y)).map(nothing)
         }
-        Deed::Write | Deed::WriteFound => {
+        RaceOp::Write | RaceOp::WriteFound => {
             let which = if second { Bytes::Second } else { Bytes::First };
-            let fh = match deed {
-                Deed::Write => known(order.x.as_ref())?.clone(),
+            let fh = match race_op {
+                RaceOp::Write => handle_of(order.x.as_ref())?.clone(),
                 _ => patiently(|| nfs.lookup(dir, y))?.0,
             };
             let done = patiently(|| nfs.write(&fh, 0, bytes(order.tag, which), true))?;
             let verf = Some(hex(&done.verf));
             Ok(Reply { verf, count: Some(done.count), stable: done.stable, ..Reply::default() })
         }
-        Deed::Commit => {
-            let x = known(order.x.as_ref())?;
+        RaceOp::Commit => {
+            let x = handle_of(order.x.as_ref())?;
             let verf = patiently(|| nfs.commit(x))?;
             Ok(Reply { verf: Some(hex(&verf)), ..Reply::default() })
         }
-        Deed::SetMode => set(nfs, order, Set::Mode(MODE)),
-        Deed::SetSize => set(nfs, order, Set::Size(SIZE)),
-        Deed::Allocate => {
-            let x = known(order.x.as_ref())?;
+        RaceOp::SetMode => set(nfs, order, SetAttr::Mode(MODE)),
+        RaceOp::SetSize => set(nfs, order, SetAttr::Size(SIZE)),
+        RaceOp::Allocate => {
+            let x = handle_of(order.x.as_ref())?;
             patiently(|| nfs.allocate(x, 2 * BYTES as u64)).map(nothing)
         }
-        Deed::NewXattr => {
-            let x = known(order.x.as_ref())?;
+        RaceOp::NewXattr => {
+            let x = handle_of(order.x.as_ref())?;
             patiently(|| nfs.new_xattr(x, XATTR_NEW, b"value".to_vec())).map(nothing)
         }
-        Deed::RemoveXattr => {
-            let x = known(order.x.as_ref())?;
+        RaceOp::RemoveXattr => {
+            let x = handle_of(order.x.as_ref())?;
             patiently(|| nfs.set_xattr(x, XATTR_OLD, None)).map(nothing)
         }
     }
 }
 
-fn set(nfs: &mut dyn Nfs, order: &Order, what: Set) -> Result<Reply> {
-    let x = known(order.x.as_ref())?;
+fn set(nfs: &mut dyn Nfs, order: &RoundPlan, what: SetAttr) -> Result<Reply> {
+    let x = handle_of(order.x.as_ref())?;
     patiently(|| nfs.set(x, what)).map(|()| Reply::default())
 }
 
-/// What an outcome tells; an error when nothing was told.
+/// The answer in an outcome; an error if there was no reply.
 fn answer(outcome: Result<Reply>) -> Result<Answer> {
     match outcome {
         Ok(reply) => Ok(Answer::Done(reply)),
@@ -124,12 +125,12 @@ fn answer(outcome: Result<Reply>) -> Result<Answer> {
     }
 }
 
-/// Makes what the two need; all of it is acknowledged before they begin.
-fn prepare(nfs: &mut dyn Nfs, order: &mut Order) -> Result<Before> {
+/// Makes what the two operations need; all of it is acknowledged before they begin.
+fn prepare(nfs: &mut dyn Nfs, order: &mut RoundPlan) -> Result<Prepared> {
     let (meeting, tag, dir) = (order.meeting, order.tag, order.dir.clone());
-    let mut before = Before::default();
+    let mut before = Prepared::default();
     let file = |nfs: &mut dyn Nfs, name: String, which| -> Result<(Fh, u64)> {
-        let made = patiently(|| nfs.create(&dir, &name, MODE_MADE, How::Guarded))?;
+        let made = patiently(|| nfs.create(&dir, &name, MODE_MADE, Creation::Guarded))?;
         let data = bytes(tag, which);
         let written = patiently(|| nfs.write(&made.fh, 0, data.clone(), true))?;
         if !written.stable || written.count as usize != data.len() {
@@ -140,11 +141,11 @@ fn prepare(nfs: &mut dyn Nfs, order: &mut Order) -> Result<Before> {
     if meeting.uses(Name::X) {
         let (fh, fileid) = file(nfs, order.name(Name::X), Bytes::X)?;
         before.x = Some(fileid);
-        if meeting.has(Deed::RemoveXattr) {
+        if meeting.has(RaceOp::RemoveXattr) {
             patiently(|| nfs.set_xattr(&fh, XATTR_OLD, Some(b"value".to_vec())))?;
             before.xattr = true;
         }
-        if meeting.has(Deed::Commit) {
+        if meeting.has(RaceOp::Commit) {
             let written = patiently(|| nfs.write(&fh, 0, bytes(tag, Bytes::Unstable), false))?;
             before.verf = Some(hex(&written.verf));
         }
@@ -161,58 +162,66 @@ fn prepare(nfs: &mut dyn Nfs, order: &mut Order) -> Result<Before> {
     Ok(before)
 }
 
-/// Deals meetings out: all of them once, in a random order, then again.
+/// Deals races out: all of them once in a random order, then again.
 struct Dealer {
-    all: Vec<Meeting>,
-    left: Vec<Meeting>,
+    all: Vec<Race>,
+    left: Vec<Race>,
     rng: Rng,
 }
 
 impl Dealer {
-    fn new(wanted: &[Meeting], seed: u64, minor_42: bool, abilities: Abilities) -> Dealer {
-        let able = |deed: Deed| (minor_42 || !deed.of_42()) && (abilities.xattrs || !deed.of_xattrs());
-        let all = Meeting::all()
+    fn new(wanted: &[Race], seed: u64, minor_42: bool, abilities: Abilities) -> Dealer {
+        let able =
+            |race_op: RaceOp| (minor_42 || !race_op.of_42()) && (abilities.xattrs || !race_op.of_xattrs());
+        let all = Race::all()
             .filter(|m| wanted.is_empty() || wanted.contains(m))
             .filter(|m| able(m.first) && able(m.second))
             .collect();
         Dealer { all, left: Vec::new(), rng: Rng::new(seed) }
     }
 
-    fn next(&mut self) -> Option<Meeting> {
+    fn next(&mut self) -> Option<Race> {
         if self.left.is_empty() {
             self.left.clone_from(&self.all);
         }
-        let n = self.rng.below(self.left.len() as u64) as usize;
+        let n = self.rng.modulo(self.left.len() as u64) as usize;
         (n < self.left.len()).then(|| self.left.swap_remove(n))
     }
 }
 
 impl Run<'_> {
-    /// One pair, until the work is done, the server is gone or somebody interrupts.
+    /// Runs a pair until the work is done, the server is gone or somebody interrupts.
     pub(crate) fn pair(&self, base: &Fh, model: &Model, header: &Header, pair: u32, abilities: Abilities) {
-        if let Err(e) = self.meet(base, model, header, pair, abilities) {
+        if let Err(e) = self.run_pair(base, model, header, pair, abilities) {
             self.end(e);
         }
     }
 
-    fn meet(&self, base: &Fh, model: &Model, header: &Header, pair: u32, abilities: Abilities) -> Result<()> {
+    fn run_pair(
+        &self,
+        base: &Fh,
+        model: &Model,
+        header: &Header,
+        pair: u32,
+        abilities: Abilities,
+    ) -> Result<()> {
         let mut a = connect(self.target, WRITE_PATIENCE)?;
         let mut b = connect(self.target, WRITE_PATIENCE)?;
         let top = match model.find(&header.top()).and_then(|id| model.object(id)) {
             Some(object) => object.fh.as_deref().and_then(unhex),
             None => Some(base.clone()),
         };
-        let top = known(top.as_ref())?.clone();
+        let top = handle_of(top.as_ref())?.clone();
         let dir = patiently(|| a.mkdir(&top, &header.pair_name(pair), 0o755))?.fh;
-        // In version 4.0 the first OPEN of an owner takes another call, which is to be over when it matters.
-        patiently(|| b.create(&dir, "warm", MODE_MADE, How::Guarded))?;
+        // In version 4.0 the first OPEN of an owner needs an OPEN_CONFIRM; that must not happen during a race.
+        patiently(|| b.create(&dir, "warm", MODE_MADE, Creation::Guarded))?;
         let seed = Rng::new(header.seed ^ (u64::from(pair) << 32) ^ 0x5041_4952).next_u64();
         let mut dealer = Dealer::new(&self.options.meetings, seed, header.nfs == "4.2", abilities);
-        let (orders, ordered) = mpsc::channel::<Order>();
+        let (orders, ordered) = mpsc::channel::<RoundPlan>();
         let (done, second_done) = mpsc::channel::<Result<()>>();
-        // Who has been answered in this round.
+        // Which of the two have been answered in this round.
         let answered = Mutex::new([false; 2]);
-        let told = |order: &Order, second: bool, outcome: Result<Reply>| -> Result<()> {
+        let told = |order: &RoundPlan, second: bool, outcome: Result<Reply>| -> Result<()> {
             let answer = answer(outcome)?;
             self.journal.append(&Record::Told { pair: order.pair, round: order.no, second, answer });
             self.count_told();
@@ -231,7 +240,7 @@ impl Run<'_> {
                 while let Ok(order) = ordered.recv() {
                     // There is no event for "the server has executed it and not answered".
                     std::thread::sleep(order.gap);
-                    let outcome = act(b.as_mut(), &order, true);
+                    let outcome = send_op(b.as_mut(), &order, true);
                     if done.send(told(&order, true, outcome)).is_err() {
                         break;
                     }
@@ -247,7 +256,7 @@ impl Run<'_> {
                     let gap = dealer.rng.pick(&GAPS).copied().unwrap_or_default();
                     let tag = dealer.rng.next_u64();
                     let dir = dir.clone();
-                    let mut order = Order { pair, no, meeting, tag, dir, x: None, d: None, gap };
+                    let mut order = RoundPlan { pair, no, meeting, tag, dir, x: None, d: None, gap };
                     let before = prepare(a.as_mut(), &mut order)?;
                     let line = self.journal.append(&Record::Meet { pair, round: no, meeting, tag, before });
                     self.journal.sync(line)?;
@@ -255,7 +264,7 @@ impl Run<'_> {
                     if orders.send(order.clone()).is_err() {
                         return Ok(());
                     }
-                    let outcome = act(a.as_mut(), &order, false);
+                    let outcome = send_op(a.as_mut(), &order, false);
                     let first = told(&order, false, outcome);
                     let second = second_done.recv().unwrap_or(Ok(()));
                     first.and(second)?;
@@ -263,7 +272,7 @@ impl Run<'_> {
                 Ok(())
             };
             let outcome = rounds();
-            // The second ends when nothing is ordered any more.
+            // The second thread ends when the channel closes.
             drop(orders);
             outcome
         })?;

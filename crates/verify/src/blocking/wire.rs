@@ -1,4 +1,4 @@
-//! RPCs over a blocking socket: one after another, or several under way.
+//! RPCs over a blocking socket: one after another, or several in flight.
 
 use crate::error::{Error, Result};
 use crate::limits::REPLY_BYTES_MAX;
@@ -15,21 +15,17 @@ use std::time::{Duration, Instant};
 /// Bytes that are read from the socket at once.
 const READ_BYTES: usize = 64 << 10;
 
-/// Ports that only the superuser may use, and that have no well-known owner: servers often want one of a client.
+/// Ports that only the superuser may bind and that no well-known service owns. Many servers insist that clients use such a port.
 const RESERVED: std::ops::Range<u16> = 700..1000;
 
-/// What is called.
+/// A procedure of a version of an RPC program.
 #[derive(Debug, Clone, Copy)]
 pub struct Procedure {
-    /// Program.
     pub prog: u32,
-    /// Version.
     pub vers: u32,
-    /// Procedure.
     pub proc: u32,
 }
 
-/// A connection.
 pub struct Wire {
     server: String,
     stream: TcpStream,
@@ -41,25 +37,19 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects to the first of `addresses` that takes it, as the user of this process.
+    /// Connects to the first of `addresses` that answers, as the user of this process; from a reserved port, if this is the
+    /// superuser and one is free.
     ///
     /// # Errors
     /// None does.
     pub fn connect(addresses: &[SocketAddr], patience: Duration) -> Result<Wire> {
+        let cred = Identity::of_process().credential().to_opaque();
+        let xid = getrandom::u32().unwrap_or(1);
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for addr in addresses {
-            match connect(*addr, patience) {
-                Ok(stream) => {
-                    return Ok(Wire {
-                        server: addr.to_string(),
-                        stream,
-                        assembler: Assembler::new(REPLY_BYTES_MAX),
-                        buffer: BytesMut::new(),
-                        cred: Identity::of_process().credential().to_opaque(),
-                        xid: getrandom::u32().unwrap_or(1),
-                        patience,
-                    });
-                }
+            let stream = reserved(*addr).map_or_else(|| TcpStream::connect_timeout(addr, patience), Ok);
+            match stream.and_then(|stream| Wire::over(stream, *addr, cred.clone(), xid, patience)) {
+                Ok(wire) => return Ok(wire),
                 Err(e) => last = e,
             }
         }
@@ -67,12 +57,71 @@ impl Wire {
         Err(Error::Gone { server, why: last })
     }
 
-    /// Makes one call; its results, if the server accepted it.
+    /// Connects from any port as the caller of `cred`. The first call has the transaction id `first_xid`.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn connect_as(
+        addr: SocketAddr,
+        cred: OpaqueAuth,
+        first_xid: u32,
+        patience: Duration,
+    ) -> Result<Wire> {
+        TcpStream::connect_timeout(&addr, patience)
+            .and_then(|stream| Wire::over(stream, addr, cred, first_xid.wrapping_sub(1), patience))
+            .map_err(|why| Error::Gone { server: addr.to_string(), why })
+    }
+
+    /// Connects to where the server is now; caller and transaction ids go on.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]; the connection stays as it was.
+    pub fn reconnect(&mut self, addr: SocketAddr) -> Result<()> {
+        *self = Wire::connect_as(addr, self.cred.clone(), self.xid.wrapping_add(1), self.patience)?;
+        Ok(())
+    }
+
+    fn over(
+        stream: TcpStream,
+        addr: SocketAddr,
+        cred: OpaqueAuth,
+        xid: u32,
+        patience: Duration,
+    ) -> io::Result<Wire> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(patience))?;
+        let assembler = Assembler::new(REPLY_BYTES_MAX);
+        let buffer = BytesMut::new();
+        Ok(Wire { server: addr.to_string(), stream, assembler, buffer, cred, xid, patience })
+    }
+
+    /// The transaction id of the last call.
+    #[must_use]
+    pub fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// Makes one call and returns its results, if the server accepted it.
     ///
     /// # Errors
     /// [`Error::Gone`] without an answer; [`Error::Refused`] when the RPC itself is refused.
     pub fn call(&mut self, to: Procedure, args: &impl Encode) -> Result<Bytes> {
         let xid = self.submit(to, args)?;
+        self.results_of(xid, to)
+    }
+
+    /// Makes a call with the transaction id that it had before: the server sees a retransmission.
+    ///
+    /// # Errors
+    /// As [`Wire::call`].
+    pub fn call_again(&mut self, xid: u32, to: Procedure, args: &impl Encode) -> Result<Bytes> {
+        let cred = self.cred.clone();
+        self.send(xid, to, cred, args).map_err(|why| self.gone(why))?;
+        self.results_of(xid, to)
+    }
+
+    /// Replies to other calls, which timed out, are passed over.
+    fn results_of(&mut self, xid: u32, to: Procedure) -> Result<Bytes> {
         loop {
             match self.next_reply()? {
                 (to_xid, outcome) if to_xid == xid => return results(to, outcome),
@@ -81,25 +130,26 @@ impl Wire {
         }
     }
 
-    /// Sends a call and does not wait: its transaction id, for [`Wire::next_reply`].
+    /// Sends a call without waiting. Returns its transaction id, for [`Wire::next_reply`].
     ///
     /// # Errors
     /// [`Error::Gone`].
     pub fn submit(&mut self, to: Procedure, args: &impl Encode) -> Result<u32> {
-        let cred = self.cred.clone();
-        self.send(to, cred, args).map_err(|why| self.gone(why))
+        let (xid, cred) = (self.next_xid(), self.cred.clone());
+        self.send(xid, to, cred, args).map_err(|why| self.gone(why))?;
+        Ok(xid)
     }
 
-    /// Waits for the reply to any of the calls that were sent: to which, and what came of it.
+    /// Waits for the reply to any of the calls in flight. Returns its transaction id and the outcome.
     ///
     /// # Errors
-    /// [`Error::Gone`] without one.
+    /// [`Error::Gone`] when none comes in time.
     pub fn next_reply(&mut self) -> Result<(u32, Outcome)> {
         self.receive().map_err(|why| self.gone(why))
     }
 
-    /// Whether the server would go on in TLS: it says so in its reply to a NULL with the flavour AUTH_TLS (RFC 9289 section 4.1).
-    /// It expects a handshake then, so the connection is of no more use.
+    /// Whether the server offers TLS: it says so in its reply to a NULL with the flavour AUTH_TLS (RFC 9289 section 4.1).
+    /// The server then expects a handshake, so the connection cannot be used any more.
     ///
     /// # Errors
     /// [`Error::Gone`] without an answer.
@@ -107,9 +157,10 @@ impl Wire {
         const AUTH_TLS: u32 = 7;
         const MARK: &[u8] = b"STARTTLS";
         let ask = OpaqueAuth { flavor: AUTH_TLS, body: Bytes::new() };
-        let xid = self.send(Procedure { proc: 0, ..to }, ask, &()).map_err(|why| self.gone(why))?;
+        let xid = self.next_xid();
+        self.send(xid, Procedure { proc: 0, ..to }, ask, &()).map_err(|why| self.gone(why))?;
         let record = self.record().map_err(|why| self.gone(why))?;
-        // The reply's verifier, which says it, is nowhere else of interest.
+        // The answer is in the reply's verifier, which the general decoder drops.
         let mut r = Reader::new(record);
         let mut head = || -> std::result::Result<_, landfast_xdr::Error> {
             let head = (r.u32()?, r.u32()?, r.u32()?);
@@ -133,23 +184,18 @@ impl Wire {
         Error::Gone { server: self.server.clone(), why }
     }
 
-    fn send(&mut self, to: Procedure, cred: OpaqueAuth, args: &impl Encode) -> io::Result<u32> {
+    fn next_xid(&mut self) -> u32 {
         self.xid = self.xid.wrapping_add(1);
-        let Procedure { prog, vers, proc } = to;
-        let call = RawCall { xid: self.xid, prog, vers, proc, cred, verf: OpaqueAuth::NONE };
-        let mut out = BytesMut::with_capacity(1024);
-        out.extend_from_slice(&[0; HEADER_LEN]);
-        call.encode(&mut out);
-        args.encode(&mut out);
-        let header = last_fragment_header(out.len() - HEADER_LEN);
-        out[..HEADER_LEN].copy_from_slice(&header);
-        self.stream.write_all(&out)?;
-        Ok(self.xid)
+        self.xid
+    }
+
+    fn send(&mut self, xid: u32, to: Procedure, cred: OpaqueAuth, args: &impl Encode) -> io::Result<()> {
+        self.stream.write_all(&encoded(xid, to, cred, args))
     }
 
     fn receive(&mut self) -> io::Result<(u32, Outcome)> {
         loop {
-            // What is no reply is a callback that nobody asked for.
+            // Anything else is a callback that nobody asked for.
             if let Incoming::Reply { xid, outcome } = parse(self.record()?).map_err(io::Error::other)? {
                 return Ok((xid, outcome));
             }
@@ -205,26 +251,35 @@ fn refused(to: Procedure, status: String) -> Error {
         op: format!("program {} version {}", to.prog, to.vers),
         status,
         meaning: crate::error::Meaning::Other,
+        code: None,
     }
 }
 
-/// Connects, from a reserved port if this is the superuser and one is free.
-fn connect(to: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
-    let stream = match reserved(to) {
-        Some(stream) => stream,
-        None => TcpStream::connect_timeout(&to, patience)?,
-    };
-    stream.set_nodelay(true)?;
-    stream.set_write_timeout(Some(patience))?;
-    Ok(stream)
+/// A call of NFS version 4's NULL with its record mark, for whoever has a socket of their own.
+#[must_use]
+pub fn null_call() -> Bytes {
+    let null = Procedure { prog: landfast_nfs::PROGRAM, vers: landfast_nfs::v4::VERSION, proc: 0 };
+    encoded(1, null, OpaqueAuth::NONE, &()).freeze()
 }
 
-/// A connection from a reserved port; `None` for whatever reason there is none.
+fn encoded(xid: u32, to: Procedure, cred: OpaqueAuth, args: &impl Encode) -> BytesMut {
+    let Procedure { prog, vers, proc } = to;
+    let call = RawCall { xid, prog, vers, proc, cred, verf: OpaqueAuth::NONE };
+    let mut out = BytesMut::with_capacity(1024);
+    out.extend_from_slice(&[0; HEADER_LEN]);
+    call.encode(&mut out);
+    args.encode(&mut out);
+    let header = last_fragment_header(out.len() - HEADER_LEN);
+    out[..HEADER_LEN].copy_from_slice(&header);
+    out
+}
+
+/// A connection from a reserved port; `None` when this is not the superuser, or on any failure.
 fn reserved(to: SocketAddr) -> Option<TcpStream> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    // To find out at once that nobody is there, and not at the twentieth port.
+    // If nobody listens, find it out now and not after twenty ports.
     drop(TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok()?);
     let (family, any) = match to {
         SocketAddr::V4(_) => (AddressFamily::INET, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
