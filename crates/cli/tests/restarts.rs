@@ -418,7 +418,10 @@ fn a_second_signal_ends_a_command_at_once() {
     rig.server.signal(Signal::STOP);
     waiting.go_on();
     waiting.signal(Signal::INT);
-    assert_eq!(waiting.line(), "landfast: interrupted: waiting for requests in flight; interrupt again to exit at once");
+    assert_eq!(
+        waiting.line(),
+        "landfast: interrupted: waiting for requests in flight; interrupt again to exit at once"
+    );
     waiting.signal(Signal::INT);
     let (status, words) = waiting.end();
     assert_eq!(status.code(), Some(130), "{words}");
@@ -432,7 +435,7 @@ fn a_timeout_gives_up_a_server() {
     }
     let mut rig = Rig::new();
     let address = rig.server.address().to_owned();
-    let given_up = format!("landfast: server {address} has not replied for 0.5 s: given up");
+    let given_up = format!("landfast: server {address} has not replied for 0.5 s: giving up");
     let mut waiting = Waiting::new(&rig, "4.2", &["--timeout", "500ms"]);
     rig.server.signal(Signal::STOP);
     waiting.go_on();

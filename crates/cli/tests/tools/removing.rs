@@ -129,10 +129,7 @@ fn an_interrupted_rm_says_what_it_did() {
     assert_eq!(end.status.code(), Some(130), "{errors}");
     let left = names(&rig.at("t")).len() + 1;
     assert_eq!(removed + left, all, "{errors}");
-    assert!(
-        errors.contains("rm: interrupted: ") && errors.contains("the rest was not started"),
-        "{errors}"
-    );
+    assert!(errors.contains("rm: interrupted: ") && errors.contains("the rest was not started"), "{errors}");
 }
 
 #[test]
