@@ -145,15 +145,9 @@ fn kill_tree(root: u32) {
 
 /// The processes whose parent is `parent`, as far as they can be seen.
 fn children_of(parent: u32) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name stands in parentheses and may hold anything; state and parent follow it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
+    let stats = all.flatten().filter_map(|process| process.stat().ok());
+    stats.filter(|stat| stat.ppid == parent.cast_signed()).map(|stat| stat.pid.cast_unsigned()).collect()
 }
 
 /// Runs a command and returns its standard output; its standard error is part of the error.

@@ -1,4 +1,4 @@
-//! The command line: what can be typed, with its help texts.
+//! The top of the command line: the names of the commands, with their help texts.
 
 use crate::commands::Tools;
 use crate::log::args::LogCommand;
@@ -10,7 +10,6 @@ use crate::untar::args::UntarArgs;
 use crate::verify::args::VerifyCommand;
 use clap::{Parser, Subcommand};
 
-/// NFS that lands many small files on stable storage fast.
 #[derive(Debug, Parser)]
 #[command(
     name = "landfast",
@@ -19,50 +18,48 @@ use clap::{Parser, Subcommand};
     max_term_width = 100
 )]
 pub struct Cli {
-    /// Say more on standard error: once what happens, twice each request; LANDFAST_LOG chooses by module
+    /// Print more on standard error: once for what happens, twice for each request. LANDFAST_LOG filters by module
     #[arg(long = "debug", global = true, action = clap::ArgAction::Count)]
     pub debug: u8,
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Export directories over NFS (versions 3, 4.0, 4.1 and 4.2), with an intent log in front of each
+    /// Serve directories over NFS (versions 3, 4.0, 4.1 and 4.2), each with an intent log in front of it
     Serve(ServeArgs),
-    /// List what a configuration file serves, to whom and how
+    /// List the exports of a configuration file: names, paths, clients and options
     Exports(ExportsArgs),
-    /// Say all that is wrong with a configuration file
+    /// Check a configuration file and report all mistakes in it
     Check(CheckArgs),
-    /// Make, resize, check and read intent logs
+    /// Create, resize, check and read intent logs
     #[command(subcommand)]
     Log(LogCommand),
-    /// Extract a tar archive onto an NFS server; durable when it returns
+    /// Extract a tar archive onto an NFS server; every file is durable when it returns
     Untar(UntarArgs),
     /// What GNU tools do, on an NFS server
     #[command(flatten)]
     Tool(Tools),
-    /// Where the time goes: what bounds the NFS work in a capture, why, and what would change it
+    /// Find what bounds NFS work: reads a capture or a mount's counters and says where the time goes
     #[command(after_help = trace::HELP)]
     Trace(TraceArgs),
-    /// What each call to a live server takes from here, and what bounds small files on it
+    /// Measure a live server for some seconds and say what bounds small files on it
     #[command(
-        after_help = "A directory of its own is made there and removed, also after Ctrl-C. Exit status: 0 done, \
+        after_help = "The probe works in a directory of its own and removes it at the end, also after Ctrl-C. Exit status: 0 done, \
 2 nothing could be measured, 130 interrupted."
     )]
     Probe(ProbeArgs),
-    /// How long `tar -x` takes onto a server, now and with other devices, clients or networks
+    /// Predict how long `tar -x` takes onto a server, now and with other devices, clients or networks
     #[command(after_help = predict::HELP)]
     Predict(PredictArgs),
-    /// Whether any NFS server keeps what it acknowledged when its power is cut
+    /// Check whether an NFS server keeps what it acknowledged when its power is cut
     #[command(subcommand)]
     Verify(VerifyCommand),
-    /// The main job against its peers on emulated disks and an emulated network, in one table
+    /// Run the main job beside its peers on emulated disks and an emulated network, and print one table
     #[cfg(feature = "lab")]
     Demo(crate::lab::args::DemoArgs),
-    /// The emulated disk, the experiments, the power cuts
+    /// Run the lab: emulated disks, experiments, power cuts
     #[cfg(feature = "lab")]
     #[command(subcommand)]
     Lab(crate::lab::args::LabCommand),

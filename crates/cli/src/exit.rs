@@ -1,20 +1,19 @@
-//! How the command ends: one line a cause on standard error, and an exit status as that of the tool it resembles.
+//! How a command ends: one line on standard error for a failure, and an exit status as that of the tool that it resembles.
 
 use crate::say;
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
+use tokio::runtime::{Builder, Runtime};
 
-/// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// All was done.
     Done,
-    /// Some of it failed, and was named.
+    /// Something failed, and was printed.
     Partly,
     /// Nothing could be done.
     Failed,
-    /// A signal ended it before its time.
+    /// A signal ended it.
     Interrupted,
 }
 
@@ -29,7 +28,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The exit status of a command that ended like this, once all that it printed has arrived, or has not.
+/// The exit status, once all output has arrived, or failed to.
 pub fn status(exit: Exit) -> ExitCode {
     say::flush();
     match exit {
@@ -39,34 +38,49 @@ pub fn status(exit: Exit) -> ExitCode {
     }
 }
 
-/// Prints an error with its causes in one line.
-pub fn complain(error: &(dyn Error + 'static)) {
+/// Prints an error with its causes in one line: the command ends with it.
+pub fn failed(why: impl Into<Box<dyn Error>>) -> Exit {
+    let error: Box<dyn Error> = why.into();
     let mut line = error.to_string();
     let mut cause = error.source();
     while let Some(c) = cause {
         let text = c.to_string();
-        // Many errors already tell their cause in their own text.
+        // Many errors repeat their cause in their own text.
         if !line.contains(&text) {
             line = format!("{line}: {text}");
         }
         cause = c.source();
     }
     eprintln!("landfast: {line}");
+    Exit::Failed
 }
 
-/// What there is, or nothing but a line on standard error.
-pub fn told<T, E: Error + 'static>(result: Result<T, E>) -> Option<T> {
-    result.inspect_err(|e| complain(e)).ok()
+/// The value; a failure is printed.
+pub fn ok_or_print<T, E: Into<Box<dyn Error>>>(result: Result<T, E>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(e) => {
+            failed(e);
+            None
+        }
+    }
 }
 
-/// Done, or failed with a line on standard error.
-pub fn from<E: Error + 'static>(result: Result<(), E>) -> Exit {
-    told(result).map_or(Exit::Failed, |()| Exit::Done)
+/// A runtime with a thread for each processor.
+pub fn runtime() -> Option<Runtime> {
+    ok_or_print(
+        Builder::new_multi_thread().enable_all().build().map_err(|e| format!("cannot start threads: {e}")),
+    )
 }
 
-/// Prints a report for programs on standard output; whether it arrives shows in the exit status.
-pub fn print_json(report: &impl serde::Serialize) -> Option<()> {
-    let text = told(serde_json::to_string_pretty(report))?;
+/// Prints a failure.
+pub fn from<E: Into<Box<dyn Error>>>(result: Result<(), E>) -> Exit {
+    ok_or_print(result).map_or(Exit::Failed, |()| Exit::Done)
+}
+
+/// Prints a report as JSON. A failure to write shows in the exit status.
+pub fn print_json(report: &impl serde::Serialize) -> Exit {
+    let Some(text) = ok_or_print(serde_json::to_string_pretty(report)) else { return Exit::Failed };
     let _ = writeln!(say::stdout(), "{}", say::json(&text));
-    Some(())
+    Exit::Done
 }

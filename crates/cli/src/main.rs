@@ -1,4 +1,4 @@
-//! The `landfast` command: parsing, progress, tables, exit codes; no logic.
+//! The `landfast` command: arguments, progress, tables, exit statuses; no logic.
 
 #![deny(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod say;
 mod args;
 mod commands;
 mod exit;
+mod input;
 #[cfg(feature = "lab")]
 mod lab;
 mod log;
@@ -23,6 +24,7 @@ mod serve;
 mod signals;
 #[allow(unsafe_code)]
 mod sys;
+mod table;
 mod trace;
 mod units;
 mod untar;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(commands::tar::args::with_dashes(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(e) => {
-            // What was typed wrongly ends with the words and the status that the GNU tool of that name has for it.
+            // A wrong command line gets the message and the status of the GNU tool of that name.
             let words: Vec<String> =
                 std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
             let tool = words.iter().find(|arg| !arg.starts_with('-')).cloned().unwrap_or_default();
@@ -50,12 +52,12 @@ fn main() -> ExitCode {
                     eprintln!("{tool}: {words}");
                     eprintln!("Try 'landfast {tool} --help' for more information.");
                 }
-                // With what was typed in it, which may be names from anywhere.
+                // The message contains what was typed, which may be a name from anywhere: it is escaped.
                 None if e.use_stderr() => {
                     drop(say::lines_to_stderr(e.render().to_string().as_bytes()));
                 }
                 None => {
-                    let _ = e.print().inspect_err(say::lost);
+                    let _ = e.print().inspect_err(say::output_failed);
                 }
             }
             return match e.use_stderr() {
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
         }
     };
     log_to_stderr(cli.debug);
-    // No thread may exist yet: `lab child` asks for a signal that follows the thread that asked.
+    // No thread may exist yet: `lab child` asks for a signal at the death of the thread that started it.
     let exit = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Exports(args) => serve::config::exports(&args),
@@ -88,7 +90,7 @@ fn main() -> ExitCode {
 /// Diagnostics go to standard error: warnings always, more with `--debug` or as LANDFAST_LOG says.
 fn log_to_stderr(debug: u8) {
     let default = match debug {
-        // What the emulated disk is asked and does not do is no news.
+        // fuser warns of requests that the emulated disk does not support, which is no problem.
         0 => "warn,fuser=error",
         1 => "landfast=info,warn,fuser=error",
         2 => "debug",
@@ -99,7 +101,7 @@ fn log_to_stderr(debug: u8) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| say::LogLine)
-        // The line is escaped as a whole, colours would be, too.
+        // The line is escaped as a whole, and colours would be escaped, too.
         .with_ansi(false)
         .with_target(false)
         .init();

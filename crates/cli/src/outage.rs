@@ -1,40 +1,40 @@
-//! Servers that do not answer: what is said of them, once for each outage, and when they are given up.
+//! Messages about servers that do not answer, once for each outage; ends the command when one is given up.
 
 use crate::progress;
 use landfast_client::SessionOptions;
 use landfast_client::limits;
 use landfast_client::outage::Watch;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Those that are silent, each with how many sessions say so.
+/// Servers that are silent, each with the number of sessions that say so.
 static SILENT: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
-/// One has become so.
+/// Notified when a server becomes silent.
 static ANOTHER: Notify = Notify::const_new();
 
-/// The exit status of a command whose server was given up.
 const GIVEN_UP: i32 = 1;
 
-/// The options of a command's session: a server that was there once is waited for for ever, or for `timeout`.
-pub fn watched(options: SessionOptions, timeout: Option<Duration>) -> SessionOptions {
+/// The options of a command's session: it waits for a server for ever, or for `timeout`, once it was connected.
+pub fn with_messages(options: SessionOptions, timeout: Option<Duration>) -> SessionOptions {
     SessionOptions {
         reconnect_patience: Duration::MAX,
         refused_patience: limits::REFUSED_PATIENCE,
         reply_patience: timeout,
-        watch: Some(Arc::new(Teller)),
+        watch: Some(Arc::new(Messages)),
         ..options
     }
 }
 
-/// Ends when a server is silent; its name.
-pub async fn silence() -> String {
+/// Waits until a server is silent, and returns its name.
+pub async fn silent_server() -> String {
     loop {
         let another = ANOTHER.notified();
         tokio::pin!(another);
         another.as_mut().enable();
-        let name = silent().keys().next().cloned();
+        let name = SILENT.lock().keys().next().cloned();
         match name {
             Some(name) => return name,
             None => another.await,
@@ -42,53 +42,49 @@ pub async fn silence() -> String {
     }
 }
 
-fn silent() -> MutexGuard<'static, BTreeMap<String, usize>> {
-    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[derive(Debug)]
-struct Teller;
+struct Messages;
 
-/// One more session says that it is silent; the first of them `says` so.
-fn begins(server: &str, says: impl FnOnce()) {
-    let mut silent = silent();
+/// Counts one more session that is silent; for the first one of a server calls `print`.
+fn becomes_silent(server: &str, print: impl FnOnce()) {
+    let mut silent = SILENT.lock();
     let sessions = silent.entry(server.to_owned()).or_default();
     *sessions += 1;
     if *sessions == 1 {
-        says();
+        print();
         ANOTHER.notify_waiters();
     }
 }
 
-/// One session fewer; the last of them `says` so.
-fn ends(server: &str, says: impl FnOnce()) {
-    let mut silent = silent();
+/// Counts one session fewer; for the last one of a server calls `print`.
+fn answers_again(server: &str, print: impl FnOnce()) {
+    let mut silent = SILENT.lock();
     let Some(sessions) = silent.get_mut(server) else { return };
     *sessions -= 1;
     if *sessions == 0 {
         silent.remove(server);
-        says();
+        print();
     }
 }
 
-impl Watch for Teller {
+impl Watch for Messages {
     fn silent(&self, server: &str) {
-        begins(server, || eprintln!("landfast: server {server} not responding, still trying"));
+        becomes_silent(server, || eprintln!("landfast: server {server} not responding, still trying"));
     }
 
     fn answers(&self, server: &str) {
-        ends(server, || eprintln!("landfast: server {server} OK"));
+        answers_again(server, || eprintln!("landfast: server {server} OK"));
     }
 
     fn refuses(&self, server: &str, patience: Duration) {
         let seconds = patience.as_secs_f64();
-        begins(server, || {
+        becomes_silent(server, || {
             eprintln!("landfast: server {server} refuses connections, trying again for {seconds} s");
         });
     }
 
     fn refuses_no_more(&self, server: &str, connected: bool) {
-        ends(server, || {
+        answers_again(server, || {
             if connected {
                 eprintln!("landfast: server {server} OK");
             }
@@ -99,9 +95,9 @@ impl Watch for Teller {
         let seconds = after.as_secs_f64();
         progress::end();
         eprintln!(
-            "landfast: server {server} has not replied for {seconds} s: given up; what was under way may or may not be done"
+            "landfast: server {server} has not replied for {seconds} s: giving up; requests in flight may or may not have been executed"
         );
-        // What waits could only fail, one by one.
+        // Requests that wait could only fail, one by one.
         std::process::exit(GIVEN_UP);
     }
 }

@@ -1,8 +1,7 @@
 //! What this process inherited.
 
-/// The umask; reading it through the system call would change it for a moment.
+/// The umask. `/proc` tells it without a change of it; the system call umask(2) cannot read it without setting it for a moment.
 pub fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+    let status = procfs::process::Process::myself().and_then(|own| own.status());
+    status.ok().and_then(|status| status.umask).unwrap_or(0o022)
 }

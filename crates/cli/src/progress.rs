@@ -1,100 +1,92 @@
-//! What people see while they wait: on a terminal only, on standard error.
+//! Progress on standard error, if that is a terminal.
 //!
-//! One bar is drawn at a time. All that [`crate::say`] prints goes through [`apart`], which clears the bar before it and draws it again
-//! behind it, so that no line is mixed with it, whichever of both outputs it goes to.
+//! One bar is drawn at a time. Everything that [`crate::say`] prints goes through [`without_bar`], which clears the bar
+//! before the output and draws it again after it, so that no line is mixed with the bar.
 
 use crate::units::{show_bytes, show_count};
 use indicatif::{ProgressBar, ProgressStyle};
 use landfast_client::fs::{Listing, Outcome};
 use landfast_client::trees::Heard;
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The bar that was made last.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 thread_local! {
-    /// The bar is cleared, and this thread writes.
-    static APART: Cell<bool> = const { Cell::new(false) };
+    /// Set while the bar is cleared and this thread writes.
+    static BAR_CLEARED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn current() -> Option<ProgressBar> {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let bar = BAR.lock().clone();
     bar.filter(|bar| !bar.is_finished() && !bar.is_hidden())
 }
 
-/// Writes without tearing a bar. What is written inside of this may be written apart, too.
-pub fn apart<T>(write: impl FnOnce() -> T) -> T {
-    if APART.get() {
+/// Calls `write` while the bar is cleared. Nested calls are allowed.
+pub fn without_bar<T>(write: impl FnOnce() -> T) -> T {
+    if BAR_CLEARED.get() {
         return write();
     }
     let Some(bar) = current() else { return write() };
     bar.suspend(|| {
-        APART.set(true);
+        BAR_CLEARED.set(true);
         let done = write();
-        APART.set(false);
+        BAR_CLEARED.set(false);
         done
     })
 }
 
-/// Clears the bar for good, as before the process ends.
 pub fn end() {
-    if let Some(bar) = current().filter(|_| !APART.get()) {
+    if let Some(bar) = current().filter(|_| !BAR_CLEARED.get()) {
         bar.finish_and_clear();
     }
 }
 
-/// How long a [`Counter`] waits before it is drawn: what is quicker leaves no trace.
+/// A [`Counter`] is drawn after this time: a quick command shows none.
 const DRAWN_AFTER: Duration = Duration::from_millis(500);
-/// How often it is drawn.
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Counts what a command does, on a terminal.
+/// Counts on a terminal what a command does.
 pub struct Counter {
     what: &'static str,
-    /// How many there are in all, if that is known.
     total: Option<u64>,
     shows: bool,
     start: Instant,
-    /// How many are done, and when that was last drawn.
+    /// The count, and when it was last drawn.
     done: Mutex<(u64, Instant)>,
     bar: OnceLock<ProgressBar>,
 }
 
 impl Counter {
-    /// Of objects that are `what` (such as `removed`). `prints`: the command's lines go to standard output; if that is a pipe, its
-    /// reader may be a pager that has the terminal to itself, and nothing is drawn.
+    /// `what`: what happens to the objects, such as `removed`. `prints`: the command writes lines to standard output.
+    /// If that is a pipe, its reader may be a pager that owns the terminal: then nothing is drawn.
     pub fn new(what: &'static str, total: Option<u64>, prints: bool) -> Counter {
         let (shows, start) = (io::stderr().is_terminal() && !(prints && into_a_pipe()), Instant::now());
         Counter { what, total, shows, start, done: Mutex::new((0, start)), bar: OnceLock::new() }
     }
 
-    fn done(&self) -> MutexGuard<'_, (u64, Instant)> {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// So many more are done.
     pub fn more(&self, objects: u64) {
         if self.shows {
-            let mut done = self.done();
+            let mut done = self.done.lock();
             done.0 += objects;
             self.draw(&mut done);
         }
     }
 
-    /// What a directory of a server's holds was listed.
+    /// Counts the entries of a listed directory.
     pub fn listed(&self, listing: &Listing) {
         if let Outcome::Committed(entries) = &listing.entries {
             self.more(entries.len() as u64);
         }
     }
 
-    /// For a library, which counts with it for as long as it is needed.
+    /// The counter as a callback for the library.
     pub fn heard(self) -> Heard {
         Arc::new(move |objects| self.more(objects))
     }
@@ -122,52 +114,49 @@ impl Drop for Counter {
     }
 }
 
-/// Whether somebody reads standard output who need not be the terminal.
+/// Whether standard output goes to a program, which may own the terminal.
 fn into_a_pipe() -> bool {
     let own = io::stdout().as_fd().try_clone_to_owned();
     let kind = own.and_then(|own| File::from(own).metadata()).map(|meta| meta.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket())
 }
 
-/// A spinner with what is being done, and a line for each thing that is done.
+/// A spinner on standard error; hidden if that is not a terminal.
+pub fn spinner() -> ProgressBar {
+    if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() }
+}
+
+/// A spinner with the current step, and a line for each step that is done.
 pub struct Steps {
     bar: ProgressBar,
 }
 
 impl Steps {
-    /// Hidden when standard error is not a terminal.
     pub fn new() -> Steps {
-        let bar =
-            if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        let bar = spinner();
         bar.enable_steady_tick(Duration::from_millis(100));
         Steps { bar }
     }
 
-    /// Says what is being done.
     pub fn doing(&mut self, what: &str) {
         self.bar.set_message(what.to_owned());
     }
 
-    /// Leaves a line.
     pub fn done(&mut self, what: &str) {
         self.bar.println(format!("  {what}"));
     }
 
-    /// Takes the spinner away.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// A bar over bytes of the archive, with files and files per second as its message.
+/// A bar for the bytes of an archive, or a hidden one if standard error is not a terminal.
 pub fn bytes_bar(total: Option<u64>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    drawn_bar(total)
+    if io::stderr().is_terminal() { drawn_bar(total) } else { ProgressBar::hidden() }
 }
 
-/// A bar over what there is in all, or a spinner where that is not known.
+/// A bar up to `total`, or a spinner if that is not known.
 fn drawn_bar(total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
         // What does not fit into the terminal's width is cut off.
@@ -177,18 +166,18 @@ fn drawn_bar(total: Option<u64>) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    *BAR.lock() = Some(bar.clone());
     bar
 }
 
-/// What a bar says of what is on stable storage, and how quickly it came there since `start`.
+/// The message of a bar: what is durable, and how many members a second since `start`.
 pub fn stable(members: u64, bytes: u64, start: Instant, resumed: u64) -> String {
     let rate = members as f64 / start.elapsed().as_secs_f64().max(1e-3);
     let (count, rate) = (show_count(members), show_count(rate as u64));
     format!("{count} stable ({}), {rate}/s{}", show_bytes(bytes), before(resumed))
 }
 
-/// What a bar says of what earlier runs did.
+/// The part of the message about earlier runs.
 pub fn before(resumed: u64) -> String {
     if resumed == 0 { String::new() } else { format!(", {} done before", show_count(resumed)) }
 }

@@ -1,4 +1,4 @@
-//! `--resume JOURNAL`: what `untar`, `cp` and `rm` have in common of it.
+//! `--resume JOURNAL`: shared by `untar`, `cp` and `rm`.
 
 use crate::process::umask;
 use crate::units::show_count;
@@ -9,20 +9,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a journal has to say at the beginning.
+/// What the journal says at the start.
 pub enum Start {
-    /// No journal was asked for.
+    /// There is no `--resume`.
     Without,
-    /// Begin, or go on.
     With(Arc<Resume>),
-    /// So many objects were done, and nothing is left.
+    /// An earlier run has completed the job, with this many objects.
     Finished(u64),
 }
 
-/// Begins `job` in the journal, if there is one, or goes on with it. `facts` are kept of a job that begins.
-///
-/// # Errors
-/// That of the journal.
+/// Begins `job` in the journal, or continues it. `facts` are stored when the job begins.
 pub fn begin(
     journal: Option<JournalFile>,
     job: Job,
@@ -36,7 +32,6 @@ pub fn begin(
 }
 
 impl Start {
-    /// The journal that is written.
     pub fn journal(&self) -> Option<Arc<Resume>> {
         match self {
             Start::With(resume) => Some(resume.clone()),
@@ -45,9 +40,13 @@ impl Start {
     }
 }
 
-/// What is said when nothing is left to do.
+/// The message for a job that is complete.
 pub fn finished(path: &Path, done: u64) -> String {
-    format!("nothing is left to do: {} says that all of it is done ({})", path.display(), show_count(done))
+    format!(
+        "nothing to do: according to {} everything is done ({} objects)",
+        path.display(),
+        show_count(done)
+    )
 }
 
 /// A job of this command by this user.
@@ -56,13 +55,13 @@ pub fn job(command: &str) -> Job {
     Job::new(command).about("user", user.to_string())
 }
 
-/// The same of one that makes files.
-pub fn making_job(command: &str) -> Job {
+/// The same for a command that makes files, which depend on the umask.
+pub fn file_job(command: &str) -> Job {
     job(command).about("umask", format!("{:04o}", umask()))
 }
 
-/// A directory or file of a server, however its URL was typed. By which version it is reached makes no difference.
-pub fn there(url: &NfsUrl) -> String {
+/// A file on a server, however its URL was typed. The version by which it is reached makes no difference.
+pub fn url_key(url: &NfsUrl) -> String {
     let path: String = url.path.iter().map(|name| format!("/{}", name.escape_ascii())).collect();
     let ids = [("uid", url.uid), ("gid", url.gid)].into_iter();
     let ids: String = ids.filter_map(|(name, id)| id.map(|id| format!(" {name}={id}"))).collect();
@@ -70,15 +69,15 @@ pub fn there(url: &NfsUrl) -> String {
 }
 
 /// A path of this machine, however it was typed.
-pub fn here(path: &Path) -> String {
+pub fn path_key(path: &Path) -> String {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.as_os_str().as_bytes().escape_ascii().to_string()
 }
 
-/// An operand that may be either.
-pub fn either(text: &str) -> String {
+/// An operand that is a URL or a path.
+pub fn operand_key(text: &str) -> String {
     match text.parse::<NfsUrl>() {
-        Ok(url) => there(&url),
-        Err(_) => here(Path::new(text)),
+        Ok(url) => url_key(&url),
+        Err(_) => path_key(Path::new(text)),
     }
 }

@@ -1,68 +1,62 @@
-//! What this command prints, on its way out: nothing that comes from a server, a capture, a log or a name moves a cursor, changes a
-//! colour, or makes up a line.
+//! The way out for everything that this command prints. Nothing that comes from a server, a capture, a log or a name
+//! can move the cursor, change a colour, or fake a line.
 //!
-//! All of the command's output goes through here. [`eprintln`], [`eprint`] and [`println`] stand before those of the standard library, so that
-//! nobody has to think of it; a writer gets [`stdout`] and not the library's. The rules:
+//! [`eprintln`], [`eprint`] and [`println`] hide those of the standard library, so that nobody has to think of it; a
+//! writer uses [`stdout`] in place of the library's. The rules:
 //!
-//! - messages on standard error, log lines among them, are one line each, wherever they go: they end in journals and files that
-//!   terminals show later;
-//! - on standard output what a terminal shows is escaped, and what goes into a pipe or a file is as it is (GNU's rule);
-//! - a standard output that is closed or full ends nothing in the middle: what comes later is not written, a full one is said once on
-//!   standard error, and the exit status tells of both ([`status`]). Nothing here panics;
-//! - a progress bar is cleared before a line and drawn again behind it ([`progress::apart`]);
-//! - escapes are octal, as GNU's: `\033`. A tool of GNU's that has a rule of its own (`find` and `ls -N` print `?` on a terminal) uses [`marked`].
+//! - A message on standard error, also a log line, is one line, wherever it goes: it may end in a journal that a terminal shows later.
+//! - Standard output is escaped on a terminal. Into a pipe or a file bytes go unchanged, which is GNU's rule.
+//! - If standard output is closed or full, the command goes on, and later output is dropped. A full one gets one
+//! message on standard error, and the exit status tells of both ([`is_closed`], [`is_full`]). Nothing here panics.
+//! - A progress bar is cleared before a line and drawn again after it ([`progress::without_bar`]).
+//! - Escapes are octal, as GNU's: `\033`. For tools with another rule (`find` and `ls -N` print `?` on a terminal) there is [`marked`].
 
 use crate::progress;
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::fmt::Arguments;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The exit status of what SIGPIPE would have ended.
+/// The exit status of a process that SIGPIPE has killed.
 pub const ENDED_BY_PIPE: u8 = 128 + 13;
 
-/// A line on standard error.
 macro_rules! eprintln {
     () => { $crate::say::message(format_args!(""), true) };
     ($($arg:tt)*) => { $crate::say::message(format_args!($($arg)*), true) };
 }
 
-/// Text on standard error.
 macro_rules! eprint {
     ($($arg:tt)*) => { $crate::say::message(format_args!($($arg)*), false) };
 }
 
-/// A line on standard output.
 macro_rules! println {
     () => { $crate::say::line(format_args!("")) };
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
 
-/// What one message, table or document keeps of its control characters.
+/// The control characters that are not escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    /// Tabs.
+enum Unescaped {
     Tabs,
-    /// Tabs, ends of lines and of `-print0`'s names.
+    /// Tabs, newlines, and the NUL of `-print0`.
     Lines,
 }
 
-impl Keep {
-    fn keeps(self, c: char) -> bool {
-        c == '\t' || self == Keep::Lines && matches!(c, '\n' | '\0')
+impl Unescaped {
+    fn contains(self, c: char) -> bool {
+        c == '\t' || self == Unescaped::Lines && matches!(c, '\n' | '\0')
     }
 }
 
-/// Whether standard output is a terminal.
 pub fn to_terminal() -> bool {
     static TERMINAL: OnceLock<bool> = OnceLock::new();
     *TERMINAL.get_or_init(|| io::stdout().is_terminal())
 }
 
-/// What became of standard output.
 static OUTPUT: AtomicU8 = AtomicU8::new(THERE);
 const THERE: u8 = 0;
 /// Nobody reads it any more.
@@ -70,56 +64,50 @@ const CLOSED: u8 = 1;
 /// It takes no more, as on a full disk.
 const FULL: u8 = 2;
 
-/// What a failure of standard output is said as.
-static SPEAKER: Mutex<Option<&'static str>> = Mutex::new(None);
+/// The tool that reports a failure of standard output.
+static REPORTING_TOOL: Mutex<Option<&'static str>> = Mutex::new(None);
 
-/// A failure of standard output is said as GNU's tool of this name says it; `None`: as Landfast's own.
-pub fn speak_as(tool: Option<&'static str>) {
-    *SPEAKER.lock().unwrap_or_else(PoisonError::into_inner) = tool;
+/// From now on a failure of standard output is reported in the words of this GNU tool; `None`: in Landfast's own.
+pub fn report_failures_as(tool: Option<&'static str>) {
+    *REPORTING_TOOL.lock() = tool;
 }
 
-/// Standard output could not be written to. Who closed it has seen enough, all else is said, once.
-pub fn lost(e: &io::Error) {
+/// Records that writing to standard output has failed. If its reader has closed it, there is no message.
+pub fn output_failed(e: &io::Error) {
     let closed = e.kind() == io::ErrorKind::BrokenPipe;
     let new = if closed { CLOSED } else { FULL };
     if OUTPUT.compare_exchange(THERE, new, Ordering::AcqRel, Ordering::Acquire).is_err() || closed {
         return;
     }
     let why = crate::commands::message::plain(e);
-    let speaker = *SPEAKER.lock().unwrap_or_else(PoisonError::into_inner);
+    let speaker = *REPORTING_TOOL.lock();
     match speaker {
         Some(tool) => message(format_args!("{tool}: write error: {why}"), true),
         None => message(format_args!("landfast: standard output: {why}"), true),
     }
 }
 
-/// Whether something was lost because standard output is full.
+/// Whether output was lost because standard output is full.
 pub fn is_full() -> bool {
     OUTPUT.load(Ordering::Acquire) == FULL
 }
 
-/// Whether nobody reads standard output any more.
 pub fn is_closed() -> bool {
     OUTPUT.load(Ordering::Acquire) == CLOSED
 }
 
-/// What is collected goes out.
 pub fn flush() {
     let _ = raw().flush();
 }
 
-/// Standard output for bytes as they are. After a failure all that is written fails.
+/// Standard output without escapes. After a failure every write fails.
 pub struct Raw<W = io::Stdout>(W);
 
-/// Standard output for bytes as they are.
 pub fn raw() -> Raw {
     Raw(io::stdout())
 }
 
-/// The same without a buffer, for much that is no text.
-///
-/// # Errors
-/// As of `dup`.
+/// The same without a buffer, for large binary data.
 pub fn unbuffered() -> io::Result<Raw<File>> {
     Ok(Raw(io::stdout().as_fd().try_clone_to_owned()?.into()))
 }
@@ -131,10 +119,10 @@ impl<W: Write + AsFd> Raw<W> {
         }
         loop {
             match step(&mut self.0) {
-                // Somebody who shares it has made it so: it is slow, not full.
+                // Another process has made the shared file non-blocking: it is slow, not full.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => crate::sys::wait_writable(&self.0)?,
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => {
-                    lost(&e);
+                    output_failed(&e);
                     return Err(e);
                 }
                 Err(_) => {}
@@ -147,46 +135,46 @@ impl<W: Write + AsFd> Raw<W> {
 impl<W: Write + AsFd> Write for Raw<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match to_terminal() {
-            true => progress::apart(|| self.tried(|out| out.write(bytes))),
+            true => progress::without_bar(|| self.tried(|out| out.write(bytes))),
             false => self.tried(|out| out.write(bytes)),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match to_terminal() {
-            true => progress::apart(|| self.tried(|out| out.flush())),
+            true => progress::without_bar(|| self.tried(|out| out.flush())),
             false => self.tried(|out| out.flush()),
         }
     }
 }
 
-/// Calls `f` with each piece that can be shown, and with each character or byte that cannot.
-fn each<'t>(text: &'t [u8], keep: Keep, mut f: impl FnMut(&'t [u8], bool)) {
+/// Calls `f` with each piece that is harmless (`true`), and with each character or byte that is not.
+fn for_each_piece<'t>(text: &'t [u8], unescaped: Unescaped, mut f: impl FnMut(&'t [u8], bool)) {
     for chunk in text.utf8_chunks() {
         let (valid, mut from) = (chunk.valid(), 0);
-        for (at, c) in valid.char_indices().filter(|(_, c)| c.is_control() && !keep.keeps(*c)) {
+        for (at, c) in valid.char_indices().filter(|(_, c)| c.is_control() && !unescaped.contains(*c)) {
             f(&valid.as_bytes()[from..at], true);
             from = at + c.len_utf8();
             f(&valid.as_bytes()[at..from], false);
         }
         f(&valid.as_bytes()[from..], true);
-        // Each alone: terminals that know no UTF-8 take 0x9b for an escape.
+        // One byte at a time: a terminal without UTF-8 takes 0x9b for an escape.
         chunk.invalid().chunks(1).for_each(|byte| f(byte, false));
     }
 }
 
-fn is_harmless(text: &[u8], keep: Keep) -> bool {
+fn is_harmless(text: &[u8], unescaped: Unescaped) -> bool {
     let mut harmless = true;
-    each(text, keep, |_, shown| harmless &= shown);
+    for_each_piece(text, unescaped, |_, shown| harmless &= shown);
     harmless
 }
 
-fn escape(text: &[u8], keep: Keep) -> Cow<'_, [u8]> {
-    if is_harmless(text, keep) {
+fn escape(text: &[u8], unescaped: Unescaped) -> Cow<'_, [u8]> {
+    if is_harmless(text, unescaped) {
         return Cow::Borrowed(text);
     }
     let mut out = Vec::with_capacity(text.len() + 16);
-    each(text, keep, |piece, shown| match (shown, piece) {
+    for_each_piece(text, unescaped, |piece, shown| match (shown, piece) {
         (true, piece) => out.extend_from_slice(piece),
         (false, b"\n") => out.extend_from_slice(b"\\n"),
         (false, b"\r") => out.extend_from_slice(b"\\r"),
@@ -197,31 +185,30 @@ fn escape(text: &[u8], keep: Keep) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// A name or another single value with `?` for each character that cannot be shown.
+/// A name or another single value, with `?` for each control character.
 pub fn marked(name: &[u8]) -> Cow<'_, [u8]> {
     let keep = |shown: &[u8]| !shown.contains(&b'\t');
-    if is_harmless(name, Keep::Tabs) && keep(name) {
+    if is_harmless(name, Unescaped::Tabs) && keep(name) {
         return Cow::Borrowed(name);
     }
     let mut out = Vec::with_capacity(name.len());
-    each(name, Keep::Tabs, |piece, shown| match shown {
+    for_each_piece(name, Unescaped::Tabs, |piece, shown| match shown {
         true => out.extend(piece.iter().map(|byte| if *byte == b'\t' { b'?' } else { *byte })),
         false => out.push(b'?'),
     });
     Cow::Owned(out)
 }
 
-/// Bytes for standard output: lines, with whatever is in them.
 pub fn for_stdout(lines: &[u8]) -> Cow<'_, [u8]> {
-    if to_terminal() { escape(lines, Keep::Lines) } else { Cow::Borrowed(lines) }
+    if to_terminal() { escape(lines, Unescaped::Lines) } else { Cow::Borrowed(lines) }
 }
 
-/// A name that becomes part of a line on standard output.
+/// A name for a line on standard output.
 pub fn name_for_stdout(name: &[u8]) -> Cow<'_, [u8]> {
-    if to_terminal() { escape(name, Keep::Tabs) } else { Cow::Borrowed(name) }
+    if to_terminal() { escape(name, Unescaped::Tabs) } else { Cow::Borrowed(name) }
 }
 
-/// JSON without a control character in it: those that JSON itself leaves as they are, are escaped as it escapes others.
+/// JSON without control characters: those that JSON allows are written as `\u` escapes.
 pub fn json(text: &str) -> Cow<'_, str> {
     let plain = |c: char| !c.is_control() || c == '\n';
     if text.chars().all(plain) {
@@ -232,41 +219,35 @@ pub fn json(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.collect())
 }
 
-/// Lines on standard error, one for each message.
 pub fn message(text: Arguments<'_>, whole_line: bool) {
     let text = text.to_string();
-    let text = escape(text.as_bytes(), Keep::Tabs);
-    // Nobody could be told that standard error is gone.
-    progress::apart(|| {
+    let text = escape(text.as_bytes(), Unescaped::Tabs);
+    // Nobody can be told if standard error is gone.
+    progress::without_bar(|| {
         let _ = io::stderr().lock().write_all(&[&text[..], if whole_line { b"\n" } else { b"" }].concat());
     });
 }
 
-/// Lines on standard error that belong together: names, a usage.
-///
-/// # Errors
-/// As a writer's.
+/// Writes several lines to standard error: names, a usage.
 pub fn lines_to_stderr(lines: &[u8]) -> io::Result<()> {
-    progress::apart(|| io::stderr().lock().write_all(&escape(lines, Keep::Lines)))
+    progress::without_bar(|| io::stderr().lock().write_all(&escape(lines, Unescaped::Lines)))
 }
 
-/// A line, or several, on standard output.
 pub fn line(text: Arguments<'_>) {
     let text = format!("{text}\n");
-    // What is lost shows in the exit status.
+    // A failure shows in the exit status.
     let _ = raw().write_all(&for_stdout(text.as_bytes()));
 }
 
-/// Standard output for a writer of lines.
+/// A writer of lines to standard output. It escapes them on a terminal; a character may come in pieces.
 pub fn stdout() -> Lines<Raw> {
     Lines::to(raw(), to_terminal())
 }
 
-/// Escapes what goes to a terminal. A character may come in pieces.
 pub struct Lines<W: Write> {
     to: W,
     terminal: bool,
-    /// The beginning of a character.
+    /// The beginning of an incomplete character.
     begun: Vec<u8>,
 }
 
@@ -283,19 +264,19 @@ impl<W: Write> Write for Lines<W> {
         }
         let mut text = std::mem::take(&mut self.begun);
         text.extend_from_slice(bytes);
-        // The decoder says of a last piece whether it could still become a character.
+        // The decoder says whether the last piece can still become a character.
         if let Err(e) = std::str::from_utf8(text.utf8_chunks().last().map_or(&[][..], |last| last.invalid()))
             && e.error_len().is_none()
         {
             let last = text.utf8_chunks().last().map_or(0, |last| last.invalid().len());
             self.begun = text.split_off(text.len() - last);
         }
-        self.to.write_all(&escape(&text, Keep::Lines))?;
+        self.to.write_all(&escape(&text, Unescaped::Lines))?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.write_all(&escape(&std::mem::take(&mut self.begun), Keep::Lines))?;
+        self.to.write_all(&escape(&std::mem::take(&mut self.begun), Unescaped::Lines))?;
         self.to.flush()
     }
 }
@@ -306,15 +287,16 @@ impl<W: Write> Drop for Lines<W> {
     }
 }
 
-/// Standard error for log lines: each is written at once.
+/// A writer of log lines to standard error, without a buffer.
 pub struct LogLine;
 
 impl Write for LogLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = line.strip_suffix(b"\n").unwrap_or(line);
         let end: &[u8] = if text.len() < line.len() { b"\n" } else { b"" };
-        // A log that nobody can read is no reason to fail: who gets an error says so on standard error, and panics if it is gone.
-        let _ = io::stderr().lock().write_all(&[&escape(text, Keep::Tabs), end].concat());
+        // A log that nobody can read is no failure. If this returned one, the subscriber would print it on standard
+        // error, and panic if that is gone.
+        let _ = io::stderr().lock().write_all(&[&escape(text, Unescaped::Tabs), end].concat());
         Ok(line.len())
     }
 
@@ -336,8 +318,8 @@ mod tests {
             (b"a\nb\tc", b"a\\nb\tc", b"a\nb\tc"),
             (b"\xc2\x9b2J \x9b \x7f", b"\\302\\2332J \\233 \\177", b"\\302\\2332J \\233 \\177"),
         ] {
-            assert_eq!(escape(text, Keep::Tabs), line);
-            assert_eq!(escape(text, Keep::Lines), lines);
+            assert_eq!(escape(text, Unescaped::Tabs), line);
+            assert_eq!(escape(text, Unescaped::Lines), lines);
         }
         assert_eq!(*marked(b"a\x1b[m\tb\nc\xc2\x9bd\xff\xc3\xa9"), *b"a?[m?b?c?d?\xc3\xa9");
         assert_eq!(json("\"\u{9b}a\u{7f}\u{e9}\""), "\"\\u009ba\\u007f\u{e9}\"");
@@ -356,12 +338,12 @@ mod tests {
                 rest = later;
             }
             drop(writer);
-            prop_assert_eq!(&out, &escape(text.as_bytes(), Keep::Lines).into_owned());
+            prop_assert_eq!(&out, &escape(text.as_bytes(), Unescaped::Lines).into_owned());
             prop_assert!(std::str::from_utf8(&out).unwrap().chars().all(|c| !c.is_control() || matches!(c, '\n' | '\t' | '\0')));
         }
     }
 
-    /// The file alone knows standard output and standard error; what it lets pass is listed with the reason.
+    /// Only this file uses standard output and standard error. The exceptions are listed with the reason.
     #[test]
     fn nobody_prints_past_this_file() {
         /// Bytes of a file or an archive, as they are; whether it is a terminal; a duplicate for an archive.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-/// How long what is under way may take to end before that is said.
-const SAID_AFTER: Duration = Duration::from_secs(1);
-/// The exit status of what a signal has ended.
-const INTERRUPTED: i32 = 130;
+/// How long requests in flight may take until there is a message.
+const MESSAGE_AFTER: Duration = Duration::from_secs(1);
+pub const INTERRUPTED: i32 = 130;
 
-/// For a command on a server: the first SIGINT or SIGTERM calls `stop`, which ends the work after what is under way; a second one ends
-/// the process, and so does the silence of a server, since what is under way would never end. Must be called in a runtime.
-pub fn stop_after_what_is_under_way(name: &'static str, stop: impl FnOnce() + Send + 'static) {
-    // From here on, not when the task is first run.
+/// For a command on a server: the first SIGINT or SIGTERM calls `stop`, which lets requests in flight finish. A second
+/// signal ends the process, and so does a server that does not respond, since its requests would never finish. Must be
+/// called in a runtime.
+pub fn stop_gracefully(name: &'static str, stop: impl FnOnce() + Send + 'static) {
+    // The signals are caught from here on, not from the task's first run on.
     let (Ok(mut interrupt), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
@@ -33,39 +33,50 @@ pub fn stop_after_what_is_under_way(name: &'static str, stop: impl FnOnce() + Se
             tokio::select! {
                 _ = interrupt.recv() => break "interrupted again".to_owned(),
                 _ = terminate.recv() => break "interrupted again".to_owned(),
-                server = outage::silence() => break format!("interrupted, and server {server} does not respond"),
-                () = sleep(SAID_AFTER), if !said => {
+                server = outage::silent_server() => break format!("interrupted, and server {server} does not respond"),
+                () = sleep(MESSAGE_AFTER), if !said => {
                     said = true;
-                    eprintln!("{name}: interrupted: waiting for what is under way; again to end at once");
+                    eprintln!("{name}: interrupted: waiting for requests in flight; interrupt again to exit at once");
                 }
             }
         };
         progress::end();
-        eprintln!("{name}: {why}: what was under way may or may not be done");
+        eprintln!("{name}: {why}: requests in flight may or may not have been executed");
         std::process::exit(INTERRUPTED);
     });
 }
 
-/// The first signal sets `stop`, which ends the work after what is under way; the second ends the process.
-pub fn stop_on_signals(stop: Arc<AtomicBool>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut terminate, mut hangup) = {
+/// The first signal sets `stop`, which lets the work in progress finish; the second one ends the process.
+pub fn stop_on_signals(stop: Arc<AtomicBool>) -> Result<(), String> {
+    on_signals(move || {
+        if stop.swap(true, Ordering::AcqRel) {
+            std::process::exit(INTERRUPTED);
+        }
+    })
+}
+
+/// Calls `act` in a thread of its own at each SIGINT, SIGTERM and SIGHUP from here on.
+pub fn on_signals(mut act: impl FnMut() + Send + 'static) -> Result<(), String> {
+    let failed = |e: io::Error| format!("cannot wait for signals: {e}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let caught = {
         let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(signal)
     };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+    let [interrupt, terminate, hangup] = caught;
+    let (mut interrupt, mut terminate, mut hangup) =
+        (interrupt.map_err(failed)?, terminate.map_err(failed)?, hangup.map_err(failed)?);
+    let wait = move || {
         runtime.block_on(async {
             loop {
                 tokio::select! {
-                    _ = tokio::signal::ctrl_c() => {}
+                    _ = interrupt.recv() => {}
                     _ = terminate.recv() => {}
                     _ = hangup.recv() => {}
                 }
-                if stop.swap(true, Ordering::AcqRel) {
-                    std::process::exit(130);
-                }
+                act();
             }
         });
-    })?;
-    Ok(())
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(drop).map_err(failed)
 }

@@ -1,4 +1,5 @@
-//! What the system knows of times and users, as GNU's tools ask it; the wait for an output that is slow, and how wide one is.
+//! System calls that GNU's tools use: times in the local time zone, names of users, the width of a terminal; and the
+//! wait for a slow output.
 
 use nix::unistd::{Group, User};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -7,10 +8,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-/// A time of the calendar in the time zone of this process.
+/// A date and time in the time zone of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
-    /// Year, as people count.
     pub year: i64,
     /// 1 to 12.
     pub month: u32,
@@ -26,7 +26,7 @@ pub struct Local {
     pub offset: i64,
 }
 
-/// A moment (seconds since 1970) in the time zone of this process. `None`: no year can say it.
+/// Converts seconds since 1970. `None`: the year is out of range.
 pub fn local(seconds: i64) -> Option<Local> {
     let time: libc::time_t = seconds;
     let mut tm = MaybeUninit::<libc::tm>::uninit();
@@ -49,7 +49,7 @@ pub fn local(seconds: i64) -> Option<Local> {
     })
 }
 
-/// What `strftime` makes of a letter for a moment (seconds since 1970), in the time zone of this process; nothing where it knows none.
+/// The output of `strftime` for one letter, for seconds since 1970 in the time zone of this process; empty for an unknown letter.
 pub fn strftime(letter: u8, seconds: i64) -> Vec<u8> {
     /// No letter makes more.
     const BYTES: usize = 128;
@@ -66,13 +66,13 @@ pub fn strftime(letter: u8, seconds: i64) -> Vec<u8> {
     out[..len.min(BYTES)].to_vec()
 }
 
-/// Columns of a terminal; `None`: it is none, or does not know.
+/// The width of a terminal in columns, if it is one and knows its width.
 pub fn columns(terminal: &impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Waits until something that does not block takes more, or never will.
+/// Waits until a non-blocking output takes more, or never will.
 pub fn wait_writable(out: &impl AsFd) -> io::Result<()> {
     match poll(&mut [PollFd::new(out, PollFlags::OUT)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -80,22 +80,18 @@ pub fn wait_writable(out: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The name of a user.
 pub fn user(id: u32) -> Option<Vec<u8>> {
     Some(User::from_uid(id.into()).ok()??.name.into_bytes())
 }
 
-/// The name of a group.
 pub fn group(id: u32) -> Option<Vec<u8>> {
     Some(Group::from_gid(id.into()).ok()??.name.into_bytes())
 }
 
-/// The number of a user.
 pub fn user_id(name: &[u8]) -> Option<u32> {
     Some(User::from_name(str::from_utf8(name).ok()?).ok()??.uid.as_raw())
 }
 
-/// The number of a group.
 pub fn group_id(name: &[u8]) -> Option<u32> {
     Some(Group::from_name(str::from_utf8(name).ok()?).ok()??.gid.as_raw())
 }

@@ -1,13 +1,9 @@
-//! Sizes and durations as people type them.
+//! Parses and prints sizes and durations.
 
 use landfast_volume::LOG_BYTES_MIN;
 use std::time::Duration;
 
-/// A size in bytes: a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024; `KiB`, `kb` and so on mean
-/// the same).
-///
-/// # Errors
-/// A sentence that says what is expected.
+/// Parses a size in bytes: a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024; `KiB`, `kb` and so on mean the same).
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -24,24 +20,17 @@ pub fn size(text: &str) -> Result<u64, String> {
     n.checked_mul(1 << shift).ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// The size of a log, by the same letters.
-///
-/// # Errors
-/// A sentence that says what is expected.
 pub fn log_size(text: &str) -> Result<u64, String> {
     match size(text)? {
         n if n < LOG_BYTES_MIN => {
             let (n, least) = (show_bytes(n), show_bytes(LOG_BYTES_MIN));
-            Err(format!("{n} are too few for a log: it needs {least} at least; write for example 256M"))
+            Err(format!("{n} is too small for a log: the least is {least}; write for example 256M"))
         }
         n => Ok(n),
     }
 }
 
-/// A duration: a decimal number with `ns`, `us`, `ms`, `s` or `m`.
-///
-/// # Errors
-/// A sentence that says what is expected.
+/// Parses a duration: a decimal number with `ns`, `us`, `ms`, `s` or `m`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is not a duration; write for example 10ms, 0.05ms or 2s");
     let number_len = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
@@ -59,19 +48,14 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// A duration that is not zero.
-///
-/// # Errors
-/// As [`duration`].
 pub fn patience(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("a server needs some time to reply".to_owned()),
+        Duration::ZERO => Err("the timeout must be longer than zero".to_owned()),
         long => Ok(long),
     }
 }
 
-/// A count of bytes for people: three digits and a unit.
-#[must_use]
+/// A number of bytes with three digits and a unit.
 pub fn show_bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = n as f64;
@@ -83,8 +67,7 @@ pub fn show_bytes(n: u64) -> String {
     if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// A whole number with a comma between groups of three digits.
-#[must_use]
+/// A number with commas between groups of three digits.
 pub fn show_count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3 + 1);
@@ -95,6 +78,11 @@ pub fn show_count(n: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// A sentence that begins with a count, unless that is zero.
+pub fn counted(n: u64, words: &str) -> Option<String> {
+    (n > 0).then(|| format!("{} {words}", show_count(n)))
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn an_interrupted_sync_tree_says_what_it_did() {
     assert_eq!(o.status.code(), Some(130), "{}", stderr(&o));
     // Before it there may be one that says what is waited for.
     let last = stderr(&o).lines().last().unwrap_or_default().to_owned();
-    for part in ["sync-tree: interrupted: ", " synchronised, nothing of the rest was begun"] {
+    for part in ["sync-tree: interrupted: ", " synchronised; the rest was not started"] {
         assert!(last.contains(part), "{}", stderr(&o));
     }
     let sent = stdout(&o).lines().filter(|line| line.starts_with("send f")).count();

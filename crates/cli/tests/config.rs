@@ -193,7 +193,7 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     server.signal(Signal::HUP);
     server.until("/c is served now");
     server.until("/b is served no more");
-    server.until("listen has changed in the file: that needs a restart");
+    server.until("listen has changed in the file: it needs a restart");
     server.signal(Signal::TERM);
     server.until("stopped cleanly");
     assert_eq!(server.child.wait().expect("it ends").code(), Some(0));

@@ -71,7 +71,7 @@ fn what_can_be_had_out_of_any_log() {
     // Nothing is written over.
     let o = run(&["log", "salvage", path(&log), "--to", path(&dir.path().join("whole"))]);
     assert_eq!(o.status.code(), Some(2));
-    one_line_with(&stderr(&o), &["something in it already"]);
+    one_line_with(&stderr(&o), &["the directory is not empty"]);
 
     // Both superblocks erased, and a batch in the middle damaged.
     let dump = stdout(&run(&["log", "dump", path(&log)]));

@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     refused(&with(&TYPED, &["--dir", "/etc/passwd"]), &["/etc/passwd", "not a directory"]);
     refused(&with(&TYPED, &["--archive", "/etc/passwd"]), &["/etc/passwd"]);
     refused(&with(&TYPED, &["--archive", path(dir.path())]), &[path(dir.path())]);
-    refused(&TYPED, &["say what is extracted"]);
+    refused(&TYPED, &["missing work"]);
     refused(&with(&["predict", "--rtt", "0"], &files), &["round trip"]);
     refused(&with(&["predict", "--rtt", "2000m"], &files), &["round trip"]);
     refused(&with(&TYPED, &["--files", "0", "--dirs", "0"]), &["nothing to do"]);
@@ -271,7 +271,7 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         (json("null", json!({ "terms": null })), vec!["too little"]),
         (json("part", json!({ "terms": { "round_trip_s": 1.0 } })), vec!["missing field", "part"]),
         (json("list", json!([1, 2])), vec!["no \"terms\""]),
-        (json("zero", json!({ "terms": terms(0.0), "work": null })), vec!["say what is extracted"]),
+        (json("zero", json!({ "terms": terms(0.0), "work": null })), vec!["missing work"]),
         (
             json(
                 "mad",

@@ -403,7 +403,7 @@ fn a_signal_ends_a_command_whose_server_is_dead() {
         assert_eq!(status.code(), Some(130), "{words}");
         assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
         let why = format!("interrupted, and server {address} does not respond");
-        common::one_line_with(&words, &[&why, "may or may not be done"]);
+        common::one_line_with(&words, &[&why, "may or may not have been executed"]);
     }
 }
 
@@ -418,11 +418,14 @@ fn a_second_signal_ends_a_command_at_once() {
     rig.server.signal(Signal::STOP);
     waiting.go_on();
     waiting.signal(Signal::INT);
-    assert_eq!(waiting.line(), "landfast: interrupted: waiting for what is under way; again to end at once");
+    assert_eq!(
+        waiting.line(),
+        "landfast: interrupted: waiting for requests in flight; interrupt again to exit at once"
+    );
     waiting.signal(Signal::INT);
     let (status, words) = waiting.end();
     assert_eq!(status.code(), Some(130), "{words}");
-    common::one_line_with(&words, &["interrupted again", "may or may not be done"]);
+    common::one_line_with(&words, &["interrupted again", "may or may not have been executed"]);
 }
 
 #[test]
@@ -432,7 +435,7 @@ fn a_timeout_gives_up_a_server() {
     }
     let mut rig = Rig::new();
     let address = rig.server.address().to_owned();
-    let given_up = format!("landfast: server {address} has not replied for 0.5 s: given up");
+    let given_up = format!("landfast: server {address} has not replied for 0.5 s: giving up");
     let mut waiting = Waiting::new(&rig, "4.2", &["--timeout", "500ms"]);
     rig.server.signal(Signal::STOP);
     waiting.go_on();

@@ -125,7 +125,7 @@ fn what_a_change_did_beside_what_was_predicted() {
     // Other work.
     let other = capture("other", 1_500_000, 50);
     let o = run(&["trace", "--compare", path(&before), path(&other)]);
-    assert!(stdout(&o).contains("Nothing was predicted: the calls are not as many"), "{}", stdout(&o));
+    assert!(stdout(&o).contains("Nothing was predicted: the number of calls has changed"), "{}", stdout(&o));
     let o = run(&["trace", "--compare", "/no/such/file", path(&after)]);
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &["/no/such/file"]);
@@ -180,7 +180,7 @@ fn a_part_of_it() {
     ] {
         let o = with(more);
         assert!(o.status.success() && stdout(&o).contains(matched), "{}{}", stdout(&o), stderr(&o));
-        assert!(stdout(&o).contains(" of its 3 calls are what was asked for"), "{}", stdout(&o));
+        assert!(stdout(&o).contains(" of its 3 calls pass the filter"), "{}", stdout(&o));
         let list = stdout(&with(&[more, &["--list"]].concat()));
         assert_eq!(
             list.lines().filter(|l| l.contains(" Call, FH")).count().to_string(),
@@ -237,7 +237,7 @@ fn what_a_server_asks_of_its_clients() {
     let o = run(&["trace", "--procedure", "CB_RECALL", path(&plain)]);
     let text = stdout(&o);
     assert!(text.contains(row) && !text.contains("GETATTR"), "{text}");
-    assert!(text.contains("0 of its 3 calls are what was asked for, and 2 to other programs"), "{text}");
+    assert!(text.contains("0 of its 3 calls pass the filter, and 2 to other programs"), "{text}");
     let o = run(&["trace", "--procedure", "CB_GETATTR", path(&plain)]);
     assert_eq!(o.status.code(), Some(2));
     let o = run(&["trace", "--fail-if", "CB_RECALL.max>1ms", path(&plain)]);

@@ -329,9 +329,8 @@ impl Child {
 
     /// Peak resident memory of the process so far, in bytes, if it still runs.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
-        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+        let process = procfs::process::Process::new(self.pid().cast_signed()).ok()?;
+        process.status().ok()?.vmhwm.map(|kib| kib << 10)
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use procfs::process::Process;
 use tempfile::TempDir;
 
 /// The file that everybody may read and write, and its length.
@@ -127,17 +128,13 @@ impl Target {
 
     /// What it has now.
     pub fn held(&self) -> Result<Held, String> {
-        let dir = format!("/proc/{}", self.child.id());
-        let status = fs::read_to_string(format!("{dir}/status")).map_err(|e| format!("the server: {e}"))?;
-        let number = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key));
-            line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0)
-        };
-        let descriptors = fs::read_dir(format!("{dir}/fd")).map_err(|e| format!("the server: {e}"))?.count();
+        let process = Process::new(self.child.id().cast_signed());
+        let held = process.and_then(|process| Ok((process.status()?, process.fd_count()?)));
+        let (status, descriptors) = held.map_err(|e| format!("the server: {e}"))?;
         Ok(Held {
-            memory: number("VmRSS:") << 10,
+            memory: status.vmrss.unwrap_or(0) << 10,
             descriptors: descriptors as u64,
-            threads: number("Threads:"),
+            threads: status.threads,
         })
     }
 

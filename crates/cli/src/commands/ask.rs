@@ -1,9 +1,10 @@
-//! Questions to whoever is at the other end of standard input, as GNU's tools ask them; which options ask for them.
+//! Asks questions on standard error and reads the answers from standard input, as GNU's tools do; and `rm`'s options for it.
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 
-/// Asks, one question at a time.
+/// Asks one question at a time. A thread of its own reads the answers, so that a signal can end the wait for one.
 #[derive(Default)]
 pub struct Answers {
     state: Mutex<State>,
@@ -12,24 +13,24 @@ pub struct Answers {
 
 #[derive(Default)]
 struct State {
-    /// There is a thread that reads.
     reader: bool,
-    /// It is to read a line.
+    /// The reader is to read a line.
     wanted: bool,
     answer: Option<bool>,
     stopped: bool,
 }
 
 impl Answers {
-    /// The answer to a question; what is no answer, or none at all, is a no. Waits for it, or until [`Answers::stop`].
+    /// Asks and returns the answer. Everything that is not a yes, also the end of input, is a no. Waits until there is
+    /// an answer, or until [`Answers::stop`].
     pub fn ask(self: &Arc<Self>, question: &str) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped {
             return false;
         }
         if !state.reader {
             let answers = self.clone();
-            // A thread that nobody waits for: a signal ends the wait, the read it cannot end.
+            // Nobody joins this thread: a signal ends the wait for an answer, but nothing can end the read.
             let started = std::thread::Builder::new().name("answers".into()).spawn(move || answers.read());
             if started.is_err() {
                 return false;
@@ -47,32 +48,28 @@ impl Answers {
             if let Some(answer) = state.answer.take() {
                 return answer;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
-    /// From now on all is answered with no.
+    /// From now on the answer to every question is no.
     pub fn stop(&self) {
-        self.lock().stopped = true;
+        self.state.lock().stopped = true;
         self.changed.notify_all();
     }
 
     fn read(&self) {
         loop {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             while !state.wanted {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
             }
             state.wanted = false;
             drop(state);
             let answer = is_yes();
-            self.lock().answer = Some(answer);
+            self.state.lock().answer = Some(answer);
             self.changed.notify_all();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,23 +80,20 @@ pub fn is_yes() -> bool {
     read.is_ok() && matches!(answer.first(), Some(b'y' | b'Y'))
 }
 
-/// How `rm` asks, and what it makes of what is not there: of -f, -i, -I and --interactive each takes back what those before it said.
+/// When `rm` asks, and whether a missing operand is an error. Of -f, -i, -I and --interactive the last one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asking {
-    /// What is not there is no failure.
+    /// A missing operand is no error.
     pub force: bool,
-    /// When it asks.
     pub when: Ask,
 }
 
-/// When `rm` asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Ask {
-    /// Never.
     #[default]
     #[value(alias = "no", alias = "none")]
     Never,
-    /// Before more than three operands, or recursively, are removed.
+    /// Once, before more than three operands or a whole tree are removed.
     Once,
     /// Before each object.
     #[value(alias = "yes")]
@@ -161,7 +155,6 @@ impl FromArgMatches for Asking {
     }
 }
 
-/// One option that was typed.
 #[derive(Clone, Copy)]
 enum Said {
     Force,

@@ -1,4 +1,4 @@
-//! `landfast cat`: files one after another, many small ones in one COMPOUND, large ones in pieces that are read ahead.
+//! `landfast cat`: prints files one after another. Many small files go into one COMPOUND; a large file is read ahead in pieces.
 
 use super::common::Common;
 use super::lines::{Lines, Shown};
@@ -13,40 +13,39 @@ use landfast_client::limits::READ_BYTES;
 use landfast_nfs::v4::NfsStat;
 use serde_json::json;
 
-/// `landfast cat`.
 #[derive(Debug, Args)]
 pub struct CatArgs {
-    /// What to print: nfs://HOST[:PORT]/PATH
+    /// Files to print: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
     /// Number all lines
     #[arg(short = 'n', long)]
     number: bool,
-    /// Number lines that are not empty
+    /// Number all lines that are not empty
     #[arg(short = 'b', long)]
     number_nonblank: bool,
-    /// Of several empty lines one
+    /// Print one empty line in place of several
     #[arg(short = 's', long)]
     squeeze_blank: bool,
-    /// $ at ends of lines
+    /// Print $ at the end of each line
     #[arg(short = 'E', long)]
     show_ends: bool,
-    /// ^I for tabs
+    /// Print tabs as ^I
     #[arg(short = 'T', long)]
     show_tabs: bool,
-    /// ^ and M- for what cannot be printed, but newlines and tabs
+    /// Print characters that are not printable as ^X and M-X; newlines and tabs stay
     #[arg(short = 'v', long)]
     show_nonprinting: bool,
-    /// As -vET
+    /// The same as -vET
     #[arg(short = 'A', long)]
     show_all: bool,
-    /// As -vE
+    /// The same as -vE
     #[arg(short = 'e')]
     show_ends_and_bytes: bool,
-    /// As -vT
+    /// The same as -vT
     #[arg(short = 't')]
     show_tabs_and_bytes: bool,
-    /// Accepted for compatibility; output is never buffered
+    /// Accepted for compatibility; output is never held back
     #[arg(short = 'u')]
     unbuffered: bool,
     #[command(flatten)]
@@ -54,7 +53,6 @@ pub struct CatArgs {
 }
 
 impl CatArgs {
-    /// What is shown of lines.
     pub fn shown(&self) -> Shown {
         let numbers = if self.number_nonblank { Some(true) } else { self.number.then_some(false) };
         let (e, t) = (self.show_ends_and_bytes, self.show_tabs_and_bytes);
@@ -68,14 +66,13 @@ impl CatArgs {
     }
 }
 
-/// Bytes of small files, or of one large file, that are read at one time.
+/// How many bytes are read at one time, of small files together or of one large file.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
 
-/// Of so many files the first bytes are read at once, and how many.
+/// Of up to this many files the first bytes are read before the sizes are known.
 const FEW: usize = 16;
 const BEGINNING_BYTES: u64 = 256 << 10;
 
-/// Prints.
 pub fn run(args: CatArgs) -> Exit {
     tool::run("cat", args.common, |tool| print(tool, args))
 }
@@ -83,7 +80,7 @@ pub fn run(args: CatArgs) -> Exit {
 async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     let operands = tool.places(&args.urls, "cannot open", Exit::Partly).await;
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
-    // Of a few files the beginning is read before it is known how large they are.
+    // For a few files this saves a round trip: their first bytes and their sizes are fetched together.
     let few = if places.len() <= FEW { &places[..] } else { &[] };
     let (found, begun) = tokio::join!(tool.servers.look(&places, true), beginnings(&tool, few));
     let mut begun = begun.into_iter();
@@ -131,15 +128,14 @@ async fn print(mut tool: Tool, args: CatArgs) -> Tool {
     tool
 }
 
-/// What was printed so far.
 struct Printed {
     files: u64,
-    /// If they are not shown as they are.
+    /// `None`: contents are printed unchanged.
     lines: Option<Lines>,
 }
 
 impl Printed {
-    /// With --json contents are counted, not printed.
+    /// With --json only the number of bytes is printed.
     fn say(&mut self, tool: &mut Tool, operand: &Operand, data: &[u8]) {
         if tool.json() {
             return tool.print_object(&json!({ "path": operand.shown, "bytes": data.len() }));
@@ -155,7 +151,7 @@ impl Printed {
     }
 }
 
-/// The first bytes of files; `None`: they cannot be read, and why shows again.
+/// The first bytes of each file. `None`: it cannot be read; reading it again will say why.
 async fn beginnings(tool: &Tool, places: &[Place]) -> Vec<Option<Bytes>> {
     let mut all = vec![None; places.len()];
     for (nfs, numbers) in tool.servers.by_tree(places) {
@@ -171,7 +167,7 @@ fn complain(tool: &Tool, operand: &Operand, why: &str) {
     tool.complain(&format!("{}: {why}", operand.shown));
 }
 
-/// Whole files in one call for each server.
+/// Prints whole files, with one call for each server.
 async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, printed: &mut Printed) {
     let mut all: Vec<Option<Result<Bytes, ItemError>>> = batch.iter().map(|_| None).collect();
     for (nfs, numbers) in tool.servers.by_tree(batch.iter().map(|(_, place)| place)) {
@@ -192,7 +188,7 @@ async fn small(tool: &mut Tool, batch: Vec<(Operand, Place)>, printed: &mut Prin
     }
 }
 
-/// A file in pieces, up to where the first one comes short.
+/// Prints a file in pieces. The first piece that is short is the last one.
 async fn large(tool: &mut Tool, operand: &Operand, place: &Place, printed: &mut Printed) {
     let piece = u64::from(READ_BYTES);
     let path = place.joined();

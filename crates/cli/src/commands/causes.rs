@@ -1,31 +1,30 @@
-//! One cause of many failures: said once, in words, with what to do; the others that have it are counted.
+//! Failures by their causes: the first one is printed with advice, the others of the same cause are only counted.
 
 use super::message;
 use crate::units::show_count;
 use landfast_client::put::{Cause, MemberError};
 use landfast_nfs::v4::NfsStat;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
-/// Of members whose directory was told.
+/// The cause of members whose directory failed, which was printed.
 const UNMADE: &str = "its directory was not made";
 
-/// How often each cause was met.
 #[derive(Default)]
 pub struct Causes(Mutex<BTreeMap<String, u64>>);
 
 impl Causes {
-    /// One more has it. `true`: it was said.
+    /// Counts one more failure of this cause. `true`: it is not the first.
     pub fn again(&self, words: &str) -> bool {
-        let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut causes = self.0.lock();
         let count = causes.entry(words.to_owned()).or_default();
         *count += 1;
         *count > 1
     }
 
-    /// A sentence for each cause that others than its first one have, too; from here on all are new.
+    /// One sentence for each cause that occurred more than once, with the number of other failures. Forgets all causes.
     pub fn others(&self) -> Vec<String> {
-        let causes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let causes = std::mem::take(&mut *self.0.lock());
         let of = |(words, n): (String, u64)| match (words == UNMADE, n) {
             (true, n) => Some(format!("{} more: their directories were not made", show_count(n))),
             (false, 2..) => Some(format!("{} more: {words}", show_count(n - 1))),
@@ -34,17 +33,17 @@ impl Causes {
         causes.into_iter().filter_map(of).collect()
     }
 
-    /// What is said of a failure now: nothing where its cause was said. `all`: of each. `keep_owners`: the command's option that
-    /// leaves owners alone.
+    /// The message for a failure; `None` if its cause was printed before, unless `all` is set. `keep_owners`: the
+    /// command's option that leaves owners alone.
     pub fn told(&self, why: &MemberError, keep_owners: &str, all: bool) -> Option<String> {
         let (words, of_many) = words(why, keep_owners);
         let again = of_many && self.again(&words);
-        // A directory that was not made was told itself.
+        // The directory's own failure was printed.
         (all || !again && why.cause != Cause::Parent).then_some(words)
     }
 }
 
-/// What to do about a cause that many will have if one has it.
+/// What to do, for a cause that many members have if one has it.
 pub fn advice(cause: Cause, keep_owners: &str) -> Option<String> {
     let (status, incomplete) = match cause {
         Cause::Refused(_, status) => (status, false),
@@ -71,7 +70,7 @@ pub fn advice(cause: Cause, keep_owners: &str) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// Why a member failed, in words, and whether many will have the same cause: then it is said once.
+/// The message for a failure, and whether its cause is one that many members have, so that it is printed once.
 fn words(why: &MemberError, keep_owners: &str) -> (String, bool) {
     let (status, incomplete) = match why.cause {
         Cause::Parent => return (UNMADE.to_owned(), true),
@@ -80,7 +79,7 @@ fn words(why: &MemberError, keep_owners: &str) -> (String, bool) {
         _ => return (why.to_string(), false),
     };
     let Some(advice) = advice(why.cause, keep_owners) else { return (why.to_string(), false) };
-    // What is not set, without the protocol's own words.
+    // The attribute that was not set, without the protocol's own words.
     let what = why.text.split_inclusive(": ").next().filter(|_| incomplete).unwrap_or_default();
     (format!("{what}{}{advice}", message::of_status(status)), true)
 }

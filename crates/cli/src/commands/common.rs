@@ -1,18 +1,17 @@
-//! What all of these commands can be told.
+//! Options that several commands have.
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 
-/// What all of them take.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Common {
-    /// For programs: one JSON object a line on standard output, a summary last
+    /// Print one JSON object a line on standard output, with a summary at the end
     #[arg(long)]
     pub json: bool,
-    /// Say on standard error at the end how many RPCs it took
+    /// Print at the end on standard error how many RPCs were sent
     #[arg(long)]
     pub rpc_counts: bool,
-    /// Give up when a server has not replied for so long; otherwise it is waited for for ever
+    /// Give up when a server has not replied for this long (default: wait for ever)
     #[arg(long, value_name = "DURATION", value_parser = crate::units::patience)]
     pub timeout: Option<Duration>,
     /// Print help
@@ -21,22 +20,21 @@ pub struct Common {
 }
 
 impl Common {
-    /// For a command whose words are no options.
+    /// For `find`, whose words clap does not parse.
     pub fn new(json: bool, rpc_counts: bool, timeout: Option<Duration>) -> Common {
         Common { json, rpc_counts, timeout, help: None }
     }
 }
 
-/// Which time `ls` and `du` show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Time {
-    /// Of the last change of data
+    /// The last change of data
     #[value(alias = "modification")]
     Mtime,
-    /// Of the last access
+    /// The last access
     #[value(alias = "access", alias = "use")]
     Atime,
-    /// Of the last change of attributes
+    /// The last change of attributes
     #[value(alias = "status")]
     Ctime,
 }

@@ -1,4 +1,4 @@
-//! `landfast diff-tree`: a line for each difference between two trees.
+//! `landfast diff-tree`: prints a line for each difference between two trees.
 
 use super::message::plain;
 use super::object::kind_name;
@@ -19,7 +19,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Compares.
 pub fn run(args: DiffTreeArgs) -> Exit {
     tool::run("diff-tree", args.common, |tool| differ(tool, args))
 }
@@ -66,13 +65,13 @@ async fn differ(mut tool: Tool, args: DiffTreeArgs) -> Tool {
         say(&mut tool, difference, a, b);
     }
     if !all.is_empty() {
-        tool.note(Exit::Partly);
+        tool.set_status(Exit::Partly);
     }
     tool.summary("compared", a.nodes.len().max(b.nodes.len()) as u64);
     tool
 }
 
-/// Contents of two trees. `prints`: standard output gets lines.
+/// Reads the contents of both trees. `prints`: the command also writes lines to standard output.
 pub async fn both(
     (a, b): (&Tree, &Tree),
     paths: Vec<Vec<u8>>,
@@ -94,7 +93,7 @@ fn complain(tool: &Tool, contents: &ByPath) {
     }
 }
 
-/// The tree of an operand. `heard`: hears of objects that are listed.
+/// Lists the tree of an operand. `heard` is told of listed objects.
 pub async fn tree(
     tool: &mut Tool,
     operand: &OsStr,
@@ -121,7 +120,7 @@ pub async fn tree(
     read.await.map_err(|e| e.to_string())?
 }
 
-/// A path of a tree; the top is `.`.
+/// A path below the top of a tree, as it is printed; the top is `.`.
 pub fn shown(path: &[u8]) -> String {
     let path = if path.is_empty() { b"." } else { path };
     String::from_utf8_lossy(&quote::if_needed(path)).into_owned()

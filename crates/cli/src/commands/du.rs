@@ -1,9 +1,9 @@
-//! `landfast du`, as GNU's: what objects take on the server's disks, those with several names counted once.
+//! `landfast du`, as GNU's: the space that trees take on the server's disks. A file with several names counts once.
 
 use super::common::{Common, Time};
 use super::object::meta_json;
 use super::tool::{self, Tool};
-use super::visit::{How, Visit, in_order};
+use super::visit::{Visit, VisitOptions, in_order};
 use super::{quote, show};
 use crate::exit::Exit;
 use crate::say;
@@ -15,37 +15,36 @@ use serde_json::json;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// `landfast du`.
 #[derive(Debug, Args)]
 pub struct DuArgs {
-    /// What to add up: nfs://HOST[:PORT]/PATH
+    /// Trees to add up: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Only a sum for each operand
+    /// Print only the sum for each operand
     #[arg(short = 's', long)]
     pub summarize: bool,
-    /// Files, too, not just directories
+    /// Print files as well, not only directories
     #[arg(short = 'a', long)]
     pub all: bool,
-    /// Only what is so many levels below an operand
+    /// Print only what is at most N levels below an operand
     #[arg(short = 'd', long, value_name = "N")]
     pub max_depth: Option<usize>,
-    /// A sum of all in the end
+    /// Print the sum of all operands at the end
     #[arg(short = 'c', long)]
     pub total: bool,
-    /// Sizes for people
+    /// Print sizes with units, such as 1.5K or 12M
     #[arg(short = 'h', long, overrides_with_all = ["si", "kibibytes", "mebibytes", "block_size"])]
     pub human_readable: bool,
-    /// The same with powers of 1000
+    /// The same, with powers of 1000
     #[arg(long, overrides_with_all = ["human_readable", "kibibytes", "mebibytes", "block_size"])]
     pub si: bool,
-    /// In blocks of 1024 bytes (as they are)
+    /// Count in blocks of 1024 bytes (the default)
     #[arg(short = 'k', overrides_with_all = ["human_readable", "si", "mebibytes", "block_size"])]
     kibibytes: bool,
-    /// In blocks of 1024 * 1024 bytes
+    /// Count in blocks of 1 MiB
     #[arg(short = 'm', overrides_with_all = ["human_readable", "si", "kibibytes", "block_size"])]
     pub mebibytes: bool,
-    /// In blocks of this many bytes: 512, 1M, M (then with M behind the number), ...
+    /// Count in blocks of this size: 512, 1M, or M, which also prints M behind each number
     #[arg(
         short = 'B',
         long,
@@ -53,44 +52,44 @@ pub struct DuArgs {
         overrides_with_all = ["human_readable", "si", "kibibytes", "mebibytes"]
     )]
     pub block_size: Option<String>,
-    /// Operands that are symbolic links are followed
+    /// Follow operands that are symbolic links
     #[arg(short = 'D', visible_short_alias = 'H', long)]
     pub dereference_args: bool,
-    /// When the newest of all in it was changed last, or (atime, ctime) accessed, or its attributes changed
+    /// Print the newest time of everything in it as well: the last change of data, or with atime or ctime the last
+    /// access or change of attributes
     #[arg(long, value_name = "WORD", num_args = 0..=1, require_equals = true, default_missing_value = "mtime")]
     pub time: Option<Time>,
-    /// How many objects there are, not what they take
+    /// Count objects, not the space that they take
     #[arg(long)]
     pub inodes: bool,
-    /// Directories without what is in those below
+    /// Do not add subdirectories to the sum of a directory
     #[arg(short = 'S', long)]
     pub separate_dirs: bool,
-    /// Files with several names as often as they have some
+    /// Count a file with several names once for each name
     #[arg(short = 'l', long)]
     pub count_links: bool,
-    /// Nothing of other filesystems
+    /// Stay on the operand's filesystem
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
-    /// Nothing like this shell pattern; may be given more than once
+    /// Leave out what matches this shell pattern; may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// Only what takes as much, or (-SIZE) no more
+    /// Print only what takes at least SIZE, or at most SIZE if it is written as -SIZE
     #[arg(short = 't', long, value_name = "SIZE", allow_hyphen_values = true)]
     pub threshold: Option<String>,
-    /// Lines end in NUL
+    /// End lines with NUL, not newline
     #[arg(short = '0', long)]
     pub null: bool,
-    /// What files hold, not what they take
+    /// Count the lengths of files, not the space that they take
     #[arg(long)]
     pub apparent_size: bool,
-    /// That, in bytes
+    /// The same as --apparent-size, in bytes
     #[arg(short = 'b', long)]
     pub bytes: bool,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Adds up.
 pub fn run(args: DuArgs) -> Exit {
     let wrong = match (args.summarize, args.all, args.max_depth) {
         (true, true, _) => Some("cannot both summarize and show all entries".to_owned()),
@@ -127,7 +126,7 @@ pub fn run(args: DuArgs) -> Exit {
     tool::run("du", args.common, move |tool| add_up(tool, args, threshold, blocks))
 }
 
-/// `NUMBER[UNIT]`, units as in GNU's sizes; `nothing`: what no number is.
+/// Parses `NUMBER[UNIT]` with GNU's units; `nothing`: the number if there is only a unit.
 fn bytes_of(text: &str, nothing: u64) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -148,16 +147,15 @@ fn bytes_of(text: &str, nothing: u64) -> Option<u64> {
     number.checked_mul(u64::pow(base, power as u32))
 }
 
-/// In what sizes are told.
+/// The unit in which sizes are printed.
 #[derive(Debug, PartialEq, Eq)]
 struct Blocks {
     bytes: u64,
-    /// What stands behind each number.
+    /// The suffix of each number.
     unit: String,
 }
 
 impl Blocks {
-    /// As behind `-B`.
     fn parse(text: &str) -> Option<Blocks> {
         let bytes = bytes_of(text, 1).filter(|bytes| *bytes > 0)?;
         let unit = match text.as_bytes() {
@@ -172,7 +170,6 @@ impl Blocks {
     }
 }
 
-/// `--threshold`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Threshold {
     Least(u64),
@@ -180,7 +177,7 @@ enum Threshold {
 }
 
 impl Threshold {
-    /// `[-]NUMBER[UNIT]`, units as in GNU's sizes.
+    /// Parses `[-]NUMBER[UNIT]` with GNU's units.
     fn parse(text: &str) -> Option<Threshold> {
         let (most, text) = text.strip_prefix('-').map_or((false, text), |text| (true, text));
         let number = bytes_of(text, 0)?;
@@ -190,7 +187,7 @@ impl Threshold {
         }
     }
 
-    fn lets(self, size: u64) -> bool {
+    fn allows(self, size: u64) -> bool {
         match self {
             Threshold::Least(least) => size >= least,
             Threshold::Most(most) => size <= most,
@@ -198,33 +195,32 @@ impl Threshold {
     }
 }
 
-/// A directory that is being added up.
+/// A directory whose sum is not complete yet.
 struct Level {
     path: Vec<u8>,
     meta: Meta,
-    /// What it is itself, with what is in it but for directories.
+    /// The directory itself and everything in it but subdirectories.
     own: u64,
-    /// What directories in it are.
     below: u64,
-    /// The newest time of those that `own` is of, and of those in `below`.
+    /// The newest time of what `own` counts, and of what `below` counts.
     own_time: NfsTime,
     below_time: NfsTime,
-    /// It was counted before, or is left out: nothing of it counts.
+    /// It was counted before or is excluded: nothing in it counts.
     skipped: bool,
 }
 
 async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>, blocks: Blocks) -> Tool {
     let operands = tool.places(&args.urls, "cannot access", Exit::Partly).await;
-    // What lies in another operand counts once.
+    // An object that is in two operands counts once.
     let all_once = args.urls.len() > 1;
     let depth_shown = if args.summarize { 0 } else { args.max_depth.unwrap_or(usize::MAX) };
     let mut seen: HashSet<(u64, u64, u64)> = HashSet::new();
     let mut stack: Vec<Level> = Vec::new();
     let (mut total, mut objects) = (0, 0);
     let mut newest = NEVER;
-    // The filesystem of an operand.
+    // The filesystem of the current operand.
     let mut filesystem = None;
-    let shows = |bytes| threshold.is_none_or(|threshold| threshold.lets(bytes));
+    let shows = |bytes| threshold.is_none_or(|threshold| threshold.allows(bytes));
     let mut each = |tool: &mut Tool, visit: Visit<'_>| match visit {
         Visit::Object { path, depth, meta, walked, .. } => {
             objects += 1;
@@ -284,7 +280,7 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>, bloc
             }
         }
     };
-    let how = How { follow: args.dereference_args, ..How::default() };
+    let how = VisitOptions { follow: args.dereference_args, ..VisitOptions::default() };
     in_order(&mut tool, operands, "cannot access", how, |tool, visit| {
         each(tool, visit);
         ControlFlow::Continue(())
@@ -302,17 +298,16 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>, bloc
     tool
 }
 
-/// Whether a pattern is like a path, or the end of one from a name on.
+/// Whether a pattern matches the path, or the end of it from some name on.
 fn is_excluded(patterns: &[String], path: &[u8]) -> bool {
     let like = |text: &[u8]| patterns.iter().any(|pattern| glob::matches(pattern.as_bytes(), text));
     let mut after = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| &path[at + 1..]);
     !patterns.is_empty() && (like(path) || after.any(|end| !end.starts_with(b"/") && like(end)))
 }
 
-/// Before all times of objects.
 const NEVER: NfsTime = NfsTime { seconds: i64::MIN, nseconds: 0 };
 
-/// What stands between a size and a path.
+/// The column between size and path.
 fn time(args: &DuArgs, time: NfsTime) -> String {
     match args.time {
         None => String::new(),

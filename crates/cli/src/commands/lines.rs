@@ -1,49 +1,43 @@
-//! What `cat` makes of lines: numbers, ends, tabs, and bytes that are no characters, as GNU's. Pure.
+//! The options of `cat` that change lines: numbers, ends, tabs, bytes that are not printable. Pure.
 
-/// What is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shown {
-    /// Numbers before lines; `Some(true)`: before those that are not empty.
+    /// Number lines; `Some(true)`: only lines that are not empty.
     pub numbers: Option<bool>,
-    /// `$` at ends of lines.
+    /// Print `$` at the ends of lines.
     pub ends: bool,
-    /// `^I` for tabs.
+    /// Print tabs as `^I`.
     pub tabs: bool,
-    /// `^` and `M-` for what cannot be printed.
+    /// Print what is not printable with `^` and `M-`.
     pub bytes: bool,
-    /// Of several empty lines one.
+    /// Print one empty line in place of several.
     pub squeezed: bool,
 }
 
-/// Lines on their way; they go on from one file to the next.
+/// The state of the output; it continues from one file to the next.
 #[derive(Debug, Default)]
 pub struct Lines {
     shown: Shown,
     number: u64,
-    /// Where the last byte has left it.
+    /// Where the output is after the last byte.
     newlines: Newlines,
-    /// A carriage return that may be the end of a line.
+    /// A carriage return is held back: it may be the end of a line.
     returned: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 enum Newlines {
-    /// Within a line.
     Within,
-    /// At the start of a line.
     #[default]
     Start,
-    /// Behind an empty line.
     Empty,
 }
 
 impl Lines {
-    /// With nothing before.
     pub fn new(shown: Shown) -> Lines {
         Lines { shown, ..Lines::default() }
     }
 
-    /// More bytes.
     pub fn put(&mut self, data: &[u8], out: &mut Vec<u8>) {
         for byte in data {
             if *byte == b'\n' {
@@ -65,7 +59,6 @@ impl Lines {
         }
     }
 
-    /// There are no more.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.returned) {
             out.push(b'\r');

@@ -1,10 +1,8 @@
-//! What went wrong, in the words of the system's own errors. Pure.
+//! Errors in the words of the system (`strerror`). Pure.
 
 use landfast_client::fs::{Failure, ItemError};
 use landfast_nfs::v4::NfsStat;
 
-/// The sentence for a status, as `strerror` has it where there is such an error.
-#[must_use]
 pub fn of_status(status: NfsStat) -> String {
     let text = match status {
         NfsStat::NFS4ERR_PERM => "Operation not permitted",
@@ -34,8 +32,6 @@ pub fn of_status(status: NfsStat) -> String {
     text.to_owned()
 }
 
-/// The sentence for an item that has no good end.
-#[must_use]
 pub fn of(error: &ItemError) -> String {
     match error {
         ItemError::Failed(Failure::Root) => "this is the top of the export".to_owned(),
@@ -45,7 +41,6 @@ pub fn of(error: &ItemError) -> String {
 }
 
 /// An error of the system without its number.
-#[must_use]
 pub fn plain(e: &impl std::fmt::Display) -> String {
     let text = e.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

@@ -12,29 +12,27 @@ use landfast_nfs::v4::NfsStat;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 
-/// `landfast mkdir`.
 #[derive(Debug, Args)]
 pub struct MkdirArgs {
-    /// What to make: nfs://HOST[:PORT]/PATH
+    /// Directories to make: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Make directories above that are missing; no error if it is there already
+    /// Make missing directories above as well; it is no error if a directory exists
     #[arg(short = 'p', long)]
     pub parents: bool,
-    /// Its mode, as in chmod
+    /// Mode of the new directories, as in chmod
     #[arg(short = 'm', long, value_name = "MODE")]
     pub mode: Option<String>,
-    /// Say what is done
+    /// Print each directory that is made
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// Directories of several levels that are made at once.
+/// Up to this many directories of several levels are made in one COMPOUND.
 const TOGETHER: usize = 32;
 
-/// Makes directories.
 pub fn run(args: MkdirArgs) -> Exit {
     let umask = process::umask();
     let last = match &args.mode {
@@ -73,7 +71,7 @@ async fn make(mut tool: Tool, args: MkdirArgs, modes: Modes) -> Tool {
     tool
 }
 
-/// CREATE of each; `Committed(false)`: it was there already, which counts as good only if `or_there`.
+/// Sends CREATE for each; `Committed(false)`: it exists, which is only a success if `or_there` is set.
 async fn create(tool: &Tool, places: &[Place], modes: &[u32], or_there: bool) -> Vec<Outcome<bool>> {
     let mut all: Vec<_> = places.iter().map(|_| Outcome::NotExecuted(String::new())).collect();
     for (nfs, numbers) in tool.servers.by_tree(places) {
@@ -85,7 +83,6 @@ async fn create(tool: &Tool, places: &[Place], modes: &[u32], or_there: bool) ->
     all
 }
 
-/// Level by level from the top, as far as something is missing.
 async fn parents(
     tool: &mut Tool,
     operands: &[(Operand, Place)],
@@ -93,7 +90,7 @@ async fn parents(
     verbose: bool,
     made: &mut u64,
 ) {
-    // All that is on the way, once, with how it is shown and the number of operands that want it.
+    // Each directory on the paths once, by depth and operand, with its name in messages and whether it is an operand itself.
     let mut levels: BTreeMap<(usize, usize), (Place, String, bool)> = BTreeMap::new();
     let mut seen: HashSet<(Place, bool)> = HashSet::new();
     for (n, (operand, place)) in operands.iter().enumerate() {
@@ -110,34 +107,30 @@ async fn parents(
     }
     let all: Vec<_> = levels.values().map(|(place, ..)| place.clone()).collect();
     let there = tool.servers.look_for(&all).await;
-    // With version 3 what lies above an export need not be there: it is not made if something below it is.
+    // With version 3 the directories above an export need not be visible: if something below one exists, it is not made.
     let above_something: HashSet<Place> = all
         .iter()
         .zip(&there)
         .filter(|(_, found)| found.is_ok())
         .flat_map(|(place, _)| place.and_above())
         .collect();
-    // What lies below these is not tried: it was told.
+    // Nothing below these is tried: the failure was printed.
     let mut failed: Vec<Place> = Vec::new();
     let mut missing: BTreeMap<usize, Vec<(Place, String, bool)>> = BTreeMap::new();
     for (((depth, _), (place, shown, last)), found) in levels.into_iter().zip(there) {
         match found {
             Ok(object) if Meta::of(&object.attrs).is_dir() => {}
-            Ok(_) if last => tool.complain(&format!(
-                "cannot create directory {}: File exists",
-                quote::shown(shown.as_bytes())
-            )),
             Ok(_) => {
-                let name = quote::shown(shown.as_bytes());
-                tool.complain(&format!("cannot create directory {name}: Not a directory"));
-                failed.push(place);
+                let why = if last { "File exists" } else { "Not a directory" };
+                tool.complain(&format!("cannot create directory {}: {why}", quote::shown(shown.as_bytes())));
+                failed.extend((!last).then_some(place));
             }
             Err(_) if above_something.contains(&place) => {}
             Err(_) => missing.entry(depth).or_default().push((place, shown, last)),
         }
     }
     let mut levels: Vec<Vec<(Place, String, bool)>> = missing.into_values().collect();
-    // A few go in one COMPOUND, which is executed in its order.
+    // A COMPOUND is executed in order, so that one is enough for a few.
     if levels.iter().map(Vec::len).sum::<usize>() <= TOGETHER {
         levels = vec![levels.concat()];
     }
@@ -153,7 +146,7 @@ async fn parents(
                 continue;
             }
             if is_missing(&outcome) {
-                // It may have been tried before what is above it was made.
+                // The request may have been executed before the one that made its parent.
                 let again = create(tool, std::slice::from_ref(&place), &[mode], true).await.pop();
                 outcome = again.unwrap_or(outcome);
             }

@@ -1,20 +1,20 @@
-//! The commands that do on an NFS server what the GNU tools of the same names do on a mounted one: their names, flags,
-//! output and exit statuses, on `nfs://` URLs.
+//! Commands that do on an NFS server what the GNU tools of the same names do on a mounted filesystem: their names,
+//! flags, output and exit statuses, with `nfs://` URLs.
 //!
-//! | room | subject |
+//! | file | subject |
 //! |---|---|
-//! | `common` | what all of them can be told |
-//! | `object` | names and attributes as they are shown |
-//! | `operand` | URLs as operands: which server, which path there, how it is shown |
-//! | `ask` | questions to whoever is at standard input |
-//! | `owners` | owners as numbers and names of this machine |
-//! | `tool` | what all commands share: messages, output, statistics, interruption |
-//! | `quote`, `mode`, `message` | names, modes and errors as GNU shows them (pure) |
-//! | `show` | owners, times and sizes as GNU shows them |
-//! | `lines` | what `cat` makes of lines (pure) |
-//! | `visit` | operands and all below them, depth first |
-//! | `value` | what letters of formats stand for, as by printf(3) (pure) |
-//! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | a command each |
+//! | `common` | options that several commands have |
+//! | `object` | attributes as JSON, names of file types |
+//! | `operand` | URLs as operands: the server, the path there, the name in messages |
+//! | `ask` | questions on standard error, answers from standard input |
+//! | `owners` | numbers and names of owners on this machine |
+//! | `tool` | shared by all commands: messages, output, statistics, interruption |
+//! | `quote`, `mode`, `message` | names, modes and errors as GNU prints them (pure) |
+//! | `show` | owners, times and sizes as GNU prints them |
+//! | `lines` | the options of `cat` that change lines (pure) |
+//! | `visit` | operands and everything below them, depth first |
+//! | `value` | values of a format, printed as by printf(3) (pure) |
+//! | `ls`, `stat`, `du`, `find`, `cat`, `cp`, `rm`, `mkdir`, `tar`, `diff_tree`, `sync_tree` | one command each |
 
 mod ask;
 mod cat;
@@ -47,19 +47,18 @@ use crate::exit::Exit;
 use clap::Subcommand;
 use common::Common;
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Tools {
-    /// List directories of an NFS server
+    /// List directories on an NFS server, as ls does
     #[command(disable_help_flag = true)]
     Ls(ls::args::LsArgs),
-    /// Show what an NFS server knows of a file
+    /// Print the attributes of files on an NFS server, as stat does
     #[command(disable_help_flag = true)]
     Stat(stat::StatArgs),
-    /// Add up what trees on an NFS server take
+    /// Add up the space that trees on an NFS server take, as du does
     #[command(disable_help_flag = true)]
     Du(du::DuArgs),
-    /// Search trees on an NFS server
+    /// Search trees on an NFS server, as find does
     #[command(
         disable_help_flag = true,
         after_help = "Tests: -name -iname -path -ipath -type -size -mtime -mmin -atime -amin -ctime -cmin -newer URL \
@@ -68,30 +67,29 @@ pub enum Tools {
 --json, --rpc-counts and --timeout DURATION as with the other commands."
     )]
     Find(find::FindArgs),
-    /// Print files of an NFS server
+    /// Print files of an NFS server, as cat does
     #[command(disable_help_flag = true)]
     Cat(cat::CatArgs),
-    /// Copy files and directories to, from and between NFS servers
+    /// Copy files and directories to, from and between NFS servers, as cp does
     #[command(disable_help_flag = true)]
     Cp(cp::args::CpArgs),
-    /// Remove files or directories on an NFS server
+    /// Remove files and directories on an NFS server, as rm does
     #[command(disable_help_flag = true)]
     Rm(rm::args::RmArgs),
-    /// Make directories on an NFS server
+    /// Make directories on an NFS server, as mkdir does
     #[command(disable_help_flag = true)]
     Mkdir(mkdir::MkdirArgs),
-    /// Put trees of an NFS server into an archive; durable when it returns
+    /// Create an archive of trees on an NFS server, as tar -c does; durable when it returns
     #[command(disable_help_flag = true, after_help = tar::args::AFTER_HELP)]
     Tar(tar::args::TarArgs),
-    /// Say what differs between two trees: local ones, those of NFS servers, archives
+    /// Compare two trees: directories of this machine, trees on NFS servers, archives
     #[command(disable_help_flag = true, after_help = trees_args::DIFF_AFTER_HELP)]
     DiffTree(trees_args::DiffTreeArgs),
-    /// Make a directory on an NFS server as one of this machine is, sending only what differs
+    /// Make one tree the same as another, to, from or between NFS servers; only differences are sent
     #[command(disable_help_flag = true, after_help = trees_args::SYNC_AFTER_HELP)]
     SyncTree(trees_args::SyncTreeArgs),
 }
 
-/// Runs one of the commands.
 pub fn run(command: Tools) -> Exit {
     match command {
         Tools::Cat(args) => cat::run(args),
@@ -108,7 +106,7 @@ pub fn run(command: Tools) -> Exit {
     }
 }
 
-/// Makes the directory that a URL names, and those above it, as `mkdir -p` does, and says what went wrong.
+/// Makes the directory of a URL and those above it, as `mkdir -p`. Failures are printed.
 pub fn make_destination(url: &str) -> Exit {
     let common = Common::default();
     mkdir::run(mkdir::MkdirArgs {
@@ -120,7 +118,7 @@ pub fn make_destination(url: &str) -> Exit {
     })
 }
 
-/// The exit status of a command that was typed wrongly, as GNU's.
+/// The exit status of the GNU tool for a wrong command line.
 pub fn usage_status(command: &str) -> Option<u8> {
     match command {
         "cp" | "rm" | "mkdir" | "stat" | "du" | "find" | "cat" => Some(1),
@@ -129,7 +127,7 @@ pub fn usage_status(command: &str) -> Option<u8> {
     }
 }
 
-/// What `tar` is not for, and what is.
+/// What to use in place of `tar -x` and `tar -t`, which do not exist here.
 pub fn not_for_tar(words: &[String]) -> Option<&'static str> {
     let [tool, first, ..] = words else { return None };
     let letters = first.strip_prefix('-').unwrap_or(first);
@@ -145,7 +143,7 @@ pub fn not_for_tar(words: &[String]) -> Option<&'static str> {
     }
 }
 
-/// What is said of it, as GNU's. `None`: what clap says.
+/// The GNU tool's message for a wrong command line. `None`: use that of clap.
 pub fn usage_words(e: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     match (e.kind(), e.get(ContextKind::InvalidArg)) {

@@ -1,22 +1,13 @@
-//! Modes: as `ls -l` shows them, and as `chmod` and `mkdir -m` take them. Pure.
+//! Modes as `ls -l` prints them, and as `chmod` and `mkdir -m` read them. Pure.
 
+use super::object::names_of;
 use landfast_nfs::v4::FileType;
 
-/// Ten characters: what it is, and who may do what.
-#[must_use]
+/// The ten characters of `ls -l`: file type and permissions.
 pub fn shown(kind: Option<FileType>, mode: u32) -> String {
     let Some(kind) = kind else { return "?---------".to_owned() };
-    let kind = match kind {
-        FileType::Dir => 'd',
-        FileType::Lnk => 'l',
-        FileType::Blk => 'b',
-        FileType::Chr => 'c',
-        FileType::Sock => 's',
-        FileType::Fifo => 'p',
-        _ => '-',
-    };
     let mut out = String::with_capacity(10);
-    out.push(kind);
+    out.push(names_of(kind).ls);
     for (shift, special, lower) in [(6, 0o4000, 's'), (3, 0o2000, 's'), (0, 0o1000, 't')] {
         let bits = mode >> shift;
         out.push(if bits & 4 != 0 { 'r' } else { '-' });
@@ -31,9 +22,8 @@ pub fn shown(kind: Option<FileType>, mode: u32) -> String {
     out
 }
 
-/// The mode of a new directory for `mkdir -m TEXT` (octal or symbolic, as in chmod). The umask takes its own only where
-/// `text` speaks of nothing but the sticky bit, as GNU's does.
-#[must_use]
+/// The mode of a new directory for `mkdir -m TEXT` (octal or symbolic, as in chmod). As in GNU's mkdir, the umask only
+/// counts if `text` is about nothing but the sticky bit.
 pub fn parse(text: &str, umask: u32) -> Option<u32> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -47,8 +37,7 @@ pub fn parse(text: &str, umask: u32) -> Option<u32> {
     Some(if spoken == 0o1000 { mode & !umask } else { mode })
 }
 
-/// The bits of a mode that `find -perm` is given: those of a symbolic one are what it makes of none.
-#[must_use]
+/// The bits of the argument of `find -perm`: a symbolic mode is applied to zero.
 pub fn of_nothing(text: &str) -> Option<u32> {
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         return u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
@@ -56,12 +45,12 @@ pub fn of_nothing(text: &str) -> Option<u32> {
     text.split(',').try_fold(0, |mode, clause| Some(apply(clause.as_bytes(), mode, 0)?.0))
 }
 
-/// One clause, `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`: the mode, and the bits that it speaks of.
+/// Applies one clause, `[ugoa]*([-+=]([rwxXst]*|[ugo]))+`. Returns the mode and the bits that the clause is about.
 fn apply(clause: &[u8], mut mode: u32, umask: u32) -> Option<(u32, u32)> {
     let mut spoken = 0;
     let whom_len = clause.iter().take_while(|b| b"ugoa".contains(b)).count();
     let (whom, mut rest) = clause.split_at(whom_len);
-    // Bits that the clause is about, the special ones with those that own them.
+    // The bits that the clause may change, the special ones with those of their owner.
     let mut about = whom.iter().fold(0, |all, who| {
         all | match who {
             b'u' => 0o4700,
@@ -70,7 +59,7 @@ fn apply(clause: &[u8], mut mode: u32, umask: u32) -> Option<(u32, u32)> {
             _ => 0o7777,
         }
     });
-    // Nobody named: everybody, but what the umask takes away.
+    // Without a letter everybody is meant, except for what the umask takes away.
     let masked = if whom.is_empty() { umask & 0o777 } else { 0 };
     if whom.is_empty() {
         about = 0o7777;
@@ -99,7 +88,7 @@ fn apply(clause: &[u8], mut mode: u32, umask: u32) -> Option<(u32, u32)> {
                     all | match letter {
                         b'r' => 0o444,
                         b'w' => 0o222,
-                        // A directory can always be searched by whom X is given.
+                        // For a directory X is the same as x.
                         b'x' | b'X' => 0o111,
                         b's' => 0o6000,
                         b't' => 0o1000,

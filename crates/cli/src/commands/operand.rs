@@ -1,4 +1,4 @@
-//! URLs as operands: which server, which path there, and how the operand and what is below it are shown.
+//! URLs as operands: the server, the path there, and the name in messages.
 
 use crate::outage;
 use landfast_client::fs::{ItemError, Nfs, Object, Outcome};
@@ -8,25 +8,19 @@ use landfast_client::{NfsUrl, Session, SessionOptions};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Places that are looked for each by itself.
+/// Up to this many places are looked up independently of each other.
 const LOOKED_FOR: usize = 32;
 
-/// One URL of the command line.
 #[derive(Debug, Clone)]
 pub struct Operand {
-    /// As it was typed, without the options behind `?`.
+    /// As typed, without the options behind `?`.
     pub shown: String,
-    /// What it says.
     pub url: NfsUrl,
-    /// It ends in `/`: a symbolic link is followed.
+    /// It ends in `/`, so that a symbolic link is followed.
     pub slash: bool,
 }
 
 impl Operand {
-    /// Understands a URL.
-    ///
-    /// # Errors
-    /// As that of the URL.
     pub fn parse(text: &str) -> Result<Operand, UrlError> {
         let url: NfsUrl = text.parse()?;
         let shown = text.split_once('?').map_or(text, |(shown, _)| shown);
@@ -34,45 +28,41 @@ impl Operand {
         Ok(Operand { shown: shown.to_owned(), url, slash })
     }
 
-    /// `nfs://HOST:PORT` as it was typed.
+    /// `nfs://HOST:PORT` as typed.
     fn authority(&self) -> &str {
         let rest = self.shown.strip_prefix("nfs://").unwrap_or(&self.shown);
         let len = rest.find('/').unwrap_or(rest.len());
         &self.shown[..self.shown.len() - rest.len() + len]
     }
 
-    /// Its last name is `.`: the directory before it, and what it is called there is not said.
+    /// Whether its last name is `.`, so that its own name in its directory is not known.
     pub fn ends_in_dot(&self) -> bool {
         let path = self.shown[self.authority().len()..].trim_end_matches('/');
         path.rsplit('/').next().is_some_and(|name| name == "." || name.eq_ignore_ascii_case("%2e"))
     }
 
-    /// How the first `count` names of its path are shown.
+    /// The first `count` names of its path, as they appear in messages.
     pub fn shown_above(&self, count: usize) -> String {
         let names = self.shown[self.authority().len()..].split('/').filter(|n| !n.is_empty() && *n != ".");
         names.take(count).fold(self.authority().to_owned(), |all, name| all + "/" + name)
     }
 }
 
-/// A path on one of the servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Which connection.
     tree: usize,
-    /// Which server: the first connection to it.
+    /// The index of the first connection to the same server.
     server: usize,
-    /// The path from its root.
     pub path: Vec<Vec<u8>>,
     slash: bool,
 }
 
 impl Place {
-    /// The path in one piece.
     pub fn joined(&self) -> Vec<u8> {
         self.path.join(&b'/')
     }
 
-    /// What a path (of raw bytes) leads to from here; from the server's root if it begins with `/`.
+    /// Resolves a path (of raw bytes) relative to this place, or to the server's root if it begins with `/`.
     pub fn at(&self, path: &[u8]) -> Place {
         let from: &[Vec<u8>] = if path.starts_with(b"/") { &[] } else { &self.path };
         let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty() && *name != b".");
@@ -81,22 +71,19 @@ impl Place {
         Place { tree: self.tree, server: self.server, path, slash }
     }
 
-    /// Whether both are reached in the same way.
     pub fn beside(&self, other: &Place) -> bool {
         self.tree == other.tree
     }
 
-    /// Whether both are on one server, whatever it is called.
+    /// Whether both are on one server, whatever its names are.
     pub fn on_one_server(&self, other: &Place) -> bool {
         self.server == other.server
     }
 
-    /// It and all directories above it.
     pub fn and_above(&self) -> impl Iterator<Item = Place> {
         std::iter::successors(Some(self.clone()), |place| place.split().map(|(above, _)| above))
     }
 
-    /// The directory above, and the name in it.
     pub fn split(&self) -> Option<(Place, &[u8])> {
         let (name, above) = self.path.split_last()?;
         let Place { tree, server, .. } = *self;
@@ -104,33 +91,28 @@ impl Place {
     }
 }
 
-/// The servers that a command has to do with.
+/// The connections of a command.
 #[derive(Default)]
 pub struct Servers {
     trees: Vec<(NfsUrl, Nfs)>,
-    /// Of each tree the first one of the same server.
+    /// For each connection the index of the first one to the same server.
     servers: Vec<usize>,
-    /// By what number the first is to know this client; the others by those that follow.
+    /// The number by which the first server knows this client; further servers get the numbers after it.
     pub instance: Option<u64>,
-    /// How long one may not reply before it is given up.
+    /// How long a server may not reply before it is given up.
     timeout: Option<Duration>,
 }
 
 impl Servers {
-    /// None yet, and how long one may not reply before it is given up.
     pub fn new(timeout: Option<Duration>) -> Servers {
         Servers { timeout, ..Servers::default() }
     }
 
-    /// The options of a session with the server of a URL.
     pub fn options(&self, url: &NfsUrl) -> SessionOptions {
-        outage::watched(SessionOptions::for_url(url), self.timeout)
+        outage::with_messages(SessionOptions::for_url(url), self.timeout)
     }
 
-    /// Where a URL leads; connects to its server if that is not done yet.
-    ///
-    /// # Errors
-    /// When the server cannot be reached.
+    /// Resolves an operand. Connects to its server if there is no connection yet.
     pub async fn place(&mut self, operand: &Operand) -> Result<Place, SessionError> {
         let url = &operand.url;
         let server = top(url);
@@ -157,29 +139,27 @@ impl Servers {
         Ok(Place { tree, server, path: url.path.clone(), slash: operand.slash })
     }
 
-    /// Where a URL will lead when its server has come to be known as the first one.
+    /// The place of an operand, supposing that its server becomes the first connection.
     pub fn first_place(operand: &Operand) -> Place {
         Place { tree: 0, server: 0, path: operand.url.path.clone(), slash: operand.slash }
     }
 
-    /// A session with the first server that comes to be known, that of this URL.
+    /// Adds the first connection, to the server of this URL.
     pub fn first(&mut self, url: &NfsUrl, session: Session) {
         debug_assert!(self.trees.is_empty(), "others are compared with it");
         self.servers.push(0);
         self.trees.push((top(url), Nfs::rooted(session)));
     }
 
-    /// The tree of a place.
     pub fn nfs(&self, place: &Place) -> &Nfs {
         &self.trees[place.tree].1
     }
 
-    /// All trees.
     pub fn trees(&self) -> impl Iterator<Item = &Nfs> {
         self.trees.iter().map(|(_, nfs)| nfs)
     }
 
-    /// `work` for each tree with the numbers of the places in it.
+    /// The places by their connections, as indices into `places`.
     pub fn by_tree<'a>(&self, places: impl IntoIterator<Item = &'a Place>) -> Vec<(&Nfs, Vec<usize>)> {
         let mut all: Vec<(&Nfs, Vec<usize>)> = self.trees.iter().map(|(_, nfs)| (nfs, Vec::new())).collect();
         for (n, place) in places.into_iter().enumerate() {
@@ -189,7 +169,7 @@ impl Servers {
         all
     }
 
-    /// Attributes of places, symbolic links themselves or (`follow`, or typed with `/` at the end) what they lead to.
+    /// Looks places up. With `follow`, or where a URL ends in `/`, symbolic links are followed.
     pub async fn look(&self, places: &[Place], follow: bool) -> Vec<Result<Object, ItemError>> {
         let mut found: Vec<Option<Result<Object, ItemError>>> = places.iter().map(|_| None).collect();
         for (nfs, numbers) in self.by_tree(places) {
@@ -207,7 +187,7 @@ impl Servers {
         found.into_iter().map(|f| f.unwrap_or_else(none)).collect()
     }
 
-    /// The same; if it is one place, and a directory, its listing is begun.
+    /// The same. If there is one place, and it is a directory, its listing starts as well.
     pub async fn look_into(&self, places: &[Place], follow: bool) -> Vec<Result<Object, ItemError>> {
         match places {
             [place] => {
@@ -218,8 +198,8 @@ impl Servers {
         }
     }
 
-    /// What symbolic links lead to, too, at a few places of which some may be missing: what is missing holds up nothing that stands
-    /// behind it.
+    /// Looks a few places up and follows symbolic links. Some may be missing: each has a COMPOUND of its own, since a
+    /// failed operation ends its COMPOUND.
     pub async fn look_for(&self, places: &[Place]) -> Vec<Result<Object, ItemError>> {
         if places.len() > LOOKED_FOR {
             return self.look(places, true).await;
@@ -239,18 +219,15 @@ impl Servers {
         found
     }
 
-    /// Calls sent so far.
     pub fn rpcs(&self) -> u64 {
         self.trees.iter().map(|(_, nfs)| nfs.stats().rpcs).sum()
     }
 
-    /// Bytes sent and received so far.
     pub fn bytes(&self) -> (u64, u64) {
         let all = self.trees.iter().map(|(_, nfs)| nfs.stats());
         all.fold((0, 0), |(sent, received), s| (sent + s.bytes_sent, received + s.bytes_received))
     }
 
-    /// Ends all sessions.
     pub async fn close(self) {
         for (_, nfs) in self.trees {
             nfs.disconnect().await;
@@ -258,7 +235,7 @@ impl Servers {
     }
 }
 
-/// What is the same of all URLs of one server that are reached in the same way.
+/// The URL of the server's root: the same for all URLs that can share a connection.
 fn top(url: &NfsUrl) -> NfsUrl {
     NfsUrl { path: Vec::new(), ..url.clone() }
 }

@@ -1,35 +1,35 @@
-//! Owners as numbers and names of this machine.
+//! Numbers and names of owners on this machine.
 
 use crate::sys;
 use landfast_client::fs::Owner;
 use landfast_client::fs::{AsNamed, NOBODY, Who};
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
-/// Names as this machine has them for numbers, and numbers for names.
+/// Looks up names for numbers and numbers for names, and remembers them.
 #[derive(Default)]
-pub struct Known {
+pub struct LocalNames {
     users: Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
     groups: Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
 }
 
-impl Who for Known {
+impl Who for LocalNames {
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        known(&self.users, owner, sys::user, sys::user_id)
+        look_up(&self.users, owner, sys::user, sys::user_id)
     }
 
     fn group(&self, owner: &Owner) -> (u32, Vec<u8>) {
-        known(&self.groups, owner, sys::group, sys::group_id)
+        look_up(&self.groups, owner, sys::group, sys::group_id)
     }
 }
 
-fn known(
+fn look_up(
     known: &Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
     owner: &Owner,
     name_of: impl Fn(u32) -> Option<Vec<u8>>,
     number_of: impl Fn(&[u8]) -> Option<u32>,
 ) -> (u32, Vec<u8>) {
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = known.lock();
     if let Some(found) = known.get(owner) {
         return found.clone();
     }

@@ -1,9 +1,8 @@
-//! Names as GNU shows them: quoted for a shell. Pure.
+//! Names as GNU prints them: quoted for a shell. Pure.
 //!
-//! Valid UTF-8 counts as printable, as in a UTF-8 locale; everything else that cannot be printed is escaped.
+//! Valid UTF-8 counts as printable, as in a UTF-8 locale; everything else that is not printable is escaped.
 
-/// In quotes always, as in messages (`rm: cannot remove 'x'`).
-#[must_use]
+/// Always in quotes, as in messages (`rm: cannot remove 'x'`).
 pub fn always(name: &[u8]) -> Vec<u8> {
     let scan = Scan::of(name);
     if scan.single_quote && scan.double_quotes_do {
@@ -36,26 +35,21 @@ pub fn always(name: &[u8]) -> Vec<u8> {
 }
 
 /// In quotes if a shell needs them, as `ls` does on a terminal.
-#[must_use]
 pub fn if_needed(name: &[u8]) -> Vec<u8> {
     let scan = Scan::of(name);
     if name.is_empty() || scan.needs { always(name) } else { name.to_vec() }
 }
 
-/// For a message: [`always`] as text.
-#[must_use]
 pub fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(&always(name)).into_owned()
 }
 
-/// Without quotes, with backslashes as in C: as GNU tar shows names.
-#[must_use]
+/// Without quotes, with C escapes, as GNU tar prints names.
 pub fn escaped(name: &[u8]) -> Vec<u8> {
     backslashed(name, b"\\")
 }
 
-/// With backslashes as in C, within double quotes or (`ls -b`) without: then spaces are escaped, too.
-#[must_use]
+/// With C escapes in double quotes, or (`ls -b`) without quotes and with spaces escaped, too.
 pub fn in_c(name: &[u8], quotes: bool) -> Vec<u8> {
     match quotes {
         true => [b"\"", &backslashed(name, b"\\\"")[..], b"\""].concat(),
@@ -63,7 +57,7 @@ pub fn in_c(name: &[u8], quotes: bool) -> Vec<u8> {
     }
 }
 
-/// With a backslash before each of `marked`, and instead of what cannot be shown.
+/// Puts a backslash before each of `marked`, and escapes what is not printable.
 fn backslashed(name: &[u8], marked: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
     for piece in pieces(name) {
@@ -76,17 +70,19 @@ fn backslashed(name: &[u8], marked: &[u8]) -> Vec<u8> {
     out
 }
 
+/// The letters of C's escapes, with the bytes that they stand for.
+const ESCAPES: [(u8, u8); 7] =
+    [(b'a', 7), (b'b', 8), (b't', b'\t'), (b'n', b'\n'), (b'v', 11), (b'f', 12), (b'r', b'\r')];
+
+pub fn escape_of(letter: char) -> Option<u8> {
+    ESCAPES.into_iter().find_map(|(known, byte)| (char::from(known) == letter).then_some(byte))
+}
+
 fn escape(byte: u8, out: &mut Vec<u8>) {
     out.push(b'\\');
-    match byte {
-        7 => out.push(b'a'),
-        8 => out.push(b'b'),
-        b'\t' => out.push(b't'),
-        b'\n' => out.push(b'n'),
-        11 => out.push(b'v'),
-        12 => out.push(b'f'),
-        b'\r' => out.push(b'r'),
-        byte => out.extend_from_slice(format!("{byte:03o}").as_bytes()),
+    match ESCAPES.into_iter().find(|(_, escaped)| *escaped == byte) {
+        Some((letter, _)) => out.push(letter),
+        None => out.extend_from_slice(format!("{byte:03o}").as_bytes()),
     }
 }
 
@@ -113,10 +109,10 @@ fn pieces(name: &[u8]) -> Vec<Piece<'_>> {
 }
 
 struct Scan {
-    /// A shell would not take it as it is.
+    /// A shell needs quotes around it.
     needs: bool,
     single_quote: bool,
-    /// Double quotes would keep everything in it as it is.
+    /// Double quotes keep everything in it unchanged.
     double_quotes_do: bool,
 }
 
@@ -179,7 +175,7 @@ mod tests {
         }
     }
 
-    /// What `ls` says of names made of all bytes, alone, in pairs with a quote, and in the middle.
+    /// Compares with GNU ls on names of all bytes: alone, beside a quote, and in the middle.
     #[test]
     fn as_ls_does_on_a_terminal() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Owners, times and sizes as GNU shows them.
+//! Owners, times and sizes as GNU prints them.
 
 use crate::say;
 use crate::sys::{self, Local};
@@ -9,10 +9,10 @@ use std::collections::HashMap;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Half a year of the Gregorian calendar, seconds.
+/// Half a year of the Gregorian calendar, in seconds.
 const HALF_YEAR: i64 = 31_556_952 / 2;
 
-/// Names of users and groups, each asked for once.
+/// Names of users and groups, looked up once each.
 #[derive(Default)]
 pub struct Names {
     numeric: bool,
@@ -21,17 +21,16 @@ pub struct Names {
 }
 
 impl Names {
-    /// `numeric`: numbers stay numbers.
+    /// `numeric`: print numbers only.
     pub fn new(numeric: bool) -> Names {
         Names { numeric, ..Names::default() }
     }
 
-    /// An owner: by name where this machine or the server knows one.
+    /// The name of an owner, if this machine or the server knows one.
     pub fn owner(&mut self, owner: &Owner) -> Vec<u8> {
         Names::name(self.numeric, &mut self.users, owner, sys::user)
     }
 
-    /// A group.
     pub fn group(&mut self, group: &Owner) -> Vec<u8> {
         Names::name(self.numeric, &mut self.groups, group, sys::group)
     }
@@ -43,7 +42,7 @@ impl Names {
         ask: impl Fn(u32) -> Option<Vec<u8>>,
     ) -> Vec<u8> {
         match owner {
-            // What no system has in a name of its own, and what would tear the line.
+            // The server's own name may have control characters.
             Owner::Name(name) => say::marked(name).into_owned(),
             Owner::Id(id) if numeric => id.to_string().into_bytes(),
             Owner::Id(id) => known
@@ -54,7 +53,7 @@ impl Names {
     }
 }
 
-/// As `ls -l`: with the time of day if it is less than half a year ago, with the year otherwise.
+/// As `ls -l`: with the time of day if it is less than half a year ago, otherwise with the year.
 pub fn short_time(time: NfsTime, now: NfsTime) -> String {
     let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
     let month = month(l);
@@ -68,13 +67,12 @@ fn month(l: Local) -> &'static str {
     MONTHS.get(l.month as usize - 1).copied().unwrap_or("???")
 }
 
-/// As `ls -l --time-style=long-iso`.
 pub fn iso_time(time: NfsTime) -> String {
     let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
     format!("{:04}-{:02}-{:02} {:02}:{:02}", l.year, l.month, l.day, l.hour, l.minute)
 }
 
-/// As `ls -l --time-style=iso`: without the year if it is less than half a year ago, else without the time of day.
+/// As `ls -l --time-style=iso`: without the year if it is less than half a year ago, otherwise without the time of day.
 pub fn short_iso_time(time: NfsTime, now: NfsTime) -> String {
     let Some(l) = sys::local(time.seconds) else { return time.seconds.to_string() };
     match is_recent(time, now) {
@@ -83,7 +81,7 @@ pub fn short_iso_time(time: NfsTime, now: NfsTime) -> String {
     }
 }
 
-/// Less than half a year ago.
+/// Whether a time is less than half a year ago.
 fn is_recent(time: NfsTime, now: NfsTime) -> bool {
     let old = NfsTime { seconds: now.seconds - HALF_YEAR, ..now };
     old < time && time < now
@@ -107,12 +105,12 @@ pub fn long_time(time: NfsTime) -> String {
     )
 }
 
-/// A size for people, rounded up: `1.5K`, `12M`.
+/// A size with a unit, rounded up: `1.5K`, `12M`.
 pub fn human(bytes: u64) -> String {
     rounded_up(bytes, 1024, ["K", "M", "G", "T", "P", "E"])
 }
 
-/// The same by powers of 1000: `1.5k`, `12M`.
+/// The same with powers of 1000: `1.5k`, `12M`.
 pub fn si(bytes: u64) -> String {
     rounded_up(bytes, 1000, ["k", "M", "G", "T", "P", "E"])
 }

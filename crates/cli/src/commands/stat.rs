@@ -1,7 +1,7 @@
-//! `landfast stat`, as GNU's. The block size that NFS does not tell is shown as 4096, the device as the server's fsid.
+//! `landfast stat`, as GNU's. NFS does not tell a block size, which is printed as 4096; the device is the server's fsid.
 
 use super::common::Common;
-use super::object::{kind_name, meta_json};
+use super::object::{kind_name, meta_json, names_of};
 use super::operand::Place;
 use super::show::{self, Names};
 use super::tool::{self, Tool};
@@ -13,22 +13,21 @@ use landfast_client::fs::{Meta, Owner};
 use landfast_nfs::v4::FileType;
 use serde_json::json;
 
-/// `landfast stat`.
 #[derive(Debug, Args)]
 pub struct StatArgs {
-    /// What to show: nfs://HOST[:PORT]/PATH
+    /// Files to look at: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
     /// Follow symbolic links
     #[arg(short = 'L', long)]
     pub dereference: bool,
-    /// A line for each in this form: %n name, %s size, %a mode, %y time, ... as GNU's
+    /// Print a line for each in this format: %n name, %s size, %a mode, %y time, ... as in GNU stat
     #[arg(short = 'c', long, value_name = "FORMAT", overrides_with = "printf")]
     pub format: Option<String>,
-    /// The same without an end of line, and with \n, \t, \0 and so on
+    /// The same without a newline at the end, and with escapes such as \n, \t, \0
     #[arg(long, value_name = "FORMAT", overrides_with = "format")]
     pub printf: Option<String>,
-    /// A short line for each
+    /// Print one short line for each
     #[arg(short = 't', long)]
     pub terse: bool,
     #[command(flatten)]
@@ -44,7 +43,6 @@ const END: &str = "Access: (%04a/%10.10A)  Uid: (%5u/%8U)   Gid: (%5g/%8G)\nAcce
 
 const TERSE: &str = "%n %s %b %f %u %g %D %i %h %t %T %X %Y %Z %W %o\n";
 
-/// Shows.
 pub fn run(args: StatArgs) -> Exit {
     tool::run("stat", args.common, |tool| show_all(tool, args))
 }
@@ -101,7 +99,6 @@ async fn show_all(mut tool: Tool, args: StatArgs) -> Tool {
     tool
 }
 
-/// What is shown, and how its name is quoted.
 struct Shown<'a> {
     name: &'a [u8],
     meta: &'a Meta,
@@ -110,7 +107,7 @@ struct Shown<'a> {
     quoted: bool,
 }
 
-/// `%[FLAGS][WIDTH][.PRECISION][HL]LETTER`, each with what it stands for; `escapes`: and what stands behind backslashes.
+/// Expands `%[FLAGS][WIDTH][.PRECISION][HL]LETTER`; with `escapes` also backslash escapes.
 fn format_as(format: &str, object: &mut Shown<'_>, escapes: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = format;
@@ -140,7 +137,7 @@ fn format_as(format: &str, object: &mut Shown<'_>, escapes: bool) -> Vec<u8> {
     out
 }
 
-/// What stands behind a backslash, as in `printf`; what follows it.
+/// Translates the escape behind a backslash, as in `printf`; returns what follows it.
 fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>) -> &'a str {
     let digits = |from: usize, most: usize, radix: u32| {
         let len = text[from..].chars().take(most).take_while(|c| c.is_digit(radix)).count();
@@ -156,20 +153,16 @@ fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>) -> &'a str {
         'x' if text[1..].starts_with(|c: char| c.is_ascii_hexdigit()) => digits(1, 2, 16),
         c => {
             let byte = match c {
-                'a' => 7,
-                'b' => 8,
                 'e' => 27,
-                'f' => 12,
-                'n' => 10,
-                'r' => 13,
-                't' => 9,
-                'v' => 11,
                 '"' | '\\' => c as u32,
-                c => {
-                    eprintln!("stat: warning: unrecognized escape '\\{c}'");
-                    out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                    return &text[c.len_utf8()..];
-                }
+                c => match quote::escape_of(c) {
+                    Some(byte) => byte.into(),
+                    None => {
+                        eprintln!("stat: warning: unrecognized escape '\\{c}'");
+                        out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                        return &text[c.len_utf8()..];
+                    }
+                },
             };
             (1, Some(byte))
         }
@@ -178,7 +171,7 @@ fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>) -> &'a str {
     &text[end..]
 }
 
-/// What a letter stands for; `None`: nothing that is known.
+/// The value of a letter; `None`: there is no such letter.
 fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Value> {
     let meta = object.meta;
     let id = |owner: &Owner| match owner {
@@ -203,7 +196,7 @@ fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Val
         },
         ('d', Some('H')) => Value::Number(meta.fsid.major),
         ('d', Some('L')) => Value::Number(meta.fsid.minor),
-        // As the device would be in one number, where there are two.
+        // One number for the device, in place of two.
         ('d', None) => Value::Number(meta.fsid.major << 8 | meta.fsid.minor & 0xff),
         ('D', None) => Value::Hex(meta.fsid.major << 8 | meta.fsid.minor & 0xff),
         ('r' | 't', Some('H')) => Value::Number(meta.rdev.0.into()),
@@ -218,7 +211,7 @@ fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Val
             Some(FileType::Reg) if meta.size == 0 => text("regular empty file"),
             kind => text(kind.map_or("weird file", kind_name)),
         },
-        ('f', None) => Value::Hex((kind_bits(meta.kind) | meta.mode).into()),
+        ('f', None) => Value::Hex((meta.kind.map_or(0, |kind| names_of(kind).bits) | meta.mode).into()),
         ('u', None) => owner(&meta.owner),
         ('g', None) => owner(&meta.group),
         ('U', None) => Value::Text(named(id(&meta.owner), object.names.owner(&meta.owner))),
@@ -237,18 +230,4 @@ fn value(letter: char, half: Option<char>, object: &mut Shown<'_>) -> Option<Val
         ('Z', None) => Value::Time(meta.changed),
         _ => return None,
     })
-}
-
-/// The type as it stands in `st_mode`.
-fn kind_bits(kind: Option<FileType>) -> u32 {
-    match kind {
-        Some(FileType::Fifo) => 0o010_000,
-        Some(FileType::Chr) => 0o020_000,
-        Some(FileType::Dir) => 0o040_000,
-        Some(FileType::Blk) => 0o060_000,
-        Some(FileType::Lnk) => 0o120_000,
-        Some(FileType::Sock) => 0o140_000,
-        Some(_) => 0o100_000,
-        None => 0,
-    }
 }

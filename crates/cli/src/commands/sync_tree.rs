@@ -1,11 +1,10 @@
-//! `landfast sync-tree`: makes a directory on a server as one of this machine or of a server is, or one of this machine as a server's;
-//! only what differs is sent.
+//! `landfast sync-tree`: makes one tree the same as another, to, from or between servers. Only differences are sent.
 
 use super::causes::Causes;
 use super::diff_tree::{both, shown, tree};
 use super::message::plain;
-use super::operand::{Operand, Place};
-use super::owners::Known;
+use super::operand::Place;
+use super::owners::LocalNames;
 use super::tool::{self, Tool};
 use super::trees_args::SyncTreeArgs;
 use super::{message, quote};
@@ -29,13 +28,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Synchronises.
 pub fn run(args: SyncTreeArgs) -> Exit {
     tool::run("sync-tree", args.common, |tool| synchronise(tool, args))
 }
 
 async fn synchronise(mut tool: Tool, mut args: SyncTreeArgs) -> Tool {
-    tool.changes_nothing_yet();
+    tool.exit_on_interrupt();
     for file in &args.exclude_from {
         match super::tar::patterns(file) {
             Ok(patterns) => args.exclude.extend(patterns),
@@ -48,7 +46,7 @@ async fn synchronise(mut tool: Tool, mut args: SyncTreeArgs) -> Tool {
     match start(&mut tool, &args).await {
         Ok(report) => {
             if report.failures > 0 {
-                tool.note(Exit::Partly);
+                tool.set_status(Exit::Partly);
             }
             if !tool.json() {
                 let SyncReport { sent, bytes, removed, set, .. } = report;
@@ -69,16 +67,17 @@ async fn start(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, Strin
     match (there(&args.source), there(&args.dest)) {
         (from, true) => push(tool, args, from).await,
         (true, false) => pull(tool, args).await,
-        (false, false) => Err("one of both has to be on a server (nfs://); here there is rsync".to_owned()),
+        (false, false) => {
+            Err("source or destination must be on a server (nfs://); for two local ones use rsync".to_owned())
+        }
     }
 }
 
-/// To a server; `from_there`: from one, too.
+/// The destination is on a server; `from_there`: so is the source.
 async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
     let listed = Counter::new("listed", None, prints(tool, args)).heard();
-    let operand = Operand::parse(&args.dest.to_string_lossy()).map_err(|e| e.to_string())?;
-    let place = tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
+    let (operand, place) = tool.place(&args.dest.to_string_lossy()).await?;
     let (source, from) = match from_there {
         false => (local(&args.source, &filter, &listed).await?, None),
         true => {
@@ -87,7 +86,7 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
         }
     };
     let nfs = tool.servers.nfs(&place).clone();
-    // Only what is missing is made: with version 3 what lies above an export cannot be looked at one by one.
+    // Only missing directories are made: with version 3 those above an export cannot be looked up.
     let above: Vec<Place> = place.and_above().collect();
     let missing = tool.servers.look(&above, true).await.iter().take_while(|found| found.is_err()).count();
     let there = missing == 0;
@@ -125,11 +124,10 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     report.map_err(|e| e.to_string())
 }
 
-/// From a server.
+/// The source is on a server, the destination on this machine.
 async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String> {
     let (filter, key) = (Filter::new(0, &args.exclude), Key::random());
     let listed = Counter::new("listed", None, prints(tool, args)).heard();
-    let name = args.source.to_string_lossy().into_owned();
     let source = server(tool, &args.source, &filter, key, &listed).await?;
     let dir = Path::new(&args.dest);
     let failed = |e: std::io::Error| format!("{}: {}", dir.display(), plain(&e));
@@ -147,8 +145,7 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         false => Tree::missing(dir),
     };
     drop(listed);
-    let operand = Operand::parse(&name).map_err(|e| e.to_string())?;
-    let place = tool.servers.place(&operand).await.map_err(|e| format!("{name}: {e}"))?;
+    let (_, place) = tool.place(&args.source.to_string_lossy()).await?;
     let nfs = tool.servers.nfs(&place).clone();
     let xattrs = xattrs(tool, args, &nfs, &place).await;
     let root = Identity::of_process().uid == 0;
@@ -165,7 +162,7 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
     report.map_err(failed)
 }
 
-/// A server's directory, its owners as this machine knows them.
+/// Lists a server's directory. Owners become the numbers of this machine.
 async fn server(
     tool: &mut Tool,
     url: &OsStr,
@@ -178,16 +175,15 @@ async fn server(
     if !source.nodes.get(&b""[..]).is_some_and(|top| top.meta.is_dir()) {
         return Err(format!("{name}: Not a directory"));
     }
-    source.number_owners(&Known::default());
+    source.number_owners(&LocalNames::default());
     Ok(source)
 }
 
-/// Where the source is. Refuses two directories one of which is in the other, or is the other: what is made of the one would be the other's end.
+/// Resolves the source. Refuses two directories one of which is inside of the other, or is the other: making one would change the other.
 async fn apart(tool: &mut Tool, source: &OsStr, (dest, host): (&Place, &str)) -> Result<Place, String> {
     let name = source.to_string_lossy();
-    let operand = Operand::parse(&name).map_err(|e| e.to_string())?;
-    let source = tool.servers.place(&operand).await.map_err(|e| format!("{name}: {e}"))?;
-    // Versions of one server may not know that they are.
+    let (operand, source) = tool.place(&name).await?;
+    // Different versions may not show that they belong to one server.
     if !source.on_one_server(dest) && operand.url.host != host {
         return Ok(source);
     }
@@ -202,12 +198,12 @@ async fn apart(tool: &mut Tool, source: &OsStr, (dest, host): (&Place, &str)) ->
         top.is_some_and(|top| handles[one].iter().flatten().any(|fh| fh == top))
     };
     match lies_in(0, 1) || lies_in(1, 0) {
-        true => Err(format!("{name}: source and destination are one, or one is in the other")),
+        true => Err(format!("{name}: source and destination are the same, or one is inside of the other")),
         false => Ok(source),
     }
 }
 
-/// Makes a directory and those above it, on stable storage.
+/// Makes a directory and those above it, durably.
 fn make_all(dir: &Path) -> std::io::Result<()> {
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !above.is_dir() {
@@ -217,7 +213,6 @@ fn make_all(dir: &Path) -> std::io::Result<()> {
     std::fs::File::open(above)?.sync_all()
 }
 
-/// A directory of this machine.
 async fn local(dir: &OsStr, filter: &Filter, heard: &Heard) -> Result<Tree, String> {
     let (from, filter, heard) = (Path::new(dir).to_owned(), filter.clone(), heard.clone());
     let found = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
@@ -227,7 +222,7 @@ async fn local(dir: &OsStr, filter: &Filter, heard: &Heard) -> Result<Tree, Stri
     tokio::task::spawn_blocking(move || Tree::local(&from, &filter, &heard)).await.map_err(|e| e.to_string())
 }
 
-/// What is to be done. `root`: owners can be set; `xattrs`: extended attributes count.
+/// Plans the work. `root`: owners can be set; `xattrs`: extended attributes count.
 async fn planned(
     tool: &Tool,
     args: &SyncTreeArgs,
@@ -239,10 +234,10 @@ async fn planned(
     for (path, why) in source.failures.iter().chain(&dest.failures) {
         tool.complain(&format!("{}: {why}", shown(path)));
     }
-    // What could not be listed is not known to be missing: nothing is removed then.
+    // What could not be listed may still exist: then nothing is removed.
     let whole = source.failures.is_empty();
     if args.delete && !whole {
-        tool.complain("not all of the source could be listed: nothing is removed that is not there");
+        tool.complain("the source could not be listed completely: nothing is removed from the destination");
     }
     let options = PlanOptions { delete: args.delete && whole, owners: root && !args.no_owner };
     let digests = match args.checksum {
@@ -266,17 +261,17 @@ async fn planned(
     (plan.with_xattrs(source, &ours, &theirs), options)
 }
 
-/// Whether extended attributes are synchronised: if it was asked for, and the server has any.
+/// Whether to synchronise extended attributes: if that was asked for, and the server has them.
 async fn xattrs(tool: &Tool, args: &SyncTreeArgs, nfs: &Nfs, place: &Place) -> bool {
     if !args.xattrs {
         return false;
     }
-    // Of a destination that is not there yet what is above it will do.
+    // If the destination does not exist yet, the directory above it can tell.
     for place in place.and_above() {
         if let Some(Ok(object)) = tool.servers.look(&[place], true).await.pop() {
             let has = nfs.has_xattrs(&object.fh).await;
             if !has {
-                tool.complain("the server has no extended attributes: they are left alone");
+                tool.complain("the server does not support extended attributes: they are not synchronised");
             }
             return has;
         }
@@ -284,7 +279,7 @@ async fn xattrs(tool: &Tool, args: &SyncTreeArgs, nfs: &Nfs, place: &Place) -> b
     false
 }
 
-/// What would be done.
+/// `--dry-run`: prints the plan.
 fn foresee(plan: &Plan, screen: &Screen) -> SyncReport {
     let none = BTreeSet::new();
     let touched = if plan.touched.is_empty() { &none } else { &plan.touched };
@@ -301,18 +296,18 @@ fn foresee(plan: &Plan, screen: &Screen) -> SyncReport {
     }
 }
 
-/// Whether standard output gets more than a line at the end.
+/// Whether more than one line goes to standard output.
 fn prints(tool: &Tool, args: &SyncTreeArgs) -> bool {
     args.verbose || args.dry_run || tool.json()
 }
 
-/// Where names go: to standard output.
+/// Prints the objects that are sent, set and removed.
 struct Screen {
     json: bool,
     verbose: bool,
     done: bool,
     progress: Counter,
-    /// Of those that are sent, how many were counted.
+    /// How many of the sent objects were counted.
     arrived: AtomicU64,
     causes: Causes,
 }
@@ -330,7 +325,7 @@ impl Screen {
         }
     }
 
-    /// How many more had a cause that was told.
+    /// Prints how many more failures had a cause that was printed.
     fn repeated(&self) {
         for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
             eprintln!("sync-tree: {words}");
@@ -347,7 +342,7 @@ impl Screen {
             (false, true) => [action.as_bytes(), b" ", &quote::if_needed(path)].concat(),
             (false, false) => return,
         };
-        // A reader that went away does not stop the work.
+        // The work goes on if the reader of its output goes away.
         let _ = say::stdout().write_all(&[&line[..], b"\n"].concat());
     }
 }

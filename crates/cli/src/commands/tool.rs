@@ -1,13 +1,13 @@
-//! What all commands share: messages as GNU's, output, statistics, and what an interruption does.
+//! Shared by all commands: messages in GNU's form, output, statistics, and what an interruption does.
 
 use super::ask::Answers;
 use super::common::Common;
 use super::operand::{Operand, Place, Servers};
 use super::quote;
-use crate::exit::Exit;
+use crate::exit::{Exit, runtime};
 use crate::progress;
 use crate::say;
-use crate::signals::stop_after_what_is_under_way;
+use crate::signals::{INTERRUPTED, stop_gracefully};
 use crate::units::show_count;
 use landfast_client::resume::Resume;
 use serde_json::{Value, json};
@@ -20,44 +20,36 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Bytes of output that are collected before they are written.
+/// Output is collected up to this many bytes.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// One run of a command.
 pub struct Tool {
-    /// What it is called in messages.
+    /// The name in messages.
     pub name: &'static str,
     common: Common,
-    /// Where the trees are.
     pub servers: Servers,
     start: Instant,
     worst: Cell<Exit>,
     failures: Cell<u64>,
-    /// Objects that earlier runs did, with a journal.
+    /// With a journal: how many objects earlier runs have done.
     resumed: Cell<Option<u64>>,
     out: Vec<u8>,
     stopped: Arc<AtomicBool>,
-    /// The same for those who wait for it; `None`: nobody listens to signals yet.
+    /// The same flag for tasks that wait for it; `None`: no signal handler yet.
     stop: RefCell<Option<watch::Receiver<bool>>>,
     answers: Arc<Answers>,
     /// Ends the process at the first signal, until [`Tool::stop_on_signals`].
     planning: RefCell<Option<JoinHandle<()>>>,
 }
 
-/// Runs a command's work; afterwards come the statistics.
+/// Runs a command, then prints the statistics.
 pub fn run<F: Future<Output = Tool>>(
     name: &'static str,
     common: Common,
     work: impl FnOnce(Tool) -> F,
 ) -> Exit {
-    say::speak_as(Some(name));
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            eprintln!("{name}: cannot start threads: {e}");
-            return Exit::Failed;
-        }
-    };
+    say::report_failures_as(Some(name));
+    let Some(runtime) = runtime() else { return Exit::Failed };
     let tool = Tool {
         name,
         common,
@@ -74,27 +66,24 @@ pub fn run<F: Future<Output = Tool>>(
     };
     let exit = runtime.block_on(async { work(tool).await.end().await });
     say::flush();
-    say::speak_as(None);
+    say::report_failures_as(None);
     exit
 }
 
 impl Tool {
-    /// Whether output is for programs.
     pub fn json(&self) -> bool {
         self.common.json
     }
 
-    /// Set when a signal has come.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stopped.clone()
     }
 
-    /// Whom to ask, as long as no signal has come.
     pub fn answers(&self) -> Arc<Answers> {
         self.answers.clone()
     }
 
-    /// So many failures were told by somebody else.
+    /// Counts failures that were printed elsewhere.
     pub fn count_failures(&self, failures: u64) {
         if failures > 0 {
             self.failures.set(self.failures.get() + failures);
@@ -102,35 +91,33 @@ impl Tool {
         }
     }
 
-    /// Says what went wrong; the command goes on and ends with status 1.
+    /// Prints a failure. The command goes on and ends with status 1, or a worse one.
     pub fn complain(&self, what: &str) {
         self.complain_as(what, Exit::Partly);
     }
 
-    /// The same with another status.
     pub fn complain_as(&self, what: &str, exit: Exit) {
         self.failures.set(self.failures.get() + 1);
         self.worst.set(self.worst.get().max(exit));
         eprintln!("{}: {what}", self.name);
     }
 
-    /// The command ends with this status, or a worse one; what there is to say was said.
-    pub fn note(&self, exit: Exit) {
+    /// Sets the exit status, unless it is worse already. Prints nothing.
+    pub fn set_status(&self, exit: Exit) {
         self.failures.set(self.failures.get() + u64::from(exit != Exit::Done));
         self.worst.set(self.worst.get().max(exit));
     }
 
-    /// How many failures were told so far.
     pub fn failures(&self) -> u64 {
         self.failures.get()
     }
 
-    /// So many objects more were done by earlier runs; 0: there is a journal.
+    /// Counts objects that earlier runs have done; 0 says that there is a journal.
     pub fn count_resumed(&self, objects: u64) {
         self.resumed.set(Some(self.resumed.get().unwrap_or(0) + objects));
     }
 
-    /// The end of a journal, if there is one. What is wrong with it is said; what was done is done all the same.
+    /// Closes the journal. A failure is printed, but changes nothing: the work was done.
     pub fn close(&self, journal: Option<&Resume>) {
         let whole = self.failures() == 0 && !self.stopped();
         if let Some(Err(why)) = journal.map(|journal| journal.close(whole)) {
@@ -138,8 +125,8 @@ impl Tool {
         }
     }
 
-    /// Understands operands and connects to their servers. What cannot be reached is told (as `what`, such as `cannot
-    /// remove`) and left out.
+    /// Resolves operands and connects to their servers. One that fails is printed, beginning with `what` (such as
+    /// `cannot remove`), and left out.
     pub async fn places(&mut self, urls: &[String], what: &str, exit: Exit) -> Vec<(Operand, Place)> {
         let mut all = Vec::with_capacity(urls.len());
         for text in urls {
@@ -160,12 +147,18 @@ impl Tool {
         all
     }
 
-    /// Lines for standard output; a terminal gets them escaped.
+    pub async fn place(&mut self, url: &str) -> Result<(Operand, Place), String> {
+        let operand = Operand::parse(url).map_err(|e| e.to_string())?;
+        let place = self.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?;
+        Ok((operand, place))
+    }
+
+    /// Prints lines; they are escaped for a terminal.
     pub fn print(&mut self, lines: &[u8]) {
         self.print_raw(&say::for_stdout(lines));
     }
 
-    /// Bytes for standard output as they are: contents of files, and formats that a user gave.
+    /// Prints bytes unchanged: contents of files, and formats of the user.
     pub fn print_raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
         if self.out.len() >= OUTPUT_BYTES {
@@ -173,18 +166,16 @@ impl Tool {
         }
     }
 
-    /// One JSON object on a line.
     pub fn print_object(&mut self, object: &Value) {
         let line = format!("{object}\n");
         self.print(say::json(&line).as_bytes());
     }
 
-    /// Writes out what is collected. A command that only reads ends when nobody takes it; one that changes something does all
-    /// of its work first.
+    /// Writes the collected output. If nobody reads it, a command that only reads ends the process; one that changes something goes on.
     pub fn flush(&mut self) {
-        // Escaped when it came.
+        // It was escaped when it was collected.
         let mut out = say::raw();
-        let written = progress::apart(|| out.write_all(&self.out).and_then(|()| out.flush()));
+        let written = progress::without_bar(|| out.write_all(&self.out).and_then(|()| out.flush()));
         self.out.clear();
         if written.is_err() && !matches!(self.name, "cp" | "rm" | "mkdir" | "tar" | "sync-tree") {
             let status = match (say::is_full(), self.status_when_full()) {
@@ -197,7 +188,7 @@ impl Tool {
         }
     }
 
-    /// How a command ends whose output went to a full disk, as GNU's.
+    /// The status of the GNU tool for output on a full disk.
     fn status_when_full(&self) -> Exit {
         match self.name {
             "ls" | "tar" | "diff-tree" | "sync-tree" => Exit::Failed,
@@ -205,21 +196,22 @@ impl Tool {
         }
     }
 
-    /// Until [`Tool::stop_on_signals`] SIGINT ends the process, as it does anyway, with these words.
-    pub fn changes_nothing_yet(&self) {
+    /// Until [`Tool::stop_on_signals`] SIGINT ends the process at once, with a message.
+    pub fn exit_on_interrupt(&self) {
         let name = self.name;
         let waiting = tokio::spawn(async move {
             if tokio::signal::ctrl_c().await.is_ok() {
                 progress::end();
-                eprintln!("{name}: interrupted before anything was sent");
-                std::process::exit(130);
+                eprintln!("{name}: interrupted before anything was changed");
+                std::process::exit(INTERRUPTED);
             }
         });
         self.planning.replace(Some(waiting));
     }
 
-    /// From here on the first SIGINT or SIGTERM lets what is under way end and begins nothing new; a second one ends the
-    /// process, and so does a server that does not respond. To be called again when there are further servers. Tells when that has come.
+    /// From here on the first SIGINT or SIGTERM lets requests in flight finish and starts no new ones; a second one
+    /// ends the process, and so does a server that does not respond. Call it again after connecting to further
+    /// servers. The receiver becomes true at the first signal.
     pub fn stop_on_signals(&self) -> watch::Receiver<bool> {
         if let Some(planning) = self.planning.take() {
             planning.abort();
@@ -236,11 +228,10 @@ impl Tool {
         stop
     }
 
-    /// Listens to signals.
     fn listen(&self) -> watch::Receiver<bool> {
         let (stop, coming) = watch::channel(false);
         let (stopped, answers) = (self.stopped.clone(), self.answers.clone());
-        stop_after_what_is_under_way(self.name, move || {
+        stop_gracefully(self.name, move || {
             stopped.store(true, Ordering::Release);
             stop.send_replace(true);
             answers.stop();
@@ -248,12 +239,11 @@ impl Tool {
         coming
     }
 
-    /// Whether a signal has come.
     pub fn stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// The command is done: `objects` of `what` (such as `removed`) in all.
+    /// Prints the summary: `objects` in all were `what` (such as `removed`).
     pub fn summary(&mut self, what: &str, objects: u64) {
         let rpcs = self.servers.rpcs();
         let (sent, received) = self.servers.bytes();
@@ -278,7 +268,7 @@ impl Tool {
         self.flush();
         if self.stopped() {
             self.complain_as(
-                &format!("interrupted: {} {what}, nothing of the rest was begun", show_count(objects)),
+                &format!("interrupted: {} {what}; the rest was not started", show_count(objects)),
                 Exit::Interrupted,
             );
         }

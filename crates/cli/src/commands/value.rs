@@ -1,10 +1,8 @@
-//! What a letter of a format stands for, printed as by printf(3). Pure.
+//! Values of a format, printed as by printf(3). Pure.
 
 use landfast_nfs::v4::NfsTime;
 
-/// What a letter stands for, by how it can be printed.
 pub enum Value {
-    /// As it is.
     Text(Vec<u8>),
     /// `%u`
     Number(u64),
@@ -18,17 +16,17 @@ pub enum Value {
     Time(NfsTime),
 }
 
-/// What stands between `%` and a letter.
+/// Flags, width and precision between `%` and the letter.
 #[derive(Debug)]
 pub struct Spec {
     flags: String,
     width: usize,
-    /// Whether there is a dot, and what is behind it.
+    /// Whether there is a dot, and the number behind it.
     precision: Option<Option<usize>>,
 }
 
 impl Spec {
-    /// What a format has here; what follows it. `flags`: those that there are.
+    /// Parses a specification; returns what follows it. `flags`: the characters that count as flags.
     pub fn parse<'a>(text: &'a str, flags: &str) -> (Spec, &'a str) {
         let (flags, rest) = text.split_at(text.find(|c| !flags.contains(c)).unwrap_or(text.len()));
         let (width, rest) = number(rest);
@@ -41,7 +39,7 @@ impl Spec {
 }
 
 impl Value {
-    /// Printed as by printf(3): flags that mean nothing there are ignored.
+    /// Prints it as printf(3) does. A flag that has no meaning for the value is ignored.
     pub fn put(self, out: &mut Vec<u8>, spec: &Spec) {
         let Spec { flags, width, precision } = spec;
         let has = |flag: char| flags.contains(flag);
@@ -55,7 +53,7 @@ impl Value {
             let least = precision.map_or(0, Option::unwrap_or_default);
             (before, format!("{digits:0>least$}").into_bytes(), precision.is_none())
         };
-        // A sign, or what marks a base; what follows it; whether zeroes may stand between them.
+        // The sign or prefix, the digits, and whether zeros may go between them.
         let (before, digits, zeros) = match self {
             Value::Text(mut text) => {
                 text.truncate(precision.map_or(usize::MAX, Option::unwrap_or_default));
@@ -87,7 +85,7 @@ impl Value {
     }
 }
 
-/// Seconds since 1970 with so many digits behind the point, rounded down; and whether it was before.
+/// Seconds since 1970 with this many digits behind the point, rounded down, without the sign; and whether they are negative.
 pub fn seconds(time: NfsTime, digits: usize) -> (bool, String) {
     let shown = digits.min(9) as u32;
     let (scale, part) = (10u32.pow(shown), 10u32.pow(9 - shown));
@@ -106,9 +104,8 @@ pub fn seconds(time: NfsTime, digits: usize) -> (bool, String) {
     }
 }
 
-/// Digits at the start, if there are any that make sense.
 fn number(text: &str) -> (Option<usize>, &str) {
     let len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    // Nobody needs a field that wide; without a limit one would fill the memory.
+    // A limit, so that a field cannot fill the memory.
     (text[..len].parse().ok().map(|n: usize| n.min(4096)), &text[len..])
 }

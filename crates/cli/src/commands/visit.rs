@@ -1,4 +1,4 @@
-//! Operands and all below them, in the order of a depth-first walk, for commands that say something of each object.
+//! Visits operands and everything below them, depth first.
 
 use super::object::below;
 use super::operand::{Operand, Place};
@@ -11,32 +11,27 @@ use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Start, Step, WalkOption
 use landfast_nfs::v4::FileHandle;
 use std::ops::ControlFlow;
 
-/// What comes next.
 pub enum Visit<'a> {
-    /// An object; if it is a directory that is walked, what is in it follows, and then [`Visit::Left`].
+    /// An object. If it is a directory that is walked, its entries follow, and then [`Visit::Left`].
     Object {
-        /// Its path, as the operand was typed.
+        /// The path, beginning as the operand was typed.
         path: &'a [u8],
         /// Levels below the operand.
         depth: usize,
-        /// Its attributes.
         meta: &'a Meta,
-        /// What a symbolic link leads to, if that was asked for.
+        /// The target of a symbolic link, if that was asked for.
         text: Option<&'a [u8]>,
-        /// Its handle, where the server gave one.
+        /// The handle, if the server gave one.
         fh: Option<&'a FileHandle>,
         /// The operand that it is, or is below.
         top: (&'a Operand, &'a Place),
-        /// What is in it follows.
         walked: bool,
     },
-    /// The innermost directory could not be listed, which was told.
+    /// The innermost directory could not be listed; the failure was printed.
     Unlisted,
-    /// The innermost directory is done.
     Left,
 }
 
-/// An operand that is there.
 struct Top {
     nfs: Nfs,
     operand: Operand,
@@ -46,21 +41,19 @@ struct Top {
     text: Option<Bytes>,
 }
 
-/// How operands are visited.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct How {
-    /// Operands that are symbolic links are what these lead to.
+pub struct VisitOptions {
+    /// Operands that are symbolic links are followed.
     pub follow: bool,
-    /// How what is below them is walked.
     pub walk: WalkOptions,
 }
 
-/// Visits, until `each` breaks. What cannot be reached or listed is told: `missing` is what is said of an operand (`cannot access`).
+/// Visits everything, until `each` breaks. A failure is printed; `missing` begins the message for an operand (`cannot access`).
 pub async fn in_order(
     tool: &mut Tool,
     operands: Vec<(Operand, Place)>,
     missing: &str,
-    How { follow, walk: options }: How,
+    VisitOptions { follow, walk: options }: VisitOptions,
     mut each: impl FnMut(&mut Tool, Visit<'_>) -> ControlFlow<()>,
 ) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
@@ -90,7 +83,7 @@ pub async fn in_order(
     let listed = Counter::new("listed", None, true);
     let mut rest = &tops[..];
     while let [first, ..] = rest {
-        // Operands on one server that follow each other are walked together.
+        // Neighbouring operands on one server are walked together.
         let server = first.nfs.session().server();
         let together = rest.iter().take_while(|top| top.nfs.session().server() == server).count();
         let (now, later) = rest.split_at(together);
@@ -100,7 +93,7 @@ pub async fn in_order(
         let mut order = InOrder::new(dirs.len());
         let mut shown = 0;
         let mut goes_on = ControlFlow::Continue(());
-        // Operands up to one, as far as they were not visited: only the last of them is a directory.
+        // Visits operands up to `end` that were not visited yet. Only the last of them is a directory.
         let mut up_to = |tool: &mut Tool, end: usize, each: &mut dyn FnMut(&mut Tool, Visit<'_>) -> _| {
             for Top { operand, place, start, meta, text, .. } in &now[shown..end] {
                 shown += 1;
@@ -167,7 +160,7 @@ pub async fn in_order(
     }
 }
 
-/// A directory that cannot be listed is told; after an interruption the summary speaks for all that was not begun.
+/// Prints that a directory cannot be listed. After an interruption the summary covers everything that was not started.
 fn unlisted(tool: &Tool, missing: &str, path: &[u8], e: &ItemError) {
     if tool.stopped() && matches!(e, ItemError::NotExecuted(_)) {
         return;

@@ -1,18 +1,18 @@
-//! `landfast demo`: runs it, says what it is doing, prints the table.
+//! `landfast demo`: runs the demo, shows its progress, prints the table.
 
 use super::args::DemoArgs;
-use crate::exit::{Exit, print_json, told};
+use crate::exit::{Exit, ok_or_print, print_json};
 use crate::progress::Steps;
 use crate::scratch::Scratch;
+use crate::table;
 use crate::units::show_count;
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::Table;
 use landfast_lab::demo::{self, DemoOptions, DemoReport, Emulation, Progress, Row};
 
-/// Runs the demo.
 pub fn run(args: DemoArgs) -> Exit {
     let options =
         DemoOptions { archive: args.archive, flush: args.flush, log_flush: args.log_flush, rtt: args.rtt };
-    let Some(_scratch) = told(Scratch::new()) else { return Exit::Failed };
+    let Some(_scratch) = ok_or_print(Scratch::new()) else { return Exit::Failed };
     let mut steps = Steps::new();
     let result = demo::run(&options, &mut |p| match p {
         Progress::Doing(what) => steps.doing(&what),
@@ -21,13 +21,11 @@ pub fn run(args: DemoArgs) -> Exit {
         }
     });
     steps.finish();
-    let Some(report) = told(result) else { return Exit::Failed };
-    if args.json {
-        if print_json(&report).is_none() {
-            return Exit::Failed;
-        }
-    } else {
+    let Some(report) = ok_or_print(result) else { return Exit::Failed };
+    if !args.json {
         print(&report);
+    } else if print_json(&report) != Exit::Done {
+        return Exit::Failed;
     }
     if report.verified.differences == 0 { Exit::Done } else { Exit::Partly }
 }
@@ -89,8 +87,6 @@ fn print(r: &DemoReport) {
 }
 
 fn table(r: &DemoReport) -> Table {
-    let mut t = Table::new();
-    t.load_preset(presets::NOTHING);
     let head = [
         "",
         "durable?",
@@ -101,12 +97,10 @@ fn table(r: &DemoReport) -> Table {
         "log flushes\nper file",
         "limit\nfiles/s",
     ];
-    t.set_header(head.map(|h| Cell::new(h).set_alignment(CellAlignment::Right)));
+    let mut t = table::table(head, 2);
     for row in &r.rows {
-        let mut cells =
-            vec![Cell::new(title(&row.name)), Cell::new(if row.durable { "yes" } else { "NOT DURABLE" })];
-        cells.extend(figures(row).map(|f| Cell::new(f).set_alignment(CellAlignment::Right)));
-        t.add_row(cells);
+        let durable = if row.durable { "yes" } else { "NOT DURABLE" };
+        t.add_row([title(&row.name), durable.to_owned()].into_iter().chain(figures(row)));
     }
     t
 }

@@ -1,10 +1,10 @@
-//! `landfast lab ...`.
+//! `landfast lab`.
 
 pub mod args;
 pub mod demo;
 mod verify;
 
-use crate::exit::{self, Exit, told};
+use crate::exit::{self, Exit, ok_or_print};
 use crate::progress::Steps;
 use crate::scratch::Scratch;
 use crate::units::show_count;
@@ -14,11 +14,10 @@ use landfast_lab::experiments::{self, Choices, Relation, Report};
 use landfast_lab::place::{self, Work};
 use landfast_lab::{commands, namespace, powercut, trouble};
 
-/// Runs a lab command.
 pub fn run(command: LabCommand) -> Exit {
-    // These are processes of a run, and a disk for somebody else, which ends as it is asked to.
+    // A child is part of a run that has a scratch directory; a disk is there for somebody else and ends when it is told to.
     let alone = matches!(command, LabCommand::Disk(_) | LabCommand::Child { .. });
-    let scratch = if alone { None } else { Some(told(Scratch::new())) };
+    let scratch = if alone { None } else { Some(ok_or_print(Scratch::new())) };
     if matches!(scratch, Some(None)) {
         return Exit::Failed;
     }
@@ -91,7 +90,7 @@ fn powercut(args: &PowercutArgs) -> Exit {
             }
         })
     });
-    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
+    let Some(report) = ok_or_print(result.and_then(|report| report)) else { return Exit::Failed };
     if args.json {
         println!("{}", serde_json::json!(report));
     } else {
@@ -144,7 +143,7 @@ fn faults(args: &FaultsArgs) -> Exit {
             round.wrong.iter().for_each(|line| println!("    {line}"));
         })
     });
-    let Some(report) = told(result.and_then(|report| report)) else { return Exit::Failed };
+    let Some(report) = ok_or_print(result.and_then(|report| report)) else { return Exit::Failed };
     if args.json {
         println!("{}", serde_json::json!(report));
     } else {
@@ -172,7 +171,7 @@ fn experiment(args: RunArgs) -> Exit {
         steps.doing(what)
     });
     steps.finish();
-    let Some(report) = told(result) else { return Exit::Failed };
+    let Some(report) = ok_or_print(result) else { return Exit::Failed };
     if args.json {
         println!("{}", serde_json::json!(report));
     } else {
@@ -182,7 +181,7 @@ fn experiment(args: RunArgs) -> Exit {
 }
 
 fn run_commands(args: &CommandsArgs) -> Exit {
-    let Some(binary) = told(std::env::current_exe()) else { return Exit::Failed };
+    let Some(binary) = ok_or_print(std::env::current_exe()) else { return Exit::Failed };
     let options = commands::Options { urls: args.urls.clone(), files: args.files, binary };
     let done = commands::run(&options, |step| {
         if args.json {
@@ -198,7 +197,7 @@ fn run_commands(args: &CommandsArgs) -> Exit {
         );
         step.wrong.iter().for_each(|line| println!("    {line}"));
     });
-    let Some(steps) = told(done) else { return Exit::Failed };
+    let Some(steps) = ok_or_print(done) else { return Exit::Failed };
     if steps.iter().all(|s| s.wrong.is_empty()) { Exit::Done } else { Exit::Partly }
 }
 
@@ -212,7 +211,7 @@ fn at(args: &AtArgs) -> Exit {
             if args.make { place::make(work, &args.place) } else { place::check(&args.place, args.seed) };
         return exit::from(done);
     }
-    let Some(rounds) = told(place::run(work, &args.place, args.rounds, args.seed)) else {
+    let Some(rounds) = ok_or_print(place::run(work, &args.place, args.rounds, args.seed)) else {
         return Exit::Failed;
     };
     for round in rounds {

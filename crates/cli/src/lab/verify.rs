@@ -1,7 +1,7 @@
-//! `landfast lab verify`: power cuts under servers, seen by `landfast verify`, in one table.
+//! `landfast lab verify`: cuts the power under servers and prints what `landfast verify` finds, as tables.
 
 use super::args::LabVerifyArgs;
-use crate::exit::{Exit, told};
+use crate::exit::{Exit, failed};
 use crate::units::show_count;
 use landfast_lab::peercut::{self, Count, Options, RaceCount, Summary};
 use landfast_lab::rig::Latency;
@@ -10,10 +10,9 @@ use landfast_verify::op::Kind;
 use landfast_verify::report::Report;
 use landfast_verify::rounds::RaceOp;
 
-/// Examples shown of one cut.
+/// Examples that are printed of one cut.
 const EXAMPLES: usize = 10;
 
-/// Cuts, and prints the table.
 pub fn run(args: &LabVerifyArgs) -> Exit {
     let servers = if args.all {
         Options::all(args.cuts, args.clients, args.seed)
@@ -49,14 +48,11 @@ pub fn run(args: &LabVerifyArgs) -> Exit {
         });
         match result.and_then(|summary| summary) {
             Ok(summary) => summaries.push(summary),
-            // The others can be asked without it.
+            // The other servers can be tested without it.
             Err(e @ Error::NoTool { .. }) if args.all => {
                 eprintln!("landfast: {}: skipped: {e}", options.title())
             }
-            Err(e) => {
-                told::<(), _>(Err(e));
-                return Exit::Failed;
-            }
+            Err(e) => return failed(e),
         }
     }
     if args.json {
@@ -99,7 +95,7 @@ fn say_cut(title: &str, n: u32, r: &Report) {
     }
 }
 
-/// A table in Markdown: for each operation how many were lost of how many that could be checked.
+/// Prints a Markdown table: for each operation how many were lost of how many that could be checked.
 fn print_table(all: &[Summary]) {
     let line = |cells: Vec<String>| println!("| {} |", cells.join(" | "));
     let row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
@@ -120,7 +116,7 @@ fn print_table(all: &[Summary]) {
     row("write verifier changed / kept", &|s| format!("{} / {}", s.verifier_changed, s.verifier_kept));
 }
 
-/// A table in Markdown of what pairs of clients were told: a line for what the second did.
+/// Prints a Markdown table of what pairs of clients were told, by the operation of the second client.
 fn print_pairs(all: &[Summary]) {
     if all.iter().all(|s| s.met.is_empty()) {
         return;

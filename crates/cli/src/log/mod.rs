@@ -1,9 +1,9 @@
-//! `landfast log`: what a log holds, whether it is whole; logs made beforehand and resized.
+//! `landfast log`: prints, checks, prepares and resizes logs.
 
 pub mod args;
 mod salvage;
 
-use crate::exit::{Exit, print_json, told};
+use crate::exit::{Exit, failed, ok_or_print, print_json};
 use crate::say;
 use crate::units::{show_bytes, show_count};
 use args::{LogArgs, LogCommand};
@@ -13,15 +13,16 @@ use serde_json::json;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-/// Runs one of the commands.
 pub fn run(command: &LogCommand) -> Exit {
     match command {
-        LogCommand::Create(args) => told(log::create(&args.path, args.size)).map_or(Exit::Failed, |made| {
-            println!("{made}");
-            Exit::Done
-        }),
+        LogCommand::Create(args) => {
+            ok_or_print(log::create(&args.path, args.size)).map_or(Exit::Failed, |made| {
+                println!("{made}");
+                Exit::Done
+            })
+        }
         LogCommand::Resize(args) => {
-            told(log::resize(&args.path, args.size)).map_or(Exit::Failed, |(before, after)| {
+            ok_or_print(log::resize(&args.path, args.size)).map_or(Exit::Failed, |(before, after)| {
                 println!("{}: {}, was {}", args.path.display(), show_bytes(after), show_bytes(before));
                 Exit::Done
             })
@@ -44,16 +45,16 @@ fn info(args: &LogArgs) -> Exit {
     };
     warn(&log);
     if args.json {
-        return print_json(&found).map_or(Exit::Failed, |()| Exit::Done);
+        return print_json(&found);
     }
     say(&args.path, &found);
     Exit::Done
 }
 
-/// 1: it is damaged. 2: it cannot be told, or is not for this program.
+/// Exit status 1: the log is damaged. 2: that cannot be determined, or it is not for this program.
 fn refused(e: log::OpenError) -> Exit {
     let damaged = matches!(e, log::OpenError::Corrupt { .. });
-    told::<(), _>(Err(e));
+    failed(e);
     if damaged { Exit::Partly } else { Exit::Failed }
 }
 
@@ -87,7 +88,7 @@ fn say(path: &Path, c: &Contents) {
     );
 }
 
-/// 0: whole. 1: damaged. 2: it cannot be told.
+/// Exit status 0: intact. 1: damaged. 2: that cannot be determined.
 fn check(args: &LogArgs) -> Exit {
     let log = match log::open(&args.path) {
         Ok(log) => log,
@@ -97,21 +98,21 @@ fn check(args: &LogArgs) -> Exit {
     match log::check(&log) {
         Ok(found) => {
             if args.json {
-                return print_json(&found).map_or(Exit::Failed, |()| Exit::Done);
+                return print_json(&found);
             }
             say(&args.path, &found);
             println!("  whole");
             Exit::Done
         }
         Err(e) => {
-            told::<(), _>(Err(e));
+            failed(e);
             Exit::Partly
         }
     }
 }
 
 fn dump(args: &LogArgs) -> Exit {
-    let Some(log) = told(log::open(&args.path)) else { return Exit::Failed };
+    let Some(log) = ok_or_print(log::open(&args.path)) else { return Exit::Failed };
     let mut out = BufWriter::new(say::stdout());
     let mut written = Ok(());
     let walked = log.walk(|batch, records| {
@@ -119,11 +120,11 @@ fn dump(args: &LogArgs) -> Exit {
             written = put(&mut out, args.json, batch, &records);
         }
     });
-    // Who reads only the beginning closes the pipe; the exit status tells of it.
+    // The reader has stopped reading, as `head` does; the exit status tells.
     if written.and_then(|()| out.flush()).is_err() {
         return Exit::Done;
     }
-    told(walked).map_or(Exit::Partly, |_| Exit::Done)
+    ok_or_print(walked).map_or(Exit::Partly, |_| Exit::Done)
 }
 
 fn put(out: &mut impl Write, json: bool, batch: &log::Batch, records: &[Vec<u8>]) -> std::io::Result<()> {

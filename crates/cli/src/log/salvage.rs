@@ -1,7 +1,7 @@
-//! `landfast log salvage`: what can be had out of any log, as plain files with a report.
+//! `landfast log salvage`: writes what can be read from any log as plain files, with a report.
 
 use super::args::LogSalvageArgs;
-use crate::exit::{Exit, told};
+use crate::exit::{Exit, failed, ok_or_print};
 use crate::units::show_count;
 use bytes::Bytes;
 use landfast_volume::Kind;
@@ -14,19 +14,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The text that says what is whole, in the result's directory.
+/// The file in the result's directory that says what is complete.
 const REPORT: &str = "REPORT";
 
-/// Ranges of a file that a line of the report tells.
+/// Ranges of a file that are listed in its line of the report.
 const RANGES_TOLD: usize = 8;
 
-/// 0: all that the log has is there. 1: the log is damaged in places, or something could not be made here. 2: nothing could be done.
+/// Exit status 0: everything in the log was extracted. 1: the log is damaged in places, or something could not be made
+/// here. 2: nothing could be done.
 pub fn run(args: &LogSalvageArgs) -> Exit {
-    // Looked at first, so that a mistyped name leaves nothing behind.
-    let Some(found) = told(salvage(&args.path)) else { return Exit::Failed };
+    // The log is read first, so that a mistyped name leaves nothing behind.
+    let Some(found) = ok_or_print(salvage(&args.path)) else { return Exit::Failed };
+    let at = |e: io::Error| format!("{}: {e}", args.to.display());
     if let Err(e) = fresh(&args.to) {
-        eprintln!("landfast: {}: {e}", args.to.display());
-        return Exit::Failed;
+        return failed(at(e));
     }
     match write(&args.to, &found) {
         Ok(failed) => {
@@ -41,28 +42,24 @@ pub fn run(args: &LogSalvageArgs) -> Exit {
             let harmed = found.damaged + found.gaps + found.unread + failed > 0 || !found.has_superblock;
             if harmed { Exit::Partly } else { Exit::Done }
         }
-        Err(e) => {
-            eprintln!("landfast: {}: {e}", args.to.display());
-            Exit::Failed
-        }
+        Err(e) => failed(at(e)),
     }
 }
 
-/// A directory with nothing in it, made if it is not there.
 fn fresh(to: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(to) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => match fs::read_dir(to)?.next() {
             None => Ok(()),
             Some(_) => Err(io::Error::new(
                 ErrorKind::DirectoryNotEmpty,
-                "there is something in it already; name a new directory",
+                "the directory is not empty; name a new one",
             )),
         },
         made => made,
     }
 }
 
-/// Makes everything; how many objects could not be made as they should be.
+/// Writes everything. Returns how many objects could not be made as they should be.
 fn write(to: &Path, found: &Salvage) -> io::Result<u64> {
     let mut report = BufWriter::new(File::create_new(to.join(REPORT))?);
     head(&mut report, found)?;
@@ -73,7 +70,7 @@ fn write(to: &Path, found: &Salvage) -> io::Result<u64> {
         make(to, object, &mut problems);
         wrong.push(problems);
     }
-    // Entries change the times of directories, and a directory's mode may forbid what comes into it.
+    // Directories last: entries change their times, and their modes may forbid entries.
     for ((_, object), problems) in found.objects.iter().zip(&mut wrong).rev() {
         if object.kind() == Kind::Dir
             && let Some(path) = object.paths.first()
@@ -116,7 +113,6 @@ fn head(report: &mut impl Write, found: &Salvage) -> io::Result<()> {
     writeln!(report, "# directory-N, object-N: inode N, of which the log does not say where it was")
 }
 
-/// One object, one line.
 fn line(report: &mut impl Write, object: &Object, problems: &[String]) -> io::Result<()> {
     let missing = object.missing();
     let state = if missing.is_empty() && problems.is_empty() { "whole  " } else { "partial" };
@@ -216,7 +212,7 @@ fn make_one(path: &Path, object: &Object) -> io::Result<()> {
     }
 }
 
-/// Where the filesystem has no holes.
+/// Writes zeros, if the filesystem cannot make holes.
 fn zero(file: &File, offset: u64, len: u64) -> io::Result<()> {
     const PIECE: usize = 64 << 10;
     let end = offset.saturating_add(len).min(file.metadata()?.len());
@@ -229,7 +225,7 @@ fn zero(file: &File, offset: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Owner, extended attributes, mode and times, each as far as it can be had here.
+/// Sets owner, extended attributes, mode and times, as far as that is possible here.
 fn dress(path: &Path, object: &Object, problems: &mut Vec<String>) {
     let mut tried = |what: &str, done: io::Result<()>| {
         if let Err(e) = done {
@@ -240,7 +236,7 @@ fn dress(path: &Path, object: &Object, problems: &mut Vec<String>) {
         tried("owner", std::os::unix::fs::lchown(path, Some(owned.uid), Some(owned.gid)));
     }
     for (name, value) in &object.xattrs {
-        // What the server keeps there for itself says nothing elsewhere.
+        // The server's own attributes mean nothing elsewhere.
         if !name.starts_with(b"trusted.landfast.") {
             let set = rustix::fs::lsetxattr(path, &name[..], value, XattrFlags::empty());
             tried(

@@ -1,4 +1,4 @@
-//! What can be typed behind `landfast predict`.
+//! The arguments of `landfast predict`.
 
 use crate::units;
 use clap::{ArgGroup, Args, ValueEnum};
@@ -6,7 +6,6 @@ use landfast_model::predict::{Change, Version};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `landfast predict`.
 #[derive(Debug, Args)]
 pub struct PredictArgs {
     #[command(flatten)]
@@ -17,49 +16,49 @@ pub struct PredictArgs {
     pub manner: MannerArgs,
     #[command(flatten)]
     pub changes: ChangeArgs,
-    /// The chart also where standard output is no terminal
+    /// Print the chart even if standard output is not a terminal
     #[arg(long, conflicts_with = "json")]
     pub chart: bool,
-    /// All of it, for programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// What calls cost.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What calls cost")]
+#[command(next_help_heading = "Cost of a call")]
 #[command(group = ArgGroup::new("costs").required(true).args(["trace", "probe", "rtt"]))]
 #[group(skip)]
 pub struct WayArgs {
-    /// As in a trace: what `landfast trace --json` printed; - for standard input
+    /// Take the costs from a trace: the output of `landfast trace --json`; - for standard input
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// As a probe found: what `landfast probe --json` printed; - for standard input
+    /// Take the costs from a probe: the output of `landfast probe --json`; - for standard input
     #[arg(long, value_name = "FILE")]
     pub probe: Option<PathBuf>,
-    /// Round trip, such as 1ms
+    /// Round-trip time, such as 1ms
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub rtt: Option<Duration>,
-    /// What a call takes longer whose effect has to be stable before the answer
+    /// Additional time of a call whose effect must be stable before the reply
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "rtt")]
     pub persistence: Option<Duration>,
-    /// What the server needs for any call
+    /// Time that the server needs for any call
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "rtt")]
     pub server: Option<Duration>,
-    /// What the client lets pass between an answer and its next call; a probe does not see it
+    /// Time of the client between a reply and its next call; a probe cannot measure it
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "trace")]
     pub think: Option<Duration>,
-    /// What the program lets pass before each file, beyond that: its own work, whatever its calls are
+    /// Additional time of the program before each file: its own work, whatever its calls are
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "trace")]
     pub file_think: Option<Duration>,
-    /// Bytes a second from the client to the server, such as 100M
+    /// Bandwidth from the client to the server in bytes a second, such as 100M
     #[arg(long, value_name = "BYTES", value_parser = units::size, requires = "rtt")]
     pub bandwidth: Option<u64>,
 }
 
-/// What is extracted.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What is extracted (with --trace also nothing: what was seen, again)")]
+#[command(
+    next_help_heading = "Files to extract (with --trace optional: without them the work of the trace is repeated)"
+)]
 pub struct WhatArgs {
     /// A tar archive, also compressed; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "files"])]
@@ -67,38 +66,37 @@ pub struct WhatArgs {
     /// An archive of this directory
     #[arg(long, value_name = "DIR", conflicts_with = "files")]
     pub dir: Option<PathBuf>,
-    /// So many files
+    /// Number of files
     #[arg(long, value_name = "N")]
     pub files: Option<u64>,
-    /// Of this size each
+    /// Size of each file
     #[arg(long, value_name = "BYTES", value_parser = units::size, default_value = "4K", requires = "files")]
     pub size: u64,
-    /// In so many directories
+    /// Number of directories
     #[arg(long, value_name = "N", default_value_t = 1, requires = "files")]
     pub dirs: u64,
 }
 
-/// How.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "How tar and the client do it")]
+#[command(next_help_heading = "Behaviour of tar and the client")]
 pub struct MannerArgs {
     /// NFS version [default: that of most calls of the trace, else 4.2]
     #[arg(long, value_name = "VERSION")]
     pub vers: Option<VersArg>,
-    /// The client looks for each name before it is made, and at directories again, as Linux does on some servers [default: as in
-    /// the trace]
+    /// The client looks each name up before it makes it, and revalidates directories, as Linux does on some servers
+    /// [default: as in the trace]
     #[arg(long)]
     pub lookups: bool,
-    /// Files are not made exclusively, so their first attributes need no SETATTR: sessions that outlive the server
+    /// Files are made with GUARDED, not EXCLUSIVE, so that their first attributes need no SETATTR (the server has persistent sessions)
     #[arg(long)]
     pub guarded: bool,
-    /// Largest WRITE
+    /// Largest size of a WRITE
     #[arg(long, value_name = "BYTES", value_parser = units::size, default_value = "1M")]
     pub write_size: u64,
-    /// tar does not set owners (the default of all but root)
+    /// tar does not set owners (the default unless root)
     #[arg(long)]
     pub no_same_owner: bool,
-    /// tar does not set modes (the default of all but root)
+    /// tar does not set modes (the default unless root)
     #[arg(long)]
     pub no_same_permissions: bool,
     /// tar does not set times
@@ -106,7 +104,6 @@ pub struct MannerArgs {
     pub touch: bool,
 }
 
-/// NFS versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum VersArg {
     /// NFSv3
@@ -129,35 +126,34 @@ impl From<VersArg> for Version {
     }
 }
 
-/// What would be changed.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "What would be changed [default: some of each kind]")]
+#[command(next_help_heading = "Changes to predict [default: some of each kind]")]
 pub struct ChangeArgs {
-    /// The server makes things stable on a device that needs so long for it, such as 50us
+    /// The server makes data stable on a device with this flush latency, such as 50us
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub log_device: Vec<Duration>,
-    /// A client that makes so many files with one COMPOUND: on a server as it is, and on one that makes a COMPOUND stable at once
+    /// A client that makes this many files with one COMPOUND: on the same server, and on one that makes a COMPOUND stable at once
     #[arg(long, value_name = "FILES")]
     pub compound: Vec<u64>,
-    /// So many clients, or COMPOUNDs under way, at once
+    /// This many clients, or COMPOUNDs in flight, at a time
     #[arg(long, value_name = "N")]
     pub streams: Vec<u64>,
-    /// Delegations in place of opens, with times that the client is trusted with (RFC 9754)
+    /// Delegations in place of opens, which let the client set times (RFC 9754)
     #[arg(long)]
     pub delegations: bool,
-    /// Another network, with this round trip
+    /// Another network with this round-trip time
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub round_trip: Vec<Duration>,
-    /// A link of so many bytes a second, such as 125M
+    /// A link with this bandwidth in bytes a second, such as 125M
     #[arg(long, value_name = "BYTES", value_parser = units::size)]
     pub link: Vec<u64>,
-    /// A server so many times as fast, in all but making things stable
+    /// A server that is this many times as fast, except for making data stable
     #[arg(long, value_name = "TIMES")]
     pub faster_server: Vec<f64>,
 }
 
 impl ChangeArgs {
-    /// As the model takes them; none: none was chosen.
+    /// The chosen changes for the model; empty if none was chosen.
     pub fn chosen(&self) -> Vec<Change> {
         let mut all: Vec<Change> = Vec::new();
         all.extend(self.log_device.iter().map(|t| Change::LogDevice { persistence_s: t.as_secs_f64() }));
@@ -173,11 +169,10 @@ impl ChangeArgs {
     }
 }
 
-/// What goes together with it.
 pub const HELP: &str = "\
-Together with the others:
+Examples:
   landfast trace --json work.pcap | landfast predict --trace -
   landfast probe --json nfs://SERVER/PATH | landfast predict --probe - --dir /srv/data
   landfast predict --rtt 1ms --persistence 4ms --files 290000 --log-device 50us
 
-Exit status: 0 done, 1 part of a directory could not be read and is not counted, 2 nothing could be said.";
+Exit status: 0 done, 1 part of a directory could not be read and is not counted, 2 no prediction was possible.";

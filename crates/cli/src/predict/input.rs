@@ -1,27 +1,24 @@
-//! What traces, probes, archives and directories say.
+//! Reads reports of traces and probes, archives and directories.
 
+use crate::input::{self, name, open};
 use landfast_client::archive::{self, ArchiveReader, Kind};
 use landfast_model::predict::{Tree, Version};
 use landfast_model::{Terms, Work};
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The longest report of a trace or a probe that is read, in bytes.
 const REPORT_BYTES_MAX: u64 = 64 << 20;
 
-/// Files with several names that are remembered; beyond that they are forgotten, and count again.
+/// Files with several names that are remembered. Beyond that they are forgotten, and count again.
 const LINKED_MAX: usize = 1 << 20;
 
-/// What of a report of `trace` or `probe` matters here.
+/// The parts of a report of `trace` or `probe` that are used here.
 #[derive(Debug, Deserialize)]
-pub struct Seen {
-    /// What calls cost.
+pub struct Measured {
     pub terms: Terms,
-    /// What was done.
     pub work: Option<Work>,
     #[serde(default)]
     procedures: Vec<Procedure>,
@@ -33,10 +30,9 @@ struct Procedure {
     calls: Option<u64>,
 }
 
-impl Seen {
-    /// Terms alone.
-    pub fn typed(terms: Terms) -> Seen {
-        Seen { terms, work: None, procedures: Vec::new() }
+impl Measured {
+    pub fn typed(terms: Terms) -> Measured {
+        Measured { terms, work: None, procedures: Vec::new() }
     }
 
     /// The version of most of its calls.
@@ -52,42 +48,25 @@ impl Seen {
     }
 }
 
-fn is_standard_input(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// A file's name in messages.
-pub fn name(path: &Path) -> String {
-    if is_standard_input(path) { "standard input".into() } else { path.display().to_string() }
-}
-
-fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    Ok(if is_standard_input(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) })
-}
-
-/// Reads what `landfast COMMAND --json` printed.
-pub fn report(path: &Path, command: &str) -> Result<Seen, String> {
+/// Reads the output of `landfast COMMAND --json`.
+pub fn report(path: &Path, command: &str) -> Result<Measured, String> {
     let said = |e: &dyn std::fmt::Display| format!("{}: {e}", name(path));
-    let mut text = Vec::new();
-    let input = open(path).map_err(|e| said(&e))?;
-    input.take(REPORT_BYTES_MAX + 1).read_to_end(&mut text).map_err(|e| said(&e))?;
-    if text.len() as u64 > REPORT_BYTES_MAX {
-        return Err(said(&"too long for a report"));
-    }
+    let text = input::read(path, REPORT_BYTES_MAX, "too long for a report")?;
     let wanted = format!("make it with: landfast {command} --json");
     let value: serde_json::Value =
         serde_json::from_slice(&text).map_err(|e| said(&format!("no JSON ({e}); {wanted}")))?;
     match value.get("terms") {
         None => return Err(said(&format!("it has no \"terms\"; {wanted}"))),
         Some(serde_json::Value::Null) => {
-            return Err(said(&"too little was seen to say what a call costs: its \"terms\" are null"));
+            return Err(said(
+                &"the costs of a call are unknown, since too little was measured: its \"terms\" are null",
+            ));
         }
         Some(_) => {}
     }
     serde_json::from_value(value).map_err(|e| said(&format!("{e}; {wanted}")))
 }
 
-/// Counts what is in an archive.
 pub fn archive(path: &Path, write_bytes: u64) -> Result<Tree, String> {
     let said = |e: &dyn std::fmt::Display| format!("{}: {e}", name(path));
     let (_, plain) = archive::open(open(path).map_err(|e| said(&e))?).map_err(|e| said(&e))?;
@@ -106,7 +85,7 @@ pub fn archive(path: &Path, write_bytes: u64) -> Result<Tree, String> {
     Ok(tree)
 }
 
-/// Counts what an archive of a directory would hold; what cannot be read is told to `complain` and left out.
+/// Counts what an archive of a directory would have. What cannot be read is passed to `complain` and left out.
 pub fn directory(
     path: &Path,
     write_bytes: u64,

@@ -4,30 +4,25 @@ pub mod args;
 mod input;
 mod print;
 
-use crate::exit::{Exit, print_json};
+use crate::exit::{Exit, failed, print_json};
 use args::{PredictArgs, WayArgs};
-use input::Seen;
+use input::Measured;
 use landfast_model::predict::{Change, Earned, Job, Kind, Looks, Manner, Prediction, Tree, Version};
 use landfast_model::{Terms, predict};
 use serde_json::json;
 use std::io::IsTerminal;
 
-/// Runs it.
 pub fn run(args: &PredictArgs) -> Exit {
-    match foretell(args) {
+    match forecast(args) {
         Ok(found) => found.report(args),
-        Err(e) => {
-            eprintln!("landfast: {e}");
-            Exit::Failed
-        }
+        Err(e) => failed(e),
     }
 }
 
-/// What was predicted, and from what.
-struct Found {
+struct Forecast {
     terms: Terms,
     job: Job,
-    /// What is extracted; `None`: what the trace saw, again.
+    /// The files that are extracted; `None`: the trace's work is repeated.
     tree: Option<Tree>,
     manner: Manner,
     prediction: Prediction,
@@ -35,13 +30,13 @@ struct Found {
     partly: bool,
 }
 
-fn foretell(args: &PredictArgs) -> Result<Found, String> {
-    let seen = seen(&args.way)?;
+fn forecast(args: &PredictArgs) -> Result<Forecast, String> {
+    let measured = measured(&args.way)?;
     let what = &args.what;
     if args.manner.write_size == 0 {
         return Err("--write-size: WRITEs of nothing".into());
     }
-    let vers = args.manner.vers.map(Version::from).or_else(|| seen.version());
+    let vers = args.manner.vers.map(Version::from).or_else(|| measured.version());
     let mut manner = Manner {
         owners: !args.manner.no_same_owner,
         modes: !args.manner.no_same_permissions,
@@ -50,7 +45,7 @@ fn foretell(args: &PredictArgs) -> Result<Found, String> {
         write_bytes: args.manner.write_size,
         ..Manner::new(vers.unwrap_or(Version::V4))
     };
-    manner.looks = if args.manner.lookups { Looks::Each } else { as_seen(&seen, &manner) };
+    manner.looks = if args.manner.lookups { Looks::Each } else { lookups_of(&measured, &manner) };
     let mut partly = false;
     let tree = if let Some(path) = &what.archive {
         Some(input::archive(path, manner.write_bytes)?)
@@ -66,33 +61,33 @@ fn foretell(args: &PredictArgs) -> Result<Found, String> {
             tree
         })
     };
-    let job = match (&tree, &seen.work) {
+    let job = match (&tree, &measured.work) {
         (Some(tree), _) => Job::extract(tree, &manner),
         (None, Some(work)) if args.way.trace.is_some() => {
-            Job::repeat(work, seen.terms.in_flight, vers).map_err(|e| e.to_string())?
+            Job::repeat(work, measured.terms.in_flight, vers).map_err(|e| e.to_string())?
         }
-        _ => return Err("say what is extracted: --archive FILE, --dir DIR, or --files N".into()),
+        _ => return Err("missing work: give --archive FILE, --dir DIR, or --files N".into()),
     };
     let mut changes = args.changes.chosen();
     if changes.is_empty() {
-        changes = Change::usual(&seen.terms);
+        changes = Change::usual(&measured.terms);
     }
-    let prediction = predict(&seen.terms, &job, &changes).map_err(|e| e.to_string())?;
-    Ok(Found { terms: seen.terms, job, tree, manner, prediction, partly })
+    let prediction = predict(&measured.terms, &job, &changes).map_err(|e| e.to_string())?;
+    Ok(Forecast { terms: measured.terms, job, tree, manner, prediction, partly })
 }
 
-fn seen(way: &WayArgs) -> Result<Seen, String> {
+fn measured(way: &WayArgs) -> Result<Measured, String> {
     if let Some(path) = &way.trace {
         return input::report(path, "trace");
     }
     let seconds = |t: Option<std::time::Duration>| t.unwrap_or_default().as_secs_f64();
     if let Some(path) = &way.probe {
-        let mut seen = input::report(path, "probe")?;
-        seen.terms.think_s = way.think.map_or(seen.terms.think_s, |t| t.as_secs_f64());
-        seen.terms.file_think_s = way.file_think.map_or(seen.terms.file_think_s, |t| t.as_secs_f64());
-        return Ok(seen);
+        let mut measured = input::report(path, "probe")?;
+        measured.terms.think_s = way.think.map_or(measured.terms.think_s, |t| t.as_secs_f64());
+        measured.terms.file_think_s = way.file_think.map_or(measured.terms.file_think_s, |t| t.as_secs_f64());
+        return Ok(measured);
     }
-    Ok(Seen::typed(Terms {
+    Ok(Measured::typed(Terms {
         round_trip_s: seconds(way.rtt),
         server_s: seconds(way.server),
         persistence_s: seconds(way.persistence),
@@ -103,9 +98,9 @@ fn seen(way: &WayArgs) -> Result<Seen, String> {
     }))
 }
 
-/// How often the client of a trace looked at names, going by its calls for each file.
-fn as_seen(seen: &Seen, manner: &Manner) -> Looks {
-    let Some(work) = seen.work.filter(|work| work.files > 0) else { return Looks::Once };
+/// Whether the client of a trace looks names up once or each time, judging by its calls for each file.
+fn lookups_of(measured: &Measured, manner: &Manner) -> Looks {
+    let Some(work) = measured.work.filter(|work| work.files > 0) else { return Looks::Once };
     let per_file = work.calls as f64 / work.files as f64;
     let off = |looks| {
         let tree = Tree { files: 1, ..Tree::default() };
@@ -114,15 +109,15 @@ fn as_seen(seen: &Seen, manner: &Manner) -> Looks {
     if off(Looks::Each) < off(Looks::Once) { Looks::Each } else { Looks::Once }
 }
 
-impl Found {
+impl Forecast {
     fn report(&self, args: &PredictArgs) -> Exit {
         if args.json {
-            if print_json(&self.json()).is_none() {
+            if print_json(&self.json()) != Exit::Done {
                 return Exit::Failed;
             }
         } else {
             let chart = args.chart || std::io::stdout().is_terminal();
-            // What did not arrive shows in the exit status.
+            // A failure to write shows in the exit status.
             let _ = self.print(chart);
         }
         if self.partly { Exit::Partly } else { Exit::Done }

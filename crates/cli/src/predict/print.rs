@@ -1,18 +1,19 @@
-//! What was predicted, for people: a table, and a chart of bars.
+//! Prints a prediction: a table, and a chart of bars.
 
-use super::Found;
+use super::Forecast;
+use crate::table::table;
 use crate::units::{show_bytes, show_count};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::Table;
 use landfast_model::predict::{Earned, Outlook, Version};
 use landfast_trace::analysis::words::Unit;
 use std::io::{self, Write};
 
-/// Columns of a chart where the terminal does not say.
+/// Columns of a chart if the terminal does not tell.
 const COLUMNS_DEFAULT: usize = 80;
-/// The least that is left for bars.
+/// The least room for bars.
 const BAR_MIN: usize = 10;
 
-/// What the parts of a bar are drawn with, and what they are: round trips, persistence, the server, all else.
+/// The characters for the parts of a bar, with their names: round trips, persistence, server, everything else.
 const PARTS: [(char, &str); 4] =
     [('█', "round trips"), ('▓', "persistence"), ('▒', "server"), ('░', "client, bandwidth")];
 
@@ -28,7 +29,7 @@ fn within(outlook: &Outlook, unit: &Unit) -> String {
     )
 }
 
-impl Found {
+impl Forecast {
     pub(super) fn print(&self, chart: bool) -> io::Result<()> {
         let mut out = crate::say::stdout();
         writeln!(out, "{}", self.head())?;
@@ -48,7 +49,7 @@ impl Found {
         out.flush()
     }
 
-    /// What is to be done, and what it costs, in a sentence each.
+    /// A sentence for the work, and one for its costs.
     fn head(&self) -> String {
         let t = &self.terms;
         let calls = &self.job.calls;
@@ -93,7 +94,7 @@ impl Found {
         )
     }
 
-    /// All that there is a time for.
+    /// Everything that has a time.
     fn rows(&self) -> Vec<(&str, Option<&Outlook>)> {
         let p = &self.prediction;
         let mut rows = vec![("now", Some(&p.now))];
@@ -103,45 +104,41 @@ impl Found {
     }
 
     fn table(&self) -> Table {
-        let mut t = Table::new();
-        t.load_preset(presets::NOTHING);
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        let mut head = vec![Cell::new("")];
-        head.extend(
-            [
-                "time",
-                "within",
-                "times\nas fast",
-                "round\ntrips",
-                "persistence",
-                "server",
-                "client,\nbandwidth",
-                "calls",
-            ]
-            .map(|h| right(h.to_owned())),
-        );
-        t.set_header(head);
+        let head = [
+            "",
+            "time",
+            "within",
+            "times\nas fast",
+            "round\ntrips",
+            "persistence",
+            "server",
+            "client,\nbandwidth",
+            "calls",
+        ];
+        let mut t = table(head, 1);
         let now = self.prediction.now.seconds;
         let measured = self.prediction.measured_s;
         let rows = self.rows();
         let outlooks = || rows.iter().filter_map(|(_, outlook)| *outlook);
-        // What stands below each other has one unit: times of the whole, and of parts.
+        // Values below each other have one unit: one for whole times, one for parts.
         let of_whole = |o: &Outlook| [Some(o.seconds), o.within_s.map(|w| w.0), o.within_s.map(|w| w.1)];
         let whole = Unit::of(outlooks().flat_map(of_whole).flatten().chain(measured));
         let of_parts = Unit::of(outlooks().flat_map(parts));
         if let Some(measured) = measured {
-            t.add_row([Cell::new("now, as it was seen"), right(whole.show(measured))]);
+            t.add_row(["now, as it was seen".to_owned(), whole.show(measured)]);
         }
         for (name, outlook) in rows {
-            let mut cells = vec![Cell::new(name)];
+            let mut cells = vec![name.to_owned()];
             match outlook {
-                None => cells.push(right("-".to_owned())),
+                None => cells.push("-".to_owned()),
                 Some(o) => {
-                    cells.push(right(whole.show(o.seconds)));
-                    cells.push(right(within(o, &whole)));
-                    cells.push(right(format!("{:.1}", now / o.seconds)));
-                    cells.extend(parts(o).map(|s| right(of_parts.show(s))));
-                    cells.push(right(show_count(o.calls)));
+                    cells.extend([
+                        whole.show(o.seconds),
+                        within(o, &whole),
+                        format!("{:.1}", now / o.seconds),
+                    ]);
+                    cells.extend(parts(o).map(|s| of_parts.show(s)));
+                    cells.push(show_count(o.calls));
                 }
             }
             t.add_row(cells);
@@ -180,7 +177,7 @@ impl Found {
     }
 }
 
-/// A bar for each row, the longest as long as there is room.
+/// A bar for each row; the longest one fills the room.
 fn bars(rows: &[(&str, Option<&Outlook>)], columns: usize) -> Vec<String> {
     let rows: Vec<_> = rows.iter().filter_map(|(name, o)| Some((*name, (*o)?))).collect();
     let unit = Unit::of(rows.iter().map(|(_, o)| o.seconds));
@@ -202,7 +199,7 @@ fn bars(rows: &[(&str, Option<&Outlook>)], columns: usize) -> Vec<String> {
     lines
 }
 
-/// One bar: its parts end where all up to them end, so that none is off by more than half a column.
+/// One bar. Its parts are rounded at their ends, so that none is off by more than half a column.
 fn bar(outlook: &Outlook, longest: f64, room: usize) -> String {
     if longest <= 0.0 {
         return String::new();
@@ -214,7 +211,7 @@ fn bar(outlook: &Outlook, longest: f64, room: usize) -> String {
         text.extend(std::iter::repeat_n(*c, end.saturating_sub(drawn)));
         drawn = drawn.max(end);
     }
-    // What takes any time is seen.
+    // Even the shortest time is visible.
     if text.is_empty() { "▏".to_owned() } else { text }
 }
 

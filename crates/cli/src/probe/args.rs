@@ -1,17 +1,17 @@
-//! What can be typed behind `landfast probe`.
+//! The arguments of `landfast probe`.
 
 use clap::Args;
 use landfast_probe::limits;
 
-/// `landfast probe`.
 #[derive(Debug, Args)]
 pub struct ProbeArgs {
-    /// Where to: nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2]; the highest version that is offered when none is named
+    /// Directory on the server: nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2]; without a version the highest one that
+    /// the server offers is used
     pub url: String,
-    /// Rounds of single calls at most
+    /// Largest number of rounds of single calls
     #[arg(long, value_name = "N", default_value_t = limits::COUNT, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub count: u64,
-    /// How long to measure; connecting and clearing up come on top
+    /// How long to measure; connecting and cleaning up take additional time
     #[arg(long, value_name = "SECONDS", default_value_t = limits::SECONDS, value_parser = seconds)]
     pub seconds: f64,
     /// Print one JSON object
@@ -19,7 +19,6 @@ pub struct ProbeArgs {
     pub json: bool,
 }
 
-/// How long it may measure, as typed.
 pub fn seconds(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a number of seconds between 0.1 and {}", limits::SECONDS_MAX);
     let seconds = text.parse::<f64>().map_err(|_| wrong())?;

@@ -1,5 +1,6 @@
-//! The tables and sentences for people.
+//! Prints a report: tables and sentences.
 
+use crate::trace::bound_words;
 use crate::units::{show_bytes, show_count};
 use landfast_model::Bound;
 use landfast_probe::ask::Operation;
@@ -10,7 +11,6 @@ use landfast_probe::times::Distribution;
 use landfast_trace::analysis::words::part;
 use std::io::{self, BufWriter, Write};
 
-/// Prints a report.
 pub fn print(r: &Report, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     writeln!(out, "{}: NFS {} (offered: {})\n", r.url, r.version, r.versions.join(", "))?;
@@ -104,10 +104,7 @@ fn verdict(out: &mut impl Write, r: &Report) -> io::Result<()> {
     let total = v.shares.total().max(f64::MIN_POSITIVE);
     let percent = |s: f64| format!("{:.0} %", 100.0 * s / total);
     let ms = |s: f64| format!("{:.2} ms", s * 1e3);
-    let what = match v.bound {
-        Bound::Mixed => format!("{} and {}, nearly alike", part(v.first), part(v.runner_up)),
-        bound => format!("{}; next comes {}", part(bound), part(v.runner_up)),
-    };
+    let what = bound_words(v.bound, [v.first, v.runner_up]);
     writeln!(out, "\nVERDICT: small files are bound by {what}")?;
     writeln!(
         out,

@@ -1,25 +1,20 @@
-//! Who may use what `landfast serve DIR` serves, and as whom: from the arguments, in words. Pure, but for whether this machine has IPv6.
+//! Translates the arguments of `landfast serve DIR` into addresses and access rules, and these into words. Pure, but
+//! for the test whether this machine has IPv6.
 
 use super::args::{ServeArgs, SquashArg};
 use landfast_server::exports::rules::{ClientSpec, Rule, Squash};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-/// NFS's own.
 const PORT: u16 = 2049;
 
-/// Where to listen, and the rule for who calls there.
+/// Where to listen, and the rule for all clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Addresses.
     pub listen: Vec<SocketAddr>,
-    /// Who may do what.
     pub rule: Rule,
 }
 
-/// What the arguments say.
-///
-/// # Errors
-/// Everyone on the network would be whoever they say: what to type instead.
+/// The error says what to type: without a rule everyone on the network could act as root.
 pub fn admit(args: &ServeArgs) -> Result<Admitted, String> {
     let named = !args.allow.is_empty() || args.squash != SquashArg::None;
     let listen = match args.listen {
@@ -45,10 +40,9 @@ fn refusal(addr: SocketAddr) -> String {
     )
 }
 
-/// This machine's own addresses, of what it has of both kinds.
 fn local() -> Vec<SocketAddr> {
     let mut all = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, PORT))];
-    // Any port tells whether the address is there.
+    // A bind to any port tells whether the address exists.
     if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
         all.push(SocketAddr::from((Ipv6Addr::LOCALHOST, PORT)));
     }
@@ -56,12 +50,11 @@ fn local() -> Vec<SocketAddr> {
 }
 
 impl Admitted {
-    /// Only this machine can reach it.
     pub fn is_local(&self) -> bool {
         self.listen.iter().all(|addr| addr.ip().is_loopback())
     }
 
-    /// To whom, and who they are then.
+    /// Who is served, and as which user.
     pub fn words(&self, unprivileged: bool) -> String {
         let joined = |all: Vec<String>| match all.split_last() {
             Some((last, [])) => last.clone(),

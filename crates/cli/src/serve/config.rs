@@ -1,8 +1,8 @@
-//! The configuration file for the command line: reading it, `landfast check`, `landfast exports`.
+//! The configuration file: reading it, `landfast check`, `landfast exports`.
 
 use super::args::{CheckArgs, ExportsArgs};
 use crate::exit::Exit;
-use comfy_table::{Table, presets};
+use crate::table::table;
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
@@ -12,10 +12,7 @@ use serde_json::json;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads a file.
-///
-/// # Errors
-/// One line for each thing that is wrong with it.
+/// Reads the file. The error has one line for each mistake in it.
 pub fn read(path: &Path) -> Result<Config, Vec<String>> {
     let name = path.display();
     let cannot = |e: &dyn std::fmt::Display| vec![format!("{name}: {e}")];
@@ -29,7 +26,7 @@ pub fn read(path: &Path) -> Result<Config, Vec<String>> {
     config::parse(&text).map_err(problems)
 }
 
-/// `landfast check`: 0 when nothing is wrong, 1 otherwise.
+/// `landfast check`: exit status 0 if nothing is wrong, else 1.
 pub fn check(args: &CheckArgs) -> Exit {
     let problems = match read(&args.config) {
         Ok(config) => {
@@ -44,7 +41,7 @@ pub fn check(args: &CheckArgs) -> Exit {
     if problems.is_empty() { Exit::Done } else { Exit::Partly }
 }
 
-/// What of an export cannot be found on this machine.
+/// What an export names and this machine does not have.
 fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
     let at = format!("{}:{}:1", file.display(), e.line);
     if !e.path.is_dir() {
@@ -57,8 +54,8 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
     })
 }
 
-/// What of the server's own files lies in an export, each with the line of the export whose file it is. What this user may not look
-/// at is left to the server's start.
+/// The server's own files that are inside of an export, each with the line of the export whose file it is. What this
+/// user may not look at is left to the start of the server.
 pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
     let exports = || config.exports.iter().map(|e| e.path.as_path());
     let look = |line: usize, own: &Own| match places::exposure(exports(), own) {
@@ -99,7 +96,6 @@ fn flavors(rule: &Rule) -> Vec<&'static str> {
     [(rule.sys, "sys"), (rule.none, "none")].into_iter().filter(|(t, _)| *t).map(|(_, n)| n).collect()
 }
 
-/// `landfast exports`.
 pub fn exports(args: &ExportsArgs) -> Exit {
     let config = match read(&args.config) {
         Ok(config) => config,
@@ -113,8 +109,8 @@ pub fn exports(args: &ExportsArgs) -> Exit {
         println!("{}", json!(all));
         return Exit::Done;
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["NAME", "PATH", "DURABILITY", "CLIENTS", "OPTIONS"]);
+    let header = ["NAME", "PATH", "DURABILITY", "CLIENTS", "OPTIONS"];
+    let mut table = table(header, header.len());
     for e in &config.exports {
         for (i, rule) in e.rules.0.iter().enumerate() {
             let once = |text: String| if i == 0 { text } else { String::new() };

@@ -1,10 +1,10 @@
-//! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly; SIGHUP reads the file again.
+//! `landfast serve`: opens the volumes, serves them until a signal, stops cleanly. SIGHUP reads the file again.
 
 pub mod admit;
 pub mod args;
 pub mod config;
 
-use crate::exit::{Exit, told};
+use crate::exit::{Exit, failed, ok_or_print, runtime};
 use crate::units::{show_bytes, show_count};
 use args::{DurabilityArg, RpcbindArg, ServeArgs};
 use landfast_server::config::{Config, ExportConfig};
@@ -18,26 +18,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Serves until SIGTERM or SIGINT.
 pub fn run(args: ServeArgs) -> Exit {
     match faults::from_environment() {
         Ok(None) => {}
         Ok(Some(what)) => {
             eprintln!("landfast: WARNING: {what}: this server breaks its promises, for tests only");
         }
-        Err(err) => {
-            eprintln!("landfast: {err}");
-            return Exit::Failed;
-        }
+        Err(err) => return failed(err),
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            eprintln!("landfast: cannot start threads: {e}");
-            return Exit::Failed;
-        }
-    };
-    runtime.block_on(serve(&args))
+    runtime().map_or(Exit::Failed, |runtime| runtime.block_on(serve(&args)))
 }
 
 async fn serve(args: &ServeArgs) -> Exit {
@@ -46,36 +35,27 @@ async fn serve(args: &ServeArgs) -> Exit {
         return serve_config(args, file, started).await;
     }
     let Some(dir) = &args.dir else {
-        eprintln!("landfast: name a directory, or a file with --config");
-        return Exit::Failed;
+        return failed("name a directory, or a file with --config");
     };
     if args.durability == DurabilityArg::Log && args.log.is_none() {
-        eprintln!("landfast: --durability log needs a log: name a file or device with --log PATH");
-        return Exit::Failed;
+        return failed("--durability log needs a log: name a file or device with --log PATH");
     }
     let log = args.log_place();
     if log.as_ref().is_some_and(LogPlace::is_mirror_of_itself) {
-        eprintln!("landfast: the log would be its own mirror: name another file or device with --log-mirror");
-        return Exit::Failed;
+        return failed("the log would be its own mirror: name another file or device with --log-mirror");
     }
-    let admitted = match admit::admit(args) {
-        Ok(admitted) => admitted,
-        Err(why) => {
-            eprintln!("landfast: {why}");
-            return Exit::Failed;
-        }
-    };
+    let Some(admitted) = ok_or_print(admit::admit(args)) else { return Exit::Failed };
     if args.unprivileged && !admitted.is_local() {
-        eprintln!("landfast: --unprivileged serves everyone as one user: only on a loopback address");
-        return Exit::Failed;
+        return failed("--unprivileged serves everyone as one user: only on a loopback address");
     }
-    // A stop during recovery must not be lost.
+    // A signal during recovery must not be lost.
     let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        eprintln!("landfast: cannot wait for signals");
+        return failed("cannot wait for signals");
+    };
+    let Some((volume, recovery)) = ok_or_print(Volume::open(options(args, dir, log))) else {
         return Exit::Failed;
     };
-    let Some((volume, recovery)) = told(Volume::open(options(args, dir, log))) else { return Exit::Failed };
     let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
     eprintln!("landfast: exports {} to {}", export.display(), admitted.words(args.unprivileged));
     say_recovery(&recovery, volume.durability());
@@ -104,7 +84,7 @@ async fn serve(args: &ServeArgs) -> Exit {
         RpcbindArg::Require => Rpcbind::Require,
     };
     config.port_mapper = rpcbind.at(&admitted.listen);
-    let Some(running) = told(Server::start(config).await) else { return Exit::Failed };
+    let Some(running) = ok_or_print(Server::start(config).await) else { return Exit::Failed };
     say_restored(&running, args.lease.as_secs());
     say_serving(&running, &[(dir.clone(), PathBuf::from("/"))], started.elapsed());
     tokio::select! {
@@ -114,13 +94,11 @@ async fn serve(args: &ServeArgs) -> Exit {
     stop(running, args.stats_file.as_deref()).await
 }
 
-/// Serves what a file says.
 async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     let signals =
         (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
-        eprintln!("landfast: cannot wait for signals");
-        return Exit::Failed;
+        return failed("cannot wait for signals");
     };
     let mut config = match config::read(file) {
         Ok(config) => config,
@@ -129,7 +107,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
             return Exit::Failed;
         }
     };
-    // Before a log is made there.
+    // This must come before a log is made there.
     let exposed = config::exposed(file, &config);
     if !exposed.is_empty() {
         exposed.iter().for_each(|p| eprintln!("landfast: {p}"));
@@ -142,7 +120,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
             Ok(opened) => opened,
             Err(err) => {
                 eprintln!("landfast: {}:{}: {}: {err}", file.display(), e.line, e.path.display());
-                // The others are served, unless the file itself is the mistake.
+                // The other exports are served, unless the file itself is wrong.
                 if landfast_server::is_overlap(&err) {
                     return Exit::Failed;
                 }
@@ -168,7 +146,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     start.protocols = config.protocols;
     start.port_mapper = config.rpcbind.at(&config.listen);
     start.workers = config.workers.unwrap_or(start.workers);
-    let Some(running) = told(Server::start(start).await) else { return Exit::Failed };
+    let Some(running) = ok_or_print(Server::start(start).await) else { return Exit::Failed };
     say_restored(&running, u64::from(config.lease_seconds));
     say_serving(&running, &dirs, started.elapsed());
     loop {
@@ -181,7 +159,7 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     stop(running, args.stats_file.as_deref()).await
 }
 
-/// SIGHUP: all of the file, or nothing of it.
+/// SIGHUP: applies the whole file, or nothing of it.
 async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut Config) {
     let unchanged = |why: &dyn std::fmt::Display| eprintln!("landfast: {why}; nothing has changed");
     let new = match config::read(file) {
@@ -195,7 +173,7 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
     match running.reload(config, &new, |e| open(args, e)).await {
         Ok(done) => {
             say_reloaded(file, &new, &done);
-            // What needs a restart is said again until there was one.
+            // The old values stay: what needs a restart is reported until there was one.
             *config = Config {
                 listen: config.listen.clone(),
                 lease_seconds: config.lease_seconds,
@@ -219,14 +197,12 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
     });
     done.removed.iter().for_each(|p| eprintln!("landfast: {} is served no more", p.display()));
     done.needs_restart.iter().for_each(|what| {
-        eprintln!(
-            "landfast: WARNING: {what} has changed in the file: that needs a restart, and stays as it was"
-        );
+        eprintln!("landfast: WARNING: {what} has changed in the file: it needs a restart to take effect");
     });
     done.not_clean.iter().for_each(|why| eprintln!("landfast: WARNING: not stopped cleanly: {why}"));
 }
 
-/// Opens the volume of an export and says what it found.
+/// Opens the volume of an export and prints what it found.
 fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
     let (volume, recovery) = Volume::open(OpenOptions {
         log: e.log.clone(),
@@ -251,7 +227,8 @@ fn warn_of_unsafe(durability: Durability) {
     }
 }
 
-/// An export that is the root of the server is there under its own path as well, unless it has something of that name in it.
+/// Warns if the export's own path leads to something else: the server's root export is also visible under its path,
+/// unless it contains something of that name.
 fn warn_of_hidden(export: &Path) {
     if let Some(by) = hidden_by(export) {
         eprintln!(
@@ -263,7 +240,7 @@ fn warn_of_hidden(export: &Path) {
     }
 }
 
-/// The operator says that a filesystem which looks as if it could not keep the promise can, or need not.
+/// The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
 fn accepts_weak(args: &ServeArgs) -> bool {
     args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some()
 }
@@ -304,7 +281,7 @@ fn say_recovery(r: &RecoveryReport, durability: Durability) {
     let local = r.local.len() as u64 + r.local_more;
     if local > 0 {
         eprintln!(
-            "landfast: WARNING: the directory was changed behind the server's back: {} cases, each said above and resolved \
+            "landfast: WARNING: somebody else changed the directory: {} cases, each reported and resolved above \
              (docs/internals/recovery.md)",
             show_count(local)
         );
@@ -321,7 +298,7 @@ fn say_restored(running: &Running, lease_seconds: u64) {
     }
 }
 
-/// `dirs`: each with the path under which clients find it.
+/// `dirs`: each directory with the path under which clients find it.
 fn say_serving(running: &Running, dirs: &[(PathBuf, PathBuf)], took: Duration) {
     if let Some(addr) = running.metrics_addr() {
         eprintln!("landfast: metrics at http://{addr}/metrics");
@@ -378,12 +355,11 @@ async fn stop(running: Running, stats_file: Option<&Path>) -> Exit {
     }
 }
 
-/// Requests of all versions: COMPOUNDs, and procedures of version 3.
+/// The requests of all versions: COMPOUNDs, and procedures of version 3.
 fn requests(server: &landfast_server::Stats) -> u64 {
     server.compounds + server.v3_procedures.iter().map(|(_, n)| n).sum::<u64>()
 }
 
-/// The counters of all volumes together.
 fn sum(volumes: &[Volume]) -> landfast_volume::Stats {
     let mut all = landfast_volume::Stats::default();
     for one in volumes.iter().map(Volume::stats) {

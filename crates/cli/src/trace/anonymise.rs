@@ -1,8 +1,8 @@
-//! `landfast trace --anonymise`: a copy of a capture that can be shown to others.
+//! `landfast trace --anonymise`: copies a capture without what must not be shown to others.
 
 use super::input::Input;
-use crate::exit::Exit;
-use crate::units::show_count;
+use crate::exit::{Exit, failed};
+use crate::units::{counted, show_count};
 use landfast_trace::anonymise::Anonymiser;
 use std::error::Error;
 use std::fs::File;
@@ -16,12 +16,9 @@ pub(super) fn run(file: &Path, out: &Path, name: &str) -> Exit {
             notes.iter().for_each(|note| eprintln!("landfast: {name}: {note}"));
             Exit::Done
         }
-        // It was said, or needs no words.
+        // The failure was printed, or needs no message.
         Err(_) if out == Path::new("-") && crate::say::is_closed() | crate::say::is_full() => Exit::Done,
-        Err(e) => {
-            eprintln!("landfast: {name}: {e}");
-            Exit::Failed
-        }
+        Err(e) => failed(format!("{name}: {e}")),
     }
 }
 
@@ -36,7 +33,7 @@ fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
             && (from.dev(), from.ino()) == (to.dev(), to.ino())
         {
             return Err(
-                format!("the copy cannot be written over the capture itself ({})", out.display()).into()
+                format!("{}: this is the capture; name another file for the copy", out.display()).into()
             );
         }
         Box::new(File::create(out).map_err(|e| format!("{}: {e}", out.display()))?)
@@ -57,17 +54,9 @@ fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         show_count(totals.calls_seen)
     ));
     notes.extend(super::notes::end(end));
-    if left_out.frames > 0 {
-        notes.push(format!(
-            "{} frames are of another link layer than the first and are not in the copy",
-            show_count(left_out.frames)
-        ));
-    }
-    if left_out.late > 0 {
-        notes.push(format!(
-            "{} messages took too long to come to their ends: of these the copy has zeros only",
-            show_count(left_out.late)
-        ));
-    }
+    let frames = "frames are of another link layer than the first and are not in the copy";
+    notes.extend(counted(left_out.frames, frames));
+    let late = "messages took too long to come to their ends: of these the copy has zeros only";
+    notes.extend(counted(left_out.late, late));
     Ok(notes)
 }

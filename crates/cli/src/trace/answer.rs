@@ -1,6 +1,6 @@
-//! The answer for people: the verdict, where the time went, what was called for each file.
+//! The answer for people: the verdict, where the time went, the calls for each file.
 
-use super::found::Found;
+use super::results::Results;
 use crate::units::show_count;
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v4::NfsStat;
@@ -10,15 +10,15 @@ use landfast_trace::analysis::words::{Unit, part};
 use landfast_trace::analysis::{compound, is_v4, name};
 use std::io::{self, Write};
 
-/// Lines of a list that are shown.
+/// Lines that are printed of a list.
 const SHOWN: usize = 8;
-/// How wide the whole of the time is.
+/// Columns of a bar for the whole time.
 const BAR: f64 = 40.0;
-/// Where long lines are broken.
+/// Columns after which long lines are broken.
 const WIDTH: usize = 118;
 
-impl Found {
-    /// What bounds the work, why, and what would change it.
+impl Results {
+    /// Prints what bounds the work, why, and what would change it.
     pub(super) fn print_answer(&self, out: &mut impl Write) -> io::Result<()> {
         let f = &self.findings;
         let Some(words) = f.words(&self.totals) else { return Ok(()) };
@@ -52,7 +52,7 @@ impl Found {
         writeln!(out)
     }
 
-    /// Sequences of files, shapes of COMPOUNDs, clients and servers.
+    /// Prints the sequences of calls for a file, the shapes of COMPOUNDs, clients and servers.
     pub(super) fn print_shapes(&self, out: &mut impl Write) -> io::Result<()> {
         let f = &self.findings;
         if !f.shapes.is_empty() {
@@ -122,10 +122,8 @@ impl Found {
         }
         Ok(())
     }
-}
 
-impl Found {
-    /// Service times at both ends, and what lies between them.
+    /// Prints service times at both ends, and the network's part.
     fn print_both(&self, out: &mut impl Write, both: &Both) -> io::Result<()> {
         let (rows, all) = both.rows();
         if all.calls == 0 {
@@ -154,7 +152,7 @@ impl Found {
     }
 }
 
-/// How long a file of a shape takes.
+/// The time of one file of a shape, in seconds.
 fn each_s(shape: &Shape) -> f64 {
     shape.span_ns / shape.files.max(1) as f64 / 1e9
 }
@@ -178,7 +176,6 @@ fn file_line(
     )
 }
 
-/// A COMPOUND's operations.
 pub(super) fn compound_words(ops: &[u8]) -> String {
     if ops.is_empty() { "(encrypted, or not captured)".to_owned() } else { compound(ops) }
 }
@@ -202,7 +199,7 @@ pub(super) fn sequence_words(sequence: &[Item]) -> String {
     items.collect::<Vec<_>>().join(", ")
 }
 
-/// A sentence, indented and broken between words.
+/// Prints a sentence, indented and broken between words.
 fn broken(out: &mut impl Write, text: &str) -> io::Result<()> {
     let mut line = String::from(" ");
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! What can be typed behind `landfast trace`.
+//! The arguments of `landfast trace`.
 
 use super::fail_if::{FailIf, fail_if};
 use clap::Args;
@@ -6,26 +6,24 @@ use landfast_trace::filter::{self, Moment, Network, Procedure};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the kernel prints the counters of its mounts.
+/// The kernel's counters of NFS mounts.
 pub const MOUNTSTATS_FILE: &str = "/proc/self/mountstats";
 
-/// How captures are made and read.
 pub const HELP: &str = "\
-A capture of the work, at the client or at the server:
+Capture the work at the client or at the server, then read the capture:
   tcpdump -i any -s 0 -w work.pcap host SERVER     or: ... -w - host SERVER | landfast trace -
-  landfast trace work.pcap                         the verdict, why, what would change it; the table; calls for each file
-  landfast trace --report page.html work.pcap      the same with charts, for whoever decides
-  landfast trace --merge server.pcap client.pcap   of both ends: the network's part of each call
-Without a file:
-  landfast trace --interface eth0 --server SERVER  until Ctrl-C
-  landfast trace --mountstats --interval 30        from the client's counters
+  landfast trace work.pcap                         the verdict with reasons and advice, service times, calls for each file
+  landfast trace --report page.html work.pcap      the same with charts, as a page
+  landfast trace --merge server.pcap client.pcap   captures of both ends: also the network's part of each call
+Without a capture file:
+  landfast trace --interface eth0 --server SERVER  capture until Ctrl-C
+  landfast trace --mountstats --interval 30        read the counters of the client's mounts
 
-Exit status: 0 done, 1 something of --fail-if is so, 2 nothing could be said.";
+Exit status: 0 done, 1 a condition of --fail-if is true, 2 no result.";
 
-/// `landfast trace`.
 #[derive(Debug, Args)]
 pub struct TraceArgs {
-    /// A capture: pcap or pcapng as tcpdump and Wireshark write them, also in gzip, bzip2, xz or zstd; - for standard input
+    /// A capture: pcap or pcapng, as tcpdump and Wireshark write them, also compressed with gzip, bzip2, xz or zstd; - for standard input
     #[arg(
         required = false,
         required_unless_present_any = ["mountstats", "interface"],
@@ -35,78 +33,74 @@ pub struct TraceArgs {
         ])
     )]
     pub file: PathBuf,
-    /// No FILE, but what comes at a network interface of this machine, until Ctrl-C; needs root or CAP_NET_RAW
+    /// Capture at a network interface of this machine until Ctrl-C, without FILE; needs root or CAP_NET_RAW
     #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "mountstats", "merge", "anonymise"])]
     pub interface: Option<String>,
-    /// With --interface: end after so many seconds
+    /// With --interface: stop after this many seconds
     #[arg(long, value_name = "SECONDS", requires = "interface", value_parser = interval)]
     pub seconds: Option<Duration>,
-    /// With --interface: end after so many calls with their replies
+    /// With --interface: stop after this many calls with their replies
     #[arg(long, value_name = "CALLS", requires = "interface")]
     pub count: Option<u64>,
-    /// With --mountstats: a later reading, from which the first is taken
+    /// With --mountstats: a later reading, to look at the time between both
     #[arg(requires = "mountstats", conflicts_with = "interval")]
     pub after: Option<PathBuf>,
-    /// FILE has the counters of a Linux client's mounts; this machine's if there is no FILE
+    /// FILE is a reading of a Linux client's counters of its mounts (default: those of this machine)
     #[arg(long, conflicts_with_all = ["list", "report", "OnlyArgs"])]
     pub mountstats: bool,
-    /// With --mountstats: read again after so many seconds, and tell what came in between
+    /// With --mountstats: read again after this many seconds, to look at the time between both readings
     #[arg(long, value_name = "SECONDS", requires = "mountstats", value_parser = interval)]
     pub interval: Option<Duration>,
-    /// One line for each call and each reply, as tshark prints them
+    /// Print one line for each call and each reply, as tshark does
     #[arg(long)]
     pub list: bool,
-    /// The tables and what was seen of the capture, for programs
+    /// Print the tables and the properties of the capture as JSON
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
-    /// Also write all of it into one page of HTML: verdict, charts, what would change it, tables
+    /// Write one page of HTML as well: verdict, charts, what would change it, tables
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
-    /// Write a copy that can be shown to others: names, addresses and handles hashed, data zeros; the same calls at the same times; - for standard output
+    /// Write a copy that can be shown to others: names, addresses and handles are hashed, data becomes zeros, calls
+    /// and times stay; - for standard output
     #[arg(long, value_name = "OUT.pcap", conflicts_with_all = ["list", "json", "report", "OnlyArgs", "merge", "fail_if"])]
     pub anonymise: Option<PathBuf>,
-    /// A second capture of the same traffic, made at the other end: the network's part of each call is the difference
+    /// A second capture of the same traffic from the other end: the difference is the network's part of each call
     #[arg(long, value_name = "FILE", conflicts_with_all = ["list", "mountstats"])]
     pub merge: Option<PathBuf>,
-    /// A capture of the same work before a change: what the change did, beside what the equation says of it
+    /// A capture of the same work before a change: print what the change did, and what the equation predicts for it
     #[arg(long, value_name = "BEFORE", conflicts_with_all = ["list", "report", "mountstats", "merge", "anonymise", "interface", "fail_if"])]
     pub compare: Option<PathBuf>,
-    /// End with status 1 if this is so, and say what it is: rtt>50%, WRITE.p99>20ms, matched<95%; may be given more than once
+    /// End with status 1 if this is true, and print the value: rtt>50%, WRITE.p99>20ms, matched<95%; may be given more than once
     #[arg(long, value_name = "BOUND", value_parser = fail_if, conflicts_with_all = ["list", "mountstats"])]
     pub fail_if: Vec<FailIf>,
-    /// Of the calls, which
     #[command(flatten)]
     pub only: OnlyArgs,
 }
 
-/// Which calls of a capture are looked at.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Which calls; all of what is given has to fit")]
+#[command(next_help_heading = "Filter: a call must match all of these options")]
 pub struct OnlyArgs {
-    /// Only calls of this client
+    /// Calls of this client
     #[arg(long, value_name = "ADDR[/BITS]")]
     pub client: Option<Network>,
-    /// Only calls to this server
+    /// Calls to this server
     #[arg(long, value_name = "ADDR[/BITS]")]
     pub server: Option<Network>,
-    /// Only calls about files of this name (shell wildcards), or with this handle, as --list shows it: 0x1d14c75e
+    /// Calls about files with this name (shell wildcards), or with this handle, as --list prints it: 0x1d14c75e
     #[arg(long = "file", value_name = "NAME|0xFH", value_parser = file)]
     pub about: Option<landfast_trace::filter::File>,
-    /// Only these procedures, and COMPOUNDs sent for these operations: WRITE,COMMIT; also of callbacks: CB_RECALL
+    /// Calls of these procedures, and COMPOUNDs with these main operations: WRITE,COMMIT; also callbacks: CB_RECALL
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub procedure: Vec<Procedure>,
-    /// Only calls that began then or later: seconds since the first frame, or as 2026-11-23T05:13:00.5Z
+    /// Calls from this time on: seconds since the first frame, or a time such as 2026-11-23T05:13:00.5Z
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub from: Option<Moment>,
-    /// Only calls that began before
+    /// Calls before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub to: Option<Moment>,
 }
 
-/// A file as it is given on the command line.
-///
-/// # Errors
-/// It is none.
+/// Parses a file's name or handle.
 pub fn file(text: &str) -> Result<filter::File, String> {
     if let Some(digest) = text.strip_prefix("0x").filter(|digits| digits.len() == 8)
         && let Ok(digest) = u32::from_str_radix(digest, 16)
@@ -119,10 +113,7 @@ pub fn file(text: &str) -> Result<filter::File, String> {
     Ok(filter::File::Name { pattern: text.as_bytes().to_vec(), matches: landfast_client::glob::matches })
 }
 
-/// A time as it is given on the command line.
-///
-/// # Errors
-/// It is none.
+/// Parses a time.
 pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(s) = text.parse::<f64>() {
         let ns = s * 1e9;
@@ -140,10 +131,7 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     i64::try_from(at.as_nanosecond()).map(Moment::At).map_err(|_| "too far away".to_owned())
 }
 
-/// A time between two readings as it is given on the command line.
-///
-/// # Errors
-/// It is none.
+/// Parses the time between two readings.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().filter(|s| (0.1..=86_400.0).contains(s));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "wanted: seconds, 0.1 to 86400".to_owned())

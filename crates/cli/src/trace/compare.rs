@@ -1,9 +1,10 @@
-//! `landfast trace --compare BEFORE AFTER`: what a change did, beside what the equation says of it.
+//! `landfast trace --compare BEFORE AFTER`: what a change did, and what the equation predicts for it.
 
 use super::args::TraceArgs;
-use super::found::Found;
 use super::look::look_at;
-use crate::exit::{Exit, print_json};
+use super::report::part_of;
+use super::results::Results;
+use crate::exit::{Exit, failed, print_json};
 use crate::units::show_count;
 use landfast_model::predict::Outlook;
 use landfast_model::{Bound, Change, Job, predict};
@@ -14,12 +15,11 @@ use serde_json::{Value, json};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// A term has changed that is so many times what it was, or that part of it.
+/// A term counts as changed if the ratio of its values is above this, or below its reciprocal.
 const CHANGED: f64 = 1.2;
-/// As many calls as before, give or take so much.
+/// The number of calls counts as equal within this part.
 const AS_MANY: f64 = 0.1;
 
-/// Runs it.
 pub(super) fn run(args: &TraceArgs, before: &Path, name: &str) -> Exit {
     let both = [before, args.file.as_path()].map(|file| {
         look_at(args, file, Analysis::new()).map_err(|e| format!("{}: {e}", file.display())).and_then(
@@ -31,36 +31,28 @@ pub(super) fn run(args: &TraceArgs, before: &Path, name: &str) -> Exit {
     });
     let (before_found, after) = match both {
         [Ok(before), Ok(after)] => (before, after),
-        [Err(e), _] | [_, Err(e)] => {
-            eprintln!("landfast: {e}");
-            return Exit::Failed;
-        }
+        [Err(e), _] | [_, Err(e)] => return failed(e),
     };
     for (name, found) in [(before.display().to_string(), &before_found), (name.to_owned(), &after)] {
         found.notes().iter().for_each(|note| eprintln!("landfast: {name}: {note}"));
     }
     let compared = Compared::of(&before_found, &after);
     if args.json {
-        return print_json(&compared.json()).map_or(Exit::Failed, |()| Exit::Done);
+        return print_json(&compared.json());
     }
     match compared.print(&mut BufWriter::new(crate::say::stdout())) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            eprintln!("landfast: standard output: {e}");
-            Exit::Failed
-        }
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => failed(format!("standard output: {e}")),
         _ => Exit::Done,
     }
 }
 
-/// Both, and what was to be expected.
 struct Compared<'a> {
-    before: &'a Found,
-    after: &'a Found,
-    /// What has changed, as far as the equation has it, and what it makes of the work before; why not, else.
+    before: &'a Results,
+    after: &'a Results,
+    /// The changes that the equation knows, and their predicted effect on the work before; or why there is no prediction.
     expected: Result<(Vec<Change>, Outlook), &'static str>,
 }
 
-/// What has changed between two captures.
 fn changes(before: &Findings, after: &Findings) -> Vec<Change> {
     let (b, a) = (&before.terms, &after.terms);
     let changed =
@@ -87,7 +79,7 @@ fn changes(before: &Findings, after: &Findings) -> Vec<Change> {
 }
 
 impl<'a> Compared<'a> {
-    fn of(before: &'a Found, after: &'a Found) -> Self {
+    fn of(before: &'a Results, after: &'a Results) -> Self {
         let expected = Compared::expected(&before.findings, &after.findings);
         Compared { before, after, expected }
     }
@@ -96,24 +88,22 @@ impl<'a> Compared<'a> {
         let (was, is) = (before.work.calls as f64, after.work.calls as f64);
         if (is / was - 1.0).abs() > AS_MANY {
             return Err(
-                "the calls are not as many as before, so it is another way to do the work, or other work",
+                "the number of calls has changed, so the work was done in another way, or it is other work",
             );
         }
         if after.terms.persistence_s > before.terms.persistence_s * CHANGED {
-            return Err(
-                "what has to be stable takes longer than before, and the equation has no change for that",
-            );
+            return Err("stable storage takes longer than before, and the equation cannot predict that");
         }
         let job = Job::repeat(&before.work, before.terms.in_flight, None)
-            .map_err(|_| "of the work before too little is known")?;
+            .map_err(|_| "too little is known about the work before")?;
         let changes = changes(before, after);
         if changes.is_empty() {
             return Err("no term of the equation has changed by a fifth");
         }
         let p = predict(&before.terms, &job, &changes)
-            .map_err(|_| "its terms are none that the equation takes")?;
+            .map_err(|_| "its terms are out of the range of the equation")?;
         let outlook = p.together.or_else(|| p.each.first().and_then(|outcome| outcome.outlook));
-        outlook.map(|outlook| (changes, outlook)).ok_or("the equation says nothing of these changes")
+        outlook.map(|outlook| (changes, outlook)).ok_or("the equation cannot predict these changes")
     }
 
     fn spans(&self) -> [f64; 2] {
@@ -141,9 +131,7 @@ impl<'a> Compared<'a> {
         for bound in
             [Bound::Rtt, Bound::Persistence, Bound::Server, Bound::Bandwidth, Bound::Client, Bound::Loss]
         {
-            let of = |f: &Findings| {
-                f.shares.parts().into_iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| s)
-            };
+            let of = |f: &Findings| part_of(&f.shares, bound);
             if of(b) + of(a) > 0.0 {
                 row(part(bound), [time(of(b)), time(of(a))])?;
             }
@@ -183,7 +171,7 @@ impl<'a> Compared<'a> {
     }
 
     fn json(&self) -> Value {
-        let side = |found: &Found| {
+        let side = |found: &Results| {
             json!({
                 "verdict": found.verdict_json(),
                 "terms": found.findings.terms,

@@ -1,6 +1,6 @@
-//! `--fail-if`: bounds on what is found, for scripts. Pure.
+//! `--fail-if`: bounds for scripts. Pure.
 
-use super::found::Found;
+use super::results::Results;
 use crate::units::duration;
 use landfast_model::Bound;
 use landfast_trace::filter::Procedure;
@@ -17,18 +17,18 @@ pub struct FailIf {
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// A part of the time, of 1.
+    /// A share of the time, 0 to 1.
     Part(Bound),
-    /// Calls with their replies, of 1.
+    /// The share of calls that have their replies, 0 to 1.
     Matched,
     Calls,
-    /// Segments that were sent again.
+    /// TCP segments that were sent again.
     Retransmitted,
     /// Seconds.
     RoundTrip,
-    /// Calls for a file that is made.
+    /// Calls for each file that is made.
     CallsPerFile,
-    /// Of a procedure or main operation.
+    /// A figure of a procedure or main operation.
     Service(String, Value),
 }
 
@@ -43,14 +43,9 @@ enum Value {
     Sum,
 }
 
-/// What may be asked for.
 const HELP: &str = "wanted: rtt, persistence, server, bandwidth, client or loss (in %), matched (in %), calls, calls-per-file, \
 retransmitted, round-trip, or PROCEDURE.calls, .min, .avg, .median, .p99, .max, .sum; then > or <; then a value: rtt>50%, WRITE.p99>20ms";
 
-/// A bound as it is given on the command line.
-///
-/// # Errors
-/// It is none.
 pub fn fail_if(text: &str) -> Result<FailIf, String> {
     let at = text.find(['>', '<']).ok_or(HELP)?;
     let (what, value) = (text[..at].trim(), text[at + 1..].trim());
@@ -102,14 +97,14 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 impl FailIf {
-    /// What is beyond the bound, in words. What was not seen is beyond none.
-    pub(super) fn failed(&self, found: &Found) -> Option<String> {
+    /// The message if the bound is exceeded. What the capture does not have exceeds nothing.
+    pub(super) fn failed(&self, found: &Results) -> Option<String> {
         let value = self.value(found)?;
         let beyond = if self.above { value > self.limit } else { value < self.limit };
         beyond.then(|| format!("{}: it is {}", self.text, self.show(value)))
     }
 
-    fn value(&self, found: &Found) -> Option<f64> {
+    fn value(&self, found: &Results) -> Option<f64> {
         let (f, t) = (&found.findings, &found.totals);
         Some(match &self.what {
             What::Part(bound) => {
@@ -126,7 +121,7 @@ impl FailIf {
             What::CallsPerFile => f.work.calls as f64 / f.work.files as f64,
             What::Service(name, value) => {
                 let rows = found.table.rows().filter(|(place, _)| *name == place.name());
-                // The worst of its rows: a name may stand for several versions.
+                // The worst row counts: several versions can have a procedure of this name.
                 let all = rows.map(|(_, row)| value.of(row));
                 if self.above { all.reduce(f64::max)? } else { all.reduce(f64::min)? }
             }

@@ -1,49 +1,43 @@
-//! Captures out of files: also compressed, and what a compression that ends early leaves of them.
+//! Reads captures from files, also compressed ones, and from what an incomplete compressed file still has.
 
 use landfast_client::archive::{self, ArchiveError, Compression};
 use landfast_trace::source::{Capture, End, Frame, SourceError};
+use parking_lot::Mutex;
 use std::error::Error;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the readers below the capture have seen.
+/// The state of the readers below the capture.
 #[derive(Default)]
-struct Seen {
-    /// The file itself could not be read on.
+struct ReadState {
+    /// Reading the file itself has failed.
     failed: AtomicBool,
-    /// Where decompression ended before its end.
+    /// How decompression ended too early.
     end: Mutex<Option<End>>,
 }
 
-impl Seen {
-    fn ended(&self) -> Option<End> {
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The file as it is.
+/// The file, unchanged.
 struct Raw {
     inner: Box<dyn Read + Send>,
-    seen: Arc<Seen>,
+    state: Arc<ReadState>,
 }
 
 impl Read for Raw {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(buf);
         if read.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted) {
-            self.seen.failed.store(true, Ordering::Relaxed);
+            self.state.failed.store(true, Ordering::Relaxed);
         }
         read
     }
 }
 
-/// The file decompressed: up to where that goes.
+/// The decompressed file, as far as it can be decompressed.
 struct Plain {
     inner: Box<dyn Read + Send>,
-    seen: Arc<Seen>,
+    state: Arc<ReadState>,
     bytes: u64,
 }
 
@@ -55,53 +49,49 @@ impl Read for Plain {
                 Ok(n)
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => Err(e),
-            Err(e) if self.seen.failed.load(Ordering::Relaxed) => Err(e),
+            Err(e) if self.state.failed.load(Ordering::Relaxed) => Err(e),
             Err(e) => {
                 let cut = e.kind() == io::ErrorKind::UnexpectedEof;
                 let end = if cut { End::CutOff } else { End::Damaged(self.bytes) };
-                *self.seen.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                *self.state.end.lock() = Some(end);
                 Ok(0)
             }
         }
     }
 }
 
-/// A capture that is being read.
 pub(super) struct Input {
     capture: Capture,
-    seen: Arc<Seen>,
+    state: Arc<ReadState>,
 }
 
 impl Input {
-    /// Opens a file; `-` is standard input.
     pub(super) fn open(file: &Path) -> Result<Input, Box<dyn Error>> {
-        let seen = Arc::new(Seen::default());
-        let inner: Box<dyn Read + Send> =
-            if file == Path::new("-") { Box::new(io::stdin()) } else { Box::new(File::open(file)?) };
-        let opened = archive::open(Box::new(Raw { inner, seen: seen.clone() }));
+        let state = Arc::new(ReadState::default());
+        let raw = Raw { inner: crate::input::open(file)?, state: state.clone() };
+        let opened = archive::open(Box::new(raw));
         let (compression, inner) = opened.map_err(|e| match e {
             ArchiveError::Io(e) => Box::<dyn Error>::from(e),
             e => e.into(),
         })?;
         let capture = match compression {
             Compression::None => Capture::open(inner)?,
-            _ => Capture::open(Plain { inner, seen: seen.clone(), bytes: 0 }).map_err(|e| match e {
-                SourceError::Empty if seen.ended().is_some() => Box::<dyn Error>::from(
+            _ => Capture::open(Plain { inner, state: state.clone(), bytes: 0 }).map_err(|e| match e {
+                SourceError::Empty if state.end.lock().is_some() => Box::<dyn Error>::from(
                     "its compression is cut off or damaged before the first frame is whole",
                 ),
                 e => e.into(),
             })?,
         };
-        Ok(Input { capture, seen })
+        Ok(Input { capture, state })
     }
 
-    /// Hands each frame to `f`, up to the end of what can be read.
     pub(super) fn each(&mut self, f: impl FnMut(&Frame<'_>)) -> Result<End, SourceError> {
         let end = self.capture.each(f)?;
-        Ok(self.seen.ended().unwrap_or(end))
+        Ok(self.state.end.lock().unwrap_or(end))
     }
 
-    /// Frames that are there but cannot be told the link layer or the length of.
+    /// Frames whose link layer or length is unknown.
     pub(super) fn strange(&self) -> u64 {
         self.capture.strange()
     }

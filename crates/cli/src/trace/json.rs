@@ -1,7 +1,7 @@
-//! What was found, for programs.
+//! The results as JSON.
 
 use super::answer::sequence_words;
-use super::found::Found;
+use super::results::Results;
 use landfast_trace::analysis::both::{Both, Sum};
 use landfast_trace::analysis::files::Shape;
 use landfast_trace::analysis::findings::{Pair, Pause};
@@ -15,7 +15,7 @@ use landfast_trace::table::{Item, Place, Row};
 use landfast_trace::trace::Totals;
 use serde_json::{Value, json};
 
-impl Found {
+impl Results {
     pub(super) fn json(&self) -> Value {
         let t = &self.totals;
         let passed: serde_json::Map<_, _> =
@@ -65,9 +65,7 @@ impl Found {
             },
         })
     }
-}
 
-impl Found {
     pub(super) fn verdict_json(&self) -> Value {
         let f = &self.findings;
         let words = f.words(&self.totals);
@@ -97,10 +95,8 @@ impl Found {
             })
         })
     }
-}
 
-impl Found {
-    /// What happened when: columns, a value a step.
+    /// The time series, as columns with one value a step.
     fn series_json(&self) -> Value {
         let series = &self.findings.series;
         let column = |get: fn(&Step) -> f64| series.steps().iter().map(get).collect::<Vec<_>>();
@@ -129,7 +125,7 @@ fn shape(sequence: &str, shape: &Shape) -> Value {
     })
 }
 
-/// Its calls, in seconds since the first of them.
+/// The calls of a typical file, with times in seconds since the first of them.
 fn typical(steps: &Steps) -> Value {
     let first = steps.calls.iter().map(|call| call.begun_ns).min().unwrap_or(0);
     let call = |call: &Timed| {
@@ -205,7 +201,6 @@ fn pair(pair: &Pair, first: i64) -> Value {
     })
 }
 
-/// When the first frame came.
 fn t_first(totals: &Totals) -> i64 {
     totals.span.map_or(0, |(first, _)| first)
 }

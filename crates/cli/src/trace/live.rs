@@ -1,24 +1,22 @@
-//! `--interface`: frames as they come, until a signal, a time or a number of calls ends it.
+//! `--interface`: captures frames until a signal, a time or a number of calls ends it.
 
 use super::args::TraceArgs;
 use super::sys::{Received, Socket};
+use crate::progress::spinner;
 use crate::signals::stop_on_signals;
 use crate::units::show_count;
-use indicatif::ProgressBar;
 use landfast_trace::limits::READ_BUFFER;
 use landfast_trace::source::Frame;
 use landfast_trace::trace::{Observer, Trace};
-use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the end has come.
 const LOOK: Duration = Duration::from_millis(100);
 /// IP without a link layer, in the registry of libpcap.
 const LINK_RAW: i32 = 101;
 
-/// Gives `trace` what comes at the interface. Says how many frames were lost because this was too slow.
+/// Passes the frames of an interface to `trace`. Returns how many frames were lost because this was too slow.
 pub(super) fn watch<O: Observer>(
     interface: &str,
     args: &TraceArgs,
@@ -34,9 +32,9 @@ pub(super) fn watch<O: Observer>(
         _ => e.to_string(),
     })?;
     let stop = Arc::new(AtomicBool::new(false));
-    stop_on_signals(stop.clone()).map_err(|e| format!("signals: {e}"))?;
-    let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-    if !io::stderr().is_terminal() || args.seconds.is_none() {
+    stop_on_signals(stop.clone())?;
+    let bar = spinner();
+    if bar.is_hidden() || args.seconds.is_none() {
         eprintln!(
             "landfast: watching {interface}{}",
             if args.seconds.is_none() { "; Ctrl-C ends it" } else { "" }

@@ -1,8 +1,8 @@
 //! Reads one capture, or two of the same traffic.
 
 use super::args::{OnlyArgs, TraceArgs};
-use super::found::Found;
 use super::input::Input;
+use super::results::Results;
 use super::{live, notes};
 use crate::say;
 use landfast_trace::analysis::Analysis;
@@ -16,18 +16,17 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Looks at a capture, or at two of the same traffic.
-pub fn look(args: &TraceArgs) -> Result<Found, Box<dyn Error>> {
+pub fn look(args: &TraceArgs) -> Result<Results, Box<dyn Error>> {
     let Some(other) = &args.merge else { return look_at(args, &args.file, Analysis::new()) };
     let found = look_at(args, &args.file, Analysis::with_other_end(other_end(other)?))?;
     let Some((_, sum)) = found.findings.both.as_ref().map(Both::rows) else { return Ok(found) };
     if sum.here_ns >= sum.there_ns {
         return Ok(found);
     }
-    // The other one was made nearer to the client.
+    // The other capture was made nearer to the client.
     if args.file == Path::new("-") {
         return Err(
-            "this is the server's capture of the two; give it with --merge, and the client's as FILE".into(),
+            "standard input is the server's capture: give the server's with --merge, and the client's as FILE".into(),
         );
     }
     look_at(args, other, Analysis::with_other_end(other_end(&args.file)?))
@@ -45,7 +44,7 @@ fn other_end(file: &Path) -> Result<OtherEnd, Box<dyn Error>> {
     read().map_err(|e| format!("{}: {e}", file.display()).into())
 }
 
-pub fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Found, Box<dyn Error>> {
+pub fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Results, Box<dyn Error>> {
     let capture = if args.interface.is_none() { Some(Input::open(file)?) } else { None };
     let lines = args.list.then(|| Lines { out: BufWriter::new(say::stdout()), failed: None, begun: 0 });
     let mut trace =
@@ -70,7 +69,7 @@ pub fn look_at(args: &TraceArgs, file: &Path, analysis: Analysis) -> Result<Foun
     }
     let table = watch.table;
     let findings = watch.analysis.finish();
-    Ok(Found {
+    Ok(Results {
         totals,
         findings,
         all_calls,
@@ -89,7 +88,7 @@ fn wanted(only: &OnlyArgs) -> Wanted {
     Wanted { client, server, file: about, procedures: procedure, from, to }
 }
 
-/// Counts, and lists if asked to.
+/// Counts calls, and lists them if that was asked for.
 struct Watch {
     table: Table,
     analysis: Analysis,

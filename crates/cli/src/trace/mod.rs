@@ -1,11 +1,10 @@
-//! `landfast trace`: what a capture of NFS traffic says of where the time goes.
+//! `landfast trace`: finds in a capture of NFS traffic where the time goes.
 
 mod anonymise;
 mod answer;
 pub mod args;
 mod compare;
 mod fail_if;
-mod found;
 mod input;
 mod json;
 mod live;
@@ -14,35 +13,31 @@ mod mountstats;
 mod notes;
 mod print;
 mod report;
+mod results;
 #[allow(unsafe_code)]
 mod sys;
 
-use crate::exit::{Exit, print_json};
+pub use mountstats::bound_words;
+
+use crate::exit::{Exit, failed, ok_or_print, print_json};
 use crate::say;
 use args::TraceArgs;
 use fail_if::FailIf;
-use found::Found;
+use results::Results;
 use std::path::Path;
 
-/// Runs it.
 pub fn run(args: &TraceArgs) -> Exit {
     if args.mountstats {
         return mountstats::run(args);
     }
     let name = match &args.interface {
         Some(interface) => interface.clone(),
-        None if args.file == Path::new("-") => "standard input".into(),
-        None => args.file.display().to_string(),
+        None => crate::input::name(&args.file),
     };
     let captures: Vec<&Path> =
         [Some(&args.file), args.merge.as_ref()].into_iter().flatten().map(|p| &**p).collect();
-    let place = match args.report.as_deref().map(|path| report::Place::prepare(path, &captures)).transpose() {
-        Ok(place) => place,
-        Err(e) => {
-            eprintln!("landfast: {e}");
-            return Exit::Failed;
-        }
-    };
+    let place = args.report.as_deref().map(|path| report::Place::prepare(path, &captures)).transpose();
+    let Some(place) = ok_or_print(place) else { return Exit::Failed };
     if let Some(out) = &args.anonymise {
         return anonymise::run(&args.file, out, &name);
     }
@@ -54,29 +49,24 @@ pub fn run(args: &TraceArgs) -> Exit {
             if let Some(place) = place
                 && let Err(e) = place.write(&found.page(&both(&name, args.merge.as_deref())))
             {
-                eprintln!("landfast: {e}");
-                return Exit::Failed;
+                return failed(e);
             }
             found.report(&name, args)
         }
-        // It was the listing that could not be written: the exit status tells of it.
+        // Writing the listing has failed: the exit status tells.
         Err(_) if say::is_closed() || say::is_full() => Exit::Done,
-        Err(e) => {
-            eprintln!("landfast: {name}: {e}");
-            Exit::Failed
-        }
+        Err(e) => failed(format!("{name}: {e}")),
     }
 }
 
-/// What a page is about.
 fn both(name: &str, other: Option<&Path>) -> String {
     other.map_or_else(|| name.to_owned(), |other| format!("{name} and {}", other.display()))
 }
 
-impl Found {
+impl Results {
     fn report(&self, name: &str, args: &TraceArgs) -> Exit {
         let as_json = args.json;
-        if as_json && print_json(&self.json()).is_none() {
+        if as_json && print_json(&self.json()) != Exit::Done {
             return Exit::Failed;
         }
         for note in self.notes() {
@@ -85,10 +75,9 @@ impl Found {
         let t = &self.totals;
         let seen = t.calls_seen + if self.named { t.other_calls } else { 0 };
         if seen <= t.tls_probes {
-            eprintln!("landfast: {name}: {}", self.nothing());
-            return Exit::Failed;
+            return failed(format!("{name}: {}", self.nothing()));
         }
-        // What did not arrive shows in the exit status.
+        // A failure to write shows in the exit status.
         let _ = self.print(as_json);
         self.bounds(name, &args.fail_if)
     }

@@ -1,57 +1,47 @@
-//! `landfast trace --mountstats`: where the time goes, from a Linux client's counters.
+//! `landfast trace --mountstats`: finds in a Linux client's counters where the time goes.
 
 use super::args::{MOUNTSTATS_FILE, TraceArgs};
-use crate::exit::{Exit, print_json};
-use crate::units::{show_bytes, show_count};
+use crate::exit::{Exit, failed, print_json};
+use crate::input;
+use crate::units::{counted, show_bytes, show_count};
 use landfast_model::{Bound, Verdict};
 use landfast_trace::analysis::words::part;
 use landfast_trace::limits::MOUNTSTATS_BYTES_MAX;
 use landfast_trace::mountstats::findings::Findings;
 use landfast_trace::mountstats::{Counters, Mount, Mountstats, difference, parse};
 use serde_json::{Value, json};
-use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
 
-/// Runs it.
 pub fn run(args: &TraceArgs) -> Exit {
     match look(args) {
         Ok(found) => found.report(args.json),
-        Err(e) => {
-            eprintln!("landfast: {e}");
-            Exit::Failed
-        }
+        Err(e) => failed(e),
     }
 }
 
-/// What was read.
-struct Found {
-    /// What was counted, and over how long if it is not since each mount.
+struct Readings {
+    /// The mounts, with their counters between two readings, or since each mount.
     mounts: Vec<(Mount, Findings)>,
-    /// It is the difference of two readings.
     between: bool,
     notes: Vec<String>,
 }
 
-fn look(args: &TraceArgs) -> Result<Found, String> {
+fn look(args: &TraceArgs) -> Result<Readings, String> {
     let place = args.file.as_path();
     let (first, at) = (read(place)?, Instant::now());
     let mut notes = Vec::new();
     let mut said = |readings: &[&Mountstats]| {
         let strange: u64 = readings.iter().map(|r| r.strange).max().unwrap_or(0);
         let passed: u64 = readings.iter().map(|r| r.too_many).max().unwrap_or(0);
-        if strange > 0 {
-            notes.push(format!("{} lines were not understood, and count for nothing", show_count(strange)));
-        }
-        if passed > 0 {
-            notes.push(format!("{} further mounts were passed over", show_count(passed)));
-        }
+        notes.extend(counted(strange, "lines were not understood, and count for nothing"));
+        notes.extend(counted(passed, "further mounts were passed over"));
     };
     let (after, seconds) = match (&args.after, args.interval) {
         (Some(after), _) => (read(after)?, None),
         (None, Some(interval)) => {
-            // The interval is what was asked for.
+            // The interval is between the beginnings of both readings.
             std::thread::sleep(interval.saturating_sub(at.elapsed()));
             let after = read(place)?;
             (after, Some(at.elapsed().as_secs_f64()))
@@ -59,7 +49,7 @@ fn look(args: &TraceArgs) -> Result<Found, String> {
         (None, None) => {
             said(&[&first]);
             let mounts = first.mounts.into_iter().map(|m| with_findings(m, None)).collect();
-            return Found { mounts, between: false, notes }.some(place);
+            return Readings { mounts, between: false, notes }.some(place);
         }
     };
     said(&[&first, &after]);
@@ -77,7 +67,7 @@ fn look(args: &TraceArgs) -> Result<Found, String> {
         let span = seconds.filter(|_| !new.contains(&m.on));
         with_findings(m, span)
     });
-    Found { mounts: mounts.collect(), between: true, notes }.some(place)
+    Readings { mounts: mounts.collect(), between: true, notes }.some(place)
 }
 
 fn with_findings(mount: Mount, span_s: Option<f64>) -> (Mount, Findings) {
@@ -86,18 +76,10 @@ fn with_findings(mount: Mount, span_s: Option<f64>) -> (Mount, Findings) {
 }
 
 fn read(place: &Path) -> Result<Mountstats, String> {
-    let name =
-        if place == Path::new("-") { "standard input".to_owned() } else { place.display().to_string() };
-    let input: Box<dyn Read> = match place == Path::new("-") {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(place).map_err(|e| format!("{name}: {e}"))?),
-    };
-    let mut text = Vec::new();
-    input.take(MOUNTSTATS_BYTES_MAX + 1).read_to_end(&mut text).map_err(|e| format!("{name}: {e}"))?;
-    if text.len() as u64 > MOUNTSTATS_BYTES_MAX {
-        return Err(format!("{name}: larger than {}", show_bytes(MOUNTSTATS_BYTES_MAX)));
-    }
+    let too_long = format!("larger than {}", show_bytes(MOUNTSTATS_BYTES_MAX));
+    let text = input::read(place, MOUNTSTATS_BYTES_MAX, &too_long)?;
     if !text.split(|b| *b == b'\n').any(|line| line.starts_with(b"device ")) {
+        let name = input::name(place);
         return Err(format!(
             "{name}: no counters of mounts, as {MOUNTSTATS_FILE} of a Linux client has them"
         ));
@@ -105,15 +87,14 @@ fn read(place: &Path) -> Result<Mountstats, String> {
     Ok(parse(&text))
 }
 
-impl Found {
-    fn some(self, place: &Path) -> Result<Found, String> {
+impl Readings {
+    fn some(self, place: &Path) -> Result<Readings, String> {
         match self.mounts.is_empty() {
             true => Err(format!("{}: no NFS mount in it", place.display())),
             false => Ok(self),
         }
     }
 
-    /// The mount with the most calls.
     fn busiest(&self) -> Option<&(Mount, Findings)> {
         self.mounts.iter().max_by_key(|(m, _)| m.ops())
     }
@@ -123,9 +104,9 @@ impl Found {
             eprintln!("landfast: {note}");
         }
         if as_json {
-            return print_json(&self.json()).map_or(Exit::Failed, |()| Exit::Done);
+            return print_json(&self.json());
         }
-        // What did not arrive shows in the exit status.
+        // A failure to write shows in the exit status.
         let _ = self.print(crate::say::stdout());
         Exit::Done
     }
@@ -225,9 +206,14 @@ fn verdict(out: &mut impl Write, mount: &Mount, found: &Findings, between: bool)
 }
 
 fn said(v: &Verdict) -> String {
-    match v.bound {
-        Bound::Mixed => format!("{} and {}, nearly alike", part(v.first), part(v.runner_up)),
-        bound => format!("{}; next comes {}", part(bound), part(v.runner_up)),
+    bound_words(v.bound, [v.first, v.runner_up])
+}
+
+/// What bounds the work, with the parts that take most of the time.
+pub fn bound_words(bound: Bound, [first, second]: [Bound; 2]) -> String {
+    match bound {
+        Bound::Mixed => format!("{} and {}, nearly alike", part(first), part(second)),
+        bound => format!("{}; next comes {}", part(bound), part(second)),
     }
 }
 

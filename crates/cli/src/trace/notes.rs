@@ -1,10 +1,10 @@
-//! What a reader of the numbers has to know.
+//! Remarks that a reader of the figures needs.
 
-use super::found::Found;
-use crate::units::{show_bytes, show_count};
+use super::results::Results;
+use crate::units::{counted, show_bytes, show_count};
 use landfast_trace::source::End;
 
-/// How a capture ended, if not as it should.
+/// How the capture ended, if not normally.
 pub(super) fn end(end: End) -> Option<String> {
     match end {
         End::Whole => None,
@@ -17,18 +17,14 @@ pub(super) fn end(end: End) -> Option<String> {
     }
 }
 
-impl Found {
-    /// What a reader of the numbers has to know.
+impl Results {
     pub(super) fn notes(&self) -> Vec<String> {
         let t = &self.totals;
         let mut notes = Vec::new();
         notes.extend(end(self.end));
-        if self.dropped > 0 {
-            notes.push(format!(
-                "{} frames came more quickly than they could be read: capture with tcpdump -w FILE instead",
-                show_count(self.dropped)
-            ));
-        }
+        let dropped =
+            "frames came more quickly than they could be read: capture with tcpdump -w FILE instead";
+        notes.extend(counted(self.dropped, dropped));
         if t.tcp.holes > 0 {
             notes.push(format!(
                 "{} holes in the capture, {} in all: frames that were on the wire are not in it",
@@ -43,18 +39,10 @@ impl Found {
                     .into(),
             );
         }
-        if t.cut_frames > 0 && t.calls_seen > 0 {
-            notes.push(format!(
-                "{} frames were cut short when captured: times of messages of several segments are those of the first segment",
-                show_count(t.cut_frames)
-            ));
-        }
-        if t.encrypted_calls > 0 {
-            notes.push(format!(
-                "{} calls are encrypted (krb5p): of these only the procedure is known",
-                show_count(t.encrypted_calls)
-            ));
-        }
+        let cut = "frames were cut short when captured: times of messages of several segments are those of the first segment";
+        notes.extend(counted(t.cut_frames, cut).filter(|_| t.calls_seen > 0));
+        let encrypted = "calls are encrypted (krb5p): of these only the procedure is known";
+        notes.extend(counted(t.encrypted_calls, encrypted));
         if self.table.operations_unknown() > t.encrypted_calls {
             notes.push(format!(
                 "of {} COMPOUNDs the main operation was not captured: capture 512 bytes of each frame or all (tcpdump -s 0)",
@@ -66,30 +54,20 @@ impl Found {
             if sum.calls == 0 {
                 notes.push("the two captures have no call in common: are they of the same traffic?".into());
             }
-            if both.left_out() > 0 {
-                notes.push(format!(
-                    "{} calls of the second capture were too many to remember",
-                    show_count(both.left_out())
-                ));
-            }
+            notes.extend(counted(both.left_out(), "calls of the second capture were too many to remember"));
         }
         if t.tls_probes > 0 && t.calls_seen > t.tls_probes {
             notes.push("connections that turned to TLS (RPC over TLS) cannot be read: their calls are not in the numbers".into());
         }
-        if t.forgotten > 0 {
-            notes.push(format!(
-                "{} connections were too many to follow to their ends",
-                show_count(t.forgotten)
-            ));
-        }
+        notes.extend(counted(t.forgotten, "connections were too many to follow to their ends"));
         notes
     }
 
-    /// Why there is no table.
+    /// Why there are no figures.
     pub(super) fn nothing(&self) -> String {
         let t = &self.totals;
         if let Some(all @ 1..) = self.all_calls {
-            return format!("none of its {} calls is what was asked for", show_count(all));
+            return format!("none of its {} calls passes the filter", show_count(all));
         }
         if t.tls_probes > 0 {
             return "no NFS that can be read: the connections turned to TLS (RPC over TLS); capture the same work without it (mount -o xprtsec=none), or read the client's counters (landfast trace --mountstats)".into();

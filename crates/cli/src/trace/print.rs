@@ -1,6 +1,6 @@
-//! The tables for people.
+//! Prints the tables.
 
-use super::found::Found;
+use super::results::Results;
 use crate::units::show_count;
 use landfast_trace::skim::Program;
 use landfast_trace::table::seconds;
@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 const TITLES: &str =
     "Index  Procedure              Calls    Min SRT    Max SRT    Avg SRT    Sum SRT     Median   99th pct";
 
-impl Found {
+impl Results {
     pub(super) fn print(&self, as_json: bool) -> io::Result<()> {
         if as_json || self.listed {
             return Ok(());
@@ -17,7 +17,7 @@ impl Found {
         let mut out = BufWriter::new(crate::say::stdout());
         self.print_answer(&mut out)?;
         let mut last = None;
-        // Callbacks belong to version 4; what is around NFS is shown to whoever names it.
+        // Callbacks belong to version 4. Programs around NFS are printed if the filter names procedures.
         let shown = |program| self.named || matches!(program, Program::Nfs | Program::Callback);
         for (place, row) in self.table.rows().filter(|(place, _)| shown(place.program)) {
             let program = place.program;
@@ -57,7 +57,7 @@ impl Found {
             };
             writeln!(
                 out,
-                "\n{} of its {} calls are what was asked for{others}",
+                "\n{} of its {} calls pass the filter{others}",
                 show_count(t.calls_seen),
                 show_count(all)
             )?;

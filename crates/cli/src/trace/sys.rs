@@ -1,4 +1,4 @@
-//! A packet socket: the system calls of `trace --interface`.
+//! The packet socket of `trace --interface`.
 
 use std::ffi::CString;
 use std::io;
@@ -6,25 +6,23 @@ use std::mem::{MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Frames that the kernel keeps for us while we are busy, in bytes.
+/// The kernel's buffer for frames, in bytes.
 const KEPT: libc::c_int = 32 << 20;
-/// The loopback interface, by the kernel's number of its kind.
+/// The kernel's number for a loopback interface.
 const ARPHRD_LOOPBACK: u16 = 772;
 
-/// A socket that is given all frames of an interface, from the network layer on.
+/// A socket that receives all frames of an interface, from the network layer on.
 pub(super) struct Socket(OwnedFd);
 
-/// What was received.
 pub(super) struct Received {
     pub(super) ns: i64,
     pub(super) have: usize,
     pub(super) wire_len: u32,
-    /// Of the loopback interface each frame comes twice.
+    /// The loopback interface delivers each frame twice; this is the second one.
     pub(super) twice: bool,
 }
 
 impl Socket {
-    /// On the interface of this name.
     pub(super) fn open(interface: &str) -> io::Result<Socket> {
         let all = (libc::ETH_P_ALL as u16).to_be();
         // SAFETY: no memory is handed over; a valid descriptor is owned from here on.
@@ -76,7 +74,6 @@ impl Socket {
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Frames that the kernel had no room for.
     pub(super) fn dropped(&self) -> u64 {
         let mut counted = MaybeUninit::<libc::tpacket_stats>::zeroed();
         let mut len = size_of::<libc::tpacket_stats>() as u32;
@@ -90,7 +87,7 @@ impl Socket {
         }
     }
 
-    /// The next frame; `None`: none came for this while.
+    /// The next frame; `None`: none came for this time.
     pub(super) fn receive(&self, buffer: &mut [u8], wait: Duration) -> io::Result<Option<Received>> {
         let mut waits = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which outlives the call.
@@ -125,7 +122,7 @@ fn interrupted<T>() -> io::Result<Option<T>> {
     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) { Ok(None) } else { Err(e) }
 }
 
-/// When the kernel got it, in nanoseconds since 1970.
+/// When the kernel received it, in nanoseconds since 1970.
 fn stamped(message: &libc::msghdr) -> i64 {
     // SAFETY: the kernel has filled the control messages of `message`; each is read only as far as it says that it goes.
     unsafe {

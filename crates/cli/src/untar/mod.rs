@@ -1,16 +1,16 @@
-//! `landfast untar`: a bar on a terminal, names with `-v`, a line a cause of failures, a summary.
+//! `landfast untar`: a progress bar on a terminal, names with `-v`, one line for each cause of failures, a summary.
 
 pub mod args;
 
 use crate::commands::causes::Causes;
 use crate::commands::{self, message, quote};
-use crate::exit::{Exit, print_json, told};
+use crate::exit::{Exit, failed, ok_or_print, print_json, runtime};
 use crate::outage;
 use crate::process::umask;
 use crate::progress::{before, bytes_bar, stable};
 use crate::resume::{self, Start};
 use crate::say;
-use crate::signals::stop_after_what_is_under_way;
+use crate::signals::stop_gracefully;
 use crate::units::{show_bytes, show_count};
 use args::UntarArgs;
 use indicatif::ProgressBar;
@@ -29,31 +29,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// Extracts.
 pub fn run(args: &UntarArgs) -> Exit {
-    let Some(url) = told(args.url.parse::<NfsUrl>()) else { return Exit::Failed };
-    let mut session = outage::watched(SessionOptions::for_url(&url), args.timeout);
+    let Some(url) = ok_or_print(args.url.parse::<NfsUrl>()) else { return Exit::Failed };
+    let mut session = outage::with_messages(SessionOptions::for_url(&url), args.timeout);
     session.connections = url.nconnect.unwrap_or(usize::from(args.connections)).max(1);
-    let start = match begin(args, &url, &mut session) {
-        Ok(start) => start,
-        Err(why) => {
-            eprintln!("landfast: {why}");
-            return Exit::Failed;
-        }
-    };
+    let Some(start) = ok_or_print(begin(args, &url, &mut session)) else { return Exit::Failed };
     if let (Start::Finished(done), Some(path)) = (&start, &args.resume) {
         return nothing_left(args, path, *done);
     }
     if args.mkdir && commands::make_destination(&args.url) != Exit::Done {
         return Exit::Failed;
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(e) => {
-            eprintln!("landfast: cannot start threads: {e}");
-            return Exit::Failed;
-        }
-    };
+    let Some(runtime) = runtime() else { return Exit::Failed };
     let source = if args.archive == Path::new("-") {
         Archive::reader(std::io::stdin())
     } else {
@@ -75,21 +62,18 @@ pub fn run(args: &UntarArgs) -> Exit {
         eprintln!("landfast: {why}");
     }
     if let Err(FatalError::Stopped) = result {
-        return told(result).map_or(Exit::Interrupted, |_| Exit::Interrupted);
+        return ok_or_print(result).map_or(Exit::Interrupted, |_| Exit::Interrupted);
     }
     if let Err(why) = result.as_ref().map_err(|e| destination(e, &args.url))
         && let Some(why) = why
     {
-        eprintln!("landfast: {why}");
-        return Exit::Failed;
+        return failed(why);
     }
-    let Some(report) = told(result) else { return Exit::Failed };
-    if args.json {
-        if print_json(&report).is_none() {
-            return Exit::Failed;
-        }
-    } else {
+    let Some(report) = ok_or_print(result) else { return Exit::Failed };
+    if !args.json {
         summary(&report, &args.url);
+    } else if print_json(&report) != Exit::Done {
+        return Exit::Failed;
     }
     match report.complete() {
         true => Exit::Done,
@@ -98,7 +82,6 @@ pub fn run(args: &UntarArgs) -> Exit {
     }
 }
 
-/// What the server refused at the destination, in words.
 fn destination(e: &FatalError, url: &str) -> Option<String> {
     let FatalError::Destination { server, path, source } = e else { return None };
     let (at, status) = match source {
@@ -118,12 +101,11 @@ fn destination(e: &FatalError, url: &str) -> Option<String> {
     Some(format!("destination {path} on {server}: {why}"))
 }
 
-/// The journal, if one is asked for.
 fn begin(args: &UntarArgs, url: &NfsUrl, session: &mut SessionOptions) -> Result<Start, String> {
     let Some(path) = &args.resume else { return Ok(Start::Without) };
     if args.keep_old_files {
         return Err(
-            "--resume does not go with --keep-old-files: a file that an interrupted run left half written \
+            "--resume cannot be used with --keep-old-files: a file that an interrupted run left half written \
                     could not be told from one that is to stay"
                 .to_owned(),
         );
@@ -134,7 +116,6 @@ fn begin(args: &UntarArgs, url: &NfsUrl, session: &mut SessionOptions) -> Result
     resume::begin(Some(journal), job, BTreeMap::new()).map_err(|e| e.to_string())
 }
 
-/// What a journal is of.
 fn job(args: &UntarArgs, url: &NfsUrl) -> std::io::Result<Job> {
     let mut options: Vec<String> = [
         (args.preserve_permissions, "--preserve-permissions"),
@@ -152,14 +133,14 @@ fn job(args: &UntarArgs, url: &NfsUrl) -> std::io::Result<Job> {
         options.push(format!("--strip-components={}", args.strip_components));
     }
     options.extend(args.exclude.iter().map(|pattern| format!("--exclude={pattern}")));
-    let job = resume::making_job("untar")
-        .about("destination", resume::there(url))
+    let job = resume::file_job("untar")
+        .about("destination", resume::url_key(url))
         .about("options", options.join(" "));
     if args.archive != Path::new("-") {
         let meta = std::fs::metadata(&args.archive)?;
         if meta.is_file() {
             return Ok(job
-                .about("archive", resume::here(&args.archive))
+                .about("archive", resume::path_key(&args.archive))
                 .about("archive's size", meta.len().to_string())
                 .about("archive's time", format!("{}.{:09}", meta.mtime(), meta.mtime_nsec())));
         }
@@ -174,13 +155,13 @@ fn nothing_left(args: &UntarArgs, path: &Path, done: u64) -> Exit {
         return Exit::Done;
     }
     eprintln!("landfast: {words}");
-    print_json(&Report { resumed: done, ..Report::default() }).map_or(Exit::Failed, |()| Exit::Done)
+    print_json(&Report { resumed: done, ..Report::default() })
 }
 
-/// True after the first SIGINT or SIGTERM; a second one ends the process.
+/// Becomes true at the first SIGINT or SIGTERM; a second one ends the process.
 fn stop_on_signals() -> watch::Receiver<bool> {
     let (stop, stopped) = watch::channel(false);
-    stop_after_what_is_under_way("landfast", move || {
+    stop_gracefully("landfast", move || {
         stop.send_replace(true);
     });
     stopped
@@ -208,7 +189,7 @@ fn summary(r: &Report, url: &str) {
         eprintln!("landfast: the rest of the archive was not extracted: {why}");
     }
     if r.interrupted {
-        eprintln!("landfast: interrupted: nothing of the rest of the archive was begun");
+        eprintln!("landfast: interrupted: the rest of the archive was not started");
     }
     let others: Vec<String> = [
         (r.dirs, "directories"),
@@ -237,14 +218,13 @@ fn summary(r: &Report, url: &str) {
     );
 }
 
-/// Where progress goes: standard error, and with `-v` names to standard output, as GNU tar does.
+/// The output: progress and failures on standard error, and with `-v` names on standard output, as GNU tar's.
 struct Screen {
     verbose: bool,
     names_to_stderr: bool,
     bar: OnceLock<ProgressBar>,
     start: Instant,
     resumed: AtomicU64,
-    /// How often each cause was met that others than its first member have, too.
     causes: Causes,
 }
 
@@ -260,7 +240,7 @@ impl Screen {
         }
     }
 
-    /// How many more had a cause that was told.
+    /// Prints how many more failures had a cause that was printed.
     fn repeated(&self) {
         for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
             eprintln!("landfast: {words}");
@@ -287,10 +267,10 @@ impl Progress for Screen {
 
     fn member(&self, path: &[u8]) {
         if self.verbose {
-            // As GNU tar has them, into a pipe as well.
+            // GNU tar escapes names also into a pipe.
             let mut line = quote::escaped(path);
             line.push(b'\n');
-            // A reader that went away does not stop the extraction.
+            // The extraction goes on if the reader of its output goes away.
             let _ = if self.names_to_stderr {
                 say::lines_to_stderr(&line)
             } else {

@@ -1,22 +1,22 @@
-//! `landfast verify`: whether any NFS server keeps what it acknowledged.
+//! `landfast verify`: checks whether an NFS server keeps what it acknowledged.
 
 pub mod args;
 
-use crate::exit::{Exit, print_json, told};
+use crate::exit::{Exit, failed, ok_or_print, print_json};
+use crate::progress::spinner;
+use crate::signals::stop_on_signals;
+use crate::table::table;
 use crate::units::show_count;
 use args::{VerifyCheckArgs, VerifyCommand, VerifyWriteArgs};
-use comfy_table::{CellAlignment, Table, presets};
 use landfast_verify::journal::End;
 use landfast_verify::op::Kind;
 use landfast_verify::report::{Examples, RaceResult, Report, Verifier};
 use landfast_verify::rounds::RaceOp;
 use landfast_verify::{Target, check, write};
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Runs one of the commands.
 pub fn run(command: VerifyCommand) -> Exit {
     match command {
         VerifyCommand::Write(args) => write(args),
@@ -25,7 +25,7 @@ pub fn run(command: VerifyCommand) -> Exit {
 }
 
 fn write(args: VerifyWriteArgs) -> Exit {
-    let Some(target) = told(args.url.parse::<Target>()) else { return Exit::Failed };
+    let Some(target) = ok_or_print(args.url.parse::<Target>()) else { return Exit::Failed };
     let options = write::Options {
         journal: args.journal,
         operations: args.operations,
@@ -37,28 +37,23 @@ fn write(args: VerifyWriteArgs) -> Exit {
         meetings: args.meet,
     };
     let stop = Arc::new(AtomicBool::new(false));
-    if let Err(e) = crate::signals::stop_on_signals(stop.clone()) {
-        eprintln!("landfast: cannot wait for signals: {e}");
-        return Exit::Failed;
+    if let Err(e) = stop_on_signals(stop.clone()) {
+        return failed(e);
     }
-    let bar = (!args.json && std::io::stderr().is_terminal()).then(indicatif::ProgressBar::new_spinner);
+    let bar = spinner();
     let progress = |event: write::Event| {
-        if let (Some(bar), write::Event::Acknowledged(acknowledged)) = (&bar, event) {
+        if let write::Event::Acknowledged(acknowledged) = event {
             bar.set_message(format!("{} operations acknowledged", show_count(acknowledged)));
             bar.inc(1);
         }
     };
     let result = write::run(&target, &options, &stop, &progress);
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    let Some(report) = told(result) else { return Exit::Failed };
-    if args.json {
-        if print_json(&report).is_none() {
-            return Exit::Failed;
-        }
-    } else {
+    bar.finish_and_clear();
+    let Some(report) = ok_or_print(result) else { return Exit::Failed };
+    if !args.json {
         say_written(&report);
+    } else if print_json(&report) != Exit::Done {
+        return Exit::Failed;
     }
     match report.end {
         End::Done | End::Interrupted => Exit::Done,
@@ -80,28 +75,24 @@ fn say_written(report: &write::Report) {
 }
 
 fn check(args: &VerifyCheckArgs) -> Exit {
-    let Some(target) = told(args.url.parse::<Target>()) else { return Exit::Failed };
+    let Some(target) = ok_or_print(args.url.parse::<Target>()) else { return Exit::Failed };
     let options = check::Options {
         journal: args.journal.clone(),
         patience: Duration::from_secs(args.wait),
         remove: args.remove,
     };
     let waiting = |e: &landfast_verify::Error| eprintln!("landfast: waiting for the server: {e}");
-    let Some(report) = told(check::run(&target, &options, &waiting)) else { return Exit::Failed };
-    if args.json {
-        if print_json(&report).is_none() {
-            return Exit::Failed;
-        }
-    } else {
+    let Some(report) = ok_or_print(check::run(&target, &options, &waiting)) else { return Exit::Failed };
+    if !args.json {
         say_checked(&report);
+    } else if print_json(&report) != Exit::Done {
+        return Exit::Failed;
     }
     if report.has_losses() { Exit::Partly } else { Exit::Done }
 }
 
 fn say_checked(r: &Report) {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["operation", "acknowledged", "checked", "lost"]);
+    let mut table = table(["operation", "acknowledged", "checked", "lost"], 1);
     for row in &r.rows {
         let promised = row.kind != Kind::WriteUnstable || row.lost > 0;
         table.add_row([
@@ -112,9 +103,6 @@ fn say_checked(r: &Report) {
         ]);
     }
     table.add_row(["all".to_owned(), show_count(r.acknowledged), show_count(r.checked), show_count(r.lost)]);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     println!("{table}");
     say_met(r);
     for row in r.rows.iter().filter(|row| row.lost > 0) {
@@ -177,14 +165,12 @@ fn say_checked(r: &Report) {
     }
 }
 
-/// The table of the pairs, by what the second did.
+/// Prints the table of the pairs, by the operation of the second client.
 fn say_met(r: &Report) {
     if r.met.is_empty() {
         return;
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["one client while another changed it", "rounds", "only it answered", "not so"]);
+    let mut table = table(["one client while another changed it", "rounds", "only it answered", "not so"], 1);
     for deed in RaceOp::ALL {
         let of: Vec<_> = r.met.iter().filter(|met| met.meeting.second == *deed).collect();
         let sum = |count: fn(&RaceResult) -> u64| show_count(of.iter().map(|met| count(met)).sum());
@@ -192,9 +178,6 @@ fn say_met(r: &Report) {
             let label = deed.label().to_owned();
             table.add_row([label, sum(|m| m.rounds), sum(|m| m.second_alone), sum(|m| m.broken)]);
         }
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     println!("{table}");
 }

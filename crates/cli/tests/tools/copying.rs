@@ -552,7 +552,7 @@ fn cp_asks_as_gnu_cp_does() {
     let refused = said_with(&mut command, "y\n");
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.errors().starts_with("cp: -i: standard input is '/dev/stdin', which is to be copied"),
+        refused.errors().starts_with("cp: -i: standard input is '/dev/stdin', which is one of the sources"),
         "{refused:?}"
     );
     // What is not there is not looked at.

@@ -9,6 +9,7 @@ use crate::rig::Rig;
 use crate::serial::Action;
 use landfast_verify::rng::Rng;
 use landfast_xdr::Bytes;
+use procfs::process::{FDPermissions, FDTarget, Process};
 use rustix::fs::{Advice, fadvise, fdatasync};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -157,7 +158,11 @@ fn lose(
 /// Waits until a process has a file open for writing no longer.
 fn wait_closed(process: u32, file: &Path) -> Result<()> {
     let begun = Instant::now();
-    while is_open_for_writing(process, file).context(|| format!("look at the files of process {process}"))? {
+    let is_open = || {
+        let found = is_open_for_writing(process, file).map_err(std::io::Error::other);
+        found.context(|| format!("look at the files of process {process}"))
+    };
+    while is_open()? {
         if begun.elapsed() > CLOSED_MAX {
             return Err(Error::Unable(format!("the server keeps {} open", file.display())));
         }
@@ -166,19 +171,10 @@ fn wait_closed(process: u32, file: &Path) -> Result<()> {
     Ok(())
 }
 
-fn is_open_for_writing(process: u32, file: &Path) -> std::io::Result<bool> {
-    for entry in std::fs::read_dir(format!("/proc/{process}/fd"))? {
-        let entry = entry?;
-        // It may be closed between two looks.
-        if std::fs::read_link(entry.path()).is_ok_and(|path| path == file) {
-            let info = format!("/proc/{process}/fdinfo/{}", entry.file_name().to_string_lossy());
-            let info = std::fs::read_to_string(info).unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-            let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
-            if flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
+fn is_open_for_writing(process: u32, file: &Path) -> procfs::ProcResult<bool> {
+    let open = Process::new(process.cast_signed())?.fd()?;
+    // A file that is closed between two looks is an error of its own, and does not count.
+    Ok(open.flatten().any(|fd| {
+        fd.mode().contains(FDPermissions::WRITE) && matches!(&fd.target, FDTarget::Path(path) if path == file)
+    }))
 }

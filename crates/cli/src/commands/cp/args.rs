@@ -1,6 +1,7 @@
-//! What can be typed behind `landfast cp`, and what it means together.
+//! The arguments of `landfast cp`, and what they mean together.
 
 use super::super::common::Common;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use landfast_client::copy::Sparse;
 use landfast_client::fs::Reflink;
@@ -8,34 +9,33 @@ use landfast_client::local::Follow;
 use landfast_client::put::{When, Xattrs};
 use std::path::PathBuf;
 
-/// `landfast cp`.
 #[derive(Debug, Args)]
 pub struct CpArgs {
-    /// What to copy, and where to: paths of this machine, or nfs://HOST[:PORT]/PATH
+    /// Sources and the destination: paths of this machine or nfs://HOST[:PORT]/PATH
     #[arg(value_name = "SOURCE... DEST")]
     pub operands: Vec<String>,
-    /// As -dR --preserve=all
+    /// The same as -dR --preserve=all
     #[arg(short = 'a', long)]
     archive: bool,
-    /// Directories with all below them
+    /// Copy directories with everything in them
     #[arg(short = 'r', visible_short_alias = 'R', long)]
     recursive: bool,
-    /// As -P --preserve=links
+    /// The same as -P --preserve=links
     #[arg(short = 'd')]
     links_as_links: bool,
-    /// Symbolic links are copied as such
+    /// Copy symbolic links as symbolic links
     #[arg(short = 'P', long, overrides_with_all = ["dereference", "start_dereference"])]
     no_dereference: bool,
-    /// Symbolic links are followed
+    /// Follow symbolic links
     #[arg(short = 'L', long, overrides_with_all = ["no_dereference", "start_dereference"])]
     dereference: bool,
-    /// Symbolic links are followed that are operands themselves
+    /// Follow symbolic links that are operands, but none below them
     #[arg(short = 'H', id = "start_dereference", overrides_with_all = ["no_dereference", "dereference"])]
     start_dereference: bool,
-    /// As --preserve=mode,ownership,timestamps
+    /// The same as --preserve=mode,ownership,timestamps
     #[arg(short = 'p')]
     preserve_some: bool,
-    /// What is kept: mode, ownership, timestamps, links, xattr, all
+    /// Attributes to keep: mode, ownership, timestamps, links, xattr, all
     #[arg(
         long,
         value_name = "LIST",
@@ -45,58 +45,64 @@ pub struct CpArgs {
         value_delimiter = ','
     )]
     preserve: Vec<Kept>,
-    /// What is not
+    /// Attributes not to keep
     #[arg(long, value_name = "LIST", require_equals = true, value_delimiter = ',')]
     no_preserve: Vec<Kept>,
-    /// A file that exists and may not be opened is removed first
+    /// If an existing file cannot be opened, remove it and try again
     #[arg(short = 'f', long)]
     pub force: bool,
-    /// Ask before a file is copied over
+    /// Ask before an existing file is overwritten
     #[arg(short = 'i', long, overrides_with = "no_clobber")]
     pub interactive: bool,
-    /// Existing files stay
+    /// Never overwrite an existing file
     #[arg(short = 'n', long, overrides_with = "interactive")]
     no_clobber: bool,
-    /// Existing files stay unless they are older than the source
+    /// Overwrite an existing file only if it is older than the source
     #[arg(short = 'u', long)]
     update: bool,
-    /// Existing files are removed first
+    /// Remove each existing file before it is written
     #[arg(long)]
     pub remove_destination: bool,
-    /// Directories of other filesystems are copied empty
+    /// Stay on the source's filesystem: directories of other filesystems are copied empty
     #[arg(short = 'x', long)]
     pub one_file_system: bool,
-    /// What becomes of holes
-    #[arg(long, value_name = "WHEN", require_equals = true, default_value = "auto")]
-    sparse: Holes,
-    /// Whether copies share the sources' storage, which a server does for files that it has already (`auto`: if it can, and
-    /// else it copies; `never`: data goes through this machine)
+    /// When to make holes in copies of sparse files
+    #[arg(
+        long,
+        value_name = "WHEN",
+        require_equals = true,
+        default_value = "auto",
+        value_parser = when([Sparse::Auto, Sparse::Always, Sparse::Never])
+    )]
+    pub sparse: Sparse,
+    /// Let copies share the sources' storage, which a server can do for files that it has already. auto: if the server
+    /// can, otherwise copy; always: fail if it cannot; never: send all data through this machine
     #[arg(
         long,
         value_name = "WHEN",
         num_args = 0..=1,
         require_equals = true,
         default_value = "auto",
-        default_missing_value = "always"
+        default_missing_value = "always",
+        value_parser = when([Reflink::Auto, Reflink::Always, Reflink::Never])
     )]
-    reflink: Sharing,
-    /// DEST is the copy itself, never a directory to put it in
+    pub reflink: Reflink,
+    /// Treat DEST as the name of the copy, never as a directory to put it in
     #[arg(short = 'T', long, conflicts_with = "target_directory")]
     pub no_target_directory: bool,
-    /// Where to: all operands are sources
+    /// Copy all operands into this directory
     #[arg(short = 't', long, value_name = "DIRECTORY")]
     pub target_directory: Option<String>,
-    /// Note in this file what is on stable storage, and go on from there when it is there already
+    /// Record in this file what is durable; if the file exists, continue from there
     #[arg(long, value_name = "JOURNAL")]
     pub resume: Option<PathBuf>,
-    /// Say what is copied
+    /// Print each file that is copied
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// What can be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kept {
     Mode,
@@ -107,44 +113,29 @@ enum Kept {
     All,
 }
 
-/// `--sparse`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Holes {
-    Auto,
-    Always,
-    Never,
+/// Parses WHEN: the value for auto, always or never.
+fn when<T: Clone + Send + Sync + 'static>([auto, always, never]: [T; 3]) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(["auto", "always", "never"]).map(move |word| match word.as_str() {
+        "always" => always.clone(),
+        "never" => never.clone(),
+        _ => auto.clone(),
+    })
 }
 
-/// `--reflink`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Sharing {
-    Auto,
-    Always,
-    Never,
-}
-
-/// What is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Preserve {
-    /// Permission bits.
     pub mode: bool,
-    /// Owner and group.
     pub ownership: bool,
-    /// Times of modification and of access.
     pub timestamps: bool,
-    /// Which names are one file.
     pub links: bool,
-    /// Extended attributes of users.
     pub xattrs: Xattrs,
 }
 
 impl CpArgs {
-    /// Whether directories are entered.
     pub fn recursive(&self) -> bool {
         self.recursive || self.archive
     }
 
-    /// Which symbolic links are followed.
     pub fn follow(&self) -> Follow {
         match (self.dereference, self.start_dereference, self.no_dereference) {
             (true, ..) => Follow::Always,
@@ -155,7 +146,6 @@ impl CpArgs {
         }
     }
 
-    /// What is kept.
     pub fn preserve(&self) -> Preserve {
         let mut kept = Preserve::default();
         if self.links_as_links {
@@ -172,7 +162,6 @@ impl CpArgs {
         kept
     }
 
-    /// Which existing files are copied over.
     pub fn when(&self) -> When {
         match (self.no_clobber, self.interactive, self.update) {
             (true, ..) => When::Never,
@@ -182,21 +171,12 @@ impl CpArgs {
         }
     }
 
-    /// Only those that are older than the source are asked about.
+    /// With `-i -u` only files that are older than their sources are asked about.
     pub fn asks_of_older(&self) -> bool {
         self.update
     }
 
-    /// Whether copies share storage.
-    pub fn reflink(&self) -> Reflink {
-        match self.reflink {
-            Sharing::Auto => Reflink::Auto,
-            Sharing::Always => Reflink::Always,
-            Sharing::Never => Reflink::Never,
-        }
-    }
-
-    /// What it was asked to do, as far as that makes a difference to what comes of it.
+    /// The options that decide what the copy looks like, for the journal.
     pub fn options(&self) -> String {
         let kept = self.preserve();
         [
@@ -211,10 +191,10 @@ impl CpArgs {
             (self.force, "-f"),
             (self.remove_destination, "--remove-destination"),
             (self.one_file_system, "-x"),
-            (self.sparse() == Sparse::Always, "--sparse=always"),
-            (self.sparse() == Sparse::Never, "--sparse=never"),
-            (self.reflink() == Reflink::Always, "--reflink=always"),
-            (self.reflink() == Reflink::Never, "--reflink=never"),
+            (self.sparse == Sparse::Always, "--sparse=always"),
+            (self.sparse == Sparse::Never, "--sparse=never"),
+            (self.reflink == Reflink::Always, "--reflink=always"),
+            (self.reflink == Reflink::Never, "--reflink=never"),
             (self.no_target_directory, "-T"),
             (self.target_directory.is_some(), "-t"),
         ]
@@ -222,15 +202,6 @@ impl CpArgs {
         .filter_map(|(set, word)| set.then_some(*word))
         .collect::<Vec<_>>()
         .join(" ")
-    }
-
-    /// What becomes of holes.
-    pub fn sparse(&self) -> Sparse {
-        match self.sparse {
-            Holes::Auto => Sparse::Auto,
-            Holes::Always => Sparse::Always,
-            Holes::Never => Sparse::Never,
-        }
     }
 }
 

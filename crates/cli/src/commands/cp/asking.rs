@@ -1,5 +1,5 @@
-//! `cp -i`: members pass, in their order, when what is at the destination in their place was asked about; what is declined is left
-//! out. Of a directory that is there what is in it is listed once, and where there is none nothing is looked at.
+//! `cp -i`: an existing file at the destination is asked about before its member passes; a member that was declined is
+//! left out. An existing directory is listed once. Below a directory that does not exist nothing is looked up.
 
 use super::super::ask::Answers;
 use super::super::tool::Tool;
@@ -21,39 +21,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::runtime::Handle;
 
-/// The directory below which all copies are.
 pub enum Dest {
-    /// On this machine.
     Here {
-        /// Its path.
         root: PathBuf,
     },
-    /// On a server.
     There {
-        /// Which.
         nfs: Nfs,
-        /// Its path from the server's top.
+        /// The path from the server's root.
         root: Vec<u8>,
     },
 }
 
-/// What has a name.
 #[derive(Clone)]
 struct Seen {
     meta: Meta,
     fh: Option<FileHandle>,
 }
 
-/// A directory's entries at the destination.
+/// What is known about the entries of a directory at the destination.
 enum Within {
-    /// There are none, or nothing can be put there.
+    /// It has no entries, or nothing can be put there.
     Nothing,
     Listed(HashMap<Box<[u8]>, Seen>),
-    /// Each is looked at by itself.
+    /// It could not be listed: each entry is looked up by itself.
     Unlisted,
 }
 
-/// What is made of a member.
 enum Verdict {
     Passes,
     Agreed,
@@ -61,7 +54,7 @@ enum Verdict {
     Fails(MemberError),
 }
 
-/// See the module.
+/// Members of a copy, with a question before each that would overwrite something.
 pub struct Asking {
     members: Box<dyn Members>,
     dest: Dest,
@@ -69,19 +62,19 @@ pub struct Asking {
     say: Arc<Say>,
     answers: Arc<Answers>,
     stop: Arc<AtomicBool>,
-    /// Files that are not older than the source stay, unasked.
+    /// Existing files that are not older than the source stay, without a question.
     older: bool,
-    /// What cannot be opened is made anew, or everything is.
+    /// With `-f` or `--remove-destination`: an existing file is replaced.
     replaces: bool,
-    /// The directories that the last member is in.
+    /// The directories on the path of the last member.
     dirs: Vec<(Vec<u8>, Within)>,
     declined: HashSet<Vec<u8>>,
-    /// What has passed, where two sources may come to one name: it is not asked about.
+    /// Members that have passed, kept if two sources can have one name: such a name is not asked about again.
     passed: Option<HashSet<Vec<u8>>>,
 }
 
 impl Asking {
-    /// Of what goes below `dest`. Must be called on a Tokio runtime.
+    /// Must be called on a Tokio runtime.
     pub fn new(
         members: Box<dyn Members>,
         dest: Dest,
@@ -110,7 +103,7 @@ impl Asking {
         };
         while self.dirs.pop_if(|(dir, _)| dir != above).is_some() {}
         let seen = match self.dirs.last() {
-            // The destination itself, which is there.
+            // This is the destination itself, which exists.
             _ if member.path.is_empty() => return self.enter(member, None),
             Some((_, Within::Nothing)) => None,
             Some((_, Within::Listed(entries))) => entries.get(name).cloned(),
@@ -123,7 +116,7 @@ impl Asking {
             let first = quote::shown(&self.say.dest(&member.link));
             return Verdict::Fails(MemberError::new(
                 Cause::Other,
-                format!("another name of it, {first}, was to stay as it is"),
+                format!("you did not want to overwrite {first}, which is the same file"),
             ));
         }
         if let Some(passed) = &mut self.passed
@@ -144,7 +137,8 @@ impl Asking {
         Verdict::Agreed
     }
 
-    /// A directory comes, in the place of what was seen; `None`: the destination itself.
+    /// Remembers what is in a directory that the copy enters. `seen`: what exists in its place; the outer `None`: it
+    /// is the destination itself.
     fn enter(&mut self, member: &Member, seen: Option<Option<Seen>>) -> Verdict {
         let within = match (seen, &self.dest) {
             (Some(None), _) => Within::Nothing,
@@ -157,7 +151,7 @@ impl Asking {
                         let named = entries.into_iter().map(|e| (e.name, Seen { meta: e.meta, fh: e.fh }));
                         Within::Listed(named.collect())
                     }
-                    // What is in it shows by trying.
+                    // It cannot be listed; a look at each entry will tell.
                     _ => Within::Unlisted,
                 }
             }
@@ -177,7 +171,7 @@ impl Asking {
                     Some(Outcome::Committed(object)) => {
                         Some(Seen { meta: Meta::of(&object.attrs), fh: Some(object.fh) })
                     }
-                    // Not there; if it is all the same, it stays: nothing was agreed on.
+                    // It does not exist. If it exists after all, it stays: nobody agreed to overwrite it.
                     _ => None,
                 }
             }
@@ -196,12 +190,12 @@ impl Asking {
                 false => format!("cp: unwritable {dest} (mode {mode:04o}, {letters}); try anyway? "),
             }
         };
-        // What was said so far comes first.
+        // Earlier output comes before the question.
         self.say.flush();
         self.answers.ask(&question)
     }
 
-    /// Root may write to everything, and to a symbolic link that does not apply.
+    /// Root may write to everything. For a symbolic link the question does not apply.
     fn writable(&self, path: &[u8], seen: &Seen) -> bool {
         if seen.meta.is_link() {
             return true;
@@ -258,7 +252,7 @@ fn below(dir: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The source that standard input is, if one is.
+/// The source that is also standard input, if there is one.
 pub fn answers_from(errands: &[Errand]) -> Option<&End> {
     let input = std::fs::metadata("/proc/self/fd/0")
         .ok()

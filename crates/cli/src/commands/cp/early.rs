@@ -1,5 +1,6 @@
-//! A copy from here that begins together with its session: before the server has answered, what is copied is on its way into the
-//! directory that the destination mostly is. Where it is none, nothing was done, and all is looked at in its order.
+//! Starts a copy from this machine together with its session: before the server has answered, files are on their way
+//! into the destination, which is assumed to be a directory. If it is not, nothing was changed, and the copy starts
+//! again the slow way, with a look at everything first.
 
 use super::super::operand::Operand;
 use super::super::quote;
@@ -14,25 +15,22 @@ use landfast_client::put::{self, FatalError, PutOptions, Report, Source};
 use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;
 
-/// What came of it.
 pub enum Early {
-    /// So many objects are on stable storage; what is not was told.
+    /// This many objects are durable; failures were printed.
     Copied(u64),
-    /// Nothing can be done, and it was told why.
+    /// Nothing can be done, and the reason was printed.
     Told,
-    /// The destination is not there.
     Missing,
-    /// It is to be done in another way.
+    /// The copy must be done the slow way.
     NotTried,
 }
 
-/// Copies, if it can be begun so.
 pub async fn copy(tool: &mut Tool, args: &CpArgs) -> Early {
-    // What is there is asked about before anything is sent; and a server makes no clones of what is here.
-    if args.interactive || args.reflink() == Reflink::Always {
+    // `-i` asks before anything is sent, and a server cannot clone files of this machine.
+    if args.interactive || args.reflink == Reflink::Always {
         return Early::NotTried;
     }
-    // Mostly a directory, and then nothing yet.
+    // The destination mostly is a directory; otherwise it mostly does not exist.
     for into in [true, false] {
         let Some((operand, ends)) = ends::supposed(tool, args, into).await else { continue };
         match begin(tool, args, &operand, ends).await {

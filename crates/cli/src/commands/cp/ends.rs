@@ -1,4 +1,4 @@
-//! Operands as places, here and on servers, and what each source is called at the destination.
+//! Resolves operands to places on this machine and on servers, and finds the name of each source at the destination.
 
 use super::super::object::below;
 use super::super::operand::{Operand, Place, Servers};
@@ -10,41 +10,26 @@ use landfast_client::copy::Sparse;
 use landfast_client::fs::{Meta, Object, Reflink};
 use landfast_client::local::Follow;
 use landfast_nfs::v4::FileHandle;
-use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 const NOT_A_DIRECTORY: &str = "Not a directory";
 
-/// A source or a destination.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// A path of this machine.
-    Here {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A path on a server.
-    There {
-        /// Where.
-        place: Place,
-        /// How it is shown.
-        shown: Vec<u8>,
-    },
+    Here { path: PathBuf },
+    There { place: Place, shown: Vec<u8> },
 }
 
-/// A source, and what becomes of it.
+/// A source with the name of its copy.
 #[derive(Debug, Clone)]
 pub struct Errand {
-    /// What is copied.
     pub source: End,
-    /// Its name below the root, empty for the root itself.
+    /// The name below the destination's root; empty for the root itself.
     pub name: Vec<u8>,
-    /// How the copy is shown.
     pub dest: Vec<u8>,
-    /// It is a directory.
     pub is_dir: bool,
-    /// What was found, if it is on a server.
+    /// The object, if it is on a server and was looked up.
     pub found: Option<Object>,
 }
 
@@ -54,29 +39,25 @@ impl From<&Errand> for Shown {
     }
 }
 
-/// All that is to be done.
+/// What the operands ask for.
 #[derive(Debug)]
 pub struct Ends {
-    /// The directory below which all copies are.
     pub root: End,
-    /// Its handle, if it is known.
     pub handle: Option<FileHandle>,
-    /// What is copied.
     pub errands: Vec<Errand>,
-    /// The destination is a directory into which the sources go.
+    /// The destination is a directory, and the sources go into it under their own names.
     pub into: bool,
 }
 
-/// What an operand is.
 enum Is {
-    /// On a server, this one.
+    /// The object, if it is on a server.
     Dir(Option<Object>),
     Other(Option<Object>),
     Missing(String),
 }
 
 impl End {
-    /// Understands an operand. `None`: it was told why not.
+    /// Resolves an operand. `None`: the reason was printed.
     async fn of(tool: &mut Tool, text: &str, what: &str) -> Option<End> {
         if !text.starts_with("nfs://") {
             return Some(End::Here { path: text.into() });
@@ -97,7 +78,6 @@ impl End {
         }
     }
 
-    /// How it is shown.
     pub fn shown(&self) -> Vec<u8> {
         match self {
             End::Here { path } => path.as_os_str().as_bytes().to_vec(),
@@ -105,12 +85,12 @@ impl End {
         }
     }
 
-    /// It ends in `/`: nothing but a directory can be meant.
+    /// Whether it ends in `/`, so that only a directory can be meant.
     fn must_be_dir(&self) -> bool {
         self.shown().ends_with(b"/") && !self.last().is_empty()
     }
 
-    /// Whether both are here, or reached in the same way.
+    /// Whether both are on this machine, or on servers that are reached in the same way.
     pub fn beside(&self, other: &End) -> bool {
         match (self, other) {
             (End::Here { .. }, End::Here { .. }) => true,
@@ -119,7 +99,7 @@ impl End {
         }
     }
 
-    /// Whether the name below the root is this object, or lies in it. Symbolic links on a server are not looked at.
+    /// Whether `name` below the root is this object, or is inside of it. Symbolic links on a server are not resolved.
     fn holds(&self, root: &End, name: &[u8]) -> bool {
         match (self, root) {
             (End::Here { path }, End::Here { path: root }) => {
@@ -136,7 +116,7 @@ impl End {
         }
     }
 
-    /// Whether the name below the root is another name of this file.
+    /// Whether `name` below the root is another name of this file.
     async fn is_also(&self, tool: &Tool, root: &End, name: &[u8]) -> bool {
         let (End::There { place, .. }, End::There { place: root, .. }) = (self, root) else { return false };
         if !place.on_one_server(root) {
@@ -148,7 +128,7 @@ impl End {
         id(0).is_some() && id(0) == id(1)
     }
 
-    /// Its last name; nothing for a top, `.` and `..`.
+    /// The last name of the path; empty for a root, `.` and `..`.
     fn last(&self) -> Vec<u8> {
         let shown = self.shown();
         let last = shown.rsplit(|b| *b == b'/').find(|name| !name.is_empty()).unwrap_or_default();
@@ -159,7 +139,6 @@ impl End {
         }
     }
 
-    /// The directory that it is in.
     fn above(&self) -> End {
         match self {
             End::Here { path } => {
@@ -176,7 +155,7 @@ impl End {
         }
     }
 
-    /// `into`: the listing of a directory of a server is begun.
+    /// What kind of object it is. `into`: start to list it, if it is a directory on a server.
     async fn is(&self, tool: &Tool, follow: bool, into: bool) -> Is {
         match self {
             End::Here { path } => {
@@ -184,7 +163,7 @@ impl End {
                 match found {
                     Ok(meta) if meta.is_dir() => Is::Dir(None),
                     Ok(_) => Is::Other(None),
-                    Err(e) => Is::Missing(strerror(&e)),
+                    Err(e) => Is::Missing(message::plain(&e)),
                 }
             }
             End::There { place, .. } => {
@@ -204,15 +183,9 @@ impl End {
     }
 }
 
-/// The system's words for an error.
-pub fn strerror(e: &io::Error) -> String {
-    let text = e.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_owned()
-}
-
-/// The sources and the destination as they were typed; the error says what is wrong with them.
+/// The sources and the destination as typed, or a message that says what is wrong with them.
 fn typed(args: &CpArgs) -> Result<(&[String], &String), String> {
-    if args.reflink() == Reflink::Always && args.sparse() != Sparse::Auto {
+    if args.reflink == Reflink::Always && args.sparse != Sparse::Auto {
         return Err("--reflink can be used only with --sparse=auto".to_owned());
     }
     let (sources, dest) = match (&args.target_directory, args.operands.split_last()) {
@@ -231,8 +204,7 @@ fn typed(args: &CpArgs) -> Result<(&[String], &String), String> {
     Ok((sources, dest))
 }
 
-/// What is to be done; `None`: nothing can be, and it was told why. `before`: whether the destination was a directory when
-/// the job began, where that was earlier.
+/// Resolves all operands; `None`: the reason was printed. `before`: whether the destination was a directory when a resumed job began.
 pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<Ends> {
     let (sources, dest) = match typed(args) {
         Ok(typed) => typed,
@@ -246,41 +218,27 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
     let shown = quote::shown(&end.shown());
     let is = end.is(tool, true, false).await;
     let handle = if let Is::Dir(Some(object)) = &is { Some(object.fh.clone()) } else { None };
-    let into = match (is, args.no_target_directory) {
-        // It may be what the earlier run has made of the source.
-        (Is::Dir(_), false) => before.unwrap_or(true),
+    let must_be_dir = args.target_directory.is_some() || sources.len() > 1;
+    let what = if args.target_directory.is_some() { "target directory" } else { "target" };
+    let wrong = match &is {
+        Is::Dir(_) if !args.no_target_directory => None,
         _ if before == Some(true) => {
-            tool.complain(&format!(
-                "target {shown}: it was a directory when this was begun, and is none now"
-            ));
-            return None;
+            Some(format!("target {shown}: it was a directory when this job began, and is no longer one"))
         }
-        (Is::Other(_), _) if args.target_directory.is_some() => {
-            tool.complain(&format!("target directory {shown}: Not a directory"));
-            return None;
+        Is::Other(_) if must_be_dir => Some(format!("{what} {shown}: {NOT_A_DIRECTORY}")),
+        Is::Missing(why) if must_be_dir => Some(format!("{what} {shown}: {why}")),
+        Is::Other(_) if end.must_be_dir() => Some(format!("cannot stat {shown}: {NOT_A_DIRECTORY}")),
+        Is::Missing(why) if end.must_be_dir() && why == NOT_A_DIRECTORY => {
+            Some(format!("cannot stat {shown}: {why}"))
         }
-        (Is::Missing(why), _) if args.target_directory.is_some() => {
-            tool.complain(&format!("target directory {shown}: {why}"));
-            return None;
-        }
-        (Is::Other(_), _) if sources.len() > 1 => {
-            tool.complain(&format!("target {shown}: Not a directory"));
-            return None;
-        }
-        (Is::Missing(why), _) if sources.len() > 1 => {
-            tool.complain(&format!("target {shown}: {why}"));
-            return None;
-        }
-        (Is::Other(_), _) if end.must_be_dir() => {
-            tool.complain(&format!("cannot stat {shown}: {NOT_A_DIRECTORY}"));
-            return None;
-        }
-        (Is::Missing(why), _) if end.must_be_dir() && why == NOT_A_DIRECTORY => {
-            tool.complain(&format!("cannot stat {shown}: {why}"));
-            return None;
-        }
-        _ => false,
+        _ => None,
     };
+    if let Some(wrong) = wrong {
+        tool.complain(&wrong);
+        return None;
+    }
+    // The directory may be what an earlier run has made of the source: then `before` is `false`.
+    let into = matches!(is, Is::Dir(_)) && !args.no_target_directory && before.unwrap_or(true);
     let target = Target::new(end, into);
     let mut errands = Vec::with_capacity(sources.len());
     for text in sources {
@@ -293,8 +251,8 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
     Some(Ends { root: target.root, handle: handle.filter(|_| into), errands, into })
 }
 
-/// What is to be done if all that is copied is here, and the destination, on a server, is a directory for the sources (`into`) or a
-/// name in one. `None`: it cannot be that, or not all of it can be done.
+/// What to do if all sources are on this machine, and the destination on a server is either a directory for them
+/// (`into`) or the name of the copy. `None`: the operands do not allow that, or not all of them can be copied.
 pub async fn supposed(tool: &Tool, args: &CpArgs, into: bool) -> Option<(Operand, Ends)> {
     let (sources, dest) = typed(args).ok()?;
     let must_be = args.target_directory.is_some() || sources.len() > 1;
@@ -315,12 +273,11 @@ pub async fn supposed(tool: &Tool, args: &CpArgs, into: bool) -> Option<(Operand
     Some((operand, Ends { root: target.root, handle: None, errands, into }))
 }
 
-/// Where copies go.
 struct Target {
     end: End,
-    /// The directory below which they are.
+    /// The directory below which all copies are made.
     root: End,
-    /// The name of the only one there, if they do not go into the destination under their own names.
+    /// The name of the only copy, if the sources do not go into the destination under their own names.
     itself: Option<Vec<u8>>,
 }
 
@@ -328,14 +285,14 @@ impl Target {
     fn new(end: End, into: bool) -> Target {
         let (root, itself) = match (into, end.last()) {
             (true, _) => (end.clone(), None),
-            // A top, or a directory called by a dot.
+            // The root of an export, or a directory that was named by a dot.
             (false, name) if name.is_empty() => (end.clone(), Some(Vec::new())),
             (false, name) => (end.above(), Some(name)),
         };
         Target { end, root, itself }
     }
 
-    /// What becomes of a source; the error is a message.
+    /// Finds the name of a source's copy; the error is a message.
     async fn errand(&self, tool: &Tool, args: &CpArgs, source: End) -> Result<Errand, String> {
         let shown = quote::shown(&source.shown());
         let (is_dir, found) = match source.is(tool, args.follow() != Follow::Never, args.recursive()).await {

@@ -1,14 +1,14 @@
-//! `landfast cp`: as GNU's. Trees go as sequences of members through the engine of `untar`, which puts many whole files into
-//! one COMPOUND and has many COMPOUNDs under way.
+//! `landfast cp`, as GNU's. A tree becomes a sequence of members for the engine of `untar`, which puts many whole
+//! files into one COMPOUND and keeps many COMPOUNDs in flight.
 //!
-//! | room | subject |
+//! | file | subject |
 //! |---|---|
-//! | `args` | what can be typed, and what it means together |
-//! | `asking` | `-i`: what is at the destination, looked at before it is copied over |
-//! | `ends` | operands as places here and there; what each source is called at the destination |
-//! | `early` | a copy that begins together with its session |
-//! | `say` | messages, output, the bar |
-//! | `sources` | what is copied, and how |
+//! | `args` | the arguments, and what they mean together |
+//! | `asking` | `-i`: the question before a file is overwritten |
+//! | `ends` | operands as places here and on servers; the name of each copy |
+//! | `early` | a copy that starts together with its session |
+//! | `say` | messages, output, the progress bar |
+//! | `sources` | the members that are copied, and the engine's options |
 
 pub mod args;
 mod asking;
@@ -36,7 +36,6 @@ use sources::{how, members};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Copies.
 pub fn run(args: CpArgs) -> Exit {
     tool::run("cp", args.common, |tool| copy(tool, args))
 }
@@ -68,7 +67,9 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
         && let Some(source) = asking::answers_from(&errands)
     {
         let name = quote::shown(&source.shown());
-        tool.complain(&format!("-i: standard input is {name}, which is to be copied, and gives no answers"));
+        tool.complain(&format!(
+            "-i: standard input is {name}, which is one of the sources, so it cannot give answers"
+        ));
         return tool;
     }
     let facts = [(INTO.to_owned(), if into { "yes" } else { "no" }.to_owned())];
@@ -91,7 +92,7 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
     }
     tool.stop_on_signals();
     let mut copied = 0;
-    // Sources of one kind, and of one server, go together.
+    // Neighbouring sources from the same place are copied together.
     let mut made: HashSet<Vec<u8>> = HashSet::new();
     let mut rest = &errands[..];
     while let [first, ..] = rest {
@@ -114,34 +115,32 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
     tool
 }
 
-/// A fact of a journal: whether the destination was a directory at first.
+/// The journal's fact that says whether the destination was a directory when the job began.
 const INTO: &str = "into";
 
-/// The journal, if one is asked for.
 fn journal(args: &CpArgs) -> Result<Option<JournalFile>, String> {
     let Some(path) = &args.resume else { return Ok(None) };
     if args.when() != When::Always {
-        return Err("--resume does not go with -n, -u and -i: a file that an interrupted run left half written could not \
+        return Err("--resume cannot be used with -n, -u or -i: a file that an interrupted run left half written could not \
                     be told from one that is to stay"
             .to_owned());
     }
     JournalFile::open(path).map(Some).map_err(|e| e.to_string())
 }
 
-/// What a journal is of.
 fn job(args: &CpArgs) -> Job {
-    let mut operands: Vec<String> = args.operands.iter().map(|text| resume::either(text)).collect();
+    let mut operands: Vec<String> = args.operands.iter().map(|text| resume::operand_key(text)).collect();
     let dest = match &args.target_directory {
-        Some(dir) => Some(resume::either(dir)),
+        Some(dir) => Some(resume::operand_key(dir)),
         None => operands.pop(),
     };
-    resume::making_job("cp")
+    resume::file_job("cp")
         .about("sources", operands.join(" "))
         .about("destination", dest.unwrap_or_default())
         .about("options", args.options())
 }
 
-/// How many objects are on stable storage.
+/// Copies sources from one place. Returns how many objects are durable.
 async fn some(
     tool: &mut Tool,
     (args, journal): (&CpArgs, Option<&Arc<Resume>>),
@@ -165,7 +164,7 @@ async fn some(
                 Ok(copies) => copies,
                 Err(why) => return cannot_create(tool, errands, &why),
             };
-            if args.reflink() == Reflink::Always && copies.is_none() {
+            if args.reflink == Reflink::Always && copies.is_none() {
                 return cannot_clone(tool, errands);
             }
             let Some(source) = members(tool, (args, journal), errands, copies).await else { return 0 };
@@ -179,18 +178,18 @@ async fn some(
                 }
             }
         }
-        End::Here { .. } if args.reflink() == Reflink::Always => return cannot_clone(tool, errands),
+        End::Here { .. } if args.reflink == Reflink::Always => return cannot_clone(tool, errands),
         End::Here { path } => {
             let opened = std::fs::File::open(path);
             let root = match opened.and_then(|file| file.metadata().map(|meta| (file, meta))) {
                 Ok((file, meta)) if meta.is_dir() => file,
                 Ok(_) => return cannot_create(tool, errands, "Not a directory"),
-                Err(e) => return cannot_create(tool, errands, &ends::strerror(&e)),
+                Err(e) => return cannot_create(tool, errands, &message::plain(&e)),
             };
             let Some(source) = members(tool, (args, journal), errands, None).await else { return 0 };
             let dest = Dest::Here { root: path.clone() };
             let mut source = asked(tool, args, (errands, source), dest, &say);
-            let holes = How { zeroes_to_holes: args.sparse() == Sparse::Always, ..How::default() };
+            let holes = How { zeroes_to_holes: args.sparse == Sparse::Always, ..How::default() };
             let (options, told) = (how(args, journal), say.clone());
             let written = tokio::task::spawn_blocking(move || {
                 landfast_client::copy::write(&mut *source, root, &options, holes, &*told)
@@ -210,7 +209,7 @@ async fn some(
     copied(tool, &say, &report)
 }
 
-/// The same, asked about with `-i`.
+/// Wraps the members into the questions of `-i`.
 fn asked(
     tool: &Tool,
     args: &CpArgs,
@@ -224,7 +223,7 @@ fn asked(
     }
 }
 
-/// How the server of the destination copies what it has itself; `None`: all goes through this machine.
+/// How the server of the destination copies files that it has itself; `None`: all data goes through this machine.
 async fn copies(
     tool: &Tool,
     args: &CpArgs,
@@ -235,14 +234,14 @@ async fn copies(
         return Ok(None);
     };
     let (from, to) = (tool.servers.nfs(place).session(), tool.servers.nfs(root).session());
-    // What the one may read the other need not.
+    // One identity may be allowed to read what the other may not.
     if !place.on_one_server(root) || from.options().identity != to.options().identity {
         return Ok(None);
     }
-    ServerCopies::of(to, args.reflink()).await.map_err(|e| e.to_string())
+    ServerCopies::of(to, args.reflink).await.map_err(|e| e.to_string())
 }
 
-/// Storage is shared by a server that speaks 4.2, with itself.
+/// Only a server that speaks 4.2 can share storage, and only within itself.
 fn cannot_clone(tool: &Tool, errands: &[Errand]) -> u64 {
     for Errand { source, dest, .. } in errands {
         let (from, to) = (quote::shown(&source.shown()), quote::shown(dest));
@@ -251,7 +250,7 @@ fn cannot_clone(tool: &Tool, errands: &[Errand]) -> u64 {
     0
 }
 
-/// The destination's directory is not there.
+/// Prints a failure for each source: the destination's directory cannot be used.
 fn cannot_create(tool: &Tool, errands: &[Errand], why: &str) -> u64 {
     for errand in errands {
         let what = if errand.is_dir { "directory" } else { "regular file" };

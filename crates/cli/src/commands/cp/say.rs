@@ -1,4 +1,4 @@
-//! What `cp` says while it copies: GNU's lines, objects for programs, a bar for those who wait.
+//! The output of `cp`: GNU's lines, JSON objects, the progress bar.
 
 use super::super::causes::{self, Causes};
 use super::super::object::below;
@@ -9,44 +9,40 @@ use indicatif::ProgressBar;
 use landfast_client::archive::Kind;
 use landfast_client::put::{Cause, MemberError, Progress, Report};
 use landfast_nfs::v4::{NfsStat, OpNum};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::io::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Bytes of output that are collected before they are written.
+/// Output is collected up to this many bytes.
 const OUTPUT_BYTES: usize = 64 << 10;
 
-/// How the members of one operand are shown.
+/// How the members of one operand are named in messages.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// What all its members' names begin with.
+    /// The prefix of all its members' names.
     pub name: Vec<u8>,
-    /// What stands for that in the source.
+    /// What replaces the prefix in the name of the source.
     pub source: Vec<u8>,
-    /// And in the destination.
     pub dest: Vec<u8>,
 }
 
-/// Hears of a copy's progress.
 pub struct Say {
     shown: Vec<Shown>,
     verbose: bool,
     json: bool,
-    /// There may be a bar.
     shows: bool,
     out: Mutex<Vec<u8>>,
     bar: OnceLock<ProgressBar>,
     start: Instant,
     failures: AtomicU64,
     resumed: AtomicU64,
-    /// How often each cause was met that is said once.
     causes: Causes,
 }
 
 impl Say {
-    /// For these operands; `shows`: with a bar.
     pub fn new(shown: Vec<Shown>, verbose: bool, json: bool, shows: bool) -> Say {
         Say {
             shown,
@@ -62,7 +58,7 @@ impl Say {
         }
     }
 
-    /// Nothing more comes; how many failures were told, by themselves or with others.
+    /// Ends the output and returns how many failures were printed or counted.
     pub fn end(&self) -> u64 {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
@@ -74,18 +70,15 @@ impl Say {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// What was said is seen.
     pub fn flush(&self) {
-        flush(&mut self.out.lock().unwrap_or_else(PoisonError::into_inner));
+        flush(&mut self.out.lock());
     }
 
-    /// How a member is shown at the destination.
     pub fn dest(&self, path: &[u8]) -> Vec<u8> {
         self.names(path, false).1
     }
 
-    /// Source and destination of a member, as they are shown. Of several sources with one name the first is the one that
-    /// is copied.
+    /// The names of a member's source and copy in messages. If two sources have one name, the first one is copied.
     fn names(&self, path: &[u8], last: bool) -> (Vec<u8>, Vec<u8>) {
         let of = |shown: &Shown| {
             let rest = path.strip_prefix(&shown.name[..])?;
@@ -106,21 +99,21 @@ impl Say {
     }
 
     fn print(&self, bytes: &[u8]) {
-        // Not below, where the bar is locked.
+        // This must be outside of the closure, in which the bar is locked.
         let at_once = self.bar.get().is_some_and(|bar| !bar.is_hidden());
         let write = || {
-            let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut out = self.out.lock();
             out.extend_from_slice(bytes);
             if at_once || out.len() >= OUTPUT_BYTES {
                 flush(&mut out);
             }
         };
-        progress::apart(write);
+        progress::without_bar(write);
     }
 }
 
 fn flush(out: &mut Vec<u8>) {
-    // A reader that went away does not stop the copy.
+    // The copy goes on if the reader of its output goes away.
     let mut to = crate::say::stdout();
     let _ = to.write_all(out).and_then(|()| to.flush());
     out.clear();
@@ -162,11 +155,11 @@ impl Progress for Say {
         }
     }
 
-    /// As GNU cp: nothing is said of it.
+    /// GNU cp prints nothing for these.
     fn met(&self, _: &[u8]) {}
 
     fn failed(&self, path: &[u8], why: &MemberError) {
-        // Its directory was told.
+        // The directory's own failure was printed.
         if why.cause == Cause::Parent {
             return;
         }
@@ -185,8 +178,8 @@ impl Progress for Say {
     }
 }
 
-/// A cause that many have if one has it: in words, and what to do about it. That a file may not be written is said of each: others
-/// may be.
+/// For a cause that many members have if one has it: the cause in words, and advice. A file that may not be written is
+/// no such cause, since others may be writable.
 fn of_many(why: &MemberError) -> Option<(String, String)> {
     let (what, status) = match why.cause {
         Cause::Attributes(status) => ("failed to preserve attributes: ", status),
@@ -200,7 +193,6 @@ fn of_many(why: &MemberError) -> Option<(String, String)> {
     Some((format!("{what}{}{advice}", message::of_status(status)), advice))
 }
 
-/// What GNU cp says of a failure.
 fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
     let (from, to) = (quote::shown(source), quote::shown(dest));
     let kind = match why.kind {
@@ -248,7 +240,7 @@ fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
     }
 }
 
-/// How many objects of a report are on stable storage; the rest is told.
+/// Prints the rest of the report and returns how many objects are durable.
 pub fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
     tool.count_failures(say.end());
     if let Some(why) = &report.stopped {

@@ -1,7 +1,7 @@
-//! What is copied, and how.
+//! The members that are copied, and the engine's options.
 
 use super::super::operand::Place;
-use super::super::owners::Known;
+use super::super::owners::LocalNames;
 use super::super::tool::Tool;
 use super::super::{message, quote};
 use super::args::CpArgs;
@@ -14,7 +14,7 @@ use landfast_client::put::{Existing, Members, Over, PutOptions, Xattrs};
 use landfast_client::resume::Resume;
 use std::sync::Arc;
 
-/// What is copied, as members; all from here, or all from one server.
+/// The sources as members; all are on this machine, or all on one server.
 pub async fn members(
     tool: &Tool,
     (args, journal): (&CpArgs, Option<&Arc<Resume>>),
@@ -36,7 +36,7 @@ pub async fn members(
             one_file_system: args.one_file_system,
             recursive: args.recursive(),
             links,
-            sparse: args.sparse(),
+            sparse: args.sparse,
             xattrs: args.preserve().xattrs != Xattrs::No,
             stop,
             resume: journal.cloned(),
@@ -44,7 +44,7 @@ pub async fn members(
         return Some(Box::new(LocalTrees::new(starts, options)));
     };
     if args.recursive() && args.follow() == Follow::Always {
-        tool.complain("-L goes with trees of this machine only: those of a server are copied with -P or -H");
+        tool.complain("-L is only possible for trees of this machine: copy those of a server with -P or -H");
         return None;
     }
     let known: Option<Vec<_>> = errands.iter().map(|errand| errand.found.clone().map(Ok)).collect();
@@ -76,10 +76,9 @@ pub async fn members(
         stop,
         resume: journal.cloned(),
     };
-    Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(Known::default()))))
+    Some(Box::new(RemoteTrees::new(nfs, starts, options, Box::new(LocalNames::default()))))
 }
 
-/// The engine's options.
 pub fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
     let preserve = args.preserve();
     let root = landfast_client::cred::Identity::of_process();
@@ -94,7 +93,7 @@ pub fn how(args: &CpArgs, journal: Option<&Arc<Resume>>) -> PutOptions {
     groups.push(root.gid);
     PutOptions {
         same_permissions: Some(preserve.mode),
-        // Only root may give files away; others give what they can, as GNU cp does.
+        // Only root may give files away. GNU cp, too, lets other users keep what ownership they can.
         same_owner: Some(preserve.ownership && root.uid == 0),
         own_groups: preserve.ownership.then_some(groups),
         touch: !preserve.timestamps,

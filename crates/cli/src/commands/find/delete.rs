@@ -1,5 +1,5 @@
-//! `-delete`: what is to go, from below, many objects in one request; by handles, so that nothing is reached through what somebody put in
-//! a directory's place meanwhile.
+//! `find -delete`: removes what is queued, the deepest objects first, many in one request. It uses handles, so that
+//! nobody can redirect it by putting something else in a directory's place.
 
 use super::object::Object;
 use crate::commands::operand::Place;
@@ -9,20 +9,17 @@ use landfast_client::fs::{ItemError, Meta, ToRemove};
 use landfast_nfs::v4::FileHandle;
 use std::collections::{BTreeMap, HashMap};
 
-/// Where an object is.
 #[derive(Debug, Clone)]
-pub struct At {
-    /// The directory that it is in; `None`: it is a starting point.
+pub struct Location {
+    /// The directory that holds it; `None`: it is a starting point.
     pub parent: Option<FileHandle>,
-    /// Its starting point.
     pub place: Place,
-    /// It was typed with `.` at the end.
     pub dot: bool,
-    /// The level of its directory.
+    /// The index of its directory among the search's levels.
     pub level: Option<usize>,
 }
 
-/// An object that waits.
+/// An object that waits for its own deletion, or for one before it.
 #[derive(Debug)]
 pub struct Queued {
     path: Vec<u8>,
@@ -32,15 +29,12 @@ pub struct Queued {
     text: Option<Vec<u8>>,
     /// It is a directory in which nothing was found.
     pub empty_dir: bool,
-    /// Where it is.
-    pub at: At,
-    /// It is to be deleted.
+    pub at: Location,
     pub asked: bool,
 }
 
 impl Queued {
-    /// One that nothing was asked of yet.
-    pub fn new(object: &Object<'_>, at: At) -> Queued {
+    pub fn new(object: &Object<'_>, at: Location) -> Queued {
         Queued {
             path: object.path.to_vec(),
             start: object.start.to_vec(),
@@ -53,7 +47,7 @@ impl Queued {
         }
     }
 
-    /// As tests see it.
+    /// The object as tests see it.
     pub fn object(&self) -> Object<'_> {
         Object {
             path: &self.path,
@@ -69,13 +63,13 @@ impl Queued {
         tool.complain(&format!("cannot delete {}: {why}", quote::shown(&self.path)));
     }
 
-    /// Its directory and its name there; what is wrong is told.
+    /// Its directory and its name there. `None`: the reason was printed.
     async fn found(&self, tool: &Tool) -> Option<(FileHandle, Vec<u8>)> {
-        let At { parent, place, dot, .. } = &self.at;
+        let Location { parent, place, dot, .. } = &self.at;
         if self.depth > 0 {
             let name = self.path.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
             if parent.is_none() {
-                self.complain(tool, "the server tells no handle of its directory");
+                self.complain(tool, "the server gave no handle of its directory");
             }
             return Some((parent.clone()?, name));
         }
@@ -98,10 +92,10 @@ impl Queued {
     }
 }
 
-/// Deletes what is to be deleted; of each whether it is gone. What is not is told.
+/// Deletes what is to be deleted. Returns for each object whether it is gone; failures are printed.
 pub async fn all(tool: &Tool, queue: &[Queued]) -> Vec<bool> {
     let mut gone = vec![false; queue.len()];
-    // What is in a directory before the directory.
+    // Entries are deleted before their directory.
     let mut by_depth: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (n, queued) in queue.iter().enumerate().filter(|(_, queued)| queued.asked) {
         by_depth.entry(queued.at.place.path.len() + queued.depth).or_default().push(n);
@@ -119,7 +113,7 @@ pub async fn all(tool: &Tool, queue: &[Queued]) -> Vec<bool> {
                 let numbers = by_path.get(&removal.path[..]).map(Vec::as_slice).unwrap_or_default();
                 match removal.outcome.into_result() {
                     Ok(()) => numbers.iter().for_each(|n| gone[*n] = true),
-                    // After an interruption the summary speaks for all that was not begun.
+                    // After an interruption the summary covers everything that was not started.
                     Err(ItemError::NotExecuted(_)) if tool.stopped() => {}
                     Err(e) => numbers.iter().take(1).for_each(|n| queue[*n].complain(tool, &message::of(&e))),
                 }

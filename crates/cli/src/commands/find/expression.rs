@@ -1,7 +1,7 @@
 //! The expressions of `find`. Pure.
 
 use super::format::Format;
-use super::object::{Known, Object};
+use super::object::{Context, Object};
 use super::regex::{self, Syntax};
 use crate::commands::mode;
 use landfast_client::fs::Meta;
@@ -10,43 +10,36 @@ use landfast_nfs::v4::{FileType, NfsTime};
 use regex_automata::meta::Regex;
 use std::cmp::Ordering;
 
-/// Parentheses and negations in one another.
+/// Limit of nested parentheses and negations.
 const DEPTH_MAX: usize = 256;
 const DAY: i64 = 86_400;
 
-/// What `find` was asked.
 #[derive(Debug, Default)]
 pub struct Query {
-    /// Levels below a starting point from which on objects are looked at.
+    /// Objects that are fewer levels below a starting point are skipped.
     pub depth_min: usize,
-    /// Levels below a starting point that are entered.
+    /// Directories that are more levels below a starting point are not entered.
     pub depth_max: Option<usize>,
-    /// What is compared with, in the order of the numbers in [`Test::Newer`] and [`Test::Same`].
+    /// What `-newer`, `-samefile` and the like compare with; [`Test::Newer`] and [`Test::Same`] have an index into this.
     pub references: Vec<Reference>,
-    /// Users and (`true`) groups as they were typed, in the order of the numbers in [`Test::Owner`].
+    /// Users and (`true`) groups as typed; [`Test::Owner`] has an index into this.
     pub owners: Vec<(bool, String)>,
-    /// It is asked whether directories are empty.
     pub empty: bool,
-    /// What is in a directory comes before the directory.
+    /// Entries come before their directory.
     pub depth_first: bool,
     /// Other filesystems are not entered.
     pub one_filesystem: bool,
-    /// Something may be deleted.
     pub deletes: bool,
-    /// It may end before all was looked at.
     pub quits: bool,
-    /// What symbolic links lead to is shown.
+    /// The targets of symbolic links are printed.
     pub texts: bool,
     expression: Option<Expression>,
     acts: bool,
 }
 
-/// What is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
-    /// The object at this URL.
     Url(String),
-    /// This time.
     Time(String),
 }
 
@@ -56,8 +49,8 @@ enum Expression {
     Not(Box<Expression>),
     And(Box<Expression>, Box<Expression>),
     Or(Box<Expression>, Box<Expression>),
-    /// The first for what it does, the second for what it says.
-    Then(Box<Expression>, Box<Expression>),
+    /// `a , b`: both are evaluated, the second one gives the value.
+    List(Box<Expression>, Box<Expression>),
 }
 
 #[derive(Debug)]
@@ -67,11 +60,11 @@ enum Test {
     Path { pattern: Vec<u8>, fold: bool },
     Type(Vec<FileType>),
     Size { count: Count, unit: u64 },
-    Age { count: Count, seconds: i64, of: Of },
-    Newer { of: Of, n: usize, than: Of },
+    Age { count: Count, seconds: i64, of: TimeField },
+    Newer { of: TimeField, n: usize, than: TimeField },
     Same(usize),
     Empty,
-    Perm { which: Which, mode: u32 },
+    Perm { which: PermTest, mode: u32 },
     Owner { group: bool, n: usize },
     OwnerNumber { group: bool, count: Count },
     Nameless { group: bool },
@@ -87,34 +80,34 @@ enum Test {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Of {
+enum TimeField {
     Modified,
     Accessed,
     Changed,
 }
 
-impl Of {
+impl TimeField {
     fn time(self, meta: &Meta) -> NfsTime {
         match self {
-            Of::Modified => meta.modified,
-            Of::Accessed => meta.accessed,
-            Of::Changed => meta.changed,
+            TimeField::Modified => meta.modified,
+            TimeField::Accessed => meta.accessed,
+            TimeField::Changed => meta.changed,
         }
     }
 
-    fn letter(letter: u8) -> Option<Of> {
+    fn letter(letter: u8) -> Option<TimeField> {
         match letter {
-            b'm' => Some(Of::Modified),
-            b'a' => Some(Of::Accessed),
-            b'c' => Some(Of::Changed),
+            b'm' => Some(TimeField::Modified),
+            b'a' => Some(TimeField::Accessed),
+            b'c' => Some(TimeField::Changed),
             _ => None,
         }
     }
 }
 
-/// Which bits of a mode count.
+/// Which bits of a mode must be set.
 #[derive(Debug, Clone, Copy)]
-enum Which {
+enum PermTest {
     Exactly,
     All,
     Any,
@@ -133,42 +126,33 @@ impl Count {
     }
 }
 
-/// What an expression asks for.
+/// What an expression wants done with an object.
 #[derive(Debug, Default)]
 pub struct Verdict<'q> {
-    /// What is to be said.
-    pub says: Vec<Says<'q>>,
-    /// It is not gone into.
+    pub outputs: Vec<Output<'q>>,
     pub prune: bool,
-    /// It is to be deleted, and what else is to be done depends on what comes of that: the rest of this verdict says nothing.
+    /// It is to be deleted. What else is to be done depends on whether that works: the rest of this verdict means nothing.
     pub delete: bool,
-    /// Nothing more is looked at.
     pub quit: bool,
 }
 
-/// What is said of an object.
 #[derive(Debug)]
-pub enum Says<'q> {
-    /// Its path, and this behind it.
+pub enum Output<'q> {
+    /// The path with this terminator.
     Path(&'static [u8]),
-    /// What a format says.
     Format(&'q Format),
     /// A line as that of `ls -dils`.
     Line,
 }
 
-/// What an object is judged by.
-struct Case<'a> {
+struct Evaluation<'a> {
     object: &'a Object<'a>,
-    known: &'a Known<'a>,
+    context: &'a Context<'a>,
     deleted: Option<bool>,
 }
 
 impl Query {
-    /// Understands what stands behind the starting points. What is odd in it goes to `warnings`, in sentences.
-    ///
-    /// # Errors
-    /// What is wrong, in a sentence.
+    /// Parses what follows the starting points. Warnings are sentences; the error is one, too.
     pub fn parse(words: &[String], warnings: &mut Vec<String>) -> Result<Query, String> {
         let mut parser = Parser {
             words,
@@ -176,8 +160,8 @@ impl Query {
             at: 0,
             depth: 0,
             syntax: Syntax::Emacs,
-            prunes: false,
-            says_depth: false,
+            has_prune: false,
+            has_depth: false,
             query: Query::default(),
         };
         if !words.is_empty() {
@@ -189,7 +173,7 @@ impl Query {
             }
             parser.query.expression = Some(expression);
         }
-        if parser.query.deletes && parser.prunes && !parser.says_depth {
+        if parser.query.deletes && parser.has_prune && !parser.has_depth {
             return Err("The -delete action automatically turns on -depth, but -prune does nothing when -depth is in \
                         effect.  If you want to carry on anyway, just explicitly use the -depth option."
                 .to_owned());
@@ -197,28 +181,28 @@ impl Query {
         Ok(parser.query)
     }
 
-    /// What is to be done with an object. `deleted`: whether it could be, once that was asked for and tried.
-    pub fn judge(&self, object: &Object<'_>, known: &Known<'_>, deleted: Option<bool>) -> Verdict<'_> {
+    /// What to do with an object. `deleted`: whether its deletion worked, once it was tried.
+    pub fn judge(&self, object: &Object<'_>, context: &Context<'_>, deleted: Option<bool>) -> Verdict<'_> {
         let mut verdict = Verdict::default();
-        let case = Case { object, known, deleted };
+        let case = Evaluation { object, context, deleted };
         let found = self.expression.as_ref().is_none_or(|e| e.judge(&case, &mut verdict));
         if found && !self.acts {
-            verdict.says.push(Says::Path(b"\n"));
+            verdict.outputs.push(Output::Path(b"\n"));
         }
         verdict
     }
 }
 
 impl Expression {
-    fn judge<'q>(&'q self, case: &Case<'_>, verdict: &mut Verdict<'q>) -> bool {
+    fn judge<'q>(&'q self, case: &Evaluation<'_>, verdict: &mut Verdict<'q>) -> bool {
         match self {
-            // Nothing more is asked.
+            // The rest of the expression is not evaluated.
             _ if verdict.delete || verdict.quit => false,
             Expression::Test(test) => test.judge(case, verdict),
             Expression::Not(e) => !e.judge(case, verdict),
             Expression::And(a, b) => a.judge(case, verdict) && b.judge(case, verdict),
             Expression::Or(a, b) => a.judge(case, verdict) || b.judge(case, verdict),
-            Expression::Then(a, b) => {
+            Expression::List(a, b) => {
                 a.judge(case, verdict);
                 b.judge(case, verdict)
             }
@@ -227,9 +211,10 @@ impl Expression {
 }
 
 impl Test {
-    fn judge<'q>(&'q self, case: &Case<'_>, verdict: &mut Verdict<'q>) -> bool {
-        let Case { object: Object { path, meta, empty_dir, .. }, known, deleted } = case;
-        let owner = |group| if group { known.who.group(&meta.group) } else { known.who.user(&meta.owner) };
+    fn judge<'q>(&'q self, case: &Evaluation<'_>, verdict: &mut Verdict<'q>) -> bool {
+        let Evaluation { object: Object { path, meta, empty_dir, .. }, context, deleted } = case;
+        let owner =
+            |group| if group { context.who.group(&meta.group) } else { context.who.user(&meta.owner) };
         match self {
             Test::Always(answer) => *answer,
             Test::Name { pattern, fold } => matches(pattern, name_of(path), *fold),
@@ -238,26 +223,26 @@ impl Test {
             Test::Size { count, unit } => count.holds(meta.size.div_ceil(*unit)),
             Test::Age { count, seconds, of } => {
                 let time = of.time(meta);
-                // Whole units that have passed; the moment that begins a unit is one nanosecond after the last.
+                // Whole units that have passed. A unit begins one nanosecond after the last one ends.
                 let nanoseconds = |t: NfsTime| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nseconds);
-                let age = nanoseconds(known.now) - nanoseconds(time);
+                let age = nanoseconds(context.now) - nanoseconds(time);
                 let passed = age.div_euclid(i128::from(*seconds) * 1_000_000_000);
                 passed.cmp(&i128::from(count.n)) == count.than
             }
             Test::Newer { of, n, than } => {
-                known.references.get(*n).is_some_and(|reference| of.time(meta) > than.time(reference))
+                context.references.get(*n).is_some_and(|reference| of.time(meta) > than.time(reference))
             }
-            Test::Same(n) => known
+            Test::Same(n) => context
                 .references
                 .get(*n)
                 .is_some_and(|other| (meta.fsid, meta.fileid) == (other.fsid, other.fileid)),
             Test::Empty => *empty_dir || meta.kind == Some(FileType::Reg) && meta.size == 0,
             Test::Perm { which, mode } => match which {
-                Which::Exactly => meta.mode & 0o7777 == *mode,
-                Which::All => meta.mode & mode == *mode,
-                Which::Any => *mode == 0 || meta.mode & mode != 0,
+                PermTest::Exactly => meta.mode & 0o7777 == *mode,
+                PermTest::All => meta.mode & mode == *mode,
+                PermTest::Any => *mode == 0 || meta.mode & mode != 0,
             },
-            Test::Owner { group, n } => known.owners.get(*n).is_some_and(|id| owner(*group).0 == *id),
+            Test::Owner { group, n } => context.owners.get(*n).is_some_and(|id| owner(*group).0 == *id),
             Test::OwnerNumber { group, count } => count.holds(u64::from(owner(*group).0)),
             Test::Nameless { group } => owner(*group).1.is_empty(),
             Test::Inode(count) => count.holds(meta.fileid),
@@ -267,15 +252,15 @@ impl Test {
                 true
             }
             Test::Print(end) => {
-                verdict.says.push(Says::Path(end));
+                verdict.outputs.push(Output::Path(end));
                 true
             }
             Test::Printf(format) => {
-                verdict.says.push(Says::Format(format));
+                verdict.outputs.push(Output::Format(format));
                 true
             }
             Test::List => {
-                verdict.says.push(Says::Line);
+                verdict.outputs.push(Output::Line);
                 true
             }
             Test::Delete => {
@@ -291,7 +276,7 @@ impl Test {
     }
 }
 
-/// The last name of a path, whatever stands behind it.
+/// The last name of a path, without slashes behind it.
 fn name_of(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
     let start = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
@@ -314,10 +299,10 @@ struct Parser<'a> {
     warnings: &'a mut Vec<String>,
     at: usize,
     depth: usize,
-    /// That of expressions from here on.
+    /// The syntax of regular expressions from here on.
     syntax: Syntax,
-    prunes: bool,
-    says_depth: bool,
+    has_prune: bool,
+    has_depth: bool,
     query: Query,
 }
 
@@ -342,7 +327,7 @@ impl<'a> Parser<'a> {
     fn list(&mut self) -> Result<Expression, String> {
         let mut all = self.any()?;
         while self.take(&[","]) {
-            all = Expression::Then(Box::new(all), Box::new(self.any()?));
+            all = Expression::List(Box::new(all), Box::new(self.any()?));
         }
         Ok(all)
     }
@@ -419,19 +404,19 @@ impl<'a> Parser<'a> {
             }
             "-type" => Test::Type(kinds(self.argument(word)?)?),
             "-size" => size(self.argument(word)?)?,
-            "-mtime" => self.age(word, DAY, Of::Modified)?,
-            "-mmin" => self.age(word, 60, Of::Modified)?,
-            "-atime" => self.age(word, DAY, Of::Accessed)?,
-            "-amin" => self.age(word, 60, Of::Accessed)?,
-            "-ctime" => self.age(word, DAY, Of::Changed)?,
-            "-cmin" => self.age(word, 60, Of::Changed)?,
+            "-mtime" => self.age(word, DAY, TimeField::Modified)?,
+            "-mmin" => self.age(word, 60, TimeField::Modified)?,
+            "-atime" => self.age(word, DAY, TimeField::Accessed)?,
+            "-amin" => self.age(word, 60, TimeField::Accessed)?,
+            "-ctime" => self.age(word, DAY, TimeField::Changed)?,
+            "-cmin" => self.age(word, 60, TimeField::Changed)?,
             "-newer" | "-anewer" | "-cnewer" => {
                 let of = match word {
-                    "-newer" => Of::Modified,
-                    "-anewer" => Of::Accessed,
-                    _ => Of::Changed,
+                    "-newer" => TimeField::Modified,
+                    "-anewer" => TimeField::Accessed,
+                    _ => TimeField::Changed,
                 };
-                Test::Newer { of, n: self.reference(word, Reference::Url)?, than: Of::Modified }
+                Test::Newer { of, n: self.reference(word, Reference::Url)?, than: TimeField::Modified }
             }
             "-samefile" => Test::Same(self.reference(word, Reference::Url)?),
             "-empty" => {
@@ -448,7 +433,7 @@ impl<'a> Parser<'a> {
             "-nouser" | "-nogroup" => Test::Nameless { group: word == "-nogroup" },
             "-inum" => Test::Inode(self.count(word)?),
             "-depth" => {
-                self.says_depth = true;
+                self.has_depth = true;
                 self.query.depth_first = true;
                 Test::Always(true)
             }
@@ -458,7 +443,7 @@ impl<'a> Parser<'a> {
             }
             "-links" => Test::Links(self.count(word)?),
             "-prune" => {
-                self.prunes = true;
+                self.has_prune = true;
                 Test::Prune
             }
             "-regex" | "-iregex" => {
@@ -508,10 +493,10 @@ impl<'a> Parser<'a> {
             word if word.len() == 8 && word.starts_with("-newer") => {
                 let unknown = || format!("unknown predicate `{word}'");
                 let (x, y) = (word.as_bytes()[6], word.as_bytes()[7]);
-                let of = Of::letter(x).ok_or_else(unknown)?;
+                let of = TimeField::letter(x).ok_or_else(unknown)?;
                 let (than, kind): (_, fn(String) -> Reference) = match y {
-                    b't' => (Of::Modified, Reference::Time),
-                    y => (Of::letter(y).ok_or_else(unknown)?, Reference::Url),
+                    b't' => (TimeField::Modified, Reference::Time),
+                    y => (TimeField::letter(y).ok_or_else(unknown)?, Reference::Url),
                 };
                 Test::Newer { of, n: self.reference(word, kind)?, than }
             }
@@ -531,7 +516,7 @@ impl<'a> Parser<'a> {
         count(text).ok_or_else(|| format!("invalid argument `{text}' to `{of}'"))
     }
 
-    fn age(&mut self, word: &str, seconds: i64, of: Of) -> Result<Test, String> {
+    fn age(&mut self, word: &str, seconds: i64, of: TimeField) -> Result<Test, String> {
         Ok(Test::Age { count: self.count(word)?, seconds, of })
     }
 }
@@ -546,12 +531,11 @@ fn count(text: &str) -> Option<Count> {
     Some(Count { than, n: digits.parse().ok()? })
 }
 
-/// `MODE`, `-MODE` or `/MODE`.
 fn permissions(text: &str) -> Result<Test, String> {
     let (which, mode) = match text.as_bytes().first() {
-        Some(b'-') => (Which::All, &text[1..]),
-        Some(b'/') => (Which::Any, &text[1..]),
-        _ => (Which::Exactly, text),
+        Some(b'-') => (PermTest::All, &text[1..]),
+        Some(b'/') => (PermTest::Any, &text[1..]),
+        _ => (PermTest::Exactly, text),
     };
     let mode = mode::of_nothing(mode).ok_or_else(|| format!("invalid mode '{text}'"))?;
     Ok(Test::Perm { which, mode })
@@ -602,12 +586,12 @@ mod tests {
         Query::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>(), &mut Vec::new())
     }
 
-    /// How many things are said of an object, and whether it is gone into.
+    /// How many things are printed for an object, and whether it is pruned.
     fn judge(text: &str, path: &str, attrs: &AttrValues, deleted: Option<bool>) -> (usize, bool) {
         let meta = Meta::of(attrs);
         let reference =
             AttrValues { time_modify: Some(NfsTime { seconds: 7, nseconds: 3 }), ..AttrValues::default() };
-        let known = Known {
+        let context = Context {
             now: NfsTime { seconds: 10 * DAY, nseconds: 5 },
             references: &[Meta::of(&reference)],
             owners: &[],
@@ -616,8 +600,8 @@ mod tests {
         let path = path.as_bytes();
         let object = Object { path, start: path, depth: 0, meta: &meta, text: None, empty_dir: false };
         let query = parse(text).expect(text);
-        let verdict = query.judge(&object, &known, deleted);
-        (verdict.says.len(), verdict.prune)
+        let verdict = query.judge(&object, &context, deleted);
+        (verdict.outputs.len(), verdict.prune)
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! `-printf` and `-ls`: what they say of an object. Pure, but for what the system knows of times and owners.
+//! The output of `-printf` and `-ls`. Pure, but for time zones and the names of owners.
 
-use super::object::{Known, Object};
+use super::object::{Context, Object};
 use crate::commands::mode;
+use crate::commands::object::names_of;
+use crate::commands::quote;
 use crate::commands::value::{self, Spec, Value};
 use crate::say;
 use crate::sys;
-use landfast_client::fs::Meta;
 use landfast_nfs::v4::{FileType, NfsTime};
 
-/// As in the listing of old: a time within so many seconds before now has a time of day, an older one a year.
+/// As the traditional `ls -l`: a time less than this many seconds ago has a time of day, an older one a year.
 const RECENT: i64 = 6 * 30 * 86_400;
-/// And one that is this little in the future.
+/// The same for a time that is at most this far in the future.
 const SOON: i64 = 3600;
 
-/// What `-printf` was given.
 #[derive(Debug)]
 pub struct Format {
     pieces: Vec<Piece>,
@@ -26,21 +26,18 @@ enum Piece {
         letter: char,
         spec: Spec,
     },
-    /// A part of a time: of last access, change or modification.
+    /// A part of the time of last access, change or modification.
     Time {
         of: char,
         part: u8,
         spec: Spec,
     },
-    /// Nothing more of this object.
+    /// `\c`: nothing more is printed of this object.
     End,
 }
 
 impl Format {
-    /// Understands a format; what is odd in it goes to `warnings`.
-    ///
-    /// # Errors
-    /// What cannot be done, in a sentence.
+    /// Parses a format. The error is a sentence, and so are warnings.
     pub fn parse(text: &str, warnings: &mut Vec<String>) -> Result<Format, String> {
         let mut pieces = Vec::new();
         let mut plain = Vec::new();
@@ -105,13 +102,11 @@ impl Format {
         Ok(Format { pieces })
     }
 
-    /// Whether it speaks of what symbolic links lead to.
     pub fn needs_texts(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Field { letter: 'l', .. }))
     }
 
-    /// What it says of an object.
-    pub fn say(&self, object: &Object<'_>, known: &Known<'_>) -> Vec<u8> {
+    pub fn say(&self, object: &Object<'_>, context: &Context<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         for piece in &self.pieces {
             let (value, spec) = match piece {
@@ -120,7 +115,7 @@ impl Format {
                     continue;
                 }
                 Piece::End => break,
-                Piece::Field { letter, spec } => (field(*letter, object, known), spec),
+                Piece::Field { letter, spec } => (field(*letter, object, context), spec),
                 Piece::Time { of, part, spec } => {
                     let time = match of {
                         'A' => object.meta.accessed,
@@ -136,7 +131,7 @@ impl Format {
     }
 }
 
-/// What stands behind a backslash; what follows it.
+/// Translates the escape behind a backslash; returns what follows it.
 fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>, warnings: &mut Vec<String>) -> &'a str {
     let Some(first) = text.chars().next() else {
         warnings.push("warning: escape `\\' followed by nothing at all".to_owned());
@@ -150,25 +145,21 @@ fn unescaped<'a>(text: &'a str, out: &mut Vec<u8>, warnings: &mut Vec<String>) -
             out.push((byte & 0xff) as u8);
             return &text[len..];
         }
-        'a' => 7,
-        'b' => 8,
-        'f' => 12,
-        'n' => b'\n',
-        'r' => b'\r',
-        't' => b'\t',
-        'v' => 11,
         '\\' => b'\\',
-        c => {
-            warnings.push(format!("warning: unrecognized escape `\\{c}'"));
-            out.extend_from_slice(format!("\\{c}").as_bytes());
-            return &text[c.len_utf8()..];
-        }
+        c => match quote::escape_of(c) {
+            Some(byte) => byte,
+            None => {
+                warnings.push(format!("warning: unrecognized escape `\\{c}'"));
+                out.extend_from_slice(format!("\\{c}").as_bytes());
+                return &text[c.len_utf8()..];
+            }
+        },
     };
     out.push(byte);
     &text[1..]
 }
 
-fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
+fn field(letter: char, object: &Object<'_>, context: &Context<'_>) -> Value {
     let Object { path, meta, .. } = object;
     let number = |n: u64| Value::Text(n.to_string().into_bytes());
     match letter {
@@ -177,8 +168,8 @@ fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
         'c' => Value::Text(calendar(meta.changed)),
         'd' => Value::Signed(object.depth as i64),
         'f' => Value::Text(split(path).1.to_vec()),
-        'g' => Value::Text(name(known.who.group(&meta.group))),
-        'G' => number(known.who.group(&meta.group).0.into()),
+        'g' => Value::Text(name(context.who.group(&meta.group))),
+        'G' => number(context.who.group(&meta.group).0.into()),
         'h' => Value::Text(split(path).0.to_vec()),
         'H' => Value::Text(object.start.to_vec()),
         'i' => number(meta.fileid),
@@ -194,31 +185,18 @@ fn field(letter: char, object: &Object<'_>, known: &Known<'_>) -> Value {
         }
         's' => number(meta.size),
         't' => Value::Text(calendar(meta.modified)),
-        'u' => Value::Text(name(known.who.user(&meta.owner))),
-        'U' => number(known.who.user(&meta.owner).0.into()),
-        _ => Value::Text(vec![kind_letter(meta)]),
+        'u' => Value::Text(name(context.who.user(&meta.owner))),
+        'U' => number(context.who.user(&meta.owner).0.into()),
+        _ => Value::Text(vec![meta.kind.map_or(b'U', |kind| names_of(kind).find as u8)]),
     }
 }
 
-/// An owner by name, or by number where there is none.
+/// The name of an owner, or the number if there is no name.
 fn name((id, name): (u32, Vec<u8>)) -> Vec<u8> {
     if name.is_empty() { id.to_string().into_bytes() } else { say::marked(&name).into_owned() }
 }
 
-fn kind_letter(meta: &Meta) -> u8 {
-    match meta.kind {
-        Some(FileType::Dir) => b'd',
-        Some(FileType::Lnk) => b'l',
-        Some(FileType::Blk) => b'b',
-        Some(FileType::Chr) => b'c',
-        Some(FileType::Sock) => b's',
-        Some(FileType::Fifo) => b'p',
-        Some(_) => b'f',
-        None => b'U',
-    }
-}
-
-/// The directory that a path lies in, and its last name with all that stands behind it.
+/// The directory part of a path, and its last name with everything behind it.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().rposition(|b| *b != b'/').map_or(path.len(), |at| at + 1);
     match path[..end].iter().rposition(|b| *b == b'/') {
@@ -227,7 +205,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What is behind the point of seconds, in ten digits.
+/// The fraction of a second, with ten digits.
 fn fraction(time: NfsTime) -> String {
     format!(".{:09}0", time.nseconds)
 }
@@ -240,7 +218,7 @@ fn calendar(time: NfsTime) -> Vec<u8> {
     [day, clock, part(b'Y')].join(&b' ')
 }
 
-/// What a letter says of a time.
+/// One part of a time, by the letter of its format.
 fn part_of(time: NfsTime, letter: u8) -> Vec<u8> {
     let part = |letter| sys::strftime(letter, time.seconds);
     match letter {
@@ -254,7 +232,7 @@ fn part_of(time: NfsTime, letter: u8) -> Vec<u8> {
     }
 }
 
-/// How wide the columns of `-ls` are: as wide as what they held so far.
+/// The widths of the columns of `-ls`: they grow with their contents.
 #[derive(Debug, Clone, Copy)]
 pub struct Widths([usize; 6]);
 
@@ -265,8 +243,7 @@ impl Default for Widths {
 }
 
 impl Widths {
-    /// The line of an object.
-    pub fn line(&mut self, object: &Object<'_>, known: &Known<'_>) -> Vec<u8> {
+    pub fn line(&mut self, object: &Object<'_>, context: &Context<'_>) -> Vec<u8> {
         let meta = object.meta;
         let name = |of| String::from_utf8_lossy(&name(of)).into_owned();
         let device = matches!(meta.kind, Some(FileType::Blk | FileType::Chr));
@@ -276,8 +253,8 @@ impl Widths {
             meta.fileid.to_string(),
             meta.used.div_ceil(1024).to_string(),
             meta.links.to_string(),
-            name(known.who.user(&meta.owner)),
-            name(known.who.group(&meta.group)),
+            name(context.who.user(&meta.owner)),
+            name(context.who.group(&meta.group)),
             size,
         ];
         for (width, column) in self.0.iter_mut().zip(&columns) {
@@ -287,7 +264,7 @@ impl Widths {
         let time = {
             let part =
                 |letter| String::from_utf8_lossy(&sys::strftime(letter, meta.modified.seconds)).into_owned();
-            let (then, now) = (meta.modified.seconds, known.now.seconds);
+            let (then, now) = (meta.modified.seconds, context.now.seconds);
             let end = match now - RECENT <= then && then <= now + SOON {
                 true => part(b'R'),
                 false => format!(" {}", part(b'Y')),
@@ -310,7 +287,6 @@ impl Widths {
     }
 }
 
-/// A name as `-ls` shows it.
 fn escape(name: &[u8], out: &mut Vec<u8>) {
     for byte in name {
         match byte {

@@ -1,11 +1,11 @@
-//! `landfast find`, as GNU's, for names, types, sizes, times, modes and owners.
+//! `landfast find`, as GNU's.
 //!
-//! | room | subject |
+//! | file | subject |
 //! |---|---|
-//! | `expression` | what it is asked (pure) |
+//! | `expression` | expressions, parsed and evaluated (pure) |
 //! | `regex` | regular expressions (pure) |
-//! | `format` | what is said of an object |
-//! | `delete` | what is to be deleted, many objects in one request |
+//! | `format` | the output for an object |
+//! | `delete` | `-delete`, many objects in one request |
 
 mod delete;
 mod expression;
@@ -16,27 +16,26 @@ mod regex;
 use super::common::Common;
 use super::object::meta_json;
 use super::tool::{self, Tool};
-use super::visit::{How, Visit, in_order};
+use super::visit::{Visit, VisitOptions, in_order};
 use super::{message, owners, quote};
 use crate::exit::Exit;
 use crate::say;
 use crate::sys;
 use crate::units::patience;
 use clap::Args;
-use delete::{At, Queued};
-use expression::{Query, Reference, Says, Verdict};
+use delete::{Location, Queued};
+use expression::{Output, Query, Reference, Verdict};
 use format::Widths;
 use landfast_client::fs::{Meta, WalkOptions};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileHandle, Fsid, NfsTime};
-use object::{Known, Object};
+use object::{Context, Object};
 use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `landfast find`.
 #[derive(Debug, Args)]
 pub struct FindArgs {
-    /// Starting points and an expression: nfs://HOST[:PORT]/PATH... [-name PATTERN] [-type f] [-o] [-print0] ...
+    /// Starting points, then an expression: nfs://HOST[:PORT]/PATH... [-name PATTERN] [-type f] [-o] [-print0] ...
     #[arg(
         value_name = "URL... EXPRESSION",
         required = true,
@@ -49,12 +48,11 @@ pub struct FindArgs {
     help: Option<bool>,
 }
 
-/// Objects that wait for a deletion: theirs, or that of one before them.
+/// Limit of objects that wait for their own deletion, or for one before them.
 const QUEUED_MAX: usize = 4096;
 
-/// Searches.
 pub fn run(args: FindArgs) -> Exit {
-    // The expression is no list of options: what all commands take is looked for among its words.
+    // clap does not parse an expression: the options that all commands have are taken out of its words here.
     let mut words = args.words;
     let mut given = |option: &str| {
         let before = words.len();
@@ -62,15 +60,16 @@ pub fn run(args: FindArgs) -> Exit {
         words.len() < before
     };
     let (json, rpc_counts) = (given("--json"), given("--rpc-counts"));
+    let wrong = |why: &str| {
+        eprintln!("find: {why}");
+        Exit::Partly
+    };
     let timeout = match timeout(&mut words) {
         Ok(timeout) => timeout,
-        Err(why) => {
-            eprintln!("find: {why}");
-            return Exit::Partly;
-        }
+        Err(why) => return wrong(&why),
     };
     let common = Common::new(json, rpc_counts, timeout);
-    // Symbolic links are never followed.
+    // `-P` is the default: symbolic links are not followed.
     let given = words.iter().take_while(|word| *word == "-P").count();
     words.drain(..given);
     let begins = |word: &String| word.starts_with('-') || matches!(word.as_str(), "(" | "!" | ")" | ",");
@@ -83,19 +82,12 @@ pub fn run(args: FindArgs) -> Exit {
     }
     let query = match query {
         Ok(query) if !words.is_empty() => query,
-        Ok(_) => {
-            eprintln!("find: where? Give a starting point: nfs://HOST[:PORT]/PATH");
-            return Exit::Partly;
-        }
-        Err(e) => {
-            eprintln!("find: {e}");
-            return Exit::Partly;
-        }
+        Ok(_) => return wrong("missing starting point: give nfs://HOST[:PORT]/PATH"),
+        Err(e) => return wrong(&e),
     };
     tool::run("find", common, |tool| search(tool, words, query))
 }
 
-/// Takes `--timeout` out of the words.
 fn timeout(words: &mut Vec<String>) -> Result<Option<Duration>, String> {
     const OPTION: &str = "--timeout";
     let mut timeout = None;
@@ -134,19 +126,21 @@ async fn search(mut tool: Tool, urls: Vec<String>, query: Query) -> Tool {
         owners.push(id);
     }
     let operands = tool.places(&urls, "cannot access", Exit::Partly).await;
-    // Whether a directory is empty shows when it is listed.
+    // `-empty` needs a listing of directories one level deeper.
     let listed_below = if query.empty { 0 } else { 1 };
     let depth_below = query.depth_max.map_or(usize::MAX, |depth| depth.saturating_sub(listed_below));
-    let who = owners::Known::default();
-    let known = Known { now, references: &references, owners: &owners, who: &who };
-    let mut search = Search::new(&query, known);
+    let who = owners::LocalNames::default();
+    let context = Context { now, references: &references, owners: &owners, who: &who };
+    let mut search = Search::new(&query, context);
     if query.deletes {
         tool.stop_on_signals();
     }
     let walk = WalkOptions { depth_max: depth_below, texts: query.texts, ..WalkOptions::default() };
-    in_order(&mut tool, operands, "", How { walk, follow: false }, |tool, visit| search.visit(tool, visit))
-        .await;
-    // Of what is left nothing can end a search that is over.
+    in_order(&mut tool, operands, "", VisitOptions { walk, follow: false }, |tool, visit| {
+        search.visit(tool, visit)
+    })
+    .await;
+    // The search is over, so that `-quit` has nothing left to end.
     let _ = search.flush(&mut tool);
     match query.deletes {
         true => tool.summary("deleted", search.deleted),
@@ -155,39 +149,34 @@ async fn search(mut tool: Tool, urls: Vec<String>, query: Query) -> Tool {
     tool
 }
 
-/// A directory on the way to where the search is.
+/// A directory on the path to the current object.
 struct Level {
-    /// What is in it is left out.
     pruned: bool,
-    /// Entries that are in it, as far as is known.
+    /// Entries that are left in it, as far as is known.
     entries: usize,
-    /// It could not be listed.
     unlisted: bool,
-    /// Its handle.
     fh: Option<FileHandle>,
-    /// It is yet to be judged.
+    /// The directory itself, if it is judged after its entries.
     held: Option<Queued>,
 }
 
-/// A search on its way.
 struct Search<'a> {
     query: &'a Query,
-    known: Known<'a>,
+    context: Context<'a>,
     found: u64,
     deleted: u64,
-    /// That of the starting point.
     filesystem: Option<Fsid>,
     stack: Vec<Level>,
-    /// What waits for a deletion, in its order.
+    /// Objects that wait for a deletion, in their order.
     queue: Vec<Queued>,
     widths: Widths,
 }
 
 impl<'a> Search<'a> {
-    fn new(query: &'a Query, known: Known<'a>) -> Search<'a> {
+    fn new(query: &'a Query, context: Context<'a>) -> Search<'a> {
         Search {
             query,
-            known,
+            context,
             found: 0,
             deleted: 0,
             filesystem: None,
@@ -211,7 +200,7 @@ impl<'a> Search<'a> {
                 }
                 let above = self.stack.last();
                 let out = above.is_some_and(|above| above.pruned);
-                let at = At {
+                let at = Location {
                     parent: above.and_then(|above| above.fh.clone()),
                     place: place.clone(),
                     dot: depth == 0 && operand.ends_in_dot(),
@@ -219,7 +208,7 @@ impl<'a> Search<'a> {
                 };
                 let start = operand.shown.as_bytes();
                 let object = Object { path, start, depth, meta, text, empty_dir: false };
-                // What only shows when it is listed, or comes behind what is in it, waits for that.
+                // `-empty` needs the listing, and `-depth` judges a directory after its entries.
                 let waits = walked && !out && (self.query.depth_first || self.query.empty);
                 let held = waits.then(|| Queued::new(&object, at.clone()));
                 let prune = match out || waits {
@@ -239,7 +228,7 @@ impl<'a> Search<'a> {
             }
             Visit::Left => {
                 if self.query.empty {
-                    // What is gone of it counts.
+                    // A directory from which everything was deleted is empty.
                     self.flush(tool)?;
                 }
                 self.judge_held(tool)?;
@@ -249,7 +238,7 @@ impl<'a> Search<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Judges the innermost directory, if that is still to be done.
+    /// Judges the innermost directory, if that was postponed.
     fn judge_held(&mut self, tool: &mut Tool) -> ControlFlow<()> {
         let Some(level) = self.stack.last_mut() else { return ControlFlow::Continue(()) };
         let (empty, held) = (level.entries == 0 && !level.unlisted, level.held.take());
@@ -262,18 +251,18 @@ impl<'a> Search<'a> {
         ControlFlow::Continue(())
     }
 
-    /// Does what an object asks for, or lets it wait for its deletion; whether it is not gone into.
-    fn judge(&mut self, tool: &mut Tool, object: &Object<'_>, at: At) -> ControlFlow<(), bool> {
+    /// Acts on an object, or queues it behind a deletion. Returns whether it is pruned.
+    fn judge(&mut self, tool: &mut Tool, object: &Object<'_>, at: Location) -> ControlFlow<(), bool> {
         let depth = object.depth;
         if depth < self.query.depth_min || self.query.depth_max.is_some_and(|most| depth > most) {
             return ControlFlow::Continue(false);
         }
-        let verdict = self.query.judge(object, &self.known, None);
+        let verdict = self.query.judge(object, &self.context, None);
         if verdict.delete || !self.queue.is_empty() {
             let mut queued = Queued::new(object, at);
             queued.asked = verdict.delete;
             self.queue.push(queued);
-            // What comes behind the end of a search is not deleted.
+            // With `-quit` each deletion is done at once: nothing behind the end of the search may be deleted.
             if self.queue.len() >= QUEUED_MAX || self.query.quits {
                 self.flush(tool)?;
             }
@@ -284,13 +273,13 @@ impl<'a> Search<'a> {
         ControlFlow::Continue(prune)
     }
 
-    /// Deletes what waits for it, and does what else was asked.
+    /// Deletes what is queued, then acts on each queued object.
     fn flush(&mut self, tool: &mut Tool) -> ControlFlow<()> {
         let queue = std::mem::take(&mut self.queue);
         if queue.is_empty() {
             return ControlFlow::Continue(());
         }
-        // The walk waits: it asks for no more than what it has under way.
+        // The walk is blocked meanwhile, but its memory is bounded: it asks for no more than what is in flight.
         let deleting = || tokio::runtime::Handle::current().block_on(delete::all(tool, &queue));
         let gone = tokio::task::block_in_place(deleting);
         for (queued, gone) in queue.iter().zip(gone) {
@@ -301,32 +290,32 @@ impl<'a> Search<'a> {
                 }
             }
             let object = queued.object();
-            let verdict = self.query.judge(&object, &self.known, queued.asked.then_some(gone));
+            let verdict = self.query.judge(&object, &self.context, queued.asked.then_some(gone));
             self.act(tool, &object, verdict)?;
         }
         ControlFlow::Continue(())
     }
 
     fn act(&mut self, tool: &mut Tool, object: &Object<'_>, verdict: Verdict<'_>) -> ControlFlow<()> {
-        self.found += u64::from(!verdict.says.is_empty());
-        for says in verdict.says {
+        self.found += u64::from(!verdict.outputs.is_empty());
+        for output in verdict.outputs {
             if tool.json() {
                 tool.print_object(&meta_json(object.path, object.meta));
                 continue;
             }
-            match says {
-                Says::Path(b"\n") if say::to_terminal() => {
+            match output {
+                Output::Path(b"\n") if say::to_terminal() => {
                     tool.print(&[&say::marked(object.path), &b"\n"[..]].concat());
                 }
-                Says::Path(end) => tool.print(&[object.path, end].concat()),
-                Says::Format(format) if say::to_terminal() => {
+                Output::Path(end) => tool.print(&[object.path, end].concat()),
+                Output::Format(format) if say::to_terminal() => {
                     let (path, start) = (say::marked(object.path), say::marked(object.start));
                     let text = object.text.map(say::marked);
                     let object = Object { path: &path, start: &start, text: text.as_deref(), ..*object };
-                    tool.print_raw(&format.say(&object, &self.known));
+                    tool.print_raw(&format.say(&object, &self.context));
                 }
-                Says::Format(format) => tool.print_raw(&format.say(object, &self.known)),
-                Says::Line => tool.print(&self.widths.line(object, &self.known)),
+                Output::Format(format) => tool.print_raw(&format.say(object, &self.context)),
+                Output::Line => tool.print(&self.widths.line(object, &self.context)),
             }
         }
         match verdict.quit {
@@ -336,7 +325,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What `-newer` and its like compare with.
 async fn compared_with(tool: &mut Tool, reference: &Reference) -> Option<Meta> {
     let url = match reference {
         Reference::Url(url) => url.clone(),
@@ -365,7 +353,7 @@ async fn compared_with(tool: &mut Tool, reference: &Reference) -> Option<Meta> {
     }
 }
 
-/// `@SECONDS`, or a date, perhaps with a time of day, in the time zone of this process.
+/// Parses `@SECONDS`, or a date, perhaps with a time of day, in the time zone of this process.
 fn moment(text: &str) -> Option<NfsTime> {
     if let Some(seconds) = text.strip_prefix('@') {
         return Some(NfsTime { seconds: seconds.parse().ok()?, nseconds: 0 });
@@ -373,7 +361,7 @@ fn moment(text: &str) -> Option<NfsTime> {
     let civil: jiff::civil::DateTime = text.trim().parse().ok()?;
     let there = civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
     let east = |seconds| sys::local(seconds).map_or(0, |local| local.offset);
-    // The offset of about then, and with it that of then.
+    // The offset of about that time leads to the exact offset.
     let about = there.as_second() - east(there.as_second());
     let seconds = there.as_second() - east(about);
     Some(NfsTime { seconds, nseconds: u32::try_from(there.subsec_nanosecond()).ok()? })

@@ -1,28 +1,24 @@
-//! `-regex`: GNU's syntaxes `emacs` (as `find` has them by default) and `posix-extended`, told to the engine in its own. Pure.
+//! `-regex`: translates GNU's syntaxes `emacs` (the default of `find`) and `posix-extended` into that of the engine. Pure.
 //!
-//! Text is UTF-8, as in a UTF-8 locale: no character stands for bytes that are none. Refused rather than guessed: references back (no
-//! automaton has them), `[.x.]` and `[=x=]`.
+//! Text is UTF-8, as in a UTF-8 locale: no character matches bytes that are not UTF-8. These are refused: back
+//! references (an automaton cannot match them), `[.x.]` and `[=x=]`.
 
 use regex_automata::meta::{Config, Regex};
 use regex_automata::util::syntax;
 use std::fmt::Write;
 
-/// Bytes that a compiled expression may take.
 const COMPILED_BYTES_MAX: usize = 4 << 20;
-/// What a repetition may count to, as in GNU's.
 const REPEATED_MAX: u32 = 0x7fff;
 
-/// A syntax of regular expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
-    /// That of `find`, called `emacs`: `\(`, `\)` and `\|`, no intervals, no classes of characters.
+    /// The default of `find`: `\(`, `\)` and `\|`, no intervals, no character classes.
     Emacs,
-    /// That of `grep -E`.
+    /// As `grep -E`.
     Extended,
 }
 
 impl Syntax {
-    /// By its name.
     pub fn named(name: &str) -> Option<Syntax> {
         match name {
             "emacs" => Some(Syntax::Emacs),
@@ -32,10 +28,7 @@ impl Syntax {
     }
 }
 
-/// What matches whole texts as `pattern` says; `fold`: capitals are as small letters.
-///
-/// # Errors
-/// What is wrong with the pattern.
+/// Compiles a pattern that must match a whole text; `fold`: case does not matter. The error is a sentence.
 pub fn compile(pattern: &str, syntax: Syntax, fold: bool) -> Result<Regex, String> {
     let invalid = |why: &str| format!("failed to compile regular expression '{pattern}': {why}");
     let own = translate(pattern, syntax).map_err(|why| invalid(&why))?;
@@ -61,9 +54,9 @@ struct Translator<'a> {
     rest: &'a str,
     syntax: Syntax,
     out: String,
-    /// Where open groups begin.
+    /// Where each open group begins.
     open: Vec<usize>,
-    /// Where begins what an operator behind it would repeat, and how it is repeated already.
+    /// Where the atom begins that a following operator repeats, and the operator that it has already.
     atom: Option<(usize, Option<char>)>,
 }
 
@@ -84,7 +77,7 @@ impl Translator<'_> {
         }
     }
 
-    /// What can be repeated.
+    /// Adds something that can be repeated.
     fn atom(&mut self, own: &str) {
         self.atom = Some((self.out.len(), None));
         self.out.push_str(own);
@@ -95,7 +88,7 @@ impl Translator<'_> {
         self.atom(&own);
     }
 
-    /// What matches between characters.
+    /// Adds something that matches between characters.
     fn anchor(&mut self, own: &str) {
         self.out.push_str(own);
         self.atom = None;
@@ -103,7 +96,7 @@ impl Translator<'_> {
 
     fn one(&mut self, c: char) -> Result<(), String> {
         let extended = self.syntax == Syntax::Extended;
-        // Whether an expression, a group or an alternative begins, or ends, here.
+        // Whether this is the start of an expression, a group or an alternative.
         let begins = self.out.is_empty() || self.out.ends_with("(?:") || self.out.ends_with('|');
         match c {
             '\\' => return self.escape(),
@@ -148,7 +141,7 @@ impl Translator<'_> {
         self.atom = None;
     }
 
-    /// `*`, `+` or `?` behind an atom; several of them are one.
+    /// `*`, `+` or `?` behind an atom. Several of them in a row count as one.
     fn repeat(&mut self, operator: char) {
         match self.atom {
             Some((start, None)) => {
@@ -228,7 +221,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// What stands behind `[`, up to its `]`.
+    /// Translates what follows `[`, up to its `]`.
     fn bracket(&mut self) -> Result<(), String> {
         let unmatched = || "Unmatched [, [^, [:, [., or [=".to_owned();
         let extended = self.syntax == Syntax::Extended;
@@ -260,7 +253,7 @@ impl Translator<'_> {
             match c <= last {
                 true => set.push_str(&format!("{}-{}", escaped(c), escaped(last))),
                 false if extended => return Err("Invalid range end".to_owned()),
-                // Nothing is in it.
+                // The range is empty.
                 false => {}
             }
         }
@@ -282,7 +275,7 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// What is in a class, to stand in brackets.
+/// The members of a character class, to be put in brackets.
 fn class(name: &str) -> Option<&'static str> {
     Some(match name {
         "alpha" => r"\p{Alphabetic}",
@@ -332,7 +325,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is typed: an expression or words, never what the engine does not understand.
+        /// What is translated is always valid for the engine.
         #[test]
         fn all_that_is_translated_is_understood(pattern in r"[a-c.*+?\\(){}|^$\[\]:,1-3é-]{0,12}") {
             for syntax in [Syntax::Emacs, Syntax::Extended] {

@@ -1,145 +1,143 @@
-//! What can be typed behind `landfast ls`. Letters and names are GNU's.
+//! The arguments of `landfast ls`. Letters and names are GNU's.
 
 use super::super::common::{Common, Time};
 use clap::{Args, ValueEnum};
 
-/// `landfast ls`.
 #[derive(Debug, Args)]
 pub struct LsArgs {
-    /// What to list: nfs://HOST[:PORT]/PATH
+    /// Directories and files to list: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL", required = true)]
     pub urls: Vec<String>,
-    /// Also entries that begin with .
+    /// List names that begin with . as well, and . and ..
     #[arg(short = 'a', long, overrides_with = "almost_all")]
     all: bool,
-    /// Also entries that begin with . but not . and ..
+    /// List names that begin with . as well, but not . and ..
     #[arg(short = 'A', long, overrides_with = "all")]
     pub almost_all: bool,
-    /// A line for each: mode, links, owner, group, size, time of modification, name
+    /// Print a line for each: mode, links, owner, group, size, time of modification, name
     #[arg(short = 'l', overrides_with_all = ["across", "commas"])]
     long: bool,
-    /// As -l, with numbers for owners and groups
+    /// The same as -l, with numbers for owners and groups
     #[arg(short = 'n', long = "numeric-uid-gid")]
     pub numeric: bool,
-    /// Also what is below
+    /// List subdirectories as well, with everything in them
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// One name on a line (as when the output is no terminal)
+    /// Print one name a line (the default if the output is not a terminal)
     #[arg(short = '1', overrides_with_all = ["columns", "across", "commas"])]
     single: bool,
-    /// Columns (as on a terminal)
+    /// Print columns (the default on a terminal)
     #[arg(short = 'C', overrides_with_all = ["single", "across", "commas"])]
     columns: bool,
-    /// Columns, filled line by line
+    /// Print columns that are filled line by line
     #[arg(short = 'x', overrides_with_all = ["single", "columns", "commas", "long"])]
     across: bool,
-    /// Names in lines, with commas between them
+    /// Print names in lines, separated by commas
     #[arg(short = 'm', overrides_with_all = ["single", "columns", "across", "long"])]
     commas: bool,
-    /// The width of columns; 0: no limit
+    /// Width of a line in columns; 0: no limit
     #[arg(short = 'w', long, value_name = "COLS")]
     pub width: Option<usize>,
-    /// Directories themselves, not what is in them
+    /// List directories themselves, not their contents
     #[arg(short = 'd', long)]
     pub directory: bool,
-    /// By time of modification, newest first
+    /// Sort by time of modification, newest first
     #[arg(short = 't', overrides_with_all = ["by_size", "unsorted", "by_extension", "sort"])]
     by_time: bool,
-    /// By size, largest first
+    /// Sort by size, largest first
     #[arg(short = 'S', overrides_with_all = ["by_time", "unsorted", "by_extension", "sort"])]
     by_size: bool,
-    /// As the server has them
+    /// Do not sort: keep the server's order
     #[arg(short = 'U', overrides_with_all = ["by_time", "by_size", "by_extension", "sort"])]
     unsorted: bool,
-    /// By what stands behind the last dot
+    /// Sort by extension, the part of a name from the last dot on
     #[arg(short = 'X', overrides_with_all = ["by_time", "by_size", "unsorted", "sort"])]
     by_extension: bool,
-    /// By this
+    /// Sort by this
     #[arg(long, value_name = "WORD", overrides_with_all = ["by_time", "by_size", "unsorted", "by_extension"])]
     sort: Option<Sort>,
-    /// As -a -U
+    /// The same as -a -U
     #[arg(short = 'f')]
     raw: bool,
-    /// Directories before all others
+    /// List directories before everything else
     #[arg(long)]
     pub group_directories_first: bool,
-    /// With -l and -t: the time of the last change of attributes; without -l: by it
+    /// Use the time of the last change of attributes: print it with -l, sort by it with -t or without -l
     #[arg(short = 'c', overrides_with_all = ["access_time", "time"])]
     change_time: bool,
-    /// The same with the time of the last access
+    /// Use the time of the last access in the same way
     #[arg(short = 'u', overrides_with_all = ["change_time", "time"])]
     access_time: bool,
-    /// The same with this time
+    /// Use this time in the same way
     #[arg(long, value_name = "WORD", overrides_with_all = ["change_time", "access_time"])]
     time: Option<Time>,
-    /// How times are shown
+    /// Format of times
     #[arg(long, value_name = "STYLE")]
     time_style: Option<TimeStyle>,
-    /// As -l --time-style=full-iso
+    /// The same as -l --time-style=full-iso
     #[arg(long)]
     full_time: bool,
-    /// As -l, without owners
+    /// The same as -l without owners
     #[arg(short = 'g')]
     pub no_owner: bool,
-    /// As -l, without groups
+    /// The same as -l without groups
     #[arg(short = 'o')]
     long_without_group: bool,
-    /// With -l: no groups
+    /// With -l: print no groups
     #[arg(short = 'G', long)]
     no_group: bool,
-    /// What each takes, in blocks of 1024 bytes
+    /// Print the space that each file takes, in blocks of 1024 bytes
     #[arg(short = 's', long = "size")]
     pub blocks: bool,
-    /// A mark behind names: / directory, * program, @ symbolic link, | FIFO, = socket
+    /// Append a mark to names: / directory, * program, @ symbolic link, | FIFO, = socket
     #[arg(short = 'F', long, overrides_with = "slashes")]
     pub classify: bool,
-    /// / behind directories
+    /// Append / to directories
     #[arg(short = 'p', overrides_with = "classify")]
     pub slashes: bool,
-    /// No names that end in ~
+    /// Leave out names that end in ~
     #[arg(short = 'B', long)]
     pub ignore_backups: bool,
-    /// No names like this shell pattern; may be given more than once
+    /// Leave out names that match this shell pattern; may be given more than once
     #[arg(short = 'I', long, value_name = "PATTERN")]
     pub ignore: Vec<String>,
-    /// The same, but with -a and -A
+    /// The same, but not with -a or -A
     #[arg(long, value_name = "PATTERN")]
     pub hide: Vec<String>,
-    /// Blocks are of 1024 bytes (as they are)
+    /// Count in blocks of 1024 bytes (the default)
     #[arg(short = 'k', long)]
     kibibytes: bool,
-    /// There are no colours
+    /// Accepted for compatibility; there are no colours
     #[arg(long, value_name = "WHEN", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     color: Option<Colour>,
-    /// The other way round
+    /// Reverse the order
     #[arg(short = 'r', long)]
     pub reverse: bool,
-    /// Sizes for people
+    /// Print sizes with units, such as 1.5K or 12M
     #[arg(short = 'h', long, overrides_with = "si")]
     pub human_readable: bool,
-    /// The same with powers of 1000
+    /// The same, with powers of 1000
     #[arg(long, overrides_with = "human_readable")]
     pub si: bool,
-    /// The number of each file
+    /// Print the file id (inode number) of each file
     #[arg(short = 'i', long)]
     pub inode: bool,
-    /// Names as they are, also on a terminal
+    /// Print names unchanged, also on a terminal
     #[arg(short = 'N', long, overrides_with_all = ["quote", "quote_name", "escape"])]
     literal: bool,
-    /// Names as a shell takes them, also in a pipe
+    /// Quote names for a shell where needed, also if the output is not a terminal
     #[arg(long, overrides_with_all = ["literal", "quote_name", "escape"])]
     quote: bool,
-    /// Names in double quotes, as in C
+    /// Print names in double quotes, with C escapes
     #[arg(short = 'Q', long, overrides_with_all = ["literal", "quote", "escape"])]
     quote_name: bool,
-    /// What cannot be printed in names is escaped, as in C
+    /// Print names with C escapes for what is not printable
     #[arg(short = 'b', long, overrides_with_all = ["literal", "quote", "quote_name"])]
     escape: bool,
     #[command(flatten)]
     pub common: Common,
 }
 
-/// By what `ls` sorts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// By name
@@ -148,13 +146,12 @@ pub enum Sort {
     Time,
     /// By size, largest first
     Size,
-    /// By what stands behind the last dot
+    /// By extension
     Extension,
-    /// As the server has them
+    /// In the server's order
     None,
 }
 
-/// How `ls` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TimeStyle {
     /// 2001-02-03 04:05:06.789000000 +0100
@@ -173,34 +170,27 @@ enum Colour {
     Auto,
 }
 
-/// How names are put on lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// One on a line.
     Single,
-    /// Columns, filled downwards.
     Down,
-    /// Columns, filled line by line.
     Across,
-    /// With commas between them.
     Commas,
 }
 
-/// How names are quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quoting {
-    /// Not at all.
     None,
-    /// As a shell takes them, where that is needed.
+    /// For a shell, where needed.
     Shell,
-    /// As in C, in double quotes.
+    /// C escapes in double quotes.
     Quotes,
-    /// The same without the quotes.
+    /// C escapes without quotes.
     Escapes,
 }
 
 impl LsArgs {
-    /// How names are put on lines, where these are no lines of their own (`-l`).
+    /// Only used without `-l`.
     pub fn layout(&self, terminal: bool) -> Layout {
         match (self.single, self.across, self.commas) {
             (true, ..) => Layout::Single,
@@ -211,7 +201,6 @@ impl LsArgs {
         }
     }
 
-    /// How names are quoted.
     pub fn quoting(&self, terminal: bool) -> Quoting {
         match (self.literal, self.quote_name, self.escape) {
             (true, ..) => Quoting::None,
@@ -222,22 +211,19 @@ impl LsArgs {
         }
     }
 
-    /// A line for each.
     pub fn in_lines(&self) -> bool {
         self.long || self.numeric || self.no_owner || self.long_without_group || self.full_time
     }
 
-    /// Also what begins with a dot, and the dots themselves.
+    /// Whether names that begin with a dot are listed, with `.` and `..`.
     pub fn all(&self) -> bool {
         self.all || self.raw
     }
 
-    /// No groups in the lines.
     pub fn no_group(&self) -> bool {
         self.no_group || self.long_without_group
     }
 
-    /// By what they are sorted.
     pub fn sort(&self) -> Sort {
         match (self.sort, self.by_time, self.by_size, self.by_extension) {
             _ if self.raw || self.unsorted => Sort::None,
@@ -245,13 +231,12 @@ impl LsArgs {
             (_, true, ..) => Sort::Time,
             (_, _, true, _) => Sort::Size,
             (.., true) => Sort::Extension,
-            // A time that is not shown is asked for to sort by it.
+            // A time that is not printed can only be meant for sorting.
             _ if !self.in_lines() && self.time() != Time::Mtime => Sort::Time,
             _ => Sort::Name,
         }
     }
 
-    /// Which time counts.
     pub fn time(&self) -> Time {
         match (self.time, self.change_time, self.access_time) {
             (Some(time), ..) => time,
@@ -261,7 +246,6 @@ impl LsArgs {
         }
     }
 
-    /// How it is shown.
     pub fn time_style(&self) -> TimeStyle {
         let full = if self.full_time { TimeStyle::FullIso } else { TimeStyle::Locale };
         self.time_style.unwrap_or(full)

@@ -1,4 +1,4 @@
-//! `landfast ls`, as GNU's. Names are in the order of their bytes, as in the C locale.
+//! `landfast ls`, as GNU's. Names are sorted by their bytes, as in the C locale.
 
 pub mod args;
 
@@ -20,51 +20,50 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
+use term_grid::{Direction, Filling, Grid, GridOptions};
+use unicode_width::UnicodeWidthStr;
 
-/// Columns where the terminal does not say.
+/// Width of a line if the terminal does not tell.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Lists.
 pub fn run(args: LsArgs) -> Exit {
     tool::run("ls", args.common, |tool| list(tool, args))
 }
 
-/// A name to be shown.
 struct Shown {
     name: Vec<u8>,
     meta: Meta,
     text: Option<Vec<u8>>,
 }
 
-/// A directory operand.
 struct Top {
     operand: Operand,
     object: Object,
     meta: Meta,
-    /// What `..` is, where it is wanted.
+    /// The attributes of `..`, for -a.
     above: Option<Meta>,
 }
 
 async fn list(mut tool: Tool, args: LsArgs) -> Tool {
     let operands = tool.places(&args.urls, "cannot access", Exit::Failed).await;
     let many = args.urls.len() > 1;
-    let mut look = Look::new(&args);
-    let (files, dirs) = operands_of(&tool, operands, &look).await;
+    let mut style = Style::new(&args);
+    let (files, dirs) = operands_of(&tool, operands, &style).await;
     let mut objects = files.len() as u64;
     let mut said = !files.is_empty();
     if said {
-        show_all(&mut tool, &mut look, files, None);
+        show_all(&mut tool, &mut style, files, None);
     }
     let listed = Counter::new("listed", None, true);
     for (nfs, mut tops) in dirs {
-        look.sort_by(&mut tops, |top| (top.operand.shown.as_bytes(), &top.meta));
-        let mut job = Job {
-            look: &mut look,
+        style.sort_by(&mut tops, |top| (top.operand.shown.as_bytes(), &top.meta));
+        let mut job = Listings {
+            style: &mut style,
             headed: many || args.recursive,
             said,
             objects: 0,
             tops,
-            came: HashMap::new(),
+            arrived: HashMap::new(),
             stack: Vec::new(),
             above: HashMap::new(),
         };
@@ -85,7 +84,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
         };
         nfs.walk_from(starts, options, |listing| {
             listed.listed(&listing);
-            job.came(&mut tool, listing);
+            job.arrived(&mut tool, listing);
         })
         .await;
         objects += job.objects;
@@ -95,20 +94,20 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
     tool
 }
 
-/// Files among the operands, and the directories that are to be listed, by their servers.
+/// Looks the operands up. Returns the files among them, and the directories by their servers.
 async fn operands_of(
     tool: &Tool,
     operands: Vec<(Operand, Place)>,
-    look: &Look<'_>,
+    style: &Style<'_>,
 ) -> (Vec<Shown>, Vec<(Nfs, Vec<Top>)>) {
     let places: Vec<Place> = operands.iter().map(|(_, place)| place.clone()).collect();
     let own = async {
-        match look.args.directory {
+        match style.args.directory {
             true => tool.servers.look(&places, false).await,
             false => tool.servers.look_into(&places, false).await,
         }
     };
-    let with_above = look.args.all() && !look.args.directory;
+    let with_above = style.args.all() && !style.args.directory;
     let above: Vec<Place> = places
         .iter()
         .filter(|_| with_above)
@@ -116,8 +115,8 @@ async fn operands_of(
         .collect();
     let (own, above) = tokio::join!(own, tool.servers.look(&above, true));
     let mut above = above.into_iter().map(Result::ok);
-    // A symbolic link to a directory is listed as that directory, but with -l, -d or -F.
-    let through = !look.args.directory && !look.long && !look.args.classify;
+    // A symbolic link to a directory is listed as that directory, unless -l, -d or -F is given.
+    let through = !style.args.directory && !style.long && !style.args.classify;
     let is_link = |n: &usize| own[*n].as_ref().is_ok_and(|object| Meta::of(&object.attrs).is_link());
     let links: Vec<usize> = (0..places.len()).filter(|n| through && is_link(n)).collect();
     let targets: Vec<Place> = links.iter().map(|n| places[*n].clone()).collect();
@@ -142,21 +141,13 @@ async fn operands_of(
                 continue;
             }
         };
-        let (object, meta) = match behind {
-            Some(behind) if Meta::of(&behind.attrs).is_dir() => {
-                let meta = Meta::of(&behind.attrs);
-                (behind, meta)
-            }
-            _ => {
-                let meta = Meta::of(&object.attrs);
-                (object, meta)
-            }
-        };
-        if meta.is_dir() && !look.args.directory {
+        let object = behind.filter(|behind| Meta::of(&behind.attrs).is_dir()).unwrap_or(object);
+        let meta = Meta::of(&object.attrs);
+        if meta.is_dir() && !style.args.directory {
             let above = above.map(|above| Meta::of(&above.attrs));
             dirs.entry(tree_of(n)).or_default().push(Top { operand, object, meta, above });
         } else {
-            let text = match meta.is_link() && (look.long || tool.json()) {
+            let text = match meta.is_link() && (style.long || tool.json()) {
                 true => {
                     let nfs = &trees[tree_of(n)].0;
                     let read = nfs.readlinks([place.joined()]).await.pop();
@@ -172,24 +163,24 @@ async fn operands_of(
     (files, dirs)
 }
 
-/// The listing of directories, each printed when its turn comes.
-struct Job<'a, 'b> {
-    look: &'a mut Look<'b>,
+/// Prints directories in their order while their listings arrive.
+struct Listings<'a, 'b> {
+    style: &'a mut Style<'b>,
     headed: bool,
     said: bool,
     objects: u64,
     tops: Vec<Top>,
-    came: HashMap<usize, Listing>,
+    arrived: HashMap<usize, Listing>,
     /// Directories that are to be printed, the next one last.
     stack: Vec<usize>,
-    /// `.` and `..` of directories below, for -a.
+    /// The attributes of `.` and `..` in directories below, for -a.
     above: HashMap<usize, (Meta, Meta)>,
 }
 
-impl Job<'_, '_> {
-    fn came(&mut self, tool: &mut Tool, listing: Listing) {
-        self.came.insert(listing.number, listing);
-        while let Some(listing) = self.stack.last().and_then(|next| self.came.remove(next)) {
+impl Listings<'_, '_> {
+    fn arrived(&mut self, tool: &mut Tool, listing: Listing) {
+        self.arrived.insert(listing.number, listing);
+        while let Some(listing) = self.stack.last().and_then(|next| self.arrived.remove(next)) {
             self.stack.pop();
             self.print(tool, listing);
         }
@@ -206,10 +197,10 @@ impl Job<'_, '_> {
                 return tool.complain_as(&format!("cannot open directory {name}: {}", message::of(&e)), exit);
             }
         };
-        let args = self.look.args;
-        let wanted = |name: &[u8]| self.look.wants(name);
+        let args = self.style.args;
+        let wanted = |name: &[u8]| self.style.wants(name);
         let mut entries: Vec<Entry> = entries.into_iter().filter(|e| wanted(&e.name)).collect();
-        self.look.sort_by(&mut entries, |e| (&e.name, &e.meta));
+        self.style.sort_by(&mut entries, |e| (&e.name, &e.meta));
         let dots = args.all().then(|| match self.tops.get(number) {
             Some(top) => (top.meta.clone(), top.above.clone().unwrap_or_else(|| top.meta.clone())),
             None => self
@@ -237,7 +228,7 @@ impl Job<'_, '_> {
         });
         shown.extend(own);
         if args.all() {
-            self.look.sort_by(&mut shown, |s| (&s.name, &s.meta));
+            self.style.sort_by(&mut shown, |s| (&s.name, &s.meta));
         }
         self.objects += shown.len() as u64;
         if !tool.json() {
@@ -245,39 +236,38 @@ impl Job<'_, '_> {
                 tool.print(b"\n");
             }
             if self.headed {
-                let name = match self.look.quoting {
-                    // Spaces are escaped in names, not in paths.
+                let name = match self.style.quoting {
+                    // GNU's ls escapes spaces in names, but not in the heading.
                     Quoting::Escapes => quote::escaped(&path),
-                    _ => self.look.name(&path),
+                    _ => self.style.name(&path),
                 };
                 tool.print(&[&name[..], b":\n"].concat());
             }
         }
         self.said = true;
-        show_all(tool, self.look, shown, Some(&path));
+        show_all(tool, self.style, shown, Some(&path));
     }
 }
 
-/// How names are shown.
-struct Look<'a> {
+struct Style<'a> {
     args: &'a LsArgs,
     long: bool,
     quoting: Quoting,
     layout: Layout,
-    /// Of a line; 0: no limit.
+    /// Width of a line; 0: no limit.
     width: usize,
     now: NfsTime,
     names: Names,
 }
 
-impl<'a> Look<'a> {
-    fn new(args: &'a LsArgs) -> Look<'a> {
+impl<'a> Style<'a> {
+    fn new(args: &'a LsArgs) -> Style<'a> {
         let terminal = std::io::stdout().is_terminal();
         let long = args.in_lines();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let of_terminal = || if terminal { crate::sys::columns(&std::io::stdout().as_fd()) } else { None };
         let width = args.width.or_else(of_terminal).or_else(|| std::env::var("COLUMNS").ok()?.parse().ok());
-        Look {
+        Style {
             args,
             long,
             quoting: args.quoting(terminal),
@@ -310,7 +300,6 @@ impl<'a> Look<'a> {
         });
     }
 
-    /// The time that counts.
     fn time(&self, meta: &Meta) -> NfsTime {
         match self.args.time() {
             Time::Mtime => meta.modified,
@@ -319,11 +308,10 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether a name of a directory is shown.
     fn wants(&self, name: &[u8]) -> bool {
         let args = self.args;
         let hidden = !args.all() && !args.almost_all;
-        // What begins with a dot is like patterns that do.
+        // A name that begins with a dot only matches patterns that do.
         let like = |pattern: &String| {
             name.starts_with(b".") == pattern.starts_with('.') && glob::matches(pattern.as_bytes(), name)
         };
@@ -332,7 +320,7 @@ impl<'a> Look<'a> {
             || args.ignore.iter().any(like))
     }
 
-    /// What stands behind a name.
+    /// The mark behind a name.
     fn mark(&self, meta: &Meta) -> &'static [u8] {
         match meta.kind {
             Some(FileType::Dir) if self.args.classify || self.args.slashes => b"/",
@@ -345,7 +333,6 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What it takes.
     fn blocks(&self, bytes: u64) -> String {
         let bytes = bytes.div_ceil(512) * 512;
         match (self.args.human_readable, self.args.si) {
@@ -354,7 +341,6 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// The sum above a directory's names.
     fn total(&self, all: &[Shown]) -> Vec<u8> {
         let bytes = all.iter().map(|s| s.meta.used.div_ceil(512) * 512).sum();
         format!("total {}\n", self.blocks(bytes)).into_bytes()
@@ -370,7 +356,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Whether names that need no quotes stand as if they had some.
+    /// Whether some names are quoted, so that the others are indented by one column.
     fn indents(&self, all: &[Shown]) -> bool {
         self.quoting == Quoting::Shell && all.iter().any(|s| self.name(&s.name) != s.name)
     }
@@ -384,10 +370,10 @@ impl<'a> Look<'a> {
     }
 }
 
-/// The names of one directory (at `dir`), or of the operands that are none.
-fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Option<&[u8]>) {
+/// Prints the entries of one directory (at `dir`), or the operands that are not directories.
+fn show_all(tool: &mut Tool, style: &mut Style<'_>, mut all: Vec<Shown>, dir: Option<&[u8]>) {
     if dir.is_none() {
-        look.sort_by(&mut all, |s| (&s.name, &s.meta));
+        style.sort_by(&mut all, |s| (&s.name, &s.meta));
     }
     if tool.json() {
         for shown in &all {
@@ -397,44 +383,44 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
         return;
     }
     let mut out = Vec::new();
-    if look.long {
-        long(&mut out, look, &all, dir.is_some());
+    if style.long {
+        long(&mut out, style, &all, dir.is_some());
     } else {
-        if look.args.blocks && dir.is_some() {
-            out.extend_from_slice(&look.total(&all));
+        if style.args.blocks && dir.is_some() {
+            out.extend_from_slice(&style.total(&all));
         }
         let width = all.iter().map(|s| s.meta.fileid.to_string().len()).max().unwrap_or_default();
-        let blocks = if look.args.blocks {
-            all.iter().map(|s| look.blocks(s.meta.used).len()).max().unwrap_or_default()
+        let blocks = if style.args.blocks {
+            all.iter().map(|s| style.blocks(s.meta.used).len()).max().unwrap_or_default()
         } else {
             0
         };
-        let in_columns = matches!(look.layout, Layout::Down | Layout::Across);
-        let some_quoted = in_columns && look.indents(&all);
-        let (width, blocks) = if look.layout == Layout::Commas { (0, 0) } else { (width, blocks) };
+        let in_columns = matches!(style.layout, Layout::Down | Layout::Across);
+        let some_quoted = in_columns && style.indents(&all);
+        let (width, blocks) = if style.layout == Layout::Commas { (0, 0) } else { (width, blocks) };
         let names: Vec<Vec<u8>> = all
             .iter()
             .map(|s| {
                 let mut out = Vec::new();
-                if look.args.inode {
+                if style.args.inode {
                     out.extend_from_slice(format!("{:>width$} ", s.meta.fileid).as_bytes());
                 }
-                if look.args.blocks {
-                    out.extend_from_slice(format!("{:>blocks$} ", look.blocks(s.meta.used)).as_bytes());
+                if style.args.blocks {
+                    out.extend_from_slice(format!("{:>blocks$} ", style.blocks(s.meta.used)).as_bytes());
                 }
-                let name = look.name(&s.name);
+                let name = style.name(&s.name);
                 if some_quoted && name == s.name {
                     out.push(b' ');
                 }
                 out.extend_from_slice(&name);
-                out.extend_from_slice(look.mark(&s.meta));
+                out.extend_from_slice(style.mark(&s.meta));
                 out
             })
             .collect();
-        match look.layout {
-            Layout::Down => columns(&mut out, &names, look.width, false),
-            Layout::Across => columns(&mut out, &names, look.width, true),
-            Layout::Commas => commas(&mut out, &names, look.width),
+        match style.layout {
+            Layout::Down => columns(&mut out, &names, style.width, false),
+            Layout::Across => columns(&mut out, &names, style.width, true),
+            Layout::Commas => commas(&mut out, &names, style.width),
             Layout::Single => {
                 names.iter().for_each(|name| out.extend_from_slice(&[&name[..], b"\n"].concat()))
             }
@@ -443,9 +429,9 @@ fn show_all(tool: &mut Tool, look: &mut Look<'_>, mut all: Vec<Shown>, dir: Opti
     tool.print(&out);
 }
 
-fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
+fn long(out: &mut Vec<u8>, style: &mut Style<'_>, all: &[Shown], total: bool) {
     if total {
-        out.extend_from_slice(&look.total(all));
+        out.extend_from_slice(&style.total(all));
     }
     struct Row {
         inode: String,
@@ -460,11 +446,11 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         .iter()
         .map(|s| Row {
             inode: s.meta.fileid.to_string(),
-            blocks: if look.args.blocks { look.blocks(s.meta.used) } else { String::new() },
+            blocks: if style.args.blocks { style.blocks(s.meta.used) } else { String::new() },
             links: s.meta.links.to_string(),
-            owner: look.names.owner(&s.meta.owner),
-            group: look.names.group(&s.meta.group),
-            size: look.size(s.meta.size),
+            owner: style.names.owner(&s.meta.owner),
+            group: style.names.group(&s.meta.group),
+            size: style.size(s.meta.size),
             device: matches!(s.meta.kind, Some(FileType::Blk | FileType::Chr))
                 .then(|| (s.meta.rdev.0.to_string(), s.meta.rdev.1.to_string())),
         })
@@ -477,22 +463,22 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
     let minor = widest(&|r| r.device.as_ref().map_or(0, |d| d.1.len()));
     let sizes = widest(&|r| if r.device.is_some() { 0 } else { r.size.len() });
     let size = if major > 0 { sizes.max(major + 2 + minor) } else { sizes };
-    let some_quoted = look.indents(all);
+    let some_quoted = style.indents(all);
     for (s, row) in all.iter().zip(rows) {
-        if look.args.inode {
+        if style.args.inode {
             out.extend_from_slice(format!("{:>inode$} ", row.inode).as_bytes());
         }
-        if look.args.blocks {
+        if style.args.blocks {
             out.extend_from_slice(format!("{:>blocks$} ", row.blocks).as_bytes());
         }
         let modes = mode::shown(s.meta.kind, s.meta.mode);
         out.extend_from_slice(format!("{modes} {:>links$} ", row.links).as_bytes());
-        let (no_owner, no_group) = (look.args.no_owner, look.args.no_group());
+        let (no_owner, no_group) = (style.args.no_owner, style.args.no_group());
         for (name, width, out_of_it) in [(&row.owner, owner, no_owner), (&row.group, group, no_group)] {
             if out_of_it {
                 continue;
             }
-            // Names to the left, numbers to the right.
+            // Names are aligned to the left, numbers to the right.
             let gap = width - width_of(name);
             let number = name.iter().all(u8::is_ascii_digit);
             out.resize(out.len() + if number { gap } else { 0 }, b' ');
@@ -506,16 +492,16 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
             }
             None => out.extend_from_slice(format!("{:>size$} ", row.size).as_bytes()),
         }
-        let time = look.time(&s.meta);
-        let time = match look.args.time_style() {
+        let time = style.time(&s.meta);
+        let time = match style.args.time_style() {
             TimeStyle::FullIso => show::long_time(time),
             TimeStyle::LongIso => show::iso_time(time),
-            TimeStyle::Iso => show::short_iso_time(time, look.now),
-            TimeStyle::Locale => show::short_time(time, look.now),
+            TimeStyle::Iso => show::short_iso_time(time, style.now),
+            TimeStyle::Locale => show::short_time(time, style.now),
         };
         out.extend_from_slice(time.as_bytes());
         out.push(b' ');
-        let name = look.name(&s.name);
+        let name = style.name(&s.name);
         if some_quoted && name == s.name {
             out.push(b' ');
         }
@@ -523,25 +509,24 @@ fn long(out: &mut Vec<u8>, look: &mut Look<'_>, all: &[Shown], total: bool) {
         match &s.text {
             Some(text) => {
                 out.extend_from_slice(b" -> ");
-                out.extend_from_slice(&look.name(text));
+                out.extend_from_slice(&style.name(text));
             }
-            None => out.extend_from_slice(look.mark(&s.meta)),
+            None => out.extend_from_slice(style.mark(&s.meta)),
         }
         out.push(b'\n');
     }
 }
 
-/// What stands behind the last dot, with it; nothing where there is none.
+/// The part of a name from the last dot on; empty if there is no dot.
 fn extension(name: &[u8]) -> &[u8] {
     name.iter().rposition(|b| *b == b'.').map_or(b"", |at| &name[at..])
 }
 
-/// Columns that a text takes: its characters.
 fn width_of(text: &[u8]) -> usize {
-    String::from_utf8_lossy(text).chars().count()
+    String::from_utf8_lossy(text).width()
 }
 
-/// Commas between names, as many on a line as fit.
+/// Prints names separated by commas, as many on a line as fit.
 fn commas(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize) {
     let mut at = 0;
     for (n, name) in names.iter().enumerate() {
@@ -559,45 +544,33 @@ fn commas(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize) {
     }
 }
 
-/// As many columns as fit, filled downwards or (`across`) line by line, two spaces between them.
+/// Prints names in as many columns as fit, filled downwards or (`across`) line by line, with two spaces between them. The grid says
+/// which names share a column. The names themselves need not be UTF-8 and are written here, with gaps of tabs and spaces as in GNU's ls.
 fn columns(out: &mut Vec<u8>, names: &[Vec<u8>], width: usize, across: bool) {
-    let widths: Vec<usize> = names.iter().map(|name| width_of(name)).collect();
-    let layout = |columns: usize| {
-        let rows = names.len().div_ceil(columns);
-        let of_columns: Vec<usize> = match across {
-            true => (0..columns.min(names.len()))
-                .map(|n| widths.iter().skip(n).step_by(columns).max().copied().unwrap_or_default())
-                .collect(),
-            false => widths
-                .chunks(rows.max(1))
-                .map(|column| column.iter().max().copied().unwrap_or_default())
-                .collect(),
-        };
-        (rows, of_columns)
+    const GAP: usize = 2;
+    let options = GridOptions {
+        filling: Filling::Spaces(GAP),
+        direction: if across { Direction::LeftToRight } else { Direction::TopToBottom },
+        // GNU's ls leaves the last column of the terminal free.
+        width: if width == 0 { usize::MAX } else { width - 1 },
     };
-    let most = names.len().min(if width == 0 { names.len() } else { width / 3 }).max(1);
-    let fits = (1..=most).rev().map(layout).find(|(_, columns)| {
-        let all = columns.iter().map(|c| c + 2).sum::<usize>().saturating_sub(2);
-        width == 0 || all < width || columns.len() == 1
-    });
-    let (rows, of_columns) = fits.unwrap_or_else(|| layout(1));
+    let grid = Grid::new(names.iter().map(|name| String::from_utf8_lossy(name)).collect(), options);
+    let (rows, widths) = (grid.row_count(), grid.column_widths());
     for row in 0..rows {
-        let mut at = 0;
-        let mut start = 0;
-        for (column, column_width) in of_columns.iter().enumerate() {
-            let n = if across { row * of_columns.len() + column } else { column * rows + row };
-            let (Some(name), Some(own)) = (names.get(n), widths.get(n)) else { break };
-            // The gap before it, in tabs and spaces as GNU's ls.
+        let (mut at, mut start) = (0, 0);
+        for (column, column_width) in widths.iter().enumerate() {
+            let n = if across { row * widths.len() + column } else { column * rows + row };
+            let Some(name) = names.get(n) else { break };
             indent(out, at, start);
             out.extend_from_slice(name);
-            at = start + own;
-            start += column_width + 2;
+            at = start + width_of(name);
+            start += column_width + GAP;
         }
         out.push(b'\n');
     }
 }
 
-/// From one column to another, by tab stops of eight where they lie between.
+/// Fills the gap between two columns with tabs (to tab stops of eight) and spaces.
 fn indent(out: &mut Vec<u8>, mut from: usize, to: usize) {
     while from < to {
         if to / 8 > (from + 1) / 8 {

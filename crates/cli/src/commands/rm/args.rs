@@ -1,14 +1,13 @@
-//! What can be typed behind `landfast rm`. Letters and names are GNU's.
+//! The arguments of `landfast rm`. Letters and names are GNU's.
 
 use super::super::ask::Asking;
 use super::super::common::Common;
 use clap::Args;
 use std::path::PathBuf;
 
-/// `landfast rm`.
 #[derive(Debug, Args)]
 pub struct RmArgs {
-    /// What to remove: nfs://HOST[:PORT]/PATH
+    /// Files and directories to remove: nfs://HOST[:PORT]/PATH
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
     #[command(flatten)]
@@ -19,13 +18,13 @@ pub struct RmArgs {
     /// Remove empty directories
     #[arg(short = 'd', long)]
     pub dir: bool,
-    /// The top of an export stays (as it does)
+    /// Do not remove the root of an export (the default, and always so)
     #[arg(long)]
     preserve_root: bool,
-    /// Say what is done
+    /// Print each object that is removed
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    /// Note in this file what is begun and removed, and go on from there when it is there already
+    /// Record in this file what was started and removed; if the file exists, continue from there
     #[arg(long, value_name = "JOURNAL")]
     pub resume: Option<PathBuf>,
     #[command(flatten)]

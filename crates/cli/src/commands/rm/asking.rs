@@ -1,5 +1,5 @@
-//! `rm -i`: depth first, an object after another, each when it was asked about. The listing of a directory that is asked about is
-//! that of which the entries are then asked about.
+//! `rm -i`: depth first, one object after another, each removed after its question was answered. A directory is listed
+//! before the question about it, and the entries of that listing are asked about.
 
 use super::super::ask::Answers;
 use super::super::object::{below, kind_name};
@@ -11,24 +11,22 @@ use landfast_client::fs::{Entry, ItemError, Meta, Nfs, Outcome, Start, ToRemove,
 use landfast_nfs::v4::{FileHandle, NfsStat};
 use std::sync::Arc;
 
-/// An object that may go.
-pub struct Found {
-    /// As it is removed, with all below it.
+/// An object that may be removed.
+pub struct Candidate {
+    /// The object with everything below it.
     pub tree: ToRemove,
     fh: Option<FileHandle>,
     meta: Meta,
-    /// Whether it may be written to, once that was asked.
+    /// Whether it is writable, once that was asked.
     writable: Option<bool>,
 }
 
-impl Found {
-    /// An operand.
-    pub fn new(tree: ToRemove, fh: FileHandle, meta: Meta) -> Found {
-        Found { tree, fh: Some(fh), meta, writable: None }
+impl Candidate {
+    pub fn new(tree: ToRemove, fh: FileHandle, meta: Meta) -> Candidate {
+        Candidate { tree, fh: Some(fh), meta, writable: None }
     }
 
-    /// An entry of the directory that this is.
-    fn entry(&self, (entry, writable): (Entry, bool)) -> Option<Found> {
+    fn entry(&self, (entry, writable): (Entry, bool)) -> Option<Candidate> {
         let tree = ToRemove {
             path: below(&self.tree.path, &entry.name),
             parent: self.fh.clone()?,
@@ -37,12 +35,12 @@ impl Found {
             is_dir: entry.meta.is_dir(),
             first_page: None,
         };
-        Some(Found { tree, fh: entry.fh, meta: entry.meta, writable: Some(writable) })
+        Some(Candidate { tree, fh: entry.fh, meta: entry.meta, writable: Some(writable) })
     }
 }
 
-/// Removes what may go of a tree: how many objects.
-pub async fn remove(tool: &mut Tool, args: &RmArgs, nfs: Nfs, top: Found) -> u64 {
+/// Removes what the user agrees to. Returns how many objects are gone.
+pub async fn remove(tool: &mut Tool, args: &RmArgs, nfs: Nfs, top: Candidate) -> u64 {
     let answers = tool.answers();
     let mut asking = Asking { tool, args, nfs, answers, removed: 0 };
     asking.tree(top).await;
@@ -57,100 +55,96 @@ struct Asking<'a> {
     removed: u64,
 }
 
-/// A directory whose entries are asked about.
 struct Level {
-    found: Found,
+    found: Candidate,
     entries: std::vec::IntoIter<(Entry, bool)>,
-    /// Something in it stays, and so does it.
+    /// Something in it stays, and therefore the directory stays, too.
     stays: bool,
 }
 
-/// What was made of an object that came.
-enum Begun {
-    Below(Box<Level>),
-    Settled(Settled),
+enum Step {
+    Enter(Box<Level>),
+    Done(Removed),
 }
 
-/// What became of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Settled {
+enum Removed {
     Gone,
-    /// As asked. The directory that it is in is asked about all the same, as with GNU's.
+    /// The answer was no. The question about its directory is asked all the same, as in GNU's.
     Declined,
-    /// So its directory stays, too, and is not asked about.
+    /// It stays for another reason; its directory stays, too, without a question.
     Stays,
 }
 
 impl Asking<'_> {
-    async fn tree(&mut self, top: Found) {
+    async fn tree(&mut self, top: Candidate) {
         let mut levels: Vec<Box<Level>> = Vec::new();
         let mut now = Some(top);
         while !self.tool.stopped() {
             let settled = match now.take() {
                 Some(found) => match self.begin(found).await {
-                    Begun::Below(level) => {
+                    Step::Enter(level) => {
                         levels.push(level);
                         None
                     }
-                    Begun::Settled(settled) => Some(settled),
+                    Step::Done(settled) => Some(settled),
                 },
                 None => match levels.pop() {
                     None => return,
-                    Some(level) if level.stays => Some(Settled::Stays),
+                    Some(level) if level.stays => Some(Removed::Stays),
                     Some(level) => Some(self.one(&level.found).await),
                 },
             };
             let Some(level) = levels.last_mut() else { return };
-            level.stays |= settled == Some(Settled::Stays);
+            level.stays |= settled == Some(Removed::Stays);
             now = level.entries.next().and_then(|entry| level.found.entry(entry));
         }
     }
 
-    async fn begin(&mut self, mut found: Found) -> Begun {
+    async fn begin(&mut self, mut found: Candidate) -> Step {
         if found.writable.is_none() {
             found.writable = self.writable([(found.fh.clone(), found.meta.clone())].into()).await.pop();
         }
         let entries = match &found.fh {
             Some(fh) if found.meta.is_dir() => self.entries(&found.tree.path, fh).await,
-            _ => return Begun::Settled(self.one(&found).await),
+            _ => return Step::Done(self.one(&found).await),
         };
         let empty = entries.as_ref().is_ok_and(Vec::is_empty);
         if !empty && !self.args.recursive {
             let why = message::of_status(NfsStat::NFS4ERR_NOTEMPTY);
             self.tool.complain(&format!("cannot remove {}: {why}", quote::shown(&found.tree.path)));
-            return Begun::Settled(Settled::Stays);
+            return Step::Done(Removed::Stays);
         }
         if empty {
-            return Begun::Settled(match self.one(&found).await {
-                Settled::Gone => Settled::Gone,
-                Settled::Declined | Settled::Stays => Settled::Stays,
+            return Step::Done(match self.one(&found).await {
+                Removed::Gone => Removed::Gone,
+                Removed::Declined | Removed::Stays => Removed::Stays,
             });
         }
         if !self.ask("descend into", &found, "directory") {
-            return Begun::Settled(Settled::Stays);
+            return Step::Done(Removed::Stays);
         }
         let entries = match entries {
             Ok(entries) => entries,
             Err(e) => {
                 let name = quote::shown(&found.tree.path);
                 self.tool.complain(&format!("cannot open directory {name}: {}", message::of(&e)));
-                return Begun::Settled(Settled::Stays);
+                return Step::Done(Removed::Stays);
             }
         };
         let objects = entries.iter().map(|entry| (entry.fh.clone(), entry.meta.clone())).collect();
         let writable = self.writable(objects).await;
         let entries: Vec<_> = entries.into_iter().zip(writable).collect();
-        Begun::Below(Box::new(Level { found, entries: entries.into_iter(), stays: false }))
+        Step::Enter(Box::new(Level { found, entries: entries.into_iter(), stays: false }))
     }
 
-    /// Asks about one object and removes it.
-    async fn one(&mut self, found: &Found) -> Settled {
+    async fn one(&mut self, found: &Candidate) -> Removed {
         let kind = match found.meta.kind.map_or("weird file", kind_name) {
             "regular file" if found.meta.size == 0 => "regular empty file",
             kind => kind,
         };
         if !self.ask("remove", found, kind) {
-            return Settled::Declined;
+            return Removed::Declined;
         }
         let mut gone = false;
         let (tool, verbose) = (&mut *self.tool, self.args.verbose);
@@ -165,11 +159,11 @@ impl Asking<'_> {
             })
             .await;
         self.removed += u64::from(gone);
-        if gone { Settled::Gone } else { Settled::Stays }
+        if gone { Removed::Gone } else { Removed::Stays }
     }
 
-    fn ask(&mut self, what: &str, found: &Found, kind: &str) -> bool {
-        // What was said so far comes first.
+    fn ask(&mut self, what: &str, found: &Candidate, kind: &str) -> bool {
+        // Earlier output comes before the question.
         self.tool.flush();
         let protected = if found.writable == Some(false) { "write-protected " } else { "" };
         let name = quote::shown(&found.tree.path);
@@ -177,7 +171,6 @@ impl Asking<'_> {
         tokio::task::block_in_place(|| self.answers.ask(&question))
     }
 
-    /// All entries of a directory.
     async fn entries(&self, path: &[u8], fh: &FileHandle) -> Result<Vec<Entry>, ItemError> {
         let mut entries = Ok(Vec::new());
         let start = Start::new(path, fh.clone());
@@ -186,8 +179,8 @@ impl Asking<'_> {
         entries
     }
 
-    /// Which of these may be written to. To root nothing is write-protected, whatever the server makes of root, and to a symbolic
-    /// link that does not apply.
+    /// Which objects are writable. For root everything counts as writable, whatever the server makes of root; for a
+    /// symbolic link the question does not apply.
     async fn writable(&self, objects: Vec<(Option<FileHandle>, Meta)>) -> Vec<bool> {
         let mut writable = vec![true; objects.len()];
         if self.nfs.session().options().identity.uid == 0 {

@@ -1,5 +1,4 @@
-//! `landfast rm`: as GNU's. A directory's entries are removed many in one COMPOUND, from below; with `-i`, one after another, each
-//! when it was asked about.
+//! `landfast rm`, as GNU's. A tree is removed from below, many entries in one COMPOUND; with `-i` one object after another.
 
 pub mod args;
 mod asking;
@@ -13,7 +12,7 @@ use crate::exit::Exit;
 use crate::progress::Counter;
 use crate::resume::{self, Start};
 use args::RmArgs;
-use asking::Found;
+use asking::Candidate;
 use landfast_client::fs::{Meta, Outcome, ToRemove};
 use landfast_client::resume::{JournalFile, Resume, ResumeError};
 use landfast_nfs::v4::NfsStat;
@@ -22,7 +21,6 @@ use std::sync::Arc;
 
 const TOP: &str = "this is the top of the export";
 
-/// Removes.
 pub fn run(args: RmArgs) -> Exit {
     if args.urls.is_empty() && !args.asking.force {
         eprintln!("rm: missing operand");
@@ -34,16 +32,16 @@ pub fn run(args: RmArgs) -> Exit {
     }
     if args.asking.when == Ask::Always && args.resume.is_some() {
         eprintln!(
-            "rm: --resume does not go with -i: what was to stay could not be told from what was not removed yet"
+            "rm: --resume cannot be used with -i: an object that you wanted to keep looks like one that was not removed yet"
         );
         return Exit::Partly;
     }
     tool::run("rm", args.common, |tool| remove(tool, args))
 }
 
-/// Asks before much is removed, as GNU's with `-I`. What is no answer, or none at all, is a no.
+/// `-I`: asks once before much is removed. Everything but a yes is a no.
 fn agreed(args: &RmArgs) -> bool {
-    /// As many arguments are removed without a question.
+    /// Up to this many arguments are removed without a question.
     const FEW: usize = 3;
     let n = args.urls.len();
     if n == 0 || !args.recursive && n <= FEW {
@@ -90,7 +88,7 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
     let mut removed = 0;
     let mut batch = Batch::default();
     for operand in operands {
-        // Operands that lie in one another are one after another what they are to GNU's rm; so are all that it asks about.
+        // GNU's rm handles operands one after another: that matters if one is inside of another, or if it asks.
         let asks = args.asking.when == Ask::Always && !batch.operands.is_empty();
         if asks || !batch.takes(&operand.2) {
             let now = std::mem::take(&mut batch).operands;
@@ -104,19 +102,18 @@ async fn remove(mut tool: Tool, args: RmArgs) -> Tool {
     tool
 }
 
-/// The journal, if one is asked for.
 fn begin(tool: &mut Tool, args: &RmArgs) -> Result<Start, ResumeError> {
     let Some(path) = &args.resume else { return Ok(Start::Without) };
     let options = [(args.recursive, "-r"), (args.asking.force, "-f"), (args.dir, "-d")];
     let options: Vec<&str> = options.iter().filter_map(|(set, word)| set.then_some(*word)).collect();
-    // As typed: filehandles are those of one version.
+    // The URLs as typed: filehandles depend on the protocol's version.
     let job = resume::job("rm").about("operands", args.urls.join(" ")).about("options", options.join(" "));
     let journal = JournalFile::open(path)?;
     tool.servers.instance = Some(journal.instance());
     resume::begin(Some(journal), job, BTreeMap::new())
 }
 
-/// What was understood of the operands, each with its place among all.
+/// The operands that were resolved, each with its index among all.
 fn numbered(args: &RmArgs, operands: Vec<(Operand, Place)>) -> Vec<Numbered> {
     let mut numbers = 0..args.urls.len() as u32;
     let shown = |n: &u32| Operand::parse(&args.urls[*n as usize]).map(|operand| operand.shown);
@@ -129,10 +126,9 @@ fn numbered(args: &RmArgs, operands: Vec<(Operand, Place)>) -> Vec<Numbered> {
         .collect()
 }
 
-/// An operand with its place among all.
 type Numbered = (u32, Operand, Place);
 
-/// Operands none of which lies in another.
+/// Operands none of which is inside of another.
 #[derive(Default)]
 struct Batch {
     operands: Vec<Numbered>,
@@ -152,7 +148,8 @@ impl Batch {
     }
 }
 
-/// What a journal says of an operand that there is: it may be removed, for the first time (`Some(true)`) or again.
+/// What the journal says about an existing operand. `Some(true)`: removing it begins now; `Some(false)`: it began
+/// earlier; `None`: this is another object than the one whose removal began.
 fn may_go(journal: Option<&Arc<Resume>>, number: u32, handle: &[u8]) -> Option<bool> {
     match journal.and_then(|journal| journal.begun(number)) {
         None => Some(true),
@@ -167,13 +164,13 @@ async fn remove_batch(
     removed: &mut u64,
 ) {
     operands.retain(|(number, ..)| !journal.is_some_and(|journal| journal.gone(*number)));
-    // Each one and the directory that it is in, which need not be different ones of all.
+    // Each operand after its directory. Several operands may have the same directory.
     let mut wanted: Vec<Place> = Vec::with_capacity(operands.len() * 2);
     for (_, _, place) in &operands {
         wanted.extend(place.split().map(|(above, _)| above));
         wanted.push(place.clone());
     }
-    // What is in one that is certain to go is asked for at once.
+    // If it is certain to be removed, its listing starts at once.
     let certain = args.recursive && args.asking.when != Ask::Always;
     let found = match &wanted[..] {
         [above, own] if certain => {
@@ -184,8 +181,8 @@ async fn remove_batch(
         }
         _ => tool.servers.look(&wanted, false).await,
     };
-    let mut to_remove: Vec<(Place, Found)> = Vec::new();
-    // Operands by how they are shown, while there is a journal.
+    let mut to_remove: Vec<(Place, Candidate)> = Vec::new();
+    // Operands by their names in messages, while there is a journal.
     let mut tops: HashMap<Vec<u8>, u32> = HashMap::new();
     for (pair, (number, operand, place)) in found.chunks_exact(2).zip(&operands) {
         let ([above, own], Some((_, name))) = (pair, place.split()) else { continue };
@@ -197,7 +194,11 @@ async fn remove_batch(
                     continue;
                 }
                 let Some(first) = may_go(journal, *number, &own.fh.0) else {
-                    complain(tool, operand, "it is not what it was when its removal was begun, and stays");
+                    complain(
+                        tool,
+                        operand,
+                        "it is another object than the one whose removal began, and is kept",
+                    );
                     continue;
                 };
                 let dir = (meta.is_dir() && args.recursive).then(|| own.fh.clone());
@@ -216,7 +217,7 @@ async fn remove_batch(
                     is_dir: meta.is_dir(),
                     first_page: own.first_page.clone(),
                 };
-                to_remove.push((place.clone(), Found::new(tree, own.fh.clone(), meta)));
+                to_remove.push((place.clone(), Candidate::new(tree, own.fh.clone(), meta)));
             }
             // With version 3 there is nothing above an export.
             (Err(_), Ok(_)) => complain(tool, operand, TOP),
@@ -230,12 +231,12 @@ async fn remove_batch(
             }
         }
     }
-    // Before anything of an operand is removed it is noted, durably, that it was there.
+    // The journal must durably have an operand's handle before anything of it is removed.
     if let Some(journal) = journal.filter(|_| !to_remove.is_empty()) {
         let journal = journal.clone();
         let noted = tokio::task::spawn_blocking(move || journal.flush()).await;
         if let Err(why) = noted.unwrap_or_else(|e| Err(e.to_string())) {
-            tool.complain(&format!("{why}; nothing was removed of what was not begun"));
+            tool.complain(&format!("{why}; nothing more was removed"));
             return;
         }
     }

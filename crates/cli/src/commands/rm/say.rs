@@ -1,14 +1,13 @@
-//! What `rm` says of an object.
+//! The messages of `rm` about one object.
 
 use super::super::tool::Tool;
 use super::super::{message, quote};
 use landfast_client::fs::{ItemError, Removal};
 use serde_json::json;
 
-/// Says why an object stays.
 pub fn failed(tool: &Tool, removal: Removal) {
     let Err(e) = removal.outcome.into_result() else { return };
-    // After an interruption the summary speaks for all that was not begun.
+    // After an interruption the summary covers everything that was not started.
     if tool.stopped() && matches!(e, ItemError::NotExecuted(_)) {
         return;
     }
@@ -17,7 +16,7 @@ pub fn failed(tool: &Tool, removal: Removal) {
     tool.complain(&format!("{what} {name}: {}", message::of(&e)));
 }
 
-/// Says that one is gone, for programs and with `-v`.
+/// Prints that an object is gone, with `-v` or as JSON.
 pub fn removed(tool: &mut Tool, removal: &Removal, verbose: bool) {
     let Removal { path, dir, .. } = removal;
     if tool.json() {

@@ -1,17 +1,15 @@
-//! What can be typed behind `landfast tar`. Letters and names are GNU tar's.
+//! The arguments of `landfast tar`. Letters and names are GNU tar's.
 
 use super::super::common::Common;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What `--help` says in the end.
 pub const AFTER_HELP: &str = "The archive is in pax format; names in a directory are sorted.\n\n\
-Exit status: 0 all is in the archive; 1 files changed while they were read; 2 something is missing, or there is no archive.";
+Exit status: 0 the archive is complete; 1 files changed while they were read; 2 something is missing, or there is no archive.";
 
-/// Letters without a dash, as in `tar czf ARCHIVE`: each gets one, and what stands behind them are the values of those that take one,
-/// one after another.
-#[must_use]
+/// Rewrites letters without a dash, as in `tar czf ARCHIVE`: each gets a dash, and those that take a value get the
+/// following words in their order.
 pub fn with_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
     let is_tar = words.get(1).is_some_and(|word| word == "tar");
     let letters = words.get(2).and_then(|word| word.to_str()).filter(|_| is_tar).map(str::to_owned);
@@ -31,19 +29,18 @@ pub fn with_dashes(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// `landfast tar`.
 #[derive(Debug, Args)]
 pub struct TarArgs {
-    /// What to put into the archive: below the -C URL, or nfs://HOST[:PORT]/PATH
+    /// What to archive: paths below the -C URL, or nfs://HOST[:PORT]/PATH
     #[arg(value_name = "PATH")]
     pub paths: Vec<OsString>,
-    /// Create an archive (landfast untar extracts)
+    /// Create an archive (to extract one: landfast untar)
     #[arg(short = 'c', long, required = true)]
     pub create: bool,
-    /// The archive; -, or when it is not given: standard output
+    /// The archive; - or nothing for standard output
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Where paths begin: nfs://HOST[:PORT]/PATH
+    /// Start of relative paths: nfs://HOST[:PORT]/PATH
     #[arg(short = 'C', long, value_name = "URL")]
     pub directory: Option<String>,
     /// Compress with gzip
@@ -58,28 +55,28 @@ pub struct TarArgs {
     /// Compress with Zstandard
     #[arg(long, group = "compression")]
     pub zstd: bool,
-    /// Compress as the archive's name says
+    /// Choose the compression by the archive's name
     #[arg(short = 'a', long, group = "compression")]
     pub auto_compress: bool,
-    /// Name each member
+    /// Print the name of each member
     #[arg(short = 'v', long)]
     pub verbose: bool,
-    /// Further paths from this file, one a line; - for standard input
+    /// Read further paths from this file, one a line; - for standard input
     #[arg(short = 'T', long, value_name = "FILE")]
     pub files_from: Option<PathBuf>,
-    /// There they end in NUL
+    /// Paths in the -T file end in NUL
     #[arg(long)]
     pub null: bool,
     /// Leave out what matches this shell pattern; may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
-    /// And what matches a pattern in this file, one a line
+    /// Leave out what matches a pattern in this file, one a line
     #[arg(short = 'X', long, value_name = "FILE")]
     pub exclude_from: Vec<PathBuf>,
-    /// Extended attributes as well (NFSv4.2)
+    /// Archive extended attributes as well (NFSv4.2)
     #[arg(long)]
     pub xattrs: bool,
-    /// Owners and groups by number only
+    /// Store owners and groups as numbers only
     #[arg(long)]
     pub numeric_owner: bool,
     #[command(flatten)]

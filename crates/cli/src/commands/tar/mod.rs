@@ -1,10 +1,10 @@
-//! `landfast tar -c`: as GNU's, from an NFS server. What goes wrong is said in its words.
+//! `landfast tar -c`, as GNU's, from an NFS server. Messages have GNU tar's words.
 
 pub mod args;
 
 use super::message::plain;
-use super::operand::{Operand, Place};
-use super::owners::Known;
+use super::operand::Place;
+use super::owners::LocalNames;
 use super::tool::{self, Tool};
 use super::{message, quote};
 use crate::exit::Exit;
@@ -14,14 +14,13 @@ use args::TarArgs;
 use landfast_client::archive::Compression;
 use landfast_client::fs::{AsNamed, Who};
 use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::io::{IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
-/// Creates.
 pub fn run(args: TarArgs) -> Exit {
     tool::run("tar", args.common, |tool| create(tool, args))
 }
@@ -45,13 +44,13 @@ async fn create(mut tool: Tool, args: TarArgs) -> Tool {
     tool
 }
 
-/// Patterns of a file, one a line; those that are no UTF-8 match nothing that can be typed.
+/// The patterns in a file, one a line. A pattern that is not UTF-8 matches nothing that can be typed.
 pub fn patterns(file: &Path) -> Result<Vec<String>, String> {
     let lines = listed(file, b'\n')?;
     Ok(lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect())
 }
 
-/// How it ended, or why it could not begin or go on.
+/// Returns how it ended, or why it could not start or go on.
 async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
     for file in &args.exclude_from {
         args.exclude.extend(patterns(file)?);
@@ -69,10 +68,12 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
         return Err("Refusing to write archive contents to terminal (missing -f option?)".to_owned());
     }
     if archive.is_none() && tool.json() {
-        return Err("--json and the archive cannot both go to standard output".to_owned());
+        return Err(
+            "--json and the archive cannot both be written to standard output: use -f FILE".to_owned()
+        );
     }
     let base = match &args.directory {
-        Some(url) => Some(place(tool, url).await?),
+        Some(url) => Some(tool.place(url).await?.1),
         None => None,
     };
     let (places, names) = operands(tool, base.as_ref(), paths).await?;
@@ -105,7 +106,7 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
     };
     let who: Box<dyn Who> = match args.numeric_owner {
         true => Box::new(AsNamed),
-        false => Box::new(Known::default()),
+        false => Box::new(LocalNames::default()),
     };
     let screen = Screen {
         json: tool.json(),
@@ -119,23 +120,22 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
     let said = screen.end();
     let report = match report.map_err(|e| plain(&e)) {
         Err(why) if why.contains("Broken pipe") => {
-            // Who read the archive has seen enough.
+            // The reader has stopped reading, as `head` does.
             if archive.is_none() {
-                say::lost(&std::io::ErrorKind::BrokenPipe.into());
+                say::output_failed(&std::io::ErrorKind::BrokenPipe.into());
                 return Ok(said);
             }
             return Err("Cannot write: Broken pipe".to_owned());
         }
-        // That was said.
+        // The failure was printed.
         Err(_) if archive.is_none() && say::is_full() => return Ok(said.max(Exit::Failed)),
         report => report.map_err(|why| format!("{shown}: {why}"))?,
     };
-    tool.note(said);
+    tool.set_status(said);
     tool.summary("archived", report.members());
     Ok(said)
 }
 
-/// Names from a file.
 fn listed(file: &Path, end: u8) -> Result<Vec<Vec<u8>>, String> {
     let mut text = Vec::new();
     let read = match file == Path::new("-") {
@@ -146,12 +146,7 @@ fn listed(file: &Path, end: u8) -> Result<Vec<Vec<u8>>, String> {
     Ok(text.split(|b| *b == end).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
-async fn place(tool: &mut Tool, url: &str) -> Result<Place, String> {
-    let operand = Operand::parse(url).map_err(|e| e.to_string())?;
-    tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))
-}
-
-/// Where operands are, and what they are called in the archive.
+/// The places of operands, and their names in the archive.
 async fn operands(
     tool: &mut Tool,
     base: Option<&Place>,
@@ -161,17 +156,19 @@ async fn operands(
     let mut told = Vec::new();
     for path in paths {
         if path.starts_with(b"nfs://") {
-            let url = String::from_utf8_lossy(&path);
-            let operand = Operand::parse(&url).map_err(|e| e.to_string())?;
-            places.push(tool.servers.place(&operand).await.map_err(|e| format!("{}: {e}", operand.shown))?);
+            let (operand, place) = tool.place(&String::from_utf8_lossy(&path)).await?;
+            places.push(place);
             names.push(inside(&operand.url.path.join(&b'/')).1.to_vec());
             continue;
         }
         let Some(base) = base else {
-            return Err(format!("{}: below which directory? Give -C nfs://HOST[:PORT]/PATH", escaped(&path)));
+            return Err(format!(
+                "{}: a relative path needs a directory: give -C nfs://HOST[:PORT]/PATH",
+                escaped(&path)
+            ));
         };
         let (outside, name) = inside(&path);
-        // A slash at the end does not make tar follow a symbolic link.
+        // As in GNU tar, a slash at the end does not make it follow a symbolic link.
         places.push(base.at(trimmed(&path)));
         if !outside.is_empty() && !told.contains(&outside.to_vec()) {
             told.push(outside.to_vec());
@@ -182,8 +179,8 @@ async fn operands(
     Ok((places, names))
 }
 
-/// What of a path leads out of where the archive is extracted, and the rest without slashes at its end; `.` if there is
-/// nothing left.
+/// Splits a path after the part that leads out of the directory into which the archive will be extracted. The rest has
+/// no slashes at its end; it is `.` if nothing is left.
 fn inside(path: &[u8]) -> (&[u8], &[u8]) {
     let mut begin = 0;
     let mut at = 0;
@@ -199,7 +196,7 @@ fn inside(path: &[u8]) -> (&[u8], &[u8]) {
     (outside, if rest.is_empty() { b"." } else { rest })
 }
 
-/// Without slashes at its end, if there is something before them.
+/// Removes slashes from the end, if something is before them.
 fn trimmed(mut path: &[u8]) -> &[u8] {
     while let [shorter @ .., b'/'] = path
         && !shorter.is_empty()
@@ -213,21 +210,20 @@ fn escaped(name: &[u8]) -> String {
     String::from_utf8_lossy(&quote::escaped(name)).into_owned()
 }
 
-/// Where names and complaints go.
 struct Screen {
     json: bool,
     verbose: bool,
     to_stderr: bool,
     progress: Counter,
-    /// Names that are not written yet; the worst so far.
+    /// Names that are not written yet; the worst exit status so far.
     state: Mutex<(Vec<u8>, Exit)>,
 }
 
-/// Bytes of names that are collected before they are written.
+/// Names are collected up to this many bytes.
 const NAMES_BYTES: usize = 64 << 10;
 
 fn flush(to_stderr: bool, names: &mut Vec<u8>) {
-    // A reader that went away does not stop the archive.
+    // The archive is completed if the reader of its names goes away.
     let _ = match to_stderr {
         true => say::lines_to_stderr(names),
         false => say::stdout().write_all(names),
@@ -237,7 +233,7 @@ fn flush(to_stderr: bool, names: &mut Vec<u8>) {
 
 impl Screen {
     fn end(self) -> Exit {
-        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.into_inner();
         flush(self.to_stderr, &mut state.0);
         state.1
     }
@@ -249,7 +245,7 @@ impl Watch for Screen {
         if !self.verbose && !self.json {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match self.json {
             true => {
                 let line = json!({ "path": String::from_utf8_lossy(path), "archived": true });
@@ -264,7 +260,7 @@ impl Watch for Screen {
     }
 
     fn complaint(&self, path: &[u8], what: &Complaint) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         flush(self.to_stderr, &mut state.0);
         state.1 = state.1.max(match what.severity() {
             Severity::Remark => Exit::Done,

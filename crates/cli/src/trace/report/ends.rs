@@ -1,15 +1,15 @@
-//! Two captures of one traffic: what of each service time the server took, and what the network.
+//! Two captures of the same traffic: which part of each service time the server took, and which the network.
 
-use super::svg::{Scale, both, chart, fitted, held, n, percent, time, time_ticks, wide};
+use super::svg::{Scale, both, chart, fitted, n, percent, time, time_grid, wide};
 use crate::units::show_count;
 use landfast_trace::analysis::both::{Both, Sum};
 use landfast_trace::analysis::name;
 use maud::{Markup, html};
 
-/// Procedures that are drawn, those first that the client waited for longest.
+/// Procedures in the chart; those come first for which the client waited longest.
 const DRAWN: usize = 10;
 
-/// The mean of a call at one end and at the other, in seconds.
+/// The mean service time of a procedure at both ends, in seconds.
 struct Row {
     name: String,
     calls: u64,
@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-/// What both ends have, by what was called; `matched`: calls of this end with their replies.
+/// The chart and the table. `matched`: calls of this end that have replies.
 pub fn ends(of: &Both, matched: u64) -> Markup {
     let (rows, all) = of.rows();
     if all.calls == 0 {
@@ -65,7 +65,7 @@ pub fn ends(of: &Both, matched: u64) -> Markup {
     }
 }
 
-/// A difference may be below nothing where clocks tick coarsely.
+/// A difference may be negative if clocks are coarse.
 fn signed(s: f64) -> String {
     if s < 0.0 { format!("-{}", time(-s)) } else { time(s) }
 }
@@ -78,11 +78,7 @@ fn draw(rows: &[Row], width: f64) -> Markup {
     let x = Scale::linear((0.0, longest), (6.0, width - 20.0));
     let bottom = TOP + ROW * rows.len() as f64;
     let inside = html! {
-        @for s in time_ticks(longest, if width < 500.0 { 4 } else { 8 }) {
-            line.grid x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(TOP)) y2=(n(bottom)) {}
-            @let text = time(s);
-            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (text) }
-        }
+        (time_grid(longest, &x, (TOP, bottom), width))
         @for (i, row) in rows.iter().enumerate() { (bar(row, TOP + i as f64 * ROW, width, &x)) }
     };
     chart((width, bottom + 20.0), "Service times at both ends", &inside)

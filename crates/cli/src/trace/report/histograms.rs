@@ -1,6 +1,6 @@
-//! How long calls waited for their answers: those whose effect had to be stable beside the others.
+//! How long calls waited for their replies: synchronous calls beside others.
 
-use super::svg::{Scale, chart, decades, held, level, n, percent, round_up, short, ticks, time, wide};
+use super::svg::{Scale, chart, decades, level, n, percent, round_up, short, ticks, time, time_label, wide};
 use crate::units::show_count;
 use landfast_trace::analysis::findings::{Findings, Side as Place};
 use landfast_trace::analysis::spread::Spread;
@@ -11,16 +11,16 @@ const SIZE: (f64, f64) = (490.0, 300.0);
 const LEFT: f64 = 52.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 258.0;
-/// Bars in a power of ten.
+/// Bars for each power of ten.
 const EACH: f64 = 8.0;
 
-/// What is drawn: the classes of one side, each with how many of its calls fall into which bar.
+/// The classes of calls on one side, each with its calls for each bar.
 struct Side {
     classes: Vec<(Class, Vec<u64>)>,
     all: Spread,
 }
 
-/// The bars that both sides have: from the first, so many.
+/// The range of bars that both sides share.
 #[derive(Clone, Copy)]
 struct Bars {
     first: i32,
@@ -35,13 +35,13 @@ impl Bars {
     fn of(waits: &[Spread; 6]) -> Option<Bars> {
         let seen = || waits.iter().flat_map(|spread| spread.steps().map(|(ns, ..)| bar(ns)));
         let (first, last) = (seen().min()?, seen().max()?);
-        // At least two powers of ten, so that one time alone does not fill the box.
+        // At least two powers of ten, so that a single time does not fill the chart.
         let missing = (2 * EACH as i32 - (last - first + 1)).max(0);
         let first = first - 1 - missing / 2;
         Some(Bars { first, count: usize::try_from(last - first + 2 + missing / 2).ok()? })
     }
 
-    /// From where to where a bar is, in seconds.
+    /// Where a bar begins, in seconds.
     fn edge(&self, i: usize) -> f64 {
         10f64.powf((f64::from(self.first) + i as f64) / EACH)
     }
@@ -86,7 +86,6 @@ fn class_name(class: Class) -> &'static str {
     }
 }
 
-/// Both histograms, on the same axis of times.
 pub fn histograms(findings: &Findings) -> Markup {
     let waits = &findings.raw_waits;
     let Some(bars) = Bars::of(waits) else {
@@ -96,7 +95,7 @@ pub fn histograms(findings: &Findings) -> Markup {
         ("Synchronous: stable before the answer", "synchronous", Side::of(waits, true, bars)),
         ("Others", "others", Side::of(waits, false, bars)),
     ];
-    // Elsewhere than at the client only a part of it is in the waits, or nothing.
+    // Elsewhere the waits contain only a part of the round trip, or nothing of it.
     let trip = if matches!(findings.side, Place::Client | Place::Loopback) {
         findings.terms.round_trip_s
     } else {
@@ -144,9 +143,8 @@ fn draw(title: &str, side: &Side, bars: Bars, round_trip_s: f64) -> Markup {
         }
         line.axis x1=(n(frame.0)) x2=(n(frame.1)) y1=(n(BOTTOM)) y2=(n(BOTTOM)) {}
         @for s in decades(ends.0, ends.1, 6) {
-            @let text = time(s);
             line.axis x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(BOTTOM)) y2=(n(BOTTOM + 5.0)) {}
-            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(BOTTOM + 18.0)) text-anchor="middle" { (text) }
+            (time_label(s, &x, BOTTOM + 18.0, width))
         }
         text.tick x=(n((frame.0 + frame.1) / 2.0)) y=(n(height - 4.0)) text-anchor="middle" { "from the whole call to the first of its answer" }
         @for i in 0..bars.count { (column(side, bars, i, &x, &y)) }
@@ -169,7 +167,7 @@ fn column(side: &Side, bars: Bars, i: usize, x: &Scale, y: &Scale) -> Markup {
         let (low, high) = (y.at(below as f64), y.at((below + counts[i]) as f64));
         below += counts[i];
         if counts[i] > 0 {
-            // A single call of a million can be seen, too.
+            // Even a single call in a million is visible.
             pieces.push((class_name(*class), high.min(low - 1.5), low));
         }
     }

@@ -1,19 +1,19 @@
-//! `landfast trace --report`: what was found as one page of HTML that needs nothing else: no network, no scripts.
+//! `landfast trace --report`: writes the results as one page of HTML that needs neither network nor scripts.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `parts` | where the time went |
-//! | `ends` | two captures: what the server took, what the network |
+//! | `ends` | two captures: the server's part and the network's |
 //! | `timeline` | what happened when |
 //! | `histograms` | how long calls waited |
 //! | `whatif` | what would change it |
 //! | `tables` | procedures, files, COMPOUNDs, clients and servers |
 //! | `waterfall` | a typical file, call by call |
-//! | `trust` | what of the traffic the capture has |
-//! | `svg` | scales, ticks, room for text |
-//! | `place` | where the page goes |
+//! | `trust` | how complete the capture is |
+//! | `svg` | scales, ticks, the width of text |
+//! | `place` | where the page is written |
 //!
-//! Whatever comes out of a capture is text to `maud`, which escapes it. The page forbids itself scripts and anything from elsewhere.
+//! `maud` escapes everything that comes from a capture. The page forbids itself scripts and outside resources.
 
 mod ends;
 mod histograms;
@@ -27,9 +27,10 @@ mod waterfall;
 mod whatif;
 mod words;
 
+pub use parts::of as part_of;
 pub use place::Place;
 
-use super::found::Found;
+use super::results::Results;
 use crate::units::show_count;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use svg::time;
@@ -41,8 +42,7 @@ const STYLE: &str = include_str!("style.css");
 /// Nothing is fetched, nothing is run.
 const ALLOWED: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-impl Found {
-    /// The page.
+impl Results {
     pub(super) fn page(&self, name: &str) -> String {
         let page = html! {
             (DOCTYPE)
@@ -92,7 +92,7 @@ impl Found {
                 section { h2 { "How far to trust this" } (trust::trust(self)) }
             };
         }
-        let predicted = whatif::foretell(f, &self.table);
+        let predicted = whatif::predict_changes(f, &self.table);
         html! {
             (self.verdict_box(&whatif::options(&predicted), whatif::caveat(&predicted, &f.terms)))
             (self.facts())
@@ -160,7 +160,7 @@ impl Found {
                 (parts::picture(&self.findings))
                 (list("What says so", &words.evidence))
                 (list("What that means", &words.advice))
-                // Against stalls nothing is bought.
+                // A stall is not cured by buying something.
                 @if stalled {
                     h3 { "What to buy" }
                     p { "Nothing, before it is known why calls were let wait: no device and no shorter way would have changed these " (time(self.findings.stalls.time_s)) "." }

@@ -1,4 +1,4 @@
-//! Where the time went: one bar, and what each part of it is.
+//! Where the time went: one bar, and a table of its parts.
 
 use super::svg::{self, both, chart, fitted, n, percent, time};
 use crate::units::{show_bytes, show_count};
@@ -12,7 +12,7 @@ use maud::{Markup, html};
 const PARTS: [Bound; 6] =
     [Bound::Client, Bound::Bandwidth, Bound::Rtt, Bound::Server, Bound::Persistence, Bound::Loss];
 
-/// What a part is called: as in the verdict.
+/// The name of a part, as in the verdict.
 pub fn name(bound: Bound) -> &'static str {
     part(bound).trim_start_matches("the ")
 }
@@ -41,11 +41,12 @@ fn remedy(bound: Bound) -> &'static str {
     }
 }
 
-fn of(shares: &Shares, bound: Bound) -> f64 {
+/// One part of the time, in seconds.
+pub fn of(shares: &Shares, bound: Bound) -> f64 {
     shares.parts().iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| *s)
 }
 
-/// The numbers behind a part.
+/// The figures behind a part.
 fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
     let (t, w) = (&findings.terms, &findings.work);
     match bound {
@@ -69,7 +70,6 @@ fn reason(findings: &Findings, totals: &Totals, bound: Bound) -> String {
     }
 }
 
-/// The bar.
 pub fn picture(findings: &Findings) -> Markup {
     let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
     let stalls = findings.stalls.time_s.max(0.0);
@@ -79,7 +79,6 @@ pub fn picture(findings: &Findings) -> Markup {
     html! { (both(|width| bar(shares, [stalls, irregular], width))) }
 }
 
-/// Its legend.
 pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
     let (shares, irregular) = (&findings.shares, findings.irregular_s.max(0.0));
     let stalls = findings.stalls.time_s.max(0.0);
@@ -126,7 +125,7 @@ pub fn parts(findings: &Findings, totals: &Totals) -> Markup {
 
 fn bar(shares: &Shares, [stalls, irregular]: [f64; 2], width: f64) -> Markup {
     let total = shares.total();
-    // What is apart stands apart.
+    // Stalls and irregular pauses are no shares of the whole: they are drawn with a gap.
     let is_apart = |class: &str| matches!(class, "stalls" | "irregular");
     let gaps = u8::from(stalls > 0.0) + u8::from(irregular > 0.0) - u8::from(total <= 0.0);
     let per_second = (width - 8.0 * f64::from(gaps)) / (total + stalls + irregular);

@@ -1,4 +1,4 @@
-//! Where a page goes: whole, in place of what was there, or not at all; never in place of the capture.
+//! Where a page is written: it replaces the old file as a whole, or not at all, and never replaces the capture.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -6,23 +6,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
-/// Where it goes.
 #[derive(Debug)]
 pub enum Place {
-    /// A file: written beside it, and then put there.
+    /// A file: the page is written beside it, then renamed.
     Beside(PathBuf),
-    /// A device or a pipe, standard output among them.
+    /// A device or a pipe, also standard output.
     Into(File, PathBuf),
 }
 
 impl Place {
-    /// Makes room for a page, before hours go into what is to be in it.
-    ///
-    /// # Errors
-    /// It cannot be written there, or is one of the captures.
+    /// Checks before the long work that the page can be written there, and that it is not one of the captures.
     pub fn prepare(path: &Path, captures: &[&Path]) -> Result<Place, String> {
         let why = |e: io::Error| format!("{}: cannot write the report there: {e}", path.display());
-        // What a symbolic link points to is replaced, not the link.
+        // The target of a symbolic link is replaced, not the link.
         let at = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         if let Ok(there) = fs::metadata(&at) {
             let is_it = |capture: &&Path| {
@@ -50,15 +46,12 @@ impl Place {
         if !directory(&at).is_dir() {
             return Err(format!("{}: cannot write the report there: no such directory", path.display()));
         }
-        // Whether it can be, while nothing is lost yet.
+        // Tests whether a file can be made there, before any work is done.
         beside(&at).map_err(why)?;
         Ok(Place::Beside(at))
     }
 
-    /// Writes it.
-    ///
-    /// # Errors
-    /// It could not be written; what was there is as it was.
+    /// Writes the page. After a failure the old file is unchanged.
     pub fn write(self, page: &str) -> Result<(), String> {
         match self {
             Place::Into(mut file, path) => {
@@ -80,7 +73,7 @@ fn directory(at: &Path) -> &Path {
     at.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A file that goes away unless it is put into its place.
+/// A temporary file, which is removed unless it is renamed.
 fn beside(at: &Path) -> io::Result<NamedTempFile> {
     let permissions = Permissions::from_mode(0o666);
     Builder::new().prefix(".landfast-report-").permissions(permissions).tempfile_in(directory(at))

@@ -1,19 +1,19 @@
-//! What charts are drawn with: scales, ticks, and how much room text needs. Pure.
+//! Scales, ticks and the width of text for charts. Pure.
 
 use landfast_model::predict::Time;
 use maud::{Markup, html};
 
-/// How large text in a chart is, in pixels.
+/// The size of text in a chart, in pixels.
 const TEXT: f64 = 12.0;
 
-/// A number as SVG wants it: to a tenth of a pixel.
+/// A number for SVG, to a tenth of a pixel.
 pub fn n(v: f64) -> String {
     let v = if v.is_finite() { v } else { 0.0 };
     let text = format!("{v:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// How wide a text is at most, in pixels, whatever the reader's font is.
+/// The largest width of a text, in pixels, for any of the reader's fonts.
 pub fn wide(text: &str) -> f64 {
     let of = |c: char| match c {
         ' ' | '.' | ',' | ':' | 'i' | 'l' | 'j' | '\'' | '|' => 0.36,
@@ -26,7 +26,7 @@ pub fn wide(text: &str) -> f64 {
     text.chars().map(of).sum::<f64>() * TEXT
 }
 
-/// A text that is cut where there is no room for it.
+/// The text, shortened if there is not enough room; `None`: there is none at all.
 pub fn fitted(text: &str, room: f64) -> Option<String> {
     if wide(text) <= room {
         return Some(text.to_owned());
@@ -38,7 +38,7 @@ pub fn fitted(text: &str, room: f64) -> Option<String> {
         .find(|t| wide(t) <= room)
 }
 
-/// From values to pixels.
+/// Maps values to pixels.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     from: f64,
@@ -49,19 +49,19 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Values from `from` to `to` lie evenly on `len` pixels from `at` on; a negative `len`: upwards.
+    /// Maps `from` to `to` onto `len` pixels from `at` on; upwards if `len` is negative.
     pub fn linear((from, to): (f64, f64), (at, len): (f64, f64)) -> Self {
         Scale { from, to: if to > from { to } else { from + 1.0 }, at, len, log: false }
     }
 
-    /// As above, in equal steps for equal ratios. All above zero.
+    /// The same with a logarithmic scale, for values above zero.
     pub fn log((from, to): (f64, f64), (at, len): (f64, f64)) -> Self {
         let from = from.max(f64::MIN_POSITIVE);
         let to = if to > from { to } else { from * 10.0 };
         Scale { from: from.ln(), to: to.ln(), at, len, log: true }
     }
 
-    /// Where a value is; what is beyond the ends is at the ends.
+    /// The pixel of a value. A value beyond the ends is put at the end.
     pub fn at(&self, value: f64) -> f64 {
         let value = if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let part = ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
@@ -69,13 +69,13 @@ impl Scale {
     }
 }
 
-/// Round numbers from 0 to `max`, at most `most` of them beside the 0.
+/// Round numbers from 0 to `max`, at most `most` of them besides 0.
 pub fn ticks(max: f64, most: usize) -> Vec<f64> {
     let steps = (-12..=18).flat_map(|power| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(power)));
     upwards(max, most, steps)
 }
 
-/// The same of seconds: beyond a minute in steps that clocks have.
+/// The same for seconds: beyond a minute in the steps of a clock.
 pub fn time_ticks(max_s: f64, most: usize) -> Vec<f64> {
     let small = (-9..=0).flat_map(|power| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(power)));
     let minutes = [10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0];
@@ -92,7 +92,7 @@ fn upwards(max: f64, most: usize, mut steps: impl Iterator<Item = f64>) -> Vec<f
     (0..=most).map(|i| i as f64 * step).take_while(|v| *v <= max * (1.0 + 1e-9)).collect()
 }
 
-/// The least round number that is not below `max`.
+/// The smallest round number that is at least `max`.
 pub fn round_up(max: f64) -> f64 {
     let power = if max > 0.0 { 10f64.powf(max.log10().floor()) } else { return 1.0 };
     [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]
@@ -110,7 +110,7 @@ pub fn decades(from: f64, to: f64, most: usize) -> Vec<f64> {
     (first..=last).step_by(every.max(1)).map(|power| 10f64.powi(power)).collect()
 }
 
-/// Seconds for people.
+/// Seconds with a unit.
 pub fn time(s: f64) -> String {
     let text = if s >= 172_800.0 {
         let days = format!("{:.1}", s / 86_400.0);
@@ -125,7 +125,7 @@ pub fn time(s: f64) -> String {
     }
 }
 
-/// A number for people: three digits, and a letter for thousands.
+/// A number with three digits, and a letter for thousands.
 pub fn short(v: f64) -> String {
     let (value, unit) = match v {
         v if v >= 999.5e9 => return format!("{v:.0e}"),
@@ -138,13 +138,12 @@ pub fn short(v: f64) -> String {
         v if v >= 99.95 || v == v.round() => 0,
         v if v >= 9.995 => 1,
         v if v >= 0.0995 => 2,
-        // Two digits that are none of the zeros.
+        // At least two significant digits.
         v => (1.0 - v.log10().floor()).clamp(2.0, 12.0) as usize,
     };
     format!("{value:.digits$}{unit}")
 }
 
-/// A share for people.
 pub fn percent(part: f64) -> String {
     match part * 100.0 {
         p if p <= 0.0 => "0 %".to_owned(),
@@ -154,13 +153,13 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// Where the middle of a text is, so that it does not leave the box.
+/// Moves the middle of a text so that it stays inside of the box.
 pub fn held(x: f64, text: &str, (from, to): (f64, f64)) -> f64 {
     let half = wide(text) / 2.0;
     if 2.0 * half >= to - from { (from + to) / 2.0 } else { x.clamp(from + half, to - half) }
 }
 
-/// A chart of this size: `label` says what is in it to those who cannot see it.
+/// A chart of this size. `label` describes it to readers who cannot see it.
 pub fn chart((width, height): (f64, f64), label: &str, inside: &Markup) -> Markup {
     html! {
         svg viewBox={ "0 0 " (n(width)) " " (n(height)) } width=(n(width)) height=(n(height)) role="img" aria-label=(label) {
@@ -169,7 +168,22 @@ pub fn chart((width, height): (f64, f64), label: &str, inside: &Markup) -> Marku
     }
 }
 
-/// A chart twice: as wide as a screen, and as wide as a telephone.
+/// Vertical lines at round times from 0 to `max_s`, from `top` to `bottom`, with the times below them; fewer in a narrow chart.
+pub fn time_grid(max_s: f64, x: &Scale, (top, bottom): (f64, f64), width: f64) -> Markup {
+    html! {
+        @for s in time_ticks(max_s, if width < 500.0 { 4 } else { 8 }) {
+            line.grid x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(top)) y2=(n(bottom)) {}
+            (time_label(s, x, bottom + 14.0, width))
+        }
+    }
+}
+
+pub fn time_label(s: f64, x: &Scale, y: f64, width: f64) -> Markup {
+    let text = time(s);
+    html! { text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(y)) text-anchor="middle" { (text) } }
+}
+
+/// The chart in two sizes: for a screen and for a telephone.
 pub fn both(draw: impl Fn(f64) -> Markup) -> Markup {
     html! {
         div.wide { (draw(WIDE)) }
@@ -177,12 +191,12 @@ pub fn both(draw: impl Fn(f64) -> Markup) -> Markup {
     }
 }
 
-/// How wide a page is at most.
+/// The largest width of a page, in pixels.
 pub const WIDE: f64 = 1000.0;
-/// How wide the least screen is.
+/// The width of the smallest screen, in pixels.
 pub const NARROW: f64 = 340.0;
 
-/// A line across with its value before it.
+/// A horizontal line with its value to the left.
 pub fn level(y: f64, (from, to): (f64, f64), value: &str) -> Markup {
     html! {
         line.grid x1=(n(from)) x2=(n(to)) y1=(n(y)) y2=(n(y)) {}

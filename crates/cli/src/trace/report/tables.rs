@@ -1,7 +1,7 @@
-//! The tables: procedures, what is called for a file, COMPOUNDs, clients and servers.
+//! The tables: procedures, the calls for a file, COMPOUNDs, clients and servers.
 
 use super::super::answer::compound_words;
-use super::super::found::Found;
+use super::super::results::Results;
 use super::parts::name as part_name;
 use super::svg::percent;
 use crate::units::show_count;
@@ -16,11 +16,11 @@ use landfast_trace::skim::Program;
 use landfast_trace::table::{self, Place, Row, seconds};
 use maud::{Markup, html};
 
-/// Rows that are shown of what there may be any number of.
+/// Rows that are shown of a list of any length.
 const ROWS_MAX: usize = 30;
 
-/// The table of service times, one for each program and version.
-pub fn procedures(found: &Found) -> Markup {
+/// Tables of service times, one for each program and version.
+pub fn procedures(found: &Results) -> Markup {
     let mut groups: Vec<Vec<(&Place, &Row)>> = Vec::new();
     for (place, row) in found.table.rows() {
         match groups.last_mut() {
@@ -30,7 +30,7 @@ pub fn procedures(found: &Found) -> Markup {
             _ => groups.push(vec![(place, row)]),
         }
     }
-    // NFS first; what is around it behind.
+    // NFS comes first, then the programs around it.
     groups.sort_by_key(|rows| rows[0].0.program != Program::Nfs);
     html! {
         @if groups.is_empty() { p.none { "No call was answered." } }
@@ -66,8 +66,7 @@ fn procedure(place: &Place, row: &Row) -> Markup {
     }
 }
 
-/// What was called for each file.
-pub fn files(found: &Found) -> Markup {
+pub fn files(found: &Results) -> Markup {
     let f = &found.findings;
     let more = f.shapes.len().saturating_sub(ROWS_MAX);
     if f.shapes.is_empty() && f.directories.files == 0 {
@@ -96,7 +95,7 @@ pub fn files(found: &Found) -> Markup {
     }
 }
 
-/// How long a file of a shape takes.
+/// The time of one file of a shape, in seconds.
 fn each_s(shape: &Shape) -> f64 {
     shape.span_ns / shape.files.max(1) as f64 / 1e9
 }
@@ -130,14 +129,13 @@ fn items(sequence: &[Item], shape: &Shape) -> Markup {
     }
 }
 
-/// The status of a failure, without the version: `NOENT`.
+/// The name of an error status, without the version: `NOENT`.
 pub fn status(label: u8, error: u32) -> String {
     let name = if is_v4(label) { NfsStat(error).to_string() } else { NfsStat3(error).to_string() };
     name.split_once("ERR_").map(|(_, rest)| rest.to_owned()).unwrap_or(name)
 }
 
-/// COMPOUNDs by their operations.
-pub fn compounds(found: &Found) -> Option<Markup> {
+pub fn compounds(found: &Results) -> Option<Markup> {
     let all = &found.findings.compounds;
     let more = all.len().saturating_sub(ROWS_MAX);
     (!all.is_empty()).then(|| {
@@ -162,8 +160,7 @@ pub fn compounds(found: &Found) -> Option<Markup> {
     })
 }
 
-/// Who asked whom.
-pub fn pairs(found: &Found) -> Markup {
+pub fn pairs(found: &Results) -> Markup {
     let pairs = &found.findings.pairs;
     let more = pairs.len().saturating_sub(ROWS_MAX);
     let shown = || pairs.iter().take(ROWS_MAX);
@@ -205,10 +202,9 @@ fn pair_row(pair: &Pair, trips: Unit, times: Unit) -> Markup {
     }
 }
 
-/// Pauses that are told.
 const PAUSES: usize = 5;
 
-/// Between which calls the client paused, where it matters.
+/// The calls between which the client paused, if that matters.
 pub fn pauses(findings: &Findings) -> Markup {
     let shares = &findings.shares;
     if shares.client < 0.1 * shares.total() || findings.pauses.is_empty() {

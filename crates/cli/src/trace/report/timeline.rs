@@ -1,7 +1,8 @@
-//! What happened when: calls a second, calls under way, waits, and times in which nothing went on.
+//! What happened when: calls a second, calls in flight, waits, and idle times.
 
 use super::svg::{
-    Scale, both, chart, decades, held, level, n, percent, round_up, short, ticks, time, time_ticks, wide,
+    Scale, both, chart, decades, level, n, percent, round_up, short, ticks, time, time_label, time_ticks,
+    wide,
 };
 use landfast_trace::analysis::series::{Series, Step};
 use maud::{Markup, html};
@@ -11,10 +12,10 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 8.0;
 const HEIGHT: f64 = 84.0;
 const BETWEEN: f64 = 46.0;
-/// Fewer calls in a step than this say little of it.
+/// Calls that a step should have at least, to mean something.
 const CALLS_EACH: u64 = 5;
 
-/// The steps as they are drawn: fewer, so that each has something to say.
+/// The steps of the chart: several steps of the series are merged.
 struct Steps {
     width_s: f64,
     steps: Vec<Step>,
@@ -43,14 +44,14 @@ impl Steps {
     }
 }
 
-/// Mean waits of a step in seconds: of calls whose effect had to be stable, and of others.
+/// The mean waits of a step in seconds: of synchronous calls, and of others.
 fn waits(step: &Step) -> [Option<f64>; 2] {
     let mean = |ns: f64, n: u64| (n > 0).then(|| (ns / n as f64 / 1e9).max(0.0));
     let others = step.calls - step.synchronous.min(step.calls);
     [mean(step.synchronous_wait_ns, step.synchronous), mean(step.wait_ns - step.synchronous_wait_ns, others)]
 }
 
-/// The timeline of all clients; `ways`: pairs of a client and a server.
+/// The timeline of all clients; `ways`: the number of pairs of a client and a server.
 pub fn timeline(series: &Series, ways: usize) -> Markup {
     if series.steps().is_empty() {
         return html! { p.none { "No call was answered." } };
@@ -72,9 +73,8 @@ fn draw(series: &Series, ways: f64, width: f64) -> Markup {
         (waited(&steps, &x, frame, top(2)))
         (nothing(&steps, &x, frame, top(3), ways))
         @for s in time_ticks(steps.span_s(), if width < 500.0 { 4 } else { 8 }) {
-            @let text = time(s);
             line.axis x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(bottom)) y2=(n(bottom + 5.0)) {}
-            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 18.0)) text-anchor="middle" { (text) }
+            (time_label(s, &x, bottom + 18.0, width))
         }
         @for (i, step) in steps.steps.iter().enumerate() {
             @let (from, to) = (i as f64 * steps.width_s, (i + 1) as f64 * steps.width_s);
@@ -115,7 +115,7 @@ fn part(ns: f64, steps: &Steps, ways: f64) -> f64 {
 }
 
 fn heading(text: &str, keys: &[(&str, &str)], (from, to): (f64, f64), top: f64) -> Markup {
-    // Keys stand at the right end of the line, as far as there is room for them.
+    // Keys are at the right end of the line, if there is enough room.
     let mut at = to;
     let mut places = Vec::new();
     for (class, key) in keys.iter().rev() {
@@ -132,7 +132,7 @@ fn heading(text: &str, keys: &[(&str, &str)], (from, to): (f64, f64), top: f64) 
     }
 }
 
-/// An area whose upper edge has the height of each step.
+/// An SVG path of an area with a step for each height.
 fn area(heights: &[(f64, f64, f64)], base: f64) -> String {
     let mut d = String::new();
     let mut open = false;
@@ -166,7 +166,7 @@ fn levels(y: &Scale, frame: (f64, f64), values: &[f64], show: impl Fn(f64) -> St
     html! { @for v in values { (level(y.at(*v), frame, &show(*v))) } }
 }
 
-/// Calls in how many seconds, and what that is called: where there are few, of longer times.
+/// The period for rates, in seconds, and its title: longer if calls are rare.
 fn unit(most_per_s: f64) -> (f64, &'static str) {
     let units = [(1.0, "Calls a second"), (60.0, "Calls a minute"), (3600.0, "Calls an hour")];
     units.into_iter().find(|(s, _)| most_per_s * s >= 1.0).unwrap_or((86_400.0, "Calls a day"))
@@ -199,14 +199,14 @@ fn under_way(steps: &Steps, x: &Scale, frame: (f64, f64), top: f64) -> Markup {
     }
 }
 
-/// A line through the middles of the steps that have a value; steps that have none interrupt it.
+/// An SVG path through the middles of the steps; a step without a value interrupts it.
 fn line(points: &[Option<(f64, f64)>]) -> String {
     let mut d = String::new();
     for (i, point) in points.iter().enumerate() {
         let Some((x, y)) = point else { continue };
         let goes_on = i > 0 && points[i - 1].is_some();
         let _ = write!(d, "{}{} {}", if goes_on { "L" } else { "M" }, n(*x), n(*y));
-        // One point by itself is a dot: a line of no length with round ends.
+        // A single point is drawn as a dot: a line of no length with round ends.
         if !goes_on && points.get(i + 1).copied().flatten().is_none() {
             d.push_str("h0");
         }

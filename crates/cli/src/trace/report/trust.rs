@@ -1,13 +1,13 @@
-//! How far to trust the page: what of the traffic the capture has.
+//! How far to trust the page: what the capture has of the traffic.
 
-use super::super::found::Found;
+use super::super::results::Results;
 use super::svg::{percent, time};
 use crate::units::{show_bytes, show_count};
 use landfast_trace::analysis::findings::Side;
 use landfast_trace::source::End;
 use maud::{Markup, html};
 
-/// One thing that can be right or wrong with a capture.
+/// One property of a capture that can be good or bad.
 struct Check {
     good: bool,
     what: &'static str,
@@ -15,10 +15,10 @@ struct Check {
     meaning: &'static str,
 }
 
-fn checks(found: &Found) -> Vec<Check> {
+fn checks(found: &Results) -> Vec<Check> {
     let t = &found.totals;
     let part = t.calls_matched as f64 / (t.calls_seen as f64).max(1.0);
-    // Calls of other programs alone are what was asked for, now and then.
+    // If only calls of other programs were asked for, nothing is missing.
     let none = t.calls_seen == 0;
     let mut checks = vec![
         Check {
@@ -106,8 +106,7 @@ fn checks(found: &Found) -> Vec<Check> {
     checks
 }
 
-/// What a reader should know of the capture.
-pub fn trust(found: &Found) -> Markup {
+pub fn trust(found: &Results) -> Markup {
     let t = &found.totals;
     let span = t.span.map_or(0.0, |(from, to)| to.saturating_sub(from).max(0) as f64 / 1e9);
     html! {

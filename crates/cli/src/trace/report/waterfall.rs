@@ -1,7 +1,7 @@
-//! A typical file, call by call: each call a bar on the axis of time.
+//! A typical file, call by call: each call is a bar on the axis of time.
 
-use super::super::found::Found;
-use super::svg::{Scale, both, chart, fitted, held, n, time, time_ticks, wide};
+use super::super::results::Results;
+use super::svg::{Scale, both, chart, fitted, n, time, time_label, time_ticks, wide};
 use super::tables::status;
 use crate::units::show_count;
 use landfast_model::Bound;
@@ -11,13 +11,12 @@ use landfast_trace::analysis::name;
 use landfast_trace::analysis::typical::{Steps, Timed};
 use maud::{Markup, html};
 
-/// Calls of a file that are drawn.
 const DRAWN: usize = 24;
-/// A pause that takes so many times what all else does is not drawn, nor what is on its lesser side.
+/// A pause that is this many times as long as everything else is not drawn, and neither are the calls on its smaller side.
 const APART: f64 = 3.0;
 
-/// A picture for each of the commonest sequences of calls.
-pub fn waterfalls(found: &Found) -> Option<Markup> {
+/// A chart for each of the most frequent sequences of calls.
+pub fn waterfalls(found: &Results) -> Option<Markup> {
     let f = &found.findings;
     let all: u64 = f.shapes.iter().map(|(_, shape)| shape.files).sum::<u64>() + f.other_files.files;
     let drawn: Vec<_> =
@@ -52,7 +51,7 @@ fn file(f: &Findings, shape: &Shape, steps: &Steps, all: u64) -> Markup {
     let pair = f.pairs.iter().find(|pair| pair.ends == Some(steps.ends));
     let trip = pair.map_or(f.terms.round_trip_s * 1e9, |pair| pair.round_trip_ns);
     let side = pair.map_or(f.side, |pair| pair.side);
-    let apart = Apart {
+    let split = WaitSplit {
         trip_ns: if matches!(side, Side::Server | Side::Loopback) { 0.0 } else { trip },
         floor_ns: f.floor_ns,
     };
@@ -64,12 +63,12 @@ fn file(f: &Findings, shape: &Shape, steps: &Steps, all: u64) -> Markup {
             (show_count(each)) @if each == 1 { " call" } @else { " calls" } ", "
             (show_count(shape.synchronous / shape.files.max(1))) " synchronous"
         }
-        (both(|width| draw(shown, &apart, width)))
+        (both(|width| draw(shown, &split, width)))
         @if hidden > 0 { p.none { "And " (show_count(hidden)) @if hidden == 1 { " more call." } @else { " more calls." } } }
     }
 }
 
-/// The calls that belong together: where a pause takes far more than all the rest, those on its side with more calls.
+/// The calls that belong together: a pause that is far longer than the rest splits them, and the side with more calls is kept.
 fn burst(calls: &[Timed]) -> std::ops::Range<usize> {
     let mut range = 0..calls.len();
     loop {
@@ -91,14 +90,13 @@ fn burst(calls: &[Timed]) -> std::ops::Range<usize> {
     }
 }
 
-/// What tells the parts of a wait.
-struct Apart {
+struct WaitSplit {
     trip_ns: f64,
     floor_ns: f64,
 }
 
-impl Apart {
-    /// The pieces of a call's bar, in the order of time, in nanoseconds.
+impl WaitSplit {
+    /// The pieces of a call's bar in the order of time, in nanoseconds.
     fn pieces(&self, call: &Timed) -> [(Bound, f64); 6] {
         let wait = f64::from(call.wait_ns).max(0.0);
         let network = call.network_ns.map_or(self.trip_ns, f64::from).clamp(0.0, wait);
@@ -126,7 +124,7 @@ const ROW: f64 = 20.0;
 const BAR: f64 = 12.0;
 const TOP: f64 = 6.0;
 
-fn draw(calls: &[Timed], apart: &Apart, width: f64) -> Markup {
+fn draw(calls: &[Timed], split: &WaitSplit, width: f64) -> Markup {
     let narrow = width < 500.0;
     let names = calls.iter().map(|call| wide(&label(call))).fold(0.0, f64::max);
     let left = (names + 16.0).clamp(60.0, if narrow { 124.0 } else { 210.0 });
@@ -138,26 +136,25 @@ fn draw(calls: &[Timed], apart: &Apart, width: f64) -> Markup {
     let inside = html! {
         @for s in time_ticks(span, if narrow { 3 } else { 8 }) {
             line.grid x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(TOP)) y2=(n(bottom)) {}
-            @let text = time(s);
-            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (text) }
+            (time_label(s, &x, bottom + 14.0, width))
         }
         @for (i, call) in calls.iter().enumerate() {
-            (bar(call, apart, TOP + i as f64 * ROW, since(call.begun_ns), (left, width), &x))
+            (bar(call, split, TOP + i as f64 * ROW, since(call.begun_ns), (left, width), &x))
         }
     };
     chart((width, bottom + 20.0), "A typical file, call by call", &inside)
 }
 
-fn bar(call: &Timed, apart: &Apart, top: f64, from: f64, (left, width): (f64, f64), x: &Scale) -> Markup {
+fn bar(call: &Timed, split: &WaitSplit, top: f64, from: f64, (left, width): (f64, f64), x: &Scale) -> Markup {
     let mut at = from;
-    let pieces = apart.pieces(call).map(|(bound, ns)| {
+    let pieces = split.pieces(call).map(|(bound, ns)| {
         let begun = at;
         at += ns / 1e9;
         (bound, begun, at)
     });
     let took = time(at - from);
     let (y, base) = (top + (ROW - BAR) / 2.0, top + ROW / 2.0 + 4.0);
-    // Behind the bar, or before it.
+    // To the right of the bar, or to its left.
     let behind = x.at(at) + 6.0;
     let text = if behind + wide(&took) <= width {
         Some((behind, "start"))
@@ -177,7 +174,7 @@ fn bar(call: &Timed, apart: &Apart, top: f64, from: f64, (left, width): (f64, f6
             @if let Some(text) = fitted(&label(call), left - 10.0) {
                 text.name.sync[call.synchronous] x=(n(left - 8.0)) y=(n(base)) text-anchor="end" { (text) }
             }
-            // Where nothing is to be seen, at least when it was.
+            // Even a bar without visible length shows its time.
             rect.mark.rtt x=(n(x.at(from))) y=(n(y)) width="1" height=(n(BAR)) {}
             @for (bound, begun, ended) in pieces.iter().filter(|(_, begun, ended)| ended > begun) {
                 rect.mark.piece.(bound.name()) x=(n(x.at(*begun))) y=(n(y)) width=(n(x.at(*ended) - x.at(*begun))) height=(n(BAR)) {}
@@ -203,7 +200,7 @@ mod tests {
             wait in 0f32..1e10, trip in -1f64..1e10, floor in -1f64..1e10, network in proptest::option::of(-1f32..1e10)
         ) {
             let call = Timed { upload_ns: 1000.0, reply_ns: 500.0, network_ns: network, ..call(0, wait) };
-            let pieces = Apart { trip_ns: trip, floor_ns: floor.max(0.0) }.pieces(&call);
+            let pieces = WaitSplit { trip_ns: trip, floor_ns: floor.max(0.0) }.pieces(&call);
             prop_assert!(pieces.iter().all(|(_, ns)| *ns >= 0.0), "{pieces:?}");
             let sum: f64 = pieces.iter().map(|(_, ns)| ns).sum();
             prop_assert!((sum - f64::from(wait) - 1500.0).abs() <= 1e-6 * sum, "{sum}");
@@ -216,10 +213,8 @@ mod tests {
         assert_eq!(at(&[]), 0..0);
         assert_eq!(at(&[7]), 0..1);
         assert_eq!(at(&[0, 2, 4, 6]), 0..4);
-        // A minute later.
         assert_eq!(at(&[0, 2, 4, 60_000]), 0..3);
         assert_eq!(at(&[0, 60_000, 60_002, 60_004, 500_000, 500_001]), 1..4);
-        // Side by side.
         assert_eq!(at(&[0, 0, 0, 3]), 0..4);
         assert_eq!(at(&[-2_000_000_000_000, 2_000_000_000_000]), 0..1);
     }

@@ -1,7 +1,7 @@
-//! What would change it: predictions with their error bars.
+//! What would change it: predictions with error bars.
 
-use super::parts::name as part_name;
-use super::svg::{Scale, both, chart, held, n, time, time_ticks, wide};
+use super::parts::{name as part_name, of as part_of};
+use super::svg::{Scale, both, chart, n, time, time_grid, wide};
 use super::words::sentence;
 use crate::units::show_count;
 use landfast_model::predict::{Earned, Outcome, Outlook, Prediction, Refused, Version};
@@ -11,11 +11,10 @@ use landfast_trace::analysis::words::Unit;
 use landfast_trace::table::Table;
 use maud::{Markup, html};
 
-/// The parts of a prediction in the order of the bar above.
+/// The parts of a prediction, in the order of the bar in `parts`.
 const PARTS: [Bound; 5] = [Bound::Client, Bound::Bandwidth, Bound::Rtt, Bound::Server, Bound::Persistence];
 
-/// What is predicted for what was seen.
-pub fn foretell(findings: &Findings, table: &Table) -> Result<Prediction, Refused> {
+pub fn predict_changes(findings: &Findings, table: &Table) -> Result<Prediction, Refused> {
     let calls =
         |version| table.rows().filter(|(p, _)| p.version == version).map(|(_, row)| row.calls).sum::<u64>();
     let version = match (calls(3), calls(4)) {
@@ -49,7 +48,6 @@ fn what(change: &Change) -> &'static str {
     }
 }
 
-/// A row of the chart.
 struct Row<'a> {
     name: String,
     seconds: f64,
@@ -71,7 +69,7 @@ fn rows<'a>(prediction: &'a Prediction) -> Vec<Row<'a>> {
             add(&outcome.name, outlook);
         }
     }
-    // Where one of them alone is better, as with a client's own pauses, nobody does them all.
+    // If one change alone is better, as for a client's own pauses, nobody would make them all.
     let best =
         prediction.each.iter().filter_map(|o| o.outlook).map(|o| o.seconds).fold(f64::INFINITY, f64::min);
     if let Some(outlook) = prediction.together.as_ref().filter(|outlook| outlook.seconds <= best) {
@@ -80,7 +78,6 @@ fn rows<'a>(prediction: &'a Prediction) -> Vec<Row<'a>> {
     rows
 }
 
-/// The chart, and what each change is.
 pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
     let prediction = match found {
         Ok(prediction) => prediction,
@@ -104,17 +101,17 @@ pub fn whatif(found: &Result<Prediction, Refused>) -> Markup {
         }
         div.scroll { table #changes {
             thead { tr { th { "Change" } th.n { "Time" } th.n { "Between" } th.n { "Times as fast" } th { "What it is" } } }
-            @let unit = unit_of(&prediction.each);
+            @let outlooks = prediction.each.iter().filter_map(|outcome| outcome.outlook.as_ref());
+            @let unit = unit_of(outlooks.map(|outlook| (outlook.seconds, Some(outlook))));
             tbody { @for outcome in &prediction.each { (outcome_row(outcome, prediction.now.seconds, unit)) } }
         } }
     }
 }
 
-/// One for all times of the table.
-fn unit_of(outcomes: &[Outcome]) -> Unit {
-    let outlooks = outcomes.iter().filter_map(|outcome| outcome.outlook.as_ref());
+/// One unit for times, and for the ranges of outlooks.
+fn unit_of<'a>(times: impl Iterator<Item = (f64, Option<&'a Outlook>)>) -> Unit {
     let range = |outlook: &Outlook| outlook.within_s.into_iter().flat_map(|(from, to)| [from, to]);
-    Unit::of(outlooks.flat_map(|outlook| range(outlook).chain([outlook.seconds])))
+    Unit::of(times.flat_map(|(seconds, outlook)| outlook.into_iter().flat_map(range).chain([seconds])))
 }
 
 fn outcome_row(outcome: &Outcome, now: f64, unit: Unit) -> Markup {
@@ -153,17 +150,16 @@ fn times(factor: f64) -> String {
     }
 }
 
-/// A change in a sentence for the top of the page.
+/// A change in one sentence, for the top of the page.
 pub struct Choice {
-    /// What it would take, beside now.
+    /// The predicted time, beside the present one.
     pub gain: String,
-    /// What it is.
     pub means: &'static str,
-    /// What part of the time it saves.
+    /// The part of the time that it saves, 0 to 1.
     pub saves: f64,
 }
 
-/// From this part of the time on a change is worth its price, or at least a word.
+/// From this part of the time on a change is worth its price, or worth a word.
 const WORTH: f64 = 0.2;
 const LITTLE: f64 = 0.05;
 
@@ -179,7 +175,6 @@ impl Choice {
         Choice { gain, means, saves }
     }
 
-    /// Whether to buy it.
     pub fn judgement(&self) -> &'static str {
         match self.saves {
             saves if saves >= WORTH => "Worth it",
@@ -188,13 +183,12 @@ impl Choice {
         }
     }
 
-    /// Whether it is worth a word.
     pub fn helps(&self) -> bool {
         self.saves >= LITTLE
     }
 }
 
-/// What money can make twice as fast, beside what the equation has changes for.
+/// What money can make twice as fast, besides the changes of the equation.
 const HALVED: [(Bound, &str, &str); 2] = [
     (
         Bound::Server,
@@ -208,7 +202,7 @@ const HALVED: [(Bound, &str, &str); 2] = [
     ),
 ];
 
-/// The changes, those that save most first: what is to be bought or not, and what costs nothing.
+/// The changes, the most useful first: those that cost money, and those that do not.
 pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
     let Ok(prediction) = found else { return [Vec::new(), Vec::new()] };
     let now = prediction.now.seconds;
@@ -230,7 +224,7 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
         }
     }
     for (bound, name, means) in HALVED {
-        let part = prediction.now.shares.parts().iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| *s);
+        let part = part_of(&prediction.now.shares, bound);
         bought.extend(Some(Choice::new(name, now, now - part / 2.0, means)).filter(Choice::helps));
     }
     others.retain(Choice::helps);
@@ -240,7 +234,7 @@ pub fn options(found: &Result<Prediction, Refused>) -> [Vec<Choice>; 2] {
     })
 }
 
-/// What to say of other clients where the client itself is a good part of the time.
+/// What to note about other clients, if the client itself is a large part of the time.
 pub fn caveat(found: &Result<Prediction, Refused>, terms: &Terms) -> Option<String> {
     let now = &found.as_ref().ok()?.now;
     (now.shares.client >= WORTH * now.seconds).then(|| match terms.file_think_s {
@@ -260,10 +254,10 @@ const TOP: f64 = 4.0;
 
 fn draw(rows: &[Row<'_>], width: f64) -> Markup {
     let seconds = || rows.iter().map(|row| row.seconds);
-    let unit = unit_of_rows(rows);
+    let unit = unit_of(rows.iter().map(|row| (row.seconds, row.outlook)));
     let longest = seconds().fold(0.0, f64::max);
     let ends = rows.iter().filter_map(|row| row.outlook?.within_s).map(|(_, to)| to);
-    // An error bar that is longer than all else would make all else small: it ends at the edge.
+    // A very long error bar would make everything else small: it is cut off at the edge.
     let most = ends.fold(longest, f64::max).min(longest * 1.5).max(f64::MIN_POSITIVE);
     let narrow = width < 500.0;
     let lines_two = narrow && rows.iter().any(|row| wide(&row.name) + wide(&value(row, unit)) + 20.0 > width);
@@ -271,23 +265,12 @@ fn draw(rows: &[Row<'_>], width: f64) -> Markup {
     let x = Scale::linear((0.0, most), (6.0, width - 20.0));
     let bottom = TOP + row_height * rows.len() as f64;
     let inside = html! {
-        @for s in time_ticks(most, if narrow { 4 } else { 8 }) {
-            line.grid x1=(n(x.at(s))) x2=(n(x.at(s))) y1=(n(TOP)) y2=(n(bottom)) {}
-            @let text = time(s);
-            text.tick x=(n(held(x.at(s), &text, (0.0, width)))) y=(n(bottom + 14.0)) text-anchor="middle" { (text) }
-        }
+        (time_grid(most, &x, (TOP, bottom), width))
         @for (i, row) in rows.iter().enumerate() {
             (bar(row, TOP + i as f64 * row_height, lines_two, (width, unit), &x, most))
         }
     };
     chart((width, bottom + 20.0), "What the same work would take", &inside)
-}
-
-/// One for all that stands beside the bars.
-fn unit_of_rows(rows: &[Row<'_>]) -> Unit {
-    let range =
-        |row: &Row<'_>| row.outlook.and_then(|o| o.within_s).into_iter().flat_map(|(from, to)| [from, to]);
-    Unit::of(rows.iter().flat_map(|row| range(row).chain([row.seconds])))
 }
 
 fn value(row: &Row<'_>, unit: Unit) -> String {
@@ -304,12 +287,10 @@ fn bar(row: &Row<'_>, top: f64, below: bool, (width, unit): (f64, Unit), x: &Sca
     let middle = bar + 8.0;
     let mut at = 0.0;
     let pieces: Vec<(Bound, f64, f64)> = row.outlook.map_or_else(Vec::new, |outlook| {
-        let parts = outlook.shares.parts();
-        let of = |bound| parts.iter().find(|(b, _)| *b == bound).map_or(0.0, |(_, s)| *s);
         PARTS
             .map(|bound| {
                 let from = at;
-                at += of(bound);
+                at += part_of(&outlook.shares, bound);
                 (bound, from, at)
             })
             .to_vec()
@@ -356,13 +337,13 @@ mod tests {
             Row { name: "now".into(), seconds: 22.016, outlook: None },
             Row { name: "all".into(), seconds: 0.0665, outlook: None },
         ];
-        let unit = unit_of_rows(&rows);
+        let unit = unit_of(rows.iter().map(|row| (row.seconds, row.outlook)));
         assert_eq!(rows.each_ref().map(|row| value(row, unit)), ["22.016 s", "0.067 s"]);
     }
 
     #[test]
     fn all_of_these_are_never_worse_than_one_of_them() {
-        // A program that does a lot for each file: one client's COMPOUNDs do not make that less, several programs do.
+        // The program's own work for each file does not shrink with one client's COMPOUNDs, but with several programs.
         for file_think_s in [0.0, 40e-3] {
             let terms = Terms {
                 round_trip_s: 1e-3,

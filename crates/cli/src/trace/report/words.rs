@@ -1,8 +1,6 @@
-//! Sentences of the page.
-
 use maud::{Markup, html};
 
-/// A sentence in which `commands` stand between backticks.
+/// Formats a sentence with `commands` between backticks.
 pub fn sentence(text: &str) -> Markup {
     html! {
         @for (i, piece) in text.split('`').enumerate() {
