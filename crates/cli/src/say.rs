@@ -7,7 +7,7 @@
 //! - A message on standard error, also a log line, is one line, wherever it goes: it may end in a journal that a terminal shows later.
 //! - Standard output is escaped on a terminal. Into a pipe or a file bytes go unchanged, which is GNU's rule.
 //! - If standard output is closed or full, the command goes on, and later output is dropped. A full one gets one
-//! message on standard error, and the exit status tells of both ([`is_closed`], [`is_full`]). Nothing here panics.
+//!   message on standard error, and the exit status tells of both ([`is_closed`], [`is_full`]). Nothing here panics.
 //! - A progress bar is cleared before a line and drawn again after it ([`progress::without_bar`]).
 //! - Escapes are octal, as GNU's: `\033`. For tools with another rule (`find` and `ls -N` print `?` on a terminal) there is [`marked`].
 

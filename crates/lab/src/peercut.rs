@@ -358,7 +358,7 @@ fn cut(rig: &mut Rig, options: &Options, rng: &mut Rng, n: u32, version: &str) -
         power_goes(rig, server)?;
         let done = work.end()?;
         // A server that knows of its failing disk may well refuse to go on.
-        if done.end == landfast_verify::write::End::Refused && !options.writeback_fails {
+        if done.end == landfast_verify::journal::End::Refused && !options.writeback_fails {
             return Err(Error::Child { role: "verify write", what: done.why.unwrap_or_default() });
         }
     } else {

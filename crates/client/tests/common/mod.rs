@@ -59,7 +59,7 @@ impl Rig {
 
     pub async fn start(&mut self, listen: SocketAddr) {
         let export = self.dir.path().join("data");
-        let log = (self.durability == Durability::Log).then(|| self.dir.path().join("log"));
+        let log = (self.durability == Durability::Log).then(|| self.dir.path().join("log").into());
         let options = OpenOptions {
             log,
             log_size: 64 << 20,
