@@ -16,7 +16,7 @@ pub struct Contents {
     pub bytes: u64,
     /// What the system says of its device.
     pub device: String,
-    /// The log; `None` if it was never used.
+    /// `None` if it was never used as a log.
     pub log: Option<Held>,
 }
 

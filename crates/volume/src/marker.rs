@@ -1,15 +1,15 @@
-//! The marker: how recovery tells whether the disk is ahead of the log.
+//! The marker: tells recovery whether the disk is ahead of the log.
 //!
-//! An operation is applied to the page cache before its record is flushed, so the filesystem's own journal may
-//! bring it to disk although the power cut came before its record did. Such a disk is *ahead*: it holds all that
-//! the log holds and something more, which was never acknowledged. Forcing the log's final state on its names
-//! would then undo half of an operation (a rename whose victim is gone already cannot be undone).
+//! An operation changes the page cache before its record is flushed. So the filesystem's own journal may bring the change to
+//! disk although power went before the record was flushed. Such a disk is *ahead*: it has everything in the log and
+//! something more, which was never acknowledged. Forcing the log's final state on its names would undo half of an
+//! operation (a rename whose victim is already gone cannot be undone).
 //!
-//! So each transaction, after it has joined the log's open batch and before it changes anything, sets the mtime of
-//! one file to its own number. Filesystems on the allow-list keep metadata in order: whatever is on disk of a
-//! transaction, its number is there too, or a later one. And a batch is opened only when the last one is sealed
-//! with all its transactions done, so a number beyond the last one logged means that *every* logged change of
-//! metadata is on disk already. It costs one `utimensat` in memory for each transaction, and no I/O.
+//! So after a transaction has joined the log's open batch, and before it changes anything, it sets the mtime of one file to
+//! its own number. The allowed filesystems keep metadata in order: if any change of a transaction is on disk, so is its
+//! number, or a later one. And a batch is opened only when the previous one is sealed with all its transactions done. So a
+//! number beyond the last logged one means that *every* logged metadata change is already on disk. This costs one
+//! `utimensat` in memory per transaction, and no I/O.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

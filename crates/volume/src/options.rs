@@ -34,7 +34,7 @@ pub struct OpenOptions {
     /// For experiments: each flush of the log takes at least this long.
     pub injected_log_flush: Option<Duration>,
     /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
-    /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
+    /// with handles. Such a volume must not be offered to anyone else, and cannot be recovered.
     pub unprivileged: bool,
     /// Accept filesystems and devices that cannot keep the promise, with a warning.
     pub accept_weak: bool,

@@ -181,7 +181,8 @@ pub struct OpenMode {
     /// A file with only the execute right can be opened for reading, too, since its client must load it.
     pub read: bool,
     pub write: bool,
-    /// The owner passes even where the mode forbids it: for opens that continue an earlier one (reclaims) and for access without an open, where the check was made when the file was created.
+    /// The owner passes even where the mode forbids it. For opens that continue an earlier one (reclaims), and for access without
+    /// an open, where the check was made when the file was created.
     pub owner_override: bool,
 }
 

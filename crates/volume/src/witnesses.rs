@@ -22,7 +22,7 @@ type Row = (Weak<NodeInner>, Weak<Inner>);
 pub(crate) struct Witnesses {
     /// Oldest first; may contain rows of closed witnesses.
     rows: Mutex<VecDeque<Row>>,
-    /// Those of files that have become clean since; some may not be any more.
+    /// Witnesses of files that have become clean; some may be dirty again.
     clean: Mutex<VecDeque<Row>>,
     count: Arc<AtomicUsize>,
     max: usize,

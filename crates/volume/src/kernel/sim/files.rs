@@ -92,6 +92,7 @@ impl Extent {
 }
 
 impl Kernel {
+    /// Makes an object's data durable, with its size; if `quietly`, adds no entry to the journal.
     pub(super) fn flush_data(&mut self, serial: Serial, quietly: bool) {
         let Some(meta) = self.peek(serial).cloned() else { return };
         for extent in meta.map.iter().filter(|e| **e != 0) {

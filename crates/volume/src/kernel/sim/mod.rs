@@ -260,7 +260,7 @@ pub struct Kernel {
     down: bool,
     /// Numbers of the calls that fail, in descending order.
     faults: Vec<u64>,
-    /// How many more flushes succeed before the journal fails.
+    /// The journal fails just before the flush with this number from here on (1: the next).
     lose_journal_in: Option<u64>,
     /// Calls that have failed by injection.
     pub struck: Vec<(u64, Class, Errno)>,
