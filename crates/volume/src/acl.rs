@@ -41,7 +41,6 @@ pub struct Acl {
     pub other: u8,
 }
 
-/// Why bytes or an [`Acl`] are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
     #[error("not an access control list: {0}")]
@@ -87,7 +86,6 @@ impl Acl {
         3 + self.users.len() + self.groups.len() + usize::from(self.mask.is_some())
     }
 
-    /// Checks the invariants.
     pub fn check(&self) -> Result<(), AclError> {
         let named = || self.users.iter().chain(&self.groups);
         let perms = [self.owner, self.group, self.other, self.mask.unwrap_or(0)];
@@ -103,7 +101,6 @@ impl Acl {
         if self.entries() > ACL_ENTRIES_MAX { Err(AclError::TooLong) } else { Ok(()) }
     }
 
-    /// Encodes it in the kernel's form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + 8 * self.entries());
@@ -182,7 +179,6 @@ pub struct Acls {
     pub default: Option<Acl>,
 }
 
-/// ACLs to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAcls {
     /// `None` leaves it unchanged.

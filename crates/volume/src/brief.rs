@@ -30,7 +30,6 @@ pub(crate) struct Kept {
     pub(crate) rights: u64,
 }
 
-/// The descriptors that a node keeps.
 #[derive(Default)]
 pub(crate) struct Brief(Mutex<Briefly>);
 
@@ -42,7 +41,6 @@ struct Briefly {
     last: Option<Instant>,
 }
 
-/// Whether a file stays open after an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// It stays open: more accesses are likely.

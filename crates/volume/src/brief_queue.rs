@@ -34,7 +34,6 @@ impl BriefQueue {
         if now.saturating_duration_since(*opened) < BRIEF_OPEN { None } else { rows.pop_front() }
     }
 
-    /// How many descriptors are kept.
     pub(crate) fn len(&self) -> usize {
         let rows = self.0.lock();
         let mut nodes: Vec<_> = rows.iter().filter_map(|(node, _)| node.upgrade()).collect();
@@ -45,7 +44,6 @@ impl BriefQueue {
     }
 }
 
-/// Closes the descriptor of a row.
 pub(crate) fn close(row: Option<(Weak<NodeInner>, Instant)>) {
     if let Some((node, opened)) = row
         && let Some(node) = node.upgrade()

@@ -36,7 +36,6 @@ struct Shard {
     hand: VecDeque<Arc<NodeInner>>,
 }
 
-/// Nodes by inode number.
 type Numbers = HashMap<u64, Weak<NodeInner>, RandomState>;
 
 pub(crate) struct Cache {
@@ -84,7 +83,6 @@ impl Cache {
         &self.shards[self.hasher.hash_one(kh) as usize % NODE_SHARDS]
     }
 
-    /// The node of an object, if known.
     pub(crate) fn get(&self, kh: &KernelHandle) -> Option<Node> {
         let node = self.shard(kh).lock().map.get(kh).cloned()?;
         node.touched.store(true, Ordering::Relaxed);
@@ -196,7 +194,6 @@ impl Cache {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Descriptors that nodes keep.
     pub(crate) fn fds(&self) -> usize {
         self.fds.load(Ordering::Relaxed)
     }

@@ -11,7 +11,6 @@ use crate::lost::Present;
 use crate::record::{Fact, Record};
 use crate::volume::{Volume, VolumeInner};
 
-/// Keeps the server's state that must survive a crash in the log.
 pub trait NoteKeeper: Send + Sync {
     /// Starts to write the whole state as records for [`crate::RecoveryReport::notes`]. Called at each checkpoint, like each
     /// [`Snapshot::part`], while no transaction is joined. It must be quick, must not call the volume, and must not wait for
@@ -59,7 +58,6 @@ impl Volume {
     }
 }
 
-/// The log's callbacks at its checkpoints.
 struct Checkpoints {
     /// Weak, since the volume owns the log and the log owns this.
     volume: Weak<VolumeInner>,
@@ -75,7 +73,6 @@ impl Checkpoints {
     }
 }
 
-/// The keeper's notes as records of the log.
 struct Notes {
     volume: Weak<VolumeInner>,
     notes: Box<dyn Snapshot>,

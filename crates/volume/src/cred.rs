@@ -106,7 +106,6 @@ pub(crate) fn assume_root() -> Result<(), Error> {
     })
 }
 
-/// Forgets the cached identity.
 #[cfg(test)]
 pub(crate) fn forget() {
     NOW.take();

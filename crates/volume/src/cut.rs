@@ -35,7 +35,6 @@ use crate::volume::Volume;
 /// The name of the attribute. Only root can use the `trusted` namespace, and ordinary tools do not copy it.
 pub(crate) const CUT_XATTR: &str = "trusted.landfast.cut";
 
-/// The contents of the attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cuts {
     /// The file to which it belongs.

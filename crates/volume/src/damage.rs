@@ -14,7 +14,6 @@ use crate::kernel::{self, AsFd, OwnedFd};
 pub(crate) struct Damage(Option<(OwnedFd, Vec<u8>)>);
 
 impl Damage {
-    /// Watches the counter from here on.
     pub(crate) fn watch(mount: impl AsFd) -> Damage {
         let counter = kernel::error_counter(mount);
         Damage(

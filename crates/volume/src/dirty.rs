@@ -2,7 +2,6 @@
 
 use crate::limits::{DIRTY_RANGES_MAX, LOGGED_DATA_MAX};
 
-/// Unstable data of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dirty {
     #[default]
@@ -14,7 +13,6 @@ pub(crate) enum Dirty {
 }
 
 impl Dirty {
-    /// Notes that `len` bytes at `offset` were written.
     pub(crate) fn add(&mut self, offset: u64, len: u64) {
         if len == 0 {
             return;

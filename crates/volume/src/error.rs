@@ -130,7 +130,6 @@ pub enum OpenError {
     /// A thread that switches to another user keeps the superuser's rights, or cannot switch. Holds why and what to do.
     #[error("serving acts as each client's user, which a thread here tried and cannot: {0}")]
     Switch(String),
-    /// The filesystem is not among those on which a log is allowed.
     #[error(
         "{}: filesystem {fs} is not one of ext4, XFS, btrfs, so a checkpoint of the log could lose data; \
          use --durability sync or a directory on one of those", .dir.display()
@@ -144,15 +143,9 @@ pub enum OpenError {
     #[error(
         "{}: {why}; or serve it with --durability unsafe, or, if you know better, with --accept-weak", .dir.display()
     )]
-    Weak {
-        dir: PathBuf,
-        why: String,
-    },
+    Weak { dir: PathBuf, why: String },
     #[error("{}: this filesystem has no {what}; choose a directory on ext4, XFS or btrfs", .dir.display())]
-    Lacking {
-        dir: PathBuf,
-        what: &'static str,
-    },
+    Lacking { dir: PathBuf, what: &'static str },
     #[error(
         "{}: names that differ in case only are one there (casefold, ascii-ci), and the log cannot tell which of them a name is; \
          choose a directory that tells them apart",
@@ -203,7 +196,6 @@ pub enum OpenError {
     /// Holds which log, what is wrong and what to do.
     #[error("{0}")]
     Log(String),
-    /// The log has records, but they belong to another directory.
     #[error("{}: {why}", .dir.display())]
     WrongVolume {
         dir: PathBuf,
@@ -214,10 +206,7 @@ pub enum OpenError {
         "{}: damaged ({why}); restore it, or give up what the log holds and begin anew (docs/internals/recovery.md)",
         .path.display()
     )]
-    State {
-        path: PathBuf,
-        why: String,
-    },
+    State { path: PathBuf, why: String },
     #[error("recovery stopped, the log is kept: {0}")]
     Recovery(String),
     #[error("{what}: {err}")]

@@ -26,15 +26,10 @@ use bytes::Bytes;
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, RecordError, Timestamp};
 
-/// Why a log cannot be folded.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// A record could not be read.
     #[error("record {at} of the log: {why}")]
-    Record {
-        at: usize,
-        why: RecordError,
-    },
+    Record { at: usize, why: RecordError },
     /// Records contradict each other: a bug of the program that wrote them.
     #[error("record {at} of the log contradicts the ones before: {what} (object {obj})")]
     Contradiction {
@@ -138,13 +133,11 @@ enum Op {
     Zero(u64, u64),
 }
 
-/// What one object must become.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// How to make it, if its birth is in the log. `None`: it is older than the log, so it must be on disk.
     pub birth: Option<Birth>,
     pub dead: bool,
-    /// The attributes, if the log states them.
     pub owned: Option<Owned>,
     /// The mtime, if the log states it without `owned`.
     pub mtime: Option<Timestamp>,
@@ -156,7 +149,6 @@ pub struct Plan {
     pub links: Option<u32>,
     /// The touched entries that must name it.
     pub names: Vec<(ObjId, Bytes)>,
-    /// The log shows that it is a directory.
     pub(crate) is_dir: bool,
     /// A crash cannot have lost it: its birth is older than what is certainly on disk.
     pub(crate) must_be_there: bool,
@@ -164,7 +156,6 @@ pub struct Plan {
     pub(crate) dressed: bool,
     /// Entries that no longer name it, but may still do so on disk after a crash.
     pub(crate) left: Vec<(ObjId, Bytes)>,
-    /// The directory in which it was made.
     pub(crate) born_in: Option<ObjId>,
     /// The last entry that the log mentions for it, for messages.
     pub(crate) place: Option<(ObjId, Bytes)>,
@@ -187,11 +178,9 @@ pub struct Strange {
 pub struct Fold {
     /// For each directory the entries that a record touched, and what each must name.
     pub entries: BTreeMap<ObjId, BTreeMap<Bytes, Option<ObjId>>>,
-    /// Each object that a record names.
     pub objects: ObjMap<Plan>,
     /// The server's own bytes ([`Fact::Note`]), in order.
     pub notes: Vec<Vec<u8>>,
-    /// The largest transaction number.
     pub last_seq: u64,
     pub records: usize,
     /// Changes by others, as far as the records show them. At most as many as there are records.

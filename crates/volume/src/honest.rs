@@ -29,7 +29,6 @@ pub(crate) fn check_mount(o: &OpenOptions, dir: &Path) -> Result<Below, OpenErro
     Ok(below)
 }
 
-/// Checks whether a flush reaches the device.
 pub(crate) fn check_flush(
     o: &OpenOptions,
     dir: &Path,

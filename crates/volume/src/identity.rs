@@ -95,7 +95,6 @@ impl Identity {
         }
     }
 
-    /// Starts a new opening.
     pub(crate) fn begin(&mut self, clean: bool, log: Option<LogInUse>) {
         self.epoch += 1;
         if !clean {
@@ -105,13 +104,11 @@ impl Identity {
         self.log_in_use = log;
     }
 
-    /// The volume's number in handles.
     pub(crate) fn number(&self) -> u32 {
         let [a, b, c, d, ..] = self.volume_id;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The filesystem id.
     pub(crate) fn fsid(volume_id: &[u8; 16]) -> (u64, u64) {
         let n = u128::from_be_bytes(*volume_id);
         ((n >> 64) as u64, n as u64)

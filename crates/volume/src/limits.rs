@@ -6,7 +6,6 @@ pub use landfast_intentlog::limits::WATCH_EVERY;
 
 /// How often a lock on a directory is tried.
 pub const LOCK_TRIES: u32 = 5;
-/// The pause between two tries.
 pub const LOCK_TRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How many looks in a row must find something of the state directory missing before the server believes it: a deletion of

@@ -16,7 +16,6 @@ use crate::types::Kind;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) name: &'a [u8],
-    /// Position after the entry.
     pub(crate) position: u64,
     pub(crate) ino: u64,
     /// The kind according to the directory, if it tells.

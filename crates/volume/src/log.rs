@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use crate::record::Record;
 
-/// The contents of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Contents {
     pub bytes: u64,
@@ -28,9 +27,7 @@ pub struct Held {
     pub log_id: String,
     /// The volume to which it belongs, hexadecimal.
     pub volume_id: String,
-    /// It was shut down cleanly.
     pub clean: bool,
-    /// Number of the last completed checkpoint.
     pub checkpoint: u64,
     pub records: u64,
     /// Batches that hold those records.
@@ -63,16 +60,13 @@ pub fn check(log: &Inspected) -> Result<Contents, CheckError> {
     wrong.map_or(Ok(found), Err)
 }
 
-/// Why a log is not intact.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The log itself is damaged.
     #[error(transparent)]
     Log(#[from] OpenError),
     /// The batch is whole, but holds something that is not a record of this program.
     #[error("record {seq}, in the batch at offset {offset}: {source}")]
     Record {
-        /// The record's sequence number.
         seq: u64,
         /// Of the batch, on the device.
         offset: u64,

@@ -169,7 +169,6 @@ impl Volume {
         identity.save(&self.0.state_dir)
     }
 
-    /// Reports that service continues with a new log.
     pub(crate) fn say_renewed(&self, renewed: &Renewed) {
         let aside: Vec<String> = renewed.aside.iter().map(|path| path.display().to_string()).collect();
         let aside = match aside.as_slice() {
@@ -261,7 +260,6 @@ impl Volume {
         if each.is_empty() { "remove the log".to_owned() } else { each.join(", ") }
     }
 
-    /// Marks that everything is on disk and no log is needed.
     fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
         // A checkpoint that began earlier sets its tag first, or finds that the volume has failed.
         let mut identity = self.0.identity.lock();

@@ -27,7 +27,6 @@ pub const THIS_PROCESS: &str = "this process";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The locks of a volume, held while this lives.
 #[derive(Debug, Default)]
 pub(crate) struct TreeLocks {
     _held: Vec<OwnedFd>,
@@ -72,7 +71,6 @@ pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeL
     Ok(TreeLocks { _held: held })
 }
 
-/// The holder of a lock, for messages.
 fn or_this(holder: String) -> String {
     if holder == format!("process {}", kernel::process_id()) { THIS_PROCESS.to_owned() } else { holder }
 }

@@ -38,7 +38,6 @@ pub(crate) struct NodeInner {
     fh: Bytes,
     /// Orders operations on the entries of a directory: shared to look, exclusive to change.
     pub(crate) names: RwLock<()>,
-    /// Orders operations on attributes and data.
     pub(crate) state: Mutex<NodeState>,
     fd: Mutex<FdSlot>,
     /// The node was used since the cache's clock hand last passed.
@@ -46,7 +45,6 @@ pub(crate) struct NodeInner {
     /// When an operation last changed it, ns since 1970. The cache must keep it for a while after that.
     pub(crate) changed_ns: AtomicU64,
     pub(crate) opens: AtomicU32,
-    /// The last name is gone.
     pub(crate) dead: AtomicBool,
     /// The log's batch with the last record about this object, or a later batch; replies about it rest on that batch
     /// ([`crate::rests`]). Set under the lock under which the object was changed.
@@ -60,7 +58,6 @@ pub(crate) struct NodeInner {
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
     pub(crate) change: Change,
-    /// Data written but not yet stable.
     pub(crate) dirty: Dirty,
     /// Learns of every error in writing the data back. A clean file may have one, too.
     pub(crate) witness: Option<Witness>,

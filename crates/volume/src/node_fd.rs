@@ -18,7 +18,6 @@ impl NodeFd {
         Arc::new(NodeFd { fd, counter: Some(counter.clone()) })
     }
 
-    /// A descriptor of an open file.
     pub(crate) fn uncounted(fd: OwnedFd) -> Arc<NodeFd> {
         Arc::new(NodeFd { fd, counter: None })
     }

@@ -406,7 +406,6 @@ fn open_marker(dir: &Path, state_dir: &OwnedFd, pending: bool) -> Result<Marker,
     Marker::open(state_dir).map_err(wrap)
 }
 
-/// Refuses a log inside the directory that it belongs to.
 fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
     if !kernel::has_tree() {
         return Ok(());
@@ -433,7 +432,6 @@ fn is_untouched(path: &Path, refused: &LogError) -> bool {
     !matches!(refused, LogError::Io { .. }) || kernel::is_empty_file(path)
 }
 
-/// Removes a state directory that this opening has made, as far as possible.
 fn unmake_state_dir(mount: &OwnedFd, state_dir: &OwnedFd) {
     // The descriptor keeps the lock until it is closed: until then nobody else uses the directory.
     for file in [IDENTITY_FILE, REMAP_FILE] {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::faults;
 use crate::limits::LOG_SIZE_BYTES;
 
-/// When an acknowledged operation is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When the intent log is flushed.
@@ -57,7 +56,6 @@ impl OpenOptions {
         }
     }
 
-    /// Serve `dir` with a log.
     pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> OpenOptions {
         OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
     }

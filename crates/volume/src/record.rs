@@ -111,7 +111,6 @@ pub struct Owned {
     pub mtime: Timestamp,
 }
 
-/// Everything needed to make a lost object again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
     pub kind: Kind,
@@ -143,7 +142,6 @@ pub enum Fact {
         name: Bytes,
         obj: ObjId,
     },
-    /// `obj` was made.
     Born {
         obj: ObjId,
         birth: Birth,
@@ -154,7 +152,6 @@ pub enum Fact {
         /// For a directory only zero or not zero matters.
         nlink: u32,
     },
-    /// All attributes of `obj`.
     Attrs {
         obj: ObjId,
         owned: Owned,
@@ -170,7 +167,6 @@ pub enum Fact {
         obj: ObjId,
         size: u64,
     },
-    /// These bytes were written.
     Data {
         obj: ObjId,
         /// In bytes. `offset + bytes.len()` is at most `i64::MAX`.
@@ -219,7 +215,6 @@ pub struct Record {
     pub facts: Vec<Fact>,
 }
 
-/// Why bytes are not a record.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RecordError {
     #[error("empty record")]
@@ -374,7 +369,6 @@ impl Record {
     }
 }
 
-/// One line for people.
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &Bytes| bytes.escape_ascii().to_string();

@@ -32,9 +32,7 @@ const CLASH_FIRST: u64 = 0x80;
 /// One object that was made again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its old identity.
     pub old: ObjId,
-    /// Its present identity.
     pub new: ObjId,
     pub fileid: u64,
 }

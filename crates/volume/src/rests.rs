@@ -29,7 +29,6 @@ use crate::faults::point;
 use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
 
-/// What one request has looked at so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rests {
     nodes: Vec<Node>,
@@ -146,7 +145,6 @@ impl Settling {
         self.changed.lock().nodes.extend(nodes.iter().map(|node| (*node).clone()));
     }
 
-    /// Notes that the request is about to remove a last name.
     pub(crate) fn removes(&self) {
         self.changed.lock().removes = true;
     }

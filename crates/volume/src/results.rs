@@ -15,7 +15,6 @@ pub struct Around {
     pub after: Attrs,
 }
 
-/// One entry of a directory.
 #[derive(Clone, Debug)]
 pub struct DirEntry {
     /// 1 to 255 bytes, never `.` or `..`.
@@ -39,16 +38,13 @@ pub struct ListedEntry<'a> {
     pub object: Option<Result<(&'a Node, &'a Attrs), Error>>,
 }
 
-/// One page of a directory listing.
 #[derive(Clone, Debug)]
 pub struct DirPage {
-    /// In the directory's own order.
     pub entries: Vec<DirEntry>,
     /// The last entry of `entries` is the directory's last.
     pub eof: bool,
 }
 
-/// Result of creating an object other than a regular file.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub node: Node,
@@ -57,7 +53,6 @@ pub struct Made {
     pub attrs_set: AttrsSet,
 }
 
-/// Result of creating or opening a regular file by name.
 #[derive(Clone, Debug)]
 pub struct Created {
     pub node: Node,

@@ -15,7 +15,6 @@ use crate::log::OpenError;
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record};
 
-/// A step in making a file's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Writes these bytes at an offset.
@@ -31,9 +30,7 @@ pub struct Object {
     /// Its paths in the result, as lists of components. If the log does not know a directory's place, the first component
     /// begins with [`UNPLACED`].
     pub paths: Vec<Vec<Bytes>>,
-    /// How it was made; `None` if that is not in the log.
     pub birth: Option<Birth>,
-    /// Mode, owner and times, if the log has them.
     pub owned: Option<Owned>,
     pub xattrs: BTreeMap<Bytes, Bytes>,
     pub steps: Vec<Step>,
@@ -41,13 +38,11 @@ pub struct Object {
     pub on_disk: bool,
     /// A missing part of the log may be about it.
     pub gap: bool,
-    /// The log shows that it is a directory.
     pub is_dir: bool,
     dead: bool,
 }
 
 impl Object {
-    /// The kind; a file where the log does not say.
     pub fn kind(&self) -> Kind {
         let other = if self.is_dir { Kind::Dir } else { Kind::File };
         self.birth.as_ref().map_or(other, |birth| birth.kind)
@@ -112,18 +107,13 @@ pub const UNPLACED: &str = "directory-";
 /// The same for any other object.
 pub const UNNAMED: &str = "object-";
 
-/// The result of a salvage.
 #[derive(Debug, Default)]
 pub struct Salvage {
     /// All living objects, directories before their contents.
     pub objects: Vec<(ObjId, Object)>,
-    /// Objects that the log says were removed.
     pub removed: u64,
-    /// Records that were read.
     pub records: u64,
-    /// Whole batches.
     pub batches: u64,
-    /// Places where a batch is missing between two others.
     pub gaps: u64,
     pub damaged: u64,
     /// Batches of an earlier log on the same device.
@@ -134,7 +124,6 @@ pub struct Salvage {
     pub has_superblock: bool,
 }
 
-/// Reads what is left of a log. Fails if the file or device cannot be opened.
 pub fn salvage(path: &Path) -> Result<Salvage, OpenError> {
     let mut remains = Remains::open(path)?;
     let mut collected = Collected::default();
@@ -235,7 +224,6 @@ impl Collected {
         }
     }
 
-    /// All living objects, with their paths.
     fn placed(mut self) -> Vec<(ObjId, Object)> {
         let mut named: BTreeSet<ObjId> = BTreeSet::new();
         for names in self.entries.values() {

@@ -15,7 +15,6 @@ use crate::reserve;
 
 pub(crate) const STATE_DIR: &str = ".landfast";
 
-/// First bytes of every state file.
 const MAGIC: [u8; 8] = *b"LFSTATE1";
 
 /// Durably replaces the file `name` in `dir` by `payload`. On a full filesystem the space reserve provides the room for the new

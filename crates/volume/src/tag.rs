@@ -27,7 +27,6 @@ pub(crate) const TAG_XATTR: &str = "trusted.landfast.tag";
 const TAG_VERSION: u8 = 1;
 const TAG_BYTES: usize = 1 + 16 + 8 + 1 + 4;
 
-/// The contents of the tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The identity of the volume's log.
@@ -38,15 +37,12 @@ pub struct Tag {
     pub clean: bool,
 }
 
-/// The state of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogState {
     pub volume_id: [u8; 16],
     /// The number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// It was created just now.
     pub fresh: bool,
-    /// It has records since the checkpoint.
     pub records: bool,
     pub clean: bool,
 }
@@ -58,10 +54,8 @@ impl LogState {
     }
 }
 
-/// Why a log may not be used with a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// No tag, but a log with a history.
     #[error(
         "this log has been used with another directory (this one carries no xattr {TAG_XATTR}, as a copy that was made \
          without extended attributes): serve the directory that it belongs to, or give up what the log holds and use a \
@@ -76,27 +70,17 @@ pub enum Mismatch {
         "this directory is at checkpoint {tree} and the log at {log}: an older copy or snapshot was put back. \
          Put the newest state back, or give up what the log holds and use a new log (remove xattr {TAG_XATTR} first)"
     )]
-    OlderTree {
-        tree: u64,
-        log: u64,
-    },
+    OlderTree { tree: u64, log: u64 },
     #[error(
         "this directory is at checkpoint {tree} and the log at {log}: this is an older copy of the log. \
          Give the newest one"
     )]
-    OlderLog {
-        tree: u64,
-        log: u64,
-    },
-    /// The tree was stopped cleanly after the log's state.
+    OlderLog { tree: u64, log: u64 },
     #[error(
         "this directory was stopped cleanly at checkpoint {tree}, the log at {log} was not: this is an older copy of the \
          log. Give the newest one, or a new one"
     )]
-    OlderThanStop {
-        tree: u64,
-        log: u64,
-    },
+    OlderThanStop { tree: u64, log: u64 },
     /// A new log, but the old one is still needed.
     #[error(
         "this directory was not stopped cleanly and its log is not here: acknowledged operations may be in it. \

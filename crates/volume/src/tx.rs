@@ -158,7 +158,6 @@ impl Tx {
         }
     }
 
-    /// Notes that a file was made and recorded.
     pub(crate) fn has_made(&mut self, file: &Node) {
         if self.logs() {
             self.made = Some(file.clone());
@@ -199,7 +198,6 @@ impl Tx {
         self.joined.is_some()
     }
 
-    /// The log's number for the operations since the last split.
     pub(crate) fn seq(&self) -> Option<u64> {
         self.joined.as_ref().map(|joined| joined.seq)
     }
@@ -294,7 +292,6 @@ impl Tx {
         self.modified = true;
     }
 
-    /// Notes that unstable data was written, and nothing else.
     pub(crate) fn touch_unstable(&mut self) {
         self.unstable = true;
     }
@@ -414,11 +411,9 @@ impl fmt::Debug for Tx {
     }
 }
 
-/// A proof of stability to wait for.
 pub struct Receipt {
     volume: Volume,
     ticket: Option<Ticket>,
-    /// The transaction's number; 0 without a ticket.
     number: u64,
     /// A failed volume refuses it. Not set for pure reads, which may be answered after a failure.
     checked: bool,

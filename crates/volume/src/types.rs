@@ -67,7 +67,6 @@ impl Timestamp {
     }
 }
 
-/// Attributes of an object, as one consistent snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attrs {
     pub kind: Kind,
@@ -78,9 +77,7 @@ pub struct Attrs {
     pub gid: u32,
     /// Device number (major, minor) of a device node, else (0, 0).
     pub rdev: (u32, u32),
-    /// In bytes.
     pub size: u64,
-    /// Bytes of storage in use.
     pub used: u64,
     /// The same for all objects of a volume, also after a restart.
     pub fsid: (u64, u64),
@@ -97,12 +94,9 @@ pub struct Attrs {
     pub change: u64,
 }
 
-/// The source of a time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeSet {
-    /// The server's clock.
     Now,
-    /// The caller's value.
     At(Timestamp),
 }
 
@@ -113,7 +107,6 @@ pub struct SetAttrs {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
-    /// Size in bytes (regular files).
     pub size: Option<u64>,
     pub atime: Option<TimeSet>,
     pub mtime: Option<TimeSet>,
@@ -128,7 +121,6 @@ impl SetAttrs {
     }
 }
 
-/// Which attributes of a [`SetAttrs`] were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AttrsSet {
     pub mode: bool,
@@ -153,13 +145,11 @@ pub struct ChangeInfo {
 /// The attributes of an object before an operation that show whether a cached copy was current (`wcc_attr`, RFC 1813 section 2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreOp {
-    /// In bytes.
     pub size: u64,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
 }
 
-/// How a regular file is created (`createmode4`, RFC 8881 section 18.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
     /// Opens an existing file; of the attributes only `size: Some(0)` applies to it.
@@ -175,7 +165,6 @@ pub enum CreateHow {
     },
 }
 
-/// What an open file may be used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMode {
     /// A file with only the execute right can be opened for reading, too, since its client must load it.
@@ -202,7 +191,6 @@ pub enum Stable {
     FileSync,
 }
 
-/// What [`crate::Volume::seek`] looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Bytes that may be other than zero.
@@ -219,7 +207,6 @@ pub struct Sought {
     pub size: u64,
 }
 
-/// How a range of a file is going to be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     Normal,
@@ -244,7 +231,6 @@ impl Cred {
     }
 }
 
-/// A set of the three access rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessMask {
     /// Read the contents; list a directory.
@@ -255,10 +241,8 @@ pub struct AccessMask {
     pub execute: bool,
 }
 
-/// What a READDIR entry holds beside its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryDetail {
-    /// Only file id and cookie.
     Names,
     /// Also node and attributes.
     Attrs,
@@ -274,7 +258,6 @@ pub enum SetXattr {
     Replace,
 }
 
-/// The name of an extended attribute in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XattrEntry {
     /// Position after this entry, > 0; stays valid while attributes come and go.
@@ -283,7 +266,6 @@ pub struct XattrEntry {
     pub name: Bytes,
 }
 
-/// What kind of special file [`crate::Volume::mknod`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     Fifo,
@@ -304,6 +286,5 @@ pub struct FsStat {
     /// How many objects it can hold; 0 if unlimited.
     pub total_files: u64,
     pub free_files: u64,
-    /// Longest name in bytes.
     pub name_max: u32,
 }

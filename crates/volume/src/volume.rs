@@ -40,7 +40,6 @@ use crate::together::Together;
 use crate::types::{Cred, Kind};
 use crate::witnesses::Witnesses;
 
-/// What opening a volume found and did.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
     /// The last stop was clean: there was nothing to recover, and no client lost anything.
@@ -59,7 +58,6 @@ pub struct RecoveryReport {
     pub notes: Vec<Vec<u8>>,
 }
 
-/// What a clean stop did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShutdownReport {
     pub seconds: f64,
@@ -67,20 +65,17 @@ pub struct ShutdownReport {
     pub checkpoints: u64,
 }
 
-/// Counters since opening.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     pub fsyncs: u64,
     pub fdatasyncs: u64,
     pub syncfs: u64,
-    /// How often a file was opened for its data.
     pub file_opens: u64,
     /// Files kept open after an access without an open; reading and writing count apart.
     pub brief_opens: u64,
     /// Descriptors that report write-back errors of unstable data, one per file.
     pub unstable_files: u64,
     pub nodes: u64,
-    /// Descriptors that nodes hold.
     pub node_fds: u64,
     /// `None` without a log.
     pub log: Option<landfast_intentlog::Stats>,
@@ -213,7 +208,6 @@ impl Volume {
         Ok(())
     }
 
-    /// The log's device and how it is flushed, in one line; `None` without a log.
     pub fn log_info(&self) -> Option<String> {
         self.log().map(|(log, _)| log.info().to_owned())
     }
@@ -223,7 +217,6 @@ impl Volume {
         self.0.log_mirror.as_deref()
     }
 
-    /// The directory's path at opening.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }

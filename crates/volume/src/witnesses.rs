@@ -44,7 +44,6 @@ impl Witnesses {
         add(&mut self.rows.lock(), node, witness, self.max);
     }
 
-    /// Makes a file's witness, with its row.
     pub(crate) fn make(&self, node: &Node, fd: OwnedFd, doubtful: u64) -> Witness {
         let witness = Witness::new(fd, kernel::instant(), doubtful, &self.count);
         self.push(node, &witness);
@@ -75,7 +74,6 @@ impl Witnesses {
         self.len() < self.max
     }
 
-    /// Notes that the file has become clean.
     pub(crate) fn cleaned(&self, node: &Node, witness: &Witness) {
         add(&mut self.clean.lock(), node, witness, self.max);
     }
@@ -115,7 +113,6 @@ impl Witnesses {
     }
 }
 
-/// Adds a row to a bounded queue.
 fn add(rows: &mut VecDeque<Row>, node: &Node, witness: &Witness, max: usize) {
     while rows.front().is_some_and(|(_, w)| w.strong_count() == 0) {
         rows.pop_front();

@@ -449,13 +449,11 @@ pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), lan
     Log::open(config)
 }
 
-/// Whether there are other servers and other mounts.
 #[cfg(not(test))]
 pub(crate) fn has_tree() -> bool {
     true
 }
 
-/// This process's id as lists of locks show it.
 pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
@@ -464,7 +462,6 @@ pub(crate) fn has_xattr(fd: impl AsFd, name: &str) -> bool {
     getxattr(fd, name, &mut [0u8; 0][..]).is_ok()
 }
 
-/// The path of an open directory as this process sees it, for messages.
 pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
     std::fs::read_link(proc_path(fd)).unwrap_or_default()
 }
@@ -493,7 +490,6 @@ pub(crate) fn below(path: &Path) -> landfast_intentlog::device::below::Below {
     landfast_intentlog::device::below::Below::of(path)
 }
 
-/// Who has locked an open file or directory, as far as the system says.
 pub(crate) fn lock_holder(fd: impl AsFd) -> String {
     landfast_intentlog::holder::of(fd)
 }

@@ -71,7 +71,6 @@ fn trial() -> Result<(), Fault> {
     Ok(())
 }
 
-/// What the operator must change.
 fn cause() -> &'static str {
     let bits = rustix::thread::capabilities_secure_bits();
     match bits.is_ok_and(|bits| bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP)) {

@@ -34,7 +34,6 @@ impl Volume {
         Ok(self.attrs(node, &mut state, &look))
     }
 
-    /// Which of the rights in `mask` the caller has.
     pub fn access(&self, cred: &Cred, node: &Node, mask: AccessMask) -> Result<AccessMask, Error> {
         let fd = self.fd(node)?;
         self.assume(cred)?;
@@ -133,7 +132,6 @@ impl Volume {
         Ok(Some(set))
     }
 
-    /// Sets all attributes except the size.
     fn apply(node: &Node, fd: &NodeFd, attrs: &SetAttrs, set: &mut AttrsSet) -> Result<(), Error> {
         if attrs.uid.is_some() || attrs.gid.is_some() {
             set_owner(fd, attrs.uid, attrs.gid)?;

@@ -104,7 +104,6 @@ impl Volume {
         }
     }
 
-    /// Writes and flushes to the file's own place.
     fn write_flushed(
         &self,
         tx: &mut Tx,
@@ -364,7 +363,6 @@ impl Volume {
     }
 }
 
-/// Looks at an open file, if wanted.
 fn look_if(wanted: bool, file: &OpenFile) -> Result<Option<Statx>, Error> {
     Ok(if wanted { Some(kernel::look(&*file.0.fd)?) } else { None })
 }

@@ -15,7 +15,6 @@ use crate::types::{Cred, Kind};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The volume's root directory.
     pub fn root(&self) -> Node {
         match self.0.root.get() {
             Some(root) => root.clone(),

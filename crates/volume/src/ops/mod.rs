@@ -47,7 +47,6 @@ use crate::tx::Tx;
 use crate::types::{Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
 use crate::volume::Volume;
 
-/// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
 const UTIME_NOW: i64 = 0x3fff_ffff;
 const UTIME_OMIT: i64 = 0x3fff_fffe;
 
@@ -56,7 +55,6 @@ const SETID_BITS: u32 = 0o6000;
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-/// A directory before an operation on its entries.
 struct Before {
     change: u64,
     look: Statx,
@@ -73,7 +71,6 @@ struct HalfMade<'a> {
     kind: Kind,
 }
 
-/// Checks a name from the wire: one component that can name an entry.
 fn check_name(name: &[u8]) -> Result<(), Error> {
     match name {
         b"" => Err(Error::NameEmpty),
@@ -101,7 +98,6 @@ fn check_file(node: &Node) -> Result<(), Error> {
     }
 }
 
-/// The ctime in nanoseconds since 1970.
 fn ctime_ns(sx: &Statx) -> u64 {
     u64::try_from(ctime(sx).as_nanos()).unwrap_or(0)
 }
@@ -192,7 +188,6 @@ fn creation_mode(attrs: &SetAttrs) -> (u32, Option<u32>) {
     }
 }
 
-/// Facts for a new object, without its ACLs.
 fn born_facts(
     dir: &Node,
     name: &[u8],

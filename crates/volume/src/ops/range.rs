@@ -185,7 +185,6 @@ impl Volume {
         done
     }
 
-    /// Makes the copies of [`Volume::copy_piece`] stable.
     pub fn copy_settle(&self, tx: &mut Tx, dest: &OpenFile) -> Result<(), Error> {
         tx.rests_on(&dest.0.node);
         self.settle_file(tx, dest)
@@ -266,7 +265,6 @@ impl Volume {
         self.assume(&file.0.cred)
     }
 
-    /// Notes that the contents of the file have changed.
     fn own_change(&self, file: &OpenFile) {
         let node = &file.0.node;
         let mut state = node.0.state.lock();

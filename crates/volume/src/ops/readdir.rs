@@ -30,7 +30,6 @@ use crate::volume::Volume;
 /// How long a changed node stays in the cache.
 const REMEMBER: Duration = Duration::from_nanos(REMEMBER_NS);
 
-/// Added to positions.
 const COOKIE_BASE: u64 = 3;
 
 /// ext4 and others give the last entry this position.
@@ -225,7 +224,6 @@ impl Volume {
     }
 }
 
-/// One listing in progress.
 struct Lister<'a> {
     volume: &'a Volume,
     dir: &'a Node,

@@ -21,7 +21,6 @@ use crate::tx::Tx;
 use crate::types::{ChangeInfo, Cred, SetXattr, XattrEntry};
 use crate::volume::Volume;
 
-/// The name with its namespace.
 fn full_name(name: &[u8]) -> Result<Vec<u8>, Error> {
     match name {
         b"" => Err(Error::NameEmpty),
@@ -102,7 +101,6 @@ impl Volume {
         self.change_xattr(tx, cred, node, name, None, |fd, name| Ok(kernel::removexattr(fd, name)?))
     }
 
-    /// True when the filesystem supports extended attributes.
     pub fn has_xattrs(&self) -> bool {
         let probe = kernel::fgetxattr(&self.0.mount, "user.landfast", &mut [0u8; 0][..]);
         !matches!(probe, Err(rustix::io::Errno::OPNOTSUPP))

@@ -18,7 +18,6 @@ use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl Work<'_> {
-    /// Brings the contents of a live file up to date.
     pub(super) fn contents(&mut self, object: &Object<'_>) -> Result<(), Error> {
         let (id, content) = (object.id, &object.plan.content);
         if content.is_empty() {
@@ -41,7 +40,6 @@ impl Work<'_> {
         }
     }
 
-    /// Writes data and makes holes, up to `end`.
     fn fill(&mut self, obj: &ObjId, content: &Content, end: Option<u64>) -> Result<(), Error> {
         for (offset, fill) in &content.writes {
             let len = end.map_or(fill.len(), |end| end.saturating_sub(*offset).min(fill.len()));

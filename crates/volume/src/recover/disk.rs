@@ -47,14 +47,12 @@ const ATTRIBUTES_THAT_LOCK: u64 = 0x20 | 0x10;
 /// All kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
 
-/// A volume's filesystem during recovery.
 pub struct Disk<'a> {
     root: &'a OwnedFd,
     state_dir: &'a OwnedFd,
     remap: &'a mut Remap,
     stage: ObjId,
     lost_found: ObjId,
-    /// Id of the root's mount.
     mount: u64,
     /// Objects in use: the descriptor (`O_PATH`, or open for writing), and whether it is for writing.
     open: ObjMap<(Arc<OwnedFd>, bool)>,
@@ -188,7 +186,6 @@ impl<'a> Disk<'a> {
         Ok(kernel::set_inode_flags(fd, FLAGS_THAT_LOCK, 0)?)
     }
 
-    /// Restores the flags that [`Disk::unlock`] cleared.
     pub(super) fn lock_again(&mut self) -> Result<()> {
         let unlocked = std::mem::take(&mut *self.unlocked.lock());
         if unlocked.is_empty() {

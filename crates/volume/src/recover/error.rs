@@ -1,4 +1,3 @@
-
 use crate::fold::FoldError;
 use crate::record::ObjId;
 
@@ -18,12 +17,10 @@ pub enum Error {
     /// A state that no crash leaves: a bug, or something else wrote to the volume.
     #[error("{what} ({}{}): something else than this server has changed the volume, or this is a bug", place(.path, .obj), entry(.name))]
     Surprise {
-        /// What is wrong.
         what: &'static str,
         obj: ObjId,
         /// The object's path, if it could be found out.
         path: Option<String>,
-        /// The entry at which it was seen.
         name: Option<bytes::Bytes>,
     },
 }

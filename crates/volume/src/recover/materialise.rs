@@ -18,7 +18,6 @@ use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl<'a, T: Tree> Run<'a, T> {
-    /// Lists what an earlier run left in staging.
     pub(super) fn find_staged(&mut self) -> Result<(), Error> {
         let stage = self.tree.stage();
         for name in self.tree.list(&stage).map_err(io("listing staging", &stage))? {
@@ -170,7 +169,6 @@ impl<'a, T: Tree> Run<'a, T> {
         Wanted { id, remapped: self.tree.remapped(id) }
     }
 
-    /// The data that tells where an object is, and the tree.
     fn parts(&mut self, roomy: bool) -> (Look<'_>, &mut T) {
         let stage = self.tree.stage();
         let Run { tree, fold, now, ours, native, left_staged, .. } = self;

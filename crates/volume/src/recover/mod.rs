@@ -51,7 +51,6 @@ pub use error::Error;
 use error::{io, surprise};
 use tree::{Meta, Tree};
 
-/// What recovery found and did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
     /// The server's own bytes in the log, in order.
@@ -80,12 +79,9 @@ pub struct Counts {
     pub detached: u64,
     pub attached: u64,
     pub removed: u64,
-    /// Files whose contents were brought up to date.
     pub contents: u64,
-    /// Bytes written to those files.
     pub bytes: u64,
     pub holes: u64,
-    /// Objects whose owner, mode, times or extended attributes were set.
     pub attrs: u64,
     /// Unknown objects moved to `lost+found`.
     pub foreign: u64,
@@ -217,7 +213,6 @@ pub(crate) fn reconcile(
     Ok(run.report(ahead))
 }
 
-/// What an object of the log is now.
 #[derive(Clone, Debug)]
 struct Now {
     id: ObjId,
@@ -226,23 +221,19 @@ struct Now {
     complete: bool,
 }
 
-/// Where an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     Found,
-    /// This run made it in staging.
     Staged,
     /// This run made it at its first name, in a directory made by recovery.
     Placed,
 }
 
-/// A directory and a name in it.
 pub(crate) type Place = (ObjId, bytes::Bytes);
 
 /// Computed when first asked for.
 type Places<'a> = LazyCell<ObjMap<Place>, &'a dyn Fn() -> ObjMap<Place>>;
 
-/// One run of recovery.
 struct Run<'a, T> {
     tree: &'a mut T,
     fold: &'a Fold,

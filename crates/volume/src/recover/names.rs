@@ -94,7 +94,6 @@ impl<T: Tree> Run<'_, T> {
         if self.strict { Ok(()) } else { self.concede(what, found, Some(at), &done) }
     }
 
-    /// Makes each wanted entry that is missing.
     pub(super) fn attach(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {

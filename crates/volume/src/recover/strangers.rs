@@ -58,7 +58,6 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Adds the path of its object to an error.
     pub(super) fn located(&mut self, error: Error) -> Error {
         match error {
             Error::Io { what, obj, path: None, why } => {
@@ -149,7 +148,6 @@ impl<T: Tree> Run<'_, T> {
     }
 }
 
-/// A name in printable form.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).escape_debug().to_string()
 }

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use super::error::Error;
 use crate::record::{Birth, Kind, ObjId, Owned, Timestamp};
 
-/// The attributes of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     pub kind: Kind,
@@ -40,7 +39,6 @@ pub trait Tree {
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
         Ok(self.lookup(dir, name)?.is_some_and(|(found, _)| found == *obj))
     }
-    /// The names in a directory, without `.` and `..`.
     fn list(&mut self, dir: &ObjId) -> Result<Vec<Bytes>>;
     /// The directory for what has no place yet.
     fn stage(&self) -> ObjId;
@@ -69,7 +67,6 @@ pub trait Tree {
     fn set_xattr(&mut self, obj: &ObjId, name: &[u8], value: Option<&Bytes>) -> Result<()>;
     /// Makes everything so far durable (`syncfs`).
     fn sync(&mut self) -> Result<()>;
-    /// Free bytes.
     fn room(&mut self) -> Result<u64>;
     /// Calls `each` for each of `items`, which are independent, in any order, and on several threads if that pays. Returns the
     /// results in the order of `items`, or the first error. The tree that `each` gets has no remap table.

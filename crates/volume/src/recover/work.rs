@@ -12,7 +12,6 @@ const SET_ID: u32 = 0o6000;
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-/// The tools of one thread.
 pub(super) struct Work<'b> {
     pub(super) tree: &'b mut dyn Tree,
     pub(super) done: Counts,
@@ -22,7 +21,6 @@ pub(super) struct Object<'b> {
     /// Its identity in the log.
     pub(super) id: &'b ObjId,
     pub(super) plan: &'b Plan,
-    /// Its present identity.
     pub(super) now: ObjId,
     /// Its attributes when this run made it, if that was just now: nothing has changed it since.
     pub(super) made: Option<Meta>,

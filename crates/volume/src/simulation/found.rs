@@ -39,7 +39,6 @@ impl Served {
         Served { volume, stepper }
     }
 
-    /// One request, up to its reply.
     pub(super) fn request<T>(&mut self, f: impl FnOnce(&Volume, &mut Tx) -> T) -> T {
         let mut tx = self.volume.tx();
         let done = f(&self.volume, &mut tx);
@@ -65,7 +64,6 @@ impl Served {
         page.unwrap().entries.into_iter().map(|e| e.name.to_vec()).collect()
     }
 
-    /// Brings everything to disk.
     fn checkpoint(&mut self) {
         self.stepper.ask_checkpoint();
         for _ in 0..20 {
@@ -344,7 +342,6 @@ fn what_was_taken_back_does_not_come_again() {
     assert!(between > 0, "no power cut between making and taking back");
 }
 
-/// How many objects recovery has moved to lost+found.
 fn set_aside() -> usize {
     sim::with(|k| {
         let within = |dir, name: &[u8]| k.peek(dir).unwrap().entries[name].serial;

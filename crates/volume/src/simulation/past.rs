@@ -16,7 +16,6 @@ use crate::types::Kind;
 /// All objects at one moment, by serial number; those without names are missing.
 pub(super) type State = Vec<Option<Rc<Meta>>>;
 
-/// One life of a volume, from its start to the power cut.
 pub(super) struct Past {
     base: State,
     base_data: HashMap<Serial, Vec<u8>>,
@@ -31,15 +30,12 @@ pub(super) struct Past {
 
 /// Changes by others, which the comparison leaves out.
 pub(super) struct Apart<'a> {
-    /// Objects that belong to others.
     pub(super) strangers: &'a HashSet<Serial>,
-    /// Files into which others have written.
     pub(super) edits: &'a HashMap<Serial, Edit>,
     /// Directories that others have changed, if the times of these and of the files are theirs.
     pub(super) dirs: Option<&'a HashSet<Serial>>,
 }
 
-/// The possible bytes of a file.
 pub(super) struct Bytes {
     /// Smallest and largest possible size.
     sizes: (u64, u64),
@@ -120,7 +116,6 @@ impl Bytes {
 }
 
 impl Past {
-    /// A life that begins now.
     pub(super) fn begin(k: &mut Kernel) -> Past {
         k.begin_history();
         let base = k.history_base.clone();
@@ -152,7 +147,6 @@ impl Past {
         }
     }
 
-    /// Ends the life now.
     pub(super) fn end(&mut self, k: &mut Kernel) {
         self.history = std::mem::take(&mut k.history);
         self.data = std::mem::take(&mut k.data);

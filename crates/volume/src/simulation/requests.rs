@@ -14,7 +14,6 @@ use crate::types::{
 };
 use crate::{Cred, Error, Keep};
 
-/// Maximum size of files.
 const FILE_BYTES: u64 = 1800;
 
 /// The object of an operation, for the oracle.

@@ -18,7 +18,6 @@ use crate::recover::disk::LOST_FOUND;
 use crate::state::STATE_DIR;
 use crate::types::Kind;
 
-/// A stranger's write into a file.
 #[derive(Clone, Copy)]
 pub(super) struct Edit {
     /// The maximum size of the file after it.
@@ -34,25 +33,19 @@ struct Missing {
     names: Vec<String>,
 }
 
-/// Everything he has done since the server ended.
 #[derive(Default)]
 pub(super) struct Touched {
-    /// Objects that he removed, moved or made.
     moved: HashSet<Serial>,
     /// Objects that have had no name since.
     removed: Vec<Serial>,
-    /// Files into which he wrote.
     pub(super) edits: HashMap<Serial, Edit>,
-    /// Entries that he changed.
     entries: HashSet<(Serial, Vec<u8>)>,
     /// Directories in which he changed something: their times are his.
     dirs: HashSet<Serial>,
-    /// The disk as he left it.
     pub(super) disk: State,
     missing: Vec<Missing>,
 }
 
-/// An object in the state directory.
 fn of_the_server(k: &Kernel, name: &str) -> Option<Serial> {
     let within = |dir: Serial, name: &str| Some(k.peek(dir)?.entries.get(name.as_bytes())?.serial);
     within(within(ROOT, STATE_DIR)?, name)
@@ -84,7 +77,6 @@ pub(super) fn paths(k: &Kernel) -> BTreeMap<Serial, String> {
     found
 }
 
-/// The entries of a directory, except the server's own.
 fn named(k: &Kernel, dir: Serial) -> Vec<(Vec<u8>, Serial)> {
     let Some(meta) = k.peek(dir) else { return Vec::new() };
     let entries = meta.entries.iter().filter(|(name, _)| !name.starts_with(b"."));
@@ -92,7 +84,6 @@ fn named(k: &Kernel, dir: Serial) -> Vec<(Vec<u8>, Serial)> {
 }
 
 impl World {
-    /// Changes the tree while the server is down.
     pub(super) fn administrator(&mut self, logged: &Logged) -> Touched {
         let before = sim::with(|k| paths(k));
         let spoken: Vec<(Serial, bool)> = sim::with(|k| {
@@ -141,7 +132,6 @@ impl World {
         touched
     }
 
-    /// A random entry.
     fn strangers_pick(&mut self, which: impl Fn(&Meta) -> bool) -> Option<(Serial, Vec<u8>, Serial)> {
         let all: Vec<_> = sim::with(|k| {
             let dirs = k.directories();
@@ -156,7 +146,6 @@ impl World {
         vec![b'a' + self.rng.below(8) as u8]
     }
 
-    /// Removes a name and everything below it.
     fn strangers_rm(&mut self, touched: &mut Touched) {
         let Some((dir, name, serial)) = self.strangers_pick(|_| true) else { return };
         self.say(|| format!("a stranger removes {} from {dir}: object {serial}", shown(&name)));
@@ -186,7 +175,6 @@ impl World {
         }
     }
 
-    /// Moves an object, perhaps over another.
     fn strangers_mv(&mut self, touched: &mut Touched) {
         let Some((from, name, serial)) = self.strangers_pick(|_| true) else { return };
         let dirs = sim::with(|k| k.directories());

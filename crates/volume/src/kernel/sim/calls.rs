@@ -30,7 +30,6 @@ const MAGIC: [(Flavour, u32); 3] =
 const HANDLE_INO32: i32 = 1;
 const HANDLE_BTRFS: i32 = 0x4d;
 
-/// Inode number and generation in a handle.
 pub(super) fn numbers(kh: &KernelHandle) -> Result<(u64, u32)> {
     let number = |at: usize| {
         let bytes = kh.bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
@@ -122,7 +121,6 @@ impl Kernel {
         }
     }
 
-    /// The directory of a call that changes its entries.
     fn writable_dir(&self, n: u32) -> Result<Serial> {
         let dir = self.directory(n)?;
         self.check(dir, WRITE | EXECUTE)?;
@@ -498,7 +496,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// The path of a directory below another one.
     pub fn path_below(&self, top: u32, dir: u32) -> Option<String> {
         let (top, mut at) = (self.directory(top).ok()?, self.directory(dir).ok()?);
         let mut parts = Vec::new();
@@ -593,7 +590,6 @@ impl Kernel {
         self.move_name((from_dir, from), (to_dir, to), noreplace)
     }
 
-    /// Renames an entry.
     pub(super) fn move_name(
         &mut self,
         (from_dir, from): (Serial, &[u8]),

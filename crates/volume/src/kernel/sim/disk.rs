@@ -17,19 +17,15 @@ const SECTOR: usize = 512;
 #[derive(Clone, Copy)]
 pub struct LogDisk(u64);
 
-/// How the log was lost while in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLoss {
     /// It was renamed, and can be put back.
     Away,
-    /// It was removed.
     Removed,
-    /// Its contents were overwritten.
     Overwritten,
 }
 
 impl LogDisk {
-    /// What is at the log's path now.
     pub fn there() -> LogDisk {
         LogDisk(super::with(|k| k.log_number))
     }
@@ -94,7 +90,6 @@ impl Kernel {
         if number == self.log_number { &mut self.log } else { &mut self.new_log }
     }
 
-    /// Takes the log away from whoever has it open.
     pub fn lose_log(&mut self, loss: LogLoss) {
         self.log_loss = Some(loss);
         if loss == LogLoss::Overwritten {

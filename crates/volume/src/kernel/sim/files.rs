@@ -21,7 +21,6 @@ type Bytes = [u8; BLOCK];
 #[derive(Clone)]
 pub struct Extent {
     durable: Bytes,
-    /// What was written since, oldest first; a reader sees the last one.
     versions: Vec<Bytes>,
     /// A flush failed, and the kernel treats the block as clean.
     lost: bool,
@@ -34,7 +33,6 @@ impl Default for Extent {
 }
 
 impl Extent {
-    /// What a reader sees.
     fn now(&self) -> &Bytes {
         self.versions.last().unwrap_or(&self.durable)
     }
@@ -75,7 +73,6 @@ impl Extent {
         lost
     }
 
-    /// What a power cut leaves.
     fn survivor(&self, rng: &mut Rng) -> Bytes {
         if self.lost && !rng.one_in(4) {
             return self.durable;
@@ -154,7 +151,6 @@ impl Kernel {
         meta
     }
 
-    /// The contents of a file, as a reader sees them.
     pub fn contents(&self, meta: &Meta) -> Vec<u8> {
         let mut bytes = vec![0; meta.size as usize];
         for (block, extent) in bytes.chunks_mut(BLOCK).zip(meta.map.iter()) {
@@ -178,7 +174,6 @@ impl Kernel {
         (self.blocks, self.free_blocks())
     }
 
-    /// The extent of a block; makes one if there is none.
     fn extent_for(&mut self, map: &mut Vec<u32>, block: usize) -> Result<u32> {
         if map.len() <= block {
             map.resize(block + 1, 0);
@@ -234,7 +229,6 @@ impl Kernel {
         self.extents.push(extent);
     }
 
-    /// Makes holes in a range of a map.
     fn zero_range(&mut self, map: &mut [u32], start: u64, end: u64) {
         let mut at = start as usize;
         while at < end as usize {

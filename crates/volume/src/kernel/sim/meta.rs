@@ -45,12 +45,10 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// How many blocks the object takes.
     pub fn blocks(&self) -> u64 {
         1 + self.map.iter().filter(|e| **e != 0).count() as u64
     }
 
-    /// How many blocks hold `size` bytes.
     pub fn blocks_of(size: u64) -> usize {
         size.div_ceil(BLOCK as u64) as usize
     }

@@ -62,7 +62,6 @@ pub fn active() -> bool {
     ACTIVE.get()
 }
 
-/// Gives this thread a simulated kernel, or removes it.
 pub fn install(kernel: Option<Kernel>) {
     ACTIVE.set(kernel.is_some());
     let before = KERNEL.with_borrow_mut(|k| std::mem::replace(k, kernel));
@@ -70,7 +69,6 @@ pub fn install(kernel: Option<Kernel>) {
     crate::cred::forget();
 }
 
-/// Calls `f` with this thread's kernel.
 pub fn with<T>(f: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(|k| match k {
         Some(kernel) => f(kernel),
@@ -86,7 +84,6 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes ownership of a descriptor that a call has just opened.
     pub fn new(number: u32) -> Descriptor {
         Descriptor { number, boot: with(|k| k.boot) }
     }
@@ -120,12 +117,10 @@ pub enum Flavour {
     Btrfs,
 }
 
-/// Xorshift generator for all random choices.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The numbers of a seed.
     pub fn new(seed: u64) -> Rng {
         // Neighbouring seeds must not give similar numbers.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -158,13 +153,10 @@ impl Rng {
 /// What kind of call it is, which determines the errors that it may give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Changes nothing.
     Look,
     /// Changes metadata or data in memory.
     Change,
-    /// Makes something durable.
     Flush,
-    /// Writes to the log.
     Log,
 }
 
@@ -179,7 +171,6 @@ pub(super) struct Open {
     errors: u32,
 }
 
-/// An entry of a directory listing.
 #[derive(Debug)]
 pub struct Listed {
     pub name: CString,
@@ -200,7 +191,6 @@ pub enum What<'a> {
     Special(FileType, (u32, u32)),
 }
 
-/// A change of a file's contents.
 #[derive(Clone, Debug)]
 pub enum DataEvent {
     Write(u64, Rc<[u8]>),
@@ -214,7 +204,6 @@ type Change = Vec<(Serial, Rc<Meta>)>;
 pub struct Kernel {
     pub flavour: Flavour,
     pub rng: Rng,
-    /// Blocks of the filesystem.
     pub blocks: u64,
     /// Names that differ only in case are the same (ext4's casefold, XFS's `ascii-ci`).
     pub folds_case: bool,
@@ -245,16 +234,13 @@ pub struct Kernel {
     began: Instant,
     /// The file at the log's path, or the one last there before it was lost.
     pub log: Vec<u8>,
-    /// How many files have been at that path.
     log_number: u64,
     /// How this process lost its log, if it did.
     pub log_loss: Option<LogLoss>,
     /// The file that is to replace the lost log.
     new_log: Vec<u8>,
-    /// No new log can be made.
     pub no_new_log: bool,
     calls: u64,
-    /// The names of the calls, if wanted.
     pub called: Option<Vec<&'static str>>,
     cut_at: Option<u64>,
     down: bool,
@@ -408,7 +394,6 @@ impl Kernel {
         self.cut_at = n.map(|n| self.calls + n);
     }
 
-    /// Makes these calls from here on fail.
     pub fn faults(&mut self, mut calls: Vec<u64>) {
         calls.sort_unstable_by(|a, b| b.cmp(a));
         calls.dedup();
@@ -451,7 +436,6 @@ impl Kernel {
         self.now_ns += ns;
     }
 
-    /// Shifts the wall clock.
     pub fn set_clock(&mut self, by_ns: i64) {
         self.wall_offset_ns += by_ns;
     }
@@ -487,7 +471,6 @@ impl Kernel {
         }
     }
 
-    /// The object with this serial number.
     pub fn peek(&self, serial: Serial) -> Option<&Rc<Meta>> {
         self.live.get(serial as usize)?.as_ref()
     }
@@ -503,7 +486,6 @@ impl Kernel {
         was.is_none_or(|meta| meta.nlink > 0).then_some(last.0)
     }
 
-    /// The live object with this identity.
     pub fn serial_of(&self, id: &ObjId) -> Option<Serial> {
         let (ino, generation) = calls::numbers(&id.kh).ok()?;
         let serial = self.by_ino.get(&ino).copied()?;
@@ -582,7 +564,6 @@ impl Kernel {
         self.history_base.clone_from(&self.live);
     }
 
-    /// The filesystem's present state.
     pub fn snapshot(&self) -> Vec<Option<Rc<Meta>>> {
         let named = |slot: &Option<Rc<Meta>>| slot.clone().filter(|m| m.nlink > 0);
         self.live.iter().map(named).collect()

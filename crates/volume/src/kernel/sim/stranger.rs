@@ -22,7 +22,6 @@ impl Kernel {
         serial
     }
 
-    /// All directories that a stranger may find, except the server's own.
     pub fn directories(&self) -> Vec<Serial> {
         let mut found = vec![ROOT];
         let mut at = 0;

@@ -38,14 +38,12 @@ impl Errors {
 }
 
 impl Kernel {
-    /// Reports write-back errors of a descriptor's file.
     pub(super) fn tell_file(&mut self, n: u32) -> Result<()> {
         let open = self.fds.get_mut(n as usize).and_then(Option::as_mut).ok_or(Errno::BADF)?;
         let errors = self.file_errors.get_mut(&open.serial);
         if errors.is_some_and(|errors| errors.tell(&mut open.file_errors)) { self.told() } else { Ok(()) }
     }
 
-    /// Reports write-back errors of the whole filesystem.
     pub(super) fn tell_filesystem(&mut self, n: u32) -> Result<()> {
         let open = self.fds.get_mut(n as usize).and_then(Option::as_mut).ok_or(Errno::BADF)?;
         if self.errors.tell(&mut open.errors) { self.told() } else { Ok(()) }
@@ -58,7 +56,6 @@ impl Kernel {
         Err(Errno::IO)
     }
 
-    /// Notes that data of this file could not be written.
     pub(super) fn note_error(&mut self, serial: Serial) {
         self.file_errors.entry(serial).or_default().note();
         self.errors.note();

@@ -13,14 +13,10 @@ use super::{Fault, Tally, Want, history_with};
 use crate::faults;
 use crate::record::{Kind, ObjId};
 
-/// Everything he has touched since the server began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
-    /// Objects that he removed, moved, linked or made.
     pub(super) moved: BTreeSet<ObjId>,
-    /// Objects whose attributes or contents he changed.
     pub(super) changed: BTreeSet<ObjId>,
-    /// Entries that he changed.
     pub(super) entries: BTreeSet<(ObjId, Bytes)>,
     /// Directories in which he changed something: their times are his.
     pub(super) dirs: BTreeSet<ObjId>,
@@ -29,11 +25,9 @@ pub(super) struct Touched {
     pub(super) removed: BTreeSet<ObjId>,
 }
 
-/// Names for him and for the clients.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "x", "y", "z"];
 
 impl Server {
-    /// One action of the administrator.
     pub(super) fn administrator(&mut self) {
         self.stranger_at_work = true;
         match self.rng.below(100) {
@@ -248,7 +242,6 @@ impl Want {
     }
 }
 
-/// His objects on a disk, outside the state directory.
 pub(super) fn his(s: &Server, dead: impl Fn(&ObjId) -> bool) -> Vec<ObjId> {
     let there = |id: &&ObjId| s.model.ino(id).is_some();
     s.touched.foreign.iter().filter(there).filter(|id| !dead(id)).cloned().collect()

@@ -34,7 +34,6 @@ fn open_dir(path: &Path) -> OwnedFd {
     kernel::open(path, flags, Mode::empty()).expect("a directory")
 }
 
-/// A mounted volume with the model's objects.
 pub(super) struct Volume {
     pub(super) root: OwnedFd,
     pub(super) state: OwnedFd,
@@ -238,7 +237,6 @@ fn set_times(fd: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> std::i
     Ok(kernel::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
 }
 
-/// Reads the volume back in the model's terms.
 struct Reader<'a> {
     disk: Disk<'a>,
     /// From the identity and fileid that clients know to the model's identity.
@@ -454,7 +452,6 @@ fn btrfs_is_recovered() {
     lives(Kernel::Btrfs, env("LANDFAST_LIVES").unwrap_or(12));
 }
 
-/// Makes a few files and returns their identities.
 fn make_some(v: &mut Volume, prefix: &str) -> Vec<ObjId> {
     let root = disk::identity(&v.root).expect("identity");
     let owned = Owned { mode: 0o600, ..Owned::default() };

@@ -47,10 +47,8 @@ pub(super) struct Server {
     dirty: BTreeMap<ObjId, Vec<(usize, usize)>>,
     dead: Vec<ObjId>,
     seq: u64,
-    /// What an administrator has touched.
     pub(super) touched: Touched,
     pub(super) projects: bool,
-    /// An administrator is active.
     pub(super) stranger_at_work: bool,
     /// Large copies are not flushed (a deliberate fault).
     pub(super) copy_unflushed: bool,
@@ -87,7 +85,6 @@ impl Server {
         }
     }
 
-    /// Gives some directory, with everything in it, a project.
     fn set_project(&mut self) {
         let (top, project) = (self.dir(), 1 + self.rng.below(2) as u32);
         let mut waiting = vec![top];
@@ -475,7 +472,6 @@ impl Server {
         facts
     }
 
-    /// Allocates a range, flushed to the file.
     fn allocate(&mut self) -> Vec<Fact> {
         let Some((ino, offset, bytes)) = self.place() else { return Vec::new() };
         let (obj, size) = (self.id(ino), self.model.live.get(ino).data.len());

@@ -53,19 +53,13 @@ enum Fault {
     NoCut,
     /// Rows of the remap table are not durable before objects are put in place.
     NoBarrier,
-    /// An inode number is taken for an identity.
     NumbersOnly,
-    /// Birth times are not compared.
     NoBirthTimes,
-    /// `Durable` facts are ignored.
     NoDurable,
-    /// `keep` of `Durable` facts is ignored.
     NoKeep,
-    /// The marker is ignored.
     NoMarker,
     /// The server omits records without facts.
     NoEmptyRecords,
-    /// `Zero` facts are ignored.
     NoZero,
     /// The server does not count `Zero` facts among those that a flush did not cover.
     ZeroUncounted,
@@ -83,7 +77,6 @@ struct Tally {
     ahead: u64,
     /// Records whose metadata was certainly on disk.
     certain: u64,
-    /// Lines about an administrator's changes.
     local: u64,
     done: Counts,
 }
@@ -185,7 +178,6 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     Ok(last_seq)
 }
 
-/// For each batch in the log, the number of records up to its end.
 fn ends(s: &Server, flushed: usize, fault: Fault) -> Vec<usize> {
     let mut end = 0;
     let counted = |r: &&Record| fault != Fault::NoEmptyRecords || !r.facts.is_empty();

@@ -28,7 +28,6 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// 0 to `n - 1`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }

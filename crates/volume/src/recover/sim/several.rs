@@ -63,7 +63,6 @@ fn records(root: &ObjId) -> Vec<Vec<u8>> {
     facts.into_iter().enumerate().map(record).collect()
 }
 
-/// Everything below a directory as lines, except the server's own.
 fn tree(dir: &Path, top: &Path, lines: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
