@@ -64,7 +64,7 @@ struct Before {
 struct HalfMade<'a> {
     dir: &'a Node,
     dir_fd: &'a NodeFd,
-    /// State of the directory, below it how the directory was before.
+    /// The directory's locked state.
     state: &'a mut NodeState,
     before: &'a Before,
     name: &'a [u8],
