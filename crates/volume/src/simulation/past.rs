@@ -21,7 +21,7 @@ pub(super) struct Past {
     base_data: HashMap<Serial, Vec<u8>>,
     history: Vec<(u64, Serial, Rc<Meta>)>,
     data: Vec<(u64, Serial, DataEvent)>,
-    /// (position, object, from): at this position, writes to the object after `from` were stable.
+    /// (position, object, from): writes to the object after `from` and up to `position` were stable then.
     stable: Vec<(u64, Serial, u64)>,
     /// The positions at which it began and ended.
     pub(super) begin: u64,
