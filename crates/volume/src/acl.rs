@@ -1,21 +1,19 @@
-//! POSIX access control lists (IEEE 1003.1e draft 17, acl(5)) and the form in which the kernel keeps them in
-//! `system.posix_acl_access` and `system.posix_acl_default`. Pure.
+//! POSIX access control lists (IEEE 1003.1e draft 17, acl(5)) and the kernel's encoding of them in
+//! `system.posix_acl_access` and `system.posix_acl_default`. Pure: no I/O.
 //!
-//! The kernel's form: a version (2, four bytes), then entries of tag (2 bytes), permissions (2), id (4), all little
-//! endian, in the order owner, users, owning group, groups, mask, others; users and groups ascending.
+//! The encoding: a version (2, four bytes), then entries of tag (2 bytes), permissions (2) and id (4), all little-endian.
+//! The order is owner, users, owning group, groups, mask, others; users and groups ascend by id.
 //!
-//! Invariants of an [`Acl`]: permissions are 0 to 7; a user or group is named at most once; where one is named there is
-//! a mask. So each value is one that the kernel takes, and [`Acl::decode`] of [`Acl::encode`] is the same value.
+//! Invariants of an [`Acl`]: permissions are 0 to 7; each user or group is named at most once; if one is named there is
+//! a mask. So the kernel accepts each value, and [`Acl::decode`] of [`Acl::encode`] gives the same value.
 
 use std::collections::BTreeMap;
 
 use crate::limits::ACL_ENTRIES_MAX;
 
-/// Read permission in an entry.
 pub const ACL_READ: u8 = 4;
-/// Write permission.
 pub const ACL_WRITE: u8 = 2;
-/// Permission to execute, or to search a directory.
+/// Permission to execute a file, or to search a directory.
 pub const ACL_EXECUTE: u8 = 1;
 
 const VERSION: u32 = 2;
@@ -25,52 +23,47 @@ const GROUP_OBJ: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of an entry that names nobody, and of nobody.
+/// The id in entries that name nobody.
 const NO_ID: u32 = u32::MAX;
 
 /// A POSIX ACL. Permissions are the sum of [`ACL_READ`], [`ACL_WRITE`], [`ACL_EXECUTE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
-    /// The owner's.
     pub owner: u8,
-    /// Those of users by number, before the mask.
+    /// Permissions of named users, before the mask.
     pub users: BTreeMap<u32, u8>,
-    /// The owning group's, before the mask.
+    /// Permissions of the owning group, before the mask.
     pub group: u8,
-    /// Those of groups by number, before the mask.
+    /// Permissions of named groups, before the mask.
     pub groups: BTreeMap<u32, u8>,
-    /// The most that users and groups get; must be there when a user or group is named.
+    /// The maximum for named users and all groups. Required when a user or group is named.
     pub mask: Option<u8>,
-    /// Everybody else's.
     pub other: u8,
 }
 
-/// Why bytes, or an [`Acl`], are no ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AclError {
-    /// Not the kernel's form.
     #[error("not an access control list: {0}")]
     Malformed(&'static str),
-    /// More than [`ACL_ENTRIES_MAX`] entries.
     #[error("more than {ACL_ENTRIES_MAX} entries")]
     TooLong,
 }
 
 impl Acl {
-    /// The ACL that permission bits are.
+    /// The ACL that is equivalent to permission bits.
     #[must_use]
     pub fn from_mode(mode: u32) -> Acl {
         let bits = |shift: u32| (mode >> shift & 7) as u8;
         Acl { owner: bits(6), group: bits(3), other: bits(0), ..Acl::default() }
     }
 
-    /// The permission bits that an object with this ACL shows: the mask stands for the group.
+    /// The permission bits of an object with this ACL: the mask stands for the group.
     #[must_use]
     pub fn mode(&self) -> u32 {
         u32::from(self.owner) << 6 | u32::from(self.mask.unwrap_or(self.group)) << 3 | u32::from(self.other)
     }
 
-    /// What chmod(2) makes of it: the group's bits are the mask's where there is one.
+    /// The ACL after chmod(2): the group's bits go to the mask if there is one.
     #[must_use]
     pub fn with_mode(&self, mode: u32) -> Acl {
         let bits = Acl::from_mode(mode);
@@ -82,22 +75,17 @@ impl Acl {
         acl
     }
 
-    /// Permission bits say all of it, and the kernel keeps nothing else.
+    /// Permission bits express all of it; then the kernel stores nothing else.
     #[must_use]
     pub fn is_mode(&self) -> bool {
         self.mask.is_none() && self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// Number of entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         3 + self.users.len() + self.groups.len() + usize::from(self.mask.is_some())
     }
 
-    /// Whether the invariants hold.
-    ///
-    /// # Errors
-    /// [`AclError`].
     pub fn check(&self) -> Result<(), AclError> {
         let named = || self.users.iter().chain(&self.groups);
         let perms = [self.owner, self.group, self.other, self.mask.unwrap_or(0)];
@@ -113,7 +101,6 @@ impl Acl {
         if self.entries() > ACL_ENTRIES_MAX { Err(AclError::TooLong) } else { Ok(()) }
     }
 
-    /// The kernel's form.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + 8 * self.entries());
@@ -132,10 +119,7 @@ impl Acl {
         out
     }
 
-    /// Reads the kernel's form. The order of entries does not matter.
-    ///
-    /// # Errors
-    /// [`AclError`].
+    /// Decodes the kernel's form. The order of entries does not matter.
     pub fn decode(bytes: &[u8]) -> Result<Acl, AclError> {
         let (version, entries) = bytes.split_first_chunk::<4>().ok_or(AclError::Malformed("too short"))?;
         if u32::from_le_bytes(*version) != VERSION {
@@ -154,11 +138,8 @@ impl Acl {
         Acl::of_entries(entries)
     }
 
-    /// Of entries (tag, permissions, id) with the kernel's tags, in any order. The ids of entries that name nobody are
-    /// not looked at.
-    ///
-    /// # Errors
-    /// [`AclError`].
+    /// Makes an ACL from entries (tag, permissions, id) with the kernel's tags, in any order. Ignores the ids of entries that
+    /// name nobody.
     pub fn of_entries(entries: impl IntoIterator<Item = (u16, u16, u32)>) -> Result<Acl, AclError> {
         const TWICE: AclError = AclError::Malformed("an entry twice");
         let mut acl = Acl::default();
@@ -190,26 +171,23 @@ impl Acl {
     }
 }
 
-/// The ACLs of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acls {
-    /// Who may do what with it. Where permission bits say all, it is they.
+    /// Who may do what. Permission bits, where they express everything.
     pub access: Acl,
-    /// What objects that are made in it begin with; directories only.
+    /// The ACL that new objects in it start with; only for directories.
     pub default: Option<Acl>,
 }
 
-/// ACLs to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAcls {
-    /// Who may do what with it; `None` leaves that alone.
+    /// `None` leaves it unchanged.
     pub access: Option<Acl>,
-    /// What objects made in it begin with: `None` leaves it alone, `Some(None)` takes it away.
+    /// `None` leaves it unchanged, `Some(None)` removes it.
     pub default: Option<Option<Acl>>,
 }
 
 impl SetAcls {
-    /// True when nothing is to be set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == SetAcls::default()

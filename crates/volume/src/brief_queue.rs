@@ -1,4 +1,4 @@
-//! Which files are open from accesses without an open ([`crate::brief`]), oldest first.
+//! The files that are open from accesses without an open ([`crate::brief`]), oldest first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::limits::{BRIEF_OPEN, BRIEF_OPENS_MAX};
 use crate::node::{Node, NodeInner};
 
-/// Who keeps descriptors since when, oldest first.
+/// Nodes that keep descriptors, with the time of opening, oldest first.
 #[derive(Default)]
 pub(crate) struct BriefQueue(Mutex<VecDeque<(Weak<NodeInner>, Instant)>>);
 
@@ -34,7 +34,6 @@ impl BriefQueue {
         if now.saturating_duration_since(*opened) < BRIEF_OPEN { None } else { rows.pop_front() }
     }
 
-    /// Descriptors that are kept.
     pub(crate) fn len(&self) -> usize {
         let rows = self.0.lock();
         let mut nodes: Vec<_> = rows.iter().filter_map(|(node, _)| node.upgrade()).collect();
@@ -45,7 +44,6 @@ impl BriefQueue {
     }
 }
 
-/// Closes what a row says.
 pub(crate) fn close(row: Option<(Weak<NodeInner>, Instant)>) {
     if let Some((node, opened)) = row
         && let Some(node) = node.upgrade()

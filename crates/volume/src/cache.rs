@@ -1,9 +1,12 @@
-//! The node cache: one node for each object in use, and those used lately.
+//! The node cache: one node per object in use or used lately.
 //!
-//! Invariants: a node that anybody holds is in its shard's map (so there are never two nodes, hence never two sets of
-//! locks, for one object), unless its object is dead; a node is dropped only when nobody but the cache holds it, its
-//! change state is no longer needed, and none of its data is unstable: so no such data is out of a file that has no node. Bounded by
-//! a clock hand: a node that was used since the hand last came by gets another round; of files with unstable data there are few
+//! Invariants:
+//! - A node that anybody holds is in its shard's map, unless its object is dead. So an object never has two nodes, hence never
+//!   two sets of locks.
+//! - A node is dropped only when nobody but the cache holds it, its change state is no longer needed, and none of its data is
+//!   unstable. So a file with unstable data always has a node.
+//!
+//! A clock hand bounds the cache: a node used since the hand last passed gets another round. Few files have unstable data
 //! ([`crate::witness`]).
 
 use std::collections::{HashMap, VecDeque};
@@ -22,10 +25,10 @@ use crate::node::{Node, NodeInner, NodeState};
 use crate::node_fd::NodeFd;
 use crate::record::KernelHandle;
 
-// The tables are hashed by foldhash, seeded at random: their keys are handles from the kernel and inode numbers, which a
-// client chooses through the filesystem only.
+// The tables use foldhash with random seeds. Their keys are kernel handles and inode numbers, which a client can influence
+// only through the filesystem.
 
-/// How many nodes the hand looks at for each one that comes in beyond the limit.
+/// How many nodes the hand checks for each new node beyond the limit.
 const STEPS_PER_INSERT: usize = 4;
 
 struct Shard {
@@ -33,13 +36,11 @@ struct Shard {
     hand: VecDeque<Arc<NodeInner>>,
 }
 
-/// Nodes by the numbers of their inodes.
 type Numbers = HashMap<u64, Weak<NodeInner>, RandomState>;
 
-/// See the module's comment.
 pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
-    /// The nodes by the numbers of their inodes, the latest of each number: a hint for listings, which get numbers only.
+    /// The latest node for each inode number: a hint for listings, which have only numbers.
     numbers: Vec<Mutex<Numbers>>,
     hasher: RandomState,
     count: AtomicUsize,
@@ -48,7 +49,7 @@ pub(crate) struct Cache {
     logged_dropped: AtomicU64,
     /// The highest [`NodeInner::last_batch`] of a node that was dropped.
     batch_dropped: AtomicU64,
-    /// Never drop a node that is alive: it could not be opened again.
+    /// Never drops a living node: it could not be opened again.
     pinned: bool,
     fds: Arc<AtomicUsize>,
     fds_max: usize,
@@ -56,10 +57,10 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of at most `nodes_max` nodes, beside those that are in use, which keep at most `fds_max`
-    /// descriptors. `pinned`: nodes and their descriptors stay.
+    /// An empty cache of at most `nodes_max` nodes, not counting those in use, which keep at most `fds_max` descriptors.
+    /// `pinned`: nodes and their descriptors stay.
     pub(crate) fn new(nodes_max: usize, fds_max: usize, pinned: bool) -> Cache {
-        // The tables have keys of their own, so that what falls into one shard spreads in it.
+        // The tables have keys of their own, so that the entries of one shard spread within it.
         let shard = || Shard { map: HashMap::with_hasher(RandomState::default()), hand: VecDeque::new() };
         Cache {
             nodes_max,
@@ -82,7 +83,6 @@ impl Cache {
         &self.shards[self.hasher.hash_one(kh) as usize % NODE_SHARDS]
     }
 
-    /// The node of an object if it is known.
     pub(crate) fn get(&self, kh: &KernelHandle) -> Option<Node> {
         let node = self.shard(kh).lock().map.get(kh).cloned()?;
         node.touched.store(true, Ordering::Relaxed);
@@ -93,8 +93,8 @@ impl Cache {
         &self.numbers[self.hasher.hash_one(ino) as usize % NODE_SHARDS]
     }
 
-    /// The node of the object with this inode number, if it is known. To look at only: the cache may just have dropped
-    /// it, and then it is not the place for the object's locks any more.
+    /// The node of the object with this inode number, if known. Only to look at: the cache may just have dropped the node, and
+    /// then its locks no longer protect the object.
     pub(crate) fn by_number(&self, ino: u64) -> Option<Node> {
         let node = self.number(ino).lock().get(&ino)?.upgrade()?;
         if !node.touched.load(Ordering::Relaxed) {
@@ -103,7 +103,7 @@ impl Cache {
         Some(Node(node))
     }
 
-    /// The node is not in the map any more.
+    /// Call when the node is no longer in the map.
     fn forget_number(&self, node: &NodeInner) {
         let mut numbers = self.number(node.ino).lock();
         if numbers.get(&node.ino).is_some_and(|known| std::ptr::eq(known.as_ptr(), node)) {
@@ -111,13 +111,13 @@ impl Cache {
         }
     }
 
-    /// What is known of an object that has no node.
+    /// The initial state of a new node.
     pub(crate) fn unknown(&self) -> NodeState {
         let logged_at = self.logged_dropped.load(Ordering::Relaxed);
         NodeState { logged_at, ..NodeState::default() }
     }
 
-    /// Takes in a new node, or gives the one that the object has already.
+    /// Takes in a new node, or returns the one that the object already has.
     pub(crate) fn intern(&self, new: NodeInner, now_ns: u64) -> Node {
         let mut dropped = Vec::new();
         let mut shard = self.shard(&new.id.kh).lock();
@@ -137,21 +137,21 @@ impl Cache {
             }
         }
         drop(shard);
-        // Descriptors are closed here, outside the lock.
+        // Closes descriptors here, outside the lock.
         drop(dropped);
         Node(node)
     }
 
-    /// Moves the hand one node on; gives what was dropped.
+    /// Moves the hand to the next node; returns the node if it was dropped.
     fn step(&self, shard: &mut Shard, now_ns: u64) -> Option<Arc<NodeInner>> {
         let node = shard.hand.pop_front()?;
         if !shard.map.get(&node.id.kh).is_some_and(|n| Arc::ptr_eq(n, &node)) {
             // Forgotten already.
             return Some(node);
         }
-        // Two: the map's and ours. New ones come only from the map, which is locked.
+        // Two references: the map's and ours. New ones come only from the map, which is locked.
         let in_use = Arc::strong_count(&node) > 2;
-        // One from the future was changed before the clock was set back, which made room for it (`crate::clock`).
+        // A change time in the future is from before the clock was set back, which has made up for it (`crate::clock`).
         let changed_ns = node.changed_ns.load(Ordering::Relaxed);
         let young = changed_ns.saturating_add(REMEMBER_NS) > now_ns
             && changed_ns <= now_ns.saturating_add(REMEMBER_NS);
@@ -174,7 +174,6 @@ impl Cache {
         Some(node)
     }
 
-    /// Drops a node whose object is dead.
     pub(crate) fn forget(&self, node: &Node) {
         let removed = {
             let mut shard = self.shard(&node.0.id.kh).lock();
@@ -191,27 +190,24 @@ impl Cache {
         drop(node.0.drop_fd());
     }
 
-    /// Nodes in the cache.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Descriptors that nodes keep.
     pub(crate) fn fds(&self) -> usize {
         self.fds.load(Ordering::Relaxed)
     }
 
-    /// Lets `node` keep `fd` as its own, at the cost of another node's where there are too many.
+    /// Lets `node` keep `fd` as its own; if there are too many, another node loses its descriptor.
     pub(crate) fn keep_fd(&self, node: &Node, fd: OwnedFd) -> Arc<NodeFd> {
         self.keep_shared(node, self.counted(fd))
     }
 
-    /// A descriptor that is meant for [`Cache::keep_shared`].
+    /// Makes a descriptor for [`Cache::keep_shared`].
     pub(crate) fn counted(&self, fd: OwnedFd) -> Arc<NodeFd> {
         NodeFd::counted(fd, &self.fds)
     }
 
-    /// As [`Cache::keep_fd`].
     pub(crate) fn keep_shared(&self, node: &Node, fd: Arc<NodeFd>) -> Arc<NodeFd> {
         let (fd, new) = node.0.keep_fd(fd);
         if new && !self.pinned {
@@ -350,7 +346,7 @@ mod tests {
         cache.forget(&node);
         assert_eq!((cache.len(), cache.fds()), (0, 0));
         assert!(cache.get(&node.0.id.kh).is_none());
-        // The same handle is another object then (btrfs may do that after a crash).
+        // Then the same handle is another object (btrfs may do that after a crash).
         assert!(cache.intern(new(1, Dirty::Clean), NOW) != node);
     }
 }

@@ -1,50 +1,50 @@
 //! The change attribute (RFC 8881 section 5.8.1.4): grows with every change, never repeats for different contents.
 //!
-//! User space can neither set nor read the kernel's own change counter, and `ctime` goes back when a crash loses
-//! changes. So values are nanoseconds of real time plus a *floor* that grows by an hour at each unclean start, and a
-//! node remembers its last value and the ctime that it was last seen with:
+//! User space can neither set nor read the kernel's change counter, and `ctime` goes back when a crash loses changes. So
+//! a value is real time in nanoseconds plus a *floor*, which grows by an hour at each unclean start. A node remembers its
+//! last value and the ctime at which it was last seen. The next value is:
 //!
-//! - own change: `max(value + 1, now + floor)`;
-//! - a ctime never seen before (a local process, or the ctime that an own change left): `max(value + 1, derived)`;
-//! - nothing remembered: `derived` alone;
-//! - a ctime seen before, while it was young and not left by an own change: `max(value, derived)`, as another local process
-//!   may have made a change since within the same tick of the kernel's clock. So the value grows once more when it has settled.
+//! - after an own change: `max(value + 1, now + floor)`;
+//! - for a ctime never seen before (left by a local process, or by an own change): `max(value + 1, derived)`;
+//! - if nothing is remembered: `derived`;
+//! - for a ctime that was seen young and that no own change left: `max(value, derived)`. Another local process may have
+//!   made a change since within the same tick of the kernel's clock, so the value grows once more when the ctime has settled.
 //!
-//! `derived` is the time of looking, but no earlier than the ctime and no later than [`SETTLED_NS`] after it; a ctime from
-//! the future, where the clock was once, counts as now. So for a
-//! ctime that is old enough it is a function of the ctime alone, the same each time that a node is forgotten and looked
-//! at again; it exceeds whatever was derived while the ctime was young; and it exceeds whatever an own change gave, as
-//! the kernel's clock lags behind the real one by much less than that. A node must be remembered for [`REMEMBER_NS`]
-//! after an own change, since until then `derived` is not final.
+//! `derived` is the time of looking, but not before the ctime and not later than [`SETTLED_NS`] after it. A ctime in the
+//! future (the clock was once ahead) counts as now. So `derived`
+//! - is a function of the ctime alone once that is old enough, so it is the same each time a node is forgotten and seen again;
+//! - exceeds whatever was derived while the ctime was young;
+//! - exceeds whatever an own change gave, since the kernel's clock lags behind real time by much less than that.
+//!
+//! Until it is final, that is, for [`REMEMBER_NS`] after an own change, the node must be remembered.
 
-/// A ctime older than this is final: nothing that happens now can get the same, ns. Much more than the kernel's coarse
-/// clock can lag behind the real one (a tick is at most 10 ms).
+/// A ctime older than this is final: no new change can get the same one, ns. The kernel's coarse clock lags behind the
+/// real one by much less (a tick is at most 10 ms).
 pub(crate) const SETTLED_NS: u64 = 50_000_000;
 
 /// How long the state of a node must be kept after an own change, ns.
 pub(crate) const REMEMBER_NS: u64 = 1_000_000_000;
 
-/// A clock that goes back by no more than this is not set back: it is read by two threads, or slewed.
+/// A step back of the clock of at most this size does not count: two threads have read it, or it is slewed.
 pub(crate) const STEP_NS: u64 = 100_000_000;
 
 /// By how much an unclean start raises the floor, ns. More than any crash can set clocks and ctimes back.
 pub(crate) const FLOOR_STEP_NS: u64 = 3_600_000_000_000;
 
-/// What a node remembers. The default remembers nothing.
+/// What a node remembers; by default nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change {
     value: u64,
     ctime_ns: u64,
-    /// The last thing that happened is an own change whose ctime has not been seen yet.
+    /// The last event is an own change whose ctime has not been seen yet.
     own_is_unseen: bool,
-    /// Somebody else left `ctime_ns`, and it was young when it was last seen: it may hide a later change.
+    /// Somebody else left `ctime_ns`, and it was young when last seen: it may hide a later change.
     is_young: bool,
     /// The last look found a ctime that no own change has left.
     is_foreign: bool,
 }
 
 impl Change {
-    /// The value for an object that has just been seen with `ctime_ns`.
     pub(crate) fn seen(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
         let is_new = self.value == 0 || self.ctime_ns != ctime_ns;
         if self.value == 0 {
@@ -65,20 +65,20 @@ impl Change {
         self.value
     }
 
-    /// True if the last look has found that somebody else has changed the object since the one before.
+    /// True if the last look found a change by somebody else since the look before.
     pub(crate) fn is_foreign(&self) -> bool {
         self.is_foreign
     }
 
-    /// Own change whose ctime is not known yet: the next look counts it as one more change, which is harmless.
+    /// Notes an own change whose ctime is not known yet. The next look counts it as one more change, which is harmless.
     pub(crate) fn bump(&mut self, now_ns: u64, floor_ns: u64) {
         self.value = self.value.saturating_add(1).max(now_ns.saturating_add(floor_ns));
         self.own_is_unseen = true;
         self.is_young = false;
     }
 
-    /// Own change that left `ctime_ns`; gives the value after it. Only right when the lock that orders changes of this
-    /// object was held since the last [`Change::seen`].
+    /// Notes an own change that left `ctime_ns`; returns the value after it. Only correct if the lock that orders changes of
+    /// this object was held since the last [`Change::seen`].
     pub(crate) fn changed(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
         self.bump(now_ns, floor_ns);
         self.ctime_ns = ctime_ns;
@@ -87,7 +87,7 @@ impl Change {
     }
 }
 
-/// The clock was set back since: how old such a ctime is cannot be told.
+/// True if the clock was set back since, so that the age of the ctime is unknown.
 fn is_of_the_future(ctime_ns: u64, now_ns: u64) -> bool {
     ctime_ns > now_ns.saturating_add(STEP_NS)
 }

@@ -1,4 +1,4 @@
-//! Starting the log, and what it calls at its checkpoints.
+//! Starts the log, and does the volume's part of its checkpoints.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -11,17 +11,16 @@ use crate::lost::Present;
 use crate::record::{Fact, Record};
 use crate::volume::{Volume, VolumeInner};
 
-/// Keeper of the server's state that must survive a crash in the log.
 pub trait NoteKeeper: Send + Sync {
-    /// Begins to say the whole state in records for [`crate::RecoveryReport::notes`]. Called at each checkpoint, as each
-    /// [`Snapshot::part`], while no transaction is joined: must be quick, must not call the volume, must not wait for anybody who
-    /// holds a transaction. Transactions may note what they change between two parts.
+    /// Starts to write the whole state as records for [`crate::RecoveryReport::notes`]. Called at each checkpoint, like each
+    /// [`Snapshot::part`], while no transaction is joined. It must be quick, must not call the volume, and must not wait for
+    /// anybody who holds a transaction. Between two parts transactions may note their changes.
     fn snapshot(&self) -> Box<dyn Snapshot>;
 }
 
 impl Volume {
-    /// Empties the log after recovery and starts it. The server must have restored its state from the report's notes,
-    /// since `notes` is asked for it at each checkpoint from here on.
+    /// Empties the log after recovery and starts it. First restore the server's state from the report's notes, since each
+    /// checkpoint asks `notes` for it from here on.
     pub fn start(&self, notes: Arc<dyn NoteKeeper>) -> Result<(), OpenError> {
         if let Some((log, _)) = self.log() {
             let keeper = Checkpoints::new(self, notes)?;
@@ -33,7 +32,7 @@ impl Volume {
         self.enter_log()
     }
 
-    /// The log is empty: it is the one whose notes count from here on.
+    /// Called when the log is empty: from here on its notes count.
     fn enter_log(&self) -> Result<(), OpenError> {
         let Some(in_use) = self.0.log_to_enter.lock().take() else { return Ok(()) };
         let entered = self.assume_root().map_err(std::io::Error::other).and_then(|()| {
@@ -44,7 +43,7 @@ impl Volume {
         entered.map_err(|e| OpenError::Failed(self.fail(format!("state directory: {e}")).to_string()))
     }
 
-    /// The same, without threads: the log does what the simulation tells it to.
+    /// As [`Volume::start`], without threads: the simulation drives the log.
     #[cfg(test)]
     pub(crate) fn start_stepped(
         &self,
@@ -59,9 +58,8 @@ impl Volume {
     }
 }
 
-/// What the log calls at its checkpoints.
 struct Checkpoints {
-    /// Weak, as the volume owns the log and the log owns this.
+    /// Weak, since the volume owns the log and the log owns this.
     volume: Weak<VolumeInner>,
     notes: Arc<dyn NoteKeeper>,
     present: Present,
@@ -75,7 +73,6 @@ impl Checkpoints {
     }
 }
 
-/// The keeper's notes as records of the log.
 struct Notes {
     volume: Weak<VolumeInner>,
     notes: Box<dyn Snapshot>,
@@ -111,7 +108,7 @@ impl Checkpoint for Checkpoints {
         let failed = |e: Error| std::io::Error::other(e);
         volume.assume_root().map_err(failed)?;
         {
-            // A volume that has given up its log marks itself clean under this lock, and that must stay.
+            // A volume that gives up its log marks itself clean under this lock, and that mark must stay.
             let _identity = volume.0.identity.lock();
             volume.check().map_err(failed)?;
             volume.0.syncing.store(number, Ordering::SeqCst);

@@ -1,19 +1,17 @@
-//! The wall clock as the change attribute needs it: a clock that is set back must not make values smaller.
+//! The wall clock for change attributes: setting it back must not make values smaller.
 //!
-//! Change attributes are times of the wall clock plus a floor ([`crate::change`]). When a reading is earlier than one
-//! before it, the floor grows by the difference and a little more: what is derived from the clock from now on exceeds all that was derived
-//! from it before. A clock that is set forward needs nothing. The floor is written down where it grew, so that the next
-//! start has it; whether the clock was set back while nothing was served, the time at which it was last written down
-//! tells.
+//! A change attribute is the wall clock's time plus a floor ([`crate::change`]). When a reading is earlier than the one before
+//! it, the floor grows by the difference and a little more. So everything derived from the clock from now on exceeds all that was
+//! derived before. Setting the clock forward needs nothing. When the floor grows it is saved, so that the next start has it. The
+//! time of saving tells the next start whether the clock was set back while nothing was served.
 //!
-//! Steps of less than [`STEP_NS`] need nothing either: an object is remembered for longer
-//! ([`crate::change::REMEMBER_NS`]), and who remembers counts up.
+//! Steps of less than [`STEP_NS`] need nothing, either: an object is remembered for longer
+//! ([`crate::change::REMEMBER_NS`]), and its remembered value counts up.
 
 use crate::change::REMEMBER_NS;
 use crate::change::STEP_NS;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module's comment.
 #[derive(Debug)]
 pub(crate) struct Clock {
     latest_ns: AtomicU64,
@@ -35,9 +33,9 @@ impl Clock {
             }
             return (self.floor_ns(), false);
         }
-        // A second more than the difference, for those who counted up from the latest reading.
+        // A second more than the difference, for values that counted up from the latest reading.
         let by = back.saturating_add(REMEMBER_NS);
-        // The floor first: who sees the new latest reading sees the new floor. Two threads may both add: that does no harm.
+        // The floor first: whoever sees the new latest reading sees the new floor. If two threads both add, that does no harm.
         let raise = |floor: u64| Some(floor.saturating_add(by));
         let _ = self.floor_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
         let _ = self.latest_ns.compare_exchange(latest, now_ns, Ordering::AcqRel, Ordering::Acquire);
@@ -72,8 +70,8 @@ mod tests {
     }
 
     proptest! {
-        /// One object, changed at any times on a clock that jumps, forgotten in between whenever it may be: its values
-        /// grow, and are the same when nothing has changed.
+        /// Changes one object at random times on a clock that jumps, and forgets it whenever that is allowed. Its values must
+        /// grow, and stay the same when nothing has changed.
         #[test]
         fn values_grow_whatever_the_clock_does(
             steps in prop::collection::vec((-400i64..400, 0u64..10_000_000, any::<[bool; 3]>()), 1..60),
@@ -84,7 +82,7 @@ mod tests {
             let mut last = change.seen(ctime, now, clock.floor_at(now).0);
             let mut changed_at = ctime;
             for (jump, lag, [jumps, changes, forgets]) in steps {
-                // Days back or forth; or a second and a half, after which an object may be forgotten.
+                // Jumps by days; or a second and a half passes, after which an object may be forgotten.
                 now = if jumps { now.saturating_add_signed(jump * 24 * HOUR.cast_signed()) } else { now + 1_500_000_000 };
                 let floor = clock.floor_at(now).0;
                 let young = changed_at <= now && changed_at + REMEMBER_NS > now;

@@ -1,12 +1,12 @@
-//! Whose rights the calling thread has: filesystem user, group and supplementary groups, per thread and cached.
+//! The calling thread's rights: filesystem user, group and supplementary groups, per thread and cached.
 //!
-//! A thread that runs operations is prepared once: it gets a umask of its own (0), and gives up `CAP_SYS_RESOURCE`,
-//! which would let clients into the filesystem's root reserve and over quotas. Changing the filesystem user away from
-//! root makes the kernel drop the thread's file capabilities, changing it back restores them (capabilities(7)), so
-//! the kernel's own checks apply to every call.
+//! A thread that runs operations is prepared once: it gets its own umask (0) and gives up `CAP_SYS_RESOURCE`, which
+//! would let clients use the filesystem's root reserve and exceed quotas. When the filesystem user changes away from
+//! root, the kernel drops the thread's file capabilities; when it changes back, the kernel restores them
+//! (capabilities(7)). So the kernel's own checks apply to every call.
 //!
-//! Going back and forth between a caller and the superuser is one switch of the user alone: the superuser needs no
-//! group, so the caller's stay.
+//! A switch between a caller and the superuser changes only the user: the superuser needs no group, so the caller's
+//! groups stay.
 //!
 //! Invariant: the cached identity is the thread's identity. Nothing else in the process may change it on such threads.
 
@@ -24,7 +24,7 @@ thread_local! {
     static NOW: RefCell<Option<Cred>> = const { RefCell::new(None) };
 }
 
-/// What a volume needs, and why it is refused without.
+/// The capabilities that a volume needs; without them it refuses to open.
 pub(crate) const NEEDED: &[(CapabilitySet, &str)] = &[
     (CapabilitySet::CHOWN, "CAP_CHOWN"),
     (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
@@ -41,7 +41,7 @@ pub(crate) const NEEDED: &[(CapabilitySet, &str)] = &[
 pub(crate) const NEEDED_NAMES: &str = "CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, \
                                        CAP_MKNOD, CAP_SETGID, CAP_SETUID and CAP_SYS_ADMIN";
 
-/// What of [`NEEDED`] the process lacks; empty when it may serve. The user id must be 0, too: only then do
+/// Which of [`NEEDED`] the process lacks; empty if it may serve. The user id must be 0, too: only then do
 /// capabilities follow the filesystem user.
 pub(crate) fn missing() -> Result<Vec<&'static str>, Errno> {
     let effective = kernel::capabilities(None)?.effective;
@@ -53,9 +53,9 @@ pub(crate) fn missing() -> Result<Vec<&'static str>, Errno> {
     Ok(missing)
 }
 
-/// Makes the calling thread act as `cred` from here on. Costs nothing when it does already.
+/// Makes the calling thread act as `cred` from here on. Costs nothing if it already does.
 pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
-    // -1 means "leave it" to the system calls below: such a caller would keep the former one's rights.
+    // The system calls below take -1 as "leave unchanged": such a caller would keep the previous one's rights.
     if cred.uid == u32::MAX || cred.gid == u32::MAX {
         return Err(Error::Perm);
     }
@@ -63,7 +63,7 @@ pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
         if now.as_ref() == Some(cred) {
             return Ok(());
         }
-        // If one of these fails in the middle, the cache must not claim the former identity.
+        // If one of these calls fails, the cache must not claim the previous identity.
         let (same_group, same_groups) = match now.take() {
             Some(now) => (now.gid == cred.gid, now.groups == cred.groups),
             None => {
@@ -83,7 +83,7 @@ pub(crate) fn assume(cred: &Cred) -> Result<(), Error> {
     })
 }
 
-/// Makes the calling thread act with the superuser's rights, whatever its groups.
+/// Makes the calling thread act with the superuser's rights; its groups stay.
 pub(crate) fn assume_root() -> Result<(), Error> {
     NOW.with_borrow_mut(|now| {
         let (gid, groups) = match now.take() {
@@ -106,13 +106,12 @@ pub(crate) fn assume_root() -> Result<(), Error> {
     })
 }
 
-/// The thread is somebody else now, without our knowledge.
 #[cfg(test)]
 pub(crate) fn forget() {
     NOW.take();
 }
 
-/// For a volume that acts as the process's own user: only the thread's preparation.
+/// Only prepares the thread; for a volume that acts as the process's own user.
 pub(crate) fn prepare_once() -> Result<(), Error> {
     thread_local! {
         static DONE: Cell<bool> = const { Cell::new(false) };
@@ -145,7 +144,7 @@ mod tests {
             println!("skipped: needs root");
             return;
         }
-        // On a thread of its own: the harness's must stay what it is.
+        // On a thread of its own, since the test harness's thread must not change.
         let checks = std::thread::spawn(|| {
             let user = Cred { uid: 1001, gid: 1002, groups: Arc::from([7, 8]) };
             assume(&user).unwrap();
@@ -164,7 +163,7 @@ mod tests {
             assert!(effective().contains(CapabilitySet::DAC_OVERRIDE));
             assert!(!effective().contains(CapabilitySet::SYS_RESOURCE), "reserves and quotas hold for all");
             std::fs::remove_file(&path).unwrap();
-            // The superuser as a caller has groups of his own.
+            // As a caller, the superuser has his own groups.
             assume(&Cred::root()).unwrap();
             assert_eq!(kernel::fs_ids(), (0, 0));
             assume(&Cred { uid: 1001, gid: 5, groups: Arc::from([]) }).unwrap();

@@ -1,22 +1,22 @@
-//! Cuts: what a truncation takes away, said on the file itself before it does.
+//! Cuts: notes on a file of what a truncation is about to remove.
 //!
-//! A truncation may be on disk though its record is not in the log: the disk is *ahead* ([`crate::marker`]). Recovery then
-//! writes what the log holds of the file, and must know that the truncation happened: of the bytes that it has taken, the
-//! log has only those that are younger than the last checkpoint, and putting these back would leave zeros where the others
-//! were. The file's size does not tell, since the file may have grown again.
+//! A truncation may be on disk without its record being in the log: the disk is *ahead* ([`crate::marker`]). Recovery then
+//! writes the log's data of the file and must know of the truncation. Of the removed bytes the log has only those since the
+//! last checkpoint; putting these back would leave zeros where the others were. The file's size does not help, since the
+//! file may have grown again.
 //!
-//! So before a file of whose contents the log may hold something is cut, an extended attribute of the file says the
-//! transaction's number and the new size. That is metadata, so it is on disk if the truncation is. Recovery over a disk
-//! that is ahead brings each such cut to its end: it writes nothing beyond it, and sets the size.
+//! So before the server truncates a file of which the log may hold contents, it notes the transaction's number and the new
+//! size in an extended attribute. That is metadata, so it is on disk if the truncation is. Recovery over a disk that is
+//! ahead completes each such cut: it writes nothing beyond it and sets the size.
 //!
 //! Invariants:
-//! - For every truncation to a smaller size that is on disk and not in the log, the attribute has an entry with its
+//! - For every truncation to a smaller size that is on disk but not in the log, the attribute has an entry with its
 //!   number and a size that is not larger, or the log holds nothing of the file's contents.
-//! - The last entry has the size that was set last. So while a cut is not known to be in the log, growing is said, too.
-//! - Entries whose transaction is known to be in the log are dropped at the next one; recovery ignores them.
+//! - The last entry has the size that was set last. So while a cut is not known to be in the log, growth is noted, too.
+//! - Entries whose transaction is known to be in the log are dropped when the next one is added; recovery ignores them.
 //!
-//! It costs no flush, and only files that were written since the last checkpoints a system call or two. An attribute that
-//! was copied to another file with all others (`cp -a`) names the first file, and says nothing.
+//! This costs no flush, and one or two system calls only for files written since the last checkpoints. The attribute names
+//! its file, so a copy on another file (`cp -a`) has no effect.
 
 use std::sync::atomic::Ordering;
 
@@ -32,25 +32,23 @@ use crate::record::ObjId;
 use crate::tx::Tx;
 use crate::volume::Volume;
 
-/// The attribute. `trusted` is for root alone and is not copied by ordinary tools.
+/// The name of the attribute. Only root can use the `trusted` namespace, and ordinary tools do not copy it.
 pub(crate) const CUT_XATTR: &str = "trusted.landfast.cut";
 
-/// What the attribute says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cuts {
-    /// The file.
+    /// The file to which it belongs.
     of: ObjId,
-    /// Number of the transaction and the size that it set, in this order; each size is larger than the one before.
+    /// Transaction number and the size that it set, in order; sizes ascend.
     set: Vec<(u64, u64)>,
 }
 
 impl Cuts {
-    /// None, of this file.
     pub(crate) fn none(of: &ObjId) -> Cuts {
         Cuts { of: of.clone(), set: Vec::new() }
     }
 
-    /// What `bytes` say of a file: its cuts in transactions after `seq`. Anything else says nothing.
+    /// The cuts of a file in `bytes` from transactions after `seq`; none if `bytes` are malformed or of another file.
     pub(crate) fn after(seq: u64, of: &ObjId, bytes: &[u8]) -> Cuts {
         match postcard::from_bytes::<Cuts>(bytes) {
             Ok(mut said) if said.of == *of => {
@@ -61,18 +59,17 @@ impl Cuts {
         }
     }
 
-    /// One more. Those that it takes away as well need not be known any more.
+    /// Adds a cut. Drops those to the same or a larger size, which it covers.
     fn push(&mut self, seq: u64, size: u64) {
         self.set.retain(|(_, lower)| *lower < size);
         self.set.push((seq, size));
     }
 
-    /// Everything from here on has been cut off.
+    /// The offset from which everything has been cut off.
     pub(crate) fn lowest(&self) -> Option<u64> {
         self.set.first().map(|(_, size)| *size)
     }
 
-    /// The size that was set last.
     pub(crate) fn last(&self) -> Option<u64> {
         self.set.last().map(|(_, size)| *size)
     }
@@ -91,7 +88,7 @@ impl Cuts {
 }
 
 impl Volume {
-    /// So many facts about contents are appended to the log. Call within the transaction.
+    /// Notes that this many facts about contents are appended to the log. Call within the transaction.
     pub(crate) fn content_logged(&self, state: &mut NodeState, facts: u64) {
         if facts > 0 {
             state.data_facts += facts;
@@ -101,13 +98,13 @@ impl Volume {
 
     /// Whether the log may hold facts about the contents of a file. Call within a transaction.
     ///
-    /// A fact that was appended when the sync of checkpoint n had begun, and that of n + 1 had not, stands before the cut
-    /// of n + 2: that cut comes after the sync of n + 1, and waits for the transaction.
+    /// A fact appended after the sync of checkpoint n began, and before that of n + 1 began, is older than the cut of n + 2:
+    /// that cut comes after the sync of n + 1 and waits for the transaction.
     fn may_hold(&self, state: &NodeState) -> bool {
         self.may_hold_from(state.logged_at)
     }
 
-    /// The same for facts up to the one that left this in [`NodeState::logged_at`].
+    /// The same for facts up to the one that left this value in [`NodeState::logged_at`].
     pub(crate) fn may_hold_from(&self, logged_at: u64) -> bool {
         let Some((log, _)) = self.log() else { return false };
         logged_at > 0 && log.stats().checkpoint < logged_at + 1
@@ -127,7 +124,7 @@ impl Volume {
         };
         let look = kernel::look(&fd)?;
         let before = self.not_known_to_be_logged(node, &fd)?;
-        // What has no name cannot come back.
+        // A file without a name cannot come back.
         if look.stx_nlink == 0 || size >= look.stx_size && before.set.is_empty() {
             return Ok(kernel::ftruncate(fd, size)?);
         }
@@ -139,7 +136,7 @@ impl Volume {
         match cuts.leave(&fd) {
             Ok(()) => {}
             Err(Errno::NOSPC | Errno::DQUOT) => {
-                // Cutting must be possible on a full disk: after a checkpoint, when nothing needs to be said.
+                // Cutting must be possible on a full disk: it is after a checkpoint, when nothing needs to be noted.
                 if let Some((log, _)) = self.log() {
                     log.ask_checkpoint();
                 }
@@ -160,7 +157,7 @@ impl Volume {
                 let known = self.0.durable_seq.load(Ordering::SeqCst);
                 Ok(Cuts::after(known, &node.0.id, bytes.get(..len).unwrap_or_default()))
             }
-            // Too large to be ours.
+            // RANGE: too large to be ours.
             Err(Errno::NODATA | Errno::RANGE) => Ok(Cuts::none(&node.0.id)),
             Err(e) => Err(e.into()),
         }

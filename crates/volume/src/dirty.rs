@@ -1,21 +1,18 @@
-//! Which bytes of a file were written unstably and not committed yet.
+//! The bytes of a file that were written unstably and are not committed yet.
 
 use crate::limits::{DIRTY_RANGES_MAX, LOGGED_DATA_MAX};
 
-/// Unstable data of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Dirty {
-    /// None.
     #[default]
     Clean,
-    /// These byte ranges: sorted, disjoint, not touching; start and end.
+    /// Byte ranges (start, end): sorted, disjoint, not touching.
     Ranges(Vec<(u64, u64)>),
-    /// Too many to remember, or not known.
+    /// Too many to remember, or unknown.
     Unknown,
 }
 
 impl Dirty {
-    /// `len` bytes at `offset` were written.
     pub(crate) fn add(&mut self, offset: u64, len: u64) {
         if len == 0 {
             return;

@@ -1,11 +1,10 @@
-//! Where an exclusive create keeps its client's verifier (RFC 1813 section 3.3.8, RFC 8881 section 18.16.3), so that a repetition
-//! finds it: in the times of the file, as a keyed digest of the verifier *and of this file*.
+//! How an exclusive create keeps its client's verifier (RFC 1813 section 3.3.8, RFC 8881 section 18.16.3) for a retry: in the
+//! times of the file, as a keyed digest of the verifier *and of this file*.
 //!
-//! So only a file that this server made with this verifier has these times. Who sets times as he likes, or copies them from
-//! another file, does not know which would do: the key is the volume's own, the one that signs handles. The digest costs
-//! nothing that would have to be flushed or taken away again, lives as long as the file, over crashes (times are in the log)
-//! and without a log, on every filesystem. The client's SETATTR, which must follow, sets the times to what they should be; so
-//! does the first write.
+//! So only a file that this server made with this verifier has these times. A client that sets times as it likes, or copies them
+//! from another file, cannot know the right ones: the key is the volume's own, which also signs handles. The digest needs no
+//! flush and no removal. It lives as long as the file, across crashes (times are in the log) and without a log, on every
+//! filesystem. The client must follow with a SETATTR, which sets the proper times; so does the first write.
 
 use std::hash::Hasher;
 
@@ -13,11 +12,11 @@ use siphasher::sip::SipHasher24;
 
 use crate::types::Timestamp;
 
-/// What is signed begins with it, where a handle has its version: neither can be taken for the other.
+/// First byte of the signed data, where a handle has its version: so neither can be taken for the other.
 const DOMAIN: u8 = 0xff;
 
-/// Access and modification time: as signed 32-bit numbers of seconds, which every filesystem keeps. `fh` is the file's wire
-/// handle.
+/// Access and modification time, as signed 32-bit numbers of seconds, which every filesystem can store. `fh` is the file's
+/// wire handle.
 pub(crate) fn times(key: &[u8; 16], fh: &[u8], verf: [u8; 8]) -> (Timestamp, Timestamp) {
     let mut h = SipHasher24::new_with_key(key);
     h.write_u8(DOMAIN);

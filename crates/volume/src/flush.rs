@@ -1,14 +1,14 @@
-//! Flushes of the volume's filesystem, believed only as far as they may be.
+//! Flushes of the volume's filesystem, with a check that they can be believed.
 //!
-//! `fsync`, `fdatasync` and `syncfs` wait for what the filesystem has still to do. If its journal could not be written, for
-//! whatever reason it was just writing it (somebody else's flush, its own timer), there is nothing left to do, and a flush that comes
-//! after that succeeds: ext4 sees no transaction to wait for, btrfs has turned read-only, and the kernel has nothing to flush
-//! on what is read-only. What was changed before is gone all the same.
+//! `fsync`, `fdatasync` and `syncfs` wait for the filesystem's pending work. If its journal could not be written, for
+//! whatever reason it was being written (somebody else's flush, its own timer), nothing is pending any more, and a later
+//! flush succeeds although earlier changes are lost: ext4 sees no transaction to wait for, btrfs has turned read-only, and
+//! the kernel has nothing to flush on a read-only filesystem.
 //!
-//! Such a filesystem takes no changes any more, for good. So each flush is followed by a question that only a filesystem
-//! answers that takes some: it is asked to remove an attribute that is not there. The failure is marked before the waiting for
-//! the lost transaction can end, hence before the flush returns, so the question comes late enough; and when it is answered,
-//! no journal was lost before the flush.
+//! Such a filesystem refuses all changes from then on. So after each flush we make a call that only a filesystem which accepts
+//! changes answers normally: we remove an attribute that does not exist. The filesystem marks its failure before the wait for the
+//! lost transaction can end, hence before the flush returns. So if the call is answered normally, no journal was lost before
+//! the flush.
 
 use std::io::{Error, Result};
 
@@ -16,22 +16,20 @@ use rustix::io::Errno;
 
 use crate::kernel::{self, AsFd};
 
-/// Nobody sets this.
 const ABSENT_XATTR: &str = "trusted.landfast.absent";
 
-/// fsync. `dir` is any directory of the same filesystem, open for reading.
+/// Calls fsync. `dir` is any directory of the same filesystem, open for reading.
 pub(crate) fn file(fd: impl AsFd, dir: impl AsFd) -> Result<()> {
     kernel::fsync(fd)?;
     confirm(dir)
 }
 
-/// fdatasync.
 pub(crate) fn data(fd: impl AsFd, dir: impl AsFd) -> Result<()> {
     kernel::fdatasync(fd)?;
     confirm(dir)
 }
 
-/// syncfs of the filesystem of `dir`. Reports write-back errors since `dir` was opened.
+/// Calls syncfs for the filesystem of `dir`. Reports write-back errors since `dir` was opened.
 pub(crate) fn all(dir: impl AsFd) -> Result<()> {
     kernel::syncfs(&dir)?;
     confirm(dir)
@@ -39,9 +37,9 @@ pub(crate) fn all(dir: impl AsFd) -> Result<()> {
 
 fn confirm(dir: impl AsFd) -> Result<()> {
     match kernel::fremovexattr(dir, ABSENT_XATTR) {
-        // For want of room, too, only a filesystem refuses that would take a change.
+        // Also "no space": only a filesystem that accepts changes refuses for that reason.
         Ok(()) | Err(Errno::NODATA | Errno::NOSPC | Errno::DQUOT) => Ok(()),
-        // No such attributes here, or none for us: with a log neither is so, as the tag is one.
+        // No such attributes here, or no right to them. With a log neither happens, since the tag is such an attribute.
         Err(Errno::OPNOTSUPP | Errno::PERM) => Ok(()),
         Err(e) => Err(Error::new(
             e.kind(),

@@ -1,20 +1,23 @@
-//! The fold: from the records since the last checkpoint to the state that the volume must have. Pure.
+//! Folds the records since the last checkpoint into the state that the volume must have. Pure: no I/O.
 //!
-//! The result says for each directory entry that a record touched which object it names, or that it names none; for
-//! each object that a record touched whether it lives, its attributes, and the operations on its contents that still
-//! matter. How the state came about is forgotten: what was made and removed again is dead and is never made, data
-//! that a later `Durable` covers or a later truncation cuts away is never written.
+//! The result says
+//! - for each directory entry that a record touched: which object it names, or that it names none;
+//! - for each object that a record touched: whether it lives, its attributes, and the steps on its contents that still matter.
+//!
+//! The history is dropped: an object that was made and removed again is dead and is never made. Data that a later
+//! `Durable` covers or a later truncation cuts off is never written.
 //!
 //! Invariants of a [`Fold`] (checked here; a log that breaks them is refused):
-//! - an entry names an object that lives, in a directory that lives;
-//! - a directory has at most one name, and an object that the log saw born has at least one, or is dead;
-//! - an entry is taken only from the object that it names and given only when it names nothing.
+//! - an entry names a living object, in a living directory;
+//! - a directory has at most one name; an object whose birth is in the log has at least one name, or is dead;
+//! - a record removes an entry only from the object that it names, and sets one only when it names nothing.
 //!
-//! Records that somebody who changes the directory behind the server's back can cause to break these do not end it: the later
-//! record counts, and the case is noted ([`Fold::strange`]). [`Fold::new`] and [`Fold::of`] refuse it, [`Fold::resolved`] goes on.
+//! Somebody who changes the directory behind the server's back can cause records that break these. Then the later record
+//! counts, and the case is noted ([`Fold::strange`]). [`Fold::new`] and [`Fold::of`] refuse such a log; [`Fold::resolved`]
+//! goes on.
 //!
-//! What is on the disk for certain (`docs/internals/recovery.md`, *Behind or ahead*) is not among what recovery must see to:
-//! where the disk has something else now, somebody has made it so since.
+//! What is certainly on disk (`docs/internals/recovery.md`, *Behind or ahead*) needs no recovery: where the disk now differs,
+//! somebody else has changed it since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,47 +26,37 @@ use bytes::Bytes;
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, RecordError, Timestamp};
 
-/// Why records make no state.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// A record could not be read.
     #[error("record {at} of the log: {why}")]
-    Record {
-        /// Which record, counted from 0.
-        at: usize,
-        /// What is wrong with it.
-        why: RecordError,
-    },
+    Record { at: usize, why: RecordError },
     /// Records contradict each other: a bug of the program that wrote them.
     #[error("record {at} of the log contradicts the ones before: {what} (object {obj})")]
     Contradiction {
-        /// Which record, counted from 0; the number of records if it is the end state that cannot be.
+        /// Which record, counted from 0; the number of records if the end state is impossible.
         at: usize,
-        /// The object it is about.
         obj: ObjId,
-        /// The contradiction.
         what: &'static str,
     },
 }
 
-/// What the contents of a regular file must become, as steps: cut, write in order, cut to size.
+/// What recovery does to the contents of a regular file, in this order: cut, write, set the size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// First the file is given this size: everything from here on was cut off at some time, so what the disk holds
+    /// The size to which the file is cut first. Everything from here on was cut off at some time, so what the disk holds
     /// there is stale.
     pub cut: Option<u64>,
-    /// Then these are written or made holes, in this order; what a later truncation removed is not among them.
+    /// What is then written or made a hole, in this order, without what a later truncation removed.
     pub writes: Vec<(u64, Fill)>,
-    /// Then it is given this size. `None`: the size was never set, so what results from the writes stands.
+    /// The final size. `None`: the size was never set, so the writes determine it.
     pub size: Option<u64>,
 }
 
-/// What a range of a file becomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// These bytes; the file grows if they reach beyond its end.
     Bytes(Bytes),
-    /// A hole of so many bytes; the file does not grow.
+    /// A hole of this many bytes; the file does not grow.
     Zero(u64),
 }
 
@@ -75,7 +68,7 @@ impl Fill {
         }
     }
 
-    /// What it takes on the disk.
+    /// Bytes that it takes on the disk.
     pub(crate) fn room(&self) -> u64 {
         match self {
             Fill::Bytes(bytes) => bytes.len() as u64,
@@ -92,12 +85,11 @@ impl Fill {
 }
 
 impl Content {
-    /// True when there is nothing to do.
     pub fn is_empty(&self) -> bool {
         *self == Content::default()
     }
 
-    /// How large a file is that was empty before the writes.
+    /// The size of a file that was empty before the writes.
     pub(crate) fn filled(&self) -> u64 {
         let end = |(offset, fill): &(u64, Fill)| match fill {
             Fill::Bytes(bytes) => offset + bytes.len() as u64,
@@ -141,52 +133,43 @@ enum Op {
     Zero(u64, u64),
 }
 
-/// What one object must become.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// How to make it, if the log saw it born. `None`: it is older than the log's beginning, so it must be on disk.
+    /// How to make it, if its birth is in the log. `None`: it is older than the log, so it must be on disk.
     pub birth: Option<Birth>,
-    /// It lives no more.
     pub dead: bool,
-    /// Mode, owner, group and times, if the log states them.
     pub owned: Option<Owned>,
-    /// Its mtime, if the log states that without `owned`.
+    /// The mtime, if the log states it without `owned`.
     pub mtime: Option<Timestamp>,
-    /// Extended attributes that must have this value, or be gone.
+    /// Extended attributes that must have this value, or must be absent (`None`).
     pub xattrs: BTreeMap<Bytes, Option<Bytes>>,
-    /// Its contents.
     pub content: Content,
     /// The log relies on data that only the disk has: the object cannot be made again.
     pub relies_on_disk: bool,
-    /// The last link count stated.
     pub links: Option<u32>,
     /// The touched entries that must name it.
     pub names: Vec<(ObjId, Bytes)>,
-    /// A directory, as far as the log says.
     pub(crate) is_dir: bool,
-    /// A crash cannot have taken it: it is older than what the disk has for certain.
+    /// A crash cannot have lost it: its birth is older than what is certainly on disk.
     pub(crate) must_be_there: bool,
-    /// The disk has its owner, mode and extended attributes for certain.
+    /// Its owner, mode and extended attributes are certainly on disk.
     pub(crate) dressed: bool,
-    /// Entries that it was taken from in a way that the disk may lack: a crash may leave it at them.
+    /// Entries that no longer name it, but may still do so on disk after a crash.
     pub(crate) left: Vec<(ObjId, Bytes)>,
-    /// The directory that it was made in.
     pub(crate) born_in: Option<ObjId>,
-    /// The entry that the log spoke of last, for messages.
+    /// The last entry that the log mentions for it, for messages.
     pub(crate) place: Option<(ObjId, Bytes)>,
-    /// Somebody else took it from where the log knows it.
+    /// Somebody else removed it from the entry that the log knows.
     stray: bool,
     ops: Vec<Op>,
 }
 
-/// Records that contradict each other, as they do when somebody moves, removes or makes something behind the server's back.
+/// A contradiction between records. It arises when somebody moves, removes or makes something behind the server's back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Strange {
-    /// Which record, counted from 0; the number of records if it is the end state that cannot be.
+    /// Which record, counted from 0; the number of records if the end state is impossible.
     pub at: usize,
-    /// The object it is about.
     pub obj: ObjId,
-    /// The contradiction.
     pub what: &'static str,
 }
 
@@ -195,24 +178,21 @@ pub struct Strange {
 pub struct Fold {
     /// For each directory the entries that a record touched, and what each must name.
     pub entries: BTreeMap<ObjId, BTreeMap<Bytes, Option<ObjId>>>,
-    /// Each object that a record names.
     pub objects: ObjMap<Plan>,
-    /// The server's own bytes, in order.
+    /// The server's own bytes ([`Fact::Note`]), in order.
     pub notes: Vec<Vec<u8>>,
-    /// The largest transaction number.
     pub last_seq: u64,
-    /// How many records were folded.
     pub records: usize,
-    /// What others have done, as far as the records show it. Their number is bounded by that of the records.
+    /// Changes by others, as far as the records show them. At most as many as there are records.
     pub strange: Vec<Strange>,
-    /// The metadata of so many records is on the disk for certain.
+    /// The metadata of this many records, counted from the first, is certainly on disk.
     certain: usize,
-    /// Entries that later ones touch; not kept where nothing is certain.
+    /// Entries that later records touch; empty if `certain` is 0.
     late: BTreeMap<ObjId, BTreeSet<Bytes>>,
 }
 
-/// How many of `records`, which came in batches with these `ends`, are on the disk for certain as far as names and attributes
-/// go, if the volume's marker has this number: all those in batches before the one of that transaction.
+/// How many of `records` have their names and attributes certainly on disk, if the volume's marker holds the number `marker`:
+/// all records in batches before the batch of that transaction. `ends` says where each batch ends.
 pub fn certain(records: &[Vec<u8>], ends: &[usize], marker: u64) -> usize {
     let mut start = 0;
     for end in ends {
@@ -226,20 +206,18 @@ pub fn certain(records: &[Vec<u8>], ends: &[usize], marker: u64) -> usize {
 }
 
 impl Fold {
-    /// Folds encoded records, oldest first.
     pub fn new(records: impl IntoIterator<Item = Vec<u8>>) -> Result<Fold, FoldError> {
         Fold::resolved(records, 0)?.unanimous()
     }
 
-    /// Folds records, oldest first.
     pub fn of(records: impl IntoIterator<Item = Record>) -> Result<Fold, FoldError> {
         let mut f = Fold::default();
         records.into_iter().try_for_each(|r| f.take(r))?;
         f.finish()?.unanimous()
     }
 
-    /// Folds encoded records, oldest first, of which the first `certain` are on the disk but for data; goes on where they show
-    /// what others have done.
+    /// Folds encoded records, oldest first. The names and attributes of the first `certain` ones are on disk. Goes on where
+    /// records show that others changed the directory.
     pub fn resolved(records: impl IntoIterator<Item = Vec<u8>>, certain: usize) -> Result<Fold, FoldError> {
         let mut f = Fold { certain, ..Fold::default() };
         for (at, bytes) in records.into_iter().enumerate() {
@@ -250,7 +228,6 @@ impl Fold {
         f.finish()
     }
 
-    /// The same for records that are not encoded.
     #[cfg(test)]
     pub(crate) fn resolved_of(
         records: impl IntoIterator<Item = Record>,
@@ -261,7 +238,7 @@ impl Fold {
         f.finish()
     }
 
-    /// Refuses records that show what others have done.
+    /// Refuses records that show changes by others.
     pub fn unanimous(self) -> Result<Fold, FoldError> {
         match self.strange.first() {
             Some(Strange { at, obj, what }) => {
@@ -271,7 +248,6 @@ impl Fold {
         }
     }
 
-    /// True when no object and no entry is concerned.
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
     }
@@ -292,7 +268,6 @@ impl Fold {
 
     fn fact(&mut self, at: usize, fact: Fact) -> Result<(), FoldError> {
         let refuse = |obj: &ObjId, what| Err(FoldError::Contradiction { at, obj: obj.clone(), what });
-        // On the disk for certain.
         let settled = at < self.certain;
         match fact {
             Fact::Bind { dir, name, obj } => {
@@ -399,13 +374,13 @@ impl Fold {
         for (dir, names) in &self.entries {
             for (name, obj) in names {
                 if let Some(plan) = obj.as_ref().and_then(|obj| self.objects.get_mut(obj)) {
-                    // Nearly all have one.
+                    // Nearly every object has one name.
                     plan.names.reserve_exact(usize::from(plan.names.is_empty()));
                     plan.names.push((dir.clone(), name.clone()));
                 }
             }
         }
-        // Born since the log began, so each name it ever had is known here: without one it is gone.
+        // Its birth is in the log, so every name it ever had is known here. Without one it is gone.
         let gone = |plan: &Plan| plan.birth.is_some() && plan.names.is_empty() && !plan.stray;
         self.objects.values_mut().for_each(|plan| plan.dead |= gone(plan));
         self.settle();
@@ -422,7 +397,7 @@ impl Fold {
         Ok(self)
     }
 
-    /// Takes away the names that objects cannot have, as they did not lose them through this server.
+    /// Removes names that objects cannot have, since they did not lose them through this server.
     fn settle(&mut self) {
         let dead: BTreeSet<&ObjId> = self.objects.iter().filter(|(_, p)| p.dead).map(|(id, _)| id).collect();
         let mut wrong = Vec::new();
@@ -431,7 +406,7 @@ impl Fold {
             if plan.dead {
                 wrong.extend(all("gone, but an entry names it"));
             } else if plan.is_dir && plan.names.len() > 1 {
-                // Where it was put last it is.
+                // It is where it was put last.
                 let others = all("a directory with two names");
                 wrong.extend(others.filter(|(_, _, at)| plan.place.as_ref() != Some(at)));
             }
@@ -455,7 +430,7 @@ impl Fold {
         }
     }
 
-    /// What no crash can have taken back needs no seeing to.
+    /// Drops what no crash can have undone.
     fn forget_what_is_certain(&mut self) {
         if self.certain == 0 {
             return;

@@ -1,11 +1,11 @@
-//! What an open file remembers for its opener: that he may read or write, and since when ([`crate::Volume::as_caller`]).
+//! What an open file remembers of its opener: that he may read or write, and since when ([`crate::Volume::as_caller`]).
 //!
 //! Invariants:
 //!
-//! - What is remembered is what an open by him would be told now: it is worth nothing when the volume has changed the file's
-//!   owner, mode or access list since (`rights` counts that), or when it is as old as [`BRIEF_OPEN`], which bounds how long
-//!   what a local process changes goes unnoticed.
-//! - Of any other caller nothing is remembered: each access of his costs the system call that asks.
+//! - What is remembered equals the result of an open by him now. So it no longer counts once the volume has changed the file's
+//!   owner, mode or access list (`rights` counts that), or at the age of [`BRIEF_OPEN`], which bounds how long a local
+//!   process's change goes unnoticed.
+//! - Nothing is remembered of other callers: each access of theirs costs a system call.
 
 use std::time::Instant;
 
@@ -14,19 +14,19 @@ use parking_lot::Mutex;
 use crate::limits::BRIEF_OPEN;
 use crate::types::OpenMode;
 
-/// When the opener was last let in, and how often the file's rights had been changed then.
+/// When the opener was last admitted, and the file's count of rights changes at that time.
 #[derive(Clone, Copy)]
 struct Grant {
     at: Instant,
     rights: u64,
 }
 
-/// What an open file remembers: of reading, of writing.
+/// For reading, for writing.
 #[derive(Default)]
 pub(crate) struct Granted(Mutex<[Option<Grant>; 2]>);
 
 impl Granted {
-    /// The opener may do what `mode` says; `rights` was the file's count before he was asked about.
+    /// Notes that the opener may do what `mode` says; `rights` is the file's count before the check.
     pub(crate) fn note(&self, mode: OpenMode, rights: u64, at: Instant) {
         let mut known = self.0.lock();
         let [read, write] = &mut *known;

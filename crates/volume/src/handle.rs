@@ -9,9 +9,9 @@
 //! | n | the kernel handle, 1 to [`HANDLE_BYTES_MAX`] bytes |
 //! | 8 | SipHash-2-4 of all before, under the volume's key, big-endian |
 //!
-//! The signature keeps a client from opening what it has not been given a handle to; opening by handle bypasses the
-//! permissions of the directories above. The birth time is there because btrfs issues the same kernel handle again
-//! after a crash that lost its first owner.
+//! The signature keeps a client from opening an object without having been given its handle, since opening by handle
+//! bypasses the permissions of the directories above. The birth time is included because btrfs issues the same kernel
+//! handle again after a crash that lost its first owner.
 
 use std::hash::Hasher;
 
@@ -24,13 +24,12 @@ use crate::limits::HANDLE_BYTES_MAX;
 use crate::record::{KernelHandle, ObjId};
 use crate::types::Timestamp;
 
-/// First byte of every wire handle of a volume. A server's own handles (pseudo filesystem) must start with another.
+/// First byte of every wire handle of a volume. A server's own handles (pseudo filesystem) must start differently.
 pub const HANDLE_VERSION: u8 = 1;
 
 const HEAD: usize = 1 + 2 + 4 + 8;
 const TAG: usize = 8;
 
-/// Makes and checks wire handles of one volume.
 #[derive(Clone)]
 pub(crate) struct HandleCodec {
     key: [u8; 16],
@@ -38,7 +37,6 @@ pub(crate) struct HandleCodec {
 }
 
 impl HandleCodec {
-    /// The codec of the volume with this secret key and number.
     pub(crate) fn new(key: [u8; 16], volume: u32) -> HandleCodec {
         HandleCodec { key, volume }
     }
@@ -49,7 +47,7 @@ impl HandleCodec {
         h.finish()
     }
 
-    /// The wire handle of an object. `None` when the kernel's handle does not fit (no filesystem on Linux has such).
+    /// The wire handle of an object. `None` if the kernel's handle is too long (on Linux no filesystem has such handles).
     pub(crate) fn encode(&self, id: &ObjId) -> Option<Bytes> {
         let kind = u16::try_from(id.kh.kind).ok()?;
         if id.kh.bytes.is_empty() || id.kh.bytes.len() > HANDLE_BYTES_MAX {
@@ -66,7 +64,7 @@ impl HandleCodec {
         Some(b.freeze())
     }
 
-    /// Access and modification time of a file that was made with this verifier ([`crate::exclusive`]).
+    /// Access and modification times of a file made with this verifier ([`crate::exclusive`]).
     pub(crate) fn verifier_times(&self, fh: &[u8], verf: [u8; 8]) -> (Timestamp, Timestamp) {
         exclusive::times(&self.key, fh, verf)
     }
@@ -96,7 +94,7 @@ impl HandleCodec {
 
 impl std::fmt::Debug for HandleCodec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key must not get into any log.
+        // The key must never be logged.
         f.debug_struct("HandleCodec").field("volume", &self.volume).finish_non_exhaustive()
     }
 }

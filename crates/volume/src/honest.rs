@@ -1,4 +1,4 @@
-//! Whether the exported directory's filesystem can keep what a flush promises; refused if it cannot, before anything is served.
+//! Checks whether the exported directory's filesystem can keep what a flush promises; if not, opening is refused.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::options::{Durability, OpenOptions};
 
-/// A file of the state directory that is written and flushed to see whether the device gets a flush.
+/// A file in the state directory that is written and flushed to see whether the device gets a flush.
 const PROBE_FILE: &str = "probe";
 
 /// Whether anything is promised that the filesystem must keep.
@@ -19,7 +19,7 @@ fn matters(o: &OpenOptions) -> bool {
     o.durability != Durability::Unsafe && !o.unprivileged && !bug(Bug::VolatileUnnoticed)
 }
 
-/// What the mount and its filesystem tell. Leaves no trace.
+/// Checks the mount and its filesystem. Leaves no trace.
 pub(crate) fn check_mount(o: &OpenOptions, dir: &Path) -> Result<Below, OpenError> {
     if !matters(o) {
         return Ok(Below::default());
@@ -29,7 +29,6 @@ pub(crate) fn check_mount(o: &OpenOptions, dir: &Path) -> Result<Below, OpenErro
     Ok(below)
 }
 
-/// Whether a flush reaches the device.
 pub(crate) fn check_flush(
     o: &OpenOptions,
     dir: &Path,

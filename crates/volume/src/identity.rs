@@ -1,4 +1,4 @@
-//! What a volume knows about itself over restarts: one small file in the state directory.
+//! What a volume must know about itself after a restart: one small file in the state directory.
 //!
 //! Written at each opening (before anything is served) and at each clean stop. Invariant: `clean` on disk means that
 //! nothing was served since the last clean stop.
@@ -13,47 +13,42 @@ use crate::kernel::{self, OwnedFd};
 use crate::record::ObjId;
 use crate::state;
 
-/// The state file.
 pub(crate) const IDENTITY_FILE: &str = "volume";
 
-/// First byte of what is stored. Since 2 the remap table is always beside it, so one that is missing has been lost.
+/// First byte of the file. Since version 2 the remap table always exists too, so a missing one has been lost.
 const VERSION: u8 = 2;
-/// The fields are the same.
+/// Has the same fields.
 const VERSION_WITHOUT_REMAP: u8 = 1;
 
-/// See the module's comment.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Random, made with the volume.
     pub(crate) volume_id: [u8; 16],
     /// Random and secret: signs handles.
     pub(crate) key: [u8; 16],
-    /// The directory itself. A copy of the tree has another, and becomes a volume of its own.
+    /// The directory's identity. A copy of the tree has another one and becomes a volume of its own.
     pub(crate) root: ObjId,
     /// Number of this opening, from 1.
     pub(crate) epoch: u64,
-    /// Part of every change attribute: an hour for each unclean start, and by how much the clock was set back.
+    /// Part of every change attribute: grows by an hour for each unclean start, and by each step back of the clock.
     pub(crate) floor_ns: u64,
-    /// The last stop was clean.
     pub(crate) clean: bool,
-    /// The log that was last used; while not `clean`, it holds what was answered.
+    /// The last log in use. While the volume is not `clean`, that log holds acknowledged operations.
     pub(crate) log_in_use: Option<LogInUse>,
     /// The remap table has been written, so it must be there.
     #[serde(skip)]
     pub(crate) has_remap: bool,
 }
 
-/// Which log.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogInUse {
-    /// Its own identity; devices and files get other names.
+    /// The log's own identity, since the paths of devices and files change.
     pub(crate) id: [u8; 16],
-    /// Where it was, for messages.
+    /// Its path at that time, for messages.
     pub(crate) path: PathBuf,
 }
 
 impl Identity {
-    /// A new volume at `root`.
     pub(crate) fn new(root: ObjId) -> Result<Identity, getrandom::Error> {
         let mut fresh = Identity {
             volume_id: [0; 16],
@@ -70,7 +65,7 @@ impl Identity {
         Ok(fresh)
     }
 
-    /// Reads it; `None` when the volume is new.
+    /// `None` if the volume is new.
     pub(crate) fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Identity>> {
         let Some(bytes) = state::read(state_dir, IDENTITY_FILE)? else { return Ok(None) };
         let bad = |why: String| std::io::Error::new(std::io::ErrorKind::InvalidData, why);
@@ -86,13 +81,13 @@ impl Identity {
         }
     }
 
-    /// Writes it durably. The remap table must have been.
+    /// Writes it durably. Save the remap table first.
     pub(crate) fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         let bytes = postcard::to_extend(self, vec![VERSION]).map_err(std::io::Error::other)?;
         state::replace(state_dir, IDENTITY_FILE, &bytes)
     }
 
-    /// Before [`Identity::begin`]: when this was last written. If that is later than now, the clock was set back meanwhile.
+    /// Call before [`Identity::begin`] with the time of the last writing. If that is in the future, the clock was set back since.
     pub(crate) fn clock_was_at(&mut self, written_ns: u64, now_ns: u64) {
         let back = written_ns.saturating_sub(now_ns);
         if back > STEP_NS {
@@ -100,7 +95,6 @@ impl Identity {
         }
     }
 
-    /// Enters another opening.
     pub(crate) fn begin(&mut self, clean: bool, log: Option<LogInUse>) {
         self.epoch += 1;
         if !clean {
@@ -110,13 +104,11 @@ impl Identity {
         self.log_in_use = log;
     }
 
-    /// The number in handles.
     pub(crate) fn number(&self) -> u32 {
         let [a, b, c, d, ..] = self.volume_id;
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// The filesystem id.
     pub(crate) fn fsid(volume_id: &[u8; 16]) -> (u64, u64) {
         let n = u128::from_be_bytes(*volume_id);
         ((n >> 64) as u64, n as u64)

@@ -1,7 +1,7 @@
-//! Whether a file lies inside a directory that is served, so that clients of that directory could read or change it.
+//! Checks whether a file lies inside a served directory, so that clients of that directory could read or change it.
 //!
-//! What counts is the filesystem's own tree and not the path: symbolic links and bind mounts lead to one object by many paths. What is
-//! on another filesystem than the directory is not inside, even if its path is: an export ends where something else is mounted.
+//! The filesystem's own tree counts, not the path: symbolic links and bind mounts lead to one object by many paths. A file on
+//! another filesystem is not inside, even if its path is, since an export ends where something else is mounted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ const UP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const FILE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// How clients of a directory could come by a file.
+/// How clients of a directory could reach a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inside {
     /// It lies there, or will when it is made.
     There,
-    /// It is a device whose bytes are this file, which lies there.
+    /// It is a device whose bytes are in this file, which lies there.
     Backed(PathBuf),
-    /// It has more names than one on the directory's filesystem, and any of them may lie there.
+    /// It has several names on the directory's filesystem, and any of them may lie there.
     Linked,
-    /// It is mounted where it is, as a file, from the directory's filesystem: nobody can say from which place of it.
+    /// It is a file mounted from the directory's filesystem: its place there cannot be found out.
     Mounted,
 }
 
@@ -44,11 +44,8 @@ impl std::fmt::Display for Inside {
     }
 }
 
-/// Whether `what` lies inside the directory `dir`. A file need not exist yet, the directory that it will be made in must; where that
-/// does not, nothing is inside.
-///
-/// # Errors
-/// Something could not be looked at.
+/// Whether `what` lies inside the directory `dir`. The file need not exist yet, but if its directory does not exist either,
+/// nothing is inside. Fails if something could not be looked at.
 pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
     lies_inside_by(dir, what, 0)
 }
@@ -60,7 +57,7 @@ fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<
     let look = file.as_ref().map(kernel::look).transpose()?;
     let kind = look.as_ref().map(|look| FileType::from_raw_mode(u32::from(look.stx_mode)));
     if let (Some(look), Some(FileType::BlockDevice)) = (&look, kind) {
-        // One that cannot be looked at (of another mount namespace) is in no directory of ours.
+        // A file that cannot be looked at (in another mount namespace) is in no directory of ours.
         for backing in kernel::files_below((look.stx_rdev_major, look.stx_rdev_minor)) {
             if stacked < STACKED_MAX && matches!(lies_inside_by(dir, &backing, stacked + 1), Ok(Some(_))) {
                 return Ok(Some(Inside::Backed(backing)));
@@ -92,7 +89,7 @@ fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<
     Ok(is_below(&top, &holder)?.then_some(Inside::There))
 }
 
-/// Nothing where there is nothing.
+/// Turns "does not exist" into `None`.
 fn there(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match opened {
         Ok(fd) => Ok(Some(fd)),
@@ -105,18 +102,18 @@ fn device(look: &Statx) -> (u32, u32) {
     (look.stx_dev_major, look.stx_dev_minor)
 }
 
-/// Whether the directory `inner` is the directory `top` (which is open for reading) or lies below it on the same filesystem, also
-/// when it was reached by another mount.
+/// Whether the directory `inner` is `top` (which is open for reading) or lies below it on the same filesystem, through
+/// whichever mount it was reached.
 pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
     let (above, below) = (kernel::look(top)?, kernel::look(inner)?);
     if device(&above) != device(&below) {
         return Ok(false);
     }
-    // As the mount of `top` sees it; where that shows another part of the filesystem, there is no way up from here.
+    // Reopens `inner` through the mount of `top`. If that mount shows another part of the filesystem, there is no way up.
     let handle = kernel::handle_of(inner).and_then(|(handle, _)| kernel::open_handle(top, &handle));
     let mut at = match handle {
         Ok(at) => at,
-        // Without the right to open handles: as the path leads.
+        // Without the right to open handles, follows the path.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
             kernel::openat(inner, c".", UP, Mode::empty())?
         }
@@ -130,7 +127,7 @@ pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
         }
         let next = match kernel::openat(&at, c"..", UP, Mode::empty()) {
             Ok(next) => next,
-            // What lies below `top` is below the root of a mount that shows `top`.
+            // A directory below `top` is also below the root of any mount that shows `top`.
             Err(Errno::NOENT) => return Ok(false),
             Err(e) => return Err(e),
         };

@@ -1,23 +1,22 @@
-//! A directory tree on a POSIX filesystem as operations on handles, made durable through an intent log; recovery.
+//! Serves a directory tree on a POSIX filesystem as operations on handles, and makes them durable through an intent log.
 //!
-//! A [`Volume`] is one directory on ext4, XFS or btrfs. Objects are [`Node`]s; a node's wire handle ([`Node::fh`]) is
-//! the kernel's own file handle with the birth time and a signature, so handles survive restarts without a table and
-//! cannot be forged. Operations are blocking system calls into the page cache, run under the caller's identity;
-//! operations that change something take a [`Tx`] and append what they did to the intent log. Nothing may be answered
-//! before the [`Receipt`] of its transaction says that the log is flushed.
+//! A [`Volume`] is one directory on ext4, XFS or btrfs. Its objects are [`Node`]s. A node's wire handle ([`Node::fh`]) holds
+//! the kernel's file handle, the birth time and a signature: it survives restarts without a table and cannot be forged.
+//! Operations are blocking system calls into the page cache and run under the caller's identity. A modifying operation
+//! takes a [`Tx`] and appends what it did to the intent log. The server may reply only after the [`Receipt`] of the
+//! transaction says that the log is flushed.
 //!
 //! Invariants:
-//! - The locks that order an operation against its rivals are held over the system call *and* the append, so the
-//!   order of records is the order of effects; they are never held over a wait for a disk.
-//! - After any failed fsync, fdatasync, syncfs or log write every modifying operation and every receipt says
-//!   [`Error::Failed`], for ever, and the write verifier has changed.
-//! - `DIR/.landfast` cannot be seen, entered or changed through any operation.
+//! - A lock that orders an operation against its rivals is held over the system call *and* the append, so the order of
+//!   records is the order of effects. It is never held while waiting for a disk.
+//! - After any failed fsync, fdatasync, syncfs or log write, every modifying operation and every receipt returns
+//!   [`Error::Failed`] for ever, and the write verifier has changed.
+//! - No operation can see, enter or change `DIR/.landfast`.
 //!
-//! Lock order, outermost first: the log's gate (a joined transaction) → names locks of at most two directories
-//! (sorted by identity) → attribute locks (sorted by identity) → a node's descriptor slot → a shard of the node
-//! cache.
+//! Lock order, outermost first: the log's gate (a joined transaction), names locks of at most two directories (sorted by
+//! identity), attribute locks (sorted by identity), a node's descriptor slot, a shard of the node cache.
 
-// What comes from the wire, the disk or the user gets an answer.
+// Input from the wire, the disk or the user gets an error, never a panic.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 pub use landfast_intentlog::limits::WATCH_EVERY;
 
-/// Times that a lock on a directory is tried for, and the pause between two tries.
+/// How often a lock on a directory is tried.
 pub const LOCK_TRIES: u32 = 5;
-/// See [`LOCK_TRIES`].
 pub const LOCK_TRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks in a row that must find something of the state directory missing before that is believed: whoever deletes the whole exported
-/// directory deletes that first.
+/// How many looks in a row must find something of the state directory missing before the server believes it: a deletion of
+/// the whole exported directory removes the state directory first.
 pub const MISSING_LOOKS: u32 = 2;
 
 /// Longest component of a path, bytes (`NAME_MAX`).
@@ -19,11 +18,11 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Longest target of a symbolic link, bytes (`PATH_MAX` without its NUL).
 pub const SYMLINK_BYTES_MAX: usize = 4095;
 
-/// Longest kernel handle that this crate takes, bytes. ext4 uses 8, XFS 8 to 24, btrfs 20 to 40; the kernel's own
-/// limit is 128. Small enough that a handle fits a wire filehandle with its frame, and a staging name in hex.
+/// Longest kernel handle that this crate accepts, bytes. ext4 uses 8, XFS 8 to 24, btrfs 20 to 40; the kernel's
+/// limit is 128. A handle of this size fits, with its frame, into a wire filehandle and, in hex, into a staging name.
 pub const HANDLE_BYTES_MAX: usize = 64;
 
-/// Times that a handle is opened before the kernel's "out of memory" is believed.
+/// How often a handle is opened before the kernel's "out of memory" is believed.
 pub const HANDLE_TRIES: u32 = 64;
 
 /// Longest name of an extended attribute, bytes (`XATTR_NAME_MAX`).
@@ -32,134 +31,133 @@ pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value of an extended attribute, bytes (`XATTR_SIZE_MAX`).
 pub const XATTR_VALUE_BYTES_MAX: usize = 65536;
 
-/// Namespace of the extended attributes that clients can have; their names on the wire come without it.
+/// Namespace of the extended attributes that clients can use; names on the wire omit it.
 pub const XATTR_USER_PREFIX: &str = "user.";
 
-/// Largest list of the names of an object's extended attributes, bytes (`XATTR_LIST_MAX`).
+/// Largest list of the extended attribute names of an object, bytes (`XATTR_LIST_MAX`).
 pub const XATTR_LIST_BYTES_MAX: usize = 65536;
 
-/// Entries of an access control list at most. The filesystems take less: ext4 about 500, XFS 8,191, btrfs about 1,000.
+/// Maximum number of entries of an access control list. The filesystems accept: ext4 about 500, XFS 8,191, btrfs about 1,000.
 pub const ACL_ENTRIES_MAX: usize = 1024;
 
-/// Numbers of lost inodes that are remembered as taken; the oldest are forgotten beyond. 8 bytes each.
+/// How many inode numbers of lost objects stay reserved; beyond that the oldest are forgotten. 8 bytes each.
 pub const CLAIMS_MAX: usize = 1 << 20;
 
-/// Threads that recovery uses at most: what they make goes through one journal.
+/// Maximum number of recovery threads: what they make goes through one journal.
 pub const RECOVERY_THREADS_MAX: usize = 8;
 
-/// Objects that a thread of recovery takes at a time.
+/// Objects that a recovery thread takes at a time.
 pub const RECOVERY_PORTION: usize = 256;
 
-/// Lines that recovery says about what others have changed; the rest is counted.
+/// How many changes by others recovery reports in a line each; it only counts the rest.
 pub const RECOVERY_LINES_MAX: usize = 100;
 
-/// Room on the disk for what of an object is not its contents: an inode, an entry, and the rest of its last block.
+/// Disk space of an object without its contents: an inode, an entry, and the rest of its last block.
 pub const RECOVERY_OBJECT_BYTES: u64 = 16 << 10;
 
-/// Descriptors that each thread of recovery keeps open for objects it comes back to.
+/// Descriptors that each recovery thread keeps open for objects that it uses again.
 pub const DESCRIPTORS_KEPT: usize = 64;
 
-/// Commits that recovery does on btrfs at least: a crash may lose one transaction that was being committed and the one
-/// after it, and clients may know handles from both that the log does not.
+/// Minimum number of commits that recovery makes on btrfs. A crash may lose the transaction being committed and the one
+/// after it, and clients may hold handles from both that are not in the log.
 pub const BTRFS_COMMITS_MIN: u32 = 2;
 
-/// Commits that recovery does on btrfs at most, to bring its generation past that of the handles that are known. A
+/// Maximum number of commits that recovery makes on btrfs to bring its generation past that of all known handles. A
 /// crash loses one or two.
 pub const BTRFS_COMMITS_MAX: u32 = 64;
 
 /// Largest space reserve for recovery, bytes.
 pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
 
-/// Smallest space reserve, bytes: where there is not even that, there is none.
+/// Smallest space reserve, bytes; with less space there is none.
 pub const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
-/// The space reserve is this part of the filesystem, if that is less.
+/// The space reserve is at most this fraction of the filesystem (a divisor).
 pub const RESERVE_PART: u64 = 64;
 
-/// Truncations of one file that are known to be under way at once; more are told to try again.
-/// In the crate's own tests so few that they are reached.
+/// Truncations of one file that may be pending at once; further ones are told to retry.
+/// So few in the crate's own tests that they are reached.
 pub const CUTS_MAX: usize = if cfg!(test) { 3 } else { 16 };
 
-/// The attribute that says them, bytes at most: a handle, a time and [`CUTS_MAX`] pairs of numbers.
+/// Maximum size of the attribute that lists them, bytes: a handle, a time and [`CUTS_MAX`] pairs of numbers.
 pub const CUT_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * CUTS_MAX;
 
-/// Nodes kept in memory. Each takes about 500 bytes. More are held only while clients' requests, open files or the
-/// change attribute's rule (a second after an own change) need them.
+/// Nodes kept in memory, about 500 bytes each. More are held only while clients' requests, open files or the change
+/// attribute's rule (a second after an own change) need them.
 pub const NODES_MAX: usize = 65_536;
 
-/// How long attributes that were looked at are good, unless an operation changes them before: what a local process does
-/// to an exported object is seen this much later at most.
+/// How long looked-up attributes are valid unless an operation changes them: the change of an exported object by a local
+/// process becomes visible at most this much later.
 pub const ATTRS_FRESH: Duration = Duration::from_secs(1);
 
-/// With `relatime` an access time that is as old as this is renewed by reading, seconds. An hour less than the kernel's.
+/// With `relatime` a read renews an access time of this age, seconds. An hour less than the kernel's.
 pub const ATIME_STAYS_SECS: i64 = 23 * 3600;
 
-/// Descriptors that nodes keep open at most; the process's own limit may make it fewer.
+/// Maximum number of descriptors that nodes keep open; the process's own limit may lower it.
 pub const NODE_FDS_MAX: usize = 16_384;
 
-/// Part of the process's descriptor limit that nodes may use, as a divisor: the rest is for open files, sockets and
-/// directories being read.
+/// The process's descriptor limit divided by this is what nodes may use; the rest is for open files, sockets and directories
+/// being read.
 pub const NODE_FDS_DIVISOR: u64 = 3;
 
-/// Descriptors of files that were accessed without an open and stay open for the next access; the oldest is closed first.
+/// How many files accessed without an open stay open for the next access; the oldest is closed first.
 pub const BRIEF_OPENS_MAX: usize = 1024;
 
-/// How long such a descriptor serves before the file is opened again. What a local process does to the rights of a file
-/// that is being accessed is seen this much later at most.
+/// How long such a descriptor serves before the file is opened again. A local process's change of rights takes effect at
+/// most this much later.
 pub const BRIEF_OPEN: Duration = Duration::from_millis(500);
 
-/// Files of which unstable data may be out, which are those that have a descriptor to tell of errors in writing it back; the
-/// process's own limit of descriptors may make it fewer. Beyond, unstable writes to further files are done stably.
-/// In the crate's own tests so few that they are reached.
+/// How many files may have unstable data: each needs a descriptor that reports write-back errors. The process's descriptor
+/// limit may lower it. Beyond that, writes to further files are made stable at once.
+/// So few in the crate's own tests that they are reached.
 pub const WITNESSES_MAX: usize = if cfg!(test) { 3 } else { 4096 };
 
-/// Part of the process's descriptor limit that these may use, as a divisor.
+/// The process's descriptor limit divided by this is what those descriptors may use.
 pub const WITNESS_FDS_DIVISOR: u64 = 8;
 
-/// A file whose unstable data nobody has committed for so long is committed by the server itself.
+/// The server itself commits unstable data that no client has committed for this long.
 pub const UNSTABLE_OLD: Duration = Duration::from_secs(10);
 
-/// Separately locked parts of the node cache.
 pub const NODE_SHARDS: usize = 16;
 
 /// Stable writes and commits up to this many bytes go into the log; larger ones are flushed to the file itself.
-/// In the crate's own tests so few that a simulated file can have more.
+/// So few in the crate's own tests that a simulated file can have more.
 pub const LOGGED_DATA_MAX: u64 = if cfg!(test) { 2 << 10 } else { 1 << 20 };
 
-/// Bytes that one step of a larger copy copies: the step cannot be stopped.
+/// Bytes that one step of a larger copy copies; a step cannot be interrupted.
 pub const COPY_PIECE_BYTES: u64 = 8 << 20;
 
-/// Buffer for copying where the kernel cannot, bytes.
+/// Buffer for copies that the kernel cannot make itself, bytes.
 pub const COPY_BUFFER_BYTES: u64 = 1 << 20;
 
-/// Objects that a request keeps in mind because its answer may tell of them; of more only the latest batch.
+/// How many objects a request remembers because its reply may depend on them; of further ones it keeps only the latest batch.
 pub const RESTING_NODES_MAX: usize = 64;
 
-/// Ranges of unstable data remembered for a file; a file with more is flushed as a whole at its commit.
+/// Ranges of unstable data remembered per file; COMMIT flushes a file with more as a whole.
 pub const DIRTY_RANGES_MAX: usize = 64;
 
-/// Bytes of one read.
+/// Maximum bytes of one read.
 pub const READ_BYTES_MAX: u32 = 16 << 20;
 
-/// Entries of one page of a directory.
+/// Maximum entries of one page of a directory.
 pub const READDIR_ENTRIES_MAX: usize = 16_384;
 
 /// Buffer for reading a directory, bytes.
 pub const READDIR_BUFFER_BYTES: usize = 32 << 10;
 
-/// Listings of directories that are kept for the next reader, each of at most so many bytes.
+/// How many directory listings are kept for the next reader.
 pub const LISTINGS_MAX: usize = 8;
-/// See [`LISTINGS_MAX`]; a larger directory is read each time.
+/// Maximum size of a kept listing, bytes; a larger directory is read each time.
 pub const LISTING_BYTES_MAX: usize = 256 << 10;
 
-/// Devices upon devices that are looked through for the file that keeps their bytes.
+/// How many stacked devices are searched for the file that holds their bytes.
 pub const STACKED_MAX: usize = 8;
 
-/// Directories between an object and the root, at most, when a directory's parent is looked up.
+/// Maximum number of directories between an object and the root when a directory's parent is looked up.
 pub const DEPTH_MAX: usize = 4_096;
 
 /// Largest offset or size of a file, bytes.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 
-/// Size of a new log, unless told otherwise, bytes.
+/// Default size of a new log, bytes.
 pub const LOG_SIZE_BYTES: u64 = 256 << 20;

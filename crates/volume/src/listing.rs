@@ -1,8 +1,8 @@
-//! What directories were found to hold, kept for the next reader.
+//! Directory listings, kept for the next reader.
 //!
-//! A listing is good exactly as long as the directory's ctime is the one that it was read under. So that every later
-//! change gives another ctime, it is kept only when that ctime had settled before the reading began (see
-//! [`crate::change`]). Entries' attributes are no part of it.
+//! A listing is valid exactly while the directory's ctime is the one under which it was read. It is kept only if that ctime
+//! had settled before the reading began, so that every later change gives another ctime (see [`crate::change`]). It does
+//! not contain the entries' attributes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,14 +13,12 @@ use crate::limits::{LISTING_BYTES_MAX, LISTINGS_MAX};
 use crate::node::Node;
 use crate::types::Kind;
 
-/// One entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
     pub(crate) name: &'a [u8],
-    /// Position after it.
     pub(crate) position: u64,
     pub(crate) ino: u64,
-    /// What the directory says that it is; `None` when it does not.
+    /// The kind according to the directory, if it tells.
     pub(crate) kind: Option<Kind>,
 }
 
@@ -32,7 +30,6 @@ struct Entry {
     kind: Option<Kind>,
 }
 
-/// All entries of a directory, in its own order.
 #[derive(Default)]
 pub(crate) struct Listing {
     entries: Vec<Entry>,
@@ -40,7 +37,7 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Adds an entry; false when the listing is as large as one may be.
+    /// Adds an entry. Returns false if the listing has reached its maximum size.
     pub(crate) fn add(&mut self, e: Found<'_>) -> bool {
         let bytes = self.names.len() + e.name.len() + (self.entries.len() + 1) * size_of::<Entry>();
         let (Ok(name_at), Ok(name_len)) = (u32::try_from(self.names.len()), u16::try_from(e.name.len()))
@@ -55,7 +52,7 @@ impl Listing {
         true
     }
 
-    /// The entries after a position, 0 being the beginning; `None` when no entry ends there.
+    /// The entries after a position; 0 is the beginning. `None` if no entry ends there.
     pub(crate) fn after(&self, position: u64) -> Option<impl Iterator<Item = Found<'_>>> {
         let first = match position {
             0 => 0,
@@ -75,18 +72,18 @@ struct Kept {
     listing: Arc<Listing>,
 }
 
-/// The latest listings, bounded in number and each in size.
+/// The latest listings, bounded in number and size.
 #[derive(Default)]
 pub(crate) struct Listings(Mutex<VecDeque<Kept>>);
 
 impl Listings {
-    /// What the directory holds, if that is known for this ctime.
+    /// The kept listing of a directory, if it was read under this ctime.
     pub(crate) fn get(&self, dir: &Node, ctime_ns: u64) -> Option<Arc<Listing>> {
         let kept = self.0.lock();
         kept.iter().find(|k| k.dir == *dir && k.ctime_ns == ctime_ns).map(|k| k.listing.clone())
     }
 
-    /// Keeps a listing instead of an earlier one of the directory, or of the oldest of others.
+    /// Keeps a listing in place of an earlier one of the same directory, or of the oldest one.
     pub(crate) fn keep(&self, dir: &Node, ctime_ns: u64, mut listing: Listing) {
         listing.entries.shrink_to_fit();
         listing.names.shrink_to_fit();
@@ -98,7 +95,7 @@ impl Listings {
         kept.push_back(Kept { dir: dir.clone(), ctime_ns, listing: Arc::new(listing) });
     }
 
-    /// Forgets a dead directory, whose node must go.
+    /// Forgets a dead directory, so that its node can be dropped.
     pub(crate) fn forget(&self, dir: &Node) {
         self.0.lock().retain(|k| k.dir != *dir);
     }

@@ -1,4 +1,4 @@
-//! Logs seen from outside: what one holds, in terms of the volume's records. Nothing is changed.
+//! Inspects a log from outside, in terms of the volume's records. Changes nothing.
 
 use std::path::Path;
 
@@ -10,60 +10,44 @@ use serde::Serialize;
 
 use crate::record::Record;
 
-/// What a file or device holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Contents {
-    /// Bytes of the file or device.
     pub bytes: u64,
-    /// What the system says of the device that it is on.
+    /// What the system says of its device.
     pub device: String,
-    /// The log; `None` if it was never used.
+    /// `None` if it was never used as a log.
     pub log: Option<Held>,
 }
 
-/// What a log says of itself, and what would be replayed.
+/// The state of a log, and what would be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Held {
-    /// Version of the format.
     pub version: u32,
     /// The log's identity, hexadecimal.
     pub log_id: String,
-    /// The volume that it belongs to, hexadecimal.
+    /// The volume to which it belongs, hexadecimal.
     pub volume_id: String,
-    /// It was shut down in order.
     pub clean: bool,
-    /// Number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// Records to replay.
     pub records: u64,
-    /// Batches that they are in.
+    /// Batches that hold those records.
     pub batches: u64,
-    /// Bytes of the ring that they take.
+    /// Bytes of the ring that those records take.
     pub used: u64,
-    /// Bytes of the ring.
+    /// Size of the ring, bytes.
     pub ring: u64,
 }
 
-/// Opens a log for reading.
-///
-/// # Errors
-/// [`OpenError`].
 pub fn open(path: &Path) -> Result<Inspected, OpenError> {
     Inspected::open(path)
 }
 
-/// What it holds.
-///
-/// # Errors
-/// It is damaged.
+/// Summarises the log. Fails if it is damaged.
 pub fn contents(log: &Inspected) -> Result<Contents, OpenError> {
     summary(log, |_, _| ())
 }
 
-/// The same, with each record read.
-///
-/// # Errors
-/// It is damaged, or a record in it is none.
+/// As [`contents`], and decodes each record. Fails if the log is damaged or a record is malformed.
 pub fn check(log: &Inspected) -> Result<Contents, CheckError> {
     let mut wrong = None;
     let found = summary(log, |batch, records| {
@@ -76,20 +60,16 @@ pub fn check(log: &Inspected) -> Result<Contents, CheckError> {
     wrong.map_or(Ok(found), Err)
 }
 
-/// Why a log is not whole.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// As a log.
     #[error(transparent)]
     Log(#[from] OpenError),
-    /// A batch is whole, but what is in it is not of this program.
+    /// The batch is whole, but holds something that is not a record of this program.
     #[error("record {seq}, in the batch at offset {offset}: {source}")]
     Record {
-        /// Its sequence number.
         seq: u64,
         /// Of the batch, on the device.
         offset: u64,
-        /// Why.
         source: crate::record::RecordError,
     },
 }

@@ -1,11 +1,13 @@
-//! What a volume does when its log or its state directory is lost under it: removed, replaced, truncated, overwritten.
+//! What a volume does when its log or its state directory is lost: removed, replaced, truncated, overwritten.
 //!
 //! The log looks several times a second ([`landfast_intentlog::Checkpoint::look`]). Once something is lost, nothing more is
-//! acknowledged. All that was acknowledged before, also after the loss and before it was seen, has been applied to the
-//! filesystem. So `syncfs` makes it durable without the log, and the volume is marked as after a clean stop: a new log is taken at
-//! the next start, and the lost one, should it come back, is known to be old. Where the log can make a new one at once, it does,
-//! the volume is marked as in use again, and all goes on ([`landfast_intentlog::Checkpoint::set_aside`]). If the state directory is
-//! lost, it is written again from memory, and the next start recovers as after a crash.
+//! acknowledged. All acknowledged changes, including those between the loss and its detection, are applied to the filesystem.
+//! So `syncfs` makes them durable without the log, and the volume is marked as after a clean stop. The next start then accepts
+//! a new log, and knows the lost one as old if it comes back.
+//!
+//! If the log can make a new one at once, it does, the volume is marked as in use again, and service continues
+//! ([`landfast_intentlog::Checkpoint::set_aside`]). If the state directory is lost, it is written again from memory, and the
+//! next start recovers as after a crash.
 
 use std::io;
 use std::path::Path;
@@ -28,12 +30,11 @@ use crate::state::STATE_DIR;
 use crate::tag;
 use crate::volume::Volume;
 
-/// What must stay in the state directory while the volume is served.
+/// Files that must stay in the state directory while the volume is served.
 const FILES: [&str; 3] = [IDENTITY_FILE, REMAP_FILE, MARKER_FILE];
 
-/// Looks whether the state directory is still there. It has descriptors of its own, so that it keeps no volume alive.
+/// Checks whether the state directory is still there. Has its own descriptors, so it keeps no volume alive.
 pub(crate) struct Present {
-    /// The exported directory.
     root: OwnedFd,
     /// The state directory, without its lock.
     state: OwnedFd,
@@ -41,7 +42,7 @@ pub(crate) struct Present {
     state_dir: (u64, u64),
     marker: (u64, u64),
     path: String,
-    /// Looks in a row that found something missing.
+    /// How many looks in a row found something missing.
     missing: AtomicU32,
 }
 
@@ -63,7 +64,7 @@ impl Present {
         })
     }
 
-    /// `Err`: what is missing, once it was missing for long enough.
+    /// `Err` with what is missing, once it has been missing for long enough.
     pub(crate) fn look(&self) -> Result<(), String> {
         let Some(what) = self.missing() else {
             self.missing.store(0, Ordering::Relaxed);
@@ -73,7 +74,7 @@ impl Present {
         if looks < MISSING_LOOKS { Ok(()) } else { Err(what) }
     }
 
-    /// Whether a look has found something missing.
+    /// Whether enough looks in a row have found something missing.
     pub(crate) fn lost(&self) -> bool {
         self.missing.load(Ordering::Relaxed) >= MISSING_LOOKS
     }
@@ -86,11 +87,11 @@ impl Present {
             // An export that is deleted as a whole has nothing left to promise: its handles are stale.
             Err(Errno::NOENT) if self.is_deleted() => return None,
             Err(Errno::NOENT | Errno::NOTDIR) => return Some(format!("{path} was removed or renamed")),
-            // Whoever may not look now has not lost it.
+            // An error of the look itself does not mean that the directory is lost.
             Err(_) => return None,
         }
         for file in FILES {
-            // What stands at its name is this one, as was just seen.
+            // `path` is still this directory, as checked above.
             match kernel::statat(&self.state, file, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(there) if file == MARKER_FILE && identity(&there) != self.marker => {
                     return Some(format!("{path}/{file} was replaced: another file stands there"));
@@ -107,7 +108,7 @@ impl Present {
     }
 }
 
-/// What an operator does with one half of a log. (A device is not removed: whoever did would lose its name in `/dev`.)
+/// What an operator does with one half of a log. (Not removing it, if it is a device: that would remove its name in `/dev`.)
 fn how_to_empty(log: &Path) -> String {
     let is_device = is_block_device(log);
     let log = log.display();
@@ -118,7 +119,7 @@ fn how_to_empty(log: &Path) -> String {
     }
 }
 
-/// What is kept, and what to do, when the disk does not take it.
+/// What is kept, and what to do, when the disk refuses to take it.
 fn nothing_kept(e: &io::Error) -> (String, String) {
     (
         format!(
@@ -129,15 +130,15 @@ fn nothing_kept(e: &io::Error) -> (String, String) {
 }
 
 impl Volume {
-    /// The log is lost, for the reason `why`, and no transaction is open or begins. Makes durable what was applied, and marks the volume
-    /// as after a clean stop.
+    /// Called when the log is lost, for the reason `why`, while no transaction is open and none can begin. Makes applied changes
+    /// durable and marks the volume as after a clean stop.
     pub(crate) fn set_log_aside(&self, number: u64, why: &str, present: &Present) -> io::Result<()> {
         if let Some(missing) = present.missing() {
             return Err(io::Error::other(missing));
         }
         self.assume_root().map_err(io::Error::other)?;
         self.check().map_err(io::Error::other)?;
-        // As a checkpoint, until all is durable.
+        // Like a checkpoint, until all is durable.
         self.0.syncing.store(number, Ordering::SeqCst);
         self.set_tag_locked(number)?;
         self.0.together.flush(|| {
@@ -160,7 +161,7 @@ impl Volume {
         self.set_tag(number, false)
     }
 
-    /// The new log stands where the lost one did: the volume is not as after a clean stop any more.
+    /// A new log has replaced the lost one: the volume is no longer marked as after a clean stop.
     pub(crate) fn is_in_use_again(&self) -> io::Result<()> {
         self.assume_root().map_err(io::Error::other)?;
         let mut identity = self.0.identity.lock();
@@ -168,7 +169,6 @@ impl Volume {
         identity.save(&self.0.state_dir)
     }
 
-    /// All goes on.
     pub(crate) fn say_renewed(&self, renewed: &Renewed) {
         let aside: Vec<String> = renewed.aside.iter().map(|path| path.display().to_string()).collect();
         let aside = match aside.as_slice() {
@@ -185,7 +185,7 @@ impl Volume {
         );
     }
 
-    /// As [`Volume::give_up`], where making the directory durable has failed: that is not tried again.
+    /// Like [`Volume::give_up`], after the flush of the directory has failed: that is not tried again.
     fn give_up_with_nothing(&self, why: &str, e: &io::Error) {
         self.0.verifier.store(random_u64(), Ordering::Release);
         if self.0.failed.set(why.to_owned()).is_err() {
@@ -206,17 +206,17 @@ impl Volume {
         );
     }
 
-    /// The log, or (`state_lost`) the state directory, is lost. Acknowledges nothing more, makes durable what was acknowledged, and
-    /// says so.
+    /// Called when the log or (`state_lost`) the state directory is lost. Acknowledges nothing more, makes acknowledged changes
+    /// durable, and reports it.
     pub(crate) fn give_up(&self, why: &str, state_lost: bool) {
         let Some((log, marker)) = self.log() else { return };
-        // Another verifier before anything else, so that no client trusts what it wrote unstably.
+        // The verifier changes first, so that no client trusts its unstable writes.
         self.0.verifier.store(random_u64(), Ordering::Release);
         if self.0.failed.set(why.to_owned()).is_err() {
             return;
         }
         log.fail(why);
-        // Nothing is changed once those that have begun have ended. One that hangs was not acknowledged.
+        // Nothing changes any more once the running transactions have ended. One that hangs was not acknowledged.
         log.await_transactions();
         let kept = self.assume_root().map_err(io::Error::other).and_then(|()| {
             self.0.syncfs.fetch_add(1, Ordering::Relaxed);
@@ -252,7 +252,7 @@ impl Volume {
         self.say_given_up(why, &kept, &to_do);
     }
 
-    /// What an operator does with what is left of the log, so that a new one is made there.
+    /// What an operator does with the rest of the log, so that a new one can be made there.
     fn how_to_empty_log(&self) -> String {
         let first = self.0.identity.lock().log_in_use.as_ref().map(|log| log.path.clone());
         let others = self.0.log_place.iter().flat_map(|place| place.paths().iter().skip(1));
@@ -260,12 +260,11 @@ impl Volume {
         if each.is_empty() { "remove the log".to_owned() } else { each.join(", ") }
     }
 
-    /// Everything is on the disk: no log is needed any more.
     fn mark_without_log(&self, checkpoint: u64) -> io::Result<()> {
-        // A checkpoint that has begun before sets its tag first, or finds that the volume has failed.
+        // A checkpoint that began earlier sets its tag first, or finds that the volume has failed.
         let mut identity = self.0.identity.lock();
-        // In this order: with the file alone the lost log, put back, is still replayed; with the tag alone it would be refused, and so
-        // would be a new one.
+        // In this order: with only the file marked, the lost log, put back, would still be replayed; with only the tag, both it and
+        // a new log would be refused.
         identity.clean = true;
         identity.save(&self.0.state_dir)?;
         if !self.0.unprivileged {
@@ -274,7 +273,7 @@ impl Volume {
         flush::all(&self.0.mount)
     }
 
-    /// As it was, so that the next start recovers from the log as after a crash.
+    /// Writes the state directory as it was, so that the next start recovers from the log as after a crash.
     fn write_state_again(&self, marker: &crate::marker::Marker) -> io::Result<()> {
         let made = match kernel::mkdirat(&self.0.mount, STATE_DIR, Mode::from_raw_mode(0o700)) {
             Ok(()) => true,

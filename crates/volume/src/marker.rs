@@ -1,15 +1,15 @@
-//! The marker: how recovery tells whether the disk is ahead of the log.
+//! The marker: tells recovery whether the disk is ahead of the log.
 //!
-//! An operation is applied to the page cache before its record is flushed, so the filesystem's own journal may
-//! bring it to disk although the power cut came before its record did. Such a disk is *ahead*: it holds all that
-//! the log holds and something more, which was never acknowledged. Forcing the log's final state on its names
-//! would then undo half of an operation (a rename whose victim is gone already cannot be undone).
+//! An operation changes the page cache before its record is flushed. So the filesystem's own journal may bring the change to
+//! disk although power went before the record was flushed. Such a disk is *ahead*: it has everything in the log and
+//! something more, which was never acknowledged. Forcing the log's final state on its names would undo half of an
+//! operation (a rename whose victim is already gone cannot be undone).
 //!
-//! So each transaction, after it has joined the log's open batch and before it changes anything, sets the mtime of
-//! one file to its own number. Filesystems on the allow-list keep metadata in order: whatever is on disk of a
-//! transaction, its number is there too, or a later one. And a batch is opened only when the last one is sealed
-//! with all its transactions done, so a number beyond the last one logged means that *every* logged change of
-//! metadata is on disk already. It costs one `utimensat` in memory for each transaction, and no I/O.
+//! So after a transaction has joined the log's open batch, and before it changes anything, it sets the mtime of one file to
+//! its own number. The allowed filesystems keep metadata in order: if any change of a transaction is on disk, so is its
+//! number, or a later one. And a batch is opened only when the previous one is sealed with all its transactions done. So a
+//! number beyond the last logged one means that *every* logged metadata change is already on disk. This costs one
+//! `utimensat` in memory per transaction, and no I/O.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,11 +21,11 @@ use crate::kernel::{self, OwnedFd};
 /// The file in the state directory whose mtime is the number.
 pub(crate) const MARKER_FILE: &str = "marker";
 
-/// Numbers are kept as this many to a second, so that no filesystem's time runs out of range: 2^30 fit in the
-/// nanoseconds, 2^32 seconds are enough for 4e18 transactions.
+/// Numbers are stored with this many per second, so that they fit every filesystem's time range: the nanoseconds hold 2^30,
+/// and 2^32 seconds are enough for 4e18 transactions.
 const PER_SECOND: u64 = 1_000_000_000;
 
-/// Hands out transaction numbers and leaves each on the volume. Shared by all threads.
+/// Hands out transaction numbers and stores each on the volume. Shared by all threads.
 #[derive(Debug)]
 pub struct Marker {
     file: OwnedFd,
@@ -33,8 +33,8 @@ pub struct Marker {
 }
 
 impl Marker {
-    /// Opens the marker of the volume whose state directory is `state_dir`, making it if it is missing. Numbers go on
-    /// after the one that is on disk.
+    /// Opens the marker of the volume whose state directory is `state_dir`; makes it if it is missing. Numbers continue
+    /// after the one on disk.
     pub fn open(state_dir: &OwnedFd) -> std::io::Result<Marker> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let made = kernel::openat(state_dir, MARKER_FILE, flags | OFlags::EXCL, Mode::from_raw_mode(0o600));
@@ -56,7 +56,6 @@ impl Marker {
         Ok(Marker { file, last: AtomicU64::new(last) })
     }
 
-    /// Whether there is one.
     pub fn exists(state_dir: &OwnedFd) -> std::io::Result<bool> {
         match kernel::statat(state_dir, MARKER_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -65,38 +64,38 @@ impl Marker {
         }
     }
 
-    /// Makes another one in `state_dir`, after the first was deleted there, with the last number.
+    /// Makes the marker again, with the last number, after it was deleted.
     pub fn make_again(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = kernel::openat(state_dir, MARKER_FILE, flags, Mode::from_raw_mode(0o600))?;
         set(&file, self.last())
     }
 
-    /// The number that is on the volume, or the last one handed out.
+    /// The number on the volume, or the last one handed out.
     pub fn last(&self) -> u64 {
         self.last.load(Ordering::SeqCst)
     }
 
-    /// Numbers to come are larger than `seq`. Called once, after recovery, with the largest number in the log.
+    /// Makes later numbers larger than `seq`. Called once, after recovery, with the largest number in the log.
     pub fn raise(&self, seq: u64) {
         self.last.fetch_max(seq, Ordering::SeqCst);
     }
 
-    /// The number of a transaction that begins. Call it with the log's batch joined (`Log::begin`) and before the
-    /// first change; put it into each [`crate::record::Record`] of the transaction. Two transactions of one batch
-    /// may set their numbers in either order: they are on the log together or not at all.
+    /// The number of a new transaction. Call it with the log's batch joined (`Log::begin`) and before the first change; put
+    /// it into each [`crate::record::Record`] of the transaction. Two transactions of one batch may set their numbers in
+    /// either order: the log has both or neither.
     pub fn advance(&self) -> std::io::Result<u64> {
         let seq = self.take();
         self.mark(seq)?;
         Ok(seq)
     }
 
-    /// The first half of [`Marker::advance`]: enough for a transaction that changes nothing on the volume.
+    /// The first half of [`Marker::advance`]; enough for a transaction that changes nothing on the volume.
     pub fn take(&self) -> u64 {
         self.last.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// The second half: leaves the number on the volume.
+    /// The second half: stores the number on the volume.
     pub fn mark(&self, seq: u64) -> std::io::Result<()> {
         if bug(Bug::MarkerUnset) { Ok(()) } else { set(&self.file, seq) }
     }

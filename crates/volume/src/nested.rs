@@ -1,10 +1,10 @@
-//! Keeps two servers off one tree: a volume within another volume's directory would have two logs tell of one object.
+//! Keeps two servers off one tree: with a volume inside another volume's directory, two logs would record one object.
 //!
 //! Each volume holds an exclusive lock (`flock`) on its own directory and a shared one on each directory above it, up to the
-//! root of the filesystem. So whoever is above or below a live volume cannot take its own lock, in whichever order they
-//! start, whichever mount or container they use; volumes side by side share the locks above them. The kernel drops the locks of a
-//! process that dies. A volume that was not stopped cleanly holds no lock, but bears a tag that says so: none is opened below
-//! it, and a server above it does not enter it ([`is_anothers`]).
+//! root of the filesystem. So a volume above or below a live volume cannot take its own lock, whichever starts first and
+//! whichever mount or container it uses. Volumes side by side share the locks above them. The kernel drops the locks of a process
+//! that dies. A volume that was not stopped cleanly holds no lock, but its tag says so: no volume is opened below it, and a
+//! server above it does not enter it ([`is_anothers`]).
 
 use std::path::Path;
 
@@ -22,18 +22,17 @@ use crate::record::{KernelHandle, ObjId};
 use crate::state::STATE_DIR;
 use crate::tag;
 
-/// See [`OpenError::Within`] and [`OpenError::Around`].
+/// The holder's name in [`OpenError::Within`] and [`OpenError::Around`] if it is this process.
 pub const THIS_PROCESS: &str = "this process";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The locks of a volume, held as long as this lives.
 #[derive(Debug, Default)]
 pub(crate) struct TreeLocks {
     _held: Vec<OwnedFd>,
 }
 
-/// Takes the locks of the volume at `mount`, the directory `dir`.
+/// Takes the locks of the volume at `mount`; `dir` is its path.
 pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeLocks, OpenError> {
     if o.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
         return Ok(TreeLocks::default());
@@ -50,7 +49,7 @@ pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeL
     for _ in 0..DEPTH_MAX {
         let above = kernel::openat(&at, c"..", DIRECTORY, Mode::empty()).map_err(wrap)?;
         let look = kernel::look(&above).map_err(wrap)?;
-        // The root of the filesystem, or of the only mount of it that can be seen.
+        // The root of the filesystem, or of its only visible mount.
         if look.stx_mnt_id != seen.stx_mnt_id
             || (look.stx_ino, look.stx_dev_minor) == (seen.stx_ino, seen.stx_dev_minor)
         {
@@ -72,12 +71,11 @@ pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeL
     Ok(TreeLocks { _held: held })
 }
 
-/// The holder of a lock, in words that say so when it is this process.
 fn or_this(holder: String) -> String {
     if holder == format!("process {}", kernel::process_id()) { THIS_PROCESS.to_owned() } else { holder }
 }
 
-/// The directory, by the mount that shows most of what is above it.
+/// The directory, through the mount that shows most of what is above it.
 fn start(mount: &OwnedFd) -> Result<(OwnedFd, Statx), Errno> {
     let look = kernel::look(mount)?;
     let (kh, _) = kernel::handle_of(mount)?;
@@ -97,8 +95,8 @@ fn start(mount: &OwnedFd) -> Result<(OwnedFd, Statx), Errno> {
     Ok((kernel::openat(mount, c".", DIRECTORY, Mode::empty())?, look))
 }
 
-/// Whether the lock was had. Where a filesystem has no such locks there are none to respect. Others (`systemd-tmpfiles`) lock a
-/// directory for a moment, so it is tried again for a while.
+/// Whether the lock was taken. A filesystem without such locks has none to respect. Other programs (`systemd-tmpfiles`) lock a
+/// directory for a moment, so this tries several times.
 fn take(fd: &OwnedFd, lock: FlockOperation) -> bool {
     for tried in 1..=LOCK_TRIES {
         match kernel::flock(fd, lock) {
@@ -110,7 +108,7 @@ fn take(fd: &OwnedFd, lock: FlockOperation) -> bool {
     false
 }
 
-/// The identity of the volume that this directory is, if that is served or was not stopped cleanly. A copy of one is none.
+/// The id of the volume in this directory, if it is in use or was not stopped cleanly. A copy of a volume does not count.
 fn unclean(dir: &OwnedFd, kh: &KernelHandle, look: &Statx) -> Option<[u8; 16]> {
     let tag = tag::read(dir).ok().flatten().filter(|tag| !tag.clean)?;
     let state_dir = kernel::openat(dir, STATE_DIR, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()).ok()?;
@@ -119,8 +117,8 @@ fn unclean(dir: &OwnedFd, kh: &KernelHandle, look: &Statx) -> Option<[u8; 16]> {
     (known.root == this && !known.clean).then_some(tag.volume_id)
 }
 
-/// Whether a directory is the root of another volume than the one at `mount`, and that is served or its log holds what it lacks:
-/// nothing in it is this volume's to change.
+/// Whether a directory is the root of another volume than the one at `mount`, which is in use or whose log has changes that the
+/// directory lacks. Then this volume must not change anything in it.
 pub(crate) fn is_anothers(mount: &OwnedFd, volume_id: [u8; 16], kh: &KernelHandle, look: &Statx) -> bool {
     if bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
         return false;

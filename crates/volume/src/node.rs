@@ -1,8 +1,8 @@
-//! Nodes: the objects that operations work on, their locks and descriptors.
+//! Nodes: the objects that operations work on, with their locks and descriptors.
 //!
-//! A node is the one place for the locks of an object, so there is at most one node for an object at any time: nodes
-//! are made through the cache ([`crate::cache`]) only. A node's `O_PATH` descriptor is opened when first needed and
-//! may be closed again at any time; while the file is open, the open file's descriptor serves.
+//! A node holds the locks of its object, so an object never has more than one node: only the cache ([`crate::cache`])
+//! makes nodes. A node opens its `O_PATH` descriptor when first needed and may close it at any time; while the file is
+//! open, the open file's descriptor serves.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -23,93 +23,83 @@ use crate::record::ObjId;
 use crate::types::{Attrs, Kind};
 use crate::witness::Witness;
 
-/// An object of a volume. Cheap to clone; equal when it is the same object.
+/// An object of a volume. Cheap to clone. Two nodes are equal if they are the same object.
 #[derive(Clone)]
 pub struct Node(pub(crate) Arc<NodeInner>);
 
-/// What there is to know about an object. See the module's comment.
 pub(crate) struct NodeInner {
-    /// The kernel's present identity.
     pub(crate) id: ObjId,
     pub(crate) kind: Kind,
-    /// Inode number.
     pub(crate) ino: u64,
-    /// What clients are told as fileid.
+    /// The fileid for clients.
     pub(crate) fileid: u64,
-    /// What they are told as the time of its creation: of one that recovery made again, that of the first, ns since 1970.
+    /// The creation time for clients, ns since 1970. For an object that recovery made again: that of the first one.
     pub(crate) created_ns: i64,
     fh: Bytes,
     /// Orders operations on the entries of a directory: shared to look, exclusive to change.
     pub(crate) names: RwLock<()>,
-    /// Orders operations on attributes and data.
     pub(crate) state: Mutex<NodeState>,
     fd: Mutex<FdSlot>,
-    /// Used since the cache's hand last came by.
+    /// The node was used since the cache's clock hand last passed.
     pub(crate) touched: AtomicBool,
-    /// When an operation last changed it, ns since 1970: it must be remembered for a while.
+    /// When an operation last changed it, ns since 1970. The cache must keep it for a while after that.
     pub(crate) changed_ns: AtomicU64,
-    /// Open files.
     pub(crate) opens: AtomicU32,
-    /// The last name is gone.
     pub(crate) dead: AtomicBool,
-    /// The log's batch that holds the last record about it, or a later one: what its answers rest on ([`crate::rests`]). Set
-    /// under the lock under which the object was changed.
+    /// The log's batch with the last record about this object, or a later batch; replies about it rest on that batch
+    /// ([`crate::rests`]). Set under the lock under which the object was changed.
     pub(crate) last_batch: AtomicU64,
     /// How often the volume has changed who may open it.
     pub(crate) rights: AtomicU64,
-    /// Open from accesses without an open.
+    /// Descriptors kept from accesses without an open.
     pub(crate) brief: Brief,
 }
 
-/// Guarded by the node's attribute lock.
 #[derive(Debug, Default)]
 pub(crate) struct NodeState {
     pub(crate) change: Change,
-    /// Data written and not yet stable.
     pub(crate) dirty: Dirty,
-    /// Knows of every error in writing it back. A clean file may have one, too.
+    /// Learns of every error in writing the data back. A clean file may have one, too.
     pub(crate) witness: Option<Witness>,
-    /// Unstable writes so far: a flush covers those that were counted when it began.
+    /// Unstable writes so far. A flush covers those counted when it began.
     pub(crate) dirty_writes: u64,
     /// `Data`, `Size` and `Zero` facts appended so far; recovery must know which of them a flush did not cover.
     pub(crate) data_facts: u64,
-    /// One more than the number of the checkpoint that was being made durable last when one of them was appended; 0: none
-    /// was.
+    /// When the last of those facts was appended: one more than the number of the checkpoint that was being made durable
+    /// last; 0 if there is no such fact.
     pub(crate) logged_at: u64,
-    /// A directory: whether it has a default ACL, as found when its ctime was the first number.
+    /// For a directory: the ctime at which it was checked for a default ACL, and whether it had one.
     pub(crate) default_acl: Option<(u64, bool)>,
-    /// The attributes as last looked at, unless an operation has changed any since.
+    /// The attributes as last looked up, unless an operation has changed any since.
     pub(crate) looked: Option<Looked>,
-    /// When it was last noticed that somebody else has changed it.
+    /// When a change by somebody else was last noticed.
     pub(crate) foreign_at: Option<Instant>,
 }
 
-/// Attributes and when they were looked at. Good for [`ATTRS_FRESH`] at most: a local process may change the object
-/// without our knowledge.
+/// Attributes and when they were looked up. They serve for at most [`ATTRS_FRESH`], since a local process may change the
+/// object without our knowledge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looked {
     pub(crate) attrs: Attrs,
     pub(crate) at: Instant,
-    /// Reading the file leaves its atime as it is (`relatime`, mount(8)).
+    /// Reading the file does not change its atime (`relatime`, mount(8)).
     pub(crate) atime_stays: bool,
 }
 
-/// How far a file had come when a flush of it began.
+/// A file's counters when a flush of it began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtFlush {
-    /// [`NodeState::data_facts`].
     pub(crate) facts: u64,
-    /// [`NodeState::dirty_writes`].
     pub(crate) writes: u64,
 }
 
 impl NodeState {
-    /// A flush is about to begin.
+    /// Call just before a flush begins.
     pub(crate) fn at_flush(&self) -> AtFlush {
         AtFlush { facts: self.data_facts, writes: self.dirty_writes }
     }
 
-    /// The change attribute of an object that has just been seen with this ctime; notes when somebody else has changed it.
+    /// The change attribute of an object just seen with this ctime. Notes a change by somebody else.
     pub(crate) fn seen(&mut self, ctime_ns: u64, now_ns: u64, floor_ns: u64) -> u64 {
         let change = self.change.seen(ctime_ns, now_ns, floor_ns);
         if self.change.is_foreign() {
@@ -118,19 +108,19 @@ impl NodeState {
         change
     }
 
-    /// The attributes, if they are known without looking.
+    /// The attributes, if known without a system call.
     pub(crate) fn fresh(&self, now: Instant) -> Option<&Attrs> {
         let looked = self.looked.as_ref()?;
         (now.saturating_duration_since(looked.at) < ATTRS_FRESH).then_some(&looked.attrs)
     }
 
-    /// The same, if they were looked at after this moment.
+    /// As [`NodeState::fresh`], if they were looked up after `since`.
     pub(crate) fn fresh_since(&self, now: Instant, since: Option<Instant>) -> Option<&Attrs> {
         let looked = self.looked.as_ref()?;
         if since.is_some_and(|since| looked.at <= since) { None } else { self.fresh(now) }
     }
 
-    /// The file has been read.
+    /// Call after the file was read.
     pub(crate) fn was_read(&mut self) {
         self.looked = self.looked.filter(|l| l.atime_stays);
     }
@@ -138,16 +128,15 @@ impl NodeState {
 
 #[derive(Default)]
 struct FdSlot {
-    /// `O_PATH`.
+    /// Opened with `O_PATH`.
     own: Option<Arc<NodeFd>>,
-    /// The descriptor of the latest open file.
+    /// The descriptor of the file opened last.
     open: Weak<NodeFd>,
-    /// Those of all open files: one for reading, one for writing, one for both.
+    /// The descriptors that all open files share: for reading, for writing, for both.
     shared: [Weak<NodeFd>; 3],
 }
 
 impl NodeInner {
-    /// A node for the cache to take in.
     pub(crate) fn new(
         id: ObjId,
         kind: Kind,
@@ -176,18 +165,18 @@ impl NodeInner {
         }
     }
 
-    /// A descriptor of the object if there is one open. For directories always `O_PATH`.
+    /// An open descriptor of the object, if any; always `O_PATH` for a directory.
     pub(crate) fn open_fd(&self) -> Option<Arc<NodeFd>> {
         let slot = self.fd.lock();
         slot.own.clone().or_else(|| slot.open.upgrade())
     }
 
-    /// The descriptor of an open file, the latest, if any is open.
+    /// The descriptor of the file opened last, while it is open.
     pub(crate) fn file_fd(&self) -> Option<Arc<NodeFd>> {
         self.fd.lock().open.upgrade()
     }
 
-    /// Keeps `fd` as the node's own unless it has one; gives the one that it has then and whether it is new.
+    /// Keeps `fd` as the node's own unless it has one. Returns the node's descriptor and whether it is new.
     pub(crate) fn keep_fd(&self, fd: Arc<NodeFd>) -> (Arc<NodeFd>, bool) {
         let mut slot = self.fd.lock();
         match &slot.own {
@@ -199,14 +188,13 @@ impl NodeInner {
         }
     }
 
-    /// Gives up the node's own descriptor.
     pub(crate) fn drop_fd(&self) -> Option<Arc<NodeFd>> {
         self.fd.lock().own.take()
     }
 
-    /// The descriptor that serves whoever has the file open for this: `fd`, which has just been opened so, or the one that is
-    /// open already. Who may open the file was asked by opening it; what is done with it is done under its user's own rights,
-    /// at offsets that are said, so that nobody sees who else uses it.
+    /// The descriptor that serves everyone who has the file open in this mode: the one open already, or else `fd`, which has
+    /// just been opened. Sharing is safe: the caller's open was the check of who may open the file, each operation runs under
+    /// its own user's rights, and offsets are explicit, so nobody notices other users.
     pub(crate) fn share_fd(&self, fd: Arc<NodeFd>, read: bool, write: bool) -> Arc<NodeFd> {
         let mut slot = self.fd.lock();
         let [reading, writing, both] = &mut slot.shared;
@@ -222,39 +210,35 @@ impl NodeInner {
         fd
     }
 
-    /// The latest open file.
     pub(crate) fn set_open(&self, fd: &Arc<NodeFd>) {
         self.fd.lock().open = Arc::downgrade(fd);
     }
 
-    /// True when the last name is gone.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// True while somebody has the file open.
     pub(crate) fn is_open(&self) -> bool {
         self.opens.load(Ordering::Acquire) > 0
     }
 }
 
 impl Node {
-    /// The signed wire handle: at most 128 bytes (64 on ext4, XFS and btrfs), the same for the life of the object.
+    /// The signed wire handle: at most 128 bytes (64 on ext4, XFS and btrfs); never changes.
     pub fn fh(&self) -> Bytes {
         self.0.fh.clone()
     }
 
-    /// The same, where it stands.
+    /// As [`Node::fh`], borrowed.
     pub fn wire(&self) -> &Bytes {
         &self.0.fh
     }
 
-    /// The kind of the object; it never changes.
     pub fn kind(&self) -> Kind {
         self.0.kind
     }
 
-    /// File id: never 0, the same for the life of the object.
+    /// File id: never 0, never changes.
     pub fn fileid(&self) -> u64 {
         self.0.fileid
     }
@@ -284,14 +268,14 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Attribute locks of up to four objects, taken in one order for all operations: the order of nodes in memory, which
-/// does not change while they are held.
+/// Attribute locks of up to four objects. All operations take them in the same order: that of the nodes' addresses, which
+/// do not change while they are held.
 pub(crate) struct StateLocks<'a> {
     held: [Option<(usize, MutexGuard<'a, NodeState>)>; 4],
 }
 
 impl<'a> StateLocks<'a> {
-    /// Locks all of `nodes` (at most four; the same one may be named twice).
+    /// Locks all of `nodes` (at most four; duplicates are allowed).
     pub(crate) fn lock<const N: usize>(nodes: [Option<&'a Node>; N]) -> StateLocks<'a> {
         const { assert!(N <= 4) };
         let mut sorted = nodes;
@@ -311,10 +295,7 @@ impl<'a> StateLocks<'a> {
         StateLocks { held }
     }
 
-    /// The state of one of the nodes locked.
-    ///
-    /// # Panics
-    /// For any other node, which would be a bug of the operation.
+    /// The state of one of the locked nodes. Panics for any other node, which would be a bug of the operation.
     pub(crate) fn get(&mut self, node: &Node) -> &mut NodeState {
         let address = node.address();
         match self.held.iter_mut().flatten().find(|(a, _)| *a == address) {
@@ -324,7 +305,7 @@ impl<'a> StateLocks<'a> {
     }
 }
 
-/// The order in which two directories' names locks are taken: true when `a` comes first.
+/// The lock order of two directories' names locks: true when `a` comes first.
 pub(crate) fn in_order(a: &Node, b: &Node) -> bool {
     a.address() <= b.address()
 }

@@ -1,24 +1,23 @@
-//! Descriptors that several may hold.
+//! Shared descriptors.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::kernel::{AsFd, BorrowedFd, OwnedFd};
 
-/// A descriptor that several may hold, and the counter that it is counted in.
+/// A descriptor that several may hold, and the counter that includes it.
 pub(crate) struct NodeFd {
     fd: OwnedFd,
     counter: Option<Arc<AtomicUsize>>,
 }
 
 impl NodeFd {
-    /// A descriptor that a node keeps, counted.
+    /// A descriptor that a node keeps.
     pub(crate) fn counted(fd: OwnedFd, counter: &Arc<AtomicUsize>) -> Arc<NodeFd> {
         counter.fetch_add(1, Ordering::Relaxed);
         Arc::new(NodeFd { fd, counter: Some(counter.clone()) })
     }
 
-    /// A descriptor of an open file.
     pub(crate) fn uncounted(fd: OwnedFd) -> Arc<NodeFd> {
         Arc::new(NodeFd { fd, counter: None })
     }

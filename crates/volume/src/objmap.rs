@@ -1,8 +1,7 @@
-//! What objects are kept by: the bytes of a kernel handle, and maps from identities.
+//! Keys for objects: the bytes of a kernel handle, and maps by identity.
 //!
-//! Recovery looks some ten times at each object that the log names, so handles that the supported filesystems issue stand in
-//! place, without a block of memory of their own, and hashing is a few multiplications. The identities are the kernel's: nobody
-//! chooses them to make them collide.
+//! Recovery looks up each object of the log about ten times. So handles of the supported filesystems are stored inline, without
+//! an allocation, and hashing takes a few multiplications. The kernel chooses the identities, so nobody can make them collide.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,16 +14,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::record::ObjId;
 
-/// What each object has.
 pub type ObjMap<V> = HashMap<ObjId, V, BuildHasherDefault<ObjHasher>>;
 
-/// Objects.
 pub type ObjSet = HashSet<ObjId, BuildHasherDefault<ObjHasher>>;
 
-/// Bytes that stand in place: ext4's handles have 8, XFS's up to 12 without a parent, btrfs's 20.
+/// Bytes that are stored inline: ext4's handles have 8, XFS's up to 12 without a parent, btrfs's 20.
 const IN_PLACE: usize = 22;
 
-/// The bytes of a kernel handle.
 #[derive(Clone)]
 pub struct HandleBytes(Place);
 
@@ -96,7 +92,7 @@ impl fmt::Debug for HandleBytes {
     }
 }
 
-/// One length and one run of bytes.
+/// A length, then the bytes.
 impl Serialize for HandleBytes {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         s.serialize_bytes(self)
@@ -121,7 +117,7 @@ impl<'de> Deserialize<'de> for HandleBytes {
     }
 }
 
-/// Mixes a few words; for identities that the kernel has chosen.
+/// Mixes a few words; only for identities chosen by the kernel.
 #[derive(Default)]
 pub struct ObjHasher(u64);
 
@@ -155,7 +151,7 @@ impl Hasher for ObjHasher {
         self.word(n as u64);
     }
 
-    /// A table takes its place from the low bits and a tag from the high ones: both depend on everything.
+    /// A hash table takes the position from the low bits and a tag from the high ones, so both must depend on every bit.
     fn finish(&self) -> u64 {
         let folded = self.0 ^ self.0 >> 32;
         folded.wrapping_mul(SPREAD) ^ folded >> 29
@@ -182,7 +178,7 @@ mod tests {
         assert_eq!(size_of::<HandleBytes>(), IN_PLACE + 2);
     }
 
-    /// Inodes are numbered one after the other, and their neighbours' differ in a bit.
+    /// Inodes are numbered consecutively, and neighbouring numbers differ in a bit.
     #[test]
     fn neighbours_go_to_different_places() {
         const ALL: u32 = 1 << 16;

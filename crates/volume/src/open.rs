@@ -1,9 +1,12 @@
 //! Opening a volume: what is refused and why; the state directory; the log; recovery.
 //!
-//! Order: everything that can be refused without a trace comes first; then the state directory and its lock, the log,
-//! the checks that log and directory belong together, recovery; the volume's own file last, so that an opening that
-//! was cut short counts as not made. The log is told whose it is, so the state directory comes before it; one that was made
-//! for a log that then refuses is taken away again, unless the log may bear the new volume's identity already.
+//! The order:
+//! 1. everything that can be refused without leaving a trace;
+//! 2. the state directory and its lock. It comes before the log, since the log bears the volume's identity. If the log then
+//!    refuses, a new state directory is removed again, unless the log may bear the new identity already;
+//! 3. the log, and the checks that log and directory belong together;
+//! 4. recovery;
+//! 5. the volume's own file, so that an interrupted opening counts as not made.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -48,13 +51,13 @@ use crate::types::Cred;
 use crate::volume::{RecoveryReport, Volume, VolumeInner};
 use crate::witnesses::Witnesses;
 
-/// Which mount the volume was served on last.
+/// Holds the mount on which the volume was last served.
 const MOUNT_FILE: &str = "mount";
 
-/// Filesystems whose `syncfs` is known to do what it says and to keep metadata in order.
+/// Filesystems whose `syncfs` is known to be reliable and to keep metadata in order.
 const ALLOWED: &[(u32, &str)] = &[(0xef53, "ext4"), (0x5846_5342, "XFS"), (0x9123_683e, "btrfs")];
 
-/// Names for the message only.
+/// Only for messages.
 const KNOWN: &[(u32, &str)] = &[
     (0x0102_1994, "tmpfs"),
     (0x6573_5546, "FUSE"),
@@ -129,8 +132,8 @@ impl Volume {
             report.records = recovered.records;
             report.remade = recovered.done.made;
             report.notes = recovered.notes;
-            // A log from before a time without it: its replies are to calls of then. It is the volume's log again when it was
-            // emptied.
+            // A log from before a time without a log: its replies belong to calls of that time. Once emptied it is the volume's
+            // log again.
             let since = identity.log_in_use.as_ref().is_some_and(|known| known.id == in_use.id);
             if !since && !replay_is_new && !bug(Bug::OldReplyKept) {
                 report.notes.clear();
@@ -283,7 +286,7 @@ fn look_at_root(
     Ok((id, look, mount_id))
 }
 
-/// Recovery goes by names as clients have typed them: two spellings of one would be two names.
+/// Refuses a directory that ignores case. Recovery uses names as clients typed them: two spellings of one would be two names.
 fn check_case(dir: &Path, mount: &OwnedFd, state_dir: &OwnedFd) -> Result<(), OpenError> {
     let wrap = |e: Errno| OpenError::io(dir.join(STATE_DIR).display().to_string(), e);
     let other = match kernel::open_path(mount, STATE_DIR.to_ascii_uppercase().as_bytes()) {
@@ -294,7 +297,7 @@ fn check_case(dir: &Path, mount: &OwnedFd, state_dir: &OwnedFd) -> Result<(), Op
     if this.stx_ino == other.stx_ino { Err(OpenError::FoldsCase(dir.to_owned())) } else { Ok(()) }
 }
 
-/// Opens the state directory, making it if there is none, and locks it for as long as the descriptor lives. Whether it was
+/// Opens the state directory, making it if necessary, and locks it while the descriptor lives. Also returns whether it was
 /// made.
 fn open_state_dir(dir: &Path, mount: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
     let path = dir.join(STATE_DIR);
@@ -365,7 +368,7 @@ fn load_identity(
     }
     Remap::default().save(state_dir).map_err(|e| state_error(dir, REMAP_FILE, e))?;
     identity.has_remap = true;
-    // The log will bear the volume's id, so that must be on disk first, and the way to it.
+    // The log will bear the volume's id, so the id and the path to it must be on disk first.
     identity.save(state_dir).map_err(wrap)?;
     flush::file(mount, state_dir).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     Ok(identity)
@@ -375,7 +378,8 @@ fn read_tag(dir: &Path, mount: &OwnedFd) -> Result<Option<tag::Tag>, OpenError> 
     tag::read(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))
 }
 
-/// A table that was written and is gone would make clients' handles stale, and recovery make objects twice.
+/// Loads the remap table. Without a table that was once written, clients' handles would be stale and recovery would make
+/// objects twice.
 fn load_remap(dir: &Path, state_dir: &OwnedFd, identity: &mut Identity) -> Result<Remap, OpenError> {
     let wrap = |e| state_error(dir, REMAP_FILE, e);
     match Remap::load(state_dir).map_err(wrap)? {
@@ -392,7 +396,7 @@ fn load_remap(dir: &Path, state_dir: &OwnedFd, identity: &mut Identity) -> Resul
     }
 }
 
-/// Without its marker nobody knows whether the directory is ahead of what the log holds.
+/// Opens the marker. Without it nobody knows whether the directory is ahead of the log.
 fn open_marker(dir: &Path, state_dir: &OwnedFd, pending: bool) -> Result<Marker, OpenError> {
     let wrap = |e| OpenError::io("transaction marker", e);
     if pending && !Marker::exists(state_dir).map_err(wrap)? {
@@ -402,7 +406,6 @@ fn open_marker(dir: &Path, state_dir: &OwnedFd, pending: bool) -> Result<Marker,
     Marker::open(state_dir).map_err(wrap)
 }
 
-/// A log must not lie in what it is the log of.
 fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
     if !kernel::has_tree() {
         return Ok(());
@@ -422,28 +425,27 @@ fn open_log(o: &OpenOptions, place: &LogPlace, identity: &Identity) -> Result<(L
     kernel::open_log(config)
 }
 
-/// Whether a log that was refused does not bear the identity of the volume that it was opened for: after an error of its
-/// device only where there is nothing in it.
+/// Whether a refused log certainly does not bear the identity of the volume for which it was opened. After an error of its
+/// device that is certain only if the file is empty.
 fn is_untouched(path: &Path, refused: &LogError) -> bool {
     !matches!(refused, LogError::Io { .. }) || kernel::is_empty_file(path)
 }
 
-/// Takes a state directory away that this opening has made. What is in the way of that stays.
 fn unmake_state_dir(mount: &OwnedFd, state_dir: &OwnedFd) {
-    // The lock goes with the descriptor: until then nobody else takes the directory for their own.
+    // The descriptor keeps the lock until it is closed: until then nobody else uses the directory.
     for file in [IDENTITY_FILE, REMAP_FILE] {
         let _ = kernel::unlinkat(state_dir, file, AtFlags::empty());
     }
     let _ = kernel::unlinkat(mount, STATE_DIR, AtFlags::REMOVEDIR);
 }
 
-/// Whether the log holds what the directory may lack.
+/// Whether the log has records that the directory may lack.
 fn is_pending(replay: &Replay) -> bool {
     !replay.clean && !replay.records.is_empty()
 }
 
-/// A log is never replayed over another directory, another disk or a restored snapshot; and what a log still holds is
-/// never left behind.
+/// Checks that log and directory belong together: a log is never replayed over another directory, another disk or a restored
+/// snapshot, and the records in a log are never abandoned.
 fn check_belonging(
     o: &OpenOptions,
     dir: &Path,
@@ -471,7 +473,7 @@ fn check_belonging(
                      serving it another way (docs/internals/recovery.md says how to give that log up)"
                 ));
             }
-            // Nor one that an opening before this made and did not start.
+            // Nor a log that an earlier opening made but did not start.
             (true, Some(replay)) if !replay.fresh && (replay.checkpoint > 0 || is_pending(replay)) => {
                 return wrong(format!(
                     "it was last served with the log {path}, not with this one, whose replies to clients are out of date; \
@@ -494,15 +496,15 @@ fn check_belonging(
     tag::check(tag, log).or_else(|e| wrong(e.to_string()))
 }
 
-/// Whether the filesystem has been mounted all the time since the volume was last recovered and served: then a process has
-/// ended and no power was lost, and the kernel has each change that was made, whoever made it.
+/// Whether the filesystem has stayed mounted since the volume was last recovered and served. Then only a process has ended, no
+/// power was lost, and the kernel has every change, whoever made it.
 fn is_unbroken(mount: &OwnedFd, state_dir: &OwnedFd) -> std::io::Result<bool> {
     let Some(here) = kernel::mount_identity(mount) else { return Ok(false) };
     match state::read(state_dir, MOUNT_FILE) {
         Ok(last) => Ok(last == Some(here)),
         // A crash has left it so.
         Err(e) if e.kind() == std::io::ErrorKind::InvalidData => Ok(false),
-        // Whoever cannot be told what mount it was may not undo what somebody has done since.
+        // If the last mount is unknown, recovery must not undo what somebody has done since.
         Err(e) => Err(e),
     }
 }

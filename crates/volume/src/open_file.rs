@@ -1,5 +1,3 @@
-//! Open files.
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,19 +8,18 @@ use crate::node_fd::NodeFd;
 use crate::types::Cred;
 use crate::volume::Volume;
 
-/// An open regular file. Cheap to clone; closed with the last clone. Stays usable when the file is unlinked.
+/// An open regular file. Cheap to clone; closed with the last clone. Stays usable after the file is unlinked.
 #[derive(Clone, Debug)]
 pub struct OpenFile(pub(crate) Arc<OpenInner>);
 
-/// See [`OpenFile`].
 pub(crate) struct OpenInner {
     pub(crate) node: Node,
     pub(crate) fd: Arc<NodeFd>,
     pub(crate) read: bool,
     pub(crate) write: bool,
-    /// Whose rights writes are made with.
+    /// Whose rights writes have.
     pub(crate) cred: Cred,
-    /// That they were looked at.
+    /// The last checks of the opener's rights.
     pub(crate) granted: Granted,
     pub(crate) volume: Volume,
 }
@@ -42,17 +39,14 @@ impl OpenFile {
         OpenFile(Arc::new(OpenInner { node, fd, read, write, cred, granted, volume }))
     }
 
-    /// The file.
     pub fn node(&self) -> &Node {
         &self.0.node
     }
 
-    /// True when it may be read.
     pub fn can_read(&self) -> bool {
         self.0.read
     }
 
-    /// True when it may be written.
     pub fn can_write(&self) -> bool {
         self.0.write
     }

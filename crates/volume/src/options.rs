@@ -1,4 +1,4 @@
-//! How a volume is to be opened.
+//! Options for opening a volume.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,27 +8,23 @@ use landfast_intentlog::LogPlace;
 use crate::faults;
 use crate::limits::LOG_SIZE_BYTES;
 
-/// When an answered operation is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When the intent log is flushed.
     Log,
-    /// Before the operation returns: fsync of what changed and of its directory.
+    /// Before the operation returns: fsync of the changed object and its directory.
     Sync,
-    /// Some time later. A crash loses answered operations.
+    /// Some time later. A crash loses acknowledged operations.
     Unsafe,
 }
 
-/// How to open a volume.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The directory to serve.
     pub dir: PathBuf,
     /// Where the log stands; needed with [`Durability::Log`], forbidden otherwise.
     pub log: Option<LogPlace>,
     /// Size in bytes of a log file that does not exist yet.
     pub log_size: u64,
-    /// When an answered operation is stable.
     pub durability: Durability,
     /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
     pub strict_recovery: bool,
@@ -37,14 +33,14 @@ pub struct OpenOptions {
     /// For experiments: each flush of the log takes at least this long.
     pub injected_log_flush: Option<Duration>,
     /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
-    /// that gives handles. Nothing served this way may be offered to anyone else, and nothing can be recovered.
+    /// with handles. Such a volume must not be offered to anyone else, and cannot be recovered.
     pub unprivileged: bool,
-    /// Take filesystems and devices that cannot keep the promise, and warn of them.
+    /// Accept filesystems and devices that cannot keep the promise, with a warning.
     pub accept_weak: bool,
 }
 
 impl OpenOptions {
-    /// Serve `dir` without a log; see the fields for what else there is to say.
+    /// Serve `dir` without a log, with default values for all other fields.
     pub fn new(dir: impl Into<PathBuf>, durability: Durability) -> OpenOptions {
         OpenOptions {
             dir: dir.into(),

@@ -1,38 +1,38 @@
-//! What one operation did, as facts: the records of the intent log.
+//! The records of the intent log: what one operation did, as facts.
 //!
-//! A record states outcomes, never procedures ("this entry now names that object", not "rename a to b"), so that
-//! recovery can compute the final state and make the disk agree with it ([`crate::fold`], [`crate::recover`]).
-//! One [`Record`] is one operation; it is encoded as a version byte and postcard.
+//! A record states the outcome ("this entry now names that object"), not the procedure ("rename a to b"). So recovery can
+//! compute the final state and make the disk agree with it ([`crate::fold`], [`crate::recover`]). One [`Record`] is one
+//! operation. Its encoding is a version byte, then postcard.
 //!
 //! # What an operation must state
 //!
 //! | operation | facts, in this order |
 //! |---|---|
 //! | create, mkdir, symlink, mknod | `Born` (result of `statx`), `Bind`, `Mtime` of the directory; `Xattr` for each ACL that the object inherited |
-//! | create, mkdir, ... that was taken back | `Bind`, `Unbind`, `Links` 0, `Mtime` of the directory |
+//! | create, mkdir, ... that the server undid | `Bind`, `Unbind`, `Links` 0, `Mtime` of the directory |
 //! | link | `Bind`, `Links` of the object, `Mtime` of the directory |
-//! | remove | `Unbind`, `Links` of the object (0: it is gone, always so for a directory), `Mtime` of the directory |
+//! | remove | `Unbind`, `Links` of the object (0: it is gone; always 0 for a directory), `Mtime` of the directory |
 //! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |
-//! | setattr | `Size` if the size was set, then `Attrs` with everything that results |
+//! | setattr | `Size` if the size was set, then `Attrs` with all resulting attributes |
 //! | set or remove an extended attribute | `Xattr` |
-//! | set ACLs | `Xattr` for each of them, also for one that is not there, as the kernel keeps them; then `Attrs`, since the mode follows |
-//! | write | `Data`, then `Attrs`; to a file that the same part of the transaction has made `Attrs` may come at the part's end, once for several writes, or be those of a setattr |
+//! | set ACLs | `Xattr` for each of them, also for an absent one, as the kernel stores them; then `Attrs`, since the mode follows |
+//! | write | `Data`, then `Attrs`. For a file made in the same part of the transaction one `Attrs` at the part's end may cover several writes, or a setattr's `Attrs` may serve |
 //! | large write, large commit | after the `fdatasync`: `Durable`, then `Mtime` of the file |
 //! | small commit | `Data` of the dirty ranges, `Mtime` of the file |
 //! | deallocate | `Zero` up to the end of the file, then `Attrs` |
-//! | allocate, clone, large copy | after the `fsync`: `Durable`, then `Attrs`: they cannot be done again by recovery |
+//! | allocate, clone, large copy | after the `fsync`: `Durable`, then `Attrs`, since recovery cannot repeat them |
 //! | small copy | `Data`, as a write |
 //!
-//! An operation on an object that has no name any more (unlinked, still open) states nothing about it, or `Links` 0
-//! with whatever it states: its removal may be older than the log.
+//! An operation on an object without a name (unlinked, still open) states nothing about it, or states `Links` 0 as well:
+//! the record of its removal may be older than the log.
 //!
-//! Objects are named by the kernel's *present* identity ([`ObjId`]), never by the identity that clients see of a
-//! remapped object. [`Record::seq`] is the number that [`crate::marker::Marker`] gave to the transaction: recovery
-//! tells by it whether the disk is ahead of the log. **Each** transaction that took a number appends a record with
-//! it, also when its operation failed and there is no fact to state.
+//! A record names objects by the kernel's *present* identity ([`ObjId`]), never by the identity that clients see of a
+//! remapped object. [`Record::seq`] is the number that [`crate::marker::Marker`] gave to the transaction; with it recovery
+//! tells whether the disk is ahead of the log. **Each** transaction that took a number appends a record with it, even
+//! when its operation failed and there is no fact to state.
 //!
 //! Invariants: decoding any bytes gives a record or an error, never a panic, and allocates in proportion to the
-//! input; a decoded record holds only names, handles and times that are within their limits.
+//! input. All names, handles and times of a decoded record are within their limits.
 
 use std::fmt;
 
@@ -45,21 +45,21 @@ use crate::limits::{
 pub use crate::objmap::HandleBytes;
 pub use crate::types::{Kind, Timestamp};
 
-/// First byte of every record. A log with another version is refused, not guessed at.
+/// First byte of every record. A log with another version is refused.
 pub const RECORD_VERSION: u8 = 1;
 
 /// A kernel file handle, as `name_to_handle_at(2)` gives it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KernelHandle {
-    /// The filesystem's own number for the layout of `bytes`.
+    /// The filesystem's number for the layout of `bytes`.
     pub kind: i32,
     /// At most [`HANDLE_BYTES_MAX`] bytes.
     pub bytes: HandleBytes,
 }
 
 impl KernelHandle {
-    /// The number of the object's inode, for the layouts that are known: the kernel's own 32 bits (ext4, XFS), XFS's 64,
-    /// btrfs's. Only a check that a handle and a look are of the same object.
+    /// The inode number, for the layouts that are known: the kernel's generic 32 bits (ext4, XFS), XFS's 64, btrfs's. Serves
+    /// only to check that a handle and a `statx` result belong to the same object.
     pub(crate) fn ino(&self) -> Option<u64> {
         const INO32: [i32; 2] = [0x01, 0x02];
         const XFS_INO64: [i32; 2] = [0x81, 0x82];
@@ -79,11 +79,10 @@ impl fmt::Debug for KernelHandle {
     }
 }
 
-/// Which object: the kernel's handle and the time of birth. The birth time is part of it because btrfs issues the
-/// same handle again after a crash that lost the first owner.
+/// Identifies an object: the kernel's handle and the birth time. The birth time is part of it because btrfs issues the
+/// same handle again after a crash that lost its first owner.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjId {
-    /// The kernel's handle.
     pub kh: KernelHandle,
     /// Nanoseconds since 1970; 0 where the filesystem keeps no birth time.
     pub btime_ns: i64,
@@ -101,117 +100,89 @@ impl fmt::Display for ObjId {
     }
 }
 
-/// Attributes that a client can set, as they resulted.
+/// Attributes that a client can set, as they are after the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owned {
     /// Permission bits with setuid, setgid and sticky: `st_mode & 0o7777`.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Last access.
     pub atime: Timestamp,
-    /// Last change of the contents.
     pub mtime: Timestamp,
 }
 
-/// Everything needed to make a lost object again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
-    /// What it is.
     pub kind: Kind,
-    /// Mode, owner, group, times.
     pub owned: Owned,
-    /// Device number as (major, minor); (0, 0) unless a device.
+    /// Device number as (major, minor); (0, 0) unless it is a device.
     pub rdev: (u32, u32),
-    /// The target of a symbolic link; else empty. At most [`SYMLINK_BYTES_MAX`] bytes.
+    /// The target of a symbolic link, else empty. At most [`SYMLINK_BYTES_MAX`] bytes.
     #[serde(with = "blob")]
     pub target: Bytes,
     /// The fileid that clients were told (RFC 8881 section 5.8.1.19).
     pub fileid: u64,
 }
 
-/// One statement about the volume after an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// The entry `name` of `dir` now names `obj`. It named nothing just before (a rename over something states the
-    /// victim's `Unbind` first).
+    /// The entry `name` of `dir` now names `obj`. Just before, it named nothing: a rename over something states the
+    /// victim's `Unbind` first.
     Bind {
-        /// The directory.
         dir: ObjId,
         /// One component, 1 to [`NAME_BYTES_MAX`] bytes, without `/` and NUL.
         #[serde(with = "blob")]
         name: Bytes,
-        /// What it names.
         obj: ObjId,
     },
     /// The entry `name` of `dir`, which named `obj`, is gone.
     Unbind {
-        /// The directory.
         dir: ObjId,
-        /// The component.
         #[serde(with = "blob")]
         name: Bytes,
-        /// What it named.
         obj: ObjId,
     },
-    /// `obj` was made.
     Born {
-        /// The new object.
         obj: ObjId,
-        /// What it was when new.
         birth: Birth,
     },
-    /// `obj` has `nlink` names now; 0: it lives no more.
+    /// `obj` now has `nlink` names; 0 means that it is dead.
     Links {
-        /// The object.
         obj: ObjId,
-        /// Link count, for a directory 0 or any other number.
+        /// For a directory only zero or not zero matters.
         nlink: u32,
     },
-    /// The attributes of `obj` are these now.
     Attrs {
-        /// The object.
         obj: ObjId,
-        /// All of them.
         owned: Owned,
     },
-    /// The contents of `obj` changed at this time (a directory: its entries).
+    /// The contents of `obj` changed at this time; for a directory, its entries did.
     Mtime {
-        /// The object.
         obj: ObjId,
-        /// Its mtime now.
         mtime: Timestamp,
     },
-    /// `obj` was cut or extended to `size` bytes; what lay behind is zero from now on.
+    /// `obj` was cut or extended to `size` bytes. Everything beyond that is zero from now on.
     Size {
         /// A regular file.
         obj: ObjId,
-        /// Bytes.
         size: u64,
     },
-    /// These bytes were written.
     Data {
-        /// A regular file.
         obj: ObjId,
-        /// Where, in bytes. `offset + bytes.len()` is at most `i64::MAX`.
+        /// In bytes. `offset + bytes.len()` is at most `i64::MAX`.
         offset: u64,
-        /// What.
         #[serde(with = "blob")]
         bytes: Bytes,
     },
-    /// An `fdatasync` of `obj` ended well: all but the last `keep` of its earlier `Data`, `Size` and `Zero` facts are on
-    /// disk. `keep` counts those that were appended after the `fdatasync` had begun.
+    /// An `fdatasync` of `obj` succeeded: all its earlier `Data`, `Size` and `Zero` facts are on disk, except the last `keep`
+    /// ones, which were appended after the `fdatasync` had begun.
     Durable {
         /// A regular file.
         obj: ObjId,
-        /// How many of the last `Data`, `Size` and `Zero` facts of `obj` it does not cover.
         keep: u32,
     },
-    /// The extended attribute `name` of `obj` has this value now, or is gone.
+    /// The extended attribute `name` of `obj` now has this value, or is gone.
     Xattr {
-        /// The object.
         obj: ObjId,
         /// Full name with its namespace, at most [`XATTR_NAME_BYTES_MAX`] bytes, without NUL.
         #[serde(with = "blob")]
@@ -220,74 +191,64 @@ pub enum Fact {
         #[serde(with = "blob_option")]
         value: Option<Bytes>,
     },
-    /// Bytes of the server's own (replies, sessions, clients), handed back in order after a restart.
+    /// Bytes of the server (replies, sessions, clients), which recovery hands back in order.
     Note {
-        /// Opaque here.
         #[serde(with = "blob")]
         bytes: Bytes,
     },
-    /// These bytes of the file became a hole: they are zero from now on. The size is as it was. (Logs of versions
-    /// before this fact existed do not have it; there is nothing else to know about them.)
+    /// This range of the file became a hole: it reads as zero from now on. The size stays the same. Logs of versions before
+    /// this fact existed do not have it; nothing else about them differs.
     Zero {
         /// A regular file.
         obj: ObjId,
-        /// Where, in bytes.
         offset: u64,
-        /// How many; `offset + len` is at most the size of the file.
+        /// In bytes; `offset + len` is at most the size of the file.
         len: u64,
     },
 }
 
-/// One operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The number of its transaction ([`crate::marker::Marker::advance`]); 0 for records that change no file (state
+    /// The number of the transaction ([`crate::marker::Marker::advance`]); 0 for records that change no file (state
     /// snapshots).
     pub seq: u64,
-    /// What it did, in order.
     pub facts: Vec<Fact>,
 }
 
-/// Why bytes are not a record.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RecordError {
-    /// No version byte.
     #[error("empty record")]
     Empty,
-    /// Written by another version of Landfast.
     #[error("record version {0}, this program reads version {RECORD_VERSION}")]
     Version(u8),
-    /// Not the encoding of a record.
     #[error("malformed record: {0}")]
     Malformed(postcard::Error),
-    /// Bytes left over behind the record.
     #[error("{0} bytes behind the record")]
     Trailing(usize),
-    /// A field out of its range.
     #[error("record holds {0}")]
     Range(&'static str),
 }
 
-/// Room for what of a fact is not data: few need more.
+/// Room for the parts of a fact that are not data. Few facts need more.
 const FACT_BYTES_MOSTLY: usize = 128;
 
-/// Data from this length on costs more to copy than to find again.
+/// From this length on, copying data costs more than passing it as a slice of its own.
 const LONG_BYTES: usize = 1024;
 
 fn is_long(bytes: &[u8]) -> bool {
     bytes.len() >= LONG_BYTES
 }
 
-/// An encoded record: short bytes, and the long data that stands between them.
+/// An encoded record: short bytes, with long data in between that is not copied.
 #[derive(Debug)]
 pub struct Parts<'a> {
     short: Vec<u8>,
-    /// Before which of the short bytes, in order.
+    /// Each long piece with the position in `short` before which it belongs; ascending.
     long: Vec<(usize, &'a Bytes)>,
 }
 
 impl Parts<'_> {
-    /// One behind the other they are the record.
+    /// The slices of the record, in order.
     pub fn slices(&self) -> Vec<&[u8]> {
         let (mut slices, mut rest, mut at) =
             (Vec::with_capacity(2 * self.long.len() + 1), &self.short[..], 0);
@@ -301,7 +262,7 @@ impl Parts<'_> {
     }
 }
 
-/// Collects what is short, and where something long was.
+/// Collects the short bytes and the positions of the long ones.
 struct Around {
     short: Vec<u8>,
     gaps: Vec<usize>,
@@ -328,10 +289,8 @@ impl postcard::ser_flavors::Flavor for Around {
     }
 }
 
-/// Appends the value in postcard's form. Long bytes are copied at once, where [`postcard::to_extend`] gives one after the other.
-///
-/// # Errors
-/// What has no such form: a sequence whose length is not known.
+/// Appends the value in postcard's form. Copies long byte strings in one go, where [`postcard::to_extend`] copies byte by
+/// byte. Fails for a sequence of unknown length.
 pub fn append<T: Serialize + ?Sized>(value: &T, to: Vec<u8>) -> postcard::Result<Vec<u8>> {
     postcard::serialize_with_flavor(value, Appended(to))
 }
@@ -357,8 +316,8 @@ impl postcard::ser_flavors::Flavor for Appended {
 }
 
 impl Record {
-    /// The bytes for the log. Fails only if a field is out of its range, which is a bug of the caller and is found
-    /// here, before anything is promised.
+    /// Encodes the record for the log. Fails only if a field is out of its range: a bug of the caller, found here before
+    /// anything is promised.
     pub fn encode(&self) -> Result<Vec<u8>, RecordError> {
         self.check()?;
         let most = |fact: &Fact| FACT_BYTES_MOSTLY + fact.data().map_or(0, Bytes::len);
@@ -367,7 +326,7 @@ impl Record {
         append(self, out).map_err(RecordError::Malformed)
     }
 
-    /// The same bytes as [`Record::encode`] gives, in parts: long data is not copied.
+    /// Gives the same bytes as [`Record::encode`], in parts, without copying long data.
     pub fn encode_parts(&self) -> Result<Parts<'_>, RecordError> {
         self.check()?;
         let long: Vec<&Bytes> = self.facts.iter().filter_map(Fact::data).filter(|b| is_long(b)).collect();
@@ -378,7 +337,7 @@ impl Record {
         short.push(RECORD_VERSION);
         let around = Around { short, gaps: Vec::new() };
         let around = postcard::serialize_with_flavor(self, around).map_err(RecordError::Malformed)?;
-        // Other fields may be long, too. Then nothing is left out.
+        // Another field is long, too: encode the record without gaps.
         if around.gaps.len() != long.len() {
             return Ok(Parts { short: self.encode()?, long: Vec::new() });
         }
@@ -410,7 +369,6 @@ impl Record {
     }
 }
 
-/// One line for people.
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |bytes: &Bytes| bytes.escape_ascii().to_string();

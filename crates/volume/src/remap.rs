@@ -1,18 +1,18 @@
 //! The remap table: objects that a crash lost and recovery made again.
 //!
 //! Such an object has a new kernel handle and a new inode number, but a client must see the same file as before. A
-//! row says: what clients and older records call `old` is `new` now, and its fileid is still `fileid`. Handles are
+//! row says: what clients and older records call `old` is now `new`, and its fileid is still `fileid`. Handles are
 //! translated on the way in ([`Remap::inward`]) and on the way out ([`Remap::outward`]).
 //!
-//! The filesystem may give the number of a lost inode to another file. Two live files must never share a fileid, so
-//! numbers of lost inodes are *claimed*: an inode that has a claimed number reports it with a distinguishing top byte
-//! ([`Remap::fileid`]). A claim outlives its row, since the other file keeps what it has reported.
+//! The filesystem may give the number of a lost inode to another file, but two live files must never share a fileid. So
+//! the numbers of lost inodes are *claimed*: an inode with a claimed number reports it with a distinguishing top byte
+//! ([`Remap::fileid`]). A claim outlives its row, since the other file keeps the fileid that it has reported.
 //!
-//! Rows of objects that were removed are purged, but on disk only by a checkpoint that also made the removal durable
-//! ([`Remap::cut`], [`Remap::save_purged`]): until then a crash may bring the object back.
+//! When an object is removed its row is purged, but on disk only by a checkpoint that also made the removal durable
+//! ([`Remap::cut`], [`Remap::drop_purged`]): until then a crash may bring the object back.
 //!
-//! Invariants: each `new` belongs to one outward identity, which is the first that clients ever saw (a chain of
-//! several crashes is compressed); rows are durable before the object that they name can be reached by a name.
+//! Invariants: each `new` has one outward identity, the first that clients ever saw (a chain of several crashes is
+//! compressed). A row is durable before its object can be reached by a name.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -24,20 +24,16 @@ use crate::objmap::{ObjMap, ObjSet};
 use crate::record::ObjId;
 use crate::state;
 
-/// The state file.
 pub(crate) const REMAP_FILE: &str = "remap";
 
-/// First number in the top byte of a fileid whose number is claimed by another object.
+/// First value of the top byte of a fileid whose inode number another object has claimed.
 const CLASH_FIRST: u64 = 0x80;
 
 /// One object that was made again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// What it was.
     pub old: ObjId,
-    /// What it is.
     pub new: ObjId,
-    /// The fileid that clients know.
     pub fileid: u64,
 }
 
@@ -49,23 +45,22 @@ struct Stored {
     claims: Vec<u64>,
 }
 
-/// The table.
 #[derive(Clone, Debug, Default)]
 pub struct Remap {
-    /// old -> row.
+    /// From old identity to row.
     rows: ObjMap<Row>,
-    /// new -> the identity that clients know.
+    /// From new identity to the one that clients know.
     outward: ObjMap<ObjId>,
-    /// Numbers of lost inodes, oldest first.
+    /// Inode numbers of lost objects, oldest first.
     claims: VecDeque<u64>,
     claimed: HashSet<u64>,
-    /// Removed objects (by `new`) since the last cut, and those before it.
+    /// Objects (by `new`) removed since the last cut; below, those removed before it.
     purged: Vec<ObjId>,
     purged_before_cut: Vec<ObjId>,
 }
 
 impl Remap {
-    /// Reads the table of a volume's state directory; `None` if there is none.
+    /// Reads the table from a volume's state directory; `None` if there is none.
     pub fn load(state_dir: &OwnedFd) -> std::io::Result<Option<Remap>> {
         match state::read(state_dir, REMAP_FILE)? {
             None => Ok(None),
@@ -75,7 +70,6 @@ impl Remap {
         }
     }
 
-    /// Writes the table, durably.
     pub fn save(&self, state_dir: &OwnedFd) -> std::io::Result<()> {
         state::replace(state_dir, REMAP_FILE, &self.encode()?)
     }
@@ -102,7 +96,6 @@ impl Remap {
         })
     }
 
-    /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -112,27 +105,26 @@ impl Remap {
         self.rows.is_empty() && self.claims.is_empty()
     }
 
-    /// True when there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Each identity that the table knows, old and new.
+    /// All identities in the table, old and new.
     pub fn identities(&self) -> impl Iterator<Item = &ObjId> {
         self.rows.values().flat_map(|r| [&r.old, &r.new])
     }
 
-    /// What an identity that a client or an older record holds is now, if it was made again.
+    /// The present identity for one from a client or an older record, if the object was made again.
     pub fn inward(&self, old: &ObjId) -> Option<&ObjId> {
         self.rows.get(old).map(|r| &r.new)
     }
 
-    /// The identity that clients know `new` by, if it is another.
+    /// The identity by which clients know `new`, if it differs.
     pub fn outward(&self, new: &ObjId) -> Option<&ObjId> {
         self.outward.get(new)
     }
 
-    /// The fileid to report for the object `id` with this inode number. Never that of another live object.
+    /// The fileid to report for the object `id` with this inode number; never that of another live object.
     pub fn fileid(&self, id: &ObjId, ino: u64) -> u64 {
         if let Some(row) = self.outward.get(id).and_then(|old| self.rows.get(old)) {
             return row.fileid;
@@ -146,8 +138,8 @@ impl Remap {
             .unwrap_or(ino | 0xff << 56)
     }
 
-    /// Enters that `old` was made again as `new`. If `old` had itself been made again from something older, that is
-    /// led to `new`, too, and stays what clients know.
+    /// Enters that `old` was made again as `new`. If `old` had itself been made again from an older identity, that one also
+    /// leads to `new` now and remains what clients know.
     pub fn insert(&mut self, old: ObjId, new: ObjId, fileid: u64) {
         let known = match self.outward.remove(&old) {
             Some(known) => {
@@ -174,21 +166,20 @@ impl Remap {
         }
     }
 
-    /// The object `new` is gone. Takes effect on disk by the second half of the next checkpoint.
+    /// Notes that the object `new` is gone. The second half of the next checkpoint removes it on disk.
     pub fn purge(&mut self, new: &ObjId) {
         if self.outward.contains_key(new) {
             self.purged.push(new.clone());
         }
     }
 
-    /// First half, at a checkpoint's cut: what is purged up to here is covered by the coming `syncfs`.
+    /// First half, at a checkpoint's cut: the coming `syncfs` covers all removals up to here.
     pub fn cut(&mut self) {
         self.purged_before_cut.append(&mut self.purged);
     }
 
-    /// Second half, after the `syncfs`: drops the rows of objects that were removed before the cut. True when the
-    /// table has changed and must be saved. (A row that is still saved when its object is gone is harmless: its
-    /// handle is stale either way.)
+    /// Second half, after the `syncfs`: drops the rows of objects removed before the cut. Returns true if the table has changed
+    /// and must be saved. (A saved row whose object is gone is harmless: its handle is stale either way.)
     pub fn drop_purged(&mut self) -> bool {
         let gone = std::mem::take(&mut self.purged_before_cut);
         for new in &gone {

@@ -1,7 +1,7 @@
 //! A reserve of space on the volume, so that recovery is possible on a full disk.
 //!
-//! An operation found its space before it was promised, but after a crash its space may be someone else's, and staging
-//! needs some, too. So a preallocated file is kept in the state directory; recovery gives it back first.
+//! An operation found its space before it was promised. But after a crash something else may have taken that space, and staging
+//! needs some, too. So the state directory has a preallocated file, which recovery removes first.
 
 use std::io::Result;
 
@@ -12,11 +12,10 @@ use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::limits::{RESERVE_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_PART};
 
-/// The file in the state directory.
 const RESERVE_FILE: &str = "reserve";
 
-/// Takes the reserve, if it is not there: 1/[`RESERVE_PART`] of the filesystem, at most [`RESERVE_BYTES_MAX`]. Takes
-/// less where there is no space for it, and nothing where there is none: a full disk must not keep a volume from being served.
+/// Takes the reserve, unless it exists: 1/[`RESERVE_PART`] of the filesystem, at most [`RESERVE_BYTES_MAX`]. Takes
+/// less if space is short, and nothing if there is none: a full disk must not keep a volume from being served.
 pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
     let fs = kernel::fstatvfs(state_dir)?;
     let bytes = (fs.f_blocks.saturating_mul(fs.f_frsize) / RESERVE_PART).min(RESERVE_BYTES_MAX);
@@ -40,8 +39,8 @@ pub(crate) fn take(state_dir: &OwnedFd) -> Result<()> {
     }
 }
 
-/// Gives the reserve back to the filesystem, and waits until it can be had: btrfs counts what is free, and what a quota
-/// has left, at the end of its transaction.
+/// Gives the reserve back to the filesystem and waits until the space is usable: btrfs updates its free space and quotas
+/// at the end of its transaction.
 pub(crate) fn release(state_dir: &OwnedFd) -> Result<()> {
     match kernel::unlinkat(state_dir, RESERVE_FILE, AtFlags::empty()) {
         Ok(()) => flush::all(state_dir),

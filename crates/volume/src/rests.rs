@@ -1,23 +1,24 @@
-//! What an answer rests on: changes by other requests that may not be durable yet.
+//! What a reply rests on: changes by other requests that may not be durable yet.
 //!
-//! The rule: **an operation that the protocol makes synchronous is answered, with success or with an error, when everything
-//! that has happened to the objects it names is durable, whoever did it.** `EXIST` says that there is a file, `NOENT`
-//! that there is none, COMMIT that nothing will be missing: the client may forget it, so a power cut must not take it
-//! back. Operations that only read wait for nothing. `docs/durability.md` has the table.
+//! The rule: **the server answers an operation that the protocol makes synchronous, with success or with an error, only
+//! when everything that has happened to the objects it names is durable, whoever did it.** `EXIST` says that there is a
+//! file, `NOENT` that there is none, COMMIT that nothing will be missing. The client may forget the request then, so a
+//! power cut must not undo it. Operations that only read wait for nothing. `docs/durability.md` has the table.
 //!
-//! With a log, each object remembers the batch that holds the last record about it ([`crate::node::NodeInner::last_batch`]). A
-//! request whose own record is in a later batch, or in the same one, waits for that anyway; any other asks the log
-//! for the latest batch among its objects. Where nothing is pending this costs two loads and no flush.
+//! With a log, each object remembers the batch with the last record about it ([`crate::node::NodeInner::last_batch`]). A
+//! request whose own record is in that batch or a later one waits for it anyway. Any other request asks the log for
+//! the latest batch among its objects. Where nothing is pending this costs two loads and no flush.
 //!
-//! Without a log, an operation flushes what it changed before it is answered, so what others have changed and not flushed yet
-//! is in a short list ([`Settlings`]). A request that rests on it waits for those flushes to end.
+//! Without a log, an operation flushes its changes before the reply. A short list ([`Settlings`]) has the changes that are not
+//! flushed yet; a request that rests on one waits for that flush.
 //!
 //! Invariants:
-//! - A mark is set under the lock under which the change was made, before that is released. Whoever has seen the change and
-//!   takes that lock afterwards sees the mark. What flushes a file to its place (large writes; ALLOCATE, CLONE, large COPY) and
-//!   changes it without that lock is marked before.
-//! - A node that the cache drops leaves its mark to all nodes that come later ([`crate::cache`]).
-//! - A last name is announced before it is taken away: who finds a handle stale, with no node to ask, rests on that.
+//! - A mark is set under the lock under which the change was made, before the lock is released. So whoever has seen the change
+//!   and then takes that lock sees the mark. Operations that flush a file to its place (large writes; ALLOCATE, CLONE, large
+//!   COPY) and change it without that lock set the mark before.
+//! - When the cache drops a node, all nodes that come later inherit its mark ([`crate::cache`]).
+//! - The removal of a last name is announced before it happens: a request that finds a handle stale, with no node to ask,
+//!   rests on that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,18 +29,17 @@ use crate::faults::point;
 use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
 
-/// What one request has looked at so far.
 #[derive(Debug, Default)]
 pub(crate) struct Rests {
     nodes: Vec<Node>,
-    /// The latest batch of what is not in `nodes` any more.
+    /// The latest batch of nodes that are no longer in `nodes`.
     batch: u64,
     /// It was told that an object is gone.
     gone: bool,
 }
 
 impl Rests {
-    /// The answer tells of this object. Call without its attribute lock.
+    /// The reply depends on this object. Call without its attribute lock.
     pub(crate) fn on(&mut self, node: &Node, with_log: bool) {
         if self.nodes.iter().rev().take(4).any(|known| known == node) {
             return;
@@ -50,25 +50,24 @@ impl Rests {
         self.nodes.push(node.clone());
     }
 
-    /// The answer tells that some object is gone, and there is no node of it.
+    /// The reply reveals that some object is gone that has no node.
     pub(crate) fn on_removals(&mut self) {
         self.gone = true;
     }
 
-    /// True if the request has looked at anything.
     pub(crate) fn any(&self) -> bool {
         self.gone || self.batch > 0 || !self.nodes.is_empty()
     }
 
     fn fold(&mut self) {
         for node in self.nodes.drain(..) {
-            // A change that was seen is marked when its lock is free.
+            // Once its lock is free, a change that was seen is marked.
             drop(node.0.state.lock());
             self.batch = self.batch.max(node.0.last_batch.load(Ordering::Acquire));
         }
     }
 
-    /// The latest batch that the answer rests on; 0: none. Call without locks.
+    /// The latest batch on which the reply rests; 0: none. Call without locks.
     pub(crate) fn batch(&mut self, removals: &AtomicU64) -> u64 {
         self.fold();
         let removals = if self.gone { removals.load(Ordering::Acquire) } else { 0 };
@@ -76,11 +75,10 @@ impl Rests {
     }
 }
 
-/// Changes that are made and not flushed yet, without a log: one entry for each request at work.
+/// Without a log: changes that are made but not flushed yet, one entry per request.
 #[derive(Debug, Default)]
 pub(crate) struct Settlings(Mutex<Vec<Arc<Settling>>>);
 
-/// One request's.
 #[derive(Debug, Default)]
 pub(crate) struct Settling {
     changed: Mutex<Changed>,
@@ -90,29 +88,29 @@ pub(crate) struct Settling {
 #[derive(Debug, Default)]
 struct Changed {
     nodes: Vec<Node>,
-    /// A last name is being taken away.
+    /// It removes a last name.
     removes: bool,
     /// Set once: whether all of it was flushed.
     end: Option<bool>,
 }
 
 impl Settlings {
-    /// A request begins to change something.
+    /// Enters a request that begins to change something.
     pub(crate) fn begin(&self) -> Arc<Settling> {
         let settling = Arc::new(Settling::default());
         self.0.lock().push(settling.clone());
         settling
     }
 
-    /// It has ended. `flushed`: all that it changed is durable.
+    /// Removes a request. `flushed`: all its changes are durable.
     pub(crate) fn end(&self, settling: &Arc<Settling>, flushed: bool) {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, settling));
         settling.changed.lock().end = Some(flushed);
         settling.ended.notify_all();
     }
 
-    /// Waits until the changes that `rests` has seen are flushed. Blocks; call when the caller's own are flushed and ended. False:
-    /// a request has failed before it came to its flush, so that somebody else must flush what it had changed.
+    /// Waits until the changes that `rests` has seen are flushed. Blocks; call when the caller's own changes are flushed and ended.
+    /// Returns false if a request failed before its flush, so that somebody else must flush its changes.
     pub(crate) fn wait(&self, rests: &Rests) -> bool {
         for node in &rests.nodes {
             drop(node.0.state.lock());
@@ -143,12 +141,10 @@ impl Settlings {
 }
 
 impl Settling {
-    /// The request has changed these.
     pub(crate) fn changes(&self, nodes: &[&Node]) {
         self.changed.lock().nodes.extend(nodes.iter().map(|node| (*node).clone()));
     }
 
-    /// The request is about to take a last name away.
     pub(crate) fn removes(&self) {
         self.changed.lock().removes = true;
     }

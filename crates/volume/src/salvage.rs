@@ -1,7 +1,7 @@
-//! What can be had out of a log without its volume: every record that is whole, in order, added up to a tree as far as it goes.
+//! Salvages a log without its volume: takes every whole record, in order, and builds a tree from them as far as possible.
 //!
-//! Unlike [`crate::fold`], which must be exact or refuse, this takes what it gets: batches that are missing or damaged, records from
-//! before the last checkpoint, contradictions. What is known is kept and what is not is said.
+//! [`crate::fold`] must be exact or refuse. This takes everything: missing or damaged batches, records from before the last
+//! checkpoint, contradictions. It keeps what is known and reports what is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -15,48 +15,40 @@ use crate::log::OpenError;
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record};
 
-/// A step in making a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// These bytes are written at an offset.
+    /// Writes these bytes at an offset.
     Write(u64, Bytes),
-    /// So many bytes from an offset on are zero.
+    /// Zeroes from an offset on, of this length.
     Zero(u64, u64),
-    /// It is cut or extended to this size.
+    /// Cuts or extends the file to this size.
     Size(u64),
 }
 
-/// One object, as far as the log says.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    /// Its paths in the result, components one by one; the first of a directory that the log does not say where it is begins with
-    /// [`UNPLACED`].
+    /// Its paths in the result, as lists of components. If the log does not know a directory's place, the first component
+    /// begins with [`UNPLACED`].
     pub paths: Vec<Vec<Bytes>>,
-    /// How it was made; `None` if that is not in the log.
     pub birth: Option<Birth>,
-    /// Mode, owner and times, if the log has them.
     pub owned: Option<Owned>,
-    /// Extended attributes that it has.
     pub xattrs: BTreeMap<Bytes, Bytes>,
-    /// Its contents.
     pub steps: Vec<Step>,
     /// The log relies on contents that only the disk had.
     pub on_disk: bool,
-    /// A part of the log that is not there may be about it.
+    /// A missing part of the log may be about it.
     pub gap: bool,
-    /// A directory, as far as the log says.
     pub is_dir: bool,
     dead: bool,
 }
 
 impl Object {
-    /// What it is; a file where the log does not say.
     pub fn kind(&self) -> Kind {
         let other = if self.is_dir { Kind::Dir } else { Kind::File };
         self.birth.as_ref().map_or(other, |birth| birth.kind)
     }
 
-    /// The ranges of a file that are known, in order and apart, and its size as far as that is known.
+    /// The known ranges of a file, ordered and disjoint, and its size as far as known.
     pub fn known(&self) -> (Vec<Range<u64>>, u64) {
         let (mut ranges, mut size): (Vec<Range<u64>>, u64) = (Vec::new(), 0);
         for step in &self.steps {
@@ -87,7 +79,7 @@ impl Object {
         (joined, size)
     }
 
-    /// What of it is not there, in words; empty if all is.
+    /// What is missing of it, in words; empty if nothing is.
     pub fn missing(&self) -> Vec<&'static str> {
         let mut missing = Vec::new();
         if self.birth.is_none() {
@@ -109,39 +101,29 @@ impl Object {
     }
 }
 
-/// First part of the name in the result of a directory of which the log does not say where it is.
+/// Prefix of the name in the result of a directory whose place the log does not know.
 pub const UNPLACED: &str = "directory-";
 
-/// First part of the name of something else of which it does not.
+/// The same for any other object.
 pub const UNNAMED: &str = "object-";
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Salvage {
-    /// Everything that lives, directories before what is in them.
+    /// All living objects, directories before their contents.
     pub objects: Vec<(ObjId, Object)>,
-    /// Objects that the log says were removed.
     pub removed: u64,
-    /// Records that were read.
     pub records: u64,
-    /// Whole batches.
     pub batches: u64,
-    /// Places where a batch is missing between two others.
     pub gaps: u64,
-    /// Batches that are damaged.
     pub damaged: u64,
-    /// Batches of another log that was on the device before.
+    /// Batches of an earlier log on the same device.
     pub foreign: u64,
-    /// Records that are of no version that this program reads.
+    /// Records of a version that this program does not read.
     pub unread: u64,
     /// A superblock is whole.
     pub has_superblock: bool,
 }
 
-/// Reads what is left of a log.
-///
-/// # Errors
-/// The file or device cannot be opened.
 pub fn salvage(path: &Path) -> Result<Salvage, OpenError> {
     let mut remains = Remains::open(path)?;
     let mut collected = Collected::default();
@@ -172,7 +154,7 @@ pub fn salvage(path: &Path) -> Result<Salvage, OpenError> {
     Ok(found)
 }
 
-/// Where objects were, as far as anything that is left of a log tells: directory and name. Only for messages.
+/// Where objects were (directory and name), as far as the rest of a log tells. Only for messages.
 pub(crate) fn places(path: &Path) -> ObjMap<(ObjId, Bytes)> {
     let mut places = ObjMap::default();
     let Some(mut remains) = kernel::log_remains(path) else { return places };
@@ -200,7 +182,7 @@ impl Collected {
         self.objects.entry(obj).or_default()
     }
 
-    /// Something is missing here, which may be about anything known.
+    /// Notes that a part is missing here, which may concern any known object.
     fn gap(&mut self) {
         self.objects.values_mut().for_each(|object| object.gap = true);
     }
@@ -218,7 +200,7 @@ impl Collected {
                 self.entries.entry(dir).or_default().remove(&name);
             }
             Fact::Born { obj, birth } => {
-                // Another life with the same identity: its contents are another's.
+                // Another object with the same identity, so other contents.
                 let object = Object { owned: Some(birth.owned), birth: Some(birth), ..Object::default() };
                 self.objects.insert(obj, object);
             }
@@ -242,17 +224,16 @@ impl Collected {
         }
     }
 
-    /// Everything that lives, at its paths.
     fn placed(mut self) -> Vec<(ObjId, Object)> {
         let mut named: BTreeSet<ObjId> = BTreeSet::new();
         for names in self.entries.values() {
             named.extend(names.values().cloned());
         }
         let living = |object: &Object| !object.dead;
-        // Tops: directories that the log names nowhere. What lives and has no name at all comes there, too.
+        // Tops: directories that the log names nowhere. Living objects without any name go there, too.
         let mut waiting: Vec<(ObjId, Vec<Bytes>)> = Vec::new();
         for (id, object) in self.objects.iter().filter(|(id, o)| living(o) && !named.contains(*id)) {
-            // Made and without a name: it was removed, in a part that is not there or as the last thing.
+            // Made but without a name: it was removed, in a missing part or as the last event.
             if object.birth.is_some() && !object.gap {
                 continue;
             }
@@ -267,7 +248,7 @@ impl Collected {
             let Some(object) = self.objects.get_mut(&id).filter(|object| !object.dead) else { continue };
             object.paths.push(path.clone());
             let is_dir = object.kind() == Kind::Dir;
-            // A directory has one place, so there is no end of going round.
+            // A directory has only one place, so this ends.
             if !seen.insert(id.clone()) {
                 continue;
             }
@@ -341,7 +322,7 @@ mod tests {
         let wanted =
             [("directory-1", 2), ("directory-1/dir", 0), ("directory-1/dir/file directory-1/link", 0)];
         assert_eq!(paths(facts.clone(), false), wanted.map(|(p, n)| (p.to_owned(), n)));
-        // A gap makes everything before it doubtful, and nothing after it.
+        // A gap makes everything before it doubtful, but nothing after it.
         let all = paths(facts, true);
         assert_eq!(all[1], ("directory-1/dir".to_owned(), 1));
     }

@@ -1,8 +1,8 @@
 //! Small files of the state directory (`DIR/.landfast`) that survive power cuts.
 //!
-//! A file is replaced whole: written under another name, fsynced, renamed, directory fsynced. So a reader finds the
-//! old contents or the new, and after [`replace`] has returned only the new. Each carries a magic number and a
-//! CRC32C: a file that was damaged is an error, never a shorter or empty state.
+//! A file is replaced as a whole: written under another name, fsynced, renamed, directory fsynced. So a reader finds the
+//! old contents or the new, and after [`replace`] has returned only the new. Each file has a magic number and a
+//! CRC32C: a damaged file gives an error, never a shorter or empty state.
 
 use std::io::{Error, ErrorKind, Result};
 
@@ -13,14 +13,12 @@ use crate::flush;
 use crate::kernel::{self, OwnedFd};
 use crate::reserve;
 
-/// Name of the state directory in the volume's root.
 pub(crate) const STATE_DIR: &str = ".landfast";
 
-/// First bytes of every state file.
 const MAGIC: [u8; 8] = *b"LFSTATE1";
 
-/// Replaces the file `name` in `dir` by `payload`, durably. On a full filesystem the reserve gives the room that the new file takes
-/// beside the old one: a volume must be able to start and to stop there.
+/// Durably replaces the file `name` in `dir` by `payload`. On a full filesystem the space reserve provides the room for the new
+/// file beside the old one, since a volume must be able to start and stop there.
 pub(crate) fn replace(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     match write(dir, name, payload) {
         Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => {
@@ -46,14 +44,14 @@ fn write(dir: &OwnedFd, name: &str, payload: &[u8]) -> Result<()> {
     flush::file(dir, dir)
 }
 
-/// When [`replace`] wrote a file that is there, by the wall clock of then.
+/// When [`replace`] wrote an existing file, by the wall clock at that time.
 pub(crate) fn written_ns(dir: &OwnedFd, name: &str) -> Result<u64> {
     let stat = kernel::statat(dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?;
     let (secs, nanos) = (u64::try_from(stat.st_mtime).unwrap_or(0), stat.st_mtime_nsec as u64);
     Ok(secs.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// What [`replace`] wrote last, or `None` if there is no such file. `InvalidData` if it is damaged.
+/// The payload that [`replace`] wrote last, or `None` if there is no such file. `InvalidData` if it is damaged.
 pub(crate) fn read(dir: &OwnedFd, name: &str) -> Result<Option<Vec<u8>>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match kernel::openat(dir, name, flags, Mode::empty()) {

@@ -1,17 +1,19 @@
-//! The tag: which log belongs to this tree, and how far the log's checkpoints have made the tree durable.
+//! The tag: which log belongs to this tree, and up to which checkpoint the tree is durable.
 //!
-//! An extended attribute of the volume's root says the log's identity, the number of the last checkpoint, and whether the
-//! last stop was clean. It is set before the `syncfs` of each checkpoint, so it is as old as the tree it stands on: a
-//! snapshot or backup that was put back carries an older number, another disk none or another identity. Replaying a
-//! log over such a tree would mix two histories, so it is refused.
+//! The tag is an extended attribute with the log's identity, the number of the last checkpoint, and whether the last stop
+//! was clean. It is set before the `syncfs` of each checkpoint, so it is as old as the tree on which it stands. A restored
+//! snapshot or backup has an older number; another disk has no tag or another identity. Replaying a log over such a
+//! tree would mix two histories, so it is refused.
 //!
-//! Setting it changes the ctime of what it stands on, and clients see the root's. So it stands in two places: on the root,
-//! where it is set at the start and at a clean stop only, and on the state directory, where it is set at each checkpoint.
-//! The root's says whether there is a log at all and whether the last stop was clean (a state directory that was removed
-//! takes its own with it), the larger number of the two counts. Earlier versions had the root's alone, set each time.
+//! Setting the tag changes the ctime of its directory, and clients see the root's ctime. So there are two tags:
+//! - On the root, set only at the start and at a clean stop. It says whether there is a log and whether the last stop was clean,
+//!   since a removed state directory takes its own tag with it.
+//! - On the state directory, set at each checkpoint.
 //!
-//! A crash between the tag and the log's superblock leaves the tag one ahead; the records from the older cut on are
-//! still in the log, so both numbers are right.
+//! The larger number counts. Earlier versions had only the root's tag and set it each time.
+//!
+//! A crash between the tag and the log's superblock leaves the tag one ahead. The log still has the records from the
+//! older cut on, so both numbers are right.
 
 use std::io::Result;
 
@@ -20,92 +22,65 @@ use rustix::io::Errno;
 
 use crate::kernel::{self, AsFd};
 
-/// The attribute. `trusted` is for root alone and is not copied by ordinary tools.
+/// The name of the attribute. Only root can use the `trusted` namespace, and ordinary tools do not copy it.
 pub(crate) const TAG_XATTR: &str = "trusted.landfast.tag";
 const TAG_VERSION: u8 = 1;
 const TAG_BYTES: usize = 1 + 16 + 8 + 1 + 4;
 
-/// What the attribute says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The identity of the volume's log.
     pub volume_id: [u8; 16],
     /// The last checkpoint that has begun.
     pub checkpoint: u64,
-    /// The last stop was clean: nothing is missing here that only the log has.
+    /// The last stop was clean: the log has nothing that is missing here.
     pub clean: bool,
 }
 
-/// What the log says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogState {
-    /// The identity in its superblock.
     pub volume_id: [u8; 16],
     /// The number of the last completed checkpoint.
     pub checkpoint: u64,
-    /// It was created just now.
     pub fresh: bool,
-    /// It holds records since the checkpoint.
     pub records: bool,
-    /// It was shut down cleanly.
     pub clean: bool,
 }
 
 impl LogState {
-    /// It was created and never started.
+    /// It was created but never started.
     fn is_unused(&self) -> bool {
         self.checkpoint == 0 && !self.records
     }
 }
 
-/// Why a log may not be used with a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// No tag, but a log with a history.
     #[error(
         "this log has been used with another directory (this one carries no xattr {TAG_XATTR}, as a copy that was made \
          without extended attributes): serve the directory that it belongs to, or give up what the log holds and use a \
          new log"
     )]
     Untagged,
-    /// A tag of another log.
     #[error(
         "this log belongs to another volume: serve the directory that it belongs to, or give this one's own log"
     )]
     OtherVolume,
-    /// The tree is older than the log.
     #[error(
         "this directory is at checkpoint {tree} and the log at {log}: an older copy or snapshot was put back. \
          Put the newest state back, or give up what the log holds and use a new log (remove xattr {TAG_XATTR} first)"
     )]
-    OlderTree {
-        /// Checkpoint of the tree.
-        tree: u64,
-        /// Checkpoint of the log.
-        log: u64,
-    },
-    /// The log is older than the tree.
+    OlderTree { tree: u64, log: u64 },
     #[error(
         "this directory is at checkpoint {tree} and the log at {log}: this is an older copy of the log. \
          Give the newest one"
     )]
-    OlderLog {
-        /// Checkpoint of the tree.
-        tree: u64,
-        /// Checkpoint of the log.
-        log: u64,
-    },
-    /// The tree was stopped cleanly after what the log holds.
+    OlderLog { tree: u64, log: u64 },
     #[error(
         "this directory was stopped cleanly at checkpoint {tree}, the log at {log} was not: this is an older copy of the \
          log. Give the newest one, or a new one"
     )]
-    OlderThanStop {
-        /// Checkpoint of the tree.
-        tree: u64,
-        /// Checkpoint of the log.
-        log: u64,
-    },
+    OlderThanStop { tree: u64, log: u64 },
     /// A new log, but the old one is still needed.
     #[error(
         "this directory was not stopped cleanly and its log is not here: acknowledged operations may be in it. \
@@ -114,7 +89,7 @@ pub enum Mismatch {
     LogLost,
 }
 
-/// Says whether the log may be used with (and replayed over) the tree.
+/// Checks whether the log may be used with, and replayed over, the tree.
 pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatch> {
     match tag {
         None if log.fresh || (!log.records && log.checkpoint == 0) => Ok(()),
@@ -127,7 +102,7 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
             }
         }
         Some(tag) if tag.volume_id != log.volume_id => Err(Mismatch::OtherVolume),
-        // A start with a new log that was cut short.
+        // A start with a new log was interrupted.
         Some(tag) if tag.clean && log.is_unused() => Ok(()),
         Some(tag) if tag.checkpoint < log.checkpoint => {
             Err(Mismatch::OlderTree { tree: tag.checkpoint, log: log.checkpoint })
@@ -135,7 +110,7 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
         Some(tag) if tag.checkpoint - log.checkpoint > 1 => {
             Err(Mismatch::OlderLog { tree: tag.checkpoint, log: log.checkpoint })
         }
-        // The log is marked clean before the tree is, and the tree unclean before the log is.
+        // At a stop the log is marked clean before the tree; at a start the tree is marked unclean before the log.
         Some(tag) if tag.clean && !(log.clean && log.checkpoint == tag.checkpoint) => {
             Err(Mismatch::OlderThanStop { tree: tag.checkpoint, log: log.checkpoint })
         }
@@ -143,10 +118,7 @@ pub fn check(tag: Option<Tag>, log: LogState) -> std::result::Result<(), Mismatc
     }
 }
 
-/// The tag of a volume, from its root and its state directory.
-///
-/// # Errors
-/// One of the two is no tag.
+/// The tag of a volume, from its root and its state directory. Fails if one of the two is malformed.
 pub fn read_both(root: impl AsFd, state_dir: impl AsFd) -> Result<Option<Tag>> {
     let (root, state) = (read(root)?, read(state_dir)?);
     Ok(root.map(|root| together(root, state)))
@@ -157,7 +129,7 @@ fn together(root: Tag, state: Option<Tag>) -> Tag {
     Tag { checkpoint: state.map_or(0, |state| state.checkpoint).max(root.checkpoint), ..root }
 }
 
-/// Reads the tag of an open directory. An attribute that is no tag is an error.
+/// Reads the tag of an open directory. A malformed tag is an error.
 pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
     let mut value = [0u8; TAG_BYTES + 1];
     let n = match kernel::fgetxattr(dir, TAG_XATTR, &mut value[..]) {
@@ -176,7 +148,7 @@ pub fn read(dir: impl AsFd) -> Result<Option<Tag>> {
     })
 }
 
-/// Sets the tag. It is durable with the next `syncfs`.
+/// Sets the tag. The next `syncfs` makes it durable.
 pub fn write(dir: impl AsFd, tag: Tag) -> Result<()> {
     Ok(kernel::fsetxattr(dir, TAG_XATTR, &encode(tag), XattrFlags::empty())?)
 }
@@ -232,7 +204,7 @@ mod tests {
         assert_eq!(check(None, fresh), Ok(()));
         assert_eq!(check(tag(5), fresh), Err(Mismatch::LogLost));
         assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), fresh), Ok(()));
-        // The same when the start with it was cut short: before it marked the tree, and after.
+        // The same when the start with it was interrupted: before it marked the tree, and after.
         let unused = LogState { checkpoint: 0, records: false, ..LOG };
         assert_eq!(check(tag(5).map(|t| Tag { clean: true, ..t }), unused), Ok(()));
         assert_eq!(check(tag(1), unused), Ok(()));

@@ -1,12 +1,11 @@
-//! Flushes of the whole filesystem, one at a time, shared by all who ask while one is under way.
+//! Flushes of the whole filesystem, one at a time, shared by all who ask for one in the meantime.
 //!
-//! `syncfs` tells of errors in writing data back, of any file, once to each open file description. All flushes go through one that is
-//! open since before anything was served. Were two of them under way at once, one could be told of the error, and the other
-//! succeed before the volume is known to have failed. So each one's error has failed the volume before the next begins.
+//! `syncfs` reports write-back errors of any file, once to each open file description. All flushes use one description, open
+//! since before anything was served. If two of them overlapped, one could get the error and the other succeed before the
+//! volume is known to have failed. So an error fails the volume before the next flush begins.
 
 use parking_lot::{Condvar, Mutex};
 
-/// See the module's comment.
 #[derive(Default)]
 pub(crate) struct Together {
     state: Mutex<State>,
@@ -21,7 +20,7 @@ struct State {
 }
 
 impl Together {
-    /// Returns when a flush has come to its end that began after the call; `flush` does one, and fails the volume if it fails.
+    /// Returns after the end of a flush that began after this call. `flush` performs one, and fails the volume on an error.
     pub(crate) fn flush<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
         let mine = state.begun + 1;
@@ -42,14 +41,14 @@ impl Together {
     }
 }
 
-/// Also when the flush panics: nobody may wait for ever.
+/// Ends a flush even if it panics, so that nobody waits for ever.
 struct Ended<'a>(&'a Together, u64);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.under_way = false;
-        // After a panic nobody may take it for done; the next one flushes itself.
+        // After a panic the flush does not count as done; the next caller flushes itself.
         if !std::thread::panicking() {
             state.done = self.1;
         }
@@ -89,7 +88,7 @@ mod tests {
                     })
                 })
                 .collect();
-            // All of them wait: the one under way began before they came.
+            // All of them wait: the flush in progress began before they came.
             assert!(others.iter().all(|t| !t.is_finished()));
             go_on.send(()).unwrap();
             for other in others {

@@ -1,4 +1,4 @@
-//! Transactions: what one request changes, and the receipt that it is stable.
+//! Transactions: the changes of one request, and the receipt that they are stable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,52 +18,51 @@ use crate::rests::{Rests, Settling};
 use crate::results::Around;
 use crate::volume::Volume;
 
-/// What one request changes. Joins the log lazily, at its first modifying operation; everything between two
-/// [`Tx::split`]s is atomic on disk. While a transaction is joined the log cannot be sealed, so finish it soon: never
-/// wait for a client, a lock of unknown duration or a disk without `split`.
+/// The changes of one request. Joins the log at its first modifying operation. Everything between two [`Tx::split`]s is
+/// atomic on disk. The log cannot seal its batch while a transaction is joined, so finish soon: never wait for a client,
+/// a lock of unknown duration or a disk without `split`.
 pub struct Tx {
     volume: Volume,
     joined: Option<Joined>,
-    /// Of the last part that said anything, with its number; the log is flushed in order, so it covers the earlier ones.
+    /// Ticket and number of the last part that has records. The log is flushed in order, so it covers the earlier parts.
     ticket: Option<(Ticket, u64)>,
-    /// Something changed that has to outlast a crash.
+    /// It made a change that must outlast a crash.
     modified: bool,
-    /// Data was written that a crash may take back until its COMMIT.
+    /// It wrote data that a crash may undo until its COMMIT.
     unstable: bool,
     broken: bool,
-    /// What was changed, when somebody wants to know.
+    /// The objects that it changed, if [`Tx::watch`] was called.
     watched: Option<Vec<Around>>,
-    /// The file that this part made last: that it is there stands in the same batch as all that this part says of it.
+    /// The file that this part made last. Its birth is in the same batch as everything that this part records of it.
     made: Option<Node>,
-    /// It was written to since, and how it looks is still to be said.
+    /// `made`, if it was written to and its attributes are not recorded yet.
     unsaid: Option<OpenFile>,
-    /// What its answer rests on.
+    /// What its reply rests on.
     rests: Rests,
-    /// Without a log: what it has changed, and whether all of that is flushed.
+    /// Without a log: its entry among the pending changes, and whether all of them are flushed.
     settling: Option<(Arc<Settling>, bool)>,
-    /// Notes that [`Bug::ReplyApart`] keeps back.
+    /// Notes that [`Bug::ReplyApart`] holds back.
     apart: Vec<Vec<u8>>,
 }
 
-/// Part of the log's open batch.
+/// This transaction's part of the log's open batch.
 struct Joined {
     txn: Txn,
     seq: u64,
-    /// The number is on the volume: something may be changed.
+    /// The volume's marker holds the number, so changes may begin.
     marked: bool,
-    /// Any record at all: each number needs one.
+    /// It has a record; each number needs one.
     appended: bool,
-    /// A record that the request must wait for.
+    /// It has a record that the request must wait for.
     wanted: bool,
 }
 
 impl Volume {
-    /// A new transaction.
     pub fn tx(&self) -> Tx {
         Tx::new(self.clone())
     }
 
-    /// Waits until the changes that `rests` has seen are flushed, without a log.
+    /// Without a log: waits until the changes that `rests` has seen are flushed.
     fn await_settlings(&self, rests: &Rests) -> Result<(), Error> {
         let all_flushed = self.0.settlings.wait(rests);
         self.check()?;
@@ -93,8 +92,8 @@ impl Tx {
         }
     }
 
-    /// Before anything is changed and before any lock is taken: joins the log's open batch. May leave the thread acting
-    /// as the superuser.
+    /// Joins the log's open batch. Call before any change and before taking any lock. May leave the thread acting as the
+    /// superuser.
     pub(crate) fn join(&mut self) -> Result<(), Error> {
         self.volume.check()?;
         if self.joined.as_ref().is_some_and(|joined| joined.marked) {
@@ -109,7 +108,7 @@ impl Tx {
         let (Some((_, marker)), Some(joined)) = (self.volume.log(), &mut self.joined) else { return Ok(()) };
         match marker.mark(joined.seq) {
             Ok(()) => joined.marked = true,
-            // Nothing has been changed, so this is an answer as any other. (On btrfs a time takes room, too.)
+            // Nothing has changed, so this is an ordinary error. (On btrfs setting a time needs space, too.)
             Err(e) => {
                 return Err(match Errno::from_io_error(&e) {
                     Some(Errno::NOSPC) => Error::NoSpace,
@@ -122,7 +121,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Joins the log's open batch for what changes nothing on the volume.
+    /// Joins the log's open batch without the right to change the volume.
     fn begin(&mut self) -> Result<(), Error> {
         self.volume.check()?;
         if self.joined.is_some() {
@@ -135,44 +134,43 @@ impl Tx {
         Ok(())
     }
 
-    /// From here on keeps how directories, files written and objects with new attributes looked before and after, for
-    /// [`Tx::around`].
+    /// From here on keeps how directories, written files and objects with new attributes looked before and after a change,
+    /// for [`Tx::around`].
     pub fn watch(&mut self) {
         self.watched.get_or_insert_default();
     }
 
-    /// How `node` looked around the last operation of this transaction that changed it, if that is known.
+    /// How `node` looked around the last operation of this transaction that changed it, if known.
     #[must_use]
     pub fn around(&self, node: &Node) -> Option<&Around> {
         self.watched.as_ref()?.iter().rev().find(|seen| seen.node == *node)
     }
 
-    /// True when [`Tx::saw`] is of use.
+    /// True when [`Tx::saw`] has a use.
     pub(crate) fn watches(&self) -> bool {
         self.watched.is_some()
     }
 
-    /// An operation changed an object; call with what was seen under the locks that order its changes.
+    /// Notes the change of an object. Call with what was seen under the locks that order its changes.
     pub(crate) fn saw(&mut self, seen: Around) {
         if let Some(watched) = &mut self.watched {
             watched.push(seen);
         }
     }
 
-    /// A file was made, and recorded.
     pub(crate) fn has_made(&mut self, file: &Node) {
         if self.logs() {
             self.made = Some(file.clone());
         }
     }
 
-    /// Whether how `file` looks may be left to be said: the file is new in this part, and nobody wants to know it now.
+    /// Whether the record of `file`'s attributes may wait: this part made the file, and nobody watches.
     pub(crate) fn may_say_later(&self, file: &Node) -> bool {
         self.made.as_ref() == Some(file) && !self.watches()
     }
 
-    /// How `file` looks is left to be said at the end of this part, unless [`Tx::has_said`] comes before: what stands in one
-    /// batch needs to be said once. Of any other file it is said now, so that few descriptors are kept for that.
+    /// Leaves the attributes of `file` to be recorded at the end of this part, unless [`Tx::has_said`] comes first: one
+    /// batch needs them only once. Records those of another waiting file now, so that few descriptors are kept.
     pub(crate) fn says_later(&mut self, file: &OpenFile) -> Result<(), Error> {
         if self.unsaid.as_ref().is_some_and(|unsaid| unsaid.node() == file.node()) {
             return Ok(());
@@ -182,12 +180,12 @@ impl Tx {
         Ok(())
     }
 
-    /// How `node` looks was recorded, under the lock that orders its changes.
+    /// Notes that the attributes of `node` were recorded, under the lock that orders its changes.
     pub(crate) fn has_said(&mut self, node: &Node) {
         self.unsaid.take_if(|unsaid| unsaid.node() == node);
     }
 
-    /// Says what was left to be said. Call without locks.
+    /// Records the attributes that were left to be recorded. Call without locks.
     fn say(&mut self) -> Result<(), Error> {
         match self.unsaid.take() {
             Some(file) => self.volume.clone().say_attrs(self, &file),
@@ -195,42 +193,41 @@ impl Tx {
         }
     }
 
-    /// True when facts are wanted: building them costs.
+    /// True when facts are wanted. Check it first, since building facts costs time.
     pub(crate) fn logs(&self) -> bool {
         self.joined.is_some()
     }
 
-    /// The number under which the operations since the last split stand in the log.
     pub(crate) fn seq(&self) -> Option<u64> {
         self.joined.as_ref().map(|joined| joined.seq)
     }
 
-    /// The answer may tell of `node`, so it waits until all that has happened to it is durable ([`crate::rests`]). The volume's
-    /// operations say this of what they are given and of what they find; a server says it of what it looks at before it
-    /// calls one. Call without the node's locks.
+    /// Makes the reply wait until everything that has happened to `node` is durable, since the reply may depend on it
+    /// ([`crate::rests`]). The volume's operations call this for their arguments and for what they find; a server calls it for
+    /// what it looks at itself. Call without the node's locks.
     pub fn rests_on(&mut self, node: &Node) {
         self.rests.on(node, self.volume.durability() == Durability::Log);
     }
 
-    /// The answer tells that an object is gone which there is no node for.
+    /// As [`Tx::rests_on`], for a reply which reveals that an object is gone that has no node.
     pub fn rests_on_removals(&mut self) {
         self.rests.on_removals();
     }
 
-    /// Whether its answer rests on what others have done and what may not be durable yet. Call without locks.
+    /// Whether the reply rests on others' changes that may not be durable yet. Call without locks.
     pub fn rests_on_pending(&mut self) -> bool {
         match self.volume.durability() {
             Durability::Log => {
                 let batch = self.rests.batch(&self.volume.0.last_removal);
                 self.volume.log().is_some_and(|(log, _)| log.pending(batch).is_some())
             }
-            // Whether others are at it is seen at the end.
+            // Pending changes of others are found at the end.
             Durability::Sync => self.rests.any(),
             Durability::Unsafe => false,
         }
     }
 
-    /// These objects are changed. Call under the locks that order the change, with the transaction joined.
+    /// Notes that these objects are being changed. Call under the locks that order the change, while joined.
     pub(crate) fn changes(&mut self, nodes: &[&Node]) {
         if let Some(joined) = &self.joined {
             for node in nodes {
@@ -241,7 +238,7 @@ impl Tx {
         }
     }
 
-    /// An object is about to lose its last name. Call before it does, joined.
+    /// Notes that an object is about to lose its last name. Call before it does, while joined.
     pub(crate) fn removes_last_name(&mut self) {
         if let Some(joined) = &self.joined {
             self.volume.0.last_removal.fetch_max(joined.txn.batch(), Ordering::Release);
@@ -250,14 +247,14 @@ impl Tx {
         }
     }
 
-    /// Without a log: all that was changed so far is flushed.
+    /// Without a log: notes that everything changed so far is flushed.
     pub(crate) fn has_settled(&mut self) {
         if let Some((_, flushed)) = &mut self.settling {
             *flushed = true;
         }
     }
 
-    /// Without a log: the entry of this request, which is changing something.
+    /// Without a log: this request's entry among the pending changes.
     fn settling(&mut self) -> Option<&Settling> {
         if self.volume.durability() != Durability::Sync {
             return None;
@@ -268,8 +265,8 @@ impl Tx {
         Some(settling)
     }
 
-    /// One operation has changed something (or found it done already): these are its facts. Call under the locks that
-    /// order the operation.
+    /// Records the facts of one operation that changed something, or found it done already. Call under the locks that order
+    /// the operation.
     pub(crate) fn record(&mut self, facts: Vec<Fact>) -> Result<(), Error> {
         point("op.applied");
         self.append(facts)
@@ -285,23 +282,22 @@ impl Tx {
                 joined.wanted = true;
                 Ok(())
             }
-            // The change has been made and cannot be promised.
+            // The change is made but cannot be promised.
             Err(e) => Err(self.volume.fail(format!("record: {e}"))),
         }
     }
 
-    /// Something changed that needs no record.
+    /// Notes a change that needs no record.
     pub(crate) fn touch(&mut self) {
         self.modified = true;
     }
 
-    /// Unstable data was written, and nothing else.
     pub(crate) fn touch_unstable(&mut self) {
         self.unstable = true;
     }
 
     /// Adds an opaque record of the server (a reply, a session, a client), atomic with the operations since the last
-    /// split. Does nothing where there is no log ([`crate::Volume::keeps_notes`]).
+    /// split. Does nothing without a log ([`crate::Volume::keeps_notes`]).
     pub fn note(&mut self, bytes: Vec<u8>) {
         if self.volume.durability() != Durability::Log {
             return;
@@ -315,26 +311,26 @@ impl Tx {
         self.broken |= noted.is_err();
     }
 
-    /// True when an operation of this transaction changed something, be it unstable data.
+    /// True when an operation of this transaction changed something, even if only unstable data.
     pub fn modified(&self) -> bool {
         self.modified || self.unstable
     }
 
-    /// True when an operation changed something that has to outlast a crash, so that its reply should, too. Unstable data
-    /// need not: it is written again when it was lost, and may be when it was not.
+    /// True when an operation made a change that must outlast a crash, so that its reply must, too. Unstable data need not:
+    /// the client writes it again after a loss, and may do so without one.
     pub fn lasting(&self) -> bool {
         self.modified
     }
 
-    /// True when the log has, or will have, a record of it that is to be waited for.
+    /// True when the log has, or will have, a record of this transaction to wait for.
     pub fn waits(&self) -> bool {
         self.ticket.is_some() || self.joined.as_ref().is_some_and(|joined| joined.wanted)
     }
 
-    /// Ends the transaction. What it did, and what its answer rests on, is stable when the receipt's wait returns `Ok`. Without a
-    /// log this blocks while others flush what the answer rests on.
+    /// Ends the transaction. Its changes, and what its reply rests on, are stable when the receipt's wait returns `Ok`.
+    /// Without a log this call blocks while others flush what the reply rests on.
     pub fn finish(mut self) -> Receipt {
-        // What this request has seen is in its own batch or an earlier one.
+        // Everything that this request has seen is in its own batch or an earlier one.
         let covered = self.joined.as_ref().is_some_and(|joined| joined.wanted);
         self.split();
         let (mut ticket, number) = self.ticket.take().unzip();
@@ -370,7 +366,7 @@ impl Tx {
         }
     }
 
-    /// Ends the part so far, before something that may block; the receipt of [`Tx::finish`] covers it.
+    /// Ends the current part, before something that may block. The receipt of [`Tx::finish`] covers it.
     pub fn split(&mut self) {
         self.broken |= self.say().is_err();
         self.made = None;
@@ -391,7 +387,7 @@ impl Tx {
 }
 
 impl Tx {
-    /// Without a log: whoever rests on what this request has changed need not wait any more.
+    /// Without a log: whoever rests on this request's changes need not wait any more.
     fn has_ended(&mut self) {
         if let Some((settling, flushed)) = self.settling.take() {
             self.volume.0.settlings.end(&settling, flushed);
@@ -415,41 +411,38 @@ impl fmt::Debug for Tx {
     }
 }
 
-/// Proof of stability to wait for.
 pub struct Receipt {
     volume: Volume,
     ticket: Option<Ticket>,
-    /// Of the transaction; 0 without a ticket.
     number: u64,
-    /// Nothing that modified may be answered after a failure; pure reads may.
+    /// A failed volume refuses it. Not set for pure reads, which may be answered after a failure.
     checked: bool,
     broken: bool,
-    /// What it rests on, and did not do itself, will never be stable.
+    /// It rests on a change by others that will never be stable.
     unsettled: bool,
     /// As in [`Tx`].
     apart: Vec<Vec<u8>>,
 }
 
 impl Receipt {
-    /// Asks for the flush without waiting for it: for a thread that hands the receipt to another, so that the flush
-    /// runs while that one is being told.
+    /// Asks for the flush without waiting. A thread that hands the receipt to another calls this, so that the flush runs
+    /// during the handover.
     pub fn request(&self) {
         if let Some(ticket) = &self.ticket {
             ticket.request();
         }
     }
 
-    /// Whether there is anything to wait for.
     pub fn waits(&self) -> bool {
         self.ticket.is_some()
     }
 
-    /// Whether what it rests on has failed already: whatever it was about to be told, [`Receipt::wait`] says so.
+    /// Whether what it rests on has failed already, so that [`Receipt::wait`] returns an error.
     pub fn is_refused(&self) -> bool {
         self.unsettled
     }
 
-    /// Waits until everything of the transaction is stable. [`Error::Failed`] when it may not be.
+    /// Waits until the whole transaction is stable. Returns [`Error::Failed`] when it may not be.
     pub async fn wait(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {
             Some(ticket) => ticket.wait().await.map_err(|e| e.to_string()),
@@ -458,7 +451,7 @@ impl Receipt {
         self.conclude(flushed)
     }
 
-    /// As [`Receipt::wait`], blocking the thread.
+    /// Like [`Receipt::wait`], but blocks the thread.
     pub fn wait_blocking(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {
             Some(ticket) => ticket.wait_blocking().map_err(|e| e.to_string()),
@@ -467,13 +460,12 @@ impl Receipt {
         self.conclude(flushed)
     }
 
-    /// What it waits for.
     #[cfg(test)]
     pub(crate) fn ticket(&self) -> Option<&Ticket> {
         self.ticket.as_ref()
     }
 
-    /// `Some` once the outcome is known. Asks for the flush, and does not wait for it.
+    /// `Some` once the outcome is known. Asks for the flush but does not wait for it.
     pub fn poll_now(&self) -> Option<Result<(), Error>> {
         let flushed = match &self.ticket {
             Some(ticket) => {
@@ -487,7 +479,7 @@ impl Receipt {
 
     fn conclude(&self, flushed: Result<(), String>) -> Result<(), Error> {
         flushed.map_err(|e| self.volume.fail(format!("log: {e}")))?;
-        // A batch has larger numbers than the ones before, and is in the log as a whole.
+        // A batch is in the log as a whole, and its numbers are larger than those of the batches before it.
         self.volume.0.durable_seq.fetch_max(self.number, Ordering::SeqCst);
         if !self.apart.is_empty() {
             let mut later = self.volume.tx();

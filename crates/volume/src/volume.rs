@@ -1,4 +1,4 @@
-//! The volume: what all operations share, starting, stopping, failing.
+//! The volume: the state that all operations share; start, stop and failure.
 //!
 //! Opening is in [`crate::open`], operations in [`crate::ops`].
 
@@ -40,89 +40,73 @@ use crate::together::Together;
 use crate::types::{Cred, Kind};
 use crate::witnesses::Witnesses;
 
-/// What opening a volume found and did.
 #[derive(Clone, Debug, Default)]
 pub struct RecoveryReport {
-    /// True when the last stop was clean: nothing to recover, no client lost anything.
+    /// The last stop was clean: there was nothing to recover, and no client lost anything.
     pub clean: bool,
-    /// Grows by one with every opening of the volume, from 1.
+    /// Starts at 1 and grows by one with every opening of the volume.
     pub epoch: u64,
-    /// Log records replayed.
     pub records: u64,
-    /// Log bytes replayed.
     pub bytes: u64,
-    /// Objects that the crash lost and recovery made again.
     pub remade: u64,
-    /// What somebody has changed behind the server's back and how recovery resolved it, one line each with a path below the
-    /// volume's root; the first of them.
+    /// Changes by others and how recovery resolved them: the first ones, one line each with a path below the volume's root.
     pub local: Vec<String>,
-    /// How many more there are.
+    /// How many more such changes there are.
     pub local_more: u64,
-    /// Seconds that opening and recovery took.
     pub seconds: f64,
     /// The server's own records ([`Tx::note`]) since the last checkpoint, in order.
     pub notes: Vec<Vec<u8>>,
 }
 
-/// What a clean stop did.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShutdownReport {
-    /// Seconds that it took.
     pub seconds: f64,
-    /// Checkpoints over the volume's whole run.
+    /// Checkpoints since the volume was opened.
     pub checkpoints: u64,
 }
 
-/// Counters since opening.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// fsync calls.
     pub fsyncs: u64,
-    /// fdatasync calls.
     pub fdatasyncs: u64,
-    /// syncfs calls.
     pub syncfs: u64,
-    /// Times that a file was opened for its data.
     pub file_opens: u64,
-    /// Files that are open from an access without an open, counted for reading and for writing.
+    /// Files kept open after an access without an open; reading and writing count apart.
     pub brief_opens: u64,
-    /// Descriptors that tell of errors in writing unstable data back, one a file.
+    /// Descriptors that report write-back errors of unstable data, one per file.
     pub unstable_files: u64,
-    /// Nodes in the cache.
     pub nodes: u64,
-    /// Descriptors that nodes hold.
     pub node_fds: u64,
-    /// The log's counters; `None` without a log.
+    /// `None` without a log.
     pub log: Option<landfast_intentlog::Stats>,
 }
 
 /// A directory tree served through handles. Cheap to clone.
 ///
 /// Operations block in system calls: run them on worker threads. They change the calling thread's filesystem
-/// credentials, umask and capabilities; such threads should do nothing else with files.
+/// credentials, umask and capabilities, so such threads should do nothing else with files.
 #[derive(Clone)]
 pub struct Volume(pub(crate) Arc<VolumeInner>);
 
-/// What all operations share.
 pub(crate) struct VolumeInner {
     pub(crate) dir: PathBuf,
-    /// The directory, open for reading since before anything was served: handles are opened relative to its mount, and
-    /// syncfs on it reports every write-back error since.
+    /// The directory, open for reading since before anything was served. Handles are opened relative to its mount, and
+    /// syncfs on it reports every write-back error since then.
     pub(crate) mount: OwnedFd,
-    /// Locked exclusively as long as the volume lives.
+    /// Locked exclusively while the volume lives.
     pub(crate) state_dir: OwnedFd,
-    /// Of the directory and of those above it.
+    /// Locks on the directory and on those above it.
     pub(crate) _tree_locks: TreeLocks,
     pub(crate) identity: Mutex<Identity>,
     pub(crate) volume_id: [u8; 16],
     pub(crate) mount_id: u64,
-    /// The device that the system says the directory is on, major and minor.
+    /// The directory's device as the system reports it, major and minor.
     pub(crate) device: (u32, u32),
     pub(crate) durability: Durability,
     pub(crate) unprivileged: bool,
     pub(crate) injected_flush: Option<Duration>,
-    /// A single file must not be flushed: on btrfs that brings it to disk ahead of what happened before it elsewhere,
-    /// and recovery relies on changes of metadata coming to disk in their order.
+    /// A flush must cover the whole filesystem. On btrfs the flush of a single file brings it to disk ahead of earlier
+    /// changes elsewhere, and recovery relies on metadata changes reaching the disk in their order.
     pub(crate) flush_whole: bool,
     pub(crate) codec: HandleCodec,
     pub(crate) remap: RwLock<Remap>,
@@ -132,15 +116,15 @@ pub(crate) struct VolumeInner {
     /// Part of every change attribute.
     pub(crate) clock: Clock,
     pub(crate) log: Option<(Log, Marker)>,
-    /// The log, while it may still hold what is from before a time without it: the volume's own file names it when it was
-    /// emptied, and until then nothing is served.
+    /// A log that may still hold records from before a time without a log. The volume's own file names the log once it is
+    /// emptied; until then nothing is served.
     pub(crate) log_to_enter: Mutex<Option<LogInUse>>,
     pub(crate) log_place: Option<LogPlace>,
-    /// The root says that the volume is in use: [`tag`].
+    /// The tag of the root says that the volume is in use ([`tag`]).
     pub(crate) root_tagged: AtomicBool,
-    /// The largest transaction number that is known to be in the log durably.
+    /// The largest transaction number known to be durable in the log.
     pub(crate) durable_seq: AtomicU64,
-    /// The number of the checkpoint that was being made durable last.
+    /// The number of the last checkpoint whose syncing has begun.
     pub(crate) syncing: AtomicU64,
     pub(crate) failed: OnceLock<String>,
     pub(crate) verifier: AtomicU64,
@@ -151,7 +135,7 @@ pub(crate) struct VolumeInner {
     pub(crate) brief: BriefQueue,
     /// The log's batch in which an object last lost its last name.
     pub(crate) last_removal: AtomicU64,
-    /// What is changed and not flushed yet, without a log.
+    /// Without a log: changes that are not flushed yet.
     pub(crate) settlings: Settlings,
     pub(crate) witnesses: Witnesses,
     /// Orders the flushes through `mount`.
@@ -160,7 +144,7 @@ pub(crate) struct VolumeInner {
 }
 
 impl Volume {
-    /// Back-pressure: waits while the log is nearly full. Call before running a request that modifies.
+    /// Back-pressure: waits while the log is nearly full. Call before running a modifying request.
     pub async fn admit(&self) -> Result<(), Error> {
         self.check()?;
         match self.log() {
@@ -169,37 +153,36 @@ impl Volume {
         }
     }
 
-    /// Announces a request that will modify something: hold it from receipt to [`Tx::finish`], and not while waiting for
-    /// anything. Only a hint, which lets requests of several clients share a flush.
+    /// Announces a modifying request, so that requests of several clients can share a flush. Only a hint. Hold it from
+    /// receipt to [`Tx::finish`], but not while waiting for anything.
     pub fn expect(&self) -> Option<landfast_intentlog::Intent> {
         self.log().map(|(log, _)| log.expect())
     }
 
-    /// True when [`Tx::note`]s survive a crash: with [`Durability::Log`].
+    /// True when [`Tx::note`]s survive a crash, that is, with [`Durability::Log`].
     pub fn keeps_notes(&self) -> bool {
         self.log().is_some()
     }
 
-    /// When an answered operation is stable.
     pub fn durability(&self) -> Durability {
         self.0.durability
     }
 
-    /// Random identity of the volume, the same for ever.
+    /// Random identity of the volume; never changes.
     pub fn id(&self) -> [u8; 16] {
         self.0.volume_id
     }
 
-    /// Clean stop: checkpoint, mark clean. Operations afterwards fail with [`Error::Failed`].
+    /// Stops cleanly: makes a checkpoint and marks the volume clean. Operations after it fail with [`Error::Failed`].
     pub fn shutdown(&self) -> Result<ShutdownReport, Error> {
         let begun = kernel::instant();
         self.check()?;
-        // It would find the log closed.
+        // A witness check now would find the log closed.
         let _quiet = self.0.witnesses.quiet();
         self.assume_root()?;
         match self.log() {
             Some((log, _)) => log.shutdown().map_err(|e| self.fail(format!("log: {e}")))?,
-            // What was answered unsafely is made safe now; the other modes have nothing left to flush.
+            // Unsafely answered changes become safe now; the other modes have nothing left to flush.
             None => self.flush_all()?,
         }
         self.mark_stopped()?;
@@ -207,7 +190,7 @@ impl Volume {
         Ok(ShutdownReport { seconds: begun.elapsed().as_secs_f64(), checkpoints })
     }
 
-    /// The log has stopped in order: says so on the volume. Nothing is answered with success any more.
+    /// Marks the volume as stopped, after a clean stop of the log. No operation succeeds any more.
     pub(crate) fn mark_stopped(&self) -> Result<(), Error> {
         if let (Some((log, _)), false) = (self.log(), self.0.unprivileged) {
             let number = log.stats().checkpoint;
@@ -220,27 +203,25 @@ impl Volume {
             identity.save(&self.0.state_dir)
         };
         marked.map_err(|e| self.fail(format!("state directory: {e}")))?;
-        // Whoever still holds the volume gets no further success: nothing would be marked unclean.
+        // Whoever still holds the volume must get no further success, since nothing would mark the volume unclean.
         let _ = self.0.failed.set("stopped".to_owned());
         Ok(())
     }
 
-    /// What the log's device is and how it is flushed, in one line; `None` without a log.
     pub fn log_info(&self) -> Option<String> {
         self.log().map(|(log, _)| log.info().to_owned())
     }
 
-    /// Where the log stands, as it was named.
-    pub fn log_place(&self) -> Option<&LogPlace> {
-        self.0.log_place.as_ref()
+    /// The log's second half, under the name that the options gave.
+    pub fn log_mirror(&self) -> Option<&Path> {
+        self.0.log_mirror.as_deref()
     }
 
-    /// Its directory, as it was when it was opened.
     pub fn dir(&self) -> &Path {
         &self.0.dir
     }
 
-    /// Why the volume has failed, if it has. What the log has met while nobody waited for it counts from here on at the latest.
+    /// Why the volume has failed, if it has. Also takes note of a failure of the log that nobody waited for.
     pub fn failed(&self) -> Option<String> {
         if self.0.failed.get().is_none()
             && let Some(why) = self.log().and_then(|(log, _)| log.failed())
@@ -250,7 +231,6 @@ impl Volume {
         self.0.failed.get().cloned()
     }
 
-    /// Counters.
     pub fn stats(&self) -> Stats {
         Stats {
             fsyncs: self.0.fsyncs.load(Ordering::Relaxed),
@@ -265,7 +245,7 @@ impl Volume {
         }
     }
 
-    /// The write verifier: changes whenever unstable data may have been lost.
+    /// The write verifier. It changes whenever unstable data may be lost.
     pub fn write_verifier(&self) -> [u8; 8] {
         self.0.verifier.load(Ordering::Acquire).to_be_bytes()
     }
@@ -279,13 +259,13 @@ impl Volume {
         if self.0.failed.get().is_some() { Err(Error::Failed) } else { Ok(()) }
     }
 
-    /// The volume cannot keep its promises any more. The first reason is kept.
+    /// Marks the volume as failed: it can no longer keep its promises. The first reason counts.
     pub(crate) fn fail(&self, why: String) -> Error {
-        // Another verifier before anything else, so that no client trusts what it wrote unstably.
+        // The verifier changes first, so that no client trusts its unstable writes.
         self.0.verifier.store(kernel::random_u64(), Ordering::Release);
         if self.0.failed.set(why.clone()).is_ok() {
             if let Some((log, _)) = self.log() {
-                // An operation that failed half-way has not said all that it did: nothing of its batch may be replayed.
+                // A half-done operation has not recorded all that it did: recovery must not replay any of its batch.
                 log.fail(&why);
             }
             let kept = match self.durability() {
@@ -308,22 +288,19 @@ impl Volume {
         Error::Failed
     }
 
-    /// Makes the calling thread act as `cred`.
     pub(crate) fn assume(&self, cred: &Cred) -> Result<(), Error> {
         if self.0.unprivileged { cred::prepare_once() } else { cred::assume(cred) }
     }
 
-    /// Makes the calling thread act as the superuser.
     pub(crate) fn assume_root(&self) -> Result<(), Error> {
         if self.0.unprivileged { cred::prepare_once() } else { cred::assume_root() }
     }
 
-    /// Nanoseconds since 1970.
     pub(crate) fn now_ns() -> u64 {
         kernel::wall_clock_ns()
     }
 
-    /// The same, and the floor of change attributes that belongs to it.
+    /// The wall clock, and the floor of change attributes at that time.
     pub(crate) fn now_and_floor_ns(&self) -> (u64, u64) {
         let now_ns = Volume::now_ns();
         let (floor_ns, raised) = self.0.clock.floor_at(now_ns);
@@ -333,8 +310,8 @@ impl Volume {
         (now_ns, floor_ns)
     }
 
-    /// The wall clock was set back: what makes up for it is to be known to the next start, too.
-    /// On a thread of its own, as the superuser: this one acts as a caller.
+    /// Saves the clock's floor after the wall clock was set back, so that the next start knows it. Runs on a thread of its
+    /// own as the superuser, since this thread acts as a caller.
     #[cold]
     fn keep_floor(&self) {
         let save = || {
@@ -353,12 +330,12 @@ impl Volume {
                     self.0.dir.display()
                 )
             }
-            // It may have been a flush, and that is final.
+            // The error may come from a flush, which makes it final.
             Err(e) => _ = self.fail(format!("writing down that the clock was set back: {e}")),
         }
     }
 
-    /// The node of an object that was just looked at through a descriptor.
+    /// The node of an object that has just been looked at through a descriptor.
     pub(crate) fn node_of(&self, kh: KernelHandle, mount_id: u64, sx: &Statx) -> Result<Node, Error> {
         if mount_id != self.0.mount_id {
             return Err(Error::Mounted);
@@ -367,7 +344,7 @@ impl Volume {
             return Ok(node);
         }
         let kind = Kind::from_mode(u32::from(sx.stx_mode)).ok_or(Error::Io)?;
-        // A subvolume of btrfs has inode numbers of its own, and nothing can be moved into it or out of it.
+        // A subvolume of btrfs has its own inode numbers, and nothing can be moved into or out of it.
         let subvolume = kind == Kind::Dir && (sx.stx_dev_major, sx.stx_dev_minor) != self.0.device;
         let anothers =
             || !self.0.unprivileged && nested::is_anothers(&self.0.mount, self.0.volume_id, &kh, sx);
@@ -386,8 +363,8 @@ impl Volume {
         Ok(self.0.cache.intern(new, Volume::now_ns()))
     }
 
-    /// A descriptor of the node's object; for a directory always `O_PATH`. May leave the thread acting as the
-    /// superuser: take descriptors before [`Volume::assume`].
+    /// A descriptor of the node's object; always `O_PATH` for a directory. May leave the thread acting as the superuser: take
+    /// descriptors before [`Volume::assume`].
     pub(crate) fn fd(&self, node: &Node) -> Result<Arc<NodeFd>, Error> {
         if let Some(fd) = node.0.open_fd() {
             return Ok(fd);
@@ -398,7 +375,7 @@ impl Volume {
         self.assume_root()?;
         let fd = match kernel::open_handle(&self.0.mount, &node.0.id.kh) {
             Ok(fd) => fd,
-            // The kernel says ESTALE for a handle that it does not know any more, some filesystems ENOENT.
+            // For an unknown handle the kernel gives ESTALE, some filesystems ENOENT.
             Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         };
@@ -408,7 +385,6 @@ impl Volume {
         Ok(self.0.cache.keep_fd(node, fd))
     }
 
-    /// Drops a dead object's node.
     pub(crate) fn forget(&self, node: &Node) {
         if node.kind() == Kind::Dir {
             self.0.listings.forget(node);
@@ -416,18 +392,18 @@ impl Volume {
         self.0.cache.forget(node);
     }
 
-    /// Marks the directory with the number of a checkpoint; durable with the `syncfs` that follows. The root itself, whose
-    /// change clients see, only at the first of a run and at its end.
+    /// Tags the directory with the number of a checkpoint; the following `syncfs` makes the tag durable. The root itself is
+    /// tagged only at the first checkpoint of a run and at the end, since clients see it change.
     pub(crate) fn set_tag(&self, checkpoint: u64, clean: bool) -> std::io::Result<()> {
-        // An experiment may run where root's attributes cannot be set: it is never recovered.
+        // An experiment may run where root's attributes cannot be set; it is never recovered.
         if self.0.unprivileged {
             return Ok(());
         }
         let tag = Tag { volume_id: self.0.volume_id, checkpoint, clean };
         let write = || {
             if clean || !self.0.root_tagged.load(Ordering::Acquire) {
-                // With a new log the numbers begin anew. As long as the root says that the last stop was clean, a log that holds
-                // nothing is taken; when it does not, no larger number from before may stand on the state directory.
+                // With a new log the numbers start again. While the root's tag is clean, an empty log is accepted; once it is not,
+                // the state directory must not hold a larger number from before.
                 if tag::read_both(&self.0.mount, &self.0.state_dir)?
                     .is_some_and(|old| old.checkpoint > checkpoint)
                 {
@@ -446,8 +422,8 @@ impl Volume {
         if !full(&done) {
             return done;
         }
-        // btrfs counts what its transaction has set aside until that ends; the quota may be used up even by a change that
-        // needs no room.
+        // btrfs counts the space reserved by its transaction until the transaction ends; even a change that needs no space may
+        // exceed the quota.
         self.flush_all().map_err(std::io::Error::other)?;
         let done = write();
         if !full(&done) {
@@ -464,7 +440,7 @@ impl Volume {
         }
     }
 
-    /// fsync; an error is final.
+    /// Calls fsync; an error is final.
     pub(crate) fn fsync(&self, fd: impl AsFd) -> Result<(), Error> {
         self.0.fsyncs.fetch_add(1, Ordering::Relaxed);
         point("volume.flushing");
@@ -473,7 +449,7 @@ impl Volume {
         done.map_err(|e| self.fail(format!("fsync: {e}")))
     }
 
-    /// fdatasync, or more where that would not be enough; an error is final.
+    /// Calls fdatasync, or syncfs where fdatasync is not enough; an error is final.
     pub(crate) fn fdatasync(&self, fd: impl AsFd) -> Result<(), Error> {
         if self.0.flush_whole {
             return self.flush_all();
@@ -485,15 +461,15 @@ impl Volume {
         done.map_err(|e| self.fail(format!("fdatasync: {e}")))
     }
 
-    /// Whether what was written to a file can still be read from it: the kernel drops the pages that it could not write
-    /// back, sooner or later, and gives what is on the disk instead. An error is final.
+    /// Checks that what was written to a file can still be read from it. The kernel sooner or later drops pages that it
+    /// could not write back, and then reads return what is on the disk. An error is final.
     pub(crate) fn written_back(&self, fd: impl AsFd) -> Result<(), Error> {
         let done =
             kernel::written_back(fd).map_err(std::io::Error::from).and_then(|()| self.0.damage.check());
         done.map_err(|e| self.fail(format!("writing back a file's data: {e}")))
     }
 
-    /// syncfs, begun after this was called; an error is final.
+    /// Calls syncfs, or shares one that began after this call; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         self.0.together.flush(|| {
             point("volume.flushing");
@@ -502,7 +478,7 @@ impl Volume {
             self.injected();
             done.map_err(|e| self.fail(format!("syncfs: {e}")))
         })?;
-        // Somebody else's may have failed.
+        // Another thread's flush may have failed.
         self.check()
     }
 }

@@ -1,26 +1,27 @@
-//! Witnesses: descriptors that know of every error in writing a file's data back since before its unstable data was written.
+//! Witnesses: descriptors that learn of every write-back error of a file since before its unstable data was written.
 //!
-//! The kernel writes data back when it likes. If that fails it notes an error for the file and takes the data for clean; sooner or
-//! later a reader gets what is on the disk instead. Linux tells each open file description (open(2)) of such an error once,
-//! and only of errors since it was opened (`errseq_t`, `lib/errseq.c`): a descriptor opened later learns of an earlier error
-//! only if nobody has been told yet, and of none that was noted on an inode the kernel has evicted since. So a COMMIT that
-//! opens the file anew may hear of nothing although the data is lost.
+//! The kernel writes data back when it likes. If that fails, it notes an error for the file and treats the data as clean;
+//! sooner or later a reader gets what is on the disk instead. Linux reports such an error once to each open file description
+//! (open(2)), and only if it was opened before the error (`errseq_t`, `lib/errseq.c`). A descriptor opened later learns of
+//! the error only if nobody has been told yet and the kernel has not evicted the inode since. So a COMMIT that opens the
+//! file anew may see no error although the data is lost.
 //!
 //! Invariants:
 //!
-//! - A file that is not [`crate::dirty::Dirty::Clean`] has a witness that was opened before the first of these changes. It stays open,
-//!   whoever closes the file, and keeps the inode in memory.
-//! - A witness is asked only under the node's attribute lock, and an error fails the volume before the lock is given up. So nobody
-//!   finds it silent because it has just told somebody else. Nothing else is done with it but reading: a flush through it would
-//!   take the error away.
-//! - Flushing the whole filesystem through the descriptor that is open since the start tells of errors of every file
-//!   ([`crate::together`]). What was written before such a flush needs no witness any more.
+//! - A file that is not [`crate::dirty::Dirty::Clean`] has a witness that was opened before the first of these changes. The witness
+//!   stays open, whoever closes the file, and keeps the inode in memory.
+//! - A witness is asked only under the node's attribute lock, and an error fails the volume before the lock is released. So nobody
+//!   finds it silent because it has just told somebody else. It is used only for that and for reading: a flush through it would
+//!   consume the error.
+//! - Flushing the whole filesystem through the descriptor that is open since the start reports errors of every file
+//!   ([`crate::together`]). Data written before such a flush needs no witness any more.
 //! - It is open for reading only, so a local process can run the file.
-//! - A dead file has none, so that its space is free with its last open.
-//! - There are at most [`crate::limits::WITNESSES_MAX`]. Those of clean files go first. Files that nobody has committed for [`crate::limits::UNSTABLE_OLD`] the
-//!   server commits itself, on a thread that may wait for the disk. Should all places be taken nevertheless, unstable writes to
-//!   further files are done stably (RFC 1813 section 3.3.7 and RFC 8881 section 18.32.3 let the server do more than was asked
-//!   for): that costs only those who write, and keeps no worker waiting.
+//! - A dead file has none, so that its space is freed with its last open.
+//! - There are at most [`crate::limits::WITNESSES_MAX`]:
+//!   - Those of clean files are closed first.
+//!   - A thread that may wait for the disk commits files that nobody has committed for [`crate::limits::UNSTABLE_OLD`].
+//!   - If all places are taken nevertheless, unstable writes to further files are done stably (RFC 1813 section 3.3.7 and RFC
+//!     8881 section 18.32.3 allow more than was asked for). That costs only the writers and blocks no worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,21 +29,20 @@ use std::time::Instant;
 
 use crate::kernel::{AsFd, BorrowedFd, OwnedFd};
 
-/// A file's witness. See the module's comment.
 #[derive(Debug, Clone)]
 pub(crate) struct Witness(pub(crate) Arc<Inner>);
 
-/// See [`Witness`].
 #[derive(Debug)]
 pub(crate) struct Inner {
     fd: Arc<Opened>,
-    /// What was written before needs no witness.
+    /// Data written before this needs no witness.
     pub(crate) since: Instant,
-    /// [`crate::node::NodeState::logged_at`] then: the log may hold facts that are older than the witness. 0: none that anybody need doubt.
+    /// The value of [`crate::node::NodeState::logged_at`] at opening, if the log may hold facts older than the witness; 0: it holds
+    /// none that can be doubtful.
     doubtful: u64,
 }
 
-/// The descriptor, counted.
+/// The descriptor; `count` includes it.
 #[derive(Debug)]
 struct Opened {
     fd: OwnedFd,
@@ -62,24 +62,23 @@ impl AsFd for Witness {
 }
 
 impl Witness {
-    /// One that is counted in `count` as long as it is there.
+    /// A witness that is counted in `count` while it exists.
     pub(crate) fn new(fd: OwnedFd, since: Instant, doubtful: u64, count: &Arc<AtomicUsize>) -> Witness {
         count.fetch_add(1, Ordering::AcqRel);
         let fd = Arc::new(Opened { fd, count: count.clone() });
         Witness(Arc::new(Inner { fd, since, doubtful }))
     }
 
-    /// The same descriptor; what was written before `since` needs it no more.
+    /// The same descriptor, when data written before `since` no longer needs it.
     pub(crate) fn renewed(&self, since: Instant) -> Witness {
         Witness(Arc::new(Inner { fd: self.0.fd.clone(), since, doubtful: 0 }))
     }
 
-    /// See [`Inner::doubtful`].
     pub(crate) fn doubtful(&self) -> u64 {
         self.0.doubtful
     }
 
-    /// True if a row is of this one.
+    /// True if `row` is of this witness.
     pub(crate) fn is(&self, row: &Arc<Inner>) -> bool {
         Arc::ptr_eq(&self.0, row)
     }

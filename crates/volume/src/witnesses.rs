@@ -1,4 +1,4 @@
-//! All witnesses of a volume ([`crate::witness`]): who has one, which are old, what becomes of them.
+//! All witnesses of a volume ([`crate::witness`]): which files have one, which are old, which can be closed.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,17 +13,16 @@ use crate::limits::{UNSTABLE_OLD, WITNESSES_MAX};
 use crate::node::{Node, NodeInner};
 use crate::witness::{Inner, Witness};
 
-/// How many rows are looked at for a witness that can go, when a place is wanted.
+/// How many rows are checked to find a witness that can be closed when a place is needed.
 const STEPS_PER_PLACE: usize = 8;
 
 type Row = (Weak<NodeInner>, Weak<Inner>);
 
-/// All witnesses of a volume.
 #[derive(Default)]
 pub(crate) struct Witnesses {
-    /// Oldest first; rows of witnesses that are gone may be among them.
+    /// Oldest first; may contain rows of closed witnesses.
     rows: Mutex<VecDeque<Row>>,
-    /// Those of files that have become clean since; some may not be any more.
+    /// Witnesses of files that have become clean; some may be dirty again.
     clean: Mutex<VecDeque<Row>>,
     count: Arc<AtomicUsize>,
     max: usize,
@@ -32,29 +31,26 @@ pub(crate) struct Witnesses {
 }
 
 impl Witnesses {
-    /// At most so many, and never more than [`WITNESSES_MAX`].
+    /// Room for `max` witnesses, but never more than [`WITNESSES_MAX`].
     pub(crate) fn new(max: usize) -> Witnesses {
         Witnesses { max: max.min(WITNESSES_MAX), ..Witnesses::default() }
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Adds a row.
     pub(crate) fn push(&self, node: &Node, witness: &Witness) {
         add(&mut self.rows.lock(), node, witness, self.max);
     }
 
-    /// A witness of a file, with its row.
     pub(crate) fn make(&self, node: &Node, fd: OwnedFd, doubtful: u64) -> Witness {
         let witness = Witness::new(fd, kernel::instant(), doubtful, &self.count);
         self.push(node, &witness);
         witness
     }
 
-    /// Whether there is a place for one more. Takes it from a clean file where that is quickly found. Call with at most one node
+    /// Whether there is a place for one more. Takes a clean file's place if one is quickly found. Call with at most one node
     /// locked.
     pub(crate) fn has_place(&self) -> bool {
         let mut closed = Vec::new();
@@ -65,7 +61,7 @@ impl Witnesses {
             let Some((node, row)) = self.clean.lock().pop_front() else { break };
             let (Some(held), Some(witness)) = (node.upgrade(), row.upgrade()) else { continue };
             match held.state.try_lock() {
-                // One that is dirty again comes again when it is clean.
+                // A file that is dirty again gets a new row when it is clean.
                 Some(mut state) => {
                     let clean = state.dirty == Dirty::Clean;
                     closed.extend(state.witness.take_if(|w| clean && w.is(&witness)));
@@ -78,12 +74,11 @@ impl Witnesses {
         self.len() < self.max
     }
 
-    /// The file has become clean.
     pub(crate) fn cleaned(&self, node: &Node, witness: &Witness) {
         add(&mut self.clean.lock(), node, witness, self.max);
     }
 
-    /// Those that are old, and so many of the oldest that half of the places are free.
+    /// The old ones, and as many of the oldest as make half of the places free.
     pub(crate) fn old(&self, now: Instant) -> Vec<(Node, Arc<Inner>)> {
         let mut excess = self.len().saturating_sub(self.max / 2);
         let rows = self.rows.lock();
@@ -97,17 +92,16 @@ impl Witnesses {
             .collect()
     }
 
-    /// Waits until nobody commits old files, and keeps it so.
+    /// Waits until nobody commits old files, and prevents it while the guard lives.
     pub(crate) fn quiet(&self) -> MutexGuard<'_, ()> {
         self.settling.lock()
     }
 
-    /// Waits for nobody: `None` while somebody else commits old files.
+    /// As [`Witnesses::quiet`], but does not wait: `None` while somebody else commits old files.
     pub(crate) fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         self.settling.try_lock()
     }
 
-    /// Whether [`crate::Volume::settle_unstable`] has anything to do.
     pub(crate) fn has_old(&self, now: Instant) -> bool {
         if self.len() > self.max / 2 {
             return true;
@@ -119,14 +113,13 @@ impl Witnesses {
     }
 }
 
-/// One more row, in a bounded queue of them.
 fn add(rows: &mut VecDeque<Row>, node: &Node, witness: &Witness, max: usize) {
     while rows.front().is_some_and(|(_, w)| w.strong_count() == 0) {
         rows.pop_front();
     }
     let row = (Arc::downgrade(&node.0), Arc::downgrade(&witness.0));
     if rows.len() > 2 * max {
-        // A witness has one row at a time in one queue, and two in the other only if it was clean twice.
+        // A witness has at most one row in one queue, and a second in the other only if it was clean twice.
         rows.retain(|(_, w)| w.strong_count() > 0 && !w.ptr_eq(&row.1));
     }
     rows.push_back(row);

@@ -1,6 +1,6 @@
-//! Somebody changes the exported directory behind the server's back, and then the server is killed or the power fails: the
-//! volume starts, what he did stays done, nothing of his is deleted, and everything that he did not touch is exact.
-//! Histories by the ten thousand: `src/recover/sim/admin.rs`.
+//! Somebody changes the exported directory behind the server's back; then the server is killed or power fails. Afterwards the
+//! volume starts, his changes stay, nothing of his is deleted, and everything that he did not touch is exact.
+//! `src/recover/sim/admin.rs` does this with tens of thousands of histories.
 
 mod common;
 
@@ -12,16 +12,15 @@ use common::image::{Image, Kernel};
 use common::*;
 use landfast_volume::*;
 
-/// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
-    /// It is killed; the filesystem goes on.
+    /// The server is killed; the kernel keeps the tree.
     Killed,
-    /// The power fails, and all changes of metadata were on the disk.
+    /// Power fails after all metadata changes have reached the disk.
     PowerLate,
-    /// The power fails, and what was done since the last checkpoint was not on the disk.
+    /// Power fails before anything since the last checkpoint has reached the disk.
     PowerEarly,
-    /// The power fails, and the disk has what the log lacks.
+    /// Power fails, and the disk has changes that the log lacks.
     Ahead,
 }
 
@@ -49,7 +48,7 @@ fn find(volume: &Volume, dir: &Node, name: &str) -> Node {
     volume.lookup(&root(), dir, name.as_bytes()).expect("lookup")
 }
 
-/// All files below a directory and what is in them, without the state directory.
+/// All files below a directory with their contents, without the state directory.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     fn walk(top: &Path, dir: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -69,7 +68,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// What clients had done before the last checkpoint.
+/// The clients' changes before the last checkpoint.
 fn old_work(v: &Volume) {
     for name in
         ["removed", "renamed", "replaced", "edited", "linked", "mode", "untouched", "written", "taken-name"]
@@ -84,7 +83,7 @@ fn old_work(v: &Volume) {
     }
 }
 
-/// What clients have done since.
+/// The clients' changes since then.
 fn new_work(v: &Volume) -> Vec<(PathBuf, Vec<u8>)> {
     let top = v.root();
     let mut handles = Vec::new();
@@ -106,12 +105,12 @@ fn new_work(v: &Volume) -> Vec<(PathBuf, Vec<u8>)> {
         handles.push((PathBuf::from(name), make_file(v, &top, name, b"acknowledged")));
     }
     request(v, |tx| v.remove(tx, &root(), &top, b"taken-name"));
-    // The batch of the last one is all that a kill leaves in doubt.
+    // A kill leaves only the last batch in doubt.
     make_file(v, &top, "last", b"acknowledged");
     handles
 }
 
-/// What the administrator does, as far as it is there to be done.
+/// The administrator's changes, as far as their objects exist.
 fn changes(dir: &Path) {
     let at = |name: &str| dir.join(name);
     let _ = std::fs::remove_file(at("removed"));
@@ -127,7 +126,7 @@ fn changes(dir: &Path) {
     std::fs::set_permissions(at("mode"), PermissionsExt::from_mode(0o604)).expect("chmod");
     let edited = std::fs::File::options().append(true).open(at("edited")).expect("open");
     std::io::Write::write_all(&mut &edited, b" and his").expect("append");
-    // All that is his is to stay.
+    // All his changes are to stay.
     rustix::fs::syncfs(&edited).expect("syncfs");
 }
 
@@ -187,7 +186,7 @@ fn scenario(kernel: Kernel, end: End, while_served: bool) {
     is_gone("removed");
     is("replaced", b"his");
     if end == End::PowerEarly {
-        // What he wrote into was the clients' own file, which they had removed.
+        // The file into which he wrote was the clients' own, and they had removed it.
         is_gone("taken-name");
     } else {
         is("taken-name", b"his");
@@ -198,7 +197,7 @@ fn scenario(kernel: Kernel, end: End, while_served: bool) {
     assert_eq!(std::fs::metadata(dir.join("linked")).expect("linked").nlink(), 2, "{told}");
     is("linked", b"onew");
     if end != End::PowerEarly {
-        // The disk had it for certain, or nothing was lost at all.
+        // The disk certainly had it, or nothing was lost at all.
         is_gone("new-removed");
         is_gone("renamed");
         assert_eq!(std::fs::metadata(dir.join("mode")).expect("mode").mode() & 0o7777, 0o604, "{told}");
@@ -217,7 +216,7 @@ fn scenario(kernel: Kernel, end: End, while_served: bool) {
         ("quiet/deep/bottom", b"old"),
         ("new-kept", b"acknowledged"),
         ("last", b"acknowledged"),
-        // He has moved the directory; what clients made in it is where it is now.
+        // He has moved the directory; what clients made in it is at its new place.
         ("quiet/moved-by-him/new", b"acknowledged"),
         ("quiet/moved-by-him/new-dir/below", b"acknowledged, too"),
         ("quiet/moved-by-him/new-dir/inside", b"old"),
@@ -229,7 +228,7 @@ fn scenario(kernel: Kernel, end: End, while_served: bool) {
         assert_eq!(volume.resolve(&handle).is_ok(), there, "the handle of {}: {told}", name.display());
     }
 
-    // What was to go into what he has removed is kept beside, where it was not removed with it.
+    // What belonged into directories that he removed is in `lost+found`, unless it was removed with them.
     let beside = files(&dir.join(".landfast/lost+found"));
     if end == End::PowerEarly {
         let all: Vec<_> = beside.values().map(Vec::as_slice).collect();
@@ -245,7 +244,7 @@ fn scenario(kernel: Kernel, end: End, while_served: bool) {
     assert!(report.local.iter().all(|line| !line.contains('@')), "no handles: {told}");
     assert!(std::fs::read_dir(dir.join(".landfast/stage")).expect("staging").next().is_none(), "{told}");
 
-    // And it goes on.
+    // Service continues.
     make_file(&volume, &volume.root(), "afterwards", b"new");
     volume.shutdown().expect("clean stop");
 }

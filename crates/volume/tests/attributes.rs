@@ -1,5 +1,5 @@
-//! Attributes that somebody gave to a directory or a file before it was served, and options of mounts: each operation in it is
-//! refused when it is asked for, or is there after a power cut, with what the new object inherited.
+//! Attributes that somebody set on a directory or a file before it was served, and mount options. Each operation there is either
+//! refused at once, or its result survives a power cut, with what the new object inherited.
 
 mod common;
 
@@ -15,7 +15,7 @@ use landfast_volume::*;
 
 use Kernel::{Btrfs, Ext4, Xfs};
 
-/// One row: a name, where it can be, and the command that sets it (`$d`: the directory, `$f`: a file in it).
+/// One row: a name, the filesystems that support it, and the command that sets it (`$d`: the directory, `$f`: a file in it).
 type Row = (&'static str, &'static [Kernel], &'static str);
 
 const ALL: &[Kernel] = &[Ext4, Xfs, Btrfs];
@@ -54,7 +54,7 @@ const ATTRIBUTES: &[Row] = &[
     ("sticky", ALL, "chmod 1777 $d"),
 ];
 
-/// Options of mounts, with what mkfs needs for them.
+/// Mount options, with the mkfs options that they need.
 const MOUNTS: &[(&str, Kernel, &[&str])] = &[
     ("grpid", Ext4, &[]),
     ("bsdgroups,nosuid,nodev,noexec", Ext4, &[]),
@@ -86,7 +86,7 @@ const MOUNTS: &[(&str, Kernel, &[&str])] = &[
     ("autodefrag,max_inline=0", Btrfs, &[]),
 ];
 
-/// An object as it is seen on the server itself.
+/// An object as seen on the server itself.
 #[derive(Debug, PartialEq)]
 struct Seen {
     mode: u32,
@@ -94,11 +94,11 @@ struct Seen {
     nlink: u64,
     mtime: (i64, i64),
     data: Vec<u8>,
-    /// As `lsattr -p` says it: what it inherited.
+    /// As shown by `lsattr -p`: what it inherited.
     attributes: String,
 }
 
-/// Attributes that say how the filesystem has stored something, and are not inherited.
+/// Attributes that show how the filesystem has stored something; they are not inherited.
 const STORED: [char; 5] = ['e', 'E', 'I', 'N', 'V'];
 
 fn look(dir: &Path, top: &Path, all: &mut BTreeMap<PathBuf, Seen>) {
@@ -144,7 +144,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// One request; its result, if it was not refused.
+    /// One request; returns its result, unless it was refused.
     fn ask<T>(
         &mut self,
         what: &'static str,
@@ -174,7 +174,7 @@ impl Work<'_> {
         })
     }
 
-    /// Something of everything.
+    /// Operations of every kind.
     fn all(&mut self) {
         let (v, cred) = (self.volume, root());
         let top = v.root();
@@ -244,7 +244,7 @@ fn row(kernel: Kernel, row: &Row, mkfs: &[&str], options: &str) -> bool {
     row_on(image, row, options, |_, _| {})
 }
 
-/// The same in a directory that is there; `unlock` comes between the power cut and the start.
+/// The same in an existing directory; `unlock` runs between the power cut and the start.
 fn row_on(
     mut image: Image,
     (name, _, command): &Row,
@@ -306,7 +306,7 @@ fn row_on(
     println!("{told}: {} done, {} made again, refused: {refused:?}", done.len(), report.remade);
     volume.start(std::sync::Arc::new(NoNotes)).expect("start");
     volume.shutdown().expect("clean stop");
-    // What forbids removal would keep the image's directory.
+    // Flags that forbid removal would keep the image's directory.
     let _ = Command::new("chattr").args(["-R", "-a", "-i"]).arg(&dir).output();
     true
 }
@@ -315,7 +315,7 @@ fn rows(kernel: Kernel) {
     let only = std::env::var("LANDFAST_ROW").unwrap_or_default();
     let (mut tried, mut failed) = (0, Vec::new());
     let mut one = |each: &Row, mkfs: &[&str], options: &str| {
-        // All are tried, so that one run shows each that is wrong.
+        // All rows are tried, so that one run shows each that fails.
         match std::panic::catch_unwind(|| row(kernel, each, mkfs, options)) {
             Ok(done) => tried += u32::from(done),
             Err(_) => failed.push(format!("{} ({options})", each.0)),
@@ -334,14 +334,14 @@ fn rows(kernel: Kernel) {
     assert!(tried > 0 || !rustix::process::geteuid().is_root());
 }
 
-/// Runs it with `$m` for the mount and `$d` for the directory; what it said, where it could be done.
+/// Runs the command with `$m` for the mount and `$d` for the directory. Returns its output, if it succeeded.
 fn said(image: &Image, command: &str) -> Option<String> {
     let d = image.path().join("export/d");
     let out = Command::new("sh").args(["-c", command]).env("d", d).env("m", image.path()).output().ok()?;
     out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// With its key it is as any other; without it the start says what to do.
+/// With its key it works like any other directory; without the key the start says what to do.
 #[test]
 fn an_encrypted_directory() {
     let Some(image) = Image::with(Ext4, &["-O", "encrypt"], "noatime") else { return };
@@ -380,7 +380,7 @@ fn attributes_on_btrfs() {
     rows(Btrfs);
 }
 
-/// Somebody makes things append-only or immutable after the crash: recovery does what it must, and gives the flags back.
+/// Somebody makes objects append-only or immutable after the crash: recovery does its work and restores the flags.
 #[test]
 fn flags_that_forbid_changes_are_given_back() {
     for kernel in [Ext4, Xfs, Btrfs] {
@@ -435,7 +435,7 @@ fn flags_that_forbid_changes_are_given_back() {
     }
 }
 
-/// A recovery that makes objects without the project of their directory cannot put them there: they go to `lost+found`.
+/// If recovery made objects without their directory's project, it could not put them there: they would go to `lost+found`.
 #[test]
 #[cfg(debug_assertions)]
 fn a_project_that_is_ignored_is_seen() {

@@ -1,9 +1,9 @@
-//! Logs and directories that do not go together, or are damaged. A real volume has lost its power with acknowledged work
-//! that only its log holds; then each thing that can be wrong is made wrong. A start either brings back all that was
-//! acknowledged, or is refused with a line that says what is wrong; then nothing has been changed.
+//! Logs and directories that do not belong together, or are damaged. A real volume has lost power, and only its log has some of
+//! the acknowledged work. Then each possible defect is made. A start either restores everything acknowledged, or is refused
+//! with a message that says what is wrong, and has changed nothing.
 //!
-//! The table "What is refused and what it says" in `docs/internals/intent-log.md` is this file's: a case that is missing there,
-//! or says something else, fails the test.
+//! This test checks the table "What is refused and what it says" in `docs/internals/intent-log.md`: a case that is missing
+//! there, or says something else, fails the test.
 
 mod common;
 
@@ -30,21 +30,21 @@ impl NoteKeeper for Notes {
     }
 }
 
-/// A volume that has lost its power, and all that belongs to it.
+/// A volume that has lost power, with everything that belongs to it.
 struct Scene {
     image: Image,
-    /// What was acknowledged: contents by name.
+    /// Acknowledged contents by name.
     acknowledged: BTreeMap<String, Vec<u8>>,
-    /// The log when the power failed.
+    /// The log when power failed.
     log_now: Vec<u8>,
-    /// The directory is not as it was when the power failed.
+    /// The directory has changed since power failed.
     touched: bool,
-    /// Each case and what was said.
+    /// Each case and its message.
     table: Vec<(&'static str, &'static str)>,
 }
 
 impl Scene {
-    /// Three lives: one that ends cleanly, one that ends in a crash of the server, one that loses its power.
+    /// Three lives: the first ends cleanly, the second with a crash of the server, the third with a power cut.
     fn new() -> Option<Scene> {
         let image = Image::new(Kernel::Ext4)?;
         std::fs::create_dir(image.path().join("dir")).expect("a directory");
@@ -94,7 +94,7 @@ impl Scene {
         Ok(volume)
     }
 
-    /// A few acknowledged operations, each with a batch of its own.
+    /// A few acknowledged operations, each in a batch of its own.
     fn work(&mut self, volume: &Volume, round: &str) {
         let top = volume.root();
         let run = |op: &mut dyn FnMut(&mut Tx) -> Result<(), Error>| {
@@ -128,7 +128,7 @@ impl Scene {
         std::fs::read(self.image.beside().join(name)).expect("a copy")
     }
 
-    /// Everything as it was when the power failed.
+    /// Restores the state when power failed.
     fn reset(&mut self) {
         if std::mem::take(&mut self.touched) {
             self.image.load("now");
@@ -141,14 +141,14 @@ impl Scene {
         std::fs::write(self.log(), bytes).expect("written");
     }
 
-    /// Changes the log of now.
+    /// Changes the current log.
     fn with_log(&self, change: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = self.log_now.clone();
         change(&mut bytes);
         self.put_log(&bytes);
     }
 
-    /// What is in the volume, and its log.
+    /// The contents of the volume, and its log.
     fn look(&self) -> (Vec<(PathBuf, Vec<u8>)>, Vec<u8>) {
         let mut all = Vec::new();
         let mut dirs = vec![self.dir()];
@@ -164,7 +164,7 @@ impl Scene {
         (all, std::fs::read(self.log()).unwrap_or_default())
     }
 
-    /// A start is refused with these words, and changes nothing.
+    /// Checks that a start is refused with these words and changes nothing.
     fn refused(&mut self, case: &'static str, says: &'static str) {
         let options = self.options();
         self.refused_with(case, says, options);
@@ -177,7 +177,7 @@ impl Scene {
         assert!(line.contains(says), "{case}: no '{says}' in: {line}");
         let path_named = [self.log(), self.dir()].iter().any(|p| line.contains(&*p.to_string_lossy()));
         assert!(path_named || line.contains("/"), "{case}: no path in: {line}");
-        // A file that was emptied may have become an empty log, of the same size as a new one.
+        // A file that was emptied may have become an empty log of the same size as a new one.
         let after = self.look();
         assert!(before.0 == after.0, "{case}: the directory was changed");
         let empty = before.1.iter().all(|byte| *byte == 0);
@@ -185,7 +185,7 @@ impl Scene {
         self.table.push((case, says));
     }
 
-    /// The same, and so says `landfast log check`.
+    /// As `refused`, and `landfast log check` says so, too.
     fn refused_and_seen(&mut self, case: &'static str, says: &'static str) {
         self.refused(case, says);
         let line = match log::open(&self.log()) {
@@ -198,7 +198,7 @@ impl Scene {
         assert!(line.contains(says), "{case}: no '{says}' in what check says: {line}");
     }
 
-    /// A start brings back all that was acknowledged.
+    /// Checks that a start restores everything acknowledged.
     fn recovers(&mut self, case: &'static str, says: &'static str) {
         self.touched = true;
         let volume = self.open().unwrap_or_else(|e| panic!("{case}: {e}"));
@@ -214,7 +214,7 @@ impl Scene {
     }
 }
 
-/// What a start says that must not be.
+/// The message of a start that must fail.
 fn refusal(options: OpenOptions, case: &str) -> String {
     match Volume::open(options) {
         Ok(_) => panic!("{case}: served"),
@@ -226,7 +226,7 @@ fn refusal(options: OpenOptions, case: &str) -> String {
     }
 }
 
-/// Changes a superblock's field and makes it whole again.
+/// Changes a field of a superblock and makes its checksum right again.
 fn reseal(bytes: &mut [u8], slot: usize, change: impl FnOnce(&mut [u8])) {
     let block = &mut bytes[slot * BLOCK..(slot + 1) * BLOCK];
     change(block);
@@ -352,8 +352,8 @@ fn logs(s: &mut Scene) {
     s.refused("a log of an earlier run was put back", "this is an older copy of the log");
 }
 
-/// Superblocks: every bit of what is used and of the checksum, a bit of each other byte. Batches: a bit of each byte of one
-/// at the beginning, in the middle, at the end.
+/// Superblocks: every bit of the used bytes and the checksum, one bit of each other byte. Batches: one bit of each byte of a batch
+/// at the beginning, in the middle and at the end.
 fn every_byte(s: &mut Scene) {
     let memory = common::beside();
     let path = memory.path().join("log");
@@ -391,7 +391,7 @@ fn every_byte(s: &mut Scene) {
             match found {
                 // Padding.
                 Ok(found) if at >= 112 + length => assert_eq!(found.records, whole.records),
-                // The last batch: as if it had been torn.
+                // The last batch: it looks torn.
                 Ok(found) if which == last => {
                     assert_eq!(
                         found.records,
@@ -720,7 +720,7 @@ fn after_a_clean_stop(s: &mut Scene) {
     s.refused("stopped cleanly with another log", "it was last served with the log");
 }
 
-/// Where the one batch of a log that was stopped cleanly stands; there is one only if there was a snapshot.
+/// The offset of the only batch in a cleanly stopped log; there is one only if there was a snapshot.
 fn batches_of_stopped(bytes: &[u8], s: &Scene) -> usize {
     let path = s.image.beside().join("look");
     std::fs::write(&path, bytes).expect("written");

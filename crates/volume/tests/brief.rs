@@ -9,7 +9,7 @@ use landfast_volume::*;
 const READ: OpenMode = OpenMode { owner_override: true, ..OpenMode::READ };
 const WRITE: OpenMode = OpenMode { owner_override: true, ..OpenMode::WRITE };
 
-/// On a fresh volume, where this machine can have one.
+/// Runs on a fresh volume, where this machine can have one.
 fn check(on: fn(&Rig)) {
     if is_root() && tempdir_suits() {
         on(&Rig::log());
@@ -41,7 +41,7 @@ fn a_hundred_accesses_are_few_opens() {
             let file = v.open_briefly(&root(), &node, READ, Keep::Now).unwrap();
             assert_eq!(v.read(&file, u64::from(n), 1).unwrap().0, Bytes::copy_from_slice(&[n]));
         }
-        // Each file is opened anew once in that time.
+        // Each file is opened again once in that time.
         let times = (begun.elapsed().as_millis() / limits::BRIEF_OPEN.as_millis()) as u64 + 1;
         let count = opens(rig) - before;
         assert!((2..=2 * times).contains(&count), "{count} opens in {times} times");
@@ -61,7 +61,7 @@ fn each_caller_needs_the_right_itself_and_loses_it_at_once() {
         let writes = |cred: &Cred| v.open_briefly(cred, &node, WRITE, Keep::Now).map(|_| ());
         assert_eq!((writes(&alice), writes(&bob)), (Ok(()), Err(Error::Access)));
         assert_eq!((reads(&alice), reads(&bob), reads(&bob)), (Ok(()), Ok(()), Ok(())));
-        // Another set of groups is another caller.
+        // Another set of groups makes another caller.
         let member = Cred { groups: std::sync::Arc::from([1000]), ..user(1001) };
         assert_eq!(reads(&member), Err(Error::Access), "the group has no right");
         assert_eq!(reads(&bob), Ok(()));
@@ -127,7 +127,7 @@ fn kept_descriptors_are_bounded_and_go_with_time() {
     });
 }
 
-/// What a local process is told that runs this file.
+/// The error that a local process gets when it runs this file.
 fn run(path: &std::path::Path) -> Option<std::io::ErrorKind> {
     std::process::Command::new(path).status().err().map(|e| e.kind())
 }
@@ -148,7 +148,7 @@ fn a_program_that_was_just_written_can_be_run() {
         // Written once, as small files are: it does not stay open.
         write(Keep::IfAgain);
         assert_eq!((run(&path), v.stats().brief_opens), (None, 0));
-        // Written again and again: until its mode or its list is changed, until it is committed, or for a time.
+        // Written repeatedly: it stays open until its mode or list changes, until COMMIT, or for a time.
         for end in ["mode", "list", "commit", "time"] {
             for _ in 0..3 {
                 write(Keep::Now);
@@ -170,7 +170,7 @@ fn a_program_that_was_just_written_can_be_run() {
             }
             assert_eq!((run(&path), v.stats().brief_opens), (None, 0), "{end}");
         }
-        // Stable writes that go on keep it open from the second on.
+        // Repeated stable writes keep it open from the second one on.
         let before = opens(rig);
         let begun = std::time::Instant::now();
         for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! What each durability does to the disk, and what a failure leaves.
+//! What each durability mode does to the disk, and what a failure leaves.
 
 mod common;
 
@@ -45,13 +45,13 @@ fn sync_flushes_what_changed_and_its_directory() {
     assert_eq!(fsyncs(&rig, |tx| write(tx, Stable::DataSync)), 1);
     assert_eq!(fsyncs(&rig, |tx| write(tx, Stable::Unstable)), 0);
     assert_eq!(fsyncs(&rig, |tx| v.commit(tx, &f, 0, 0)), 1);
-    // What cannot be opened is flushed with everything else.
+    // An object that cannot be opened is flushed with everything else.
     let link = rig.lookup(&r, &dir, "l").unwrap();
     let before = v.stats().syncfs;
     let owner = SetAttrs { uid: Some(1), ..SetAttrs::default() };
     assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &link, None, owner)), 0);
     assert_eq!(v.stats().syncfs, before + 1);
-    // Looking costs nothing, and neither does what fails.
+    // Looking costs no flush, and a failure does not, either.
     let before = v.stats().fsyncs;
     v.getattr(&f).unwrap();
     v.readdir(&r, &dir, 0, 10, EntryDetail::Attrs).unwrap();
@@ -98,13 +98,13 @@ fn with_the_log_one_flush_for_a_request_and_none_on_the_disk() {
     assert!(tx.modified());
     tx.finish().wait_blocking().unwrap();
     assert_eq!(flushes(), before + 2);
-    // A request that only looks, or that fails, does not wait for any.
+    // A request that only looks, or that fails, waits for no flush.
     let mut tx = v.tx();
     assert_eq!(v.remove(&mut tx, &r, &dir, b"none").unwrap_err(), Error::NoEnt);
     assert!(!tx.modified());
     tx.finish().wait_blocking().unwrap();
     assert_eq!(flushes(), before + 2);
-    // One that found its work done by somebody who may not have waited does.
+    // A request whose work was already done, by somebody who may not have waited, does wait.
     rig.link(&r, &rig.lookup(&r, &dir, "f").unwrap(), &dir, "g").unwrap();
     rig.rename(&r, (&dir, "f"), (&dir, "g")).unwrap();
     assert_eq!(flushes(), before + 4);
@@ -186,7 +186,7 @@ fn after_a_crash_everything_is_as_it_was_but_newer() {
     assert_ne!(v.write_verifier(), verifier);
     let file = v.open_file(&r, &node, OpenMode::READ).unwrap();
     assert_eq!(v.read(&file, 0, 10).unwrap().0, "data");
-    // A clean stop changes nothing of the floor.
+    // A clean stop does not change the floor.
     let now = rig.attrs(&node).change;
     drop((file, node));
     let rig = rig.restart();
@@ -236,7 +236,7 @@ fn a_stopped_volume_acknowledges_nothing() {
     assert_eq!(rig.write(&made.file, 0, b"x").unwrap_err(), Error::Failed);
     assert_eq!(rig.run(|tx| rig.volume.commit(tx, &made.node, 0, 0)).unwrap_err(), Error::Failed);
     assert_eq!(rig.volume.shutdown().unwrap_err(), Error::Failed);
-    // Looking goes on.
+    // Looking still works.
     assert_eq!(rig.attrs(&made.node).size, 0);
 }
 
@@ -245,7 +245,7 @@ fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
     if !is_root() || !tempdir_suits() {
         return;
     }
-    // A block device that is gone under the log: writes to it fail.
+    // A block device under the log that disappears: writes to it fail.
     let Some(device) = LoopDevice::new(8 << 20) else {
         println!("skipped: needs loop devices");
         return;
@@ -267,7 +267,7 @@ fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
     assert!(volume.failed().is_some());
     assert_ne!(volume.write_verifier(), verifier);
     device.mend_it();
-    // Nor is anything later, also when the device is well again.
+    // Nor is anything acknowledged later, even when the device works again.
     assert_eq!(make(b"c").0, Err(Error::Failed));
     assert_eq!(volume.shutdown().unwrap_err(), Error::Failed);
     assert!(volume.lookup(&root(), &dir, b"a").is_ok());
@@ -288,7 +288,7 @@ fn a_commit_does_not_copy_what_is_on_the_disk_where_writing_back_has_failed() {
     volume.write(&mut tx, &file, 0, data.clone(), Stable::Unstable).expect("write");
     run(tx).expect("stable");
 
-    // Somebody's flush meets a disk that fails for a moment, and then the memory is wanted for something else.
+    // Somebody's flush meets a disk that fails for a moment; then the kernel needs the memory for something else.
     let path = image.path().join("dir/f");
     let stranger = std::fs::File::open(&path).expect("open");
     image.breaks(true);
@@ -326,7 +326,7 @@ impl LoopDevice {
         })
     }
 
-    /// Everything beyond the first block fails from now on: the driver refuses what is behind the file's end.
+    /// From now on everything beyond the first block fails: the driver refuses access beyond the file's end.
     fn break_it(&self) {
         self.resize(4096);
     }
@@ -358,7 +358,7 @@ fn set_tag(path: &std::path::Path, value: &[u8]) {
     rustix::fs::setxattr(path, TAG, value, rustix::fs::XattrFlags::empty()).expect("set");
 }
 
-/// Works until so many checkpoints more are over.
+/// Works until this many more checkpoints are done.
 fn checkpoints(rig: &Rig, dir: &Node, more: u64) {
     let done = || rig.volume.stats().log.expect("a log").checkpoints;
     for n in 0..more {
@@ -385,7 +385,7 @@ fn a_checkpoint_leaves_the_root_as_it_is_and_is_known_all_the_same() {
     assert_eq!((after.ctime, after.change), (before.ctime, before.change), "nobody changed the root");
     assert_ne!(tag_of(&state), older, "each checkpoint is marked");
 
-    // A tree of before those checkpoints was put back.
+    // A tree from before those checkpoints was restored.
     let path = rig.dir();
     let (root_then, now) = (tag_of(&path), tag_of(&state));
     let Rig { temp, beside, volume, .. } = rig;
@@ -405,7 +405,7 @@ fn a_checkpoint_leaves_the_root_as_it_is_and_is_known_all_the_same() {
     };
     set_tag(&state, &older);
     assert!(refused().contains("an older copy or snapshot was put back"));
-    // As an earlier version left it, which had the root's alone.
+    // As left by an earlier version, which had only the root's tag.
     rustix::fs::removexattr(&state, TAG).unwrap();
     assert!(refused().contains("an older copy or snapshot was put back"));
     set_tag(&path, &now);

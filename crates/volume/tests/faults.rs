@@ -1,4 +1,4 @@
-//! Deliberate faults of the volume: each point is passed, and the bugs that can be seen without a power cut are.
+//! Deliberate faults of the volume: each point is passed, and the bugs that show without a power cut are seen.
 #![cfg(debug_assertions)]
 
 mod common;
@@ -67,7 +67,7 @@ fn a_reply_apart_comes_after_its_effect_is_durable() {
             tx.finish().wait_blocking().expect("wait");
         });
         assert_eq!(rig.volume.stats().log.expect("log").batches - before, 1);
-        // Without the log's last batch, which nobody waited for.
+        // Without the log's last batch, for which nobody waited.
         let rig = rig.crash();
         assert_eq!(rig.report.notes.len(), records, "{bug:?}");
     }

@@ -1,8 +1,10 @@
-//! Every operation on a full filesystem: it is done, or refused for want of space or quota, before anything is promised; nothing of
-//! what was refused is there; the volume does not fail; and when the power goes at that moment, recovery works on the full
-//! filesystem.
+//! Every operation on a full filesystem:
+//! - it succeeds, or is refused for lack of space or quota, before anything is promised;
+//! - nothing of a refused operation is there;
+//! - the volume does not fail;
+//! - when power fails at that moment, recovery works on the full filesystem.
 //!
-//! The operations are those of `src/ops/`: one that is new there and has no line in [`attempt`] fails the test.
+//! The operations are those of `src/ops/`: a new one without a line in [`attempt`] fails the test.
 
 mod common;
 
@@ -14,7 +16,7 @@ use common::image::{Image, Kernel};
 use common::*;
 use landfast_volume::*;
 
-/// Each is tried this often at most, with a new name or place each time.
+/// Maximum number of tries per operation, each with a new name or place.
 const TRIES: usize = 60;
 const PIECE: usize = 64 << 10;
 
@@ -36,7 +38,7 @@ fn operations() -> BTreeSet<String> {
     all
 }
 
-/// What was made beforehand, while there was room.
+/// What was made beforehand, while there was space.
 struct Fixture {
     dirs: BTreeMap<String, Node>,
     source: OpenFile,
@@ -46,7 +48,7 @@ struct Fixture {
 /// What must be there in the end.
 #[derive(Default)]
 struct Expected {
-    /// Below an operation's directory: whether there is such an entry.
+    /// Entries below an operation's directory, and whether each must exist.
     entries: BTreeMap<(String, String), bool>,
     /// Bytes at the start of an operation's file, all of one value.
     filled: BTreeMap<String, usize>,
@@ -73,7 +75,7 @@ fn acls() -> SetAcls {
     SetAcls { access: Some(named), default: None }
 }
 
-/// The `i`-th attempt at an operation: what it leaves, if it succeeds, and what must not be there if it is refused.
+/// The `i`-th attempt at an operation: notes in `e` what it leaves on success, and what must not be there after a refusal.
 fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Result<(), Error> {
     let r = root();
     let dir = f.dirs[op].clone();
@@ -256,7 +258,7 @@ fn check(dir: &Path, e: &Expected) {
     }
 }
 
-/// How often each operation succeeded, and what it was refused with.
+/// How often each operation succeeded, and its refusals.
 fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: Error) {
     let Some(mut image) = Image::new(kernel) else { return };
     let dir = image.path().join("dir");
@@ -289,7 +291,7 @@ fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: E
     for op in ["write", "commit", "copy_range"] {
         assert!(refused.contains(op), "{kernel:?}: there was room for {op}");
     }
-    // btrfs has room of its own for names.
+    // btrfs reserves space for names.
     assert!(refused.len() > 6 || kernel == Kernel::Btrfs, "{kernel:?}: {refused:?}");
     check(&dir, &expected);
     let options = options();
@@ -300,7 +302,7 @@ fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: E
     println!("{kernel:?}: {} records, {} objects made again", report.records, report.remade);
     assert!(report.records > 0);
     check(&dir, &expected);
-    // A full filesystem can be emptied; a quota that is used up can be raised.
+    // A full filesystem can be emptied; a used-up quota can be raised.
     if refusal == Error::Quota {
         assert!(image.limited("none"));
     }

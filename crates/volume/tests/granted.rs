@@ -1,4 +1,4 @@
-//! Callers that go on with a file that is open already ([`Volume::as_caller`]).
+//! Callers that use a file which is already open ([`Volume::as_caller`]).
 
 mod common;
 
@@ -7,7 +7,7 @@ use landfast_volume::*;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-/// On a fresh volume whose root everybody may write, where this machine can have one.
+/// Runs on a fresh volume whose root everybody may write, where this machine can have one.
 fn check(on: fn(&Rig)) {
     if is_root() && tempdir_suits() {
         let rig = Rig::log();
@@ -33,10 +33,10 @@ fn each_caller_needs_the_right_himself_and_loses_it_at_once() {
             assert_eq!(both(&bob), (Ok(()), denied));
             assert_eq!(may(&bob, OpenMode::BOTH), denied);
         }
-        // Another set of groups is another caller.
+        // Another set of groups makes another caller.
         let member = Cred { groups: std::sync::Arc::from([1000]), ..user(1001) };
         assert_eq!(may(&member, OpenMode::READ), denied, "the group has no right");
-        // What the opener is known to have counts no more, and he is the owner still; then no more.
+        // What is remembered of the opener no longer counts. He is still the owner, and then no longer.
         rig.setattr(&alice, &node, mode(0)).unwrap();
         assert_eq!((both(&alice), both(&bob)), ((Ok(()), Ok(())), (denied, denied)));
         let gone = SetAttrs { uid: Some(1001), ..SetAttrs::default() };
@@ -56,7 +56,7 @@ fn each_caller_needs_the_right_himself_and_loses_it_at_once() {
         );
         rig.run(|tx| v.set_acls(tx, &bob, &node, &acl(0))).unwrap();
         assert_eq!(both(&carol), (denied, denied));
-        // Without an open file at hand the same is asked of the file.
+        // Without an open file the question goes to the file itself.
         assert_eq!(v.may(&alice, &node, OpenMode::READ), denied);
         assert_eq!(v.may(&bob, &node, OpenMode::BOTH), Ok(()));
     });
@@ -78,10 +78,10 @@ fn what_may_be_run_may_be_read() {
 fn what_a_local_process_takes_away_is_gone_soon() {
     check(|rig| {
         let (v, alice) = (&rig.volume, user(1000));
-        // Not hers: she opened it while everybody might.
+        // Not her file: she opened it while everybody could.
         let node = made(rig, &root(), 0o666).node;
         let file = v.open_file(&alice, &node, OpenMode::BOTH).unwrap();
-        // This thread acts as she.
+        // This thread acts as alice.
         let local = |file_mode: &str| {
             let done = std::process::Command::new("chmod").arg(file_mode).arg(rig.dir().join("f")).status();
             assert!(done.unwrap().success());

@@ -1,6 +1,6 @@
-//! Filesystems that cannot keep what a flush promises are refused, for the directory and for the log; others are taken.
+//! Filesystems that cannot keep what a flush promises are refused, for the directory and for the log; others are accepted.
 //!
-//! Real mounts, in a mount namespace of the test's own thread.
+//! Uses real mounts, in a mount namespace of the test's own thread.
 
 mod common;
 
@@ -34,7 +34,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// `None`, with a line that says so, where that cannot be done.
+    /// `None`, with a message, where that is impossible.
     fn new(mkfs: &[&str], options: &str) -> Option<Mounted> {
         if !is_root() {
             return None;
@@ -61,7 +61,7 @@ impl Mounted {
         self.dir.path().join("mnt")
     }
 
-    /// As the filesystem of the directory, which is looked at first, and of the log.
+    /// Opens a volume with this as the filesystem of the directory, which is checked first, and of the log.
     fn as_directory(&self, durability: Durability) -> Result<(Volume, RecoveryReport), OpenError> {
         let _ = fs::remove_file(self.path().join("log"));
         let options = OpenOptions { accept_weak: false, ..options(&self.path(), &self.path(), durability) };
@@ -85,7 +85,7 @@ const EXT4: &[&str] = &["mkfs.ext4", "-q", "-F"];
 const XFS: &[&str] = &["mkfs.xfs", "-q", "-f"];
 const BTRFS: &[&str] = &["mkfs.btrfs", "-q", "-f"];
 
-/// What mkfs makes, mounted with these options, cannot keep the promise, and the words say why.
+/// The filesystem made with these mkfs arguments and mount options cannot keep the promise, and the message says why.
 fn is_refused(mkfs: &[&str], options: &str, words: &[&str]) {
     let Some(there) = Mounted::new(mkfs, options) else {
         println!("skipped: {mkfs:?} -o {options}");
@@ -101,7 +101,7 @@ fn is_refused(mkfs: &[&str], options: &str, words: &[&str]) {
         assert!(!there.path().join("dir/.landfast").exists(), "a refusal leaves no trace");
     }
     drop(there.as_directory(Durability::Unsafe).expect("nothing is promised"));
-    // Whoever says that he knows better may.
+    // Whoever claims to know better may.
     let beside = beside();
     let options = options_of(&there, beside.path());
     drop(Volume::open(OpenOptions { accept_weak: true, ..options }).expect("taken"));
@@ -158,7 +158,7 @@ fn nobarrier() {
     is_refused(BTRFS, "nobarrier", &["nobarrier", "no flush reaches the disk"]);
 }
 
-/// The log's and the mirror's filesystem, with the directory on one that is well.
+/// As the log's and the mirror's filesystem, with the directory on a good one.
 #[test]
 fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
     let Some(there) = Mounted::new(EXT4, "nobarrier") else { return };
@@ -193,7 +193,7 @@ fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
     sh("umount", &[good_at]).expect("umount");
 }
 
-/// A filesystem on a loop device, the file of which is on another one that drops flushes, or in memory.
+/// A filesystem on a loop device whose file is on another filesystem that drops flushes, or in memory.
 #[test]
 fn what_a_loop_device_stands_on() {
     for options in ["nobarrier", "noatime"] {
@@ -245,7 +245,7 @@ fn options_at(at: &Path, durability: Durability) -> OpenOptions {
     options(at, at, durability)
 }
 
-/// Without looking at any option: the device counts.
+/// Without checking any option: the device counts.
 #[test]
 fn the_device_tells_whether_a_flush_arrives() {
     for (options, arrives) in [("noatime", true), ("nobarrier", false)] {
@@ -260,7 +260,7 @@ fn the_device_tells_whether_a_flush_arrives() {
     }
 }
 
-/// The checks above see a server that does not look.
+/// The checks above detect a server that does not look.
 #[test]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {

@@ -1,6 +1,6 @@
-//! The log or the state directory is lost while the volume is served. Where a new log can be made, it is, and work goes on; otherwise
-//! nothing is acknowledged any more, and after a start as the message says everything that was acknowledged is there. Always with the
-//! same handles.
+//! The log or the state directory is lost while the volume is served. Where a new log can be made, it is, and service continues.
+//! Otherwise nothing more is acknowledged, and after a start as the message says everything acknowledged is there. Handles
+//! stay the same in all cases.
 
 mod common;
 
@@ -16,14 +16,14 @@ use landfast_volume::*;
 /// Far more than a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two requests: so that they do not go round the ring, and past two checkpoints, before anybody has looked. What somebody has taken
-/// away is all written again then, and nothing is lost.
+/// Pause between two requests. Without it they could go round the ring and past two checkpoints before anybody has looked; then
+/// everything that somebody took away is written again, and nothing is lost.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What was acknowledged: name and handle.
+/// Name and handle of each acknowledged directory.
 type Acknowledged = Vec<(String, bytes::Bytes)>;
 
-/// One more directory; false when that is not acknowledged.
+/// Makes one more directory; returns false if that is not acknowledged.
 fn one_more(volume: &Volume, all: &mut Acknowledged) -> bool {
     let name = format!("d{}", all.len());
     let mut tx = volume.tx();
@@ -38,14 +38,14 @@ fn one_more(volume: &Volume, all: &mut Acknowledged) -> bool {
     }
 }
 
-/// The same under a name that no request that was not acknowledged may have left.
+/// The same under a name that no unacknowledged request can have left.
 fn goes_on(volume: &Volume) {
     let mut tx = volume.tx();
     volume.mkdir(&mut tx, &root(), &volume.root(), b"goes on", mode(0o755)).expect("mkdir");
     tx.finish().wait_blocking().expect("acknowledged");
 }
 
-/// Works until it is told that the volume has failed: why, and what was acknowledged.
+/// Works until the volume has failed; returns why, and adds what was acknowledged.
 fn work_until_noticed(volume: &Volume, all: &mut Acknowledged) -> String {
     let begun = Instant::now();
     while one_more(volume, all) {
@@ -56,7 +56,7 @@ fn work_until_noticed(volume: &Volume, all: &mut Acknowledged) -> String {
     volume.failed().expect("it has failed")
 }
 
-/// Waits until nobody holds the volume: what is done about a loss is done. `state` was opened before the loss: its lock is the volume's.
+/// Waits until nobody holds the volume, so that the loss is fully handled. `state` was opened before the loss: its lock is the volume's.
 fn is_let_go(volume: Volume, state: &fs::File) {
     drop(volume);
     let begun = Instant::now();
@@ -80,7 +80,7 @@ fn has_all(volume: &Volume, all: &Acknowledged) {
     }
 }
 
-/// A volume of whose log or state directory `lose` takes something, and `mend` what the message says to do.
+/// `lose` takes away a part of a volume's log or state directory; `mend` does what the message says.
 fn loses(lose: impl FnOnce(&Rig), words: &[&str], mend: impl FnOnce(&Path, &Path)) -> Option<RecoveryReport> {
     if !is_root() || !tempdir_suits() {
         return None;
@@ -108,8 +108,8 @@ fn loses(lose: impl FnOnce(&Rig), words: &[&str], mend: impl FnOnce(&Path, &Path
     Some(report)
 }
 
-/// A volume whose log `lose` takes away, and which makes a new one and goes on: nothing is refused, and what was acknowledged before and
-/// afterwards is there after a crash. What is left in the log's directory.
+/// `lose` takes away a volume's log; the volume makes a new one and continues. Nothing is refused, and everything acknowledged
+/// before and afterwards is there after a crash. Returns the rig, to look at what is left in the log's directory.
 fn goes_on_after(lose: impl FnOnce(&Rig), times: u64) -> Option<Rig> {
     if !is_root() || !tempdir_suits() {
         return None;
@@ -148,7 +148,7 @@ fn renewed(volume: &Volume) -> u64 {
     volume.stats().log.expect("a log").renewed
 }
 
-/// What stands beside the log.
+/// The files beside the log.
 fn put_aside(rig: &Rig) -> Vec<String> {
     let entries = fs::read_dir(rig.beside.path()).unwrap();
     let names = entries.map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -194,11 +194,11 @@ fn a_log_that_is_overwritten() {
     assert_eq!(put_aside(&rig), ["log.lost-1"]);
     let held = fs::read(rig.beside.path().join("log.lost-1")).unwrap();
     assert_eq!(held.len(), 16 << 20, "what somebody has written is not written over");
-    // The server has gone on to write to it until it noticed.
+    // The server has continued to write to it until it noticed.
     assert!(held.ends_with(&[0; 1 << 20]));
 }
 
-/// What somebody has put there is his.
+/// A file that somebody has put there stays his.
 #[test]
 fn a_log_that_is_replaced() {
     let replace = |rig: &Rig| {
@@ -233,7 +233,7 @@ fn a_log_that_is_lost_again_and_again() {
     goes_on_after(lose, 3);
 }
 
-/// The lost log comes back beside the new one: it is known to be old, and nothing of it is replayed.
+/// The lost log returns beside the new one: it is known to be old and is not replayed.
 #[test]
 fn a_log_that_was_away_and_comes_back_for_the_new_one_is_refused() {
     let rename = |rig: &Rig| fs::rename(log_of(rig), rig.beside.path().join("away")).unwrap();
@@ -252,7 +252,7 @@ fn a_log_that_was_away_and_comes_back_for_the_new_one_is_refused() {
     assert!(volume.lookup(&root(), &volume.root(), b"goes on").is_ok());
 }
 
-/// Takes the log away and leaves something in its place that is no file.
+/// Takes the log away and leaves something else than a file in its place.
 fn in_whose_place_is_a_directory(rig: &Rig) {
     remove_log(rig);
     fs::create_dir(log_of(rig)).expect("a directory");
@@ -295,7 +295,7 @@ fn a_log_whose_directory_is_gone_is_given_up() {
     loses(away, &["/log is not there any more", "its directory cannot be opened"], back);
 }
 
-/// A log that is given up comes back: it is known to be old, and nothing of it is replayed.
+/// A log that was given up returns: it is known to be old and is not replayed.
 #[test]
 fn a_log_that_was_away_and_comes_back_is_refused() {
     if !is_root() || !tempdir_suits() {
@@ -376,7 +376,7 @@ fn an_export_that_is_deleted_as_a_whole_is_no_lost_state_directory() {
     assert!(!rig.dir().exists(), "nothing was made in its place");
 }
 
-/// Acknowledged between the loss and its notice, on a log that is gone: kept, also when the power fails after the notice.
+/// Changes acknowledged between the loss and its detection, on a lost log, are kept, even if power fails after the detection.
 fn survives_a_power_cut_after_the_notice(kernel: Kernel) {
     let Some(mut image) = Image::new(kernel) else { return };
     let dir = image.path().join("export");
@@ -416,7 +416,7 @@ fn on_btrfs_it_survives_a_power_cut_after_the_notice() {
     survives_a_power_cut_after_the_notice(Kernel::Btrfs);
 }
 
-/// The checks above see a server that does not look.
+/// The checks above detect a server that does not look.
 #[test]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {

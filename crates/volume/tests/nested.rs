@@ -1,5 +1,5 @@
-//! Two server processes on directories of which one lies in the other: the second is refused in either order, by whatever way it
-//! comes; the locks go with the process; what a server that crashed has left is entered by nobody else.
+//! Two server processes on directories of which one lies inside the other. The second is refused, in either order and by whatever
+//! path; the locks end with the process; nobody else enters what a crashed server has left.
 
 mod common;
 
@@ -13,7 +13,7 @@ use common::image::{Image, Kernel};
 use common::*;
 use landfast_volume::*;
 
-/// Names the directory that the child serves.
+/// The variable with the directory that the child serves.
 const DIR: &str = "LANDFAST_NESTED_DIR";
 
 fn options_of(dir: &Path) -> OpenOptions {
@@ -25,7 +25,7 @@ fn options_of(dir: &Path) -> OpenOptions {
     OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(dir, log) }
 }
 
-/// Not a test of its own: the other process.
+/// Not a test of its own: runs in the other process.
 #[test]
 fn child_serves() {
     let Some(dir) = std::env::var_os(DIR) else { return };
@@ -33,7 +33,7 @@ fn child_serves() {
         Ok((volume, _)) => {
             volume.start(Arc::new(NoNotes)).expect("start");
             println!("\nserves");
-            // Until it is killed, or told to stop by the end of its input.
+            // Until it is killed, or the end of its input tells it to stop.
             std::io::stdin().read_line(&mut String::new()).expect("its input");
             volume.shutdown().expect("a clean stop");
             println!("\nstopped");
@@ -85,7 +85,7 @@ impl Logs {
         Logs(tempfile::tempdir().expect("tempdir"))
     }
 
-    /// What comes of serving a directory in another process, perhaps within its own namespaces.
+    /// Tries to serve a directory in another process, perhaps within its own namespaces.
     fn serve_by(&self, dir: &Path, by: &[&str]) -> Result<Server, String> {
         let exe = std::env::current_exe().expect("this program");
         let mut command = match by.split_first() {
@@ -156,12 +156,12 @@ fn the_second_is_refused_in_either_order_and_names_both_and_the_process() {
             &[text(&outer), text(&inner), "lies within", &process, "each object belongs to one log"],
         );
         assert!(!second.join(".landfast").exists(), "a refusal leaves no trace");
-        // Side by side is well.
+        // Directories side by side do not conflict.
         let beside = outer.with_file_name(format!("beside-{}", second.components().count()));
         fs::create_dir(&beside).expect("mkdir");
         logs.served(&beside).stop();
         server.stop();
-        // After a clean stop the other may.
+        // After a clean stop the other one may start.
         logs.served(second).stop();
         for dir in [&outer, &inner] {
             let _ = fs::remove_dir_all(dir.join(".landfast"));
@@ -186,7 +186,7 @@ fn by_a_symbolic_link_too() {
     logs.refused(&link, &["lies within", text(&outer)]);
 }
 
-/// In a mount namespace of its own, in which only the inner directory's mount and the filesystem's own are there.
+/// In a mount namespace of its own that has only the inner directory's mount and the filesystem's own.
 #[test]
 fn by_bind_mounts_too_in_either_order() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
@@ -223,7 +223,7 @@ fn by_bind_mounts_too_in_either_order() {
     unbind();
 }
 
-/// What a bind mount does not show of its filesystem is not inside.
+/// A file that a bind mount does not show is not inside.
 #[test]
 fn a_log_beside_a_bind_mounts_directory_on_the_same_filesystem() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
@@ -252,7 +252,7 @@ fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());
     let [outer, inner] = tree(base.path());
-    // Killed, so its log may hold what is missing in the tree: nobody else may be above or below it.
+    // It was killed, so its log may have changes that the tree lacks: nobody else may be above or below it.
     drop(logs.served(&outer));
     logs.refused(
         &inner,
@@ -261,7 +261,7 @@ fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
     logs.served(&outer).stop();
     logs.served(&inner).stop();
     drop(logs.served(&inner));
-    // The outer one starts, and does not enter it.
+    // The outer one starts and does not enter it.
     let rig = {
         let log = logs.0.path().join("outer-log");
         fs::remove_dir_all(outer.join(".landfast")).expect("the state directory");
@@ -276,14 +276,14 @@ fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
     assert!(removed.is_err() && inner.is_dir());
     rig.shutdown().expect("a clean stop");
     drop(rig);
-    // Once that is stopped cleanly, it is a directory like others.
+    // Once that is stopped cleanly, it is an ordinary directory.
     logs.served(&inner).stop();
     let (volume, _) = open(OpenOptions::with_log(&outer, logs.0.path().join("outer-log")));
     let b = volume.lookup(&root(), &volume.root(), b"b").expect("b");
     volume.lookup(&root(), &b, b"c").expect("c");
 }
 
-/// A copy of a volume that was not stopped cleanly is a directory like others: no log is about it.
+/// A copy of a volume that was not stopped cleanly is an ordinary directory: no log is about it.
 #[test]
 fn a_copy_of_a_volume_is_none() {
     if !is_root() || !tempdir_suits() {
@@ -307,7 +307,7 @@ fn a_copy_of_a_volume_is_none() {
     volume.lookup(&root(), &volume.root(), b"original").expect("a backup is served");
 }
 
-/// The checks above see a server that takes no locks.
+/// The checks above detect a server that takes no locks.
 #[test]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {

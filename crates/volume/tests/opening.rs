@@ -58,7 +58,7 @@ fn filesystems_that_cannot_keep_the_promise() {
     let line = refused(options(temp.path(), temp.path(), Durability::Log));
     assert!(line.contains("tmpfs") && line.contains("ext4, XFS, btrfs") && line.contains("sync"), "{line}");
     assert!(!temp.path().join("dir/.landfast").exists(), "a refusal leaves no trace");
-    // Each operation flushed by itself is well there.
+    // With each operation flushed by itself it works there.
     let (volume, _) = open(options(temp.path(), temp.path(), Durability::Sync));
     let mut tx = volume.tx();
     let made = volume.mkdir(&mut tx, &root(), &volume.root(), b"d", mode(0o755)).unwrap();
@@ -127,7 +127,7 @@ fn a_log_that_refuses_leaves_no_trace_in_the_directory() {
     drop((volume, report));
     refused(OpenOptions::with_log(&dir, &in_use));
     assert!(!dir.join(".landfast").exists(), "the log of another");
-    // A directory that has been served keeps what it knows of itself, whatever log it is started with.
+    // A directory that has been served keeps its identity, whatever log it is started with.
     let before = std::fs::read(others.path().join("dir/.landfast/volume")).unwrap();
     refused(OpenOptions::with_log(others.path().join("dir"), &foreign));
     assert_eq!(std::fs::read(others.path().join("dir/.landfast/volume")).unwrap(), before);
@@ -184,7 +184,7 @@ fn a_copy_is_not_the_original() {
     rig.volume.shutdown().unwrap();
     std::fs::remove_dir_all(copy.path().join("dir")).unwrap();
     cp(&rig);
-    // Stopped in order it may be served as what it is: another volume. Handles of the original do not lead there.
+    // After a clean stop it may be served as another volume. Handles of the original do not lead there.
     let (volume, _) = open(options(copy.path(), common::beside().path(), Durability::Sync));
     assert_eq!(volume.resolve(&fh).unwrap_err(), Error::BadHandle);
     assert_ne!(volume.id(), rig.volume.id());
@@ -233,7 +233,7 @@ fn missing_capabilities_are_named() {
     }
     let (temp, logs) = place();
     let options = options(temp.path(), logs.path(), Durability::Sync);
-    // On a thread of its own, which gives them up.
+    // On a thread of its own, which gives up the capabilities.
     let thread = std::thread::spawn(move || {
         let mut sets = rustix::thread::capabilities(None).unwrap();
         sets.effective.remove(rustix::thread::CapabilitySet::SETGID);
@@ -244,11 +244,11 @@ fn missing_capabilities_are_named() {
     assert!(line.ends_with("missing: CAP_SETGID"), "{line}");
 }
 
-/// With securebits of these, and capabilities that an exec would keep.
+/// With these securebits, and capabilities that an exec would keep.
 fn opened_with(bits: CapabilitiesSecureBits) -> Result<(), String> {
     let (temp, logs) = place();
     let options = options(temp.path(), logs.path(), Durability::Sync);
-    // They are the thread's, and go with it.
+    // They belong to the thread and end with it.
     let thread = std::thread::spawn(move || {
         rustix::thread::set_capabilities_secure_bits(bits).unwrap();
         let opened = Volume::open(options).map(drop).map_err(|e| e.to_string());
@@ -283,7 +283,7 @@ fn whoever_would_keep_the_superusers_rights_as_another_user_serves_nothing() {
     }
 }
 
-/// What the demo does where it is not root: everything within one run, as the process's own user.
+/// As the demo does without root: everything within one run, as the process's own user.
 #[test]
 fn without_privileges_for_experiments() {
     let (temp, logs) = place();
@@ -322,7 +322,7 @@ fn without_privileges_for_experiments() {
     std::thread::spawn(work).join().unwrap();
 }
 
-/// After a stop in order any new log will do. So will one that a start has made which went no further.
+/// After a clean stop any new log is accepted, also one that an interrupted start has made.
 #[test]
 fn a_first_start_with_a_new_log_that_is_cut_short() {
     if !is_root() || !tempdir_suits() {
@@ -340,7 +340,7 @@ fn a_first_start_with_a_new_log_that_is_cut_short() {
     let log = beside.path().join("log");
     std::fs::remove_file(&log).expect("the log");
     let again = || Volume::open(options(temp.path(), beside.path(), Durability::Log));
-    // It is opened, and never started.
+    // It is opened but never started.
     for _ in 0..2 {
         let (volume, report) = again().expect("a new log, or the one of the attempt before");
         assert!(report.notes.is_empty());

@@ -12,7 +12,7 @@ fn on(kernel: Kernel) {
     let Some(image) = Image::new(kernel) else { return };
     for (name, check) in ALL {
         println!("{name}");
-        // On a thread of its own, as a thread that ran operations acts as their last caller.
+        // On a thread of its own, since a thread that ran operations acts as their last caller.
         let done = std::thread::scope(|s| {
             s.spawn(|| check(&Rig::at(tempfile::tempdir_in(image.path()).unwrap(), Durability::Log))).join()
         });
@@ -30,7 +30,7 @@ fn on_btrfs() {
     on(Kernel::Btrfs);
 }
 
-/// Nothing is known after a start: the listing's own look makes the nodes.
+/// Nothing is known after a start: the listing itself makes the nodes.
 #[test]
 fn a_listing_of_what_is_not_known_yet() {
     if !is_root() || !tempdir_suits() {
@@ -67,7 +67,7 @@ fn a_listing_of_what_is_not_known_yet() {
     }
 }
 
-/// A directory that has not changed for a while is listed from memory; any change of it shows at once, whoever made it.
+/// A directory that has not changed for a while is listed from memory; any change shows at once, whoever made it.
 #[test]
 fn a_kept_listing_is_as_good_as_the_directory() {
     if !is_root() || !tempdir_suits() {
@@ -91,7 +91,7 @@ fn a_kept_listing_is_as_good_as_the_directory() {
         assert_eq!(names(from, EntryDetail::Attrs), found);
         found
     };
-    // Until the directory's ctime is one that nothing can get any more.
+    // Until no later change can get the directory's ctime.
     let settle = || {
         let begun = std::time::Instant::now();
         while begun.elapsed() < std::time::Duration::from_millis(80) {
@@ -105,7 +105,7 @@ fn a_kept_listing_is_as_good_as_the_directory() {
     for (i, e) in entries.iter().enumerate().step_by(7) {
         assert_eq!(both(e.cookie), all[i + 1..], "behind entry {i}");
     }
-    // Rights are asked for each time.
+    // Rights are checked each time.
     rig.setattr(&r, &dir, mode(0o701)).unwrap();
     settle();
     assert_eq!(both(0), all);
@@ -137,8 +137,8 @@ fn a_kept_listing_is_as_good_as_the_directory() {
     assert_eq!(sorted(both(0)), expected);
 }
 
-/// A local process removes files and makes others, which get their inodes' numbers: a listing within the same second gave the names the
-/// handles and attributes of those that are gone.
+/// The bug: a local process removes files and makes others, which get their inode numbers. A listing within the same second gave
+/// the new names the handles and attributes of the removed files.
 #[test]
 fn numbers_that_a_local_process_has_given_to_other_files() {
     if !is_root() || !tempdir_suits() {
@@ -313,20 +313,20 @@ fn attributes_at_creation(rig: &Rig) {
     assert_eq!(a.atime, Timestamp { secs: 1_000, nanos: 5 });
     assert_eq!(a.mtime, Timestamp { secs: -5, nanos: 999_999_999 });
     assert_eq!(a.fileid, made.node.fileid());
-    // A directory of a group gives its group and its set-gid bit.
+    // New objects in a directory get its group and its set-gid bit.
     let shared = SetAttrs { gid: Some(77), ..mode(0o2777) };
     let shared = rig.run(|tx| rig.volume.mkdir(tx, &r, &dir, b"shared", shared)).unwrap().node;
     assert_eq!((rig.attrs(&shared).mode, rig.attrs(&shared).gid), (0o2777, 77));
     let sub = rig.mkdir(&user(1000), &shared, "sub").unwrap();
     assert_eq!((rig.attrs(&sub).mode, rig.attrs(&sub).uid, rig.attrs(&sub).gid), (0o2755, 1000, 77));
-    // Whoever is not the superuser cannot give files away; the rest of the wish holds.
+    // Only the superuser can give files away; for others the rest of the request holds.
     let gift = SetAttrs { uid: Some(0), ..mode(0o640) };
     let made = rig.create_how(&user(1000), &shared, "gift", CreateHow::Guarded(gift)).unwrap();
     assert!(!made.attrs_set.uid && made.attrs_set.mode);
     assert_eq!((rig.attrs(&made.node).uid, rig.attrs(&made.node).mode), (1000, 0o640));
     let nothing = rig.create_how(&r, &dir, "bare", CreateHow::Guarded(SetAttrs::default())).unwrap();
     assert_eq!(rig.attrs(&nothing.node).mode, 0);
-    // A size that cannot be leaves nothing behind.
+    // An impossible size leaves nothing behind.
     let huge = SetAttrs { size: Some(u64::MAX), ..mode(0o644) };
     assert_eq!(rig.create_how(&r, &dir, "huge", CreateHow::Guarded(huge)).unwrap_err(), Error::TooBig);
     assert_eq!(rig.lookup(&r, &dir, "huge").unwrap_err(), Error::NoEnt);
@@ -366,7 +366,7 @@ fn exclusive_create_can_be_repeated(rig: &Rig) {
     let again = rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap();
     assert!(again.created && again.node == first.node && again.attrs_set == first.attrs_set);
     assert_eq!(again.dir_change.before, again.dir_change.after);
-    // Though the mode forbids it, its maker may write.
+    // Its maker may write, though the mode forbids it.
     rig.write(&again.file, 0, b"").unwrap();
     // Every bit of the verifier counts.
     for bit in 0..64 {
@@ -416,7 +416,7 @@ fn how_things_looked_around_a_change(rig: &Rig) {
     v.rename(&mut tx, &r, &dir, b"f", &sub, b"g").unwrap();
     assert_eq!(tx.around(&dir).unwrap().before.mtime, was.mtime);
     assert_eq!(tx.around(&sub).unwrap().after.mtime, rig.attrs(&sub).mtime);
-    // What changes nothing has nothing around it.
+    // An operation that changes nothing has no before and after.
     let empty = v.tx();
     assert!(empty.around(&dir).is_none());
     tx.finish().wait_blocking().unwrap();
@@ -442,7 +442,7 @@ fn other_users_get_what_the_modes_give(rig: &Rig) {
     assert_eq!(v.access(&alice, &secret, asked).unwrap(), got(true, true, false));
     assert_eq!(v.access(&alice, &secret, got(true, false, false)).unwrap(), got(true, false, false));
     assert_eq!(v.access(&r, &secret, asked).unwrap(), got(true, true, false));
-    // Member of the group by a supplementary one.
+    // A member of the group through a supplementary one.
     bob.groups = std::sync::Arc::from([400, 500]);
     assert_eq!(v.access(&bob, &home, asked).unwrap(), got(true, false, true));
     assert_eq!(v.access(&bob, &secret, asked).unwrap(), got(true, false, false));
@@ -451,7 +451,7 @@ fn other_users_get_what_the_modes_give(rig: &Rig) {
     assert_eq!(rig.create(&bob, &home, "x").unwrap_err(), Error::Access);
     bob.groups = std::sync::Arc::from([400]);
     assert_eq!(v.access(&bob, &home, asked).unwrap(), got(false, false, false), "nothing stays from before");
-    // In a listing, what may not be looked at says so for itself.
+    // In a listing, an entry that may not be looked at has its own error.
     rig.setattr(&r, &home, mode(0o704)).unwrap();
     let page = v.readdir(&bob, &home, 0, 10, EntryDetail::Attrs).unwrap();
     assert_eq!(page.entries.len(), 1);
@@ -501,18 +501,18 @@ fn setting_attributes(rig: &Rig) {
     let a = rig.setattr(&alice, &node, times).unwrap();
     assert_eq!(a.atime, Timestamp { secs: 7, nanos: 8 });
     assert!(a.mtime.secs > 1_600_000_000);
-    // Whoever may write may say that it was now, but no other time.
+    // Whoever may write may set the time to now, but to no other time.
     rig.setattr(&alice, &node, mode(0o666)).unwrap();
     let now = SetAttrs { atime: Some(TimeSet::Now), mtime: Some(TimeSet::Now), ..SetAttrs::default() };
     assert!(rig.setattr(&user(1001), &node, now).is_ok());
     assert_eq!(rig.setattr(&user(1001), &node, times).unwrap_err(), Error::Perm);
     let odd = SetAttrs { mtime: at(0, 1_000_000_000), ..SetAttrs::default() };
     assert_eq!(rig.setattr(&alice, &node, odd).unwrap_err(), Error::Inval);
-    // The group bit falls when the owner is no member of the group, as locally.
+    // The set-gid bit is cleared if the owner is not in the group, as locally.
     rig.setattr(&root(), &node, SetAttrs { gid: Some(9), ..SetAttrs::default() }).unwrap();
     assert_eq!(rig.setattr(&alice, &node, mode(0o2755)).unwrap().mode, 0o755);
     assert_eq!(rig.setattr(&root(), &node, mode(0o2755)).unwrap().mode, 0o2755);
-    // A new owner without these bits, a new mode with them, in one go.
+    // A new owner (which clears these bits) and a new mode with them, in one request.
     let both = SetAttrs { uid: Some(5), ..mode(0o4755) };
     let a = rig.setattr(&root(), &node, both).unwrap();
     assert_eq!((a.uid, a.mode), (5, 0o4755));
@@ -617,14 +617,14 @@ fn unstable_data_and_commit(rig: &Rig) {
     let after = v.stats();
     assert_eq!(batches(&after), batches(&before) + 1, "a small commit is one flush of the log");
     assert_eq!(after.fdatasyncs, before.fdatasyncs);
-    // More than fits the log's share goes to the file.
+    // Data larger than the log accepts goes to the file.
     let chunk = Bytes::from(vec![1u8; 1 << 20]);
     for i in 0..3u64 {
         rig.run(|tx| v.write(tx, &made.file, i << 20, chunk.clone(), Stable::Unstable)).unwrap();
     }
     rig.run(|tx| v.commit(tx, &made.node, 0, 0)).unwrap();
     let last = v.stats();
-    // btrfs flushes the whole filesystem, as files do not come to disk in order there.
+    // btrfs flushes the whole filesystem, since files do not reach the disk in order there.
     assert!(last.fdatasyncs == after.fdatasyncs + 1 || last.syncfs > after.syncfs);
     // Through an open file that cannot be read.
     let blind = v.open_file(&root(), &made.node, OpenMode::WRITE).unwrap();
@@ -742,7 +742,7 @@ fn handles_of_what_is_gone(rig: &Rig) {
     }
     assert_eq!(v.resolve(b"").unwrap_err(), Error::BadHandle);
     assert_eq!(v.resolve(&[1; 128]).unwrap_err(), Error::BadHandle);
-    // As a client does: while another test's process takes the number for a file of its own, the answer is to ask later.
+    // As a client does: while another test's process is reusing the number, the answer is to retry.
     let resolve = || loop {
         match v.resolve(&fh) {
             Err(Error::Resources) => std::thread::yield_now(),
@@ -752,7 +752,7 @@ fn handles_of_what_is_gone(rig: &Rig) {
     drop(node);
     rig.remove(&r, &dir, "f").unwrap();
     assert_eq!(resolve().unwrap_err(), Error::Stale);
-    // Its number may be taken by another; the handle is not.
+    // Another file may take its number, but not its handle.
     for i in 0..20 {
         rig.create(&r, &dir, &format!("n{i}")).unwrap();
         assert_eq!(resolve().unwrap_err(), Error::Stale);
@@ -805,7 +805,7 @@ fn attributes_that_were_looked_at_are_good_until_something_changes(rig: &Rig) {
     let both = |what: &str| {
         let (got, listed) = (v.getattr(&node).unwrap(), listed(rig, &dir));
         assert_eq!(got, listed, "{what}");
-        // Both again, now that they are known.
+        // Both again, now that the nodes are known.
         assert_eq!((v.getattr(&node).unwrap(), self::listed(rig, &dir)), (got, listed), "{what}");
         got
     };
@@ -837,7 +837,7 @@ fn attributes_that_were_looked_at_are_good_until_something_changes(rig: &Rig) {
     v.remove(&mut tx, &r, &v.root(), b"g").unwrap();
     tx.finish().wait_blocking().unwrap();
     step("remove", &|a| a.nlink == 1);
-    // Who may not search the directory learns nothing of what is known.
+    // Who may not search the directory learns nothing of known nodes.
     rig.setattr(&r, &dir, mode(0o704)).unwrap();
     let page = v.readdir(&user(1001), &dir, 0, 10, EntryDetail::Attrs).unwrap();
     assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Access);
@@ -857,7 +857,7 @@ fn foreign_changes_show(rig: &Rig) {
     let dir = rig.mkdir(&r, &v.root(), "d").unwrap();
     let path = rig.dir().join("d");
     let before = rig.change(&dir);
-    // Until the kernel's clock has moved on, as it may be coarse, and what was looked at before is too old.
+    // Waits until the kernel's coarse clock has moved on, and until earlier looks are too old.
     let begun = std::time::Instant::now();
     while rig.change(&dir) == before {
         std::fs::write(path.join("local"), b"x").unwrap();
@@ -884,7 +884,7 @@ fn parents(rig: &Rig) {
     assert_eq!(v.lookup_parent(&r, &v.root()).unwrap_err(), Error::NoEnt);
     let f = rig.create(&r, &a, "f").unwrap().node;
     assert_eq!(v.lookup_parent(&r, &f).unwrap_err(), Error::NotDir);
-    // Moved out of the volume by a local process: nothing above may be reached.
+    // A local process has moved it out of the volume: nothing above may be reached.
     let outside = rig.temp.path().join("outside");
     std::fs::rename(rig.dir().join("a"), &outside).unwrap();
     assert_eq!(v.lookup_parent(&r, &a).unwrap_err(), Error::Stale);
@@ -972,7 +972,7 @@ fn listing_while_entries_go(rig: &Rig) {
     for i in 0..500 {
         rig.create(&r, &dir, &format!("f{i}")).unwrap();
     }
-    // As rm -r does: remove what a page names, go on after it.
+    // As rm -r does: removes what a page names, then continues after it.
     let (mut cookie, mut removed) = (0, 0);
     loop {
         let page = v.readdir(&r, &dir, cookie, 37, EntryDetail::Names).unwrap();
@@ -996,7 +996,7 @@ fn cookies_that_were_never_given(rig: &Rig) {
     for cookie in [1, 2, 1 << 63, u64::MAX] {
         assert_eq!(read(cookie).unwrap_err(), Error::BadCookie);
     }
-    // Any other is a position that no entry may be at; never an entry twice or a failure.
+    // Any other cookie is a position at which there may be no entry; it never repeats an entry or fails.
     for cookie in [3, 4, 5, 1 << 20, 1 << 40, i64::MAX as u64] {
         assert!(read(cookie).unwrap().entries.len() <= 1);
     }
@@ -1015,7 +1015,7 @@ fn wrong_kinds(rig: &Rig) {
     assert!(s.total_bytes >= s.free_bytes && s.free_bytes >= s.avail_bytes && s.name_max == 255);
 }
 
-/// Recovery could move nothing into it or out of it, and its inodes have the numbers of others.
+/// Recovery could not move anything into it or out of it, and its inodes share numbers with others.
 #[test]
 fn a_subvolume_of_btrfs_is_another_filesystem() {
     let Some(image) = common::image::Image::new(common::image::Kernel::Btrfs) else { return };

@@ -1,7 +1,6 @@
-//! The whole volume, log and recovery, over power cuts: random operations of several threads go through [`Volume`],
-//! the filesystem stops without a flush, and after the next opening everything that was acknowledged must be as it
-//! was: names, kinds, modes, owners, times, link counts, sizes, data, ACLs, and handles and fileids as clients know
-//! them.
+//! The whole volume, with log and recovery, through power cuts. Several threads send random operations through [`Volume`], and
+//! the filesystem stops without a flush. After the next opening everything acknowledged must be as it was: names, kinds,
+//! modes, owners, times, link counts, sizes, data, ACLs, and the handles and fileids that clients know.
 
 mod common;
 
@@ -40,7 +39,7 @@ impl Rng {
     }
 }
 
-/// One client: does one operation after the other and waits for each.
+/// One client: runs operations one after the other and waits for each.
 struct Client<'a> {
     volume: &'a Volume,
     rng: Rng,
@@ -182,7 +181,7 @@ impl Client<'_> {
     }
 }
 
-/// Everything about one object that a client can see, except ctime and atime.
+/// Everything that a client can see of an object, except ctime and atime.
 #[derive(Debug, PartialEq)]
 struct Seen {
     mode: u32,
@@ -235,7 +234,7 @@ fn look(volume: &Volume, dir: &Node, path: &Path, shown: &Path, all: &mut BTreeM
     }
 }
 
-/// A default ACL: whatever is made inside inherits it.
+/// A default ACL, which new objects inherit.
 const DEFAULT_ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 7, 0, 232, 3, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16,
     0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
@@ -312,7 +311,7 @@ fn brief(seen: &Seen) -> String {
     )
 }
 
-/// A volume on a fresh image that has just been cut off, after `before` (flushed) and `after` (in the log only).
+/// A volume on a fresh image after a power cut. `before` is flushed; `after` is only in the log.
 fn cut_off(
     kernel: Kernel,
     before: impl FnOnce(&Volume),
@@ -364,8 +363,8 @@ fn what_the_log_does_not_know_is_kept_aside() {
         );
         let Some((image, options)) = done else { return };
         let dir = image.path().join("export");
-        // Somebody was there before recovery: at a name that the log wants, a directory with contents at another,
-        // and at one that must name nothing.
+        // Before recovery somebody put something at a name that the log wants, a directory with contents at another, and
+        // something at a name that must be free.
         std::fs::write(dir.join("taken"), b"foreign").unwrap();
         std::fs::create_dir(dir.join("dir")).unwrap();
         std::fs::write(dir.join("dir/inside"), b"also foreign").unwrap();
@@ -429,7 +428,7 @@ fn an_object_that_somebody_removed_stops_a_strict_recovery_and_no_other() {
     assert!(!dir.join("old").exists() && !dir.join("old too").exists() && !dir.join("new name").exists());
     volume.shutdown().expect("clean stop");
     drop(volume);
-    // The way out of docs/internals/recovery.md for a recovery that stops: giving up what the log holds.
+    // The way out when recovery stops (docs/internals/recovery.md): giving up what the log holds.
     image.load("stopped");
     std::fs::copy(log.with_extension("stopped"), &log).unwrap();
     std::fs::rename(dir.join(".landfast"), image.path().join("aside")).unwrap();
@@ -450,7 +449,7 @@ fn a_log_is_not_replayed_over_a_directory_that_was_put_back() {
     let (volume, _) = open(options.clone());
     make_file(&volume, &volume.root(), "two", b"2");
     stop(volume);
-    // Clean on both sides, but not of one time.
+    // Both are clean, but from different times.
     image.put_back();
     match Volume::open(options) {
         Err(OpenError::WrongVolume { why, .. }) => {
@@ -469,7 +468,7 @@ fn a_full_disk_is_recovered_from_the_reserve() {
         let Some((image, options)) = cut_off(kernel, |_| (), after) else { return };
         let dir = image.path().join("export");
         assert!(!dir.join("f0").exists(), "the crash lost nothing");
-        // Somebody takes all the space there is.
+        // Somebody uses all the space.
         let mut hog = std::fs::File::create(image.path().join("hog")).unwrap();
         for piece in [1 << 20, 4096, 1] {
             while std::io::Write::write_all(&mut hog, &vec![1u8; piece]).is_ok() {}
@@ -485,7 +484,7 @@ fn a_full_disk_is_recovered_from_the_reserve() {
     }
 }
 
-/// The disk has operations that the log never got: names stay as they are there, and data of acknowledged writes comes
+/// The disk has operations that the log never got: names stay as they are on disk, and data of acknowledged writes comes
 /// from the log.
 #[test]
 fn a_disk_that_is_ahead_of_the_log_keeps_its_names() {

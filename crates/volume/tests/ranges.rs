@@ -1,4 +1,4 @@
-//! Space, holes, copies and clones, also over power cuts.
+//! Allocation, holes, copies and clones, also through power cuts.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn reopen(v: &Volume, name: &str) -> OpenFile {
     v.open_file(&root(), &node, OpenMode::BOTH).expect("open")
 }
 
-/// Bytes in which no two pages are the same.
+/// Bytes in which no two pages are equal.
 fn pattern(len: u64, salt: u8) -> Vec<u8> {
     (0..len).map(|n| (n as u8) ^ ((n >> 12) as u8).wrapping_mul(31) ^ salt | 1).collect()
 }
@@ -85,7 +85,7 @@ fn a_hole_reads_as_zeroes_and_is_found() {
         assert_eq!(sought(0, Piece::Data), Ok(0));
         assert_eq!(sought(70 << 10, Piece::Data), Ok(128 << 10));
         assert_eq!(sought(70 << 10, Piece::Hole), Ok(70 << 10));
-        // The hole at the end, no data behind the end, and nothing beyond.
+        // The hole at the end, no data after the end, and nothing beyond.
         assert_eq!(sought(200 << 10, Piece::Hole), Ok(256 << 10));
         assert_eq!(v.seek(&f, 256 << 10, Piece::Data), Ok(Sought { found: 256 << 10, size: 256 << 10 }));
         assert_eq!(sought((256 << 10) + 1, Piece::Hole), Err(Error::BeyondEnd));
@@ -122,7 +122,7 @@ fn allocated_space_makes_the_file_grow_and_stays_after_a_crash() {
         request(&v, |tx| v.remove(tx, &root(), &v.root(), b"big")).unwrap();
         drop((f, big));
         let v = cut(&mut image, &options, v);
-        // Somebody takes all the space there is. (btrfs needs new space for its own trees.)
+        // Somebody uses all the space. (btrfs needs new space for its own trees.)
         if kernel != Kernel::Btrfs {
             let mut hog = std::fs::File::create(image.path().join("hog")).unwrap();
             while std::io::Write::write_all(&mut hog, &vec![1u8; 4096]).is_ok() {}
@@ -173,7 +173,7 @@ fn a_copy_is_stable_when_it_is_answered_also_of_what_is_not() {
         let source = file(&v, "source", b"");
         let data = pattern(5 * MIB, 3);
         write(&v, &source, 0, &data, Stable::Unstable);
-        // What the log has for the destinations must not come back over the copies.
+        // The log's data for the destinations must not replace the copies.
         let large = file(&v, "large", &pattern(600_000, 9));
         let small = file(&v, "small", &pattern(600_000, 9));
         let copied = request(&v, |tx| v.copy_range(tx, &source, 100, &large, 50, 4 * MIB));
@@ -184,7 +184,7 @@ fn a_copy_is_stable_when_it_is_answered_also_of_what_is_not() {
             v.stats().log.unwrap().record_bytes >= log.record_bytes + 70_000,
             "a small copy is in the log"
         );
-        // Short at the end of the source, nothing behind it.
+        // Short at the end of the source, nothing after it.
         assert_eq!(request(&v, |tx| v.copy_range(tx, &source, 5 * MIB - 10, &small, 0, 100)), Ok(10));
         assert_eq!(request(&v, |tx| v.copy_range(tx, &source, 5 * MIB, &small, 0, 100)), Ok(0));
         assert_eq!(request(&v, |tx| v.copy_range(tx, &source, 9 * MIB, &large, 0, 9 * MIB)), Ok(0));
@@ -226,7 +226,7 @@ fn a_clone_is_whole_and_stable_where_the_filesystem_can() {
         assert_eq!(v.getattr(dest.node()).unwrap().change, change);
         assert_eq!(clone(0, 4096, 0), Ok(()));
         assert!(v.getattr(dest.node()).unwrap().change > change);
-        // The source goes its own way afterwards.
+        // The source changes afterwards.
         write(&v, &source, 0, b"changed", Stable::FileSync);
         let mut want = pattern(4096, 5);
         want.extend_from_slice(&data);
@@ -251,7 +251,7 @@ fn between_two_volumes_bytes_are_copied() {
     let copied = two.run(|tx| two.volume.copy_range(tx, &source, 0, &dest, 0, 3 * MIB));
     assert_eq!(copied, Ok(3 * MIB));
     assert!(read(&two.volume, &dest) == data);
-    // And the other way, into the log.
+    // And in the other direction, into the log.
     let back = file(&one.volume, "back", b"");
     assert_eq!(one.run(|tx| one.volume.copy_range(tx, &dest, 5, &back, 0, 1000)), Ok(1000));
     drop((source, back));

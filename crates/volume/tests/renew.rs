@@ -1,8 +1,8 @@
-//! A log that is lost under a served volume is written anew, and the power fails at each step of that. Everything that was acknowledged
-//! is there afterwards: from the new log once it stands, without any log once the volume says so, and before that from the lost one, if it
-//! comes back.
+//! A log that is lost under a served volume is replaced by a new one, and power fails at each step. Everything acknowledged is
+//! there afterwards: from the new log once it exists; without any log once the volume says so; before that from the lost log,
+//! if it returns.
 //!
-//! In a program of its own: the points hold all volumes of the process.
+//! A test program of its own, since the points hold all volumes of the process.
 #![cfg(debug_assertions)]
 
 mod common;
@@ -44,14 +44,12 @@ fn has(volume: &Volume, name: &str, fh: &Bytes) {
     assert!(volume.resolve(fh).is_ok(), "{name}");
 }
 
-/// What the next start finds, when the power went at this point.
+/// What the next start finds after a power cut at this point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Finds {
-    /// The volume is in use, and there is no log: refused until the lost one is put back.
+    /// The volume is in use and there is no log: refused until the lost one is put back.
     NoLog,
-    /// No log is needed.
     NoneNeeded,
-    /// The new log.
     NewLog,
 }
 
@@ -99,7 +97,7 @@ fn the_power_fails_at(kernel: Kernel, point: &'static str, finds: Finds) {
             late.join().expect("a thread").expect("acknowledged when there is a new log"),
         ));
     });
-    // It goes on, and the new log alone has the last.
+    // Service continues, and only the new log has the last change.
     for (name, fh) in &all {
         has(&volume, name, fh);
     }
@@ -147,7 +145,7 @@ fn the_power_fails_at(kernel: Kernel, point: &'static str, finds: Finds) {
     volume.shutdown().expect("a clean stop");
 }
 
-/// The lost log comes back too late.
+/// The lost log returns too late.
 fn is_refused_as_old(options: &OpenOptions, log: &Path, away: &Path) {
     fs::rename(away, log).expect("the lost log, put back");
     let refused = Volume::open(options.clone()).expect_err("it is old").to_string();

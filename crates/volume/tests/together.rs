@@ -1,4 +1,4 @@
-//! Many threads at once, and what local processes do to the tree meanwhile.
+//! Many threads at once, while local processes change the tree.
 
 mod common;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::*;
 use landfast_volume::*;
 
-/// Ends the test program when it hangs: a deadlock is a failure, not a timeout of somebody else.
+/// Ends the test program when it hangs, so that a deadlock is a failure and not somebody else's timeout.
 fn watch(limit: Duration) -> Arc<AtomicBool> {
     let done = Arc::new(AtomicBool::new(false));
     let seen = done.clone();
@@ -46,7 +46,7 @@ fn tree(rig: &Rig) -> BTreeSet<String> {
     seen
 }
 
-/// A small generator of numbers that only have to differ.
+/// A small generator of numbers that only need to differ.
 struct Numbers(u64);
 
 impl Numbers {
@@ -56,7 +56,7 @@ impl Numbers {
     }
 }
 
-/// One operation of any kind on shared directories; most errors are as it happens.
+/// One operation of any kind on shared directories; most errors are expected.
 fn anything(v: &Volume, tx: &mut Tx, dirs: &[Node], n: &mut Numbers) -> Result<(), Error> {
     let r = root();
     let dir = dirs[n.below(dirs.len() as u64) as usize].clone();
@@ -132,7 +132,7 @@ fn rivals_neither_deadlock_nor_disagree_with_the_log() {
     assert!(worked.load(Ordering::Relaxed) > 500, "most operations find something to work on");
     let before = tree(&rig);
     drop(dirs);
-    // Recovery over a disk that has everything must find that it has: every record in the order of its effect.
+    // Recovery over a complete disk must find it complete: every record is in the order of its effect.
     let rig = rig.crash();
     assert!(rig.report.records > 500);
     let after = tree(&rig);
@@ -212,7 +212,7 @@ fn other_filesystems_below_are_not_entered() {
     assert_eq!(page.entries[0].object.as_ref().unwrap().as_ref().unwrap_err(), &Error::Mounted);
     assert!(rig.remove(&r, &dir, "below").is_err());
     assert!(rig.rename(&r, (&dir, "below"), (&dir, "x")).is_err());
-    // What is under the mount is still what the old handle means.
+    // The old handle still means what is under the mount.
     assert_eq!(v.resolve(&below.fh()).unwrap(), below);
     assert_eq!(rig.names(&below, 10), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
-//! Data that the kernel could not write back: whoever is told of it, a COMMIT does not succeed, and the write verifier is
-//! another one (RFC 1813 section 3.3.21, RFC 8881 section 18.3).
+//! Data that the kernel could not write back: whoever else is told of it, a COMMIT fails, and the write verifier changes
+//! (RFC 1813 section 3.3.21, RFC 8881 section 18.3).
 
 mod common;
 
@@ -12,7 +12,7 @@ use rustix::fs::Advice;
 const WRITE: OpenMode = OpenMode { read: false, write: true, owner_override: true };
 const KERNELS: [Kernel; 3] = [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs];
 
-/// What is written: more than a filesystem keeps within an inode.
+/// Size of the written data: more than a filesystem keeps within an inode.
 const BYTES: usize = 64 << 10;
 
 /// The modes that promise something.
@@ -31,7 +31,7 @@ fn check(kernels: &[Kernel], modes: &[Durability], each: impl Fn(&Rig, &Image)) 
     }
 }
 
-/// Writes as NFSv3 and the special stateids do: the file is closed some time after.
+/// Writes as NFSv3 and the special stateids do: the file is closed some time later.
 fn write(rig: &Rig, node: &Node, data: Bytes) -> Stable {
     let v = &rig.volume;
     let (count, stable) = rig
@@ -48,7 +48,7 @@ fn commit(rig: &Rig, node: &Node) -> Result<(), Error> {
     rig.run(|tx| rig.volume.commit(tx, node, 0, 0))
 }
 
-/// The time after which files that were accessed without an open are closed.
+/// Waits until files that were accessed without an open are closed.
 fn all_closed(rig: &Rig) {
     while rig.volume.stats().brief_opens > 0 {
         rig.volume.close_idle();
@@ -56,10 +56,10 @@ fn all_closed(rig: &Rig) {
     }
 }
 
-/// The disk fails while this file's data, which `write` writes, is written back; somebody else is told of it, and the kernel forgets
+/// The disk fails while this file's data, written by `write`, is written back. Somebody else is told of it, and the kernel drops
 /// the data.
 fn lose(rig: &Rig, image: &Image, name: &str, lost: &[u8], write: impl Fn()) {
-    // A checkpoint may come before, and leave nothing to write.
+    // A checkpoint may come first and leave nothing to write.
     while !lost_now(rig, image, name, lost, &write) {}
 }
 
@@ -90,7 +90,7 @@ fn a_commit_fails_though_somebody_else_was_told_of_the_error() {
             assert_eq!(write(rig, &node, data.clone()), Stable::Unstable);
             all_closed(rig);
         });
-        // Nothing of another file was lost. (A flush of the whole filesystem, of a checkpoint or on btrfs, is told all the same.)
+        // Another file has lost nothing. (A flush of the whole filesystem, at a checkpoint or on btrfs, gets the error all the same.)
         let written = rig.run(|tx| {
             let file = v.open_briefly(&root(), &other, WRITE, Keep::Now)?;
             v.write(tx, &file, 0, data, Stable::Unstable)
@@ -104,8 +104,8 @@ fn a_commit_fails_though_somebody_else_was_told_of_the_error() {
     });
 }
 
-/// COMMIT of much data says that the log's older data of the file is not wanted any more: it may not say so if that could not be
-/// written back before anybody watched over the file.
+/// A large COMMIT records that the log's older data of the file is not needed any more. It must not, if that data could not be
+/// written back before the file had a witness.
 #[test]
 fn a_large_commit_does_not_take_out_of_the_log_what_was_lost() {
     for kernel in KERNELS {
@@ -149,7 +149,7 @@ fn what_was_not_committed_is_copied_from_only_if_it_is_whole() {
     });
 }
 
-/// A file's witness is no open that anybody notices, and it goes when nothing is unstable any more.
+/// A file's witness does not count as an open, and it is closed when nothing is unstable any more.
 #[test]
 fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
     check(&[Kernel::Ext4], &[Durability::Log], |rig, _| {
@@ -166,13 +166,13 @@ fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
         let run = std::process::Command::new(rig.dir().join("program")).status();
         assert!(run.expect("it is not busy").success());
         commit(rig, &node).expect("commit");
-        // A dead file's room is free.
+        // A dead file's space is free.
         let dead = rig.create(&root(), &v.root(), "dead").expect("create").node;
         write(rig, &dead, Bytes::from_static(b"data"));
         assert_eq!(watched(), 2);
         rig.remove(&root(), &v.root(), "dead").expect("remove");
         assert_eq!(watched(), 1);
-        // Not more than there are places for: what comes then is stable at once, or takes the place of a clean file.
+        // No more than there are places: further writes are stable at once, or take the place of a clean file.
         let most = u64::try_from(limits::WITNESSES_MAX).expect("a number");
         let nodes: Vec<Node> = (0..most + 3)
             .map(|n| rig.create(&root(), &v.root(), &format!("f{n}")).expect("create").node)
@@ -195,7 +195,7 @@ fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
     });
 }
 
-/// ext4 drops data that it cannot find a place for without an error ("This should not happen!! Data will be lost"), and only counts
+/// ext4 drops data without an error if it finds no place for it ("This should not happen!! Data will be lost"). It only counts
 /// that it has found itself damaged. Here it is told that it has.
 #[test]
 fn nothing_is_acknowledged_once_ext4_has_found_itself_damaged() {

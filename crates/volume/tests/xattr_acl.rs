@@ -1,5 +1,5 @@
 //! Extended attributes and ACLs on a real directory: on the filesystem of the temporary directory, on XFS and on btrfs, and
-//! over a crash of the server.
+//! after a crash of the server.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn on(kernel: Kernel) {
     let Some(image) = Image::new(kernel) else { return };
     for (name, check) in ALL {
         println!("{name}");
-        // On a thread of its own, as a thread that ran operations acts as their last caller.
+        // On a thread of its own, since a thread that ran operations acts as their last caller.
         let done = std::thread::scope(|s| {
             s.spawn(|| check(Rig::at(tempfile::tempdir_in(image.path()).unwrap(), Durability::Log))).join()
         });
@@ -129,7 +129,7 @@ fn names_and_sizes(rig: Rig) {
         set_how(&rig, &r, &file, "big", &vec![1; 65_537], SetXattr::Either).unwrap_err(),
         Error::XattrTooBig
     );
-    // ext4 with blocks of 1 KiB takes little more.
+    // ext4 with 1 KiB blocks accepts little more.
     let value = vec![7; 400];
     set_how(&rig, &r, &file, "big", &value, SetXattr::Either).unwrap();
     assert_eq!(get(&rig, &file, "big").unwrap(), value);
@@ -142,7 +142,7 @@ fn lists_go_on_where_they_stopped(rig: Rig) {
     }
     let all = rig.volume.listxattrs(&r, &dir, 0).unwrap();
     assert_eq!(all.len(), 20);
-    // What was read is removed, something new comes; the rest is listed once and whole.
+    // The names already read are removed and a new one is added; the rest is listed once and completely.
     let (read, rest) = all.split_at(7);
     for entry in read {
         remove(&rig, &r, &dir, std::str::from_utf8(&entry.name).unwrap()).unwrap();
@@ -169,7 +169,7 @@ fn rights(rig: Rig) {
     assert_eq!(get(&rig, &file, "a").unwrap(), "y");
 }
 
-/// The server's own attributes, and the system's, have no name that a client could say.
+/// Clients cannot name the server's own attributes, nor the system's.
 fn what_is_not_a_clients(rig: Rig) {
     let (dir, r) = (rig.volume.root(), root());
     rustix::fs::setxattr(rig.dir(), "trusted.other", b"x", rustix::fs::XattrFlags::empty()).unwrap();
@@ -217,7 +217,7 @@ fn an_unlinked_file_keeps_its_attributes(rig: Rig) {
     let node = made.node.clone();
     drop(made);
     assert_eq!(set(&rig, &r, &node, "a", "x").unwrap_err(), Error::Stale);
-    // Nothing of it stands in the way of recovery.
+    // None of it hinders recovery.
     rig.crash();
 }
 
@@ -254,7 +254,7 @@ fn acls(rig: Rig) {
     assert_eq!(may(&user(1003)), AccessMask::default());
     let member = Cred { groups: std::sync::Arc::from([2001]), ..user(1003) };
     assert_eq!(may(&member), AccessMask { read: true, write: true, execute: false });
-    // What permission bits can say is kept as permission bits.
+    // What permission bits can express is stored as permission bits.
     let set = SetAcls { access: Some(Acl::from_mode(0o640)), default: None };
     rig.run(|tx| v.set_acls(tx, &r, &file, &set)).unwrap();
     assert_eq!(v.acls(&file).unwrap().1.access, Acl::from_mode(0o640));
@@ -289,7 +289,7 @@ fn default_acls_are_inherited(rig: Rig) {
     let set = SetAcls { access: None, default: Some(Some(default.clone())) };
     let plain = rig.create(&r, &dir, "before").unwrap().node;
     rig.run(|tx| v.set_acls(tx, &r, &dir, &set)).unwrap();
-    // RFC 8275: the umask does not count where there is a default ACL.
+    // RFC 8275: the umask does not apply where there is a default ACL.
     let masked = SetAttrs { mode_umask: Some((0o664, 0o077)), ..SetAttrs::default() };
     let file = rig.create_how(&r, &dir, "f", CreateHow::Guarded(masked)).unwrap().node;
     let sub = rig.mkdir(&r, &dir, "sub").unwrap();
@@ -306,7 +306,7 @@ fn default_acls_are_inherited(rig: Rig) {
     let rig = rig.crash();
     let now = handles.map(|fh| rig.volume.acls(&rig.volume.resolve(&fh).unwrap()).unwrap().1);
     assert_eq!(now, want);
-    // Taken away again: the umask counts.
+    // Removed again: the umask applies.
     let dir = rig.lookup(&r, &rig.volume.root(), "d").unwrap();
     let none = SetAcls { access: None, default: Some(None) };
     rig.run(|tx| rig.volume.set_acls(tx, &r, &dir, &none)).unwrap();
@@ -327,7 +327,7 @@ fn made_with_acls(rig: Rig) {
     assert_eq!(v.acls(&made.node).unwrap().1, Acls { access: extended(), default: Some(extended()) });
     let fifo = rig.run(|tx| v.mknod_with_acls(tx, &r, &dir, b"p", Special::Fifo, mode(0), &set)).unwrap();
     assert_eq!(v.acls(&fifo.node).unwrap().1.access, extended());
-    // More entries than the filesystem takes, or than can be: nothing is made.
+    // More entries than the filesystem accepts, or than are possible: nothing is made.
     let wrong = SetAcls { default: Some(Some(extended())), access: None };
     let how = CreateHow::Guarded(mode(0o600));
     let made = rig.run(|tx| v.create_with_acls(tx, &r, &dir, b"x", how, OpenMode::BOTH, &wrong));

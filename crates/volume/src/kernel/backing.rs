@@ -1,10 +1,10 @@
-//! The files that a block device keeps its bytes in: those of loop devices, also below partitions and mapped devices.
+//! Finds the files that hold a block device's bytes: those of loop devices, also below partitions and mapped devices.
 
 use std::path::{Path, PathBuf};
 
 use crate::limits::STACKED_MAX;
 
-/// The files whose bytes a block device has, as the system shows them; none where it has its own.
+/// The files that hold a block device's bytes, according to the system; none if it is a device of its own.
 pub(crate) fn files_below((major, minor): (u32, u32)) -> Vec<PathBuf> {
     let mut found = Vec::new();
     if let Ok(device) = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) {

@@ -1,6 +1,6 @@
-//! In the crate's own tests a descriptor is one of the system or one of the simulated kernel ([`super::sim`]), so that the
-//! same code runs on both. The calls have the names and meanings of those of [`super::real`]. What is asked without a
-//! descriptor (time, randomness, credentials) is answered by the simulated kernel on a thread that has one.
+//! For the crate's own tests: a descriptor of the system or of the simulated kernel ([`super::sim`]), so that the same code runs
+//! on both. The calls have the names and meanings of those in [`super::real`]. On a thread with a simulated kernel, that
+//! kernel also answers calls without a descriptor (time, randomness, credentials).
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -28,27 +28,19 @@ pub(crate) use super::real::{getrlimit, makedev, setrlimit};
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// A descriptor.
 #[derive(Debug)]
 pub enum OwnedFd {
-    /// Of the system.
     Real(std::os::fd::OwnedFd),
-    /// Of the simulated kernel.
     Simulated(sim::Descriptor),
 }
 
-/// A borrowed descriptor.
 #[derive(Clone, Copy, Debug)]
 pub enum BorrowedFd<'a> {
-    /// Of the system.
     Real(std::os::fd::BorrowedFd<'a>),
-    /// Of the simulated kernel.
     Simulated(u32),
 }
 
-/// What has a descriptor.
 pub trait AsFd {
-    /// It.
     fn as_fd(&self) -> BorrowedFd<'_>;
 }
 
@@ -98,7 +90,7 @@ impl From<std::fs::File> for OwnedFd {
 }
 
 impl OwnedFd {
-    /// The system's own, for tests that go past this layer.
+    /// The system's descriptor, for tests that bypass this layer.
     pub fn real(&self) -> std::os::fd::BorrowedFd<'_> {
         match self {
             OwnedFd::Real(fd) => RealAsFd::as_fd(fd),
@@ -107,7 +99,7 @@ impl OwnedFd {
     }
 }
 
-/// Calls by descriptor: `name(fd, arguments) -> result`, the first form on the system, the second on the simulation.
+/// Calls by descriptor: first the form for the system, then the form for the simulation.
 macro_rules! by_fd {
     ($fd:expr, |$real:ident| $on_real:expr, |$kernel:ident, $n:ident| $on_sim:expr) => {
         match $fd.as_fd() {
@@ -117,7 +109,6 @@ macro_rules! by_fd {
     };
 }
 
-/// The path of a descriptor of the system.
 pub fn proc_path(fd: &OwnedFd) -> String {
     real::proc_path(fd.real())
 }
@@ -130,7 +121,6 @@ pub fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> 
     }
 }
 
-/// No simulated object has flags.
 pub fn inode_flags(fd: impl AsFd) -> Result<u32> {
     by_fd!(fd, |fd| real::inode_flags(fd), |_k, _n| Ok(0))
 }
@@ -147,7 +137,6 @@ pub fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
     by_fd!(dir, |dir| real::hand_down_nothing(dir), |_k, _n| Ok(()))
 }
 
-/// A simulated machine is always started anew.
 pub fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     match fd.as_fd() {
         BorrowedFd::Real(fd) => real::mount_identity(fd),
@@ -155,7 +144,6 @@ pub fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     }
 }
 
-/// Turns a path argument into bytes.
 fn bytes<T>(path: impl Arg, f: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
     path.into_with_c_str(|path| f(path.to_bytes()))
 }
@@ -177,7 +165,7 @@ pub fn openat(dir: impl AsFd, path: impl Arg, flags: OFlags, mode: Mode) -> Resu
     }
 }
 
-/// The simulated volume's directory is the only path that the simulated kernel knows.
+/// The simulated kernel knows only the path of the volume's directory.
 pub fn open(path: impl Arg, flags: OFlags, mode: Mode) -> Result<OwnedFd> {
     if sim::active() {
         return bytes(path, |path| match path == sim::DIR.as_bytes() {
@@ -284,14 +272,14 @@ pub fn fchmod(fd: impl AsFd, mode: Mode) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::fchmod(fd, mode), |k, n| k.chmod(n, mode.as_raw_mode()))
 }
 
-/// By an empty path only.
+/// Only with an empty path.
 pub fn chownat(fd: impl AsFd, path: &CStr, uid: Option<Uid>, gid: Option<Gid>, flags: AtFlags) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::chownat(fd, path, uid, gid, flags), |k, n| {
         k.chown(n, uid.map(Uid::as_raw), gid.map(Gid::as_raw))
     })
 }
 
-/// By an empty path only.
+/// Only with an empty path.
 pub fn utimensat(fd: impl AsFd, path: &CStr, times: &Timestamps, flags: AtFlags) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::utimensat(fd, path, times, flags), |k, n| k.set_times(n, times))
 }
@@ -419,7 +407,7 @@ pub fn written_back(fd: impl AsFd) -> Result<()> {
     by_fd!(fd, |fd| real::written_back(fd), |k, n| k.written_back(n))
 }
 
-/// The simulation's filesystems find no damage.
+/// Simulated filesystems detect no damage.
 pub fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
     match fd.as_fd() {
         BorrowedFd::Real(fd) => real::error_counter(fd).map(OwnedFd::Real),
@@ -461,7 +449,7 @@ pub fn symlinkat(target: impl Arg, dir: impl AsFd, path: impl Arg) -> Result<()>
     }
 }
 
-/// From an empty path only.
+/// Only with an empty first path.
 pub fn linkat(fd: impl AsFd, path: &CStr, dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<()> {
     match (fd.as_fd(), dir.as_fd()) {
         (BorrowedFd::Real(fd), BorrowedFd::Real(dir)) => rustix::fs::linkat(fd, path, dir, name, flags),
@@ -657,19 +645,13 @@ pub fn listxattr(fd: impl AsFd, list: &mut [u8]) -> Result<usize> {
     by_fd!(fd, |fd| real::listxattr(fd, list), |k, n| k.list_xattrs(n, list))
 }
 
-/// A directory being read.
 pub enum Dir {
-    /// Of the system.
     Real(rustix::fs::Dir),
-    /// Of the simulated kernel.
     Simulated(std::vec::IntoIter<Listed>),
 }
 
-/// One of its entries.
 pub enum DirEntry {
-    /// Of the system.
     Real(rustix::fs::DirEntry),
-    /// Of the simulated kernel.
     Simulated(Listed),
 }
 
@@ -702,19 +684,14 @@ impl DirEntry {
     }
 }
 
-/// The same, without copying entries.
+/// As [`Dir`], without copying entries.
 pub enum RawDir<'a> {
-    /// Of the system.
     Real(rustix::fs::RawDir<'a, std::os::fd::BorrowedFd<'a>>),
-    /// Of the simulated kernel.
     Simulated(Option<Result<Vec<Listed>>>, usize),
 }
 
-/// One of its entries.
 pub enum RawDirEntry<'a> {
-    /// Of the system.
     Real(rustix::fs::RawDirEntry<'a>),
-    /// Of the simulated kernel.
     Simulated(&'a Listed),
 }
 
@@ -833,12 +810,12 @@ pub fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> std::threa
     if sim::active() { Ok(work()) } else { real::on_another_thread(work) }
 }
 
-/// In the simulation there is one thread.
+/// The simulation has only one thread.
 pub fn drop_aside<T: Send + 'static>(large: T) {
     if sim::active() { drop(large) } else { real::drop_aside(large) }
 }
 
-/// In the simulation one after the other, so that a seed says what happens.
+/// The simulation has one, so that a seed determines what happens.
 pub fn cores() -> usize {
     if sim::active() { 1 } else { real::cores() }
 }

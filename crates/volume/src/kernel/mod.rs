@@ -1,8 +1,8 @@
-//! The kernel as the volume sees it: every system call of this crate, its descriptors, clocks and randomness.
+//! The kernel as the volume sees it: every system call of this crate, with descriptors, clocks and randomness.
 //!
-//! Nothing else in the crate asks the system for anything ([`tests::nobody_goes_past_this_module`]). What is here is the
-//! system itself ([`real`]): re-exported calls and inline functions, so that the layer costs nothing. In the crate's own
-//! tests a descriptor may also be one of a simulated kernel (`either.rs`, `sim/`).
+//! Nothing else in the crate calls the system ([`tests::nobody_goes_past_this_module`]). The layer consists of re-exported
+//! calls and inline functions ([`real`]), so that it costs nothing. In the crate's own tests a descriptor may also belong to
+//! a simulated kernel (`either.rs`, `sim/`).
 
 use rustix::fs::Statx;
 
@@ -25,7 +25,7 @@ pub(crate) use real::*;
 #[cfg(not(test))]
 pub(crate) use switch::try_switch;
 
-/// The birth time of what was looked at, ns since 1970; 0 where the filesystem keeps none.
+/// The birth time in nanoseconds since 1970; 0 where the filesystem keeps none.
 pub(crate) fn btime_ns(sx: &Statx) -> i64 {
     if sx.stx_mask & rustix::fs::StatxFlags::BTIME.bits() == 0 {
         return 0;
@@ -33,7 +33,7 @@ pub(crate) fn btime_ns(sx: &Statx) -> i64 {
     sx.stx_btime.tv_sec.saturating_mul(1_000_000_000).saturating_add(i64::from(sx.stx_btime.tv_nsec))
 }
 
-/// A random number; of the time where the system has no randomness, which only makes it less unlikely to repeat.
+/// A random number. Without a source of randomness it is made from the time, which only makes repetition less likely.
 pub(crate) fn random_u64() -> u64 {
     let mut bytes = [0u8; 8];
     match fill_random(&mut bytes) {
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// Calls are named by the module they come from: `rustix::fs::openat(`, `SystemTime::now(`.
+    /// Calls show the module they come from: `rustix::fs::openat(`, `SystemTime::now(`.
     fn goes_past(line: &str) -> bool {
         let calls_rustix =
             ["rustix::fs::", "rustix::io::", "rustix::process::", "rustix::thread::"].iter().any(|module| {
@@ -90,7 +90,7 @@ mod tests {
                 continue;
             }
             let text = std::fs::read_to_string(&file).unwrap();
-            // Tests use the system to prepare what they look at.
+            // Tests use the system to prepare their inputs.
             let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             for (n, line) in product.lines().enumerate() {
                 assert!(!goes_past(line), "{}:{}: {line}", within.display(), n + 1);

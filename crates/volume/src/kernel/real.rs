@@ -1,8 +1,7 @@
-//! The system's own calls: those that a safe wrapper covers under its names, the others, and the few conventions around
-//! both.
+//! System calls: re-exported safe wrappers, calls that have none, and the few conventions around both.
 //!
-//! Everything `unsafe` of the operations half of this crate is here. Functions give [`Errno`] and take descriptors
-//! that may be opened with `O_PATH`, unless they say otherwise.
+//! All `unsafe` code of the operations half of this crate is here. Functions return [`Errno`] and accept `O_PATH`
+//! descriptors, unless they say otherwise.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -31,19 +30,16 @@ use crate::record::KernelHandle;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// `f_type` of btrfs.
 const BTRFS_MAGIC: u32 = 0x9123_683e;
 
-/// `f_type` of ext4.
 const EXT4_MAGIC: u32 = 0xef53;
 
-/// `f_type` of XFS.
 const XFS_MAGIC: u32 = 0x5846_5342;
 
-/// What every look at an object asks for.
+/// The mask of every `statx`.
 const LOOK: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME).union(StatxFlags::MNT_ID);
 
-/// Layout of `struct file_handle` with room for the largest handle that is taken.
+/// `struct file_handle` with room for the largest handle that this crate accepts.
 #[repr(C)]
 struct RawHandle {
     handle_bytes: u32,
@@ -53,7 +49,6 @@ struct RawHandle {
 
 fn check(ret: libc::c_long) -> Result<libc::c_long> {
     if ret < 0 {
-        // The C library has just set errno for this thread.
         return Err(Errno::from_raw_os_error(
             std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),
         ));
@@ -81,18 +76,18 @@ fn handle_at(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> Result<(Ke
     Ok((kh, mount as u64))
 }
 
-/// The kernel's handle of an open object, and the id of its mount.
+/// The kernel's handle of an open object, and its mount's id.
 pub(crate) fn handle_of(fd: impl AsFd) -> Result<(KernelHandle, u64)> {
     handle_at(fd.as_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
-/// The kernel's handle of what `name` names in `dir` (a symbolic link itself, not its target), and its mount.
+/// The kernel's handle of what `name` names in `dir` (a symbolic link itself, not its target), and its mount's id.
 pub(crate) fn handle_by_name(dir: impl AsFd, name: &[u8]) -> Result<(KernelHandle, u64)> {
     with_c_str(name, |name| handle_at(dir.as_fd(), name, 0))
 }
 
-/// Whether data of a file could not be written back since the descriptor was opened (or this was last asked through it), or since
-/// ever if nobody has been told yet. Starts nothing and waits for nothing: it is `sync_file_range` of the last byte that a file can have.
+/// Fails if data of a file could not be written back since the descriptor was opened, or since the last call through it, or
+/// ever if nobody has been told yet. Starts no write-back and waits for none: it is `sync_file_range` of the last byte that a file can have.
 pub(crate) fn written_back(fd: impl AsFd) -> Result<()> {
     let last = FILE_SIZE_MAX as i64 - 1;
     // SAFETY: no memory is passed.
@@ -102,7 +97,7 @@ pub(crate) fn written_back(fd: impl AsFd) -> Result<()> {
     .map(drop)
 }
 
-/// The counter in which a filesystem says how often it has found itself damaged: ext4's, where the system shows it.
+/// The file in which a filesystem counts how often it has found itself damaged: ext4's, where the system shows it.
 pub(crate) fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
     if magic(&fd).ok()? != EXT4_MAGIC {
         return None;
@@ -120,10 +115,10 @@ pub(crate) fn open_handle(mount: impl AsFd, kh: &KernelHandle) -> Result<OwnedFd
     open_handle_for(mount, kh, OFlags::PATH | OFlags::NOFOLLOW)
 }
 
-/// The same with other flags, under the thread's rights.
+/// As [`open_handle`], with other flags, under the thread's rights.
 ///
-/// Linux says `ENOMEM`, too, for a stale handle whose inode somebody is just making anew. That takes him a moment, after which
-/// the answer is `ESTALE`: so it is asked for a few times.
+/// Linux gives `ENOMEM` for a stale handle while its inode number is just being reused. A moment later the answer is
+/// `ESTALE`, so the call is repeated a few times.
 pub(crate) fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags) -> Result<OwnedFd> {
     let mut raw = RawHandle {
         handle_bytes: kh.bytes.len() as u32,
@@ -146,7 +141,7 @@ pub(crate) fn open_handle_for(mount: impl AsFd, kh: &KernelHandle, flags: OFlags
     }
 }
 
-/// Calls `f` with `name` as a C string on the stack. `EINVAL` when it contains NUL, `ENAMETOOLONG` beyond 255 bytes.
+/// Calls `f` with `name` as a C string on the stack. Fails with `EINVAL` if it contains NUL, `ENAMETOOLONG` beyond 255 bytes.
 fn with_c_str<T>(name: &[u8], f: impl FnOnce(&CStr) -> Result<T>) -> Result<T> {
     let mut buf = [0u8; 256];
     buf.get_mut(..name.len()).ok_or(Errno::NAMETOOLONG)?.copy_from_slice(name);
@@ -154,7 +149,7 @@ fn with_c_str<T>(name: &[u8], f: impl FnOnce(&CStr) -> Result<T>) -> Result<T> {
     f(CStr::from_bytes_with_nul(end).map_err(|_| Errno::INVAL)?)
 }
 
-/// Sets the filesystem user of the calling thread, and with it whether it has the superuser's file capabilities.
+/// Sets the filesystem user of the calling thread; this also decides whether it has the superuser's file capabilities.
 pub(crate) fn set_fs_uid(uid: u32) -> Result<()> {
     // SAFETY: the call takes a plain number and changes this thread only.
     unsafe { libc::syscall(libc::SYS_setfsuid, uid) };
@@ -164,7 +159,6 @@ pub(crate) fn set_fs_uid(uid: u32) -> Result<()> {
     if now == uid { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// Sets the filesystem group of the calling thread.
 pub(crate) fn set_fs_gid(gid: u32) -> Result<()> {
     // SAFETY: the call takes a plain number and changes this thread only.
     unsafe { libc::syscall(libc::SYS_setfsgid, gid) };
@@ -173,7 +167,6 @@ pub(crate) fn set_fs_gid(gid: u32) -> Result<()> {
     if now == gid { Ok(()) } else { Err(Errno::PERM) }
 }
 
-/// The filesystem user and group of the calling thread.
 #[cfg(test)]
 pub(crate) fn fs_ids() -> (u32, u32) {
     // SAFETY: -1 is no valid id, so both calls only report the present one.
@@ -215,7 +208,6 @@ pub(crate) fn access(fd: impl AsFd, mode: libc::c_int) -> Result<bool> {
     }
 }
 
-/// Sets the permission bits of an open object.
 pub(crate) fn chmod(fd: impl AsFd, mode: u32) -> Result<()> {
     // SAFETY: the path is an empty C string, the rest plain numbers.
     let ret = check(unsafe {
@@ -229,7 +221,7 @@ pub(crate) fn chmod(fd: impl AsFd, mode: u32) -> Result<()> {
     }
 }
 
-/// Lets `len` bytes (0: up to the end) of `source` at `offset` be shared by `dest` at `dest_offset`. All or nothing.
+/// Lets `dest` at `dest_offset` share `len` bytes (0: up to the end) of `source` at `offset`. All or nothing.
 pub(crate) fn clone_range(
     source: impl AsFd,
     offset: u64,
@@ -249,20 +241,20 @@ pub(crate) fn clone_range(
     Ok(())
 }
 
-/// `/proc/self/fd/N`: a path to what an `O_PATH` descriptor is open on, for calls that take no such descriptor. Must
+/// `/proc/self/fd/N`: a path to the object of an `O_PATH` descriptor, for calls that accept no such descriptor. Must
 /// not be used on symbolic links with calls that follow.
 pub(crate) fn proc_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Where an open directory is below another one, without the `/` between; `None` if it is not, or cannot be said.
+/// The path of an open directory below another one, without the leading `/`; `None` if it is not below or not known.
 pub(crate) fn path_below(top: impl AsFd, dir: impl AsFd) -> io::Result<Option<String>> {
     let path = |fd: BorrowedFd<'_>| std::fs::read_link(proc_path(fd));
     let (top, dir) = (path(top.as_fd())?, path(dir.as_fd())?);
     Ok(dir.strip_prefix(&top).ok().map(|below| below.to_string_lossy().escape_debug().to_string()))
 }
 
-/// Opens what `fd` is open on again with other flags, under the thread's rights.
+/// Opens the object of `fd` again with other flags, under the thread's rights.
 pub(crate) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd> {
     rustix::fs::open(proc_path(fd), flags | OFlags::CLOEXEC, Mode::empty())
 }
@@ -273,18 +265,17 @@ pub(crate) fn open_path(dir: impl AsFd, name: &[u8]) -> Result<OwnedFd> {
     rustix::fs::openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_XDEV)
 }
 
-/// Looks at an open object.
 pub(crate) fn look(fd: impl AsFd) -> Result<Statx> {
     rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, LOOK)
 }
 
-/// Flags of an inode ([`FLAGS_THAT_LOCK`]), of something that can be opened for reading.
+/// The inode flags ([`FLAGS_THAT_LOCK`]) of an object that can be opened for reading.
 pub(crate) fn inode_flags(fd: impl AsFd) -> Result<u32> {
     let fd = reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?;
     Ok(rustix::fs::ioctl_getflags(fd)?.bits())
 }
 
-/// Sets those flags of an inode that `mask` has, and leaves the others.
+/// Sets the inode flags in `mask` to `flags` and leaves the others.
 pub(crate) fn set_inode_flags(fd: impl AsFd, mask: u32, flags: u32) -> Result<()> {
     let fd = reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?;
     let now = rustix::fs::ioctl_getflags(&fd)?.bits();
@@ -318,13 +309,13 @@ fn extended(fd: BorrowedFd<'_>) -> Result<Extended> {
     Ok(found)
 }
 
-/// Flags that a directory hands down to what is made in it, as `FS_IOC_GETFLAGS` gives them: s u c S d A m E j t D C x P F.
+/// The flags that a new object inherits from its directory, as `FS_IOC_GETFLAGS` gives them: s u c S d A m E j t D C x P F.
 const HANDED_DOWN: u32 = 0x6281_ccc7 | 0x8;
-/// The same as `FS_IOC_FSGETXATTR` gives them: S A d, rtinherit, projinherit, nosymlinks, extszinherit, nodefrag, filestreams, dax,
-/// cowextsize.
+/// The same flags as `FS_IOC_FSGETXATTR` gives them: S A d, rtinherit, projinherit, nosymlinks, extszinherit, nodefrag,
+/// filestreams, dax, cowextsize.
 const HANDED_DOWN_EXTENDED: u32 = 0x1_f7e0;
 
-/// Whether what is made in a directory takes something from it beyond mode, group and ACL: a project, a flag, a hint, a key.
+/// Whether a new object inherits more from a directory than mode, group and ACL: a project, a flag, a hint, a key.
 pub(crate) fn hands_down(dir: impl AsFd) -> Result<bool> {
     let fd = reopen(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let flags = match rustix::fs::ioctl_getflags(&fd) {
@@ -340,7 +331,7 @@ pub(crate) fn hands_down(dir: impl AsFd) -> Result<bool> {
     Ok(flags & HANDED_DOWN != 0 || extended & HANDED_DOWN_EXTENDED != 0)
 }
 
-/// Makes a directory hand down nothing, as far as that can be.
+/// Makes a directory pass on nothing to new objects, as far as possible.
 pub(crate) fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
     if !hands_down(&dir)? {
         return Ok(());
@@ -352,7 +343,7 @@ pub(crate) fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
     // SAFETY: the request reads this structure, which is of the kernel's layout and outlives the call.
     let ret = unsafe { libc::ioctl(fd.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const extended) };
     check(libc::c_long::from(ret))?;
-    // What a filesystem does not let go, like its own key, stays.
+    // A flag that the filesystem does not let go, such as its own key, stays.
     let flags = rustix::fs::ioctl_getflags(&fd)?.bits() & !HANDED_DOWN;
     match rustix::fs::ioctl_setflags(fd, rustix::fs::IFlags::from_bits_retain(flags)) {
         Err(Errno::OPNOTSUPP | Errno::INVAL) => Ok(()),
@@ -360,8 +351,8 @@ pub(crate) fn hand_down_nothing(dir: impl AsFd) -> Result<()> {
     }
 }
 
-/// What tells the mount of `fd` from every other one, also of other boots: the kernel's number that it never gives twice, and
-/// the boot's id. `None` where the kernel has no such number (before Linux 6.8).
+/// What tells the mount of `fd` from every other one, also of other boots: the kernel's mount number, which is never reused,
+/// and the boot's id. `None` where the kernel has no such number (before Linux 6.8).
 pub(crate) fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     const MNT_ID_UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let look = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
@@ -373,53 +364,49 @@ pub(crate) fn mount_identity(fd: impl AsFd) -> Option<Vec<u8>> {
     Some(identity)
 }
 
-/// Looks at what `name` names in `dir`, not following a symbolic link.
 pub(crate) fn look_at(dir: impl AsFd, name: &[u8]) -> Result<Statx> {
     rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, LOOK)
 }
 
-/// `f_type` of the filesystem of `fd`.
 pub(crate) fn magic(fd: impl AsFd) -> Result<u32> {
     Ok(rustix::fs::fstatfs(fd)?.f_type as u32)
 }
 
-/// An extended attribute of an object; how many bytes of `value` it takes. Must not be a symbolic link.
+/// Reads an extended attribute and returns its length. The object must not be a symbolic link.
 pub(crate) fn getxattr(fd: impl AsFd, name: impl Arg, value: &mut [u8]) -> Result<usize> {
     rustix::fs::getxattr(proc_path(fd), name, value)
 }
 
-/// Sets an extended attribute of an object that is no symbolic link.
+/// The object must not be a symbolic link.
 pub(crate) fn setxattr(fd: impl AsFd, name: impl Arg, value: &[u8], flags: XattrFlags) -> Result<()> {
     rustix::fs::setxattr(proc_path(fd), name, value, flags)
 }
 
-/// Removes an extended attribute of an object that is no symbolic link.
+/// The object must not be a symbolic link.
 pub(crate) fn removexattr(fd: impl AsFd, name: impl Arg) -> Result<()> {
     rustix::fs::removexattr(proc_path(fd), name)
 }
 
-/// The names of the extended attributes of an object that is no symbolic link, each with a NUL behind it.
+/// Lists the extended attributes of an object that is no symbolic link; each name ends with NUL.
 pub(crate) fn listxattr(fd: impl AsFd, list: &mut [u8]) -> Result<usize> {
     rustix::fs::listxattr(proc_path(fd), list)
 }
 
-/// Gives an open object one more name. Through /proc, as linking a descriptor itself takes a capability that callers do not
-/// have.
+/// Gives an open object one more name. Goes through /proc, since linking the descriptor itself needs a capability that
+/// callers do not have.
 pub(crate) fn link_open(fd: impl AsFd, dir: impl AsFd, name: &[u8]) -> Result<()> {
     rustix::fs::linkat(CWD, proc_path(fd), dir, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// The target of an open symbolic link.
 pub(crate) fn read_link(fd: impl AsFd) -> Result<CString> {
     rustix::fs::readlinkat(fd, c"", Vec::new())
 }
 
-/// Reads into the spare capacity of `data`, at most as much as there is, and adds that to it.
+/// Reads into the spare capacity of `data`, at most as much as fits, and appends that to it.
 pub(crate) fn pread_spare(fd: impl AsFd, data: &mut Vec<u8>, offset: u64) -> Result<usize> {
     rustix::io::pread(fd, rustix::buffer::spare_capacity(data), offset)
 }
 
-/// Writes a new file.
 pub(crate) fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
     let mut done = 0;
     while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -433,7 +420,6 @@ pub(crate) fn write_all(file: impl AsFd, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file that was just opened.
 pub(crate) fn read_to_end(file: impl AsFd) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(512);
     loop {
@@ -445,54 +431,48 @@ pub(crate) fn read_to_end(file: impl AsFd) -> Result<Vec<u8>> {
     }
 }
 
-/// A path without symbolic links.
 pub(crate) fn canonicalize(path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }
 
-/// True when there is nothing at a path, or a file without contents.
+/// True when nothing or an empty file is at a path.
 pub(crate) fn is_empty_file(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |m| m.is_file() && m.len() == 0)
 }
 
-/// What is left of a log, without its lock.
+/// What is left of a log; takes no lock.
 pub(crate) fn log_remains(path: &Path) -> Option<landfast_intentlog::scavenge::Remains> {
     landfast_intentlog::scavenge::Remains::open(path).ok()
 }
 
-/// Opens the log of a volume.
 pub(crate) fn open_log(config: Config) -> std::result::Result<(Log, Replay), landfast_intentlog::OpenError> {
     Log::open(config)
 }
 
-/// There are other servers and other mounts.
 #[cfg(not(test))]
 pub(crate) fn has_tree() -> bool {
     true
 }
 
-/// This process, as others see it in lists of locks.
 pub(crate) fn process_id() -> u32 {
     std::process::id()
 }
 
-/// Whether an open object has an extended attribute.
 pub(crate) fn has_xattr(fd: impl AsFd, name: &str) -> bool {
     getxattr(fd, name, &mut [0u8; 0][..]).is_ok()
 }
 
-/// The path of an open directory as this process sees it, for messages.
 pub(crate) fn path_of(fd: impl AsFd) -> PathBuf {
     std::fs::read_link(proc_path(fd)).unwrap_or_default()
 }
 
-/// Other mounts of a mount's filesystem that show more of what is above its root, the one that shows most first.
+/// Other mounts of the same filesystem that show more of what is above this mount's root; the widest first.
 pub(crate) fn wider_mounts(id: u64) -> Vec<landfast_intentlog::device::below::Mount> {
     landfast_intentlog::device::below::wider(id)
 }
 
-/// Who has a lock on a directory that is refused to us, and, where that can be seen, the directory below `dir` that it serves:
-/// one in which it has something called `state_dir` open.
+/// Who holds a lock on a directory that we were refused and, where visible, the directory below `dir` that it serves: one
+/// whose `state_dir` it has open.
 pub(crate) fn below_locked_by(fd: impl AsFd, dir: &Path, state_dir: &str) -> (String, Option<PathBuf>) {
     let holder = lock_holder(fd);
     let pid = holder.strip_prefix("process ").and_then(|pid| pid.parse::<u32>().ok());
@@ -505,58 +485,52 @@ pub(crate) fn below_locked_by(fd: impl AsFd, dir: &Path, state_dir: &str) -> (St
     (holder, inner)
 }
 
-/// What can be seen below a path: its mount, and whether its device counts flushes.
+/// What is known of a path: its mount, and whether its device counts flushes.
 pub(crate) fn below(path: &Path) -> landfast_intentlog::device::below::Below {
     landfast_intentlog::device::below::Below::of(path)
 }
 
-/// Who has locked an open file or directory, as far as the system says.
 pub(crate) fn lock_holder(fd: impl AsFd) -> String {
     landfast_intentlog::holder::of(fd)
 }
 
-/// Nanoseconds since 1970.
 pub(crate) fn wall_clock_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-/// The time that is never set.
+/// The monotonic clock.
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }
 
-/// Sleeps.
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Fills `bytes` at random.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> std::result::Result<(), getrandom::Error> {
     getrandom::fill(bytes)
 }
 
-/// Runs `work` on a thread of its own, which has the process's credentials, and waits for it.
+/// Runs `work` on a new thread, which has the process's credentials, and waits for it.
 pub(crate) fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> std::thread::Result<T> {
     std::thread::scope(|s| s.spawn(work).join())
 }
 
-/// Drops something large, on a thread of its own if there can be one.
+/// Drops a large value on a thread of its own, if there can be one.
 pub(crate) fn drop_aside<T: Send + 'static>(large: T) {
-    // Without a thread the closure is dropped here.
+    // If no thread can be made, the closure is dropped here.
     drop(std::thread::Builder::new().name("drop".into()).spawn(move || drop(large)));
 }
 
-/// How many threads can run at the same time.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// True when `fd` is on a filesystem that shares blocks between files: btrfs, XFS.
+/// True when `fd` is on a filesystem whose files can share blocks: btrfs, XFS.
 pub(crate) fn may_clone(fd: impl AsFd) -> Result<bool> {
     Ok(matches!(magic(fd)?, BTRFS_MAGIC | XFS_MAGIC))
 }
 
-/// True when `fd` is on btrfs.
 pub(crate) fn is_btrfs(fd: impl AsFd) -> Result<bool> {
     Ok(magic(fd)? == BTRFS_MAGIC)
 }

@@ -1,5 +1,5 @@
-//! Whether a thread that becomes another user loses the superuser's rights. All of a server's checks rest on it, and a process can
-//! be started in a way that lets a thread keep them (securebits, capabilities(7)): so it is tried.
+//! Tests whether a thread that switches to another user loses the superuser's rights. All access checks of a server depend on
+//! that, and a process can be started so that its threads keep them (securebits, capabilities(7)).
 
 use rustix::fs::{MemfdFlags, Mode};
 use rustix::io::Errno;
@@ -19,13 +19,13 @@ const RIGHTS: [(CapabilitySet, &str); 8] = [
     (CapabilitySet::MKNOD, "CAP_MKNOD"),
 ];
 
-/// Who is tried to be: a user namespace may know some of them only.
+/// The users to try: a user namespace may know only some of them.
 const USERS: [u32; 3] = [65534, 1, 1000];
 
-/// Why users are not safe from each other here: in words, with what to do.
+/// Why users are not protected from each other here, in words, with what to do.
 pub(crate) type Fault = String;
 
-/// Becomes another user on a thread of its own, and does what must fail then.
+/// Switches to another user on a new thread, and does what must fail then.
 pub(crate) fn try_switch() -> Result<(), Fault> {
     let thread = std::thread::Builder::new().name("switch".to_owned()).spawn(trial);
     let thread = thread.map_err(|e| format!("a thread to try it on cannot be started: {e}"))?;
@@ -37,7 +37,7 @@ fn trial() -> Result<(), Fault> {
         let what = what.to_owned();
         move |e: Errno| format!("trying it has failed: {what}: {e}")
     };
-    // A file of the superuser's that permits nobody anything.
+    // A file of the superuser without any permissions.
     let file = rustix::fs::memfd_create("landfast", MemfdFlags::CLOEXEC).map_err(failed("a file"))?;
     fchmod(&file, Mode::empty()).map_err(failed("its mode"))?;
     let before = capabilities(None).map_err(failed("capabilities"))?.effective;
@@ -71,7 +71,6 @@ fn trial() -> Result<(), Fault> {
     Ok(())
 }
 
-/// What there is to be changed.
 fn cause() -> &'static str {
     let bits = rustix::thread::capabilities_secure_bits();
     match bits.is_ok_and(|bits| bits.contains(CapabilitiesSecureBits::NO_SETUID_FIXUP)) {

@@ -1,8 +1,8 @@
 //! POSIX access control lists.
 //!
-//! The kernel keeps and applies them: it checks that the caller owns the object, makes the permission bits agree, takes
-//! the set-group-id bit away where the caller is not in the group, and keeps no list where permission bits say
-//! all. So what a change left is read back before it is recorded.
+//! The kernel keeps and applies them. It checks that the caller owns the object, makes the permission bits agree, clears
+//! the set-group-id bit if the caller is not in the group, and stores no list where permission bits express
+//! everything. So the result of a change is read back before it is recorded.
 
 use std::sync::atomic::Ordering;
 
@@ -23,9 +23,9 @@ use crate::tx::Tx;
 use crate::types::{Attrs, Cred, Kind};
 use crate::volume::Volume;
 
-/// What one of the two attributes holds. `None` when there is none, or the filesystem has no ACLs.
+/// The value of one of the two attributes. `None` if it is absent, or the filesystem has no ACLs.
 fn read_raw(fd: &NodeFd, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    // Room for the usual list first; for the largest only where it is needed.
+    // Room for a usual list first; for the largest only if needed.
     let mut value = vec![0u8; 4 + 8 * 32];
     loop {
         match kernel::getxattr(fd, name, &mut value[..]) {
@@ -43,7 +43,7 @@ fn read_raw(fd: &NodeFd, name: &str) -> Result<Option<Vec<u8>>, Error> {
 }
 
 fn read(fd: &NodeFd, name: &str) -> Result<Option<Acl>, Error> {
-    // A list with more entries than this crate takes is none that a client could be told.
+    // No client can be given a list with more entries than this crate supports.
     read_raw(fd, name)?.map(|bytes| Acl::decode(&bytes).map_err(|_| Error::TooBig)).transpose()
 }
 
@@ -58,7 +58,7 @@ fn remove(fd: &NodeFd, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Before anything is changed: what no filesystem takes.
+/// Refuses, before any change, what no filesystem accepts.
 pub(super) fn check(kind: Kind, set: &SetAcls) -> Result<(), Error> {
     if kind == Kind::Symlink {
         return Err(Error::NotSupported);
@@ -74,7 +74,7 @@ pub(super) fn check(kind: Kind, set: &SetAcls) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets ACLs under the thread's rights. `done` says whether anything was set before an error.
+/// Sets ACLs under the thread's rights. `done` tells whether anything was set before an error.
 pub(super) fn apply(fd: &NodeFd, set: &SetAcls, done: &mut bool) -> Result<(), Error> {
     if let Some(access) = &set.access {
         write(fd, ACL_ACCESS, access)?;
@@ -108,13 +108,12 @@ impl Volume {
         Ok((attrs, Acls { access, default }))
     }
 
-    /// True when the filesystem keeps ACLs.
     pub fn has_acls(&self) -> bool {
         let probe = kernel::fgetxattr(&self.0.mount, ACL_ACCESS, &mut [0u8; 0][..]);
         !matches!(probe, Err(Errno::OPNOTSUPP))
     }
 
-    /// Sets ACLs, the one for access first. After an error that one may have been set.
+    /// Sets ACLs, the access ACL first. After an error that one may have been set.
     pub fn set_acls(&self, tx: &mut Tx, cred: &Cred, node: &Node, set: &SetAcls) -> Result<(), Error> {
         tx.rests_on(node);
         check(node.kind(), set)?;
@@ -131,7 +130,7 @@ impl Volume {
                 kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
             if node.0.is_dead() || look.stx_nlink == 0 {
-                // It cannot come back after a crash, and the log may not know any more that it is gone.
+                // It cannot come back after a crash, and the log may no longer know that it is gone.
                 tx.touch();
             } else {
                 let acls = self.acl_facts(node, &fd, true);
@@ -150,7 +149,7 @@ impl Volume {
         done
     }
 
-    /// The ACLs of an object as facts; with `all` also those that it has not.
+    /// The ACLs of an object as facts; with `all` also the absent ones.
     pub(super) fn acl_facts(&self, node: &Node, fd: &NodeFd, all: bool) -> Result<Vec<Fact>, Error> {
         let mut facts = Vec::new();
         let names: &[&'static str] = match node.kind() {

@@ -1,4 +1,4 @@
-//! Attributes, access rights, the filesystem's figures.
+//! Attributes, access rights, filesystem statistics.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,6 @@ use crate::types::{AccessMask, Attrs, AttrsSet, Cred, FsStat, Kind, SetAttrs, Ti
 use crate::volume::Volume;
 
 impl Volume {
-    /// Attributes of an object.
     pub fn getattr(&self, node: &Node) -> Result<Attrs, Error> {
         if let Some(attrs) = node.0.state.lock().fresh(kernel::instant())
             && !node.0.is_dead()
@@ -35,14 +34,13 @@ impl Volume {
         Ok(self.attrs(node, &mut state, &look))
     }
 
-    /// Which of the rights in `mask` the caller has.
     pub fn access(&self, cred: &Cred, node: &Node, mask: AccessMask) -> Result<AccessMask, Error> {
         let fd = self.fd(node)?;
         self.assume(cred)?;
         let asked = |bit, asked| if asked { bit } else { 0 };
         let all =
             asked(libc::R_OK, mask.read) | asked(libc::W_OK, mask.write) | asked(libc::X_OK, mask.execute);
-        // Mostly everything is granted, or one right was asked for: one call.
+        // Usually everything is granted, or one right was asked for: one call.
         if all == 0 || kernel::access(&*fd, all)? {
             return Ok(mask);
         }
@@ -54,8 +52,9 @@ impl Volume {
         })
     }
 
-    /// Sets attributes, all or (after an error) those that came before the failing one in the order size, owner and
-    /// group, mode, times; a symbolic link's mode is left alone, and not among what was set. A size is set through `file` when given, else with the caller's own right to write.
+    /// Sets attributes in the order size, owner and group, mode, times. After an error those before the failing one are set.
+    /// A symbolic link's mode is left alone and not reported as set. A size is set through `file` if given, else with the
+    /// caller's own right to write.
     pub fn setattr(
         &self,
         tx: &mut Tx,
@@ -67,8 +66,8 @@ impl Volume {
         Ok(self.setattr_guarded(tx, cred, node, file, attrs, None)?.unwrap_or_default())
     }
 
-    /// As [`Volume::setattr`], but with a `guard` only if the object's ctime is that (RFC 1813 section 3.3.2): `None`
-    /// when it is not, and nothing was done.
+    /// As [`Volume::setattr`]. With a `guard` it does nothing and returns `None` unless the object's ctime equals the guard
+    /// (RFC 1813 section 3.3.2).
     pub fn setattr_guarded(
         &self,
         tx: &mut Tx,
@@ -91,7 +90,7 @@ impl Volume {
             return Ok(None);
         }
         if attrs.size.is_some() && self.0.durability == Durability::Sync && node.kind() == Kind::File {
-            // The rest of the last block is data, which the flush that follows must not lose.
+            // The rest of the last block is data, which the following flush must not lose.
             self.witness(node, &mut state, &fd, true)?;
             self.assume(cred)?;
         }
@@ -101,7 +100,7 @@ impl Volume {
         };
         set.size = done.is_ok() && attrs.size.is_some();
         let done = done.and_then(|()| Volume::apply(node, &fd, &attrs, &mut set));
-        // What came before a failure has happened, and is recorded as such.
+        // The steps before a failure have happened and are recorded.
         if set.mode || set.uid || set.gid {
             node.0.rights.fetch_add(1, Ordering::AcqRel);
         }
@@ -111,8 +110,8 @@ impl Volume {
             self.changed(node, &mut state, Some(&look));
             self.watched(tx, node, &mut state, before.as_ref(), &look);
             if node.0.is_dead() || look.stx_nlink == 0 {
-                // It cannot come back after a crash, and the log may not know any more that it is gone (or never did,
-                // if a local process removed it).
+                // It cannot come back after a crash, and the log may no longer know that it is gone (or never did, if a local
+                // process removed it).
                 tx.touch();
             } else {
                 self.content_logged(&mut state, u64::from(set.size && tx.logs()));
@@ -125,7 +124,7 @@ impl Volume {
             // It serves nobody any more.
             node.0.brief.close_writing();
         }
-        // What was set before an error is told, too.
+        // Reports what was set before an error, too.
         if done.is_ok() || set != AttrsSet::default() {
             self.settle(tx, &[], Some((node, &fd)))?;
         }
@@ -133,15 +132,14 @@ impl Volume {
         Ok(Some(set))
     }
 
-    /// All but the size.
     fn apply(node: &Node, fd: &NodeFd, attrs: &SetAttrs, set: &mut AttrsSet) -> Result<(), Error> {
         if attrs.uid.is_some() || attrs.gid.is_some() {
             set_owner(fd, attrs.uid, attrs.gid)?;
             (set.uid, set.gid) = (attrs.uid.is_some(), attrs.gid.is_some());
         }
         if let Some(mode) = attrs.mode {
-            // A symbolic link has none that could be set, and nobody asks for it. Neither NFSv3 nor v4 has a status for that;
-            // Linux' server and ganesha leave it alone, too.
+            // A symbolic link's mode cannot be set, and nobody needs it. Neither NFSv3 nor v4 has a status for that; the Linux
+            // server and ganesha ignore it, too.
             if node.kind() != Kind::Symlink {
                 kernel::chmod(fd, mode & 0o7777)?;
                 set.mode = true;
@@ -154,8 +152,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Cuts or extends a file, through an open one if that is for writing. Call joined, as the caller, under the attribute
-    /// lock.
+    /// Cuts or extends a file, through an open one if that is open for writing. Call joined, as the caller, under the
+    /// attribute lock.
     fn set_size(
         &self,
         tx: &Tx,
@@ -176,11 +174,11 @@ impl Volume {
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let writable = match kernel::reopen(fd, flags) {
-            // The owner may always: locally, whoever opened the file before its mode was taken away could.
+            // The owner always may: locally, whoever opened the file before its mode was restricted could do so, too.
             Err(Errno::ACCESS) if kernel::look(fd)?.stx_uid == cred.uid => {
                 self.assume_root()?;
                 let opened = kernel::reopen(fd, flags);
-                // The cut itself is the owner's own: the kernel takes set-uid bits away then.
+                // The cut itself runs as the owner, so that the kernel clears set-uid bits.
                 self.assume(cred)?;
                 opened?
             }
@@ -189,7 +187,6 @@ impl Volume {
         self.cut(tx, node, state, &writable, size)
     }
 
-    /// Space and object counts.
     pub fn statfs(&self) -> Result<FsStat, Error> {
         let s = kernel::fstatvfs(&self.0.mount)?;
         Ok(FsStat {
@@ -203,7 +200,7 @@ impl Volume {
     }
 }
 
-/// Facts of an object whose attributes, and perhaps size, were set.
+/// Facts for an object whose attributes, and perhaps size, were set.
 pub(super) fn attr_facts(node: &Node, sized: bool, look: &Statx) -> Vec<Fact> {
     let obj = &node.0.id;
     let mut facts = Vec::with_capacity(2);

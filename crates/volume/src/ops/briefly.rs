@@ -1,4 +1,4 @@
-//! Accesses without an open, and closing what they left open ([`crate::brief`]).
+//! Accesses without an open; closing the descriptors that they leave open ([`crate::brief`]).
 
 use std::sync::atomic::Ordering;
 
@@ -12,8 +12,7 @@ use crate::types::{Cred, OpenMode};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Opens a regular file for one access, for reading or writing: as [`Volume::open_file`], but the same caller's next
-    /// access may find it still open.
+    /// Opens a regular file for one access, as [`Volume::open_file`]. The same caller's next access may find it still open.
     pub fn open_briefly(
         &self,
         cred: &Cred,
@@ -22,7 +21,7 @@ impl Volume {
         keep: Keep,
     ) -> Result<OpenFile, Error> {
         let now = kernel::instant();
-        // Before the file is opened: who takes the right away meanwhile makes what comes of it useless.
+        // Read before the file is opened: if somebody revokes the right meanwhile, the descriptor is not reused.
         let rights = node.0.rights.load(Ordering::Acquire);
         if let Some(fd) = node.0.brief.get(cred, mode, rights, now)
             && !node.0.is_dead()
@@ -36,22 +35,21 @@ impl Volume {
         let kept = Kept { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
         node.0.brief.keep(kept);
         self.0.brief.push(node, now);
-        // It is marked as dead before its descriptors are closed, so one of us sees the other.
+        // A node is marked as dead before its descriptors are closed, so either this thread or that one closes this descriptor.
         if node.0.is_dead() {
             node.0.brief.close();
         }
         Ok(file)
     }
 
-    /// Whether there is anything for [`Volume::close_idle`] to do.
     pub fn has_idle(&self) -> bool {
         let now = kernel::instant();
         self.0.brief.has_old(now) || self.0.witnesses.has_old(now)
     }
 
-    /// Closes files that nobody has opened and that [`Volume::open_briefly`] opened [`crate::limits::BRIEF_OPEN`] ago. Call as often as
-    /// that: a local process cannot run a file that is open for writing. Then commits files whose unstable data is older than
-    /// [`crate::limits::UNSTABLE_OLD`]: this may wait for the disk.
+    /// Closes files that [`Volume::open_briefly`] opened [`crate::limits::BRIEF_OPEN`] ago and that nobody else has open. Call at
+    /// that interval, since a local process cannot run a file that is open for writing. Then commits files whose unstable data
+    /// is older than [`crate::limits::UNSTABLE_OLD`]; this may wait for the disk.
     pub fn close_idle(&self) {
         let now = kernel::instant();
         while let Some(row) = self.0.brief.pop_old(now) {

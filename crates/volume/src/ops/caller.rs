@@ -1,4 +1,4 @@
-//! Whether a caller may go on with a file that is open already: each access asks, whoever opened it ([`crate::granted`]).
+//! Checks whether a caller may use a file that is already open. Each access asks, whoever opened the file ([`crate::granted`]).
 
 use std::sync::atomic::Ordering;
 
@@ -11,15 +11,12 @@ use crate::types::{Cred, OpenMode};
 use crate::volume::Volume;
 
 impl Volume {
-    /// An open file for an access by this caller, who need not have opened it: as [`Volume::open_file`] with
-    /// [`OpenMode::owner_override`] would give it to him, without opening it again. What is written through it is written by
-    /// him.
-    ///
-    /// # Errors
-    /// [`Error::Access`] when he may not.
+    /// An open file for an access by this caller, who need not have opened it. The result is what [`Volume::open_file`] with
+    /// [`OpenMode::owner_override`] would give, without opening the file again. Writes through it run as this caller.
+    /// [`Error::Access`] if the caller may not.
     pub fn as_caller(&self, cred: &Cred, file: &OpenFile, mode: OpenMode) -> Result<OpenFile, Error> {
         let now = kernel::instant();
-        // Before he is asked about: who takes the right away meanwhile makes the answer useless.
+        // Read before the check: if somebody revokes the right meanwhile, the answer does not count.
         let rights = file.0.node.0.rights.load(Ordering::Acquire);
         let is_opener = file.0.cred == *cred;
         if is_opener && file.0.granted.holds(mode, rights, now) {
@@ -34,14 +31,12 @@ impl Volume {
         Ok(OpenFile::new(self, node, fd, file.0.read, file.0.write, cred))
     }
 
-    /// Whether the caller may do to the file what `mode` says, its owner whatever the file's mode.
-    ///
-    /// # Errors
-    /// [`Error::Access`] when he may not.
+    /// Checks whether the caller may use the file as `mode` says; its owner may, whatever the file's mode. [`Error::Access`]
+    /// if not.
     pub fn may(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<(), Error> {
         let mode = OpenMode { owner_override: true, ..mode };
         let rights = node.0.rights.load(Ordering::Acquire);
-        // He has just accessed it without an open.
+        // The caller has just accessed it without an open.
         if node.0.brief.get(cred, mode, rights, kernel::instant()).is_some() {
             return Ok(());
         }
@@ -56,7 +51,7 @@ impl Volume {
         if kernel::access(fd, wanted)? || self.may_pass(cred, fd, mode)? {
             return Ok(());
         }
-        // A filesystem that turned read-only under us: what matters to the caller is why.
+        // If the filesystem turned read-only after an error, the reason matters to the caller.
         Err(self.check().err().unwrap_or(Error::Access))
     }
 }

@@ -1,4 +1,4 @@
-//! Creating regular files, or opening those that are there.
+//! Creating regular files, or opening existing ones.
 
 use std::sync::atomic::Ordering;
 
@@ -21,13 +21,12 @@ use crate::tx::Tx;
 use crate::types::{AttrsSet, ChangeInfo, CreateHow, Cred, Kind, OpenMode, SetAttrs, TimeSet};
 use crate::volume::Volume;
 
-/// One call of [`Volume::create`].
 struct Call<'a> {
     cred: &'a Cred,
     dir_fd: &'a NodeFd,
     name: &'a [u8],
     mode: OpenMode,
-    /// Of an exclusive create.
+    /// Only for an exclusive create.
     verf: Option<[u8; 8]>,
     acls: &'a SetAcls,
 }
@@ -46,7 +45,7 @@ impl Volume {
         self.create_with_acls(tx, cred, dir, name, how, mode, &SetAcls::default())
     }
 
-    /// The same; a file that is made gets these ACLs, after its other attributes, or is not made.
+    /// As [`Volume::create`]. A new file also gets these ACLs, after its other attributes, or is not made.
     #[allow(clippy::too_many_arguments)] // each is one of the request's
     pub fn create_with_acls(
         &self,
@@ -92,10 +91,10 @@ impl Volume {
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         // Nobody else knows of it yet.
         self.changed(&node, &mut node.0.state.lock(), Some(&look));
-        // Open for both, whatever was asked for.
+        // Open for reading and writing, whatever was asked for.
         let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
-        // Its owner may use it whatever mode it was made with.
+        // Its owner may use it, whatever its mode.
         if look.stx_uid == cred.uid || cred.uid == 0 {
             file.0.granted.note(mode, node.0.rights.load(Ordering::Acquire), kernel::instant());
         }
@@ -117,7 +116,7 @@ impl Volume {
         Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set) })
     }
 
-    /// Everything about a new file that can still fail.
+    /// The steps of making a file that can still fail.
     fn complete(
         &self,
         call: &Call<'_>,
@@ -146,7 +145,7 @@ impl Volume {
         Ok((node, set, look, acls))
     }
 
-    /// The name is taken. `names` is the directory's lock.
+    /// Opens the existing file. `names` is the directory's lock.
     fn open_existing(
         &self,
         tx: &mut Tx,
@@ -174,8 +173,8 @@ impl Volume {
                 if !same {
                     return Err(Error::Exists);
                 }
-                // The repetition of a create whose answer was lost: for the creator, who owns the file, and for whom else the
-                // file lets. An empty record, so that the reply is kept as that of the first one.
+                // A retry of a create whose reply was lost. It is allowed to the creator, who owns the file, and to whoever may open
+                // the file. Appends an empty record, so that the reply is kept like that of the first request.
                 let mode = OpenMode { owner_override: true, ..call.mode };
                 let file = self.open_file(call.cred, &node, mode)?;
                 record(tx, &[], Vec::new)?;
@@ -203,11 +202,10 @@ impl Volume {
         Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set })
     }
 
-    /// Opens a regular file.
     pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
         check_file(node)?;
         let asked = kernel::instant();
-        // Before the kernel is asked: who takes the right away meanwhile makes the answer useless.
+        // Read before the kernel is asked: if somebody revokes the right meanwhile, the answer does not count.
         let rights = node.0.rights.load(Ordering::Acquire);
         let fd = self.fd(node)?;
         self.assume(cred)?;
@@ -217,7 +215,7 @@ impl Volume {
                 self.assume_root()?;
                 open_with(&fd, mode)?
             }
-            // A filesystem that turned read-only under us: what matters to the caller is why.
+            // If the filesystem turned read-only after an error, the reason matters to the caller.
             Err(Error::ReadOnly) => return Err(self.check().err().unwrap_or(Error::ReadOnly)),
             opened => opened?,
         };
@@ -227,7 +225,7 @@ impl Volume {
         Ok(file)
     }
 
-    /// Whether an open that the mode forbids is to be let through: to run a program its client must read it, and see
+    /// Whether to allow an open that the mode forbids: a client must read a program to run it, and see
     /// [`OpenMode::owner_override`]. Call as the caller.
     pub(crate) fn may_pass(&self, cred: &Cred, fd: &NodeFd, mode: OpenMode) -> Result<bool, Error> {
         if !mode.write && kernel::access(fd, libc::X_OK)? {
@@ -237,7 +235,7 @@ impl Volume {
     }
 }
 
-/// A new file, open for both, under the caller's rights.
+/// Makes a new file, open for reading and writing, under the caller's rights.
 fn create_new(call: &Call<'_>, attrs: &SetAttrs) -> Result<OwnedFd, Errno> {
     let (mode, umask) = creation_mode(attrs);
     let flags =
@@ -246,7 +244,7 @@ fn create_new(call: &Call<'_>, attrs: &SetAttrs) -> Result<OwnedFd, Errno> {
     kernel::openat(call.dir_fd, call.name, flags, Mode::from_raw_mode(mode))
 }
 
-/// The file of a descriptor, opened for real.
+/// Opens the file of an `O_PATH` descriptor for reading or writing.
 fn open_with(fd: &NodeFd, mode: OpenMode) -> Result<OwnedFd, Error> {
     let access = match (mode.read, mode.write) {
         (true, true) => OFlags::RDWR,
@@ -256,7 +254,7 @@ fn open_with(fd: &NodeFd, mode: OpenMode) -> Result<OwnedFd, Error> {
     Ok(kernel::reopen(fd, access | OFlags::NONBLOCK | OFlags::NOCTTY)?)
 }
 
-/// Times that hold a verifier were not asked for.
+/// Clears the times that hold a verifier, since the client did not ask for them.
 fn unverified(how: CreateHow, set: AttrsSet) -> AttrsSet {
     match how {
         CreateHow::Exclusive { .. } => AttrsSet { atime: false, mtime: false, ..set },

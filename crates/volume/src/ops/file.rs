@@ -24,7 +24,7 @@ use crate::volume::Volume;
 use crate::witness::Witness;
 
 impl Volume {
-    /// Reads at most `len` bytes at `offset`; true when the data reaches the end of the file.
+    /// Reads at most `len` bytes at `offset`. Also returns whether the data reaches the end of the file.
     pub fn read(&self, file: &OpenFile, offset: u64, len: u32) -> Result<(Bytes, bool), Error> {
         if !file.can_read() {
             return Err(Error::Access);
@@ -37,7 +37,7 @@ impl Volume {
         let data = pread_all(fd, offset, u64::from(len))?;
         let end = offset.saturating_add(data.len() as u64);
         let mut state = file.0.node.0.state.lock();
-        // A short read has met the end; one that was answered in full may have ended there, too.
+        // A short read has met the end of the file; a full one may have ended there, too.
         let eof = data.len() < len as usize
             || match state.fresh(kernel::instant()) {
                 Some(attrs) => attrs.size <= end,
@@ -47,8 +47,8 @@ impl Volume {
         Ok((data, eof))
     }
 
-    /// Writes `data` at `offset`, at least as stable as `stable` once the transaction's receipt is good. Gives the
-    /// number of bytes written and how stable they are then. Large stable writes are flushed to the file itself.
+    /// Writes `data` at `offset`, at least as stable as `stable` once the transaction's receipt is good. Returns the
+    /// number of bytes written and their stability then. Large stable writes are flushed to the file itself.
     pub fn write(
         &self,
         tx: &mut Tx,
@@ -78,7 +78,7 @@ impl Volume {
                     Stable::Unstable => tx.touch_unstable(),
                     _ => tx.touch(),
                 }
-                // What is unsafe by the operator's choice is answered as the client asked for it.
+                // Unsafe by the operator's choice: the reply claims the stability that the client asked for.
                 Ok((count, stable))
             }
             _ if logged && len <= LOGGED_DATA_MAX => self.write_logged(tx, file, offset, data),
@@ -86,8 +86,8 @@ impl Volume {
         }
     }
 
-    /// There is no witness to be had ([`crate::witness`]): the write is done stably. With a log never more of it than the log
-    /// takes, so that nobody waits for the disk in here: the client sends the rest again.
+    /// Writes stably because no witness is available ([`crate::witness`]). With a log it writes at most what fits into the log,
+    /// so that nobody waits for the disk here: the client sends the rest again.
     fn write_in_place_of_unstable(
         &self,
         tx: &mut Tx,
@@ -104,7 +104,6 @@ impl Volume {
         }
     }
 
-    /// Writes to the file's own place.
     fn write_flushed(
         &self,
         tx: &mut Tx,
@@ -112,7 +111,7 @@ impl Volume {
         offset: u64,
         data: &[u8],
     ) -> Result<(u32, Stable), Error> {
-        // Nobody waits for the log while this waits for the disk.
+        // Nobody must wait for the log while this waits for the disk.
         tx.split();
         tx.changes(&[&file.0.node]);
         let count = self.write_dirty(tx, file, offset, data, true)?.unwrap_or(0);
@@ -120,8 +119,8 @@ impl Volume {
         Ok((count, Stable::FileSync))
     }
 
-    /// Writes into the page cache only. `None` when the file would have to have a witness, and there is none to be had; with
-    /// `must` there is always one.
+    /// Writes into the page cache only. Returns `None` if the file needs a witness and none is available; with `must` there is
+    /// always one.
     fn write_dirty(
         &self,
         tx: &mut Tx,
@@ -147,10 +146,10 @@ impl Volume {
         Ok(Some(count))
     }
 
-    /// `count` bytes are in the page cache only.
+    /// Notes that `count` bytes are only in the page cache.
     pub(super) fn written_unstably(&self, node: &Node, state: &mut NodeState, offset: u64, count: u64) {
         state.dirty_writes += 1;
-        // A dead file cannot come back: its data need not.
+        // A dead file cannot come back, so its data need not, either.
         if self.witnesses_matter() && !node.0.is_dead() {
             state.dirty.add(offset, count);
         }
@@ -165,8 +164,8 @@ impl Volume {
     ) -> Result<(u32, Stable), Error> {
         let node = &file.0.node;
         tx.join()?;
-        // A file that this request has made comes back after a crash, whatever a local process did to its name meanwhile; and
-        // what looks at it next, as a rule its SETATTR, says for this write, too, how it looks.
+        // A file that this request made comes back after a crash, whatever a local process did to its name meanwhile. The
+        // next operation on it, usually its SETATTR, also records the attributes for this write.
         let later = tx.may_say_later(node);
         if later {
             tx.says_later(file)?;
@@ -201,7 +200,7 @@ impl Volume {
         Ok((count, Stable::FileSync))
     }
 
-    /// Records how a file looks that was written to, for all that was written.
+    /// Records the attributes of a file once for all writes to it.
     pub(crate) fn say_attrs(&self, tx: &mut Tx, file: &OpenFile) -> Result<(), Error> {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
@@ -214,7 +213,7 @@ impl Volume {
         if look.stx_nlink == 0 { Ok(()) } else { record(tx, &[node], || attr_facts(node, false, &look)) }
     }
 
-    /// Makes what was written unstably to the file stable (the whole file, whatever the range).
+    /// Makes unstable writes to the file stable: all of them, whatever the range.
     pub fn commit(&self, tx: &mut Tx, node: &Node, _offset: u64, _len: u64) -> Result<(), Error> {
         check_file(node)?;
         self.check()?;
@@ -227,7 +226,7 @@ impl Volume {
             tx.touch_unstable();
             return Ok(());
         }
-        // Any descriptor will do to flush; of errors the witness knows.
+        // Any descriptor can flush; the witness knows of errors.
         let fd = match node.0.file_fd() {
             Some(fd) => fd,
             None => {
@@ -240,13 +239,13 @@ impl Volume {
             tx.split();
             self.flush_file(tx, node, &fd, false)?;
         }
-        // Whoever commits has written, as a rule.
+        // A client that commits has usually finished writing.
         node.0.brief.close_writing();
         Ok(())
     }
 
-    /// Copies the unstable bytes of a file into the log. False when there are too many. The copy is believed only when nothing
-    /// has failed to be written back since before they were written and until after it was made: the witness knows.
+    /// Copies the unstable bytes of a file into the log. Returns false if there are too many. The copy counts only if no
+    /// write-back has failed from before the bytes were written until after the copy; the witness knows.
     fn commit_logged(&self, tx: &mut Tx, node: &Node) -> Result<bool, Error> {
         if node.0.state.lock().dirty.loggable().is_none() {
             return Ok(false);
@@ -254,13 +253,13 @@ impl Volume {
         tx.join()?;
         let mut state = node.0.state.lock();
         if node.0.is_dead() {
-            // Since the look before: the log may not know any more that it is gone.
+            // Removed since the look above: the log may no longer know that it is gone.
             tx.touch_unstable();
             state.dirty = Dirty::Clean;
             return Ok(true);
         }
         let Some(ranges) = state.dirty.loggable() else { return Ok(false) };
-        // What has none is clean, and there is nothing to copy.
+        // A file without a witness is clean, so there is nothing to copy.
         let facts = match &state.witness {
             Some(witness) => self.data_facts(node, witness, ranges)?,
             None => Vec::new(),
@@ -268,21 +267,20 @@ impl Volume {
         self.verified(&state)?;
         let logged = facts.iter().filter(|f| matches!(f, Fact::Data { .. })).count() as u64;
         self.content_logged(&mut state, logged);
-        // Also with nothing to copy: what another request has copied may not be flushed yet, so this one needs
-        // something to wait for.
+        // Also with nothing to copy: another request's copy may not be flushed yet, so this one needs something to wait for.
         tx.changes(&[node]);
         tx.record(facts)?;
         self.now_clean(node, &mut state);
         Ok(true)
     }
 
-    /// The bytes of `ranges`, as they are now, and the attributes, as facts. [`Error::Access`] when the descriptor is not
-    /// open for reading.
+    /// The present bytes of `ranges` and the attributes, as facts. [`Error::Access`] if the descriptor is not open for
+    /// reading.
     fn data_facts(&self, node: &Node, fd: impl AsFd, ranges: &[(u64, u64)]) -> Result<Vec<Fact>, Error> {
         let mut facts = Vec::with_capacity(ranges.len() + 1);
         for &(start, end) in ranges {
             let bytes = pread_all(&fd, start, end.saturating_sub(start))?;
-            // Cut off since.
+            // It may have been cut off since.
             if !bytes.is_empty() {
                 facts.push(Fact::Data { obj: node.0.id.clone(), offset: start, bytes });
             }
@@ -298,8 +296,8 @@ impl Volume {
         Ok(facts)
     }
 
-    /// Flushes a file to its own place on disk, with `whole` all that the filesystem knows of it, and says so in the log.
-    /// Call without locks, and split.
+    /// Flushes a file to its own place on disk (with `whole`, all that the filesystem knows of it) and records that. Call
+    /// without locks, and split.
     pub(super) fn flush_file(
         &self,
         tx: &mut Tx,
@@ -331,13 +329,13 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether the file's witness would know of an error in writing back what the log holds of the file, too. `Durable` says that
-    /// none of it is wanted any more, so if not, only a flush of the whole filesystem tells whether that is so.
+    /// Whether the file's witness would also know of errors in writing back what the log holds of the file. A `Durable` fact gives
+    /// all of that up. So if the witness would not know, only a flush of the whole filesystem can tell that it is on disk.
     fn is_covered(&self, state: &NodeState) -> bool {
         !self.may_hold_from(state.witness.as_ref().map_or(state.logged_at, Witness::doubtful))
     }
 
-    /// A flush that began `at` has succeeded: says so in the log. Call joined.
+    /// Records that a flush which began `at` has succeeded. Call joined.
     pub(crate) fn flushed(
         &self,
         tx: &mut Tx,
@@ -347,9 +345,9 @@ impl Volume {
         at: AtFlush,
     ) -> Result<(), Error> {
         self.verified(state)?;
-        // Should this fail, the log does not know of what was flushed: the next COMMIT has it to say.
+        // If this fails, the log does not know of the flush, so the next COMMIT must record it.
         let look = kernel::look(fd)?;
-        // What was written meanwhile is not covered.
+        // The flush does not cover later writes.
         if state.dirty_writes == at.writes {
             self.now_clean(node, state);
         }
@@ -365,12 +363,11 @@ impl Volume {
     }
 }
 
-/// How an open file looks, where that is wanted.
 fn look_if(wanted: bool, file: &OpenFile) -> Result<Option<Statx>, Error> {
     Ok(if wanted { Some(kernel::look(&*file.0.fd)?) } else { None })
 }
 
-/// Writes as much as there is room for; an error only if that is nothing.
+/// Writes as much as possible; fails only if that is nothing.
 pub(super) fn pwrite_all(file: &OpenFile, offset: u64, data: &[u8]) -> Result<u32, Error> {
     let mut done = 0;
     while let Some(rest) = data.get(done..).filter(|rest| !rest.is_empty()) {
@@ -391,7 +388,7 @@ pub(super) fn pread_all(fd: impl AsFd, offset: u64, len: u64) -> Result<Bytes, E
     let mut data = Vec::with_capacity(len);
     while data.len() < len {
         let at = offset + data.len() as u64;
-        // Memory that nothing was written to yet. It may be more than was asked for.
+        // Reads into uninitialised capacity, which may be more than was asked for.
         match kernel::pread_spare(&fd, &mut data, at) {
             Ok(0) => break,
             Ok(_) => {}

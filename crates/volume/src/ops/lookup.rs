@@ -1,4 +1,4 @@
-//! From handles and names to nodes; reading symbolic links.
+//! Resolving handles and names to nodes; reading symbolic links.
 
 use bytes::Bytes;
 use rustix::fs::{Mode, OFlags, Statx};
@@ -15,7 +15,6 @@ use crate::types::{Cred, Kind};
 use crate::volume::Volume;
 
 impl Volume {
-    /// The directory itself.
     pub fn root(&self) -> Node {
         match self.0.root.get() {
             Some(root) => root.clone(),
@@ -23,7 +22,7 @@ impl Volume {
         }
     }
 
-    /// The object of a wire handle. [`Error::BadHandle`] when it is not one of this volume, [`Error::Stale`] when the
+    /// The object of a wire handle. [`Error::BadHandle`] if the handle is not from this volume, [`Error::Stale`] if the
     /// object is gone.
     pub fn resolve(&self, fh: &[u8]) -> Result<Node, Error> {
         let told = self.0.codec.decode(fh)?;
@@ -40,7 +39,7 @@ impl Volume {
         let fd = match kernel::open_handle(&self.0.mount, &id.kh) {
             Ok(fd) => fd,
             Err(Errno::STALE | Errno::NOENT) => return Err(Error::Stale),
-            // An experiment without privileges has lost what it had.
+            // Without privileges a handle cannot be opened: an experiment has lost its object.
             Err(Errno::PERM) if self.0.unprivileged => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         };
@@ -53,13 +52,11 @@ impl Volume {
         Ok(node)
     }
 
-    /// The object that `name` names in `dir`.
     pub fn lookup(&self, cred: &Cred, dir: &Node, name: &[u8]) -> Result<Node, Error> {
         self.entry(dir, name, Error::NoEnt)?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        // Shared: what is found here must not be in the middle of being made, or a client could build on it before it
-        // is in the log.
+        // Shared: the found object must not be half made, or a client could build on it before it is in the log.
         let _names = dir.0.names.read();
         match self.named(&dir_fd, name) {
             // The name is missing because the directory is.
@@ -81,7 +78,7 @@ impl Volume {
         let parent = kernel::openat(&*fd, c"..", UP, Mode::empty())?;
         let (kh, mount_id) = kernel::handle_of(&parent)?;
         let look = kernel::look(&parent)?;
-        // A local process may have moved the directory out of the volume: its parents are nobody's business then.
+        // A local process may have moved the directory out of the volume; then no client may see its parents.
         self.assume_root()?;
         let top = kernel::look(&self.0.mount)?;
         let same = |a: &Statx, b: &Statx| {
@@ -104,7 +101,7 @@ impl Volume {
         Err(Error::Stale)
     }
 
-    /// Target of a symbolic link. [`Error::WrongKind`] for anything else.
+    /// The target of a symbolic link. [`Error::WrongKind`] for any other object.
     pub fn readlink(&self, cred: &Cred, node: &Node) -> Result<Bytes, Error> {
         if node.kind() != Kind::Symlink {
             return Err(Error::WrongKind);

@@ -17,7 +17,6 @@ use crate::tx::Tx;
 use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, SetAttrs, Special};
 use crate::volume::Volume;
 
-/// What to make.
 #[derive(Clone, Copy)]
 enum What<'a> {
     Dir,
@@ -59,7 +58,6 @@ impl What<'_> {
 }
 
 impl Volume {
-    /// Makes a directory.
     pub fn mkdir(
         &self,
         tx: &mut Tx,
@@ -71,7 +69,7 @@ impl Volume {
         self.mkdir_with_acls(tx, cred, dir, name, attrs, &SetAcls::default())
     }
 
-    /// The same; the directory gets these ACLs, after its other attributes, or is not made.
+    /// As [`Volume::mkdir`]. The directory also gets these ACLs, after its other attributes, or is not made.
     pub fn mkdir_with_acls(
         &self,
         tx: &mut Tx,
@@ -84,7 +82,7 @@ impl Volume {
         self.make(tx, cred, dir, name, What::Dir, &attrs, acls)
     }
 
-    /// Makes a symbolic link; a mode among the attributes is ignored.
+    /// Makes a symbolic link; ignores a mode among the attributes.
     pub fn symlink(
         &self,
         tx: &mut Tx,
@@ -103,7 +101,6 @@ impl Volume {
         self.make(tx, cred, dir, name, What::Symlink(target), &attrs, &SetAcls::default())
     }
 
-    /// Makes a named pipe, socket or device node.
     pub fn mknod(
         &self,
         tx: &mut Tx,
@@ -116,7 +113,7 @@ impl Volume {
         self.mknod_with_acls(tx, cred, dir, name, special, attrs, &SetAcls::default())
     }
 
-    /// The same; the object gets these ACLs, after its other attributes, or is not made.
+    /// As [`Volume::mknod`]. The object also gets these ACLs, after its other attributes, or is not made.
     #[allow(clippy::too_many_arguments)] // each is one of the request's
     pub fn mknod_with_acls(
         &self,
@@ -179,7 +176,7 @@ impl Volume {
         Ok(Made { node, dir_change, attrs_set: set })
     }
 
-    /// Everything about a new object that can still fail.
+    /// The steps of making an object that can still fail.
     #[allow(clippy::too_many_arguments)] // each is one of the request's
     fn complete_made(
         &self,
@@ -209,7 +206,7 @@ impl Volume {
         Ok((node, set, look, facts))
     }
 
-    /// Gives `node` (not a directory) the further name `name` in `dir`.
+    /// Gives `node` (not a directory) one more name, `name` in `dir`.
     pub fn link(
         &self,
         tx: &mut Tx,
@@ -230,10 +227,10 @@ impl Volume {
         let names = dir.0.names.write();
         let mut states = StateLocks::lock([Some(dir), Some(node)]);
         let before = self.before(states.get(dir), &dir_fd)?;
-        // Through /proc, as linking a descriptor itself takes a capability that the caller does not have.
+        // Through /proc, since linking the descriptor itself needs a capability that the caller does not have.
         match kernel::link_open(&*fd, &*dir_fd, name) {
             Ok(()) => {}
-            // The directory was found just now: it is the object that has no name left.
+            // The directory was found just now, so it is the object that has no name left.
             Err(rustix::io::Errno::NOENT) => return Err(Error::Stale),
             Err(e) => return Err(e.into()),
         }

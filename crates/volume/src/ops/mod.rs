@@ -1,9 +1,16 @@
-//! The operations, one file for each family, and what they share.
+//! The operations, one file per family, and what they share.
 //!
-//! Every operation that modifies has the same shape: join the log's batch ([`Tx::join`]), get descriptors, act as the
-//! caller, take locks, look, change, look, record the facts, release the locks; with `sync`, flush then. Names are
-//! checked before anything else. Each says of what it is given and of what it finds that its answer rests on that
-//! ([`Tx::rests_on`]), and of what it changes that it does ([`record`]).
+//! First, an operation checks its names. Every modifying operation then takes the same steps:
+//! 1. join the log's batch ([`Tx::join`]);
+//! 2. get descriptors;
+//! 3. act as the caller;
+//! 4. take locks;
+//! 5. look, change, look again;
+//! 6. record the facts, release the locks;
+//! 7. with `sync`, flush.
+//!
+//! It calls [`Tx::rests_on`] for its arguments and for what it finds, since its reply rests on them, and [`record`] for what it
+//! changes.
 
 mod acl;
 mod attr;
@@ -40,35 +47,30 @@ use crate::tx::Tx;
 use crate::types::{Attrs, AttrsSet, ChangeInfo, Cred, Kind, PreOp, SetAttrs, TimeSet, Timestamp};
 use crate::volume::Volume;
 
-/// `UTIME_NOW` and `UTIME_OMIT` of utimensat(2).
 const UTIME_NOW: i64 = 0x3fff_ffff;
 const UTIME_OMIT: i64 = 0x3fff_fffe;
 
-/// Set-uid and set-gid.
 const SETID_BITS: u32 = 0o6000;
 
-/// Extended attributes that hold POSIX ACLs.
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-/// A directory as it was before an operation on its entries.
 struct Before {
     change: u64,
     look: Statx,
 }
 
-/// What an operation has made and cannot complete.
+/// An object that an operation has made but cannot complete.
 struct HalfMade<'a> {
     dir: &'a Node,
     dir_fd: &'a NodeFd,
-    /// Of the directory, and how it was.
+    /// The directory's locked state.
     state: &'a mut NodeState,
     before: &'a Before,
     name: &'a [u8],
     kind: Kind,
 }
 
-/// A name from the wire: one component that names an entry.
 fn check_name(name: &[u8]) -> Result<(), Error> {
     match name {
         b"" => Err(Error::NameEmpty),
@@ -96,7 +98,6 @@ fn check_file(node: &Node) -> Result<(), Error> {
     }
 }
 
-/// The ctime of what was looked at, ns since 1970.
 fn ctime_ns(sx: &Statx) -> u64 {
     u64::try_from(ctime(sx).as_nanos()).unwrap_or(0)
 }
@@ -123,7 +124,6 @@ fn owned(sx: &Statx) -> Owned {
     }
 }
 
-/// Device number of a device node, else (0, 0).
 fn rdev(node: &Node, sx: &Statx) -> (u32, u32) {
     match node.kind() {
         Kind::CharDev | Kind::BlockDev => (sx.stx_rdev_major, sx.stx_rdev_minor),
@@ -148,7 +148,7 @@ fn set_times(fd: &NodeFd, atime: Option<TimeSet>, mtime: Option<TimeSet>) -> Res
 }
 
 fn set_owner(fd: &NodeFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), Error> {
-    // That number means "leave it" to the system call.
+    // The system call takes that number as "leave unchanged".
     if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
         return Err(Error::Inval);
     }
@@ -156,7 +156,7 @@ fn set_owner(fd: &NodeFd, uid: Option<u32>, gid: Option<u32>) -> Result<(), Erro
     Ok(kernel::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?)
 }
 
-/// A umask for one creating call; the thread's own is 0.
+/// The umask for one creating call; otherwise the thread's umask is 0.
 struct Umask(bool);
 
 impl Umask {
@@ -179,7 +179,7 @@ impl Drop for Umask {
     }
 }
 
-/// Mode and umask for the creating call. Nothing asked for gives an object without any permission, as Linux does.
+/// Mode and umask for the creating call. Without either, the object gets no permissions, as on Linux.
 fn creation_mode(attrs: &SetAttrs) -> (u32, Option<u32>) {
     match (attrs.mode, attrs.mode_umask) {
         (Some(mode), _) => (mode & 0o7777, None),
@@ -188,7 +188,6 @@ fn creation_mode(attrs: &SetAttrs) -> (u32, Option<u32>) {
     }
 }
 
-/// Facts for a new object, without those of its ACLs.
 fn born_facts(
     dir: &Node,
     name: &[u8],
@@ -215,7 +214,7 @@ fn born_facts(
     facts
 }
 
-/// An operation changed these objects: its facts go into the log, if there is one. Call under the locks that order the change.
+/// Records a change of these objects, if there is a log. Call under the locks that order the change.
 fn record(tx: &mut Tx, changed: &[&Node], facts: impl FnOnce() -> Vec<Fact>) -> Result<(), Error> {
     tx.changes(changed);
     if tx.logs() {
@@ -226,7 +225,7 @@ fn record(tx: &mut Tx, changed: &[&Node], facts: impl FnOnce() -> Vec<Fact>) -> 
 }
 
 impl Volume {
-    /// Checks a directory and a name in it. The state directory's own name gives `hidden`.
+    /// Checks a directory and a name in it. Returns `hidden` for the state directory's name.
     fn entry(&self, dir: &Node, name: &[u8], hidden: Error) -> Result<(), Error> {
         check_dir(dir)?;
         check_name(name)?;
@@ -236,7 +235,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Attributes of what was just looked at under the attribute lock.
+    /// Attributes from a look taken under the attribute lock.
     fn attrs(&self, node: &Node, state: &mut NodeState, sx: &Statx) -> Attrs {
         let (now_ns, floor_ns) = self.now_and_floor_ns();
         let attrs = Attrs {
@@ -263,13 +262,13 @@ impl Volume {
         attrs
     }
 
-    /// Under the locks, before an operation on a directory's entries or an object's extended attributes.
+    /// Call under the locks, before an operation on a directory's entries or an object's extended attributes.
     fn before(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
         let before = self.before_change(state, fd)?;
         if before.look.stx_nlink == 0 { Err(Error::Stale) } else { Ok(before) }
     }
 
-    /// The same for an object that may have lost its last name.
+    /// As [`Volume::before`], for an object that may have lost its last name.
     fn before_change(&self, state: &mut NodeState, fd: &NodeFd) -> Result<Before, Error> {
         let look = kernel::look(fd)?;
         let (now_ns, floor_ns) = self.now_and_floor_ns();
@@ -277,7 +276,7 @@ impl Volume {
         Ok(Before { change, look })
     }
 
-    /// Under the locks, after it: the change, and the object's new mtime.
+    /// Call under the locks, after the operation. Returns the change and the object's new mtime.
     fn after(
         &self,
         tx: &mut Tx,
@@ -290,7 +289,7 @@ impl Volume {
         let (now, floor_ns) = self.now_and_floor_ns();
         dir.0.changed_ns.store(now, Ordering::Relaxed);
         let (old, new) = (ctime_ns(&before.look), ctime_ns(&look));
-        // What is known of its ACL moves on with the ctime: this operation did not touch it.
+        // This operation did not touch the default ACL, so what is known of it stays valid at the new ctime.
         state.default_acl = state.default_acl.filter(|(at, _)| *at == old).map(|(_, has)| (new, has));
         let after = state.change.changed(new, now, floor_ns);
         self.attrs(dir, state, &look);
@@ -298,7 +297,7 @@ impl Volume {
         Ok((ChangeInfo { before: before.change, after, atomic: true }, mtime(&look)))
     }
 
-    /// Under the locks, after an own change: keeps how the object looked, where that is wanted.
+    /// Call under the locks, after an own change. Keeps how the object looked, if wanted.
     fn watched(
         &self,
         tx: &mut Tx,
@@ -313,7 +312,7 @@ impl Volume {
         }
     }
 
-    /// An own change of an object; `look` is how it looks now, if that is known.
+    /// Notes an own change of an object; `look` is its new look, if known.
     fn changed(&self, node: &Node, state: &mut NodeState, look: Option<&Statx>) {
         let (now, floor_ns) = self.now_and_floor_ns();
         state.looked = None;
@@ -324,21 +323,21 @@ impl Volume {
         }
     }
 
-    /// Whether objects made in the directory inherit an ACL. Call under its locks, after [`Volume::before`].
+    /// Whether new objects in the directory inherit an ACL. Call under its locks, after [`Volume::before`].
     fn inherits_acl(&self, state: &mut NodeState, fd: &NodeFd, before: &Before) -> bool {
         let ctime = ctime_ns(&before.look);
         if let Some((_, has)) = state.default_acl.filter(|(at, _)| *at == ctime) {
             return has;
         }
         let found = kernel::getxattr(fd, ACL_DEFAULT, &mut [0u8; 0][..]);
-        // When in doubt look at each new object.
+        // If in doubt, each new object is checked.
         let has = !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP));
         state.default_acl = Some((ctime, has));
         has
     }
 
-    /// Sets on a new object what the creating call could not: owner, special bits, size, times. Gives what is set of
-    /// all that was asked for, and whether the object looks different now.
+    /// Sets on a new object what the creating call could not: owner, special bits, size, times. Returns which of the requested
+    /// attributes are set, and whether the object looks different now.
     fn dress(
         &self,
         fd: &NodeFd,
@@ -361,7 +360,7 @@ impl Volume {
         if uid.is_some() || gid.is_some() {
             match set_owner(fd, uid, gid) {
                 Ok(()) => chowned = true,
-                // Only the superuser gives files away; another's wish is left out, as Linux does.
+                // Only the superuser can give files away; for others the request is ignored, as on Linux.
                 Err(Error::Perm) if cred.uid != 0 => {
                     set.uid &= uid.is_none();
                     set.gid &= gid.is_none();
@@ -371,7 +370,7 @@ impl Volume {
         }
         let mut changed = chowned;
         let (special, have) = (creation_mode(attrs).0 & SETID_BITS, u32::from(born.stx_mode) & 0o7777);
-        // A change of owner takes these bits away, and mkdir(2) does not set them.
+        // A change of owner clears these bits, and mkdir(2) does not set them.
         if takes_mode && special != 0 && (chowned || special & !have != 0) {
             kernel::chmod(fd, have | special)?;
             changed = true;
@@ -412,7 +411,7 @@ impl Volume {
                     self.fsync(kernel::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?;
                     self.verified_node(node)?;
                 }
-                // Others cannot be opened. New ones come to disk with their directory.
+                // Other kinds cannot be opened. New ones become durable with their directory.
                 _ if !dirs.is_empty() => {}
                 _ => self.flush_all()?,
             }
@@ -426,10 +425,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The kernel's handle of what a name in a directory names.
-    ///
-    /// # Errors
-    /// [`Error::Mounted`] for a mount point, also of what has no handles.
+    /// The kernel's handle of what a name in a directory names. [`Error::Mounted`] for a mount point, even of a filesystem
+    /// without handles.
     fn handle_within(&self, dir_fd: &NodeFd, name: &[u8]) -> Result<KernelHandle, Error> {
         match kernel::handle_by_name(dir_fd, name) {
             Ok((kh, mount_id)) if mount_id == self.0.mount_id => Ok(kh),
@@ -451,17 +448,16 @@ impl Volume {
         Ok(node)
     }
 
-    /// Removes the entry of a directory or of anything else, by kind.
     fn unlink(dir_fd: &NodeFd, name: &[u8], kind: Kind) -> Result<(), Error> {
         let flags = if kind == Kind::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         match kernel::unlinkat(dir_fd, name, flags) {
-            // XFS's word for a directory that is not empty.
+            // XFS's error for a directory that is not empty.
             Err(Errno::EXIST) => Err(Error::NotEmpty),
             done => Ok(done?),
         }
     }
 
-    /// Takes back what an operation has just made and could not complete. Gives the error to answer with. Call under the
+    /// Undoes what an operation has just made and could not complete. Returns the error to answer with. Call under the
     /// directory's locks.
     fn undo(&self, tx: &mut Tx, half: HalfMade<'_>, why: Error) -> Error {
         match self.take_back(tx, half) {
@@ -470,7 +466,7 @@ impl Volume {
         }
     }
 
-    /// The log says of it that it is gone: after a power cut in between it is on disk.
+    /// Also records that the object is gone: a power cut in between leaves it on disk.
     fn take_back(&self, tx: &mut Tx, half: HalfMade<'_>) -> Result<(), Error> {
         let HalfMade { dir, dir_fd, state, before, name, kind } = half;
         self.changed(dir, state, None);
@@ -494,8 +490,8 @@ impl Volume {
         ])
     }
 
-    /// An object has lost its last name: its node serves those who have it open, and nobody else. Call without locks,
-    /// while the transaction that took the name is still joined, and after marking the node as dead under the locks.
+    /// Called when an object has lost its last name: from here on its node serves only those who have it open. Call without
+    /// locks, while the transaction that removed the name is still joined, and after marking the node as dead under the locks.
     fn bury(&self, node: &Node) {
         self.0.remap.write().purge(&node.0.id);
         node.0.brief.close();

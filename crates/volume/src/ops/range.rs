@@ -1,17 +1,16 @@
-//! Ranges of files: reserving and giving back space, finding data and holes, copying, cloning, advice (RFC 7862).
+//! Ranges of files: allocating and freeing space, finding data and holes, copying, cloning, advice (RFC 7862).
 //!
-//! What becomes stable how:
+//! How each operation becomes stable:
 //!
 //! | operation | with a log |
 //! |---|---|
 //! | deallocate | a `Zero` fact: recovery makes the hole again |
-//! | copy of up to [`LOGGED_DATA_MAX`] bytes | the bytes stand in the log, as those of a write |
+//! | copy of up to [`LOGGED_DATA_MAX`] bytes | the bytes are in the log, like those of a write |
 //! | allocate, clone, larger copy | the file is flushed, then `Durable` |
 //!
-//! The last three cannot be done again by recovery: space may be gone by then, and the source may have changed. As a
-//! `Durable` fact covers every fact about the file that was appended before its flush began, they take no lock: what
-//! other operations do to the file at the same time is either covered by the flush too, or recorded later and done
-//! again over it.
+//! Recovery cannot repeat the last three: space may be gone by then, and the source may have changed. They take no lock,
+//! since a `Durable` fact covers every fact about the file that was appended before its flush began. Whatever other
+//! operations do to the file at the same time is either covered by the flush, too, or recorded later and replayed over it.
 
 use rustix::fs::{Advice, FallocateFlags, SeekFrom};
 use rustix::io::Errno;
@@ -31,8 +30,8 @@ use crate::types::{Hint, Piece, Sought, Stable};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Reserves space for a range; the file grows to hold it. No write into the range fails for want of space
-    /// afterwards, also after a crash.
+    /// Reserves space for a range; the file grows to hold it. Afterwards no write into the range fails for lack of space,
+    /// even after a crash.
     pub fn allocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
         tx.rests_on(&file.0.node);
         check_writable(file, offset, len)?;
@@ -42,13 +41,13 @@ impl Volume {
         self.witness_change(file)?;
         let flags = FallocateFlags::empty();
         let done = uninterrupted(|| kernel::fallocate(&*file.0.fd, flags, offset, len));
-        // Also when it failed: part of the space may have been taken, and the size with it.
+        // Also after a failure: part of the space may be allocated, and the size may have grown.
         self.unsettled(file);
         done?;
         self.settle_file(tx, file)
     }
 
-    /// Makes a hole: the range reads as zeroes, the size stays.
+    /// Makes a hole: the range reads as zeroes, the size stays the same.
     pub fn deallocate(&self, tx: &mut Tx, file: &OpenFile, offset: u64, len: u64) -> Result<(), Error> {
         let node = &file.0.node;
         tx.rests_on(node);
@@ -87,13 +86,13 @@ impl Volume {
         Ok(())
     }
 
-    /// The next data or hole at or behind `offset`. There is a hole at the end of each file.
+    /// The next data or hole at or after `offset`. There is a hole at the end of each file.
     pub fn seek(&self, file: &OpenFile, offset: u64, what: Piece) -> Result<Sought, Error> {
         if !file.can_read() {
             return Err(Error::Access);
         }
         let fd = &*file.0.fd;
-        // With the lock no operation changes the file between the two looks.
+        // Under the lock no operation changes the file between the two looks.
         let _state = file.0.node.0.state.lock();
         let size = kernel::look(fd)?.stx_size;
         if offset > size || offset > FILE_SIZE_MAX {
@@ -105,15 +104,15 @@ impl Volume {
         };
         match uninterrupted(|| kernel::seek(fd, to)) {
             Ok(found) => Ok(Sought { found: found.min(size), size }),
-            // No data from there on, or nothing at all: at the end.
+            // No data from there on, or none at all: at the end.
             Err(Errno::NXIO) => Ok(Sought { found: size, size }),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// Copies at most `len` bytes from one file into another, which may be of another volume, and makes them as stable as
-    /// [`Volume::write`] with [`Stable::FileSync`] would. Gives how many; fewer only at the end of the source or
-    /// when something failed after that many. `self` is the volume of `dest`.
+    /// Copies at most `len` bytes from one file into another, possibly on another volume. The copy is as stable as
+    /// a [`Volume::write`] with [`Stable::FileSync`]. Returns the number of bytes; it is smaller only at the end of the source or
+    /// after a failure. `self` is the volume of `dest`.
     pub fn copy_range(
         &self,
         tx: &mut Tx,
@@ -126,8 +125,8 @@ impl Volume {
         self.copy_range_while(tx, (source, offset), (dest, dest_offset), len, || true)
     }
 
-    /// The same of a file and an offset in it, as long as it is `wanted`, which is asked after each [`COPY_PIECE_BYTES`]: what
-    /// was copied until then is made stable.
+    /// As [`Volume::copy_range`], while `wanted` returns true; it is called after each [`COPY_PIECE_BYTES`]. What was copied until
+    /// then becomes stable.
     pub fn copy_range_while(
         &self,
         tx: &mut Tx,
@@ -162,7 +161,7 @@ impl Volume {
         Ok(copied)
     }
 
-    /// Copies the next few megabytes of a copy, unstably: [`Volume::copy_settle`] must follow. Gives how many bytes; 0 at
+    /// Copies the next few megabytes of a copy, unstably: [`Volume::copy_settle`] must follow. Returns the number of bytes; 0 at
     /// the end of the source.
     pub fn copy_piece(
         &self,
@@ -186,14 +185,13 @@ impl Volume {
         done
     }
 
-    /// Makes what [`Volume::copy_piece`] copied stable.
     pub fn copy_settle(&self, tx: &mut Tx, dest: &OpenFile) -> Result<(), Error> {
         tx.rests_on(&dest.0.node);
         self.settle_file(tx, dest)
     }
 
-    /// Makes `dest` share a range of `source` instead of copying it, all or nothing; `len` 0 means up to the end of the
-    /// source. [`Error::NotSupported`] where the filesystem cannot, [`Error::Inval`] where the range is not aligned
+    /// Makes `dest` share a range of `source` instead of copying it, all or nothing. `len` 0 means up to the end of the
+    /// source. [`Error::NotSupported`] if the filesystem cannot, [`Error::Inval`] if the range is not aligned
     /// to [`Volume::clone_block`].
     pub fn clone_range(
         &self,
@@ -219,14 +217,13 @@ impl Volume {
                 self.settle_file(tx, dest)?;
                 source.verified()
             }
-            // Other volumes need not be on the same filesystem; some kinds of files cannot.
+            // Other volumes may be on another filesystem; some kinds of files cannot be cloned.
             Err(Errno::XDEV) => Err(Error::CrossDevice),
             Err(e) => Err(e.into()),
         }
     }
 
-    /// What the offsets of [`Volume::clone_range`] must be multiples of, bytes; 0 on filesystems that are known not to
-    /// clone.
+    /// The offsets of [`Volume::clone_range`] must be multiples of this, bytes; 0 on filesystems known not to clone.
     pub fn clone_block(&self) -> Result<u32, Error> {
         if !kernel::may_clone(&self.0.mount)? {
             return Ok(0);
@@ -235,7 +232,7 @@ impl Volume {
         Ok(u32::try_from(s.f_frsize).unwrap_or(u32::MAX))
     }
 
-    /// Tells the system how a range is going to be used; 0 bytes mean up to the end. Only a hint.
+    /// Tells the system how a range will be used; 0 bytes mean up to the end. Only a hint.
     pub fn advise(&self, file: &OpenFile, offset: u64, len: u64, hint: Hint) -> Result<(), Error> {
         let advice = match hint {
             Hint::Normal => Advice::Normal,
@@ -250,8 +247,7 @@ impl Volume {
         Ok(kernel::fadvise(&*file.0.fd, offset, len, advice)?)
     }
 
-    /// The file has changed in a way that only a flush makes stable. Should that fail to come, the next COMMIT makes up
-    /// for it.
+    /// Notes a change of the file that only a flush makes stable. If that flush fails to happen, the next COMMIT makes up for it.
     fn unsettled(&self, file: &OpenFile) {
         let mut state = file.0.node.0.state.lock();
         state.dirty_writes += 1;
@@ -262,14 +258,13 @@ impl Volume {
         self.own_change(file);
     }
 
-    /// The file's data is about to be changed in a way that is not stable at once. Leaves the thread acting as its opener.
+    /// Prepares a change of the file's data that is not stable at once. Leaves the thread acting as the file's opener.
     fn witness_change(&self, file: &OpenFile) -> Result<(), Error> {
         let node = &file.0.node;
         self.witness(node, &mut node.0.state.lock(), &file.0.fd, true)?;
         self.assume(&file.0.cred)
     }
 
-    /// The contents of the file have changed.
     fn own_change(&self, file: &OpenFile) {
         let node = &file.0.node;
         let mut state = node.0.state.lock();
@@ -277,7 +272,7 @@ impl Volume {
         self.changed(node, &mut state, look.as_ref());
     }
 
-    /// Makes what was done to the file itself stable. Call split.
+    /// Makes a change of the file itself stable. Call split.
     fn settle_file(&self, tx: &mut Tx, file: &OpenFile) -> Result<(), Error> {
         tx.touch();
         if self.0.durability == Durability::Unsafe {
@@ -315,7 +310,7 @@ fn check_copy(
     if in_range(offset) && in_range(dest_offset) { Ok(()) } else { Err(Error::TooBig) }
 }
 
-/// Copies at most `len` bytes within the kernel, or through a buffer where it cannot (two kinds of filesystems).
+/// Copies at most `len` bytes within the kernel, or through a buffer if the kernel cannot (between two kinds of filesystems).
 fn copy_some(
     source: impl AsFd,
     offset: u64,

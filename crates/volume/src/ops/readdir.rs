@@ -1,9 +1,9 @@
 //! Listing directories.
 //!
-//! A cookie is the filesystem's own position after an entry, plus [`COOKIE_BASE`]: 0, 1 and 2 are reserved by NFSv4
-//! (RFC 8881 section 18.23.3). On the filesystems of the allow-list positions do not depend on other entries, so
-//! cookies stay valid while entries come and go, and each call may use a descriptor of its own. The names of small
-//! directories are kept ([`crate::listing`]).
+//! A cookie is the filesystem's own position after an entry, plus [`COOKIE_BASE`], since NFSv4 reserves 0, 1 and 2
+//! (RFC 8881 section 18.23.3). On the allowed filesystems positions do not depend on other entries. So cookies stay valid
+//! while entries come and go, and each call may use its own descriptor. The names of small directories are kept
+//! ([`crate::listing`]).
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -27,21 +27,19 @@ use crate::state::STATE_DIR;
 use crate::types::{Attrs, Cred, EntryDetail, Kind};
 use crate::volume::Volume;
 
-/// How long a node that was changed stays in the cache.
+/// How long a changed node stays in the cache.
 const REMEMBER: Duration = Duration::from_nanos(REMEMBER_NS);
 
-/// What is added to positions.
 const COOKIE_BASE: u64 = 3;
 
-/// ext4 and others give this position to the last entry: the end.
+/// ext4 and others give the last entry this position.
 const POSITION_END: u64 = i64::MAX as u64;
 
-/// The cookie of a position. Cookies fit 63 bits, as some clients keep them in a signed number.
+/// The cookie of a position. Cookies fit into 63 bits, since some clients keep them in a signed number.
 fn cookie_of(position: u64) -> u64 {
     position.saturating_add(COOKIE_BASE).min(POSITION_END)
 }
 
-/// The position of a cookie; 0 is the beginning.
 fn position_of(cookie: u64) -> Result<u64, Error> {
     match cookie {
         0 => Ok(0),
@@ -52,7 +50,7 @@ fn position_of(cookie: u64) -> Result<u64, Error> {
 }
 
 impl Volume {
-    /// At most `limit` entries after `cookie` (0: from the beginning). `.` and `..` are not among them.
+    /// Returns at most `limit` entries after `cookie` (0: from the beginning), without `.` and `..`.
     pub fn readdir(
         &self,
         cred: &Cred,
@@ -75,8 +73,8 @@ impl Volume {
         Ok(DirPage { entries, eof })
     }
 
-    /// Calls `each` with the entries after `cookie` (0: from the beginning), without `.` and `..`, until it says that it
-    /// has not taken one. True when all were taken: the directory ends there.
+    /// Calls `each` with the entries after `cookie` (0: from the beginning), without `.` and `..`, until it returns false,
+    /// which means that it has not taken the entry. Returns true if all were taken: the directory ends there.
     ///
     /// `each` runs under the lock of the directory's names, as the caller: it must not use the volume.
     pub fn list(
@@ -103,7 +101,7 @@ impl Volume {
             dir_fd: &dir_fd,
             attrs: detail == EntryDetail::Attrs,
             plain_ids: self.0.remap.read().is_trivial(),
-            // Who may read the directory and not search it learns names, and nothing about what they name.
+            // Who may read the directory but not search it sees names, but nothing about the objects.
             known_counts: detail == EntryDetail::Attrs && kernel::access(&*dir_fd, libc::X_OK)?,
             foreign_at,
             names: None,
@@ -120,7 +118,7 @@ impl Volume {
         if position > 0 {
             kernel::seek(&listing, SeekFrom::Start(position))?;
         }
-        // What is kept begins at the beginning, and under a ctime that no later change can have.
+        // A kept listing starts at the beginning, and its ctime must be one that no later change can have.
         let settled = Volume::now_ns() > ctime.saturating_add(SETTLED_NS);
         let mut kept = (position == 0 && settled).then(Listing::default);
         let at_root = self.0.root.get() == Some(dir);
@@ -150,7 +148,7 @@ impl Volume {
                 kept = None;
             }
             all_taken = all_taken && lister.one(found, &mut each);
-            // The rest is read for those who come for it next, if it is not much.
+            // Reads the rest for later requests, if it is not much.
             if !all_taken && kept.is_none() {
                 return Ok(false);
             }
@@ -161,8 +159,8 @@ impl Volume {
         Ok(all_taken)
     }
 
-    /// As [`Volume::named`], with the attributes. Nodes that were not known keep no descriptor, but for directories:
-    /// whoever lists a large directory would drive all others' out.
+    /// As [`Volume::named`], with the attributes. New nodes keep no descriptor, except those of directories: a listing of a
+    /// large directory would evict everybody else's.
     fn named_attrs(&self, dir_fd: &NodeFd, name: &[u8], now: Instant) -> Result<(Node, Attrs), Error> {
         let kh = self.handle_within(dir_fd, name)?;
         if let Some(node) = self.0.cache.get(&kh) {
@@ -174,7 +172,7 @@ impl Volume {
                 Some(fd) => kernel::look(&*fd)?,
                 None => kernel::look_at(dir_fd, name)?,
             };
-            // A local process may have given the name to something else.
+            // A local process may have given the name to another object.
             if look.stx_ino == node.0.ino && btime_ns(&look) == node.0.id.btime_ns {
                 let attrs = self.attrs(&node, &mut state, &look);
                 drop(state);
@@ -198,8 +196,8 @@ impl Volume {
         Ok((node, attrs))
     }
 
-    /// An object that has no node yet, by one look at its name and without a descriptor. `None` when it is not certain
-    /// that the look was at the object of the handle, and that nobody has changed it since.
+    /// The attributes of an object without a node, from one look at its name and without a descriptor. `None` unless it is
+    /// certain that the look was at the handle's object and that nobody has changed it since.
     fn unknown_attrs(
         &self,
         dir_fd: &NodeFd,
@@ -213,8 +211,8 @@ impl Volume {
         }
         let node = self.node_of(kh, self.0.mount_id, &look)?;
         let mut state = node.0.state.lock();
-        // Whatever was changed meanwhile has left its trace in the node: those that were changed are remembered for a
-        // while, so this one would be the node that the change was made with.
+        // A change meanwhile would have left its trace in the node: changed nodes are remembered for a while, so `node` would
+        // be the node with which the change was made.
         let unchanged =
             node.0.changed_ns.load(Ordering::Relaxed) == 0 && node.0.id.btime_ns == btime_ns(&look);
         if !unchanged || begun.elapsed() > REMEMBER / 2 {
@@ -226,26 +224,25 @@ impl Volume {
     }
 }
 
-/// One listing under way.
 struct Lister<'a> {
     volume: &'a Volume,
     dir: &'a Node,
     dir_fd: &'a NodeFd,
     attrs: bool,
     plain_ids: bool,
-    /// Nodes that are known by their inodes' numbers are as good as a look.
+    /// A node found by its inode number may stand in for a look.
     known_counts: bool,
-    /// But for those that were looked at before somebody else has changed the directory: the number may be that of another
-    /// object now.
+    /// Except those looked at before this time, when somebody else changed the directory: the number may now belong to
+    /// another object.
     foreign_at: Option<Instant>,
-    /// Shared with lookups: an entry that is looked at must not be in the middle of being made.
+    /// Shared with lookups: the object of an entry must not be half made when it is looked at.
     names: Option<RwLockReadGuard<'a, ()>>,
-    /// When that was taken.
+    /// When `names` was taken.
     now: Instant,
 }
 
 impl Lister<'_> {
-    /// Gives one entry to `each`; what that says.
+    /// Passes one entry to `each` and returns its answer.
     fn one(&mut self, e: Found<'_>, each: &mut impl FnMut(ListedEntry<'_>) -> bool) -> bool {
         let cookie = cookie_of(e.position);
         let mut listed = ListedEntry { name: e.name, cookie, fileid: e.ino, object: None };
@@ -256,8 +253,8 @@ impl Lister<'_> {
             self.names = Some(self.dir.0.names.read());
             self.now = kernel::instant();
         }
-        // Not below a directory, where another filesystem may stand; nor where a local process may have given the number of
-        // one object to another.
+        // Not for a directory, since another filesystem may be mounted there; nor where a local process may have given the
+        // number of one object to another.
         if self.known_counts
             && e.kind.is_some_and(|kind| kind != Kind::Dir)
             && let Some(node) = self.volume.0.cache.by_number(e.ino)
@@ -295,7 +292,7 @@ fn kind_of(kind: FileType) -> Option<Kind> {
     })
 }
 
-/// An object's attributes, if they are known without looking, and were looked at after `since`.
+/// An object's attributes, if known without a look and looked up after `since`.
 fn fresh(node: &Node, now: Instant, since: Option<Instant>) -> Option<Attrs> {
     node.0.state.lock().fresh_since(now, since).filter(|_| !node.0.is_dead()).copied()
 }

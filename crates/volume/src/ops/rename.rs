@@ -1,4 +1,4 @@
-//! Taking names away and moving them.
+//! Removing and renaming.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ use crate::types::{ChangeInfo, Cred, Kind};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Removes a name, of a directory (which must be empty) or of anything else.
+    /// Removes the name of a directory (which must be empty) or of any other object.
     pub fn remove(&self, tx: &mut Tx, cred: &Cred, dir: &Node, name: &[u8]) -> Result<ChangeInfo, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
@@ -54,7 +54,7 @@ impl Volume {
         Ok(change)
     }
 
-    /// Renames; a compatible object at the new name is replaced. Two names of one object: nothing happens. Gives the
+    /// Renames, replacing a compatible object at the new name. Does nothing if both names belong to one object. Returns the
     /// changes of the source and the target directory.
     pub fn rename(
         &self,
@@ -89,7 +89,7 @@ impl Volume {
         let before_from = self.before(states.get(from_dir), &from_fd)?;
         let before_to = self.before(states.get(to_dir), &to_fd)?;
         if victim.as_ref() == Some(&moved) {
-            // An empty record, so that the reply is kept as that of any rename.
+            // An empty record, so that the reply is kept like that of any rename.
             record(tx, &[], Vec::new)?;
             let same = |change| ChangeInfo { before: change, after: change, atomic: true };
             return Ok((same(before_from.change), same(before_to.change)));
@@ -103,7 +103,7 @@ impl Volume {
         }
         match kernel::renameat(&*from_fd, from, &*to_fd, to) {
             Ok(()) => {}
-            // XFS's word for a directory that is not empty.
+            // XFS's error for a directory that is not empty.
             Err(Errno::EXIST) => return Err(Error::NotEmpty),
             Err(e) => return Err(e.into()),
         }
@@ -148,8 +148,8 @@ impl Volume {
     }
 }
 
-/// How many names an object will have when `name` is taken away. Call under the locks, just before. [`Error::Busy`]
-/// when a local process has put something else there since it was looked up.
+/// How many names an object will have after the removal of `name`. Call under the locks, just before it. [`Error::Busy`]
+/// if a local process has put something else there since the lookup.
 fn links_left(dir_fd: &NodeFd, name: &[u8], node: &Node) -> Result<u32, Error> {
     let look = kernel::look_at(dir_fd, name)?;
     if look.stx_ino != node.0.ino {

@@ -1,4 +1,4 @@
-//! Unstable data: that every file with some has a witness, and what is done when it is old ([`crate::witness`]).
+//! Unstable data: gives every file that has some a witness, and commits it when it is old ([`crate::witness`]).
 
 use std::time::Instant;
 
@@ -15,14 +15,15 @@ use crate::options::Durability;
 use crate::volume::Volume;
 
 impl OpenFile {
-    /// What was just read from it is what was written to it, as far as that is unstable: it may be promised of another file.
+    /// Confirms that data just read from the file is what was written to it, as far as that is unstable. Then the data may be
+    /// promised as part of another file.
     pub(crate) fn verified(&self) -> Result<(), Error> {
         self.0.volume.verified_node(&self.0.node)
     }
 }
 
 impl Volume {
-    /// Nothing of the file's data is unstable any more.
+    /// Notes that none of the file's data is unstable any more.
     pub(crate) fn now_clean(&self, node: &Node, state: &mut NodeState) {
         let before = std::mem::take(&mut state.dirty);
         if before != Dirty::Clean
@@ -32,7 +33,7 @@ impl Volume {
         }
     }
 
-    /// All that was written to the file before this moment is known to be on the disk.
+    /// Notes that everything written to the file before `since` is on disk.
     pub(crate) fn renew_witness(&self, node: &Node, state: &mut NodeState, since: Instant) {
         let Some(witness) = &mut state.witness else { return };
         *witness = witness.renewed(since);
@@ -42,8 +43,8 @@ impl Volume {
         }
     }
 
-    /// Makes sure that the file has a witness, before something is done to its data that is not stable at once. False when there
-    /// is no place for one, unless there `must` be. Call under the attribute lock; may leave the thread acting as the superuser.
+    /// Makes sure that the file has a witness, before an unstable change of its data. Returns false if no place is free for one;
+    /// with `must` there is always one. Call under the attribute lock; may leave the thread acting as the superuser.
     pub(crate) fn witness(
         &self,
         node: &Node,
@@ -66,13 +67,13 @@ impl Volume {
         Ok(true)
     }
 
-    /// Nothing is promised of data where nothing is promised at all.
+    /// Where nothing is promised at all, data needs no witness.
     pub(crate) fn witnesses_matter(&self) -> bool {
         self.0.durability != Durability::Unsafe
     }
 
-    /// What was written to the file and is not [`Dirty::Clean`] can still be read from it, and a flush that has just succeeded has
-    /// brought it to the disk. An error is final. Call under the attribute lock.
+    /// Confirms that what was written to the file and is not [`Dirty::Clean`] can still be read from it, and that a flush which
+    /// has just succeeded has brought it to the disk. An error is final. Call under the attribute lock.
     pub(crate) fn verified(&self, state: &NodeState) -> Result<(), Error> {
         match &state.witness {
             Some(witness) if bug(Bug::WriteErrorForgotten) => {
@@ -85,13 +86,13 @@ impl Volume {
         }
     }
 
-    /// The same. Call without locks.
+    /// As [`Volume::verified`]. Call without locks.
     pub(crate) fn verified_node(&self, node: &Node) -> Result<(), Error> {
         let state = node.0.state.lock();
         if node.0.is_dead() { Ok(()) } else { self.verified(&state) }
     }
 
-    /// A dead file needs none, whatever was written to it.
+    /// Drops the witness of a dead file, which needs none.
     pub(crate) fn dismiss_witness(&self, node: &Node) {
         let gone = {
             let mut state = node.0.state.lock();
@@ -101,8 +102,8 @@ impl Volume {
         drop(gone);
     }
 
-    /// Commits files that nobody has committed for [`crate::limits::UNSTABLE_OLD`], or more where places are short, with one flush of the
-    /// whole filesystem. Waits for the disk.
+    /// Commits files that nobody has committed for [`crate::limits::UNSTABLE_OLD`], and more if places are short, with one flush of
+    /// the whole filesystem. Waits for the disk.
     pub(crate) fn settle_unstable(&self) {
         let witnesses = &self.0.witnesses;
         let Some(_alone) = witnesses.alone() else { return };

@@ -1,9 +1,9 @@
-//! Extended attributes in the `user.` namespace (RFC 8276). Others, the server's own among them, cannot be seen or
+//! Extended attributes in the `user.` namespace (RFC 8276). All others, including the server's own, cannot be seen or
 //! changed.
 //!
-//! Names come and go without the namespace. Who may do what is the kernel's decision: reading takes the right to read
-//! the object, changing the right to write it; only regular files and directories have such attributes (`Perm`, where
-//! one is to be set on something else). To list names takes the right to read, too, which the kernel alone would not ask.
+//! On the wire names come without the namespace. The kernel decides who may do what: reading needs the right to read the
+//! object, changing the right to write it. Only regular files and directories can have such attributes; setting one on
+//! another object gives `Perm`. Listing names needs the right to read, too; the kernel alone would not check that.
 
 use bytes::Bytes;
 use rustix::fs::XattrFlags;
@@ -21,7 +21,6 @@ use crate::tx::Tx;
 use crate::types::{ChangeInfo, Cred, SetXattr, XattrEntry};
 use crate::volume::Volume;
 
-/// The kernel's name.
 fn full_name(name: &[u8]) -> Result<Vec<u8>, Error> {
     match name {
         b"" => Err(Error::NameEmpty),
@@ -31,7 +30,7 @@ fn full_name(name: &[u8]) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The place of a name in lists: its own, whatever else is there. Never 0.
+/// The position of a name in lists: a hash of the name, independent of other names. Never 0.
 fn cookie(name: &[u8]) -> u64 {
     let mut h = SipHasher24::new();
     h.write(name);
@@ -39,7 +38,6 @@ fn cookie(name: &[u8]) -> u64 {
 }
 
 impl Volume {
-    /// The value of an extended attribute.
     pub fn getxattr(&self, cred: &Cred, node: &Node, name: &[u8]) -> Result<Bytes, Error> {
         let name = full_name(name)?;
         let fd = self.fd(node)?;
@@ -49,7 +47,7 @@ impl Volume {
         Ok(Bytes::copy_from_slice(value.get(..len).unwrap_or_default()))
     }
 
-    /// The names of an object's extended attributes behind `cookie` (0: all), in the order of their cookies.
+    /// The names of an object's extended attributes after `cookie` (0: all), ordered by cookie.
     pub fn listxattrs(&self, cred: &Cred, node: &Node, behind: u64) -> Result<Vec<XattrEntry>, Error> {
         let fd = self.fd(node)?;
         self.assume(cred)?;
@@ -69,7 +67,7 @@ impl Volume {
         Ok(entries)
     }
 
-    /// Sets an extended attribute. Gives the object's change attribute before and after.
+    /// Returns the object's change attribute before and after.
     pub fn setxattr(
         &self,
         tx: &mut Tx,
@@ -92,7 +90,7 @@ impl Volume {
         })
     }
 
-    /// Removes an extended attribute. Gives the object's change attribute before and after.
+    /// Returns the object's change attribute before and after.
     pub fn removexattr(
         &self,
         tx: &mut Tx,
@@ -103,7 +101,6 @@ impl Volume {
         self.change_xattr(tx, cred, node, name, None, |fd, name| Ok(kernel::removexattr(fd, name)?))
     }
 
-    /// True when the filesystem can have extended attributes.
     pub fn has_xattrs(&self) -> bool {
         let probe = kernel::fgetxattr(&self.0.mount, "user.landfast", &mut [0u8; 0][..]);
         !matches!(probe, Err(rustix::io::Errno::OPNOTSUPP))
@@ -132,7 +129,7 @@ impl Volume {
         change(&fd, &name)?;
         let (change, _) = self.after(tx, node, &mut state, &fd, &before)?;
         if unnamed || node.0.is_dead() {
-            // It cannot come back after a crash, and the log may not know any more that it is gone.
+            // It cannot come back after a crash, and the log may no longer know that it is gone.
             tx.touch();
         } else {
             record(tx, &[node], || {

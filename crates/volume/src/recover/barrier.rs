@@ -1,8 +1,8 @@
 //! The barrier between making objects and using them.
 //!
-//! Objects that were made again are made durable first, then the rows that say which they are, and only then does
-//! any of them get a name outside staging. So a crash finds each of them either in staging, under the name of its
-//! old identity, or through its row; never at a place where it would be taken for a stranger.
+//! First the objects made again become durable, then their rows in the remap table, and only then does any of them get a
+//! name outside staging. So after a crash each of them is found either in staging, under the name of its old identity, or
+//! through its row. It never stands at a place where it would be taken for a stranger.
 
 use super::{Error, Run, io};
 use crate::faults::{Bug, bug};

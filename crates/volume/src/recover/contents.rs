@@ -1,11 +1,11 @@
-//! Contents of files: the steps that the fold left, in order.
+//! Contents of files: performs the steps that the fold left, in order.
 //!
-//! Any subset of the data that was not flushed may be on disk, and later data, too. Cutting, writing and punching in order, and
-//! cutting to size gives the same bytes whatever was there.
+//! Any subset of the unflushed data may be on disk, and later data, too. Cutting, writing and punching in order, then
+//! setting the size, gives the same bytes whatever was there.
 //!
-//! On a disk that is ahead of the log the sizes are right, or too small for what was appended and is missing: the filesystem
-//! keeps them in order. So nothing is cut there, but where a truncation that the log lacks has said so ([`crate::cut`]): it may
-//! be on disk, and is brought to its end.
+//! On a disk that is ahead of the log, sizes are right, or too small where appended data is missing: the filesystem keeps them
+//! in order. So nothing is cut there, with one exception: a truncation that the log lacks, but that left a note
+//! ([`crate::cut`]), may be on disk, so it is completed.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,6 @@ use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl Work<'_> {
-    /// Brings the contents of a live file up to date.
     pub(super) fn contents(&mut self, object: &Object<'_>) -> Result<(), Error> {
         let (id, content) = (object.id, &object.plan.content);
         if content.is_empty() {
@@ -41,7 +40,6 @@ impl Work<'_> {
         }
     }
 
-    /// Writes and makes holes, up to `end`.
     fn fill(&mut self, obj: &ObjId, content: &Content, end: Option<u64>) -> Result<(), Error> {
         for (offset, fill) in &content.writes {
             let len = end.map_or(fill.len(), |end| end.saturating_sub(*offset).min(fill.len()));
@@ -64,10 +62,10 @@ impl Work<'_> {
 }
 
 impl<T: Tree> Run<'_, T> {
-    /// For a disk that is ahead of the log: names and attributes are as they must be, or changed by operations that
-    /// were never acknowledged; only data may be missing. Files that such an operation removed are left alone. Times
-    /// are kept: they are noted durably before anything is written, since a crash in here would leave those of our
-    /// own writes.
+    /// For a disk that is ahead of the log. Names and attributes are right, or changed by operations that were never
+    /// acknowledged; only data may be missing. Files that such an operation removed are left alone. Times are kept: they are
+    /// saved durably before anything is written, since after a crash in here the files would have the times of our own
+    /// writes.
     pub(super) fn contents_only(&mut self, marker: u64) -> Result<(), Error> {
         let stage = self.tree.stage();
         let kept = self.tree.kept_times(marker).map_err(io("reading the times to keep", &stage))?;

@@ -1,7 +1,7 @@
 //! A mounted filesystem as recovery sees it: the [`Tree`] of ext4, XFS and btrfs.
 //!
-//! Objects are opened by handle for each call (a few descriptors are kept), so memory and descriptors do not grow
-//! with the log. Runs as root: no check of rights is wanted here.
+//! Each call opens its object by handle (a few descriptors are kept), so memory and descriptors do not grow with the log.
+//! Runs as root, since recovery must not be subject to access checks.
 
 use std::ffi::CString;
 use std::io::{Error as IoError, ErrorKind, Result};
@@ -26,49 +26,47 @@ use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::remap::Remap;
 use crate::{flush, reserve, state};
 
-/// Staging, in the state directory.
+/// The name of staging in the state directory.
 const STAGE: &str = "stage";
-/// What recovery found in its way and did not know.
+/// For objects in recovery's way that it does not know.
 pub(crate) const LOST_FOUND: &str = "lost+found";
-/// Made and removed to bring btrfs' transaction number forward.
+/// Made and removed to advance btrfs' transaction number.
 const BUMP: &str = "bump";
 
-/// Times to keep while contents are brought up to date.
+/// Holds times that must survive while contents are brought up to date.
 const TIMES_FILE: &str = "times";
 
-/// Flags to give back.
+/// Holds inode flags to restore.
 const FLAGS_FILE: &str = "flags";
 
-/// Append-only and immutable, as `FS_IOC_GETFLAGS` has them.
+/// Append-only and immutable, as in `FS_IOC_GETFLAGS`.
 const FLAGS_THAT_LOCK: u32 = 0x20 | 0x10;
-/// The same as `statx` has them.
+/// The same flags as in `statx`.
 const ATTRIBUTES_THAT_LOCK: u64 = 0x20 | 0x10;
 
-/// The kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
+/// All kinds of btrfs handles (without and with parent) start with object id, root id (8 bytes each), generation (4).
 const BTRFS_GENERATION: std::ops::Range<usize> = 16..20;
 
-/// A volume's filesystem while it is being recovered.
 pub struct Disk<'a> {
     root: &'a OwnedFd,
     state_dir: &'a OwnedFd,
     remap: &'a mut Remap,
     stage: ObjId,
     lost_found: ObjId,
-    /// The root's mount.
     mount: u64,
-    /// Objects in use: their descriptors (`O_PATH`, or for writing), whether for writing.
+    /// Objects in use: the descriptor (`O_PATH`, or open for writing), and whether it is for writing.
     open: ObjMap<(Arc<OwnedFd>, bool)>,
-    /// Room for the value of an extended attribute.
+    /// Buffer for the value of an extended attribute.
     value: Vec<u8>,
-    /// How many may work at a time.
+    /// How many threads may work at a time.
     threads: usize,
-    /// Objects of which flags were taken away that forbid changes, and those flags.
+    /// Objects that have temporarily lost flags which forbid changes, and those flags.
     unlocked: Arc<Mutex<Vec<(ObjId, u32)>>>,
 }
 
 impl<'a> Disk<'a> {
-    /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Gives the reserve back, before
-    /// anything needs space, and makes staging and `lost+found` if they are missing. Up to `threads` work at a time.
+    /// `root` is the volume's directory and `state_dir` its `.landfast`, both open for reading. Releases the space reserve first,
+    /// and makes staging and `lost+found` if they are missing. Uses up to `threads` threads.
     pub fn new(
         root: &'a OwnedFd,
         state_dir: &'a OwnedFd,
@@ -100,8 +98,8 @@ impl<'a> Disk<'a> {
         })
     }
 
-    /// Before anything else: on btrfs the transaction number is brought past that of each handle that clients or the log
-    /// may know, since btrfs would issue the same handles once more.
+    /// Call first: on btrfs, advances the transaction number past that of each handle that clients or the log may know.
+    /// Otherwise btrfs would issue the same handles again.
     pub(super) fn prepare(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
         let known = fold.objects.keys().chain(self.remap.identities());
@@ -109,8 +107,8 @@ impl<'a> Disk<'a> {
         self.bump(newest).map_err(io("bringing the filesystem's generation forward", &stage))
     }
 
-    /// Last, when everything is durable: rows of objects that are gone are dropped, and the reserve is taken again, as far
-    /// as there is space.
+    /// Call last, when everything is durable: drops rows of objects that are gone, and takes the space reserve again, as far as
+    /// there is space.
     pub(super) fn finish(&mut self, fold: &Fold) -> std::result::Result<(), Error> {
         let stage = self.stage.clone();
         self.open.clear();
@@ -175,8 +173,8 @@ impl<'a> Disk<'a> {
         Ok(Some((fd, look)))
     }
 
-    /// Somebody has made an object append-only or immutable since clients changed it, or before, which some changes of what is in
-    /// a directory do not mind: it loses that until recovery is done. What it had is noted first.
+    /// Clears the append-only and immutable flags of an object until recovery is done. Somebody may have set them after clients
+    /// changed the object, or before, since some changes inside a directory are allowed with them. Saves the flags first.
     fn unlock(&self, obj: &ObjId, fd: &OwnedFd) -> Result<()> {
         let flags = kernel::inode_flags(fd)? & FLAGS_THAT_LOCK;
         let mut unlocked = self.unlocked.lock();
@@ -188,7 +186,6 @@ impl<'a> Disk<'a> {
         Ok(kernel::set_inode_flags(fd, FLAGS_THAT_LOCK, 0)?)
     }
 
-    /// Gives the flags back that [`Disk::unlock`] has taken.
     pub(super) fn lock_again(&mut self) -> Result<()> {
         let unlocked = std::mem::take(&mut *self.unlocked.lock());
         if unlocked.is_empty() {
@@ -213,8 +210,7 @@ impl<'a> Disk<'a> {
         self.open.insert(obj.clone(), (fd.clone(), for_writing));
     }
 
-    /// A descriptor of an object that must live. What a kept descriptor is open on does not change, so that is not looked at
-    /// again.
+    /// A descriptor of an object that must live. A kept descriptor always refers to the same object, so it needs no new look.
     fn need(&mut self, obj: &ObjId) -> Result<Arc<OwnedFd>> {
         if let Some((fd, _)) = self.open.get(obj) {
             return Ok(fd.clone());
@@ -236,7 +232,7 @@ impl<'a> Disk<'a> {
         Ok(fd)
     }
 
-    /// What an entry names, and a look at it; `None` if nothing.
+    /// What an entry names, and a look at it, if the entry exists.
     fn look_up(&mut self, dir: &ObjId, name: &[u8]) -> Result<Option<(ObjId, Statx)>> {
         let dir = self.need(dir)?;
         let Some(kh) = self.handle_at(&dir, name)? else { return Ok(None) };
@@ -244,7 +240,7 @@ impl<'a> Disk<'a> {
         if kh.ino() == Some(look.stx_ino) {
             return Ok(Some((ObjId { kh, btime_ns: btime_ns(&look) }, look)));
         }
-        // Somebody changes the entry meanwhile.
+        // Somebody may change the entry meanwhile.
         let fd = match kernel::open_path(&*dir, name) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
@@ -253,7 +249,7 @@ impl<'a> Disk<'a> {
         Ok(Some(identity_and_look(&fd)?))
     }
 
-    /// The handle of what an entry names; `None` if nothing.
+    /// The handle of what an entry names, if the entry exists.
     fn handle_at(&self, dir: &OwnedFd, name: &[u8]) -> Result<Option<KernelHandle>> {
         match kernel::handle_by_name(dir, name) {
             Ok((kh, mount)) if mount == self.mount => Ok(Some(kh)),
@@ -265,7 +261,6 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// The identity of an open object.
 pub fn identity(fd: &OwnedFd) -> Result<ObjId> {
     Ok(identity_and_look(fd)?.0)
 }
@@ -292,7 +287,7 @@ fn btrfs_generation(id: &ObjId) -> Option<u32> {
     Some(u32::from_le_bytes(id.kh.bytes.get(BTRFS_GENERATION)?.try_into().ok()?))
 }
 
-/// Opens or makes a directory that only root enters and from which nothing is inherited.
+/// Opens or makes a directory that only root can enter and that passes nothing on to its entries.
 fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
     match kernel::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
@@ -349,7 +344,7 @@ impl Tree for Disk<'_> {
         Ok(kernel::hands_down(&*dir)?)
     }
 
-    /// Two objects that live at the same time have different handles.
+    /// Comparing handles is enough: two live objects have different ones.
     fn names(&mut self, dir: &ObjId, name: &[u8], obj: &ObjId) -> Result<bool> {
         let dir = self.need(dir)?;
         Ok(self.handle_at(&dir, name)?.is_some_and(|kh| kh == obj.kh))
@@ -484,7 +479,7 @@ impl Tree for Disk<'_> {
         self.value.resize(XATTR_VALUE_BYTES_MAX, 0);
         match kernel::getxattr(&*fd, c_name(name)?.as_c_str(), &mut self.value[..]) {
             Ok(n) => Ok(self.value.get(..n).map(Bytes::copy_from_slice)),
-            // Where there are none, there is not this one.
+            // Without support for extended attributes, this one does not exist.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -548,7 +543,7 @@ impl Tree for Disk<'_> {
             let helpers = (1..self.threads.min(items.len())).map_while(|_| {
                 let (dirs, helper) = ((self.stage.clone(), self.lost_found.clone()), &helper);
                 let thread = std::thread::Builder::new().name("recovery".into());
-                // Where there are no more threads, fewer do the work.
+                // If no more threads can be made, fewer do the work.
                 thread.spawn_scoped(scope, move || helper(dirs)).ok()
             });
             let helpers: Vec<_> = helpers.collect();

@@ -1,5 +1,6 @@
-//! Enforce: names first, since removing what is dead frees space, and since they change the times of directories; then
-//! for each object its contents, its attributes, and last its times, since everything else changes those.
+//! Makes the disk agree with the fold, in this order:
+//! 1. names, since removing dead objects frees space, and since names change the times of directories;
+//! 2. for each object its contents, its attributes, and last its times, since everything else changes those.
 
 use super::work::{Object, Work};
 use super::{Error, Run};
@@ -10,7 +11,7 @@ use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
 impl<'a, T: Tree> Run<'a, T> {
-    /// Makes the disk agree with the fold. Every live object is on disk that somebody has not removed ([`Run::materialise`]).
+    /// Makes the disk agree with the fold. By now every live object is on disk, unless somebody has removed it ([`Run::materialise`]).
     pub(super) fn enforce(&mut self) -> Result<(), Error> {
         self.detach()?;
         point("recovery.detached");
@@ -22,13 +23,13 @@ impl<'a, T: Tree> Run<'a, T> {
         self.verify()
     }
 
-    /// Does something for each live object of the log that is not as it must be since it was made.
+    /// Runs `each` for each live object of the log that was not completed when it was made.
     pub(super) fn objects(
         &mut self,
         each: impl Fn(&mut Work<'_>, &Object<'_>) -> Result<(), Error> + Sync,
     ) -> Result<(), Error> {
         let now = &self.now;
-        // What somebody has removed has nothing to be set.
+        // An object that somebody has removed needs nothing.
         let left = self.sorted(|id, _| now.get(id).is_some_and(|now| !now.complete));
         let portions: Vec<_> = left.chunks(RECOVERY_PORTION).collect();
         let done = self.tree.spread(&portions, |tree, portion| {
@@ -43,7 +44,7 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// Those objects of the log in one fixed order, the live ones only.
+    /// The selected live objects of the log, in a fixed order.
     pub(super) fn sorted(&self, which: impl Fn(&ObjId, &Plan) -> bool) -> Vec<(&'a ObjId, &'a Plan)> {
         let live = self.fold.objects.iter().filter(|(id, plan)| !plan.dead && which(id, plan));
         let mut plans: Vec<_> = live.collect();

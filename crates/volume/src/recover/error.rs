@@ -1,36 +1,26 @@
-//! Why recovery stops.
-
 use crate::fold::FoldError;
 use crate::record::ObjId;
 
 /// Why recovery stopped. The log is kept; the next start tries again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The records make no state.
     #[error(transparent)]
     Fold(#[from] FoldError),
-    /// A system call failed.
     #[error("{what} ({}): {why}{}", place(.path, .obj), advice(.why))]
     Io {
-        /// What was being done.
         what: &'static str,
-        /// To which object.
         obj: ObjId,
-        /// Where that is, if it could be found out.
+        /// The object's path, if it could be found out.
         path: Option<String>,
-        /// The system's error.
         why: std::io::Error,
     },
     /// A state that no crash leaves: a bug, or something else wrote to the volume.
     #[error("{what} ({}{}): something else than this server has changed the volume, or this is a bug", place(.path, .obj), entry(.name))]
     Surprise {
-        /// What is not as it must be.
         what: &'static str,
-        /// The object.
         obj: ObjId,
-        /// Where that is, if it could be found out.
+        /// The object's path, if it could be found out.
         path: Option<String>,
-        /// The entry at which it was seen.
         name: Option<bytes::Bytes>,
     },
 }
@@ -39,7 +29,7 @@ fn place(path: &Option<String>, obj: &ObjId) -> String {
     path.clone().unwrap_or_else(|| format!("object {obj}"))
 }
 
-/// What to do about an error of the system that somebody can mend at once.
+/// What to do about a system error that somebody can fix at once.
 fn advice(why: &std::io::Error) -> &'static str {
     match rustix::io::Errno::from_io_error(why) {
         Some(rustix::io::Errno::NOKEY) => {
@@ -53,7 +43,6 @@ fn entry(name: &Option<bytes::Bytes>) -> String {
     name.as_ref().map_or(String::new(), |n| format!(", entry {:?}", String::from_utf8_lossy(n)))
 }
 
-/// Wraps a system error.
 pub(super) fn io(what: &'static str, obj: &ObjId) -> impl FnOnce(std::io::Error) -> Error {
     let obj = obj.clone();
     move |why| Error::Io { what, obj, path: None, why }

@@ -1,8 +1,8 @@
-//! Finds each object of the log on disk, and makes those that a crash lost again, in staging.
+//! Finds each object of the log on disk, and makes again in staging those that a crash has lost.
 //!
-//! An object is looked for by handle and birth time, then through the remap table, then in staging under the name of
-//! its old identity (a crash may have come between making it and the row). What must live and is nowhere is made,
-//! if the log saw it born. Identity alone decides, never a name: after a crash a name may be that of another object.
+//! It looks for an object by handle and birth time, then through the remap table, then in staging under the name of its old
+//! identity (a crash may have come between making it and writing the row). A living object that is nowhere is made, if its
+//! birth is in the log. Only identity decides, never a name: after a crash a name may belong to another object.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,6 @@ use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl<'a, T: Tree> Run<'a, T> {
-    /// Reads what an earlier run left in staging.
     pub(super) fn find_staged(&mut self) -> Result<(), Error> {
         let stage = self.tree.stage();
         for name in self.tree.list(&stage).map_err(io("listing staging", &stage))? {
@@ -32,7 +31,7 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// After this, every live object of the log is on disk and durable, and known by its present identity, but for those that
+    /// Afterwards every living object of the log is on disk, durable, and known by its present identity, except those that
     /// somebody has removed.
     pub(super) fn materialise(&mut self) -> Result<(), Error> {
         let mut rows = Vec::new();
@@ -46,8 +45,8 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// True if all that the log holds finds room before anything that is dead has given back its own: then each object gets
-    /// its contents when it is made.
+    /// True if all of the log's contents fit on the disk before dead objects have freed their space. Then each object gets its
+    /// contents when it is made.
     fn is_roomy(&mut self) -> Result<bool, Error> {
         let takes = |plan: &Plan| {
             let contents: u64 = plan.content.writes.iter().map(|(_, fill)| fill.room()).sum();
@@ -60,7 +59,7 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(room / 2 >= wanted)
     }
 
-    /// Parents first, and directories in which others were made: what is made may be made in them.
+    /// Handles parents first, and directories in which others were made before those: objects may have to be made in them.
     fn directories(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
         let fold = self.fold;
         let mut ids: Vec<_> = fold.objects.iter().filter(|(_, plan)| plan.is_dir).map(|(id, _)| id).collect();
@@ -97,11 +96,11 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// Everything that is no directory, by the directories in which it is made: two threads seldom want the same.
+    /// Handles all other objects, sorted by the directory in which they are made: two threads seldom need the same one.
     fn others(&mut self, roomy: bool, rows: &mut Rows) -> Result<(), Error> {
         let fold = self.fold;
         let is_other = |id: &ObjId| fold.objects.get(id).is_some_and(|plan| !plan.is_dir);
-        // A directory that is asked about twice is asked once.
+        // Collects the answers here, so that no directory is asked about twice.
         for id in fold.objects.keys() {
             if let Some(plan) = made_again(fold, id) {
                 self.ask_what_is_handed_down(id, plan)?;
@@ -129,8 +128,8 @@ impl<'a, T: Tree> Run<'a, T> {
         let dirs = starts.zip(&ends).filter_map(|(start, end)| wanted.get(start..*end));
         let portions: Vec<_> = dirs.flat_map(|same| same.chunks(RECOVERY_PORTION)).collect();
         let (look, tree) = self.parts(roomy);
-        // Nothing is made before each was looked for: on Linux the handle of a lost object whose number is just being given to a
-        // new inode is not stale but fails with ENOMEM (`iget_locked` finds `I_CREATING`).
+        // All are looked for before any is made: on Linux the handle of a lost object fails with ENOMEM, not ESTALE, while its
+        // number is being given to a new inode (`iget_locked` finds `I_CREATING`).
         let found = tree.spread(&portions, |tree, portion| {
             portion.iter().map(|wanted| find(tree, wanted.id, wanted.remapped.as_ref())).collect()
         })?;
@@ -150,8 +149,8 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    /// Learns of the directories of an object whether what belongs into them must be made in them. At its first name in one that
-    /// recovery makes it is made anyway.
+    /// Finds out of the directories of an object whether their entries inherit something, so that the object must be made in
+    /// them. Its first name in a directory that recovery makes is used anyway.
     fn ask_what_is_handed_down(&mut self, id: &ObjId, plan: &Plan) -> Result<(), Error> {
         let first = first_name(self.fold, id).map(|(dir, _)| dir);
         for dir in plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in) {
@@ -170,20 +169,19 @@ impl<'a, T: Tree> Run<'a, T> {
         Wanted { id, remapped: self.tree.remapped(id) }
     }
 
-    /// What says where an object is, and the tree.
     fn parts(&mut self, roomy: bool) -> (Look<'_>, &mut T) {
         let stage = self.tree.stage();
         let Run { tree, fold, now, ours, native, left_staged, .. } = self;
         (Look { fold, now, ours, native, left_staged, stage, roomy }, tree)
     }
 
-    /// By handle and birth time, or through the remap table.
+    /// Finds an object by handle and birth time, or through the remap table.
     pub(super) fn find(&mut self, id: &ObjId) -> Result<Option<ObjId>, Error> {
         let remapped = self.tree.remapped(id);
         find(self.tree, id, remapped.as_ref())
     }
 
-    /// Finds what is on the disk of the live objects, and makes nothing.
+    /// Finds the living objects on disk; makes nothing.
     pub(super) fn look_for_all(&mut self) -> Result<(), Error> {
         for (id, _) in self.sorted(|_, _| true) {
             if let Some(found) = self.find(id)? {
@@ -215,20 +213,20 @@ impl<'a, T: Tree> Run<'a, T> {
 /// Rows for the remap table: old identity, new identity, fileid.
 type Rows = Vec<(ObjId, ObjId, u64)>;
 
-/// A directory on the way through all of them.
+/// A directory during the depth-first walk.
 enum Visit<'a> {
-    /// It comes when those that it needs are done.
+    /// The directories that it needs come first.
     Before(&'a ObjId),
-    /// They are.
+    /// They are done.
     Now(&'a ObjId),
 }
 
-/// What the log says of an object that recovery makes again if it is lost.
+/// The plan of an object that recovery makes again if it is lost.
 fn made_again<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a Plan> {
     fold.objects.get(id).filter(|plan| plan.birth.is_some() && !plan.dead)
 }
 
-/// An object of the log, and what the remap table says that it is.
+/// An object of the log, and its identity according to the remap table.
 struct Wanted<'a> {
     id: &'a ObjId,
     remapped: Option<ObjId>,
@@ -238,15 +236,15 @@ struct Wanted<'a> {
 struct Met<'a> {
     id: &'a ObjId,
     now: Now,
-    /// A directory that recovery has made.
+    /// It is a directory made by recovery.
     ours: bool,
     /// Recovery has made it, and it needs a row with this fileid.
     fileid: Option<u64>,
-    /// The name for the time being that it has, if that is not known yet.
+    /// Its temporary name, if not noted yet.
     staged: Option<Place>,
 }
 
-/// What says where an object is.
+/// The data that tells where an object is.
 struct Look<'b> {
     fold: &'b Fold,
     now: &'b ObjMap<Now>,
@@ -258,19 +256,19 @@ struct Look<'b> {
 }
 
 impl<'b> Look<'b> {
-    /// The directory in which an object must be made for what it takes from it.
+    /// The directory in which an object must be made because of what it inherits.
     fn native(&self, plan: &Plan) -> Option<&'b ObjId> {
         let born_in = plan.born_in.as_ref().and_then(|dir| Some((dir, self.native.get(dir)?)));
         match born_in {
             Some((_, Some(native))) => Some(native),
             Some((dir, None)) if !self.ours.contains(dir) => None,
-            // That is gone, or was made again and may have had something to hand down that nobody knows any more: so far as can
-            // be, what the object is in now has it, too.
+            // That directory is gone, or was made again and what it passed on is unknown. As far as possible, the directory in
+            // which the object now is passes on the same.
             _ => plan.names.iter().find_map(|(dir, _)| self.native.get(dir)?.as_ref()),
         }
     }
 
-    /// Takes an object that was found as it is, or makes it. `None`: it is not on disk, and need not be.
+    /// Finds an object or makes it. `None`: it is not on disk, and need not be.
     fn meet<'a>(
         &self,
         work: &mut Work<'_>,
@@ -282,7 +280,7 @@ impl<'b> Look<'b> {
         let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
         let native = self.native(plan);
         if let Some(now) = found {
-            // A run before this one may have made it and got as far as its row; the directories that it made are like others now.
+            // An earlier run may have made it and written its row; the directories that such a run made are ordinary ones now.
             let mut staged = None;
             if plan.birth.is_some() && !plan.dead {
                 let dirs = plan.names.iter().map(|(dir, _)| dir).chain(&plan.born_in);
@@ -299,9 +297,9 @@ impl<'b> Look<'b> {
         if plan.dead {
             return Ok(None);
         }
-        // Something that a crash cannot have taken is not made again, but said ([`Run::concede_the_gone`]).
+        // An object that a crash cannot have lost is not made again, but reported ([`Run::concede_the_gone`]).
         let Some(birth) = plan.birth.as_ref().filter(|_| !plan.must_be_there) else { return Ok(None) };
-        // Its name in staging if it is there, or else in the directory that recovery has made for it.
+        // Its name in staging, if it is there; else its name in the directory that recovery has made for it.
         let in_stage = staging_name("made", id);
         let in_native = beside(id);
         let placed = first_name(self.fold, id).filter(|(dir, _)| self.ours.contains(dir));
@@ -316,10 +314,10 @@ impl<'b> Look<'b> {
                         work.tree.lookup(&dir, name).map_err(io("looking into a directory made again", id))?
                     }
                 };
-                // It gets its mode when everything in it is as it must be.
+                // It gets its mode when everything in it is right.
                 (dir, name, left, fresh)
             }
-            // What it must take from its directory it gets there, under a name that says who it is.
+            // What it must inherit from its directory it gets there, under a name that shows its identity.
             (None, _, Some(dir)) => {
                 let left = work.tree.lookup(dir, &in_native).map_err(io("looking a name up", id))?;
                 staged = Some((dir.clone(), in_native.clone()));
@@ -343,7 +341,7 @@ impl<'b> Look<'b> {
                     meta = work.disinherit(id, &now, meta)?;
                 }
                 work.done.made += 1;
-                // The times of a directory come after its entries; and nothing in it shall inherit what it is to hand down.
+                // The times of a directory are set after its entries, and its entries must not inherit an ACL that it is to pass on.
                 let complete = self.roomy && birth.kind != Kind::Dir;
                 let object = Object { id, plan, now, made: Some(meta) };
                 if complete {
@@ -356,7 +354,7 @@ impl<'b> Look<'b> {
     }
 }
 
-/// The name for the time being of an object that is made in the directory where it belongs.
+/// The temporary name of an object that is made in its own directory.
 fn beside(id: &ObjId) -> Bytes {
     [&b".landfast-"[..], &staging_name("made", id)].concat().into()
 }
@@ -366,7 +364,7 @@ fn first_name<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a (ObjId, Bytes)> {
     fold.objects.get(id)?.names.first()
 }
 
-/// By handle and birth time, or as what the remap table says that it is.
+/// Finds an object by handle and birth time, or by its identity in the remap table.
 fn find(tree: &mut dyn Tree, id: &ObjId, remapped: Option<&ObjId>) -> Result<Option<ObjId>, Error> {
     for id in std::iter::once(id).chain(remapped) {
         if tree.probe(id).map_err(io("looking at an object", id))?.is_some() {
@@ -376,9 +374,9 @@ fn find(tree: &mut dyn Tree, id: &ObjId, remapped: Option<&ObjId>) -> Result<Opt
     Ok(None)
 }
 
-/// What a file is made with: as far as it goes what it has in the end, so that nothing is left to set. Nobody may look into
-/// it who may not in the end: an ACL's mask is no permission of the group, and the group is not yet the file's, which
-/// matters where others than root may enter.
+/// The mode with which a file is made: the final one where possible, so that nothing is left to set. But nobody may look into
+/// the file who may not in the end. An ACL's mask is not the group's permission, and the file does not have its final group
+/// yet; that matters where others than root can enter the directory.
 fn first_mode(plan: &Plan, private: bool) -> u32 {
     match &plan.owned {
         Some(owned) if plan.xattrs.is_empty() => {

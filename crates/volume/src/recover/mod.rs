@@ -3,22 +3,25 @@
 //! Redoing operations one by one over whatever a crash left is wrong in many histories; see
 //! `docs/internals/recovery.md`. Recovery works on the final state instead:
 //!
-//! 1. [`crate::fold`]: from records to the wanted state.
-//! 2. [`materialise`]: objects that the log saw born, that live and that the disk has lost are made in staging.
-//! 3. [`barrier`]: `syncfs`; then the remap rows are durable.
-//! 4. [`enforce`]: entries, contents, attributes, times; staging is emptied; `syncfs`.
+//! 1. [`crate::fold`] computes the wanted state from the records.
+//! 2. [`materialise`] makes in staging each living object that was born in the log and that the disk has lost.
+//! 3. [`barrier`] calls `syncfs`; then it makes the remap rows durable.
+//! 4. [`enforce`] fixes entries, contents, attributes and times, empties staging and calls `syncfs`.
 //!
-//! The caller empties the log only then. Each step may be cut short by a crash at any point, any number of times:
-//! the next run starts at 1 with the same records.
+//! Only then does the caller empty the log. A crash may interrupt any step, any number of times: the next run starts at 1
+//! with the same records.
 //!
-//! If the marker says that the disk is *ahead* of the log ([`crate::marker`]), every change of metadata in the log is
-//! on disk, and so may be some that were never acknowledged. Names and attributes are left alone then; only contents
-//! are brought up to date.
+//! If the marker says that the disk is *ahead* of the log ([`crate::marker`]), every metadata change in the log is on
+//! disk, perhaps with some that were never acknowledged. Then recovery leaves names and attributes alone and updates only
+//! contents.
 //!
-//! Nothing that the log does not know is ever deleted: it is left alone, or moved to `lost+found` in the state directory. A state
-//! that no crash can leave (somebody else wrote to the volume) is resolved ([`strangers`]): what exists locally stays, what was
-//! removed locally stays removed, the rest is replayed, and each case is said by its path. If the caller is strict about
-//! it, recovery stops instead, and the log is kept.
+//! Recovery never deletes what the log does not know: it leaves it alone or moves it to `lost+found` in the state directory.
+//! If the state is one that no crash can leave, somebody else wrote to the volume. Recovery resolves that ([`strangers`]):
+//! - what exists locally stays;
+//! - what was removed locally stays removed;
+//! - the rest is replayed, and each case is reported by its path.
+//!
+//! If the caller asks for strictness, recovery stops instead and the log is kept.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -48,53 +51,41 @@ pub use error::Error;
 use error::{io, surprise};
 use tree::{Meta, Tree};
 
-/// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recovered {
     /// The server's own bytes in the log, in order.
     pub notes: Vec<Vec<u8>>,
     /// The largest transaction number in the log; to be given to [`crate::marker::Marker::raise`].
     pub last_seq: u64,
-    /// Records folded.
     pub records: u64,
-    /// Objects and entries that they concern.
+    /// Objects that the records concern.
     pub objects: u64,
-    /// Entries that they concern.
+    /// Entries that the records concern.
     pub entries: u64,
     /// The disk held more than the log: names and attributes were left alone.
     pub ahead: bool,
-    /// What was done.
     pub done: Counts,
-    /// What others than this server have changed and how it was resolved, one line each; the first of them.
+    /// Changes by others and how they were resolved, one line each; only the first ones.
     pub local: Vec<String>,
-    /// How many more there are.
+    /// How many more changes by others there are.
     pub local_more: u64,
-    /// How long it took.
     pub seconds: f64,
 }
 
-/// What recovery had to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Objects that the crash had lost and that were made again.
     pub made: u64,
-    /// Entries taken away.
     pub detached: u64,
-    /// Entries put in place.
     pub attached: u64,
-    /// Dead objects removed.
     pub removed: u64,
-    /// Files whose contents were brought up to date.
     pub contents: u64,
-    /// Bytes written to them.
     pub bytes: u64,
-    /// Holes made in them.
     pub holes: u64,
-    /// Objects whose owner, mode, times or extended attributes were set.
     pub attrs: u64,
     /// Unknown objects moved to `lost+found`.
     pub foreign: u64,
-    /// Objects whose link count is not what the log says in the end (names that somebody else made or removed).
+    /// Objects whose final link count differs from the log's, because somebody else made or removed names.
     pub odd_links: u64,
 }
 
@@ -115,21 +106,20 @@ impl Counts {
     }
 }
 
-/// How recovery is to be done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct How {
     /// Stop where somebody else has changed the volume, instead of resolving it.
     pub strict: bool,
-    /// The kernel has been keeping the tree in memory since it was served: a process has ended, no power was lost.
+    /// The kernel has kept the tree in memory since it was served: only a process ended, no power was lost.
     pub unbroken: bool,
 }
 
-/// Makes `disk` agree with `records`, which came in batches with these `ends`. `marker` is the number on the volume
+/// Makes `disk` agree with `records`; `ends` says where each batch of records ends. `marker` is the number on the volume
 /// ([`crate::marker::Marker::last`]).
 ///
-/// `places` tells where objects were before these records, as far as anybody knows; it is asked only for messages.
+/// `places` tells where objects were before these records, as far as known. It is called only for messages.
 ///
-/// Errors leave the volume in a state from which the next run goes on.
+/// After an error the next run can go on from the volume's state.
 pub(crate) fn run(
     disk: &mut Disk<'_>,
     records: Vec<Vec<u8>>,
@@ -150,12 +140,12 @@ pub(crate) fn run(
     }
     disk.prepare(&fold)?;
     let mut r = reconcile(disk, &fold, marker, how, places).inspect_err(|_| {
-        // As far as that can be; what cannot is noted for the next start.
+        // As far as possible: what fails is noted for the next start.
         let _ = disk.lock_again();
     })?;
     disk.finish(&fold)?;
     r.notes = std::mem::take(&mut fold.notes);
-    // Millions of small blocks: the start need not wait for it.
+    // Dropping millions of small blocks takes time; the start need not wait for it.
     kernel::drop_aside(fold);
     r.seconds = start.elapsed().as_secs_f64();
     for line in &r.local {
@@ -207,7 +197,7 @@ impl std::fmt::Display for Recovered {
     }
 }
 
-/// The algorithm, on any filesystem.
+/// The algorithm, for any [`Tree`].
 pub(crate) fn reconcile(
     tree: &mut impl Tree,
     fold: &Fold,
@@ -223,58 +213,51 @@ pub(crate) fn reconcile(
     Ok(run.report(ahead))
 }
 
-/// What an object of the log is.
 #[derive(Clone, Debug)]
 struct Now {
     id: ObjId,
     came: Came,
-    /// This run made it and everything but its names is as it must be.
+    /// This run made it, and everything but its names is as it must be.
     complete: bool,
 }
 
-/// Where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
-    /// It was there.
     Found,
-    /// This run made it in staging.
     Staged,
-    /// This run made it at its first name, in a directory that recovery had made.
+    /// This run made it at its first name, in a directory made by recovery.
     Placed,
 }
 
-/// A directory and a name in it.
 pub(crate) type Place = (ObjId, bytes::Bytes);
 
-/// Looked for when somebody wants to know.
+/// Computed when first asked for.
 type Places<'a> = LazyCell<ObjMap<Place>, &'a dyn Fn() -> ObjMap<Place>>;
 
-/// One run.
 struct Run<'a, T> {
     tree: &'a mut T,
     fold: &'a Fold,
-    /// What the objects of the log are now; those that are not on disk are missing here.
+    /// What each object of the log is now; objects that are not on disk are missing here.
     now: ObjMap<Now>,
-    /// Directories that this recovery has made, in this run or in an earlier one that did not come to the rows: what is in
-    /// them it made, too.
+    /// Directories that recovery has made, in this run or in an earlier one that did not reach the remap rows. So recovery
+    /// also made everything in them.
     ours: ObjSet,
-    /// The other way round, for those that were made again.
+    /// The inverse of `now`, for objects that were made again.
     then: ObjMap<ObjId>,
-    /// Names that are not for good, in staging or beside the final ones, by present identity.
+    /// Temporary names, in staging or beside the final ones, by present identity.
     staged: BTreeMap<ObjId, Vec<Place>>,
-    /// Directories of the log that hand something down ([`Tree::hands_down`]), and what they are now: objects are made in them.
-    /// `None`: they hand down nothing.
+    /// Directories of the log whose new entries inherit something ([`Tree::hands_down`]), and what they are now: objects are
+    /// made in them directly. `None`: nothing is inherited there.
     native: ObjMap<Option<ObjId>>,
     /// What an earlier run left in staging, by name.
     left_staged: HashMap<bytes::Bytes, (ObjId, Kind)>,
-    /// Stop where somebody else has changed the volume.
     strict: bool,
-    /// Entries that stay as somebody else has left them.
+    /// Entries that stay as somebody else left them.
     conceded: BTreeSet<(ObjId, bytes::Bytes)>,
-    /// What was resolved, see [`Recovered::local`].
+    /// See [`Recovered::local`].
     local: Vec<String>,
     local_more: u64,
-    /// Where objects were before the records begin, for messages; asked for once it is wanted.
+    /// Where objects were before the first record, for messages.
     places: Places<'a>,
     done: Counts,
 }
@@ -312,8 +295,8 @@ impl<'a, T: Tree> Run<'a, T> {
             self.concede(strange.what, &strange.obj, None, "what the log says of it later counts")?;
         }
         if ahead || unbroken {
-            // All changes of metadata that the log knows have been made; what else was, by whom is seen only if no client had
-            // anything under way.
+            // Every metadata change in the log is on disk, perhaps more. Changes by others are recognisable only if no client
+            // had a request in flight.
             if !ahead {
                 self.look_for_all()?;
                 self.concede_the_gone()?;
@@ -348,12 +331,12 @@ impl<'a, T: Tree> Run<'a, T> {
         self.tree.probe(obj).map_err(io("looking at an object", obj))
     }
 
-    /// True if this run has made it: it is empty but for what this run has put there, and its attributes are not as they must be.
+    /// True if this run made it: it holds only what this run put there, and its attributes are not yet right.
     fn is_fresh(&self, obj: &ObjId) -> bool {
         self.now.get(obj).is_some_and(|now| now.came != Came::Found)
     }
 
-    /// What the log calls the object that is `now`; `None` if the log does not know it.
+    /// The log's identity of the object that is `now`; `None` if the log does not know it.
     fn logged<'b>(&'b self, now: &'b ObjId) -> Option<&'b ObjId> {
         match self.then.get(now) {
             Some(then) => Some(then),
@@ -361,7 +344,7 @@ impl<'a, T: Tree> Run<'a, T> {
         }
     }
 
-    /// After everything, before the log is emptied.
+    /// Runs last, before the log is emptied.
     fn last_sync(&mut self) -> Result<(), Error> {
         if faults::bug(Bug::EmptyBeforeSync) { Ok(()) } else { self.sync() }
     }
@@ -378,7 +361,7 @@ fn present(now: &ObjMap<Now>, obj: &ObjId) -> Result<ObjId, Error> {
 }
 
 /// The name in staging of an object that is made again (`made`, with its old identity), or of one that stood at a
-/// wrong entry (`park`, with its present one).
+/// wrong entry (`park`, with its present identity).
 fn staging_name(why: &str, id: &ObjId) -> bytes::Bytes {
     let mut name = format!("{why}-{:x}-{:x}-", id.kh.kind, id.btime_ns);
     for b in id.kh.bytes.iter() {

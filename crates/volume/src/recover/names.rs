@@ -1,8 +1,8 @@
-//! Entries: detach what is wrong, attach what is wanted, empty staging.
+//! Directory entries: detach the wrong ones, attach the wanted ones, empty staging.
 //!
-//! First *every* touched entry that disagrees is detached, directories and files into staging under their identity;
-//! only then is anything attached. So no order of renames can meet a cycle or a directory that is not empty: after
-//! detaching, each entry that is left is one of the final state.
+//! First *every* touched entry that disagrees is detached: directories and files move into staging under their identity.
+//! Only then is anything attached. So no order of renames can meet a cycle or a non-empty directory: after detaching,
+//! each entry that is left belongs to the final state.
 //!
 //! At each point of this every live object has a name, in the tree or in staging.
 
@@ -16,7 +16,7 @@ use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
 
 impl<T: Tree> Run<'_, T> {
-    /// Takes away each touched entry that names another object than it must.
+    /// Removes each touched entry that names another object than it must.
     pub(super) fn detach(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
@@ -30,7 +30,7 @@ impl<T: Tree> Run<'_, T> {
                 else {
                     continue;
                 };
-                // What somebody has removed is not wanted any more.
+                // An object that somebody has removed is no longer wanted.
                 let want = want.as_ref().and_then(|want| self.now.get(want)).map(|now| now.id.clone());
                 if want.as_ref() != Some(&found) {
                     self.detach_one((logged, name), &dir, found, kind, want.is_some())?;
@@ -40,7 +40,7 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Takes what stands at an entry (`at`, in the log's terms) away, or concedes the entry to it.
+    /// Removes what stands at an entry (`at`, in the log's terms), or concedes the entry to it.
     fn detach_one(
         &mut self,
         at: (&ObjId, &Bytes),
@@ -61,7 +61,7 @@ impl<T: Tree> Run<'_, T> {
         };
         let plan = self.fold.objects.get(&logged);
         let dead = plan.is_some_and(|p| p.dead);
-        // A crash can leave an object at entries that the log has taken it from, or where it was only put and lost again.
+        // After a crash an object may be at entries from which the log has removed it, or at which the log put it for a while.
         let explained = |plan: &Plan| plan.left.iter().any(|(d, n)| (d, n) == at);
         if !dead && !plan.is_some_and(explained) && !self.strict {
             if !wanted {
@@ -85,7 +85,7 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Moves something that the log does not know there to `lost+found`, under its identity and the name that it had.
+    /// Moves an object that the log does not know there to `lost+found`, under its identity and its former name.
     fn set_aside(&mut self, at: (&ObjId, &Bytes), dir: &ObjId, found: &ObjId) -> Result<(), Error> {
         let to = self.keep_in_lost_found("found", (dir, at.1), found, at.1)?;
         self.done.foreign += 1;
@@ -94,7 +94,6 @@ impl<T: Tree> Run<'_, T> {
         if self.strict { Ok(()) } else { self.concede(what, found, Some(at), &done) }
     }
 
-    /// Puts each wanted entry in place that is not.
     pub(super) fn attach(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         for (dir, names) in &fold.entries {
@@ -104,7 +103,7 @@ impl<T: Tree> Run<'_, T> {
             }
             let fresh = self.is_fresh(dir);
             let logged = dir;
-            // What was to go into a directory that somebody has removed is seen to when staging is emptied.
+            // What belongs into a directory that somebody has removed is handled when staging is emptied.
             let Some(dir) = self.now.get(dir).map(|now| now.id.clone()) else { continue };
             for (name, want) in wanted() {
                 if fresh && self.is_placed(want, logged, name) {
@@ -126,7 +125,7 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Looks at every touched entry once more: what is about to be declared recovered is as the log wants it.
+    /// Checks every touched entry once more, before the volume is declared recovered.
     pub(super) fn verify(&mut self) -> Result<(), Error> {
         let fold = self.fold;
         let (now, conceded) = (&self.now, &self.conceded);
@@ -164,7 +163,7 @@ impl<T: Tree> Run<'_, T> {
         placed && first().is_some_and(|(first_dir, first_name)| first_dir == dir && first_name == name)
     }
 
-    /// Gives an object a name; false if that cannot be, since somebody has moved things.
+    /// Gives an object a name. Returns false if that is impossible because somebody has moved things.
     fn attach_one(
         &mut self,
         at: (&ObjId, &Bytes),
@@ -182,7 +181,7 @@ impl<T: Tree> Run<'_, T> {
                     }
                     return Ok(true);
                 }
-                // The directory is below the one that should go into it, or somebody has given it another project.
+                // The target is below this directory, or somebody has given it another project.
                 Err(e)
                     if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::CrossesDevices)
                         && !self.strict =>
@@ -213,7 +212,7 @@ impl<T: Tree> Run<'_, T> {
 
     /// Removes what is left in staging: dead objects, and second names of live ones.
     pub(super) fn empty_stage(&mut self) -> Result<(), Error> {
-        // What lives leaves dead directories before they are emptied.
+        // Live objects are moved out of dead directories before those are emptied.
         let is_dead = |found: &ObjId| {
             let logged = self.logged(found);
             logged.and_then(|logged| self.fold.objects.get(logged)).is_some_and(|plan| plan.dead)
@@ -229,8 +228,8 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Sets aside what is in a dead directory. Each entry that the log knows has been detached, so it is not ours; the
-    /// directory is, and goes, so that its handle leads nowhere.
+    /// Sets aside what is in a dead directory. Each entry that the log knows has been detached, so what is left is not ours. The
+    /// directory itself is ours and is removed, so that its handle becomes stale.
     fn empty_dead(&mut self, dir: &ObjId) -> Result<(), Error> {
         for name in self.tree.list(dir).map_err(io("listing a directory", dir))? {
             if let Some((found, _)) = self.tree.lookup(dir, &name).map_err(io("looking a name up", dir))? {
@@ -269,7 +268,7 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Something that must live has no place, since somebody has removed or moved the directory that it belongs to.
+    /// Keeps in `lost+found` a live object that has no place, since somebody has removed or moved its directory.
     fn keep_beside(
         &mut self,
         stage: &ObjId,

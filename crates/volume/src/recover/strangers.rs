@@ -1,11 +1,12 @@
-//! What somebody else has changed: an administrator who removed, moved or made something in the exported directory, while it was
-//! served or since.
+//! Changes by others: an administrator who removed, moved or made something in the exported directory, while it was served or
+//! since.
 //!
-//! No crash leaves such a state, so it can be told from what a crash left: an object that was on the disk for certain is not
-//! there, an entry names what the log never knew there, a directory is at a place that the log does not know. Each case is
-//! resolved so that nothing is deleted and nothing that was acknowledged vanishes without a word: what exists locally stays
-//! where it is, or is kept beside in `lost+found`; what was removed stays removed; what was to go into a directory that is
-//! no more goes to `lost+found`.
+//! No crash leaves such a state, so recovery can recognise it: an object is missing that was certainly on disk, an entry
+//! names something that the log never knew there, or a directory is at a place that the log does not know. Recovery
+//! resolves each case so that nothing is deleted and no acknowledged change vanishes silently:
+//! - what exists locally stays where it is, or is kept in `lost+found`;
+//! - what was removed stays removed;
+//! - what belongs into a removed directory goes to `lost+found`.
 
 use bytes::Bytes;
 
@@ -16,7 +17,7 @@ use crate::record::ObjId;
 use crate::recover::tree::Tree;
 
 impl<T: Tree> Run<'_, T> {
-    /// Notes a case that no crash leaves and how it is resolved, or stops at it.
+    /// Notes a case that no crash leaves and its resolution; if strict, stops there.
     pub(super) fn concede(
         &mut self,
         what: &'static str,
@@ -39,12 +40,12 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Says which objects are gone that a crash cannot have taken.
+    /// Reports which objects are gone that a crash cannot have lost.
     pub(super) fn concede_the_gone(&mut self) -> Result<(), Error> {
         let gone = |id: &ObjId| !self.now.contains_key(id);
         let mut lost: Vec<_> =
             self.sorted(|id, _| gone(id)).into_iter().map(|(id, plan)| (id.clone(), plan)).collect();
-        // Directories first: what was in them is not worth a line each.
+        // Directories first: their contents are not worth a line each.
         lost.sort_by_key(|(_, plan)| !plan.is_dir);
         for (id, plan) in lost {
             let what = match (&plan.birth, plan.relies_on_disk) {
@@ -57,7 +58,6 @@ impl<T: Tree> Run<'_, T> {
         Ok(())
     }
 
-    /// Gives an error the path of its object.
     pub(super) fn located(&mut self, error: Error) -> Error {
         match error {
             Error::Io { what, obj, path: None, why } => {
@@ -72,7 +72,7 @@ impl<T: Tree> Run<'_, T> {
         }
     }
 
-    /// Where an object is, or where the log saw it last: a path below the volume's root.
+    /// The path of an object below the volume's root: where it is, or where the log saw it last.
     pub(super) fn path_of(&mut self, obj: &ObjId) -> String {
         let now = self.now.get(obj).map_or_else(|| obj.clone(), |now| now.id.clone());
         if let Some(path) = self.place_on_disk(&now) {
@@ -97,14 +97,14 @@ impl<T: Tree> Run<'_, T> {
                 None => obj = dir,
             }
         }
-        // No name leads there that the log knows. It may be the root of a part of the tree, or what is left of the log has no more.
+        // The log knows no name above this: it may be the root of a subtree, or the rest of the log has no more.
         let number = obj.kh.ino().map_or_else(|| obj.to_string(), |ino| format!("inode {ino}"));
         parts.push(format!("(what the log has no name of, {number})"));
         parts.reverse();
         parts.join("/")
     }
 
-    /// Where a directory is, unless that is a place that people know nothing of.
+    /// The path of a directory, unless it is a place that means nothing to people.
     fn place_on_disk(&mut self, dir: &ObjId) -> Option<String> {
         let path = self.tree.path(dir).ok()??;
         let stage = self.tree.stage();
@@ -119,7 +119,7 @@ impl<T: Tree> Run<'_, T> {
         }
     }
 
-    /// Moves something to `lost+found`, under its identity and the name that it had.
+    /// Moves an object to `lost+found`, under its identity and its former name.
     pub(super) fn keep_in_lost_found(
         &mut self,
         why: &str,
@@ -148,7 +148,6 @@ impl<T: Tree> Run<'_, T> {
     }
 }
 
-/// A name for people.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).escape_debug().to_string()
 }

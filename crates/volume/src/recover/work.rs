@@ -1,5 +1,5 @@
-//! What is done to one object alone: its contents, its attributes, its times. No object's depends on another's, so several
-//! threads share them ([`Tree::spread`]).
+//! Work on a single object: its contents, attributes and times. No object's work depends on another's, so several
+//! threads share it ([`Tree::spread`]).
 
 use super::{Counts, Error, io, surprise};
 use crate::fold::Plan;
@@ -12,21 +12,17 @@ const SET_ID: u32 = 0o6000;
 const ACL_ACCESS: &str = "system.posix_acl_access";
 const ACL_DEFAULT: &str = "system.posix_acl_default";
 
-/// What one thread works with.
 pub(super) struct Work<'b> {
     pub(super) tree: &'b mut dyn Tree,
     pub(super) done: Counts,
 }
 
-/// One live object.
 pub(super) struct Object<'b> {
-    /// What the log calls it.
+    /// Its identity in the log.
     pub(super) id: &'b ObjId,
-    /// What it must become.
     pub(super) plan: &'b Plan,
-    /// What it is.
     pub(super) now: ObjId,
-    /// What it was when this run made it, if that was just now: nothing has changed it since.
+    /// Its attributes when this run made it, if that was just now: nothing has changed it since.
     pub(super) made: Option<Meta>,
 }
 
@@ -35,7 +31,7 @@ impl Work<'_> {
         Work { tree, done: Counts::default() }
     }
 
-    /// All of it. Times last, since everything else changes those.
+    /// Does everything. Sets times last, since all other steps change them.
     pub(super) fn complete(&mut self, object: &Object<'_>) -> Result<(), Error> {
         self.contents(object)?;
         self.attributes(object)?;
@@ -50,7 +46,7 @@ impl Work<'_> {
         meta.ok_or_else(|| surprise("an object has gone meanwhile", object.id, None))
     }
 
-    /// Takes from an object that was just made the ACLs that it inherited: the log says which it has.
+    /// Removes inherited ACLs from an object that was just made: the log says which ones it has.
     pub(super) fn disinherit(&mut self, id: &ObjId, now: &ObjId, meta: Meta) -> Result<Meta, Error> {
         if meta.kind == Kind::Symlink {
             return Ok(meta);
@@ -65,14 +61,14 @@ impl Work<'_> {
         meta.ok_or_else(|| surprise("an object has gone meanwhile", id, None))
     }
 
-    /// Owner, extended attributes (an ACL sets permission bits), mode (changing the owner clears setuid bits).
+    /// Sets the owner, then extended attributes (an ACL sets permission bits), then the mode (a change of the owner clears setuid bits).
     pub(super) fn attributes(&mut self, object: &Object<'_>) -> Result<(), Error> {
         let Object { id, plan, now, .. } = object;
         if plan.owned.is_none() && plan.xattrs.is_empty() && plan.links.is_none() {
             return Ok(());
         }
         let meta = self.look(object)?;
-        // On a disk that has them for certain they are as somebody has set them since.
+        // If the disk certainly had them, any difference is somebody's later change and stays.
         let dressed = plan.dressed && object.made.is_none();
         // Whether anything was set, and whether that may have changed the mode.
         let (mut set, mut changed) = (false, false);
@@ -100,7 +96,7 @@ impl Work<'_> {
             set = true;
         }
         self.done.attrs += u64::from(set);
-        // What was just made has not all its names yet, and none that the log does not know.
+        // A new object does not have all its names yet, and none that the log does not know.
         let odd = object.made.is_none() && plan.links.is_some_and(|n| n != meta.nlink);
         self.done.odd_links += u64::from(odd && meta.kind != Kind::Dir);
         Ok(())

@@ -1,4 +1,4 @@
-//! Which system calls operations make. Each that comes in here is paid for with every file of every client.
+//! Which system calls operations make. Every client pays for an additional one with every file.
 
 use bytes::Bytes;
 
@@ -10,14 +10,14 @@ use crate::tx::Tx;
 use crate::types::{CreateHow, OpenMode, SetAttrs, Stable, TimeSet, Timestamp};
 use crate::volume::Volume;
 
-/// The calls since this was asked last. A write that the kernel takes in parts is one. (Closing is not counted.)
+/// The calls since the last question. A write that the kernel takes in parts counts once. (Closing is not counted.)
 fn calls() -> Vec<&'static str> {
     let mut called = sim::with(|k| k.called.replace(Vec::new())).unwrap_or_default();
     called.dedup_by(|a, b| a == b && *a == "pwrite");
     called
 }
 
-/// A small file in two writes, as `landfast untar` makes many in one request; its times are set or not.
+/// A small file in two writes, as `landfast untar` makes many in one request, with or without setting times.
 fn small_file(v: &Volume, tx: &mut Tx, dir: &Node, name: &[u8], timed: bool) {
     let how = CreateHow::Guarded(SetAttrs { mode: Some(0o644), ..SetAttrs::default() });
     let made = v.create(tx, &Cred::root(), dir, name, how, OpenMode::BOTH).unwrap();
@@ -39,7 +39,7 @@ fn small_files_of_one_request() {
         let mut served = Served::first(flavour, 1);
         let dir = served.mkdir(b"d", SetAttrs::default()).unwrap();
         let (timed, untimed) = served.request(|v, tx| {
-            // With the first the transaction joins the log, and the directory's ACL is looked for.
+            // The first one makes the transaction join the log and look for the directory's ACL.
             small_file(v, tx, &dir, b"first", true);
             calls();
             small_file(v, tx, &dir, b"timed", true);
@@ -48,10 +48,10 @@ fn small_files_of_one_request() {
             (timed, calls())
         });
         assert_eq!(timed, [&MAKE[..], &["pwrite", "utimensat", "statx"]].concat(), "{flavour:?}");
-        // How the last one looks is looked at when the request ends, however often it was written to.
+        // The last file is looked at when the request ends, however often it was written to.
         assert_eq!(untimed, [&MAKE[..], &["pwrite"]].concat(), "{flavour:?}");
         assert_eq!(calls().iter().filter(|call| **call == "statx").count(), 1, "{flavour:?}");
-        // By itself a write is looked at at once: somebody may have removed the file.
+        // In a request of its own, a write looks at the file at once: somebody may have removed it.
         served.request(|v, tx| {
             let node = v.lookup(&Cred::root(), &dir, b"timed").unwrap();
             let file = v.open_file(&Cred::root(), &node, OpenMode::BOTH).unwrap();

@@ -1,5 +1,5 @@
-//! What the simulation has found in the product, each in the shortest way that leads there. Seeds change their way with the
-//! simulation; these do not.
+//! Bugs that the simulation has found in the product, each with the shortest way to it. Seeds lead elsewhere when the
+//! simulation changes; these tests do not.
 
 use std::sync::Arc;
 
@@ -19,14 +19,13 @@ use crate::{Cred, Error, Keep, OpenError};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
-/// A volume on this thread's kernel, with its log.
 pub(super) struct Served {
     volume: Volume,
     stepper: Stepper,
 }
 
 impl Served {
-    /// On a kernel of its own.
+    /// A new volume on a kernel of its own.
     pub(super) fn first(flavour: Flavour, seed: u64) -> Served {
         sim::install(Some(Kernel::new(flavour, seed, 8192, 256 << 10)));
         Served::open()
@@ -40,7 +39,6 @@ impl Served {
         Served { volume, stepper }
     }
 
-    /// One request, up to its reply.
     pub(super) fn request<T>(&mut self, f: impl FnOnce(&Volume, &mut Tx) -> T) -> T {
         let mut tx = self.volume.tx();
         let done = f(&self.volume, &mut tx);
@@ -66,7 +64,6 @@ impl Served {
         page.unwrap().entries.into_iter().map(|e| e.name.to_vec()).collect()
     }
 
-    /// Everything up to now comes to disk.
     fn checkpoint(&mut self) {
         self.stepper.ask_checkpoint();
         for _ in 0..20 {
@@ -75,7 +72,7 @@ impl Served {
         }
     }
 
-    /// The process ends. What it had open goes with it.
+    /// Ends the process with everything that it had open.
     fn end(self) {
         sim::with(Kernel::cut);
     }
@@ -85,8 +82,8 @@ fn position() -> u64 {
     sim::with(|k| k.position())
 }
 
-/// An allocate whose flush had come to its end and whose record had not was forgotten: a COMMIT had nothing to say, and
-/// recovery cut the file to the last size that the log knew.
+/// The bug: an allocate was forgotten if its flush succeeded but its record failed. A COMMIT had nothing to record, and
+/// recovery cut the file to the last size in the log.
 #[test]
 fn what_a_failed_allocate_left_is_stable_after_a_commit() {
     let mut seen = 0;
@@ -115,8 +112,8 @@ fn what_a_failed_allocate_left_is_stable_after_a_commit() {
     assert!(seen > 0, "no call failed after the change");
 }
 
-/// A start after a mere `kill -9` that could not read which mount it had been on took it for another one, as after a power cut, and set the
-/// times of a directory back into which somebody had moved something.
+/// The bug: after a mere `kill -9`, a start that could not read the last mount assumed another mount, as after a power cut. It
+/// reset the times of a directory into which somebody had moved something.
 #[test]
 fn what_somebody_has_moved_stays_though_a_call_fails_at_the_start() {
     let (mut opened, mut refused) = (0, 0);
@@ -148,8 +145,8 @@ fn what_somebody_has_moved_stays_though_a_call_fails_at_the_start() {
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
 }
 
-/// Without a log, an answer that an object is gone was given after the flush of its removal had failed: nobody waited for the receipt that
-/// said so. (Power cuts found it: the object was there again.)
+/// The bug: without a log, the reply that an object is gone was sent after the flush of its removal had failed, since nobody
+/// waited for the receipt. (Power cuts found it: the object was there again.)
 #[test]
 fn what_rests_on_a_flush_that_has_failed_is_not_answered() {
     let mut seen = 0;
@@ -178,8 +175,8 @@ fn what_rests_on_a_flush_that_has_failed_is_not_answered() {
     assert!(seen > 0, "no flush failed");
 }
 
-/// A file with a second name elsewhere, made in a directory that was itself lost and hands a project down: it was made again in staging,
-/// without the project, and its name in that directory could not be added (`EXDEV`).
+/// The bug: a file was made in a lost directory that passes a project on, and had a second name elsewhere. It was made again in
+/// staging without the project, so its name in that directory could not be added (`EXDEV`).
 #[test]
 fn a_lost_directory_hands_its_project_down_to_what_has_another_name() {
     for seed in 1..40 {
@@ -206,8 +203,8 @@ fn a_lost_directory_hands_its_project_down_to_what_has_another_name() {
     sim::install(None);
 }
 
-/// A file that was made in a directory whose place somebody has removed, and moved away before: the directory was made again without
-/// the project that it had, so the file was, too, and could not be moved to its place (`EXDEV`).
+/// The bug: a file was made in a directory, then moved away; then somebody removed the place of that directory. The directory was
+/// made again without its project, hence the file, too, which could then not be moved to its place (`EXDEV`).
 #[test]
 fn what_was_made_in_a_directory_without_a_place_is_where_it_was_moved_to() {
     let mut lost = 0;
@@ -226,7 +223,7 @@ fn what_was_made_in_a_directory_without_a_place_is_where_it_was_moved_to() {
         drop(above);
         served.end();
         sim::with(Kernel::reboot);
-        // Only an empty directory goes: the one in it must have been lost.
+        // Only an empty directory can be removed: the one in it must have been lost.
         if !sim::with(|k| k.remove_as_stranger(sim::ROOT, b"p")) {
             continue;
         }
@@ -239,14 +236,14 @@ fn what_was_made_in_a_directory_without_a_place_is_where_it_was_moved_to() {
     assert!(lost > 0, "the directory was never lost");
 }
 
-/// A directory that was made in one with a project, and moved to one that recovery met earlier: it was made again without the project.
+/// The bug: a directory made in one with a project, then moved to one that recovery handled earlier, was made again without the project.
 #[test]
 fn a_lost_directory_has_the_project_of_the_directory_in_which_it_was_made() {
     let mut lost = 0;
     for seed in 1..40 {
         let mut served = Served::first(Flavour::Xfs, seed);
         let root = Cred::root();
-        // Its inode number is free for the lost directory, which so comes before the one in which it was made.
+        // Frees an inode number for the lost directory, so that it is handled before the one in which it was made.
         drop(served.mkdir(b"x", SetAttrs::default()).unwrap());
         let above = served.mkdir(b"p", SetAttrs::default()).unwrap();
         served.request(|v, tx| v.remove(tx, &root, &v.root(), b"x")).unwrap();
@@ -278,7 +275,7 @@ fn a_lost_directory_has_the_project_of_the_directory_in_which_it_was_made() {
     assert!(lost > 0, "the directory was never lost");
 }
 
-/// The same for what a clone brought.
+/// The same for a clone.
 #[test]
 fn what_a_failed_clone_left_is_stable_after_a_commit() {
     let mut seen = 0;
@@ -311,7 +308,7 @@ fn what_a_failed_clone_left_is_stable_after_a_commit() {
     assert!(seen > 0, "no call failed after the change");
 }
 
-/// An object that was made and taken back (no quota for its owner) was there again after a power cut in between.
+/// The bug: an object that was made and undone (no quota for its owner) was there again after a power cut in between.
 #[test]
 fn what_was_taken_back_does_not_come_again() {
     let attrs = || SetAttrs { mode: Some(0o4755), uid: Some(1000), gid: Some(1000), ..SetAttrs::default() };
@@ -345,7 +342,6 @@ fn what_was_taken_back_does_not_come_again() {
     assert!(between > 0, "no power cut between making and taking back");
 }
 
-/// How much recovery has moved to lost+found.
 fn set_aside() -> usize {
     sim::with(|k| {
         let within = |dir, name: &[u8]| k.peek(dir).unwrap().entries[name].serial;
@@ -354,7 +350,7 @@ fn set_aside() -> usize {
     })
 }
 
-/// A directory that was removed, and into which somebody put something before recovery, was set aside as a whole: its handle
+/// The bug: if somebody put something into a removed directory before recovery, the whole directory was set aside, and its handle
 /// led to lost+found.
 #[test]
 fn the_handle_of_a_removed_directory_leads_nowhere() {
@@ -382,7 +378,7 @@ fn the_handle_of_a_removed_directory_leads_nowhere() {
     assert!(crowded > 0, "the directory was never there again");
 }
 
-/// The clock was set back, and the flush of the file that says so failed: that was only a line for the operator.
+/// The bug: when the clock was set back and the flush of the file that notes it failed, that was only a message for the operator.
 #[test]
 fn nothing_is_acknowledged_after_the_flush_of_a_state_file_has_failed() {
     let mut seen = 0;
@@ -405,7 +401,7 @@ fn nothing_is_acknowledged_after_the_flush_of_a_state_file_has_failed() {
     assert!(seen > 0, "no flush of a state file failed");
 }
 
-/// A truncation that was on disk and not in the log was undone as far as the log reached: what was older had become zeros.
+/// The bug: a truncation that was on disk but not in the log was undone as far as the log reached; older data became zeros.
 #[test]
 fn sizes_that_are_ahead_of_the_log_are_there_as_a_whole() {
     for sizes in [&[300][..], &[300, 1100], &[300, 1100, 1000], &[1150, 200, 1500], &[100, 0]] {
@@ -414,7 +410,7 @@ fn sizes_that_are_ahead_of_the_log_are_there_as_a_whole() {
         for (offset, byte) in [(0, b"x"), (800, b"y")] {
             let bytes = Bytes::from(byte.repeat(if offset == 0 { 1000 } else { 400 }));
             served.request(|v, tx| v.write(tx, &file, offset, bytes, Stable::FileSync)).unwrap();
-            // Only the last one is in the log in the end.
+            // In the end only the last one is in the log.
             served.stepper.ask_checkpoint();
             while offset == 0 && !served.stepper.covered() {
                 let steps = [served.stepper.checkpoint(), served.stepper.write()];
@@ -453,14 +449,14 @@ fn a_directory_that_ignores_case_is_refused_and_left_as_it_was() {
         sim::install(Some(kernel));
         let open = || Volume::open(OpenOptions::new(sim::DIR, Durability::Sync));
         assert!(matches!(open(), Err(OpenError::FoldsCase(_))), "{flavour:?}");
-        // Nothing is left there, and without it, it is served.
+        // It leaves nothing behind, and once the directory distinguishes case, it is served.
         sim::with(|kernel| kernel.folds_case = false);
         assert!(open().is_ok(), "{flavour:?}");
     }
 }
 
-/// The kernel could not write back what had come into the log, and told somebody else; a COMMIT of other data of the file then said
-/// that nothing older was wanted any more, and recovery left a hole.
+/// The bug: the kernel failed to write back data that was also in the log, and told somebody else. A COMMIT of other data of the
+/// file then recorded that nothing older was needed, and recovery left a hole.
 #[test]
 fn the_log_keeps_what_was_lost_before_a_large_commit() {
     for (seed, flavour) in (1..).zip(FLAVOURS) {
@@ -495,7 +491,7 @@ fn the_log_keeps_what_was_lost_before_a_large_commit() {
     sim::install(None);
 }
 
-/// What nobody commits the server makes stable by itself, and a COMMIT that comes later flushes nothing.
+/// The server itself commits data that no client commits, and a later COMMIT flushes nothing.
 #[test]
 fn old_unstable_data_is_committed_by_the_server() {
     for (seed, flavour) in (1..).zip(FLAVOURS) {

@@ -1,9 +1,11 @@
-//! The whole of a volume with its log on a simulated kernel, disk and clock: `docs/internals/simulation.md`.
+//! A whole volume with its log on a simulated kernel, disk and clock: `docs/internals/simulation.md`.
 //!
-//! The oracle: *after each power cut the volume is what it was at one moment that is not before the last acknowledged
-//! operation, with its replies and nothing of what came after it, whatever happened to the disks since; handles and file
-//! numbers lead to the objects that they were given for; no number means two things; nothing of a stranger is deleted;
-//! and after an error nothing is acknowledged.*
+//! The oracle. After each power cut, whatever happened to the disks since:
+//! - the volume is what it was at one moment, not before the last acknowledged operation, with the replies of that moment and
+//!   nothing of what came after it;
+//! - handles and fileids lead to the objects for which they were given, and no number means two objects;
+//! - nothing of a stranger is deleted;
+//! - after an error nothing is acknowledged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,17 +20,17 @@ mod world;
 
 use world::{Figures, run};
 
-/// Seeds of a run that is not told how many.
+/// Default number of seeds of a run.
 const SEEDS: u64 = if cfg!(debug_assertions) { 150 } else { 3000 };
 
-/// Each deliberate bug must be seen within so many.
+/// Each deliberate bug must be seen within this many seeds.
 const SEEDS_FOR_A_BUG: u64 = 400;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a seed; one that fails is run again with its history.
+/// Runs a seed; if it fails, runs it again with its history.
 fn one(seed: u64) -> Result<Figures, String> {
     run(seed, false).map_err(|first| match run(seed, true) {
         Err(told) => told,
@@ -36,7 +38,7 @@ fn one(seed: u64) -> Result<Figures, String> {
     })
 }
 
-/// Runs these seeds on all threads asked for, up to the first that fails.
+/// Runs these seeds on `threads` threads, until the first failure.
 fn seeds(from: u64, count: u64, threads: u64) -> Result<Figures, String> {
     let next = AtomicU64::new(from);
     let found = Mutex::new((Figures::default(), None::<(u64, String)>));
@@ -61,7 +63,7 @@ fn seeds(from: u64, count: u64, threads: u64) -> Result<Figures, String> {
         for _ in 1..threads {
             scope.spawn(work);
         }
-        // The first is a thread of its own, too: this one's identity must stay what it is.
+        // The first is a thread of its own, too, since this thread's identity must not change.
         scope.spawn(work);
     });
     let (figures, wrong) = found.into_inner();
@@ -100,20 +102,20 @@ fn a_seed_is_the_same_each_time() {
     }
 }
 
-/// Deliberate bugs that the simulation cannot reach, and what sees them.
+/// Deliberate bugs that the simulation cannot reach, and the tests that see them.
 #[cfg(debug_assertions)]
 const ELSEWHERE: &[(crate::faults::Bug, &str)] = &[
-    // Threads of the server's runtime; the simulation has one thread and no server.
+    // Needs threads of the server's runtime; the simulation has one thread and no server.
     (crate::faults::Bug::FlushInPlace, "server/tests/held_flush.rs"),
-    // Two volumes and the server's own replies.
+    // Needs two volumes and the server's own replies.
     (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
-    // There are no mount options and no devices below.
+    // Needs mount options and devices below.
     (crate::faults::Bug::VolatileUnnoticed, "volume/tests/honest.rs"),
-    // There is one server and one volume.
+    // Needs two servers or two volumes.
     (crate::faults::Bug::OverlapUnlocked, "volume/tests/nested.rs"),
 ];
 
-/// The oracle sees each deliberate bug that it can reach.
+/// The oracle must see each deliberate bug that it can reach.
 #[cfg(debug_assertions)]
 #[test]
 fn deliberate_bugs_are_seen() {
@@ -134,8 +136,8 @@ fn deliberate_bugs_are_seen() {
     assert!(unseen.is_empty(), "not seen within {SEEDS_FOR_A_BUG} seeds: {unseen:?}");
 }
 
-/// Seeds that have found bugs of the product, and what they were. The simulation has changed since, so that a number does
-/// not lead there any more: what matters is that each way is still taken by some seed.
+/// Seeds that once found bugs of the product. The simulation has changed since, so these numbers no longer lead there; it only
+/// matters that some seed still takes each way.
 #[test]
 fn what_was_found_stays_mended() {
     for seed in [61, 368, 408, 1075, 2076, 3478, 4007, 5965, 8665, 9820, 13608] {

@@ -1,8 +1,8 @@
-//! What was so before a power cut, and the oracle's comparison with what is so now.
+//! The state before a power cut, and the oracle's comparison with the present state.
 //!
-//! The simulated kernel keeps every change of metadata with its position, so the volume as it was at any moment can be
-//! had again ([`Past::at`]). What a recovery made must be the volume of one such moment; the bytes of files are compared
-//! by what each byte may be ([`Past::may_be`]), since data that was not made stable may be there or not.
+//! The simulated kernel keeps every metadata change with its position, so the volume at any moment can be rebuilt
+//! ([`Past::at`]). The result of a recovery must be the volume at one such moment. For the bytes of files the oracle checks the
+//! possible values of each byte ([`Past::may_be`]), since data that was not made stable may be there or not.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -13,35 +13,31 @@ use crate::kernel::sim::{DataEvent, Entry, Kernel, Meta, ROOT, Serial};
 use crate::state::STATE_DIR;
 use crate::types::Kind;
 
-/// All objects at one moment, by number; those without names are not there.
+/// All objects at one moment, by serial number; those without names are missing.
 pub(super) type State = Vec<Option<Rc<Meta>>>;
 
-/// One life of a volume, from its start to the loss of power.
 pub(super) struct Past {
     base: State,
     base_data: HashMap<Serial, Vec<u8>>,
     history: Vec<(u64, Serial, Rc<Meta>)>,
     data: Vec<(u64, Serial, DataEvent)>,
-    /// (position, object, from): what was written to it after `from` and up to the position was stable then.
+    /// (position, object, from): writes to the object after `from` and up to `position` were stable then.
     stable: Vec<(u64, Serial, u64)>,
-    /// Where it began and ended.
+    /// The positions at which it began and ended.
     pub(super) begin: u64,
     pub(super) end: u64,
 }
 
-/// What others have done, which the comparison leaves out.
+/// Changes by others, which the comparison leaves out.
 pub(super) struct Apart<'a> {
-    /// Objects that are theirs.
     pub(super) strangers: &'a HashSet<Serial>,
-    /// Files that they have written to.
     pub(super) edits: &'a HashMap<Serial, Edit>,
-    /// Directories in which they have changed something, if the times of these and of the files are theirs.
+    /// Directories that others have changed, if the times of these and of the files are theirs.
     pub(super) dirs: Option<&'a HashSet<Serial>>,
 }
 
-/// What the bytes of a file may be.
 pub(super) struct Bytes {
-    /// The sizes that it may have.
+    /// Smallest and largest possible size.
     sizes: (u64, u64),
     may: Vec<Vec<u8>>,
 }
@@ -95,7 +91,7 @@ impl Bytes {
         }
     }
 
-    /// Somebody else has written to the file: of its size only the largest is known, and each byte may be his.
+    /// Somebody else has written to the file: only its largest size is known, and each byte may be his.
     fn edited(&mut self, edit: Edit) {
         self.reach(edit.end as usize);
         self.sizes = (0, self.sizes.1.max(edit.end));
@@ -104,7 +100,7 @@ impl Bytes {
         }
     }
 
-    /// What is wrong with these bytes.
+    /// Fails if these bytes are impossible.
     fn check(&self, found: &[u8]) -> Result<(), String> {
         let size = found.len() as u64;
         if size < self.sizes.0 || size > self.sizes.1 {
@@ -120,7 +116,6 @@ impl Bytes {
 }
 
 impl Past {
-    /// A life that begins now.
     pub(super) fn begin(k: &mut Kernel) -> Past {
         k.begin_history();
         let base = k.history_base.clone();
@@ -138,7 +133,7 @@ impl Past {
         }
     }
 
-    /// One in which nothing was.
+    /// A life in which nothing happened.
     pub(super) fn nothing(k: &mut Kernel) -> Past {
         let at = k.position();
         Past {
@@ -152,24 +147,22 @@ impl Past {
         }
     }
 
-    /// It ends now.
     pub(super) fn end(&mut self, k: &mut Kernel) {
         self.history = std::mem::take(&mut k.history);
         self.data = std::mem::take(&mut k.data);
         self.end = k.position();
     }
 
-    /// Whether it was there when this life began.
+    /// Whether the object existed at the beginning of this life.
     pub(super) fn had(&self, serial: Serial) -> bool {
         self.base.get(serial as usize).and_then(Option::as_ref).is_some_and(|m| m.nlink > 0)
     }
 
-    /// What was written to the object since `from` is stable as soon as all that was logged up to now is.
+    /// Notes that writes to the object since `from` are stable as soon as everything logged up to now is.
     pub(super) fn stable(&mut self, now: u64, serial: Serial, from: u64) {
         self.stable.push((now, serial, from));
     }
 
-    /// The metadata as it was at a position.
     pub(super) fn at(&self, position: u64) -> State {
         let mut state = self.base.clone();
         for (_, serial, meta) in self.history.iter().take_while(|(p, ..)| *p <= position) {
@@ -187,8 +180,8 @@ impl Past {
         state
     }
 
-    /// Whether the attributes of an object may differ from those at a position: it had them at another time since
-    /// they were last known to be stable.
+    /// Whether the attributes of an object may differ from those at a position: it had these at another time since they were
+    /// last known to be stable.
     fn may_have(&self, serial: Serial, position: u64, found: &Meta) -> bool {
         let of = |(p, s, m): &(u64, Serial, Rc<Meta>)| (*s == serial).then(|| (*p, m.clone()));
         // Unstable data moves the times of a file.
@@ -207,12 +200,12 @@ impl Past {
             || self.history.iter().filter_map(of).any(|(p, m)| p >= since && same(&m))
     }
 
-    /// Is the write at `p` durable once the log is flushed up to `by`?
+    /// Whether the write at `p` is durable once the log is flushed up to `by`.
     fn is_stable(&self, p: u64, serial: Serial, by: u64) -> bool {
         self.stable.iter().any(|(at, s, from)| *s == serial && *at <= by && *from < p && p <= *at)
     }
 
-    /// What the contents of a file may be when all metadata up to `position` is there, and everything logged up to `by`.
+    /// The possible contents of a file if all metadata up to `position` is there, and everything logged up to `by`.
     pub(super) fn may_be(&self, serial: Serial, position: u64, by: u64) -> Bytes {
         let base = self.base_data.get(&serial).map_or(&[][..], |b| b);
         let mut may = Bytes {
@@ -223,7 +216,7 @@ impl Past {
             let stable = *p <= by && self.is_stable(*p, serial, by);
             match event {
                 DataEvent::Write(offset, bytes) if bytes.is_empty() => {
-                    // Space was taken up to there.
+                    // Space was allocated up to there.
                     may.reach(*offset as usize);
                     may.sizes.1 = may.sizes.1.max(*offset);
                     may.sizes.0 = if stable { may.sizes.0.max(*offset) } else { may.sizes.0 };
@@ -239,9 +232,8 @@ impl Past {
         may
     }
 
-    /// Compares what is there with `then`, the volume as it was at `position`, with data as logged up to `by`, in transactions up to
-    /// `logged_seq`. Gives which object
-    /// is which: (then, now).
+    /// Compares the present volume with `then`, the volume at `position`, with data as logged up to `by`, in transactions up to
+    /// `logged_seq`. Returns the pairs of objects (then, now).
     pub(super) fn compare(
         &self,
         k: &Kernel,
@@ -262,7 +254,7 @@ impl Past {
             let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
             self.compare_one(k, (old, was), is, (position, (by, logged_seq)), apart, true)
                 .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
-            // Out of the directory that it is from it may have lost it.
+            // Outside its original directory it may have lost the project.
             let above = then.get(was.parent as usize).and_then(Option::as_ref);
             if was.project != is.project && above.is_some_and(|above| above.project == was.project) {
                 return Err(format!(

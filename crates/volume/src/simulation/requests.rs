@@ -1,4 +1,4 @@
-//! What clients ask for: every operation of the volume, on few names so that they meet.
+//! The clients' requests: every operation of the volume, on so few names that they collide.
 
 use bytes::Bytes;
 
@@ -14,10 +14,9 @@ use crate::types::{
 };
 use crate::{Cred, Error, Keep};
 
-/// Files are written up to here.
 const FILE_BYTES: u64 = 1800;
 
-/// What an operation was done to, for the oracle.
+/// The object of an operation, for the oracle.
 #[derive(Default)]
 struct Done {
     /// Its contents are stable, from this position on.
@@ -52,7 +51,7 @@ impl World {
         vec![b'a' + self.rng.below(6) as u8]
     }
 
-    /// A name that is there, mostly.
+    /// Usually an existing name.
     fn name_in(&mut self, dir: &Node) -> Vec<u8> {
         let names: Vec<Vec<u8>> = sim::with(|k| {
             let serial = k.serial_of(&dir.0.id)?;
@@ -99,7 +98,7 @@ impl World {
     }
 
     fn bytes(&mut self, len: u64) -> Bytes {
-        // Never zero, and each write another.
+        // Never zero, and different for each write.
         let byte = 1 + self.rng.below(255) as u8;
         Bytes::from((0..len).map(|n| byte.wrapping_add((n / 64) as u8).max(1)).collect::<Vec<_>>())
     }
@@ -115,7 +114,7 @@ impl World {
         SetAcls { access: (!self.rng.one_in(3)).then_some(acl), default }
     }
 
-    /// An open file, for both.
+    /// A file open for reading and writing.
     fn opened(&mut self) -> Result<OpenFile, Error> {
         if !self.open.is_empty() && self.rng.one_in(2) {
             return Ok(self.rng.pick(&self.open).clone());
@@ -140,8 +139,8 @@ impl World {
         }
     }
 
-    /// One operation, in the transaction; gives where the metadata stood when what its answer tells of changed last. An
-    /// error is what the oracle says.
+    /// One operation in the transaction. Returns the metadata position of the last change of what its reply depends on. An error
+    /// is the oracle's finding.
     pub(super) fn operate(&mut self, tx: &mut Tx, client: u8) -> Result<u64, String> {
         let before = sim::with(|k| k.position());
         self.names.clear();
@@ -155,7 +154,7 @@ impl World {
             )
         });
         let after = sim::with(|k| k.position());
-        // Other errors come before anything was looked for by its name.
+        // Other errors come before any name is looked up.
         if !matches!(done, Ok(_) | Err(Error::Exists | Error::NotEmpty | Error::IsDir | Error::NotDir)) {
             self.entries.clear();
         }
@@ -299,7 +298,7 @@ impl World {
                 let data = self.bytes(len);
                 let (_, as_stable) = volume.write(tx, &file, offset, data, stable)?;
                 if as_stable != Stable::Unstable {
-                    // A large one flushes all that was written before.
+                    // A large write flushes everything that was written before.
                     let from = if len > crate::limits::LOGGED_DATA_MAX { 0 } else { position };
                     done.stable = Some((file.node().clone(), from));
                 }
@@ -379,7 +378,6 @@ impl World {
         Ok(done)
     }
 
-    /// An operation that changes nothing.
     fn look(&mut self, what: &mut String) -> Result<(), Error> {
         let volume = self.volume();
         match self.rng.below(6) {
@@ -418,7 +416,7 @@ impl World {
         Ok(())
     }
 
-    /// What the oracle calls an object.
+    /// The oracle's number of an object.
     fn number(&self, node: &Node) -> Serial {
         sim::with(|k| k.serial_of(&node.0.id)).unwrap_or(0)
     }

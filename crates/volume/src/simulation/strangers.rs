@@ -1,9 +1,12 @@
-//! Strangers, who are administrators of the machine: what they do to the tree past the server, and what the oracle demands after
-//! that (`docs/internals/recovery.md`, *Who else changes the tree*).
+//! Strangers: administrators of the machine who change the tree past the server, and what the oracle demands after that
+//! (`docs/internals/recovery.md`, *Who else changes the tree*).
 //!
-//! Where recovery leaves names alone (a disk that is ahead of the log or is the one that the killed process had, a stop in order) the
-//! tree must be as the stranger has left it. Elsewhere what he has not touched, nor depends on it, is exact; what he removed and
-//! no crash can have taken stays removed; what only lost its place is somewhere; and what he moved or made is there.
+//! Recovery leaves names alone if the disk is ahead of the log, if the kernel kept the tree after a kill, and after a clean stop.
+//! Then the tree must be as the stranger left it. Otherwise:
+//! - what he has not touched, and what does not depend on it, is exact;
+//! - what he removed and no crash can have taken stays removed;
+//! - what only lost its place is somewhere;
+//! - what he moved or made is there.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,58 +18,49 @@ use crate::recover::disk::LOST_FOUND;
 use crate::state::STATE_DIR;
 use crate::types::Kind;
 
-/// Written into a file by a stranger.
 #[derive(Clone, Copy)]
 pub(super) struct Edit {
-    /// How large the file may be by that.
+    /// The maximum size of the file after it.
     pub(super) end: u64,
     pub(super) byte: u8,
 }
 
-/// Something that he removed, with all its names, and of which the log holds something.
+/// An object that he removed with all its names, and about which the log has records.
 struct Missing {
     serial: Serial,
-    /// The path under which recovery must say it, where nothing makes that doubtful.
+    /// The path under which recovery must report it, unless that is uncertain.
     path: Option<String>,
-    /// Its names.
     names: Vec<String>,
 }
 
-/// What he has done since the server ended.
 #[derive(Default)]
 pub(super) struct Touched {
-    /// What he removed, moved or made.
     moved: HashSet<Serial>,
-    /// What has no name since.
+    /// Objects that have had no name since.
     removed: Vec<Serial>,
-    /// Where he wrote.
     pub(super) edits: HashMap<Serial, Edit>,
-    /// Entries that he changed.
     entries: HashSet<(Serial, Vec<u8>)>,
     /// Directories in which he changed something: their times are his.
     dirs: HashSet<Serial>,
-    /// The disk as he left it.
     pub(super) disk: State,
     missing: Vec<Missing>,
 }
 
-/// Something in the state directory.
 fn of_the_server(k: &Kernel, name: &str) -> Option<Serial> {
     let within = |dir: Serial, name: &str| Some(k.peek(dir)?.entries.get(name.as_bytes())?.serial);
     within(within(ROOT, STATE_DIR)?, name)
 }
 
-/// The number on the marker.
 pub(super) fn marker(k: &Kernel) -> Option<u64> {
     u64::try_from(k.peek(of_the_server(k, MARKER_FILE)?)?.mtime).ok()
 }
 
-/// Where recovery keeps what has lost its place.
+/// Where recovery keeps objects that have lost their place.
 pub(super) fn lost_found(k: &Kernel) -> Option<Serial> {
     of_the_server(k, LOST_FOUND)
 }
 
-/// Everything that has a name, with one of its paths; the server's own is left out.
+/// All objects that have a name, each with one of its paths, except the server's own.
 pub(super) fn paths(k: &Kernel) -> BTreeMap<Serial, String> {
     let mut found = BTreeMap::from([(ROOT, String::new())]);
     let mut dirs = vec![ROOT];
@@ -83,7 +77,6 @@ pub(super) fn paths(k: &Kernel) -> BTreeMap<Serial, String> {
     found
 }
 
-/// What is in a directory, but for the server's own.
 fn named(k: &Kernel, dir: Serial) -> Vec<(Vec<u8>, Serial)> {
     let Some(meta) = k.peek(dir) else { return Vec::new() };
     let entries = meta.entries.iter().filter(|(name, _)| !name.starts_with(b"."));
@@ -91,7 +84,6 @@ fn named(k: &Kernel, dir: Serial) -> Vec<(Vec<u8>, Serial)> {
 }
 
 impl World {
-    /// Somebody changes the tree while the server is down.
     pub(super) fn administrator(&mut self, logged: &Logged) -> Touched {
         let before = sim::with(|k| paths(k));
         let spoken: Vec<(Serial, bool)> = sim::with(|k| {
@@ -140,7 +132,6 @@ impl World {
         touched
     }
 
-    /// An entry that a stranger finds.
     fn strangers_pick(&mut self, which: impl Fn(&Meta) -> bool) -> Option<(Serial, Vec<u8>, Serial)> {
         let all: Vec<_> = sim::with(|k| {
             let dirs = k.directories();
@@ -155,7 +146,6 @@ impl World {
         vec![b'a' + self.rng.below(8) as u8]
     }
 
-    /// He removes a name, and all below it.
     fn strangers_rm(&mut self, touched: &mut Touched) {
         let Some((dir, name, serial)) = self.strangers_pick(|_| true) else { return };
         self.say(|| format!("a stranger removes {} from {dir}: object {serial}", shown(&name)));
@@ -174,18 +164,17 @@ impl World {
         }
     }
 
-    /// He has taken a name from it.
+    /// Notes that he has taken a name from an object.
     fn strangers_victim(&mut self, touched: &mut Touched, serial: Serial) {
         self.figures.altered += 1;
         touched.moved.insert(serial);
         if sim::with(|k| k.peek(serial).is_none_or(|m| m.nlink == 0)) {
             touched.removed.push(serial);
-            // Also when it was another one's.
+            // Even if it was another stranger's.
             self.forget_stranger(serial);
         }
     }
 
-    /// He moves something, also over something.
     fn strangers_mv(&mut self, touched: &mut Touched) {
         let Some((from, name, serial)) = self.strangers_pick(|_| true) else { return };
         let dirs = sim::with(|k| k.directories());
@@ -218,7 +207,7 @@ impl World {
         }
     }
 
-    /// He changes a file as editors do: a new one is moved over it.
+    /// Changes a file as editors do: moves a new one over it.
     fn strangers_editor(&mut self, touched: &mut Touched) {
         let Some((dir, name, _)) = self.strangers_pick(|m| m.kind == Kind::File) else { return };
         let new = b"stranger-new";
@@ -229,7 +218,7 @@ impl World {
         self.strangers_move(touched, (dir, new), (dir, &name), made);
     }
 
-    /// He writes into a file, into each once: the oracle knows one byte of his.
+    /// Writes into a file, but only once into each: the oracle knows one byte of his.
     fn strangers_edit(&mut self, touched: &mut Touched) {
         let Some((.., serial)) = self.strangers_pick(|m| m.kind == Kind::File) else { return };
         if touched.edits.contains_key(&serial) {
@@ -255,13 +244,13 @@ impl Touched {
         self.dirs.insert(dir);
     }
 
-    /// Whether he has moved it and it is there. Where clients have removed it, nothing of it is theirs any more: its handle leads to it
-    /// or nowhere, and its number may be another one's.
+    /// Whether he has moved it and it still has a name. If clients had removed it, it is no longer theirs: its handle leads to it
+    /// or nowhere, and its number may belong to another object.
     pub(super) fn has_moved(&self, serial: Serial) -> bool {
         self.moved.contains(&serial) && !self.removed.contains(&serial)
     }
 
-    /// Each thing that he removed is said, where names were left as he left them.
+    /// Checks that recovery reports each object that he removed, in cases where it left names as he left them.
     pub(super) fn check_said(&self, local: &[String], more: u64, with_paths: bool) -> Result<(), String> {
         if more == 0 && local.len() < self.missing.len() {
             let n = self.missing.len();
@@ -281,7 +270,7 @@ impl Touched {
         Ok(())
     }
 
-    /// The same where a crash may have taken some: each that was there before the life that has ended.
+    /// The same where a crash may have taken some: checks the objects that existed before the life that has ended.
     pub(super) fn check_said_of_old(
         &self,
         past: &Past,
@@ -315,8 +304,8 @@ impl Touched {
         Ok(())
     }
 
-    /// What must be so whatever he did, where recovery has made names as the log has them; `leads`: where handles lead. Gives
-    /// which object is which.
+    /// Checks what must hold whatever he did, in cases where recovery has restored names from the log. `leads`: where handles
+    /// lead. Returns the pairs of old and present objects.
     pub(super) fn beside(
         &self,
         k: &Kernel,
@@ -357,7 +346,7 @@ impl Touched {
     }
 }
 
-/// A walk through what must be there.
+/// A walk through everything that must be there.
 struct Beside<'a> {
     k: &'a Kernel,
     past: &'a Past,
@@ -370,7 +359,7 @@ struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// `now`: what the directory `old` is, if neither it nor anything on the way to it has been touched.
+    /// `now`: what the directory `old` is now, if neither it nor anything on the way to it was touched.
     fn directory(&mut self, old: Serial, now: Option<Serial>) -> Result<(), String> {
         let Some(was) = self.then.get(old as usize).and_then(Clone::clone) else {
             return Err(format!("object {old} was not there at {}", self.at.0));

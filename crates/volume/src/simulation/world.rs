@@ -1,4 +1,4 @@
-//! One seed: a volume on a simulated kernel, its clients, its power cuts, its recoveries, and the oracle.
+//! Runs one seed: a volume on a simulated kernel, its clients, power cuts, recoveries, and the oracle that checks it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ use crate::types::{EntryDetail, Kind};
 use crate::volume::{RecoveryReport, Volume};
 use crate::{Cred, Error};
 
-/// What one seed did.
+/// Counts of what one seed did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Figures {
     pub(super) calls: u64,
@@ -41,7 +41,7 @@ pub(super) struct Figures {
     pub(super) foreign: u64,
     /// What strangers have removed, moved or written to.
     pub(super) altered: u64,
-    /// What recovery has said of it.
+    /// What recovery has reported of that.
     pub(super) said: u64,
     pub(super) faults: u64,
     pub(super) failed: u64,
@@ -49,7 +49,7 @@ pub(super) struct Figures {
     pub(super) operations: u64,
     pub(super) refused: u64,
     pub(super) acknowledged: u64,
-    /// Requests acknowledged that had changed nothing.
+    /// Acknowledged requests that had changed nothing.
     pub(super) told: u64,
     pub(super) checked: u64,
     pub(super) checkpoints: u64,
@@ -57,10 +57,10 @@ pub(super) struct Figures {
     pub(super) lost_quietly: u64,
     pub(super) logs_lost: u64,
     pub(super) renewed: u64,
-    /// Logs that were given up, or lost with what was in them because power went before anybody looked.
+    /// Logs that were given up, or lost with their contents because power went before anybody looked.
     pub(super) given_up: u64,
     pub(super) logs_forgotten: u64,
-    /// Of everything that happened, to see that a seed does the same again.
+    /// A hash of all events, to check that a seed is reproducible.
     pub(super) digest: u64,
 }
 
@@ -95,7 +95,7 @@ impl Figures {
         ] {
             *a += b;
         }
-        // In any order.
+        // Independent of the order of seeds.
         self.digest ^= o.digest;
     }
 }
@@ -148,7 +148,7 @@ impl NoteKeeper for Replies {
     }
 }
 
-/// A client's reply in each part, as it is when the part is taken.
+/// One client's reply per part, as it is when the part is taken.
 struct RepliesInParts {
     replies: Arc<Mutex<BTreeMap<u8, u32>>>,
     after: Option<u8>,
@@ -174,13 +174,13 @@ fn note(client: u8, n: u32) -> Vec<u8> {
     [&[client][..], &n.to_le_bytes()].concat()
 }
 
-/// The client and the number of a note; the rest of it is a reply that nobody reads.
+/// Client and number of a note. The rest of the note is a reply that nobody reads.
 fn read_note(bytes: &[u8]) -> Option<(u8, u32)> {
     let (client, rest) = bytes.split_first()?;
     Some((*client, u32::from_le_bytes(*rest.first_chunk()?)))
 }
 
-/// What a client was told of an object.
+/// What a client knows of an object.
 #[derive(Clone)]
 pub(super) struct Told {
     pub(super) fh: Bytes,
@@ -193,46 +193,45 @@ struct Waiting {
     receipt: Receipt,
     client: u8,
     n: u32,
-    /// Where the metadata stood when it was done; of a request that changed nothing, when the objects that it was told of
-    /// changed last.
+    /// The metadata position when it was done. If the request changed nothing: the position of the last change of the
+    /// objects that it reported.
     position: u64,
-    /// The log had said that it is durable when the first flush failed, if one has.
+    /// The log had reported it durable before the first failed flush.
     settled: bool,
-    /// It had when the loss of the log could be seen.
+    /// The log had reported it durable when the loss of the log became visible.
     before_loss: bool,
 }
 
-/// A request that was noted.
+/// A request that has a note.
 struct Noted {
     client: u8,
     n: u32,
     position: u64,
-    /// The number of the transaction of what it changed last; `None`: nothing that is logged.
+    /// The number of the transaction of its last change; `None` if it changed nothing that is logged.
     seq: Option<u64>,
 }
 
-/// A client and the transaction that it has open.
+/// A client and its open transaction.
 pub(super) struct Client {
     id: u8,
     n: u32,
     tx: Option<Tx>,
     ops_left: u64,
-    /// Where the metadata stood when the objects that its request was told of changed last.
+    /// The metadata position of the last change of the objects that its request was told of.
     told: u64,
 }
 
 /// How a recovery begins.
 #[derive(Clone, Copy)]
 struct How {
-    /// The server was stopped in order.
+    /// The server was stopped cleanly.
     clean: bool,
-    /// No power cut or error has ended another one before.
+    /// No power cut or error has ended an earlier attempt.
     undisturbed: bool,
     /// The number on the volume's marker.
     marker: Option<u64>,
 }
 
-/// See the module's comment.
 pub(super) struct World {
     pub(super) rng: Rng,
     seed: u64,
@@ -245,20 +244,20 @@ pub(super) struct World {
     pub(super) files: Vec<Node>,
     pub(super) others: Vec<Node>,
     pub(super) open: Vec<OpenFile>,
-    /// The objects that the operation at work names, or finds by the names that it is given, if its answer must be durable.
+    /// The objects that the current operation names, or finds by its names, if its reply must be durable.
     pub(super) names: Vec<Serial>,
     pub(super) entries: Vec<Serial>,
-    /// Where the metadata stood after the last change of each that a request made and logged.
+    /// For each object the metadata position after its last change by a request that was logged.
     changed_at: HashMap<Serial, u64>,
-    /// Objects and their change attributes as just told.
+    /// Objects and their change attributes as just reported.
     pub(super) saw: Vec<(Node, u64)>,
     waiting: Vec<Waiting>,
     noted: Vec<Noted>,
     acked: BTreeMap<u8, u32>,
     acked_position: u64,
-    /// Where the metadata stood when nothing was joined: by the last transaction's number, first and last.
+    /// For the number of the last transaction: first and last metadata position at which nothing was joined.
     bounds: BTreeMap<u64, (u64, u64)>,
-    /// Where the metadata stood after the last operation that stands in the log under a number.
+    /// The metadata position after the last operation logged under each number.
     ends: BTreeMap<u64, u64>,
     pub(super) past: Past,
     pub(super) told: HashMap<Serial, Told>,
@@ -266,14 +265,14 @@ pub(super) struct World {
     gone: Vec<Told>,
     changes: HashMap<(Bytes, u64), u64>,
     strangers: HashSet<Serial>,
-    /// Those of the strangers that have taken a name which clients use.
+    /// Strangers' objects that have taken a name which clients use.
     squatters: Vec<Serial>,
-    /// Where the metadata stood before the operation in which the volume failed.
+    /// The metadata position before the operation in which the volume failed.
     pub(super) failed_from: Option<u64>,
     verifier: [u8; 8],
     unclean: bool,
-    /// In this life replies are large, nobody asks the log whether there is room, and no checkpoint comes of itself: the log has
-    /// to make room for itself.
+    /// In this life replies are large, nobody asks the log for room, and no checkpoint starts by itself: the log has to make
+    /// room for itself.
     heedless: bool,
     /// What a stranger has done since the server ended.
     touched: Option<Rc<Touched>>,
@@ -283,23 +282,23 @@ pub(super) struct World {
     failing: bool,
     /// In this life somebody takes the log away.
     log_thief: bool,
-    /// It was looked at since: nothing more may be acknowledged before there is another.
+    /// The log's watcher has seen the loss: nothing may be acknowledged before there is a new log.
     loss_seen: bool,
-    /// The volume says that it needs no log.
+    /// The volume is marked as needing no log.
     set_aside: bool,
-    /// The volume is opened without the log, which was lost so.
+    /// The volume is opened without its log, which was lost in this way.
     without: Option<(LogLoss, Vec<u8>)>,
-    /// What was acknowledged is lost, and nobody could have known.
+    /// Acknowledged changes are lost, and nobody could have known.
     over: bool,
-    /// The volume was served without its log since: what that holds of replies is out of date.
+    /// The volume has since been served without its log, so the log's replies are out of date.
     notes_are_old: bool,
-    /// Data of this file was lost so: its client may ask for it to be made stable.
+    /// Data of this file was lost that way: its client may ask to commit it.
     pub(super) suspect: Option<Node>,
     history: Vec<String>,
     keep_history: bool,
 }
 
-/// Runs a seed. An error is what the oracle says, with the history where that is wanted.
+/// Runs a seed. An error is the oracle's finding, with the history if wanted.
 pub(super) fn run(seed: u64, keep_history: bool) -> Result<Figures, String> {
     let mut rng = Rng::new(seed);
     let flavour = *rng.pick(&[Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs]);
@@ -414,7 +413,7 @@ impl World {
         self.begin_life(&[])
     }
 
-    /// Starts the log and lets clients in. False when power went or something failed.
+    /// Starts the log and lets clients in. Returns false when power went or something failed.
     fn start(&mut self) -> Result<bool, String> {
         self.replies = Arc::new(Replies(Arc::new(Mutex::new(self.acked.clone()))));
         match self.volume().start_stepped(self.replies.clone()) {
@@ -442,7 +441,7 @@ impl World {
                 None => self.gone.push(told),
             }
         }
-        // Who took a name of the clients' is one of them from here on.
+        // A stranger's object at a client's name belongs to the clients from here on.
         for stranger in std::mem::take(&mut self.squatters) {
             self.strangers.remove(&stranger);
         }
@@ -475,7 +474,7 @@ impl World {
         Ok(())
     }
 
-    /// Clients find what there is.
+    /// Lets clients find the existing objects.
     fn look_around(&mut self) {
         let mut at = 0;
         while let Some(dir) = self.dirs.get(at).cloned() {
@@ -492,7 +491,7 @@ impl World {
         }
     }
 
-    /// A client was given this object.
+    /// Notes that a client was given this object.
     pub(super) fn know(&mut self, node: &Node) {
         let list = match node.kind() {
             Kind::Dir => &mut self.dirs,
@@ -513,7 +512,7 @@ impl World {
         }
     }
 
-    /// Notes where the metadata stands if no transaction is joined: a batch may end here.
+    /// Notes the metadata position if no transaction is joined: a batch may end here.
     fn bound(&mut self) {
         if self.clients.iter().any(|c| c.tx.as_ref().is_some_and(Tx::logs)) {
             return;
@@ -531,7 +530,7 @@ impl World {
         sim::with(|k| k.no_new_log = no_new_log);
         let most = if self.rng.one_in(6) || self.heedless { 160 } else { 50 };
         let ops = 10 + self.rng.below(most);
-        // A call takes few others with it: about eight calls an operation.
+        // About eight system calls per operation.
         if !last || self.rng.one_in(2) {
             let n = 1 + self.rng.below(ops * 14);
             sim::with(|k| k.cut_at(Some(n)));
@@ -561,7 +560,7 @@ impl World {
             }
             self.acknowledge()?;
         }
-        // Who begins while a lost log is replaced waits.
+        // While a lost log is being replaced, a new transaction would wait.
         if !self.gate_closed() && self.rng.one_in(2) {
             self.finish_all();
             for _ in 0..self.rng.below(12) {
@@ -579,12 +578,12 @@ impl World {
         Ok(())
     }
 
-    /// Nobody may begin.
+    /// No transaction may begin.
     fn gate_closed(&self) -> bool {
         self.stepper.as_ref().is_some_and(Stepper::gate_closed)
     }
 
-    /// Somebody takes the log away, or the log's watcher looks.
+    /// Takes the log away, or lets the log's watcher look.
     fn lose_or_look(&mut self) -> Result<(), String> {
         let lost = sim::with(|k| k.log_loss.is_some());
         if !self.rng.one_in(if lost { 3 } else { 12 }) {
@@ -611,7 +610,7 @@ impl World {
         let told = self.stepper.as_ref().and_then(|stepper| stepper.look(contents));
         if let Some(told) = told {
             self.say(|| format!("the watcher: {told}"));
-            // Clients that are in the middle of a request end it, and the writer gets some way.
+            // Clients in the middle of a request finish it, and the writer advances.
             if !self.gate_closed() && self.rng.one_in(2) {
                 self.finish_all();
             }
@@ -643,7 +642,7 @@ impl World {
         };
         self.settle();
         if sim::with(|k| k.is_down()) {
-            // What the log allowed in this step may have been sent just before power went.
+            // Replies that the log allowed in this step may have been sent just before power went.
             let allowed =
                 |w: &Waiting| w.receipt.ticket().is_some_and(|t| matches!(t.poll_now(), Some(Ok(()))));
             let sent: Vec<Waiting> = self.waiting.extract_if(.., |w| allowed(w)).collect();
@@ -656,7 +655,7 @@ impl World {
             self.figures.absorbed += u64::from(did == Did::Absorbed);
             self.set_aside |= did == Did::SetAside;
             if did == Did::LossCut {
-                // In one of the next calls, more often than chance would have it.
+                // In one of the next calls, more often than by chance.
                 let n = 1 + self.rng.below(60);
                 match self.rng.below(6) {
                     0 | 1 => sim::with(|k| k.cut_at(Some(n))),
@@ -672,7 +671,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes which replies the log has allowed before anything failed.
+    /// Notes which replies the log had allowed before anything failed.
     fn settle(&mut self) {
         if !sim::with(|k| k.flush_failed) {
             for waiting in &mut self.waiting {
@@ -682,11 +681,11 @@ impl World {
         }
     }
 
-    /// Replies that the log allows are sent.
+    /// Sends the replies that the log allows.
     fn acknowledge(&mut self) -> Result<(), String> {
         let mut at = 0;
         while at < self.waiting.len() {
-            // Some wait without having asked.
+            // Some wait without having asked for the flush.
             if self.rng.one_in(3) {
                 at += 1;
                 continue;
@@ -701,7 +700,7 @@ impl World {
             }
             match result {
                 Ok(()) => {
-                    // What changed nothing may still be said if it is durable.
+                    // The reply to a request that changed nothing may still be sent if what it says is durable.
                     if sim::with(|k| k.flush_failed) && !done.settled && done.n > 0 {
                         return Err(format!(
                             "client {} request {} is acknowledged after a flush has failed: {:?}",
@@ -737,12 +736,12 @@ impl World {
         }
     }
 
-    /// The operation at work names this object.
+    /// Notes that the current operation names this object.
     pub(super) fn name_object(&mut self, node: &Node) {
         self.names.extend(sim::with(|k| k.serial_of(&node.0.id)));
     }
 
-    /// It names this entry.
+    /// Notes that the current operation names this entry.
     pub(super) fn name_entry(&mut self, dir: &Node, name: &[u8]) {
         self.name_object(dir);
         let entry =
@@ -750,7 +749,7 @@ impl World {
         self.entries.extend(entry);
     }
 
-    /// An operation that began at `before` has ended; gives where the metadata stood when what it names changed last.
+    /// Ends an operation that began at `before`. Returns the metadata position of the last change of what it names.
     pub(super) fn told(&mut self, before: u64, done: bool) -> u64 {
         let mut names = std::mem::take(&mut self.names);
         names.append(&mut self.entries);
@@ -765,7 +764,7 @@ impl World {
         told
     }
 
-    /// A client does something.
+    /// Lets one client do something.
     fn turn(&mut self) -> Result<(), String> {
         let n = self.rng.below(self.clients.len() as u64) as usize;
         sim::with(|k| {
@@ -877,7 +876,7 @@ impl World {
         self.clients = clients;
     }
 
-    /// Somebody makes a file in the volume, past the server, or gives a directory a project.
+    /// Makes a file in the volume, past the server, or gives a directory a project.
     fn foreign(&mut self) {
         let n = self.rng.below(1000);
         let name = format!("stranger-{n}");
@@ -899,7 +898,7 @@ impl World {
         }
     }
 
-    /// The kernel writes a file back and cannot; somebody else is told of it, or nobody.
+    /// Makes the kernel's write-back of a file fail. Somebody else learns of it, or nobody.
     fn fail_write_back(&mut self) {
         if self.files.is_empty() {
             return;
@@ -915,7 +914,7 @@ impl World {
             self.volume().close_idle();
         }
         if self.rng.one_in(2) {
-            // Descriptors for one access are closed by then.
+            // By then the descriptors for single accesses are closed.
             if self.rng.one_in(2) {
                 sim::with(|k| k.wait(600_000_000));
                 self.volume().close_idle();
@@ -930,14 +929,14 @@ impl World {
         self.suspect = Some(node);
     }
 
-    /// A client or the server has seen the attributes of an object.
+    /// Notes that a client or the server has seen the attributes of an object.
     pub(super) fn seen(&mut self, node: &Node, change: u64) -> Result<(), String> {
         let Some(serial) = sim::with(|k| k.serial_of(&node.0.id)) else { return Ok(()) };
         // Older contents do not look older.
         if sim::with(|k| k.reverted.contains(&serial)) {
             return Ok(());
         }
-        // What strangers do shows up to a second late.
+        // Strangers' changes become visible up to a second late.
         let digest = sim::with(|k| {
             let meta =
                 k.peek(serial).filter(|m| !m.entries.values().any(|e| self.strangers.contains(&e.serial)))?;
@@ -964,7 +963,7 @@ impl World {
                 Step::Did(_) => {}
                 Step::Blocked(wait) => {
                     let a = stepper.write();
-                    // What that has made durable was so before the checkpoint's flush failed, should it fail.
+                    // What that has made durable was so even if the checkpoint's flush fails.
                     self.settle();
                     let Some(stepper) = &mut self.stepper else { return Ok(()) };
                     let b = stepper.checkpoint();
@@ -987,7 +986,7 @@ impl World {
         if stopped.is_ok() {
             self.figures.clean += 1;
             self.acked_position = sim::with(|k| k.position());
-            // All that was done is durable.
+            // Everything done is durable.
             for noted in &self.noted {
                 self.acked.insert(noted.client, noted.n);
             }
@@ -997,7 +996,7 @@ impl World {
         Ok(())
     }
 
-    /// The process ends: everything of it goes, and nothing is written.
+    /// Ends the process: all its state goes, and nothing is written.
     fn stop_process(&mut self) {
         for client in &mut self.clients {
             client.tx = None;
@@ -1011,9 +1010,9 @@ impl World {
     }
 
     fn end_life(&mut self, clean: bool) -> Result<(), String> {
-        // After an error of a flush the page cache shows what is not on disk, and no process can tell.
+        // After a failed flush the page cache shows what is not on disk, and no process can tell.
         let killed = !clean && !sim::with(|k| k.must_reboot()) && self.rng.one_in(3);
-        // What the process still does as it goes has no effect.
+        // What the process still does while it ends has no effect.
         if !clean {
             sim::with(|k| k.cut());
         }
@@ -1049,7 +1048,7 @@ impl World {
         self.recover(&past, position, clean)
     }
 
-    /// Between a stop in order and the next start the volume is served without its log.
+    /// Serves the volume without its log, between a clean stop and the next start.
     fn serve_without_log(&mut self) -> Result<(), String> {
         let quiet = sim::with(|k| k.hold_troubles());
         let (volume, _) = Volume::open(OpenOptions::new(sim::DIR, Durability::Sync))
@@ -1064,26 +1063,26 @@ impl World {
         Ok(())
     }
 
-    /// An object belongs to a stranger up to the next start.
+    /// Notes that an object belongs to a stranger until the next start.
     pub(super) fn is_strangers(&mut self, serial: Serial) {
         self.strangers.insert(serial);
         self.squatters.push(serial);
     }
 
-    /// It has a name that clients use: if it is a stranger's, then up to the next start.
+    /// Notes that an object has a name which clients use. If it is a stranger's, it is so until the next start.
     pub(super) fn may_be_met(&mut self, serial: Serial) {
         if self.strangers.contains(&serial) && !self.squatters.contains(&serial) {
             self.squatters.push(serial);
         }
     }
 
-    /// One that does is gone.
+    /// Forgets a stranger's object that is gone.
     pub(super) fn forget_stranger(&mut self, serial: Serial) {
         self.strangers.remove(&serial);
         self.squatters.retain(|s| *s != serial);
     }
 
-    /// Between the power cut and the next start somebody makes files, also where the clients had theirs.
+    /// Makes files between the power cut and the next start, some at clients' names.
     fn foreign_at_names(&mut self) {
         let dirs: Vec<Serial> = sim::with(|k| k.directories());
         for _ in 0..=self.rng.below(3) {
@@ -1098,7 +1097,7 @@ impl World {
         sim::with(Kernel::flush_as_stranger);
     }
 
-    /// Opens the volume, with more power cuts and errors on the way, until clients can be let in; checks what is there.
+    /// Opens the volume, with more power cuts and errors on the way, until clients can be let in; checks the result.
     fn recover(&mut self, past: &Past, mut position: u64, clean: bool) -> Result<(), String> {
         let mut logged = match self.without {
             Some(_) => Logged::default(),
@@ -1135,7 +1134,7 @@ impl World {
                     self.say(|| format!("opened: {report:?}"));
                     self.volume = Some(volume);
                     if self.without.is_some() {
-                        // The replies were in the lost log alone. From here on the new one is needed.
+                        // Only the lost log had the replies. From here on the new log is needed.
                         self.acked.clear();
                         self.set_aside = true;
                     }
@@ -1163,14 +1162,14 @@ impl World {
                     self.say(|| format!("opening: {e}"));
                     match self.without.take() {
                         without if excused => self.without = without,
-                        // Its creation was cut short, and somebody removes it, as the message says.
+                        // Its creation was interrupted; somebody removes it, as the message says.
                         Some(without) if e.to_string().contains("superblock") => {
                             sim::with(|k| k.log.fill(0));
                             self.without = Some(without);
                         }
                         Some((loss, bytes)) if !self.set_aside => {
                             if loss != LogLoss::Away {
-                                // With what was acknowledged in it. It is said, and that is all that can be done.
+                                // The log had acknowledged changes. The message says so; nothing more can be done.
                                 self.figures.logs_forgotten += 1;
                                 self.over = true;
                                 return Ok(());
@@ -1195,7 +1194,7 @@ impl World {
                 });
                 let at = sim::with(Kernel::reboot);
                 self.unbroken = false;
-                // After a mere kill power may still take what was not flushed.
+                // After a kill, a power cut may still take what was not flushed.
                 position = position.min(at);
                 self.say(|| format!("power goes in recovery, in {call}; position {at} is left"));
             } else {
@@ -1204,7 +1203,8 @@ impl World {
         }
     }
 
-    /// What recovery has kept beside, since a stranger took its place away, is his now: he takes it from there.
+    /// An object that recovery has kept in `lost+found`, because a stranger took its place away, is now the stranger's: he takes
+    /// it from there.
     fn within_reach(&mut self, pairs: Vec<(Serial, Serial)>) -> Vec<(Serial, Serial)> {
         let Some(touched) = self.touched.take() else { return pairs };
         let reach = sim::with(|k| paths(k));
@@ -1216,7 +1216,7 @@ impl World {
         sim::with(|k| {
             lost_found(k).into_iter().for_each(|dir| k.empty_as_stranger(dir));
             k.flush_as_stranger();
-            // Such changes are seen up to a second late.
+            // Such changes become visible up to a second late.
             k.wait(2_000_000_000);
         });
         let gone = |s: &Serial| sim::with(|k| k.peek(*s).is_none_or(|m| m.nlink == 0));
@@ -1242,12 +1242,12 @@ impl World {
         self.figures.said += report.local.len() as u64 + report.local_more;
         self.figures.remade += report.remade;
         let volume = self.volume();
-        // Each moment that it may be, and what was logged then.
+        // The moments that the state may stand for, each with what was logged then.
         let mut moments = Vec::new();
         if clean {
             moments.push((past.end, past.end));
         } else {
-            // What is in the log for certain: one that ends between two parts of an operation lacks its flush.
+            // What is certainly in the log; a log that ends between two parts of an operation lacks the operation's flush.
             let ends = self.ends.range(..=logged.last_seq).map(|(_, end)| *end);
             let by = ends.max().unwrap_or(0).max(self.acked_position);
             if logged.last_seq > 0 {
@@ -1259,7 +1259,7 @@ impl World {
                 moments.push((position, by.min(position)));
             }
         }
-        // Names are left as they are on the disk: recovery says so to itself by the marker and the mount.
+        // Recovery leaves names as they are on the disk; the marker and the mount tell it to.
         let touched = self.touched.clone();
         let ahead = marker.is_none_or(|marker| marker > logged.last_seq);
         let stands = clean || logged.last_seq == 0 || ahead || self.unbroken;
@@ -1281,7 +1281,7 @@ impl World {
                 }
                 Some(touched) => touched.beside(k, past, (at, by_seq), &self.strangers, &leads),
             });
-            // What a stranger has touched may be otherwise than at that moment, so that handles have to say as well which it is.
+            // What a stranger has touched may differ from that moment, so the handles must also lead to the right objects.
             let judged = compared.and_then(|pairs| match touched.is_some() && !stands {
                 true => self.handles_lead(&pairs).map(|_| pairs),
                 false => Ok(pairs),
@@ -1312,7 +1312,7 @@ impl World {
         self.say(|| format!("the volume is that of position {at}"));
         self.check_replies(logged, report, clean, at)?;
         self.check_handles(&pairs)?;
-        // A call that failed while a path was looked for leaves it out of what is said.
+        // A call that failed during the search for a path leaves the path out of the message.
         let with_paths = sim::with(|k| k.struck.is_empty());
         match touched {
             None if self.strangers.is_empty() && !report.local.is_empty() => {
@@ -1350,7 +1350,7 @@ impl World {
     /// First and last position that a log whose last transaction is `seq` can stand for.
     fn moments(&self, seq: u64) -> (u64, u64) {
         if let Some((first, last)) = self.bounds.get(&seq) {
-            // The operation in which the volume failed has said nothing of what it did.
+            // The operation in which the volume failed has recorded nothing.
             return (self.failed_from.map_or(*first, |from| from.min(*first)), *last);
         }
         // Between two parts of one operation.
@@ -1359,7 +1359,7 @@ impl World {
         (before.max(self.acked_position), after.min(before + 200))
     }
 
-    /// Replies that were sent are known, and a reply is known exactly when its effect is there.
+    /// Checks that all sent replies are known, and that a reply is known exactly when its effect is there.
     fn check_replies(
         &mut self,
         logged: &Logged,
@@ -1382,7 +1382,7 @@ impl World {
                 ));
             }
         }
-        // A transaction is in the log as a whole: where its number is, the reply is.
+        // A transaction is in the log as a whole: where its number is, its reply is, too.
         let in_log = |seq: u64| logged.last_seq >= seq && !clean;
         for noted in self.noted.iter().filter(|n| n.seq.is_some_and(in_log)) {
             let has = known.get(&noted.client).copied().unwrap_or(0);
@@ -1405,7 +1405,7 @@ impl World {
         Ok(())
     }
 
-    /// Handles and fileids lead to the same objects as before.
+    /// Checks that handles and fileids lead to the same objects as before.
     fn handles_lead(&self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
         let volume = self.volume();
         let now: HashMap<Serial, Serial> = pairs.iter().copied().collect();
@@ -1455,7 +1455,7 @@ impl World {
         Ok(())
     }
 
-    /// The same for what a client finds by its names.
+    /// As [`World::handles_lead`], and checks what a client finds by its names.
     fn check_handles(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
         self.handles_lead(pairs)?;
         let volume = self.volume();
@@ -1482,7 +1482,7 @@ impl World {
     }
 }
 
-/// A number for all that a client can see of an object.
+/// A hash of all that a client can see of an object.
 fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
     let mut h = std::hash::DefaultHasher::new();
     (meta.mode, meta.uid, meta.gid, meta.size, meta.mtime).hash(&mut h);
@@ -1503,13 +1503,13 @@ fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
 #[derive(Default)]
 pub(super) struct Logged {
     last_seq: u64,
-    /// Living objects that the log speaks of, and whether the last that it says of their place is that they are there.
+    /// Living objects in the log, and whether its last mention of their place says that they are there.
     pub(super) live: Vec<(ObjId, bool)>,
     notes: HashSet<(u8, u32)>,
 }
 
 fn logged(seed: u64) -> Result<Logged, String> {
-    // The id is that of whatever volume the log is of.
+    // The log's own id, whichever volume it belongs to.
     let superblock = |at: usize| sim::with(|k| k.log[at + 32..at + 48].to_vec());
     let mut found = Logged::default();
     let mut last = None;

@@ -1,8 +1,8 @@
 //! A filesystem in a file that can lose power.
 //!
-//! It is mounted in a mount namespace of the test's own thread: were it in the common one, any process that takes a
-//! copy of that (`unshare -m`) would keep it alive after it was unmounted. One test at a time, since a child that another
-//! test has just forked keeps descriptors open for a moment.
+//! It is mounted in a mount namespace of the test's own thread. In the common namespace, any process that copies the namespace
+//! (`unshare -m`) would keep the mount alive after it was unmounted. One test at a time, since a child that another test has just
+//! forked keeps descriptors open for a moment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,9 @@ use rustix::thread::UnshareFlags;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Files that take room.
+/// Files that take up space.
 const BALLOONS: usize = 3;
 
-/// Which filesystem.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kernel {
     Ext4,
@@ -39,14 +38,13 @@ fn sh(command: &str, args: &[&str]) -> bool {
 
 const BYTES: u64 = 320 << 20;
 
-/// Gives a loop device's file another size; the driver refuses what is behind its end.
+/// Resizes a loop device's file; the driver refuses access beyond its end.
 #[allow(dead_code)] // Not every test has use for it.
 pub fn resize_loop(backing: &Path, device: &Path, bytes: u64) {
     std::fs::File::options().write(true).open(backing).and_then(|f| f.set_len(bytes)).expect("a new size");
     assert!(sh("losetup", &["-c", device.to_str().unwrap_or("")]), "the device sees it");
 }
 
-/// A filesystem in a file, mounted; unmounted when dropped.
 pub struct Image {
     pub kernel: Kernel,
     file: PathBuf,
@@ -59,12 +57,12 @@ pub struct Image {
 }
 
 impl Image {
-    /// `None`, with a line that says so, where that cannot be done.
+    /// `None`, with a message, where that is impossible.
     pub fn new(kernel: Kernel) -> Option<Image> {
         Image::with(kernel, &[], "noatime")
     }
 
-    /// The same, made with more arguments of mkfs and mounted with other options.
+    /// The same with additional mkfs arguments and other mount options.
     pub fn with(kernel: Kernel, mkfs: &[&str], options: &str) -> Option<Image> {
         let image = Image::made(kernel, mkfs, options);
         if image.is_none() {
@@ -106,24 +104,23 @@ impl Image {
         (made && image.mount()).then_some(image)
     }
 
-    /// Where it is mounted.
     pub fn path(&self) -> &Path {
         &self.mount
     }
 
-    /// A directory beside it that keeps its power.
+    /// A directory beside it that does not lose power.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn beside(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A limit for all files of a btrfs. (Limits of users need a kernel with CONFIG_QUOTA; the error is the same.) False, with a
-    /// line that says so, where that cannot be had.
+    /// Sets a limit for all files of a btrfs. (Limits of users need a kernel with CONFIG_QUOTA; the error is the same.) Returns
+    /// false, with a message, where that is impossible.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn limited(&self, bytes: &str) -> bool {
         let run = |args: &[&str]| sh("btrfs", args);
         let path = self.path().to_str().expect("a path");
-        // Until what is there has been counted, which enabling begins, a limit is none.
+        // A limit has no effect until the present contents are counted, which enabling starts.
         let done = run(&["quota", "enable", path])
             && run(&["quota", "rescan", "-w", path])
             && run(&["qgroup", "limit", bytes, path]);
@@ -133,21 +130,21 @@ impl Image {
         done
     }
 
-    /// Ends that. (The limit itself cannot be raised where it is used up to the last.)
+    /// Removes the limit. (A fully used limit cannot be raised.)
     #[allow(dead_code)] // Not every test has use for it.
     pub fn unlimited(&self) -> bool {
         sh("btrfs", &["quota", "disable", self.path().to_str().expect("a path")])
     }
 
-    /// Takes all that is free.
+    /// Uses all free space.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn fill(&self) {
         use std::os::unix::fs::FileExt;
         let dir = std::fs::File::open(self.path()).expect("the mount point");
-        // Some filesystems find a little more room once they have written what they held back.
+        // Some filesystems find a little more space once they have written what they held back.
         for round in 0..BALLOONS {
             let Ok(balloon) = std::fs::File::create(self.balloon(round)) else { break };
-            // Most of it at once; where there is a quota, that is more than may be.
+            // Most of it at once; a quota allows less than that.
             let free = rustix::fs::statvfs(self.path()).expect("statvfs");
             let most = (free.f_bavail * free.f_frsize).saturating_sub(16 << 20);
             let taken = most > 0
@@ -164,11 +161,11 @@ impl Image {
         }
     }
 
-    /// Gives back what [`Image::fill`] has taken.
+    /// Frees the space that [`Image::fill`] has used.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn free(&self) {
         for round in 0..BALLOONS {
-            // A full one may have had no room for the name of the next.
+            // A full filesystem may have had no space for the next name.
             let _ = std::fs::remove_file(self.balloon(round));
         }
         let dir = std::fs::File::open(self.path()).expect("the mount point");
@@ -179,8 +176,8 @@ impl Image {
         self.path().join(format!("balloon{round}"))
     }
 
-    /// Always on a fresh loop device: `mount -o loop` may take one again that is about to go. Tried a few times, since
-    /// other tests look for free loop devices, too.
+    /// Always on a fresh loop device, since `mount -o loop` may reuse one that is about to go. Tries several times, since other tests
+    /// look for free loop devices, too.
     fn mount(&mut self) -> bool {
         for _ in 0..5 {
             let attach = Command::new("losetup").args(["--find", "--show"]).arg(&self.file).output();
@@ -206,8 +203,8 @@ impl Image {
         }
     }
 
-    /// The power fails: what was not flushed is lost, and nothing more gets through. Those who have files open on it
-    /// must let go before [`Image::power_on`].
+    /// Cuts the power: unflushed data is lost, and nothing more gets through. Whoever has files open on it must close them
+    /// before [`Image::power_on`].
     pub fn power_off(&self) {
         let mount = self.mount.to_str().unwrap_or("");
         let copy = self.file.with_extension("copy");
@@ -218,7 +215,6 @@ impl Image {
         }
     }
 
-    /// The power comes back.
     pub fn power_on(&mut self) {
         self.unmount();
         assert!(!self.mounted, "unmount");
@@ -236,7 +232,7 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Keeps a copy of all that is on it, which must not be in use.
+    /// Keeps a copy of its contents; it must not be in use.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn keep(&mut self) {
         self.unmount();
@@ -244,7 +240,6 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Puts the copy back.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn put_back(&mut self) {
         self.unmount();
@@ -252,7 +247,7 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Keeps a copy of all that is on it under a name, to be put back any number of times. It must not be in use.
+    /// Keeps a copy of its contents under a name, to be restored any number of times. It must not be in use.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn save_as(&mut self, name: &str) {
         self.unmount();
@@ -262,7 +257,7 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Puts such a copy in the place of what is there, which must not be in use.
+    /// Restores such a copy; the image must not be in use.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn load(&mut self, name: &str) {
         self.unmount();
@@ -272,7 +267,7 @@ impl Image {
         assert!(self.mount(), "mount");
     }
 
-    /// Keeps a copy of what the disk and these files beside it have at one moment, while all of it is in use: it is made again until
+    /// Keeps a copy of the disk and of these files beside it at one moment, while all of it is in use. Repeats the copy until
     /// nothing was written meanwhile. For [`Image::load_when_free`].
     #[allow(dead_code)] // Not every test has use for it.
     pub fn cut_as(&self, name: &str, beside: &[&Path]) {
@@ -281,7 +276,7 @@ impl Image {
             let stat =
                 std::fs::read_to_string(format!("/sys/block/{device}/stat")).expect("the disk's figures");
             let numbers: Vec<u64> = stat.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-            // Writes and flushes that have ended, and what is under way.
+            // Completed writes and flushes, and those in flight.
             let ended = (numbers[4], numbers.get(15).copied());
             let at = |path: &&Path| path.metadata().and_then(|m| m.modified()).expect("a file");
             (ended, numbers[8], beside.iter().map(at).collect::<Vec<_>>())
@@ -299,7 +294,7 @@ impl Image {
         }
     }
 
-    /// Puts such a copy in the place of what is there, once nobody has it in use any more.
+    /// Restores such a copy once nobody uses the image any more.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn load_when_free(&mut self, name: &str, beside: &[&Path]) {
         let begin = std::time::Instant::now();
@@ -313,24 +308,23 @@ impl Image {
         assert!(self.mount(), "mount after the cut");
     }
 
-    /// Whether the disk fails all but its first block. What is on it is there again when it fails no longer.
+    /// Whether the disk fails all accesses except to its first block. Its contents are there again when it stops failing.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn breaks(&self, broken: bool) {
         let aside = self.file.with_extension("aside");
         let (from, to) = if broken { (&self.file, &aside) } else { (&aside, &self.file) };
         let path = |path: &Path| path.to_str().expect("a path").to_owned();
-        // Into the file that the device has open. (Nothing could be written to it meanwhile.)
+        // Writes into the file that the device has open. (Nothing else could be written to it meanwhile.)
         assert!(sh("cp", &["--sparse=always", &path(from), &path(to)]), "a copy of the image");
         resize_loop(&self.file, Path::new(&self.device), if broken { 4096 } else { BYTES });
     }
 
-    /// Its block device.
     #[allow(dead_code)] // Not every test has use for it.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// Brings changes of metadata so far to disk; on ext4 and XFS no data.
+    /// Brings all metadata changes so far to disk; on ext4 and XFS no data.
     pub fn commit(&self) {
         let path = self.mount.join("elsewhere");
         if self.kernel == Kernel::Btrfs {

@@ -12,7 +12,6 @@ use landfast_volume::{
     OpenFile, OpenMode, OpenOptions, RecoveryReport, SetAttrs, Stable, Tx, Volume,
 };
 
-/// A server without state.
 pub struct NoNotes;
 
 impl NoteKeeper for NoNotes {
@@ -21,17 +20,16 @@ impl NoteKeeper for NoNotes {
     }
 }
 
-/// A directory, a log, and the volume.
 pub struct Rig {
-    /// The directory is `dir` in it.
+    /// Contains the directory `dir`.
     pub temp: tempfile::TempDir,
-    /// The log is `log` in it: in memory where that can be, since these tests cut no power.
+    /// Contains the log `log`: in memory where possible, since these tests cut no power.
     pub beside: tempfile::TempDir,
     pub volume: Volume,
     pub report: RecoveryReport,
 }
 
-/// False, with a line that says so, when the test cannot run.
+/// False, with a message, if the test cannot run.
 pub fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -40,7 +38,7 @@ pub fn is_root() -> bool {
     root
 }
 
-/// `base` has the directory, `beside` the log.
+/// `base` contains the directory, `beside` the log.
 pub fn options(base: &Path, beside: &Path, durability: Durability) -> OpenOptions {
     let mut options = OpenOptions::new(base.join("dir"), durability);
     if durability == Durability::Log {
@@ -55,7 +53,7 @@ pub fn beside() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("tempdir")
 }
 
-/// False, with a line that says so, when the temporary directory cannot have a log.
+/// False, with a message, if the temporary directory cannot have a log.
 pub fn tempdir_suits() -> bool {
     let temp = tempfile::tempdir().expect("tempdir");
     std::fs::create_dir(temp.path().join("dir")).expect("mkdir");
@@ -69,7 +67,7 @@ pub fn tempdir_suits() -> bool {
     }
 }
 
-/// The longest that a checkpoint of a volume that was dropped keeps its locks.
+/// How long a checkpoint of a dropped volume keeps its locks at most.
 const LOCKED_MAX: Duration = Duration::from_secs(30);
 
 pub fn open(options: OpenOptions) -> (Volume, RecoveryReport) {
@@ -91,9 +89,9 @@ impl Rig {
         Rig::at(tempfile::tempdir().expect("tempdir"), durability)
     }
 
-    /// In a directory of somebody's choice.
+    /// In the given directory.
     pub fn at(temp: tempfile::TempDir, durability: Durability) -> Rig {
-        // Whatever umask the thread has.
+        // Independent of the thread's umask.
         std::fs::create_dir(temp.path().join("dir")).expect("mkdir");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(temp.path().join("dir"), mode).expect("chmod");
@@ -102,7 +100,6 @@ impl Rig {
         Rig { temp, beside, volume, report }
     }
 
-    /// With the log.
     pub fn log() -> Rig {
         Rig::new(Durability::Log)
     }
@@ -121,7 +118,7 @@ impl Rig {
         Rig { temp, beside, volume, report }
     }
 
-    /// As after a crash of the server alone: nothing is stopped in order.
+    /// Opens it again as after a crash of the server alone: nothing is stopped cleanly.
     pub fn crash(self) -> Rig {
         let Rig { temp, beside, volume, .. } = self;
         let durability = volume.durability();
@@ -214,7 +211,7 @@ pub fn root() -> Cred {
     Cred::root()
 }
 
-/// Somebody without privileges.
+/// A user without privileges.
 pub fn user(uid: u32) -> Cred {
     Cred { uid, gid: uid, groups: Arc::from([]) }
 }

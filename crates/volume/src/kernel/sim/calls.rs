@@ -1,4 +1,4 @@
-//! The calls of the simulated kernel, with the errors and side effects that Linux gives.
+//! The system calls of the simulated kernel, with Linux's errors and side effects.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -23,15 +23,13 @@ const UTIME_OMIT: i64 = 0x3fff_fffe;
 const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 
-/// `f_type`s.
 const MAGIC: [(Flavour, u32); 3] =
     [(Flavour::Ext4, 0xef53), (Flavour::Xfs, 0x5846_5342), (Flavour::Btrfs, 0x9123_683e)];
 
-/// Kinds of handles: the kernel's own, and that of btrfs.
+/// Kinds of handles: the kernel's generic one, and btrfs's.
 const HANDLE_INO32: i32 = 1;
 const HANDLE_BTRFS: i32 = 0x4d;
 
-/// Inode number and generation of a handle.
 pub(super) fn numbers(kh: &KernelHandle) -> Result<(u64, u32)> {
     let number = |at: usize| {
         let bytes = kh.bytes.get(at..at + 4).and_then(|b| b.try_into().ok());
@@ -123,7 +121,6 @@ impl Kernel {
         }
     }
 
-    /// For a call that changes entries of a directory.
     fn writable_dir(&self, n: u32) -> Result<Serial> {
         let dir = self.directory(n)?;
         self.check(dir, WRITE | EXECUTE)?;
@@ -143,7 +140,7 @@ impl Kernel {
         };
         let serial = self.live.len() as Serial;
         let now = self.tick();
-        // Birth times are as fine as the clock is; the others are not.
+        // Birth times have the clock's full resolution; the others do not.
         let meta = Meta {
             kind,
             ino,
@@ -181,7 +178,7 @@ impl Kernel {
         for b in name {
             hash = (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
         }
-        // Positions do not depend on other entries, but for two names with one hash.
+        // Positions do not depend on other entries, except for two names with one hash.
         let mut position = (hash >> 24) + 2;
         while meta.entries.values().any(|e| e.position == position) {
             position += 1;
@@ -197,7 +194,7 @@ impl Kernel {
         (meta.mtime, meta.ctime) = (now, now);
     }
 
-    /// Makes an object in a directory, with what it inherits.
+    /// Makes an object in a directory; it inherits what the directory passes on.
     pub(super) fn create(&mut self, dir: Serial, name: &[u8], kind: Kind, mode: u32) -> Result<Serial> {
         if name.len() > 255 {
             return Err(Errno::NAMETOOLONG);
@@ -482,7 +479,7 @@ impl Kernel {
             What::Special(FileType::BlockDevice, _) => Kind::BlockDev,
             What::Special(..) => return Err(Errno::INVAL),
         };
-        // mkdir(2) ignores the bits for set-id.
+        // mkdir(2) ignores the set-id bits.
         let mode = if kind == Kind::Dir { mode & 0o1777 } else { mode };
         let serial = self.create(dir, name, kind, mode)?;
         let meta = self.edit(serial);
@@ -499,7 +496,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Where a directory is, seen from another above it.
     pub fn path_below(&self, top: u32, dir: u32) -> Option<String> {
         let (top, mut at) = (self.directory(top).ok()?, self.directory(dir).ok()?);
         let mut parts = Vec::new();
@@ -594,7 +590,6 @@ impl Kernel {
         self.move_name((from_dir, from), (to_dir, to), noreplace)
     }
 
-    /// One name becomes another.
     pub(super) fn move_name(
         &mut self,
         (from_dir, from): (Serial, &[u8]),
@@ -787,8 +782,8 @@ impl Kernel {
         }
         self.flush_data(serial, false);
         if self.flavour == Flavour::Btrfs {
-            // What the log tree would bring ahead of other changes is not modelled: with a log the volume never asks
-            // for it, and the state directory's files stand for themselves.
+            // The model has no log tree, which would bring a file ahead of other changes. With a log the volume never flushes single
+            // files of clients, and the state directory's files do not depend on others.
             self.btrfs_commit();
         }
         let entries = match self.flavour {

@@ -1,5 +1,5 @@
-//! The device of the simulated log. A write that has returned is durable; of one that a power cut or an error meets, any
-//! sectors are there, whole or torn, and the others are as before.
+//! The device of the simulated log. A write that has returned is durable. If a power cut or an error interrupts a write, any
+//! of its sectors may be written, whole or torn; the others are unchanged.
 
 use std::io;
 
@@ -13,23 +13,19 @@ use super::{Class, Kernel};
 /// Unit of tearing, bytes.
 const SECTOR: usize = 512;
 
-/// The log's device, of this thread's kernel: the file that was there when it was opened, or one that is to take its place.
+/// The log's device on this thread's kernel: the file that was there at opening, or one that is to replace it.
 #[derive(Clone, Copy)]
 pub struct LogDisk(u64);
 
-/// What has become of the log while it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLoss {
-    /// It has another name, and can be put back.
+    /// It was renamed, and can be put back.
     Away,
-    /// It has no name any more.
     Removed,
-    /// Only its contents are gone.
     Overwritten,
 }
 
 impl LogDisk {
-    /// What is at the log's path now.
     pub fn there() -> LogDisk {
         LogDisk(super::with(|k| k.log_number))
     }
@@ -94,7 +90,6 @@ impl Kernel {
         if number == self.log_number { &mut self.log } else { &mut self.new_log }
     }
 
-    /// Somebody takes the log away, under whoever has it open.
     pub fn lose_log(&mut self, loss: LogLoss) {
         self.log_loss = Some(loss);
         if loss == LogLoss::Overwritten {
@@ -102,7 +97,7 @@ impl Kernel {
         }
     }
 
-    /// The process has ended: what is at the log's path now, and, if the log was lost, how and what was in it.
+    /// Called after the end of the process: settles what is at the log's path. If the log was lost, returns how, and its contents.
     pub fn find_log(&mut self) -> Option<(LogLoss, Vec<u8>)> {
         self.new_log.clear();
         let loss = self.log_loss.take()?;

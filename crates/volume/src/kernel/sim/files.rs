@@ -1,4 +1,4 @@
-//! The bytes of files: extents of one block, each with all that was written to it since it was flushed.
+//! The bytes of files: extents of one block, each with everything written to it since its last flush.
 
 use std::rc::Rc;
 
@@ -10,21 +10,19 @@ use super::{DataEvent, Kernel, Result, Rng};
 /// Bytes of a block. Small, so that small files have several.
 pub const BLOCK: usize = 256;
 
-/// Files are not larger than this: the simulation keeps every byte.
+/// Maximum size of a file: the simulation keeps every byte.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Versions of a block that are kept beside the durable one.
+/// How many versions of a block are kept beside the durable one.
 const VERSIONS_MAX: usize = 6;
 
 type Bytes = [u8; BLOCK];
 
-/// One block of a file.
 #[derive(Clone)]
 pub struct Extent {
     durable: Bytes,
-    /// What was written since, oldest first; the last is what a reader sees.
     versions: Vec<Bytes>,
-    /// A flush failed and the kernel takes it for clean.
+    /// A flush failed, and the kernel treats the block as clean.
     lost: bool,
 }
 
@@ -35,7 +33,6 @@ impl Default for Extent {
 }
 
 impl Extent {
-    /// What a reader sees.
     fn now(&self) -> &Bytes {
         self.versions.last().unwrap_or(&self.durable)
     }
@@ -57,17 +54,17 @@ impl Extent {
         }
     }
 
-    /// Whether the kernel has anything of it to write.
+    /// Whether the kernel has data of it to write.
     pub(super) fn is_dirty(&self) -> bool {
         !self.lost && !self.versions.is_empty()
     }
 
-    /// It could not be written, and counts as clean.
+    /// Called when it could not be written: it counts as clean.
     pub(super) fn lose(&mut self) {
         self.lost = true;
     }
 
-    /// What was lost cannot be read any more. Whether there was any.
+    /// Drops lost data from memory. Returns whether there was any.
     pub(super) fn drop_lost(&mut self) -> bool {
         let lost = std::mem::take(&mut self.lost);
         if lost {
@@ -76,7 +73,6 @@ impl Extent {
         lost
     }
 
-    /// What a power cut leaves.
     fn survivor(&self, rng: &mut Rng) -> Bytes {
         if self.lost && !rng.one_in(4) {
             return self.durable;
@@ -93,7 +89,7 @@ impl Extent {
 }
 
 impl Kernel {
-    /// Makes the data of an object durable, with its size; with `all` also what a failed flush has lost stays lost.
+    /// Makes an object's data durable, with its size; if `quietly`, adds no entry to the journal.
     pub(super) fn flush_data(&mut self, serial: Serial, quietly: bool) {
         let Some(meta) = self.peek(serial).cloned() else { return };
         for extent in meta.map.iter().filter(|e| **e != 0) {
@@ -109,7 +105,7 @@ impl Kernel {
         }
     }
 
-    /// A flush has failed: of the data some is on disk, the rest is lost, and counts as clean.
+    /// A flush has failed: some of the data is on disk; the rest is lost and counts as clean.
     pub(super) fn lose_data(&mut self, serial: Serial) {
         let Some(meta) = self.peek(serial).cloned() else { return };
         let mut lost = false;
@@ -127,7 +123,7 @@ impl Kernel {
         }
     }
 
-    /// What a power cut leaves of an object: the bytes of each of its blocks, and its size.
+    /// What a power cut leaves of an object: its blocks and its size.
     pub(super) fn settle(&mut self, meta: Rc<Meta>, extents: &mut Vec<Extent>) -> Meta {
         let mut meta = (*meta).clone();
         if meta.hard < meta.size {
@@ -145,7 +141,7 @@ impl Kernel {
                 continue;
             }
             let mut block = self.extents[*extent as usize].survivor(&mut self.rng);
-            // Behind the end there are zeroes, whatever the disk holds.
+            // Beyond the end there are zeroes, whatever the disk holds.
             let left = meta.size.saturating_sub((n * BLOCK) as u64).min(BLOCK as u64) as usize;
             block[left..].fill(0);
             map.push(extents.len() as u32);
@@ -155,7 +151,6 @@ impl Kernel {
         meta
     }
 
-    /// The contents of a file, as a reader sees them.
     pub fn contents(&self, meta: &Meta) -> Vec<u8> {
         let mut bytes = vec![0; meta.size as usize];
         for (block, extent) in bytes.chunks_mut(BLOCK).zip(meta.map.iter()) {
@@ -179,7 +174,6 @@ impl Kernel {
         (self.blocks, self.free_blocks())
     }
 
-    /// The extent of a block, made if there is none.
     fn extent_for(&mut self, map: &mut Vec<u32>, block: usize) -> Result<u32> {
         if map.len() <= block {
             map.resize(block + 1, 0);
@@ -193,7 +187,7 @@ impl Kernel {
         Ok(map[block])
     }
 
-    /// Writes into a file; fewer bytes where the disk is full.
+    /// Writes into a file; fewer bytes if the disk is full.
     pub(super) fn put(&mut self, serial: Serial, data: &[u8], offset: u64) -> Result<usize> {
         if offset + data.len() as u64 > FILE_BYTES_MAX {
             return Err(Errno::FBIG);
@@ -224,7 +218,7 @@ impl Kernel {
         Ok(done)
     }
 
-    /// Makes a range of one block zero. It comes to disk with the metadata, so it is a new extent.
+    /// Zeroes a range within one block. The zeroes reach the disk with the metadata, so it is a new extent.
     fn zero_within(&mut self, map: &mut [u32], block: usize, from: usize, to: usize) {
         let Some(slot) = map.get_mut(block).filter(|e| **e != 0) else { return };
         let mut extent = self.extents[*slot as usize].clone();
@@ -235,7 +229,6 @@ impl Kernel {
         self.extents.push(extent);
     }
 
-    /// Makes a range of a map holes.
     fn zero_range(&mut self, map: &mut [u32], start: u64, end: u64) {
         let mut at = start as usize;
         while at < end as usize {
@@ -311,7 +304,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Shares blocks: the source is flushed first, as by the filesystems that can.
+    /// Shares blocks. Flushes the source first, as real filesystems do.
     pub(super) fn share(&mut self, from: Serial, offset: u64, len: u64, to: Serial, at: u64) -> Result<()> {
         self.flush_data(from, false);
         let source = self.contents(&self.meta(from).clone());

@@ -1,4 +1,4 @@
-//! What there is to know about an object of the simulated filesystem, but for the bytes of files.
+//! The metadata of an object of the simulated filesystem.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -6,13 +6,11 @@ use std::rc::Rc;
 use super::files::BLOCK;
 use crate::types::Kind;
 
-/// The number of an object in the simulation; unlike that of an inode never used again.
+/// The number of an object in the simulation. Unlike an inode number it is never reused.
 pub type Serial = u32;
 
-/// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it names.
     pub serial: Serial,
     /// The position after it.
     pub position: u64,
@@ -34,25 +32,23 @@ pub struct Meta {
     pub ctime: i64,
     pub rdev: (u32, u32),
     pub size: u64,
-    /// The size that a power cut leaves at least.
+    /// The minimum size after a power cut.
     pub hard: u64,
-    /// For each block of a file its extent, 0 for a hole.
+    /// The extent of each block of a file, 0 for a hole.
     pub map: Rc<Vec<u32>>,
     pub entries: Rc<BTreeMap<Rc<[u8]>, Entry>>,
     pub parent: Serial,
-    /// XFS: what is made in a directory has its project, and nothing with another one goes in there; 0: none.
+    /// XFS: new objects in a directory inherit its project, and objects with another project cannot be moved there; 0: none.
     pub project: u32,
     pub target: Rc<[u8]>,
     pub xattrs: Rc<BTreeMap<Vec<u8>, Rc<[u8]>>>,
 }
 
 impl Meta {
-    /// How many blocks the object takes.
     pub fn blocks(&self) -> u64 {
         1 + self.map.iter().filter(|e| **e != 0).count() as u64
     }
 
-    /// Blocks that hold `size` bytes.
     pub fn blocks_of(size: u64) -> usize {
         size.div_ceil(BLOCK as u64) as usize
     }

@@ -1,19 +1,19 @@
-//! A kernel in memory, one for a thread, that loses power on demand.
+//! A simulated kernel in memory, one per thread, that loses power on demand.
 //!
-//! It is as unkind as the filesystems of the allow-list may be, and no unkinder (`docs/internals/simulation.md`):
+//! It is as hostile as the allowed filesystems may be, but no worse (`docs/internals/simulation.md`):
 //!
-//! - Metadata: each call that changes any is one entry of a journal. A power cut leaves the entries up to some place
-//!   that is not before the last flush; a flush of a file flushes every entry before it.
-//! - Data: each block of a file keeps what was written to it since it was flushed, and a power cut leaves any of that, the
+//! - Metadata: each call that changes metadata adds one entry to a journal. A power cut keeps the entries up to some point
+//!   at or after the last flush. A flush of a file flushes every entry before it.
+//! - Data: each block of a file remembers what was written to it since its last flush. A power cut leaves any of that, the
 //!   old contents, or a mixture. A file that grew may be shorter, down to the size that was flushed or set.
-//! - Identities: inode numbers are given again ([`Flavour`]).
-//! - After an error of a flush the data that was lost counts as clean.
-//! - The kernel writes data back by itself, and may fail; who is told of that, and who is not: `writeback.rs`.
-//! - The journal may fail for good, also in the middle of somebody else's flush: nothing can be changed any more, and a flush that
-//!   comes after that may find nothing to do and succeed.
+//! - Identities: inode numbers are reused ([`Flavour`]).
+//! - After a failed flush the lost data counts as clean.
+//! - The kernel writes data back by itself and may fail. `writeback.rs` says who learns of it and who does not.
+//! - The journal may fail for good, even in the middle of an unrelated flush. Then nothing can be changed any more, and a
+//!   later flush may find nothing to do and succeed.
 //!
-//! Every call counts; at a chosen count power goes ([`Kernel::cut_at`]) or the call fails ([`Kernel::faults`]). After a
-//! power cut every call fails until [`Kernel::reboot`], so the code that is running comes to its end without effect.
+//! All calls are counted. At a chosen count the power goes ([`Kernel::cut_at`]) or the call fails ([`Kernel::faults`]). After
+//! a power cut every call fails until [`Kernel::reboot`], so the running code ends without effect.
 
 mod calls;
 mod disk;
@@ -40,16 +40,14 @@ use crate::types::Kind;
 
 type Result<T> = std::result::Result<T, Errno>;
 
-/// The only path that there is: the volume's directory.
+/// The only path: the volume's directory.
 pub const DIR: &str = "/simulated/volume";
 
-/// Where the simulated log is said to be.
 pub const LOG: &str = "/simulated.log";
 
-/// The id of the only mount.
 pub const MOUNT: u64 = 7;
 
-/// The root directory of the filesystem, which is the volume.
+/// The root directory of the filesystem, which is the volume's root.
 pub const ROOT: Serial = 1;
 
 /// Granularity of the times that the filesystem sets, as with a kernel of 250 Hz.
@@ -60,12 +58,10 @@ thread_local! {
     static ACTIVE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread has a simulated kernel.
 pub fn active() -> bool {
     ACTIVE.get()
 }
 
-/// Gives this thread a simulated kernel, or takes it away.
 pub fn install(kernel: Option<Kernel>) {
     ACTIVE.set(kernel.is_some());
     let before = KERNEL.with_borrow_mut(|k| std::mem::replace(k, kernel));
@@ -73,7 +69,6 @@ pub fn install(kernel: Option<Kernel>) {
     crate::cred::forget();
 }
 
-/// Asks this thread's kernel.
 pub fn with<T>(f: impl FnOnce(&mut Kernel) -> T) -> T {
     KERNEL.with_borrow_mut(|k| match k {
         Some(kernel) => f(kernel),
@@ -89,12 +84,10 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes over what a call has just opened.
     pub fn new(number: u32) -> Descriptor {
         Descriptor { number, boot: with(|k| k.boot) }
     }
 
-    /// Its number.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -113,24 +106,21 @@ impl Drop for Descriptor {
     }
 }
 
-/// What kind of filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// The lowest free inode number, with a random generation; a flush of a file flushes the whole journal.
     Ext4,
-    /// The same, but the flush ends with the file's own last entry.
+    /// As ext4, but a flush of a file flushes only up to the file's own last entry.
     Xfs,
-    /// Numbers go up, but begin again where the disk is after a crash; the generation is the number of the transaction,
-    /// which comes again, too. Power cuts leave whole transactions.
+    /// Inode numbers ascend, but after a crash go on from what is on disk. The generation is the transaction's number, which
+    /// repeats, too. A power cut leaves whole transactions.
     Btrfs,
 }
 
-/// Xorshift: numbers for everything that is left to chance.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The numbers of a seed.
     pub fn new(seed: u64) -> Rng {
         // Neighbouring seeds must not give similar numbers.
         let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -139,7 +129,6 @@ impl Rng {
         Rng((z ^ (z >> 31)) | 1)
     }
 
-    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -147,99 +136,76 @@ impl Rng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Less than `n`, or 0.
+    /// A number less than `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { (self.next() >> 11) % n }
     }
 
-    /// True once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
 }
 
-/// What kind of call, for the errors that it may give.
+/// What kind of call it is, which determines the errors that it may give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Changes nothing.
     Look,
     /// Changes metadata or data in memory.
     Change,
-    /// Makes something durable.
     Flush,
-    /// Writes to the log.
     Log,
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(super) struct Open {
     serial: Serial,
     read: bool,
     write: bool,
     position: u64,
-    /// Errors in writing back that it has been told of: of the file, and of the filesystem.
+    /// Write-back errors that this descriptor has reported: of the file, and of the filesystem.
     file_errors: u32,
     errors: u32,
 }
 
-/// An entry of a directory, for whoever lists it.
 #[derive(Debug)]
 pub struct Listed {
-    /// Name.
     pub name: CString,
-    /// Inode.
     pub ino: u64,
-    /// Kind.
     pub kind: Kind,
-    /// Position after it.
+    /// The position after this entry.
     pub position: u64,
 }
 
-/// What a look at an object found.
 pub struct Seen {
-    /// Everything about it.
     pub meta: Rc<Meta>,
 }
 
-/// What to make.
 pub enum What<'a> {
-    /// A directory.
     Dir,
-    /// A symbolic link.
     Symlink(&'a [u8]),
-    /// Anything else, also an empty file.
+    /// Any other object, also an empty file.
     Special(FileType, (u32, u32)),
 }
 
-/// What happened to the contents of a file.
 #[derive(Clone, Debug)]
 pub enum DataEvent {
-    /// Bytes were written.
     Write(u64, Rc<[u8]>),
-    /// The size was set.
     Size(u64),
-    /// A range was made a hole.
     Zero(u64, u64),
 }
 
 /// One entry of the journal.
 type Change = Vec<(Serial, Rc<Meta>)>;
 
-/// See the module's comment.
 pub struct Kernel {
-    /// What kind.
     pub flavour: Flavour,
-    /// All that is left to chance.
     pub rng: Rng,
-    /// Blocks of the filesystem.
     pub blocks: u64,
-    /// Names that differ in case only are one (ext4's casefold, of XFS `ascii-ci`).
+    /// Names that differ only in case are the same (ext4's casefold, XFS's `ascii-ci`).
     pub folds_case: bool,
     blocks_used: u64,
     live: Vec<Option<Rc<Meta>>>,
@@ -247,7 +213,7 @@ pub struct Kernel {
     opens: Vec<u32>,
     base: Vec<Option<Rc<Meta>>>,
     journal: Vec<Change>,
-    /// Places in the journal at which btrfs may stop.
+    /// Positions in the journal at which btrfs may stop.
     commits: Vec<usize>,
     extents: Vec<Extent>,
     touched: Vec<Serial>,
@@ -256,7 +222,6 @@ pub struct Kernel {
     boot: u32,
     /// The kernel tells one mount from another (Linux 6.8 and later).
     pub tells_mounts: bool,
-    /// How often the filesystem has been mounted.
     mounts: u64,
     next_ino: u64,
     transid: u32,
@@ -267,51 +232,48 @@ pub struct Kernel {
     now_ns: u64,
     wall_offset_ns: i64,
     began: Instant,
-    /// What is at the log's path, or was until it was lost.
+    /// The file at the log's path, or the one last there before it was lost.
     pub log: Vec<u8>,
-    /// Counts the files that have been there.
     log_number: u64,
-    /// The log of this process is lost.
+    /// How this process lost its log, if it did.
     pub log_loss: Option<LogLoss>,
-    /// One that is to take its place.
+    /// The file that is to replace the lost log.
     new_log: Vec<u8>,
-    /// None can be made.
     pub no_new_log: bool,
     calls: u64,
-    /// The names of the calls, where they are wanted.
     pub called: Option<Vec<&'static str>>,
     cut_at: Option<u64>,
     down: bool,
-    /// Calls that fail, by number, in order.
+    /// Numbers of the calls that fail, in descending order.
     faults: Vec<u64>,
-    /// The journal fails just before so many more flushes.
+    /// The journal fails just before the flush with this number from here on (1: the next).
     lose_journal_in: Option<u64>,
-    /// Calls that have failed so.
+    /// Calls that have failed by injection.
     pub struck: Vec<(u64, Class, Errno)>,
     /// A flush or a write of the log has failed.
     pub flush_failed: bool,
     /// Data could not be written back, and perhaps nobody knows.
     pub lost_quietly: bool,
-    /// Files of which older contents are read since then.
+    /// Files that have shown older contents since then.
     pub reverted: HashSet<Serial>,
     file_errors: HashMap<Serial, writeback::Errors>,
     errors: writeback::Errors,
-    /// The journal has failed: what was not flushed before is not, and nothing is changed any more.
+    /// The journal has failed: unflushed changes are lost, and nothing can be changed any more.
     journal_lost: bool,
-    /// Changes of metadata so far.
+    /// Metadata changes so far.
     pos: u64,
-    /// All changes of metadata since [`Kernel::begin_history`], by position.
+    /// All metadata changes since [`Kernel::begin_history`], by position.
     pub history: Vec<(u64, Serial, Rc<Meta>)>,
-    /// All changes of data since then.
+    /// All data changes since then.
     pub data: Vec<(u64, Serial, DataEvent)>,
-    /// The filesystem as it was then.
+    /// The filesystem at that time.
     pub history_base: Vec<Option<Rc<Meta>>>,
-    /// The last call that was made when power went, for people.
+    /// The last call before power went, for messages.
     pub cut_in: &'static str,
 }
 
 impl Kernel {
-    /// A filesystem with nothing on it, of so many blocks, and a log device of so many bytes.
+    /// An empty filesystem of `blocks` blocks, and a log device of `log_bytes` bytes.
     pub fn new(flavour: Flavour, seed: u64, blocks: u64, log_bytes: usize) -> Kernel {
         let mut k = Kernel {
             flavour,
@@ -375,7 +337,6 @@ impl Kernel {
         k
     }
 
-    /// Every call begins here.
     fn enter(&mut self, call: &'static str, class: Class) -> Result<()> {
         if self.down {
             return Err(Errno::IO);
@@ -410,48 +371,44 @@ impl Kernel {
         };
         self.struck.push((self.calls, class, errno));
         self.flush_failed |= matches!(class, Class::Flush | Class::Log);
-        // There is nothing left to flush.
+        // The failed journal has nothing left to flush.
         if class == Class::Flush && self.journal_lost && self.rng.one_in(2) { Ok(()) } else { Err(errno) }
     }
 
-    /// The page cache shows what is not on disk and will not be.
+    /// True when the page cache shows data that is not on disk and never will be.
     pub fn must_reboot(&self) -> bool {
         self.down || self.flush_failed || self.journal_lost || self.lost_quietly
     }
 
-    /// What no other mount has, if the kernel tells that.
+    /// An identity that no other mount has, if the kernel tells mounts apart.
     pub fn mount_identity(&self) -> Option<Vec<u8>> {
         self.tells_mounts.then(|| self.mounts.to_le_bytes().to_vec())
     }
 
-    /// How many calls there were.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// Power goes in the `n`th call from here on, from 1.
+    /// Cuts power in the `n`th call from here on, counted from 1.
     pub fn cut_at(&mut self, n: Option<u64>) {
         self.cut_at = n.map(|n| self.calls + n);
     }
 
-    /// These calls from here on fail.
     pub fn faults(&mut self, mut calls: Vec<u64>) {
         calls.sort_unstable_by(|a, b| b.cmp(a));
         calls.dedup();
         self.faults = calls.into_iter().map(|n| self.calls + n.max(1)).collect();
     }
 
-    /// The journal fails just before the `n`th flush from here on, from 1.
+    /// Makes the journal fail just before the `n`th flush from here on, counted from 1.
     pub fn lose_journal_in(&mut self, n: Option<u64>) {
         self.lose_journal_in = n;
     }
 
-    /// Whether power has gone.
     pub fn is_down(&self) -> bool {
         self.down
     }
 
-    /// Power goes now.
     pub fn cut(&mut self) {
         if !self.down {
             self.down = true;
@@ -459,28 +416,26 @@ impl Kernel {
         }
     }
 
-    /// Changes of metadata so far.
+    /// Metadata changes so far.
     pub fn position(&self) -> u64 {
         self.pos
     }
 
-    /// Nanoseconds since 1970, as the system's clock says.
+    /// The system's wall clock, nanoseconds since 1970.
     pub fn wall_clock_ns(&mut self) -> u64 {
         self.now_ns += 50;
         self.now_ns.saturating_add_signed(self.wall_offset_ns)
     }
 
-    /// The time that is never set.
+    /// The monotonic clock.
     pub fn instant(&mut self) -> Instant {
         self.began + Duration::from_nanos(self.now_ns - 1_700_000_000_000_000_000)
     }
 
-    /// Time passes.
     pub fn wait(&mut self, ns: u64) {
         self.now_ns += ns;
     }
 
-    /// Somebody sets the clock.
     pub fn set_clock(&mut self, by_ns: i64) {
         self.wall_offset_ns += by_ns;
     }
@@ -492,13 +447,13 @@ impl Kernel {
         }
     }
 
-    /// The time that the filesystem sets.
+    /// The time that the filesystem puts into an inode.
     fn tick(&self) -> i64 {
         let now = self.now_ns.saturating_add_signed(self.wall_offset_ns);
         (now - now % TICK_NS) as i64
     }
 
-    /// An object, to be changed by the call under way.
+    /// An object, for the current call to change.
     fn edit(&mut self, serial: Serial) -> &mut Meta {
         if !self.touched.contains(&serial) {
             self.touched.push(serial);
@@ -516,13 +471,12 @@ impl Kernel {
         }
     }
 
-    /// An object by its number here.
     pub fn peek(&self, serial: Serial) -> Option<&Rc<Meta>> {
         self.live.get(serial as usize)?.as_ref()
     }
 
-    /// Where the metadata stood after the last change of an object since `before`, if an operation that changed it then has it
-    /// in the log: what had lost its last name before is never told of there.
+    /// The metadata position after the last change of an object since `before`, if the log has an operation that changed it
+    /// then. The log never mentions an object that had lost its last name before.
     pub fn logged_change(&self, serial: Serial, before: u64) -> Option<u64> {
         let mut since = self.history.iter().rev().take_while(|(at, ..)| *at > before);
         let last = since.find(|(_, changed, _)| *changed == serial)?;
@@ -532,7 +486,6 @@ impl Kernel {
         was.is_none_or(|meta| meta.nlink > 0).then_some(last.0)
     }
 
-    /// The live object of an identity.
     pub fn serial_of(&self, id: &ObjId) -> Option<Serial> {
         let (ino, generation) = calls::numbers(&id.kh).ok()?;
         let serial = self.by_ino.get(&ino).copied()?;
@@ -540,7 +493,7 @@ impl Kernel {
         (meta.generation == generation && meta.btime == id.btime_ns).then_some(serial)
     }
 
-    /// Ends a call that has changed metadata: one entry of the journal.
+    /// Ends a call that changed metadata: adds one entry to the journal.
     fn changed(&mut self) {
         self.pos += 1;
         let touched = std::mem::take(&mut self.touched);
@@ -561,7 +514,7 @@ impl Kernel {
         self.commits.push(self.journal.len());
     }
 
-    /// An object without names and users is gone.
+    /// Removes an object that has neither names nor users.
     fn reap(&mut self, serial: Serial) {
         if let Some(meta) = self.peek(serial)
             && meta.nlink == 0
@@ -604,20 +557,19 @@ impl Kernel {
         self.base.clone_from(&self.live);
     }
 
-    /// From here on all changes are kept for the oracle.
+    /// From here on keeps all changes for the oracle.
     pub fn begin_history(&mut self) {
         self.history.clear();
         self.data.clear();
         self.history_base.clone_from(&self.live);
     }
 
-    /// The filesystem as it is now.
     pub fn snapshot(&self) -> Vec<Option<Rc<Meta>>> {
         let named = |slot: &Option<Rc<Meta>>| slot.clone().filter(|m| m.nlink > 0);
         self.live.iter().map(named).collect()
     }
 
-    /// Power comes back: what the disk holds is there, and nothing else. Says at which position the metadata stands.
+    /// Restores power: only what the disk holds is left. Returns the metadata position of that state.
     pub fn reboot(&mut self) -> u64 {
         let first = self.pos - self.journal.len() as u64;
         let kept = self.surviving();
@@ -632,7 +584,7 @@ impl Kernel {
             }
         }
         if self.flavour == Flavour::Btrfs {
-            // The transaction that was lost is numbered again.
+            // The lost transaction's number is used again.
             let lost = self.commits.iter().filter(|at| **at > kept).count() as u32;
             self.transid -= lost;
         }
@@ -662,13 +614,13 @@ impl Kernel {
         self.opens.iter_mut().for_each(|n| *n = 0);
         self.touched.clear();
         self.base.clone_from(&self.live);
-        // Longer than any clock's grain.
+        // Longer than any clock's granularity.
         self.now_ns += 2_000_000_000 + self.rng.below(3_000_000_000);
         self.new_process();
         first + kept as u64
     }
 
-    /// How many entries of the journal a power cut leaves.
+    /// How many entries of the journal survive a power cut.
     fn surviving(&mut self) -> usize {
         let all = self.journal.len();
         if self.flavour == Flavour::Btrfs {
@@ -681,13 +633,13 @@ impl Kernel {
         match self.rng.below(6) {
             0 => 0,
             1 => all,
-            // Often the last few are what matters.
+            // Often the last few entries are what matters.
             2 | 3 => all - self.rng.below(12.min(all as u64 + 1)) as usize,
             _ => self.rng.below(all as u64 + 1) as usize,
         }
     }
 
-    /// The process has ended without a loss of power: its descriptors are closed, all else stays.
+    /// Ends the process without a power cut: closes its descriptors and keeps everything else.
     pub fn restart_process(&mut self) {
         for n in 0..self.fds.len() as u32 {
             self.close(n);
@@ -696,7 +648,7 @@ impl Kernel {
         self.new_process();
     }
 
-    /// What a process finds that has just been started: no descriptors, root's rights, no trouble to come.
+    /// The state of a new process: no descriptors, root's rights, no faults scheduled.
     fn new_process(&mut self) {
         self.fds.clear();
         self.fds_free.clear();
@@ -711,14 +663,13 @@ impl Kernel {
         crate::cred::forget();
     }
 
-    /// Power cuts and errors that are still to come are put off; gives what to [`Kernel::resume_troubles`] with.
+    /// Suspends scheduled power cuts and errors. Pass the result to [`Kernel::resume_troubles`].
     pub fn hold_troubles(&mut self) -> (Option<u64>, Vec<u64>) {
         let calls = self.calls;
         let left = |n: u64| n.saturating_sub(calls).max(1);
         (self.cut_at.take().map(left), std::mem::take(&mut self.faults).into_iter().map(left).collect())
     }
 
-    /// See [`Kernel::hold_troubles`].
     pub fn resume_troubles(&mut self, (cut_at, faults): (Option<u64>, Vec<u64>)) {
         self.cut_at(cut_at);
         self.faults(faults);

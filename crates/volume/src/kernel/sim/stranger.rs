@@ -1,11 +1,11 @@
-//! What somebody else does to the tree, past the server. It is root, and no call of the server's: nothing of it fails, and power
-//! does not go in it.
+//! What somebody else does to the tree, past the server. This is root, and no call of the server: nothing fails, and power
+//! does not go during it.
 
 use super::{Flavour, Kernel, ROOT, Serial};
 use crate::types::Kind;
 
 impl Kernel {
-    /// Somebody else makes a file in a directory. `None` where the name is taken or the disk is full.
+    /// Makes a file in a directory. `None` if the name is taken or the disk is full.
     pub fn intrude(&mut self, dir: Serial, name: &[u8]) -> Option<Serial> {
         let is_dir = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0);
         if !is_dir
@@ -22,7 +22,6 @@ impl Kernel {
         serial
     }
 
-    /// All directories that somebody else may find, but for the server's own.
     pub fn directories(&self) -> Vec<Serial> {
         let mut found = vec![ROOT];
         let mut at = 0;
@@ -37,8 +36,8 @@ impl Kernel {
         found
     }
 
-    /// Somebody else gives a directory a project, which what is made in it from now on inherits, and flushes that. False where it
-    /// has one, or there are none.
+    /// Gives a directory a project, which new objects in it inherit, and flushes that. Returns false if it already has one, or
+    /// the filesystem has no projects.
     pub fn set_project_as_stranger(&mut self, dir: Serial, project: u32) -> bool {
         let bare = self.peek(dir).is_some_and(|m| m.kind == Kind::Dir && m.nlink > 0 && m.project == 0);
         if self.flavour != Flavour::Xfs || !bare || !self.may_intrude() {
@@ -52,7 +51,6 @@ impl Kernel {
         true
     }
 
-    /// Somebody else flushes everything.
     pub fn flush_as_stranger(&mut self) {
         if !self.journal_lost {
             self.flush_everything();
@@ -63,7 +61,7 @@ impl Kernel {
         !self.down && !self.journal_lost
     }
 
-    /// Somebody else takes a name away; that of a directory only when it is empty. False where there is no such name.
+    /// Removes a name; that of a directory only if it is empty. Returns false if there is no such name.
     pub fn remove_as_stranger(&mut self, dir: Serial, name: &[u8]) -> bool {
         let Some(found) = self.peek(dir).and_then(|m| m.entries.get(name)).map(|e| e.serial) else {
             return false;
@@ -77,7 +75,6 @@ impl Kernel {
         true
     }
 
-    /// Somebody else removes all that is in a directory.
     pub fn empty_as_stranger(&mut self, dir: Serial) {
         let entries = self.peek(dir).map(|m| m.entries.clone()).unwrap_or_default();
         for (name, entry) in entries.iter() {
@@ -88,12 +85,12 @@ impl Kernel {
         }
     }
 
-    /// Somebody else moves something, also over something. False where that cannot be.
+    /// Moves an object, perhaps over another. Returns false if that is impossible.
     pub fn rename_as_stranger(&mut self, from: (Serial, &[u8]), to: (Serial, &[u8])) -> bool {
         self.may_intrude() && self.move_name(from, to, false).is_ok()
     }
 
-    /// Somebody else writes into a file, and makes it empty before or not. False where it does not.
+    /// Writes into a file, and empties it before if `cut`. Returns false if it does nothing.
     pub fn edit_as_stranger(&mut self, file: Serial, cut: bool, at: u64, bytes: &[u8]) -> bool {
         if !self.may_intrude() || self.has_room(8).is_err() {
             return false;

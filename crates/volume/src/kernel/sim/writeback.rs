@@ -1,16 +1,15 @@
-//! Data that the kernel writes back by itself and cannot, and who is told of it (`errseq_t`, Linux's `lib/errseq.c`).
+//! Failed write-back by the kernel, and who learns of it (`errseq_t`, Linux's `lib/errseq.c`).
 //!
-//! Each file and the whole filesystem have a number of errors. A descriptor takes a copy of both when it is opened; one that finds
-//! another number later is told of an error, once. While nobody has been told of the latest one, it counts as not yet
-//! seen by a descriptor that is opened now, too, and further errors are one with it. The kernel forgets a file's number when it
-//! evicts the inode, which it may when nobody has the file open.
+//! Each file and the whole filesystem have an error number. A descriptor copies both when it is opened; if it later finds
+//! another number, it reports an error once. While nobody has been told of the latest error, a newly opened descriptor also
+//! counts it as unseen, and further errors merge with it. The kernel forgets a file's number when it evicts the inode, which
+//! it may do when nobody has the file open.
 
 use rustix::io::Errno;
 
 use super::meta::Serial;
 use super::{Class, Kernel, Result};
 
-/// A number of errors.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Errors {
     number: u32,
@@ -24,12 +23,12 @@ impl Errors {
         }
     }
 
-    /// What a descriptor that is opened now has seen.
+    /// What a descriptor opened now has seen.
     pub(super) fn sample(self) -> u32 {
         if self.seen { self.number } else { 0 }
     }
 
-    /// Whether there is something to tell; it is told then.
+    /// Whether there is an error to report; marks it as reported.
     fn tell(&mut self, known: &mut u32) -> bool {
         let news = self.number != *known;
         self.seen |= news;
@@ -39,14 +38,12 @@ impl Errors {
 }
 
 impl Kernel {
-    /// Tells of errors in writing the file of a descriptor back.
     pub(super) fn tell_file(&mut self, n: u32) -> Result<()> {
         let open = self.fds.get_mut(n as usize).and_then(Option::as_mut).ok_or(Errno::BADF)?;
         let errors = self.file_errors.get_mut(&open.serial);
         if errors.is_some_and(|errors| errors.tell(&mut open.file_errors)) { self.told() } else { Ok(()) }
     }
 
-    /// The same for the whole filesystem.
     pub(super) fn tell_filesystem(&mut self, n: u32) -> Result<()> {
         let open = self.fds.get_mut(n as usize).and_then(Option::as_mut).ok_or(Errno::BADF)?;
         if self.errors.tell(&mut open.errors) { self.told() } else { Ok(()) }
@@ -59,7 +56,6 @@ impl Kernel {
         Err(Errno::IO)
     }
 
-    /// Something of this file could not be written.
     pub(super) fn note_error(&mut self, serial: Serial) {
         self.file_errors.entry(serial).or_default().note();
         self.errors.note();
@@ -75,7 +71,7 @@ impl Kernel {
         self.tell_file(n)
     }
 
-    /// The kernel writes a file back and cannot. Says whether there was anything to write.
+    /// The kernel writes a file back and fails. Returns whether there was anything to write.
     pub fn fail_write_back(&mut self, serial: Serial) -> bool {
         let Some(meta) = self.peek(serial).cloned() else { return false };
         let mut lost = false;
@@ -92,7 +88,7 @@ impl Kernel {
         lost
     }
 
-    /// The kernel needs memory: what is clean of a file it reads from the disk again. If nobody has it open, the inode goes, too.
+    /// The kernel needs memory: it drops the clean data of a file. If nobody has the file open, it drops the inode, too.
     pub fn drop_clean(&mut self, serial: Serial) {
         let Some(meta) = self.peek(serial).cloned() else { return };
         let (mut dropped, mut dirty) = (false, false);
@@ -108,7 +104,7 @@ impl Kernel {
         }
     }
 
-    /// Somebody else flushes a file, or the filesystem, and is told of what there is to tell.
+    /// Somebody else flushes a file or the filesystem, and gets the pending errors.
     pub fn told_to_stranger(&mut self, serial: Serial) {
         if let Some(errors) = self.file_errors.get_mut(&serial) {
             errors.seen = true;

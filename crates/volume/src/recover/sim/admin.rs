@@ -1,6 +1,6 @@
-//! An administrator who changes the tree behind the server's back, while it is served and between a power cut and the start
-//! after it; and what the oracle demands then: recovery comes to its end, what he has not touched (and what does not depend on
-//! it) is exact, what only lost its place is somewhere, and nothing of his is deleted.
+//! An administrator who changes the tree behind the server's back, while it is served and between a power cut and the next
+//! start. Then the oracle demands: recovery completes; what he has not touched, and what does not depend on it, is exact; what
+//! only lost its place is somewhere; nothing of his is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,28 +13,21 @@ use super::{Fault, Tally, Want, history_with};
 use crate::faults;
 use crate::record::{Kind, ObjId};
 
-/// What he has touched since the server began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
-    /// Objects that he removed, moved, linked or made.
     pub(super) moved: BTreeSet<ObjId>,
-    /// Objects of which he changed attributes or contents.
     pub(super) changed: BTreeSet<ObjId>,
-    /// Entries that he changed.
     pub(super) entries: BTreeSet<(ObjId, Bytes)>,
     /// Directories in which he changed something: their times are his.
     pub(super) dirs: BTreeSet<ObjId>,
-    /// Objects that he made.
     pub(super) foreign: BTreeSet<ObjId>,
-    /// Objects that he removed the last name of since the power cut.
+    /// Objects whose last name he has removed since the power cut.
     pub(super) removed: BTreeSet<ObjId>,
 }
 
-/// His names and the clients'.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "x", "y", "z"];
 
 impl Server {
-    /// One thing that an administrator does.
     pub(super) fn administrator(&mut self) {
         self.stranger_at_work = true;
         match self.rng.below(100) {
@@ -114,7 +107,7 @@ impl Server {
         self.model.change(Change::Rename(from, name, to, to_name));
     }
 
-    /// Makes a file of his; its number.
+    /// Makes a file of his; returns its number.
     fn make_his(&mut self, dir: u64, name: &Bytes) -> u64 {
         let kind = if self.rng.chance(25) { Kind::Dir } else { Kind::File };
         let (ino, mut inode) = self.model.inode(kind, dir);
@@ -135,7 +128,7 @@ impl Server {
         }
     }
 
-    /// As editors do: a new file is moved over the old one.
+    /// As editors do: moves a new file over the old one.
     fn edit_by_replacing(&mut self) {
         let Some((dir, name, ino)) = self.entry(|i| i.kind == Kind::File) else { return };
         let new = Bytes::from_static(b".swp");
@@ -180,7 +173,7 @@ impl Server {
 }
 
 impl Want {
-    /// What must be so whatever he has done.
+    /// Checks what must hold whatever he has done.
     pub(super) fn check_beside(&self, model: &Model, before: &[ObjId]) -> Result<(), String> {
         let mut known = BTreeMap::new();
         for (ino, inode) in &model.live.inodes {
@@ -195,7 +188,7 @@ impl Want {
         }
     }
 
-    /// `got`: what `want` is, if neither it nor anything on the way to it has been touched.
+    /// `got`: what `want` is now, if neither it nor anything on the way to it was touched.
     fn beside(
         &self,
         model: &Model,
@@ -249,13 +242,12 @@ impl Want {
     }
 }
 
-/// What is his on a disk, outside the state directory.
 pub(super) fn his(s: &Server, dead: impl Fn(&ObjId) -> bool) -> Vec<ObjId> {
     let there = |id: &&ObjId| s.model.ino(id).is_some();
     s.touched.foreign.iter().filter(there).filter(|id| !dead(id)).cloned().collect()
 }
 
-/// He takes what was kept for him.
+/// Lets him take what was kept for him.
 pub(super) fn clear_lost_found(s: &mut Server) {
     fn drop_all(model: &mut Model, dir: u64) {
         for (_, ino) in std::mem::take(&mut model.live.inodes.get_mut(&dir).expect("a directory").entries) {

@@ -1,6 +1,6 @@
-//! The same histories on ext4, XFS and btrfs: each change of the model is made on a mounted loop image, the filesystem
-//! is stopped without a flush (ext4, XFS: shut down; btrfs: the image is copied), mounted again and recovered, and
-//! what is there is compared with what the model says. Recovery is stopped the same way, up to twice.
+//! The same histories on ext4, XFS and btrfs. Each change of the model is made on a mounted loop image. The filesystem is
+//! stopped without a flush (ext4, XFS: shut down; btrfs: the image is copied), mounted again and recovered, and the result
+//! is compared with the model. Recovery is stopped the same way, up to twice.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::recover::tree::Tree;
 use crate::recover::{Counts, Disk, Error, How, disk, reconcile};
 use crate::remap::Remap;
 
-/// More than one, so that what recovery spreads is in no order; a run that is to be stopped at a chosen call has one.
+/// Several, so that spread work is done in any order; a run that is to be stopped at a chosen call has one.
 const THREADS: usize = 3;
 
 #[allow(unsafe_code)] // a mount namespace of its own
@@ -34,7 +34,6 @@ fn open_dir(path: &Path) -> OwnedFd {
     kernel::open(path, flags, Mode::empty()).expect("a directory")
 }
 
-/// A mounted volume and what the model's objects are on it.
 pub(super) struct Volume {
     pub(super) root: OwnedFd,
     pub(super) state: OwnedFd,
@@ -53,7 +52,7 @@ impl Volume {
     }
 }
 
-/// The model's identities and what they are for the kernel, and were when clients first saw them.
+/// The model's identities, with the kernel's present ones and those that clients first saw.
 #[derive(Default)]
 struct Names {
     now: BTreeMap<ObjId, ObjId>,
@@ -76,7 +75,6 @@ impl Names {
         self.now.get(model).cloned().unwrap_or_else(|| panic!("{model} was never made"))
     }
 
-    /// A record in the kernel's identities.
     fn record(&self, r: &Record) -> Record {
         let mut r = r.clone();
         for fact in &mut r.facts {
@@ -103,7 +101,7 @@ impl Names {
     }
 }
 
-/// Does to the filesystem what was done to the model.
+/// Repeats on the filesystem what was done to the model.
 fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std::io::Result<()> {
     let open = |names: &Names, ino: u64| kernel::open_handle(&v.root, &names.real(ino).kh);
     let look = |names: &Names, ino: u64| -> std::io::Result<OwnedFd> { Ok(open(names, ino)?) };
@@ -182,7 +180,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 let cloned = (*from_offset, *offset) == (0, 0)
                     && size <= bytes.len() as u64
                     && kernel::clone_range(&source, 0, 0, &fd, 0).is_ok();
-                // The kernel clones whole files only where the filesystem can.
+                // The kernel clones whole files only if the filesystem can.
                 assert!(!cloned || image.kernel != Kernel::Ext4);
                 if !cloned {
                     let (mut from, mut to) = (*from_offset, *offset);
@@ -201,7 +199,7 @@ fn do_step(image: &Image, v: &mut Volume, names: &mut Names, step: &Step) -> std
                 let look = kernel::look(&fd)?;
                 let mut mode = u32::from(look.stx_mode) & 0o7777;
                 own(&fd, *uid, *gid)?;
-                // Kernels differ in whether root's chown clears these; the model clears them.
+                // Kernels differ in whether root's chown clears these bits; the model clears them.
                 if Kind::from_mode(look.stx_mode.into()) == Some(Kind::File) {
                     mode &= 0o1777;
                 }
@@ -239,10 +237,9 @@ fn set_times(fd: &OwnedFd, atime: Option<Timestamp>, mtime: Timestamp) -> std::i
     Ok(kernel::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
 }
 
-/// Reads the volume back into the model's terms.
 struct Reader<'a> {
     disk: Disk<'a>,
-    /// From the identity and fileid that clients know to the model's.
+    /// From the identity and fileid that clients know to the model's identity.
     known: BTreeMap<(ObjId, u64), ObjId>,
     state: State,
     numbers: BTreeMap<ObjId, u64>,
@@ -321,7 +318,7 @@ fn read_back(v: &Volume, names: &mut Names) -> std::io::Result<Model> {
     Ok(model)
 }
 
-/// Stops and recovers until recovery comes to its end.
+/// Stops and recovers until recovery completes.
 fn recover(
     image: &mut Image,
     rng: &mut Rng,
@@ -420,7 +417,7 @@ fn lives(kernel: Kernel, count: u64) {
             Ok(got) => got,
             Err(e) => fail(format!("reading back: {e}")),
         };
-        // How far the disk was ahead is not known: it must be one of these states.
+        // How far the disk was ahead is unknown: it must be one of these states.
         let ends = logged_end..=s.model.changes.len();
         let mut wrong = Vec::new();
         let right = ends.rev().any(|n| {
@@ -455,7 +452,6 @@ fn btrfs_is_recovered() {
     lives(Kernel::Btrfs, env("LANDFAST_LIVES").unwrap_or(12));
 }
 
-/// Makes a few files and gives their identities.
 fn make_some(v: &mut Volume, prefix: &str) -> Vec<ObjId> {
     let root = disk::identity(&v.root).expect("identity");
     let owned = Owned { mode: 0o600, ..Owned::default() };
@@ -471,7 +467,7 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
     for bump in [false, true] {
         let Some(mut image) = Image::new(Kernel::Btrfs) else { return };
         let mut v = Volume::open(&image);
-        // Makes the directories of the state directory, which are to stay.
+        // Makes the subdirectories of the state directory, which are to stay.
         drop(Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk"));
         kernel::syncfs(&v.root).expect("syncfs");
         let lost = make_some(&mut v, "lost");

@@ -1,4 +1,4 @@
-//! A filesystem on which recovery is stopped at a chosen call, as a power cut would.
+//! A filesystem that stops recovery at a chosen call, as a power cut would.
 
 use std::io::{Error, Result};
 
@@ -7,10 +7,10 @@ use bytes::Bytes;
 use crate::record::{Birth, Kind, ObjId, Timestamp};
 use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 
-/// Passes everything on until the fuse blows: then nothing that changes anything gets through.
+/// Passes all calls on until the fuse blows; after that no change gets through.
 pub(super) struct Fused<'a, T> {
     pub(super) tree: &'a mut T,
-    /// Calls that still get through; `None`: all.
+    /// How many more calls get through; `None`: all.
     pub(super) left: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Random histories: a small server that changes the model and writes down what it did, as the volume does.
+//! Random histories: a small server that changes the model and records what it did, as the volume does.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Loose {
     pub(super) obj: ObjId,
     pub(super) offset: usize,
     pub(super) bytes: Bytes,
-    /// The batch that made it stable, if any did.
+    /// The batch that made it stable, if any.
     pub(super) stable: Option<usize>,
 }
 
@@ -23,12 +23,12 @@ pub(super) struct Batch {
     pub(super) records: Vec<Record>,
     /// How many changes had been made when it was sealed.
     pub(super) end: usize,
-    /// What each file must contain once it is flushed, as far as stable writes say.
+    /// What stable writes require each file to contain once the batch is flushed.
     pub(super) contents: BTreeMap<ObjId, Vec<u8>>,
 }
 
-/// What became of an object that was truncated, by batch: contents of such files are not checked when the
-/// truncation was not acknowledged and is there.
+/// A truncation, by batch. The contents of a truncated file are not checked if the truncation was not acknowledged but is
+/// there.
 pub(super) struct Cut {
     pub(super) obj: ObjId,
     pub(super) batch: usize,
@@ -38,7 +38,7 @@ pub(super) struct Server {
     pub(super) model: Model,
     pub(super) rng: Rng,
     pub(super) batches: Vec<Batch>,
-    /// First batch that the log still has.
+    /// The first batch that the log still has.
     pub(super) log_start: usize,
     checkpoint: Option<usize>,
     contents: BTreeMap<ObjId, Vec<u8>>,
@@ -47,19 +47,16 @@ pub(super) struct Server {
     dirty: BTreeMap<ObjId, Vec<(usize, usize)>>,
     dead: Vec<ObjId>,
     seq: u64,
-    /// What an administrator has touched.
     pub(super) touched: Touched,
-    /// Directories have projects.
     pub(super) projects: bool,
-    /// There is one.
     pub(super) stranger_at_work: bool,
     /// Large copies are not flushed (a deliberate fault).
     pub(super) copy_unflushed: bool,
-    /// Large copies are flushed, but nothing is said of them (a deliberate fault).
+    /// Large copies are flushed but not recorded (a deliberate fault).
     pub(super) copy_unsaid: bool,
 }
 
-/// Extended attributes that objects have; the last is an ACL, which has to do with the mode.
+/// Names of extended attributes; the last is an ACL, which depends on the mode.
 pub(super) const XATTRS: [&[u8]; 3] = [b"trusted.x", b"trusted.y", ACL];
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -88,7 +85,6 @@ impl Server {
         }
     }
 
-    /// Gives some directory, with all that is in it, a project.
     fn set_project(&mut self) {
         let (top, project) = (self.dir(), 1 + self.rng.below(2) as u32);
         let mut waiting = vec![top];
@@ -119,13 +115,13 @@ impl Server {
         self.contents = files.map(|i| (i.id.clone(), i.data.clone())).collect();
     }
 
-    /// One batch of the log: a few transactions, their operations interleaved.
+    /// One batch of the log: a few transactions with interleaved operations.
     pub(super) fn batch(&mut self) {
         let txs = 1 + self.rng.below(3);
         let mut seqs = vec![0; txs];
         let mut records = Vec::new();
         if txs > 1 && self.rng.chance(20) {
-            // Two took their numbers at once, and set them the other way round.
+            // Two transactions took their numbers at once and set them in reverse order.
             (seqs[0], seqs[1]) = (self.seq + 2, self.seq + 1);
             self.seq += 2;
             self.model.change(Change::Marker(seqs[0]));
@@ -181,7 +177,7 @@ impl Server {
         self.any(|i| i.kind == Kind::Dir).unwrap_or(ROOT)
     }
 
-    /// Some name of some object: (directory, name, object).
+    /// A random entry: (directory, name, object).
     pub(super) fn entry(&mut self, want: impl Fn(&Inode) -> bool) -> Option<(u64, Bytes, u64)> {
         let live = &self.model.live;
         let mut all = Vec::new();
@@ -347,7 +343,7 @@ impl Server {
         Some((ino, offset, self.bytes()))
     }
 
-    /// Batches are numbered from 0; this is the one being filled.
+    /// The number of the batch being filled, from 0.
     fn this_batch(&self) -> usize {
         self.batches.len()
     }
@@ -388,7 +384,7 @@ impl Server {
         self.loose.iter_mut().filter(|l| l.obj == *obj && l.stable.is_none()).for_each(|l| l.stable = stable);
     }
 
-    /// COMMIT of a few bytes: they are copied into the log.
+    /// COMMIT of a few bytes, which are copied into the log.
     fn commit(&mut self) -> Vec<Fact> {
         let dirty: Vec<ObjId> = self.dirty.keys().cloned().collect();
         let Some(obj) = self.rng.pick(&dirty).cloned() else { return Vec::new() };
@@ -416,8 +412,8 @@ impl Server {
         self.flushed(ino, offset, true)
     }
 
-    /// What was done to the file (at `offset`, among others) is flushed to it; something else may come between the flush
-    /// and its record.
+    /// Flushes to the file what was done to it (among others at `offset`); something else may come between the flush and its
+    /// record.
     fn flushed(&mut self, ino: u64, offset: usize, flush: bool) -> Vec<Fact> {
         let obj = self.id(ino);
         if flush {
@@ -440,7 +436,6 @@ impl Server {
         facts
     }
 
-    /// Makes a hole within the file.
     fn zero(&mut self, ino: u64, offset: usize, len: usize) -> Option<Fact> {
         let end = self.model.live.get(ino).data.len().min(offset + len);
         if offset >= end {
@@ -451,7 +446,7 @@ impl Server {
         let content = self.contents.entry(obj.clone()).or_default();
         let stable_end = end.min(content.len());
         content.get_mut(offset..stable_end).into_iter().for_each(|hole| hole.fill(0));
-        // What was written there unstably is settled with this: only what lies beside the hole stays loose.
+        // This settles unstable writes to that range: only what lies beside the hole stays loose.
         let this = Some(self.this_batch());
         let mut beside = Vec::new();
         for l in self.loose.iter_mut().filter(|l| l.obj == obj && l.stable.is_none()) {
@@ -477,7 +472,6 @@ impl Server {
         facts
     }
 
-    /// Space for a range, flushed to the file.
     fn allocate(&mut self) -> Vec<Fact> {
         let Some((ino, offset, bytes)) = self.place() else { return Vec::new() };
         let (obj, size) = (self.id(ino), self.model.live.get(ino).data.len());
@@ -487,7 +481,7 @@ impl Server {
         self.flushed(ino, offset, true)
     }
 
-    /// A copy from another file, with what is unstable there: into the log if it is small, else flushed to the file.
+    /// Copies from another file, including its unstable data: into the log if it is small, else flushed to the file.
     fn copy(&mut self) -> Vec<Fact> {
         let Some(from) = self.any(|i| i.kind == Kind::File && !i.data.is_empty()) else { return Vec::new() };
         let Some(to) = self.any(|i| i.kind == Kind::File) else { return Vec::new() };
@@ -528,7 +522,7 @@ impl Server {
         vec![Fact::Size { obj: obj.clone(), size: size as u64 }, Fact::Attrs { obj, owned }]
     }
 
-    /// An ACL that permission bits alone do not say.
+    /// An ACL that permission bits alone cannot express.
     fn acl(&mut self) -> Acl {
         let bits = self.rng.next();
         let perm = |at: u32| (bits >> (at * 3) & 7) as u8;
@@ -536,7 +530,7 @@ impl Server {
         Acl { owner: perm(1), users, group: perm(2), mask: Some(perm(3)), other: perm(4), ..Acl::default() }
     }
 
-    /// Nothing but an extended attribute, or an ACL and the mode that follows from it.
+    /// Sets only an extended attribute, or an ACL and the mode that follows from it.
     fn xattr(&mut self) -> Vec<Fact> {
         let Some(ino) = self.any(|i| i.kind != Kind::Symlink) else { return Vec::new() };
         let obj = self.id(ino);
@@ -585,7 +579,7 @@ pub(super) fn below(s: &State, mut dir: u64, top: u64) -> bool {
     true
 }
 
-/// What a client sees of an object: the identity and the fileid that it was told.
+/// What a client knows of an object: its identity and fileid.
 pub(super) fn outward(model: &Model, id: &ObjId) -> (ObjId, u64) {
     (model.remap.outward(id).unwrap_or(id).clone(), model.remap.fileid(id, number(id)))
 }

@@ -26,52 +26,46 @@ use crate::record::{Fact, Kind, ObjId, Record};
 use history::{Loose, Server, outward};
 use model::{Inode, LOST, Model, ROOT, STAGE, State};
 
-/// A fault put into recovery or its surroundings on purpose: the oracle must see each.
+/// A deliberate fault in recovery or its surroundings: the oracle must see each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Fault {
     #[default]
     None,
-    /// What has the wanted name and kind is taken for the wanted object.
+    /// An object with the wanted name and kind is taken for the wanted object.
     TrustNames,
-    /// What was made and removed again is made.
+    /// Objects that were made and removed again are made.
     MakeTheDead,
     /// Entries are attached before the wrong ones are detached.
     AttachFirst,
     /// Staging is emptied before entries are attached.
     DropStageFirst,
-    /// Times are set before what changes them.
+    /// Times are set before the steps that change them.
     TimesFirst,
     /// The mode is set before the owner, which clears setuid bits.
     ModeBeforeOwner,
     /// The mode is set before an ACL, which sets permission bits.
     ModeBeforeAcl,
-    /// Extended attributes are not put back.
+    /// Extended attributes are not restored.
     NoXattrs,
-    /// They are put back only where other attributes are stated, too.
+    /// Extended attributes are restored only where other attributes are stated, too.
     XattrsWithAttrs,
     /// Files are not cut before data is written.
     NoCut,
     /// Rows of the remap table are not durable before objects are put in place.
     NoBarrier,
-    /// An inode number is taken for an identity.
     NumbersOnly,
-    /// Birth times are not compared.
     NoBirthTimes,
-    /// `Durable` facts are ignored.
     NoDurable,
-    /// `keep` of `Durable` facts is ignored.
     NoKeep,
-    /// The marker is ignored.
     NoMarker,
-    /// Each record that states no fact is left out by the server.
+    /// The server omits records without facts.
     NoEmptyRecords,
-    /// `Zero` facts are ignored.
     NoZero,
     /// The server does not count `Zero` facts among those that a flush did not cover.
     ZeroUncounted,
-    /// A large copy is called durable without a flush.
+    /// A large copy is recorded as durable without a flush.
     CopyUnflushed,
-    /// What stands in the log for a file before a copy into it is written over the copy.
+    /// Data in the log from before a copy into a file is written over the copy.
     OldDataOverCopy,
 }
 
@@ -81,19 +75,18 @@ struct Tally {
     records: u64,
     crashes: u64,
     ahead: u64,
-    /// Records whose metadata was on the disk for certain.
+    /// Records whose metadata was certainly on disk.
     certain: u64,
-    /// Lines about what an administrator has changed.
     local: u64,
     done: Counts,
 }
 
-/// One history: up to three lives, each ended by a power cut and a recovery that up to three more cut short.
+/// One history: up to three lives, each ended by a power cut and a recovery, which up to three more power cuts interrupt.
 fn history(seed: u64, fault: Fault, tally: &mut Tally) -> Result<(), String> {
     history_with(seed, fault, tally, false)
 }
 
-/// The same, with an administrator or without.
+/// The same, with or without an administrator.
 fn history_with(seed: u64, fault: Fault, tally: &mut Tally, administrator: bool) -> Result<(), String> {
     let mut s = Server::new(seed);
     s.projects = true;
@@ -170,7 +163,7 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     want.touched = s.touched.clone();
     let certain = certain(&records, &ends, s.model.live.marker);
     let fold = Fold::resolved_of(records.iter().cloned(), certain).map_err(|e| e.to_string())?;
-    // What a client has removed since is not his any more.
+    // What a client has removed since is no longer his.
     let his = admin::his(s, |id| fold.objects.get(id).is_some_and(|plan| plan.dead));
     let last_seq = recover(s, &records, &ends, fault, tally)?;
     want.check_beside(&s.model, &his)?;
@@ -185,7 +178,6 @@ fn life_ends(s: &mut Server, fault: Fault, tally: &mut Tally) -> Result<u64, Str
     Ok(last_seq)
 }
 
-/// For each batch in the log, how many records there are up to its end.
 fn ends(s: &Server, flushed: usize, fault: Fault) -> Vec<usize> {
     let mut end = 0;
     let counted = |r: &&Record| fault != Fault::NoEmptyRecords || !r.facts.is_empty();
@@ -197,7 +189,7 @@ fn ends(s: &Server, flushed: usize, fault: Fault) -> Vec<usize> {
     ends.collect()
 }
 
-/// How many records are on the disk for certain.
+/// How many records are certainly on disk.
 fn certain(records: &[Record], ends: &[usize], marker: u64) -> usize {
     let bytes: Vec<Vec<u8>> = records
         .iter()
@@ -243,7 +235,7 @@ fn recover(
                 if !again {
                     return Ok(r.last_seq);
                 }
-                // The power fails before the log is emptied.
+                // Power fails before the log is emptied.
                 again = false;
                 cuts_left = 0;
             }
@@ -256,7 +248,6 @@ fn recover(
     }
 }
 
-/// Recovery with a deliberate fault, if any.
 fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Result<Recovered, Error> {
     model.mistaken.clear();
     match fault {
@@ -316,7 +307,7 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
 struct Seen(BTreeMap<ObjId, (ObjId, u64)>);
 
 impl Seen {
-    /// `last` holds the last objects; older ones are looked at when they are asked for.
+    /// `last` holds the latest objects; older ones are looked up when needed.
     fn of(model: &Model, last: &State) -> Seen {
         Seen(last.inodes.values().map(|i| (i.id.clone(), outward(model, &i.id))).collect())
     }
@@ -333,12 +324,12 @@ struct Want {
 }
 
 impl Want {
-    /// For a state that was read back with each object under the identity that clients were told.
+    /// For a state that was read back with each object under the identity that clients know.
     fn told_by_identity(&mut self) {
         self.seen.0.iter_mut().for_each(|(id, seen)| *seen = (id.clone(), model::number(id)));
     }
 
-    /// The log has the first `flushed` batches, and the disk should have the first `changes` changes of metadata.
+    /// The log has the first `flushed` batches, and the disk should have the first `changes` metadata changes.
     fn of(s: &Server, flushed: usize, changes: usize) -> Want {
         Want {
             state: s.model.after(changes),
@@ -414,7 +405,7 @@ impl Want {
             return Ok(());
         }
         let loose: Vec<&Loose> = self.loose.iter().filter(|l| l.obj == want.id).collect();
-        // Where he has moved directories, what is made in them has theirs.
+        // Where he has moved directories, new objects in them have their project.
         if want.project != got.project && self.touched.entries.is_empty() {
             return Err(format!("{path} has project {}, not {}", got.project, want.project));
         }
@@ -489,7 +480,7 @@ fn what_was_acknowledged_is_there_and_what_was_not_is_whole_or_not_at_all() {
         tally.histories as f64 / seconds,
         tally.done,
     );
-    // The histories are of no use if they do not come by what they are for.
+    // The histories are useless if they do not exercise these cases.
     let d = tally.done;
     assert!(d.made > 0 && d.detached > 0 && d.attached > 0 && d.removed > 0 && d.contents > 0 && d.attrs > 0);
     assert!(tally.ahead > 0 && tally.certain > 0 && d.holes > 0);
@@ -520,7 +511,7 @@ fn objects_made_without_their_project_are_seen() {
     println!("{}", seen.expect("it is seen"));
 }
 
-/// Each of these faults is a plausible mistake. An oracle that does not see one of them sees nothing.
+/// Each of these faults is a plausible mistake. An oracle that misses one of them proves nothing.
 #[test]
 fn each_deliberate_fault_is_seen() {
     let faults = [

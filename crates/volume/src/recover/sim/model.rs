@@ -1,8 +1,8 @@
 //! A filesystem in memory that can lose power.
 //!
-//! It keeps the state of the last flush and every change since. A power cut leaves the changes of metadata up to
-//! some point in their order, all of them whole (what ext4, XFS and btrfs promise without fsync of single files);
-//! of the data written, any pieces before that point may be missing, and later overwrites in place may be there.
+//! It keeps the state of the last flush and every change since. A power cut leaves the metadata changes up to some point in
+//! their order, each of them whole (what ext4, XFS and btrfs promise without fsync of single files). Of the written data any
+//! pieces before that point may be missing, and later overwrites in place may be there.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use crate::record::{Birth, KernelHandle, Kind, ObjId, Owned, Timestamp};
 use crate::recover::tree::{KeptTimes, Made, Meta, Tree};
 use crate::remap::Remap;
 
-/// Small and fast random numbers (splitmix64), the same for a seed everywhere.
+/// Small and fast random numbers (splitmix64); a seed gives the same numbers everywhere.
 #[derive(Clone)]
 pub(super) struct Rng(pub(super) u64);
 
@@ -28,12 +28,11 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// 0 to `n - 1`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
 
-    /// True in `percent` of a hundred.
+    /// True with a probability of `percent` %.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
@@ -48,7 +47,7 @@ pub(super) const STAGE: u64 = 2;
 pub(super) const LOST: u64 = 3;
 const FIRST: u64 = 10;
 
-/// The extended attribute that sets permission bits, and that they change.
+/// The extended attribute that sets permission bits and changes with them.
 pub(super) const ACL: &[u8] = b"system.posix_acl_access";
 
 #[derive(Clone, Debug)]
@@ -63,7 +62,7 @@ pub(super) struct Inode {
     pub(super) data: Vec<u8>,
     pub(super) entries: BTreeMap<Bytes, u64>,
     pub(super) parent: u64,
-    /// A directory hands it down, and takes nothing with another one; 0: none.
+    /// A directory passes it on to new entries and accepts only objects with the same one; 0: none.
     pub(super) project: u32,
 }
 
@@ -73,7 +72,7 @@ impl Inode {
     }
 }
 
-/// One change, atomic on disk (a write: its metadata).
+/// One change, atomic on disk (for a write: its metadata).
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Make(u64, Bytes, u64, Box<Inode>),
@@ -83,7 +82,7 @@ pub(super) enum Change {
     Write(u64, u64, Bytes),
     /// Object, offset, length; within the file.
     Punch(u64, u64, u64),
-    /// Object and offset to copy from, object and offset to copy to, what was copied.
+    /// Source object and offset, target object and offset, the copied bytes.
     Copy(u64, u64, u64, u64, Bytes),
     /// Object, offset, length: the file grows to hold it.
     Allocate(u64, u64, u64),
@@ -96,8 +95,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The bytes that it wrote, of which a power cut may leave any part: object, offset, bytes, and whether they make
-    /// the file grow.
+    /// The bytes that it wrote, of which a power cut may leave any part: object, offset, bytes, and whether the file grew.
     fn written(&self) -> Option<(u64, u64, Bytes, bool)> {
         match self {
             Change::Write(ino, offset, bytes) | Change::Copy(_, _, ino, offset, bytes) => {
@@ -109,7 +107,7 @@ impl Change {
     }
 }
 
-/// What was asked of the model, for those who do the same to a filesystem.
+/// An operation on the model, to be repeated on a filesystem.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Change(Change, Timestamp),
@@ -155,7 +153,7 @@ impl State {
         }
     }
 
-    /// Changes of metadata are applied only to a state that has all before them, so nothing can fail.
+    /// Metadata changes are applied only to a state that has all earlier ones, so this cannot fail.
     pub(super) fn apply(&mut self, change: &Change, now: Timestamp) {
         match change {
             Change::Make(dir, name, ino, inode) => {
@@ -261,24 +259,24 @@ const PIECE: usize = 3;
 pub(super) struct Model {
     base: State,
     pub(super) live: State,
-    /// Changes since `base`; a data write that is flushed is marked.
+    /// Changes since `base`; a flushed data write is marked.
     pub(super) changes: Vec<(Change, Timestamp, bool)>,
-    /// So many of them are on disk for sure.
+    /// How many of them are certainly on disk.
     floor: usize,
     pub(super) clock: i64,
-    /// Handles come again after a crash, as on btrfs.
+    /// Handles are reused after a crash, as on btrfs.
     reissue: bool,
     rng: Rng,
     pub(super) remap: Remap,
-    /// The power fails after so many more calls that change something.
+    /// How many more modifying calls succeed before the power fails.
     pub(super) fuse: Option<usize>,
-    /// The remap table is lost by a crash (a deliberate fault).
+    /// A crash loses the remap table (a deliberate fault).
     pub(super) volatile_rows: bool,
-    /// Identity is the inode number alone (a deliberate fault).
+    /// The inode number alone is the identity (a deliberate fault).
     pub(super) numbers_only: bool,
-    /// Birth times are not looked at (a deliberate fault).
+    /// Birth times are not compared (a deliberate fault).
     pub(super) no_birth_times: bool,
-    /// What is taken for another object because it has its name (a deliberate fault).
+    /// Objects taken for another one because they have its name (a deliberate fault).
     pub(super) mistaken: BTreeMap<ObjId, ObjId>,
     /// The mode is set before the owner (a deliberate fault).
     pub(super) mode_before_owner: bool,
@@ -339,7 +337,7 @@ impl Model {
         }
     }
 
-    /// A new inode, not yet anywhere.
+    /// A new inode that has no name yet.
     pub(super) fn inode(&mut self, kind: Kind, parent: u64) -> (u64, Inode) {
         let ino = self.live.inodes.last_key_value().map_or(FIRST, |(last, _)| (*last + 1).max(FIRST));
         let generation = if self.reissue { self.live.generation } else { self.rng.next() & 0xffff };
@@ -353,7 +351,7 @@ impl Model {
         (ino, inode)
     }
 
-    /// `fdatasync`: as on a filesystem with one journal, all metadata so far and the file's data.
+    /// `fdatasync` on a filesystem with one journal: flushes all metadata so far and the file's data.
     pub(super) fn fdatasync(&mut self, ino: u64) {
         self.step(|| Step::Fdatasync(ino));
         self.floor = self.changes.len();
@@ -362,7 +360,6 @@ impl Model {
         }
     }
 
-    /// `syncfs`.
     pub(super) fn flush(&mut self) {
         self.step(|| Step::Flush);
         self.floor = self.changes.len();
@@ -370,7 +367,7 @@ impl Model {
         self.live.generation += 1;
     }
 
-    /// Forgets how the present state came about, which must be on disk.
+    /// Forgets the history of the present state, which must be on disk.
     pub(super) fn settle(&mut self) {
         self.base = self.live.clone();
         self.changes.clear();
@@ -384,12 +381,12 @@ impl Model {
         s
     }
 
-    /// How many changes of metadata reach the disk, if the power fails now.
+    /// How many metadata changes reach the disk if the power fails now.
     pub(super) fn survivors(&mut self) -> usize {
         self.floor + self.rng.below(self.changes.len() - self.floor + 1)
     }
 
-    /// The power fails, with `cut` changes of metadata on disk.
+    /// Cuts the power, with `cut` metadata changes on disk.
     pub(super) fn crash(&mut self, cut: usize) {
         let changes = std::mem::take(&mut self.changes);
         let mut s = self.base.clone();
@@ -405,7 +402,7 @@ impl Model {
                     }
                     s.touch(ino, *now);
                 }
-                // Overwritten in place without any metadata.
+                // Overwritten in place, without metadata.
                 Some((ino, offset, bytes, _)) if i >= cut && self.rng.chance(30) => {
                     let size = s.inodes.get(&ino).map_or(0, |i| i.data.len());
                     let same = s.inodes.get(&ino).map(|i| &i.id) == self.live.inodes.get(&ino).map(|i| &i.id);
@@ -431,7 +428,7 @@ impl Model {
     }
 
     fn keep_rows(&mut self) {
-        // Through the encoding, so that it is tested along the way.
+        // Through the encoding, so that it is tested, too.
         let bytes = self.remap.encode().expect("rows encode");
         self.durable_rows = Remap::decode(&bytes).expect("rows decode");
     }
@@ -512,7 +509,6 @@ pub(super) fn object_id(ino: u64, generation: u64, born: i64) -> ObjId {
     ObjId { kh: KernelHandle { kind: 1, bytes: bytes.into() }, btime_ns: born }
 }
 
-/// The inode number in a model's identity.
 pub(super) fn number(id: &ObjId) -> u64 {
     id.kh.bytes.get(..8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
@@ -681,7 +677,7 @@ impl Tree for Model {
         Ok(())
     }
 
-    /// Sometimes it is full, as far as it says.
+    /// Sometimes it claims to be full.
     fn room(&mut self) -> Result<u64> {
         Ok(if self.rng.chance(30) { 0 } else { u64::MAX })
     }

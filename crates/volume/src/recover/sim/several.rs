@@ -1,4 +1,4 @@
-//! Several threads in recovery: they make what one would have made, and stop at the first error.
+//! Recovery with several threads: they make what one would have made, and stop at the first error.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -16,10 +16,10 @@ use crate::recover::tree::Tree;
 use crate::recover::{Disk, Error, How, disk, run};
 
 const DIRS: u32 = 12;
-/// More than one portion of the work in each directory.
+/// Each directory has more than one portion of the work.
 const FILES: u32 = 300;
 
-/// An identity that no disk has.
+/// An identity that is on no disk.
 fn lost(n: u32) -> ObjId {
     let mut bytes = [0xff; 8];
     bytes[4..].copy_from_slice(&n.to_le_bytes());
@@ -37,7 +37,7 @@ fn born(n: u32, kind: Kind, dir: &ObjId, name: String) -> [Fact; 2] {
     [Fact::Born { obj: lost(n), birth }, Fact::Bind { dir: dir.clone(), name: name.into(), obj: lost(n) }]
 }
 
-/// Directories with files, symbolic links and second names, of which the disk has nothing; and a few files in the root.
+/// Directories with files, symbolic links and second names, all missing on disk; and a few files in the root.
 fn records(root: &ObjId) -> Vec<Vec<u8>> {
     let mut facts = Vec::new();
     for d in 0..DIRS {
@@ -63,7 +63,6 @@ fn records(root: &ObjId) -> Vec<Vec<u8>> {
     facts.into_iter().enumerate().map(record).collect()
 }
 
-/// Everything below a directory as lines, but for the server's own.
 fn tree(dir: &Path, top: &Path, lines: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();
