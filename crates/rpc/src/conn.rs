@@ -1,13 +1,13 @@
-//! One TCP connection. Both ends may call: on an NFSv4.1 session's connection the server makes its
-//! callbacks over the same socket (RFC 8881 section 2.10.3.1).
+//! One TCP connection. Both ends may call: on a connection of an NFSv4.1 session the server sends its callbacks over
+//! the same socket (RFC 8881 section 2.10.3.1).
 //!
 //! | state | set by | read by |
 //! |---|---|---|
 //! | stage: open -> draining -> closed, never back | reader (end of input, garbage), writer (socket error), owner (`drain`, `close`) | everybody |
-//! | calls under way (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
+//! | calls in flight (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
 //! | permits | reader takes them per call, bytes before calls; released when the reply has been written | reader waits for them |
-//! | standing of the other end's address ([`Standing`]) | reader asks the service, again after each change | reader, service, whoever needs places |
-//! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the above; the service gives it back | reader waits for it |
+//! | standing of the peer's address ([`Standing`]) | reader asks the service, again after each change | reader, service, whoever needs places |
+//! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the rows above; the service gives it back | reader waits for it |
 //! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
 use std::collections::{HashMap, HashSet};

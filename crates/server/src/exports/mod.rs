@@ -11,9 +11,9 @@
 //!
 //! All protocols do the following in this order:
 //! 1. [`Exports::object`] turns a wire handle into an export and an object. A handle names its volume and is signed
-//!   with that volume's key, so it opens no other.
+//!    with that volume's key, so it opens no other.
 //! 2. [`Export::access`] says what the caller may do there and as which user. No operation runs without the [`Access`]
-//!   of its caller.
+//!    of its caller.
 
 pub(crate) mod caller;
 pub(crate) mod down;
