@@ -295,8 +295,8 @@ impl<F> Files<F> {
     }
 
     /// Whether a client at this address may have one more open. An open that it already has (`known`) may always
-    /// change. An address may have as many opens as are free: one alone leaves half of all, two leave a third, so a
-    /// newcomer always finds some. The error says which limit was reached.
+    /// change. An address may have as many opens as are free: one alone leaves half of them, a second leaves a quarter,
+    /// so a newcomer always finds some. The error says which limit was reached.
     pub fn room_for_open(
         &self,
         client: u64,
