@@ -1,9 +1,9 @@
-//! The shell: a server starts, runs, stops.
+//! The shell: starts a server.
 //!
-//! The server has a Tokio runtime of its own, whose threads run requests where they are received: their system calls
-//! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
-//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
-//! answers a call is [`crate::dispatcher`]'s, the order of its steps [`crate::path`]'s.
+//! The server has its own Tokio runtime, whose threads run requests where they are received. Their system calls go to
+//! the page cache; for most of them, handing over to another thread and back would cost more than the call. Only work
+//! that is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
+//! [`crate::dispatcher`] chooses who answers a call, [`crate::path`] the order of its steps.
 
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
@@ -258,7 +258,7 @@ impl Server {
     }
 }
 
-/// What each log kept.
+/// Takes the notes out of each export's recovery.
 fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     let of = |e: &mut Served| {
         let notes = std::mem::take(&mut e.recovery.notes);
@@ -267,7 +267,8 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     exports.iter_mut().map(of).collect()
 }
 
-/// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
+/// Restores the state from the logs' notes, then starts the volumes. They ask for the notes again before they empty
+/// their logs.
 fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
     let now = sh.now();
     let restored = sh.state().restore(notes, now);
