@@ -1,7 +1,8 @@
-//! Copies that go on after their COPY was answered: the shell around [`crate::state::copies`].
+//! Copies that continue after the reply to their COPY: the shell around [`crate::state::copies`].
 //!
-//! Each copies a few megabytes at a time on threads of their own, so several share them and one can be stopped in between. Nobody
-//! waits for them, so they give way to all others. What CB_OFFLOAD says is stable: the destination was flushed and the log knows it.
+//! Copies run on threads of their own, a few megabytes at a time. So several copies share the threads, and one can be
+//! stopped in between. Nobody waits for them, so these threads have a low priority. What CB_OFFLOAD reports is durable:
+//! the destination was flushed and the log has it.
 
 use crate::back;
 use crate::errors::status;

@@ -1,9 +1,9 @@
 //! Operating system threads for requests that wait for the disk, shared out between clients.
 //!
-//! Waiting clients (addresses; [`landfast_rpc::share_of`]) take turns. A client runs at most as many threads as all
-//! others that have work together. It never gets the last [`limits::SLOW_WORKERS_KEPT_DIVISOR`]th, which are kept for
-//! clients that run nothing yet. Otherwise it may use threads that nobody else wants. So a client whose work takes long
-//! delays only itself. Another client's work begins at once, or after one request of each client that waits before it.
+//! Waiting clients (addresses; [`landfast_rpc::share_of`]) take turns. Each client with work has an equal share of the
+//! threads. The last [`limits::SLOW_WORKERS_KEPT_DIVISOR`]th are kept for clients that run nothing yet. A client may
+//! exceed its share with other threads that nobody else wants. So a client whose work takes long delays only itself.
+//! Another client's work begins at once, or after one request of each client that waits before it.
 //!
 //! The RPC layer's limits on calls in flight bound the queue. A job that comes after the pool has ended is dropped,
 //! which its waiter sees.

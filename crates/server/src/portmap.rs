@@ -1,9 +1,9 @@
-//! Registration with the machine's port mapper (RFC 1833): so that `showmount -e` and a `mount` without `port=` and
+//! Registration with the machine's port mapper (RFC 1833), so that `showmount -e` and a `mount` without `port=` and
 //! `mountport=` find this server.
 //!
-//! Every program of [`crate::protocols::Protocols::programs`] is registered in each of its versions when the server starts, for TCP, and
-//! for UDP those that take datagrams; all is taken away when it stops cleanly; what a crash leaves behind is taken over by the next start. No port mapper is no error
-//! unless one is required.
+//! When the server starts, it registers each version of every program of [`crate::protocols::Protocols::programs`] for
+//! TCP, and for UDP those that take datagrams. A clean stop removes them all. After a crash the next start takes over
+//! what is left. A missing port mapper is an error only if one is required.
 
 use landfast_rpc::conn::Program;
 use landfast_rpc::rpcbind::{self, Mapping, RpcbindError};

@@ -11,7 +11,7 @@ enum Protocol {
     V4(u32),
     /// NLM and NSM, the lock manager and the status monitor of NFSv3.
     Locks,
-    /// NFSv3 and MOUNT also by datagram.
+    /// NLM and NSM also by datagram.
     Datagrams,
 }
 

@@ -1,7 +1,8 @@
-//! Who waits for what another request has, and who is told when that has been answered.
+//! Wakes requests that wait for another request's answer.
 //!
-//! A retry waits for the slot, or for the call without a session, that is still being worked on, and hears of that alone: clients that
-//! repeat what takes long (a COPY) by the thousand would otherwise have all of it looked at again at each answer to anybody.
+//! A retry waits for the slot, or for the call without a session, that is in progress, and is woken for that alone.
+//! Otherwise clients that retry slow requests (a COPY) by the thousand would all be checked again at each answer to
+//! anybody.
 
 use landfast_nfs::v4::SessionId;
 use std::hash::{BuildHasher, Hash, RandomState};

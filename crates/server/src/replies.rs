@@ -1,4 +1,5 @@
-//! How large a reply may become, known before it is made: so much room it waits for ([`landfast_rpc::ConnInfo::room`]).
+//! How large a reply may become, known before it is made: the request waits for that much room
+//! ([`landfast_rpc::ConnInfo::room`]).
 
 use crate::limits;
 use crate::v3::DecodedCall;

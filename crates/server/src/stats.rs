@@ -1,7 +1,7 @@
 //! Counters of a running server.
 //!
-//! What succeeds is counted in one of several copies, chosen by the thread, so that threads do not take the cache line from
-//! each other; what fails, in one table. Nothing here waits, and the numbers are only consistent with themselves.
+//! Successes are counted in one of several copies, chosen by the thread, so that threads do not contend for a cache
+//! line; failures in one table. Nothing here waits, so different counters may be read at slightly different moments.
 
 use crate::limited::{Limit, Limits};
 use landfast_nfs::nlm::NlmStat;

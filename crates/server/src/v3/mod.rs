@@ -1,11 +1,13 @@
 //! NFS version 3 (RFC 1813) over the export table: one file for each family of procedures.
 //!
-//! A call runs where it was received, as a COMPOUND does, and what it changes is one transaction of its volume with the
-//! reply, which the duplicate request cache keeps ([`crate::state::drc`]); [`crate::path`] waits for the log in between.
+//! A call runs where it was received, as a COMPOUND does. Its changes are one transaction of its volume, together with
+//! the reply, which the duplicate request cache keeps ([`crate::state::drc`]). [`crate::path`] waits for the log in
+//! between.
 //!
-//! Invariants: the reply to a call that changed something is sent when the log holds the change and the reply; a call
-//! that was answered is not executed again; weak cache consistency data says what was before only when nothing else
-//! happened in between.
+//! Invariants:
+//! - The reply to a modifying call is sent when the log holds the change and the reply.
+//! - A call that was answered is not executed again.
+//! - Weak cache consistency data has the "before" part only if nothing else happened in between.
 
 mod acl;
 mod attributes;
