@@ -38,11 +38,8 @@ pub(crate) use serve::{nfs, nfsacl};
 
 /// A decoded call of NFS version 3 or NFSACL.
 pub(crate) enum DecodedCall {
-    /// Of NFS version 3.
     V3(Call),
-    /// Of NFSACL.
     Getacl(GetaclArgs),
-    /// Of NFSACL.
     Setacl(SetaclArgs),
 }
 
@@ -56,12 +53,12 @@ impl DecodedCall {
         }
     }
 
-    /// Is the reply kept for a retry? COMMIT changes something, but may be executed any number of times.
+    /// Whether the reply is kept for a retry. COMMIT changes something, but may be executed any number of times.
     pub(crate) fn is_kept(&self) -> bool {
         self.changes().is_some() && !matches!(self, DecodedCall::V3(Call::Commit(_)))
     }
 
-    /// May the call wait for the disk while it runs?
+    /// Whether the call may wait for the disk while it runs.
     pub(crate) fn may_flush(&self, export: &Export) -> bool {
         match self {
             DecodedCall::V3(call) => may_flush(call, export),
@@ -125,7 +122,6 @@ fn may_flush(call: &Call, export: &Export) -> bool {
     }
 }
 
-/// Executes a call.
 fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut ctx = Context::new(sh, &req.caller);
     let (status, reply) = match &req.call {
@@ -147,7 +143,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     }
     let modified = txs.modified();
     let mut later = None;
-    // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
+    // "Try again later" is not kept: a retry, under whatever id, must be executed.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
         let home = home.filter(|_| txs.lasting());

@@ -43,8 +43,8 @@ impl Context<'_> {
         }
     }
 
-    /// LOCK. Nobody is queued: a client that waits asks again. If the lock's owner also waits for it by NLM, it is
-    /// notified.
+    /// LOCK. Nobody is queued: a client that waits asks again. If the lock's holder in turn waits for this client by
+    /// NLM, the reply reports the deadlock.
     pub(super) fn lock(&mut self, a: &LockArgs) -> OpResult {
         let obj = self.file()?;
         let file = key(&obj.node);

@@ -7,7 +7,7 @@ use landfast_nfs::v4::{ArgOp, OpNum, StableHow};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// Changes nothing that a client could notice later.
+    /// Changes nothing, or only what the client can ask for again.
     Reads,
     /// Changes opens, locks, clients or sessions.
     State,
