@@ -7,28 +7,23 @@ use landfast_xdr::{BytesMut, Decode, Encode, Error, Reader};
 use crate::limits::{AUTH_SYS_GIDS_MAX, MACHINE_NAME_MAX};
 use crate::message::{AuthStat, OpaqueAuth};
 
-/// Flavour number of AUTH_NONE.
 pub const AUTH_NONE: u32 = 0;
-/// Flavour number of AUTH_SYS.
 pub const AUTH_SYS: u32 = 1;
 
-/// The caller as AUTH_SYS states it (RFC 5531 appendix A): nothing of it is proven.
+/// The caller as AUTH_SYS states it (RFC 5531 appendix A); nothing of it is proven.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthSys {
-    /// Arbitrary number of the caller's.
     pub stamp: u32,
-    /// The caller's host name, at most 255 bytes, of no known encoding.
+    /// The caller's host name: at most 255 bytes, encoding unknown.
     pub machine_name: Vec<u8>,
-    /// Effective user.
     pub uid: u32,
-    /// Effective group.
     pub gid: u32,
     /// Supplementary groups, at most 16.
     pub gids: Vec<u32>,
 }
 
 impl Encode for AuthSys {
-    /// Names and group lists over the limits are cut to them.
+    /// Cuts the name and the group list to their limits.
     fn encode(&self, out: &mut BytesMut) {
         self.stamp.encode(out);
         let name = &self.machine_name[..self.machine_name.len().min(MACHINE_NAME_MAX)];
@@ -55,21 +50,16 @@ impl Decode for AuthSys {
     }
 }
 
-/// Who makes a call. Cheap to clone.
+/// The caller of a call. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// AUTH_NONE: nobody in particular.
     None,
-    /// AUTH_SYS.
     Sys(Arc<AuthSys>),
 }
 
 impl Credential {
-    /// Reads the credential of a call.
-    ///
-    /// # Errors
-    /// The status for the reply's AUTH_ERROR: AUTH_BADCRED for a flavour that is not served and for a
-    /// body that does not decode.
+    /// Reads the credential of a call. The error is the status of the reply's AUTH_ERROR: AUTH_BADCRED for a flavour
+    /// that is not served or a body that does not decode.
     pub fn from_opaque(auth: &OpaqueAuth) -> Result<Self, AuthStat> {
         match auth.flavor {
             AUTH_NONE => Ok(Credential::None),
@@ -80,7 +70,6 @@ impl Credential {
         }
     }
 
-    /// The credential as it stands in a call.
     pub fn to_opaque(&self) -> OpaqueAuth {
         match self {
             Credential::None => OpaqueAuth::NONE,

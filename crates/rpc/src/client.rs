@@ -12,10 +12,10 @@ use tokio::time::timeout;
 use crate::conn::{self, ConnConfig, ConnInfo, Service};
 use crate::limits;
 
-/// A connection that this side made; closed when the last clone of it is dropped.
+/// A connection made by this side; closed when its last clone is dropped.
 ///
-/// It does not reconnect by itself: [`ConnInfo::closed`] tells when it ended, calls under way end with
-/// [`crate::CallError::Closed`], and what to send again is for the layer above to know.
+/// It does not reconnect. [`ConnInfo::closed`] tells when it has ended; pending calls then fail with
+/// [`crate::CallError::Closed`]. The layer above decides what to retry.
 #[derive(Clone)]
 pub struct Connection {
     owner: Arc<Owner>,
@@ -23,12 +23,9 @@ pub struct Connection {
 
 struct Owner(Arc<ConnInfo>);
 
-/// The addresses of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// This end's.
     pub local: SocketAddr,
-    /// The other end's.
     pub peer: SocketAddr,
 }
 
@@ -39,8 +36,7 @@ impl Drop for Owner {
 }
 
 impl Connection {
-    /// Connects. `service` answers the calls that come from the server (the back channel):
-    /// [`crate::NoService`] when there is none.
+    /// Connects. `service` answers the server's calls (the back channel); use [`crate::NoService`] when there is none.
     ///
     /// # Errors
     /// When no connection can be made within [`limits::CONNECT_TIMEOUT`].
@@ -52,10 +48,7 @@ impl Connection {
         Self::connect_within(addr, service, config, limits::CONNECT_TIMEOUT).await
     }
 
-    /// As [`Connection::connect`], with a time of the caller's choice.
-    ///
-    /// # Errors
-    /// When no connection can be made in that time.
+    /// [`Connection::connect`] with a time limit of the caller's choice.
     pub async fn connect_within<S: Service>(
         addr: impl ToSocketAddrs,
         service: Arc<S>,
@@ -79,8 +72,8 @@ impl Connection {
         Self::over(stream, service, config)
     }
 
-    /// Connects to the other end of an earlier connection, from the same port: servers know calls that are sent again by
-    /// the port, too.
+    /// Connects again to the peer of an earlier connection, from the same port: some servers recognise retries by the
+    /// port, too.
     ///
     /// # Errors
     /// When no connection can be made within [`limits::CONNECT_TIMEOUT`], or the port is in use.
@@ -99,7 +92,6 @@ impl Connection {
         Ok(Connection { owner: Arc::new(Owner(conn)) })
     }
 
-    /// Both addresses, for [`Connection::connect_again`].
     pub fn ends(&self) -> Ends {
         Ends { local: self.owner.0.local(), peer: self.owner.0.peer() }
     }
@@ -115,8 +107,8 @@ fn bound_to(local: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
-/// Connects from a port that only root opens, as servers want it whose exports are `secure`; from any where there is none to
-/// be had.
+/// Connects from a port that only root can open, since servers with `secure` exports want it. Uses any port if none of
+/// these is available.
 async fn from_reserved_port(to: SocketAddr) -> io::Result<TcpStream> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -124,19 +116,19 @@ async fn from_reserved_port(to: SocketAddr) -> io::Result<TcpStream> {
     };
     let ports = limits::RESERVED_PORTS;
     let count = ports.end() - ports.start() + 1;
-    // Not all from the first one on: most of those are taken.
+    // Does not start at the first port: most of the first ones are taken.
     let first =
         std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.subsec_nanos()) % u32::from(count);
     for n in 0..count {
         let port = ports.start() + (first as u16 + n) % count;
         match bound_to(SocketAddr::new(any, port)) {
             Ok(socket) => match socket.connect(to).await {
-                // This one and the server's have a connection that is not quite over.
+                // An earlier connection from this port to the server is not quite over.
                 Err(e) if matches!(e.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse) => {}
                 done => return done,
             },
             Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
-            // Only root may, and who has the capability.
+            // Only root and holders of the capability may.
             Err(_) => break,
         }
     }

@@ -1,13 +1,13 @@
-//! One TCP connection. Both ends may call: on an NFSv4.1 session's connection the server makes its
-//! callbacks over the same socket (RFC 8881 section 2.10.3.1).
+//! One TCP connection. Both ends may call: on a connection of an NFSv4.1 session the server sends its callbacks over
+//! the same socket (RFC 8881 section 2.10.3.1).
 //!
 //! | state | set by | read by |
 //! |---|---|---|
 //! | stage: open -> draining -> closed, never back | reader (end of input, garbage), writer (socket error), owner (`drain`, `close`) | everybody |
-//! | calls under way (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
+//! | calls in flight (`Calls`) | [`ConnInfo::call`] adds; reply, timeout, drop and close remove | reader |
 //! | permits | reader takes them per call, bytes before calls; released when the reply has been written | reader waits for them |
-//! | standing of the other end's address ([`Standing`]) | reader asks the service, again after each change | reader, service, whoever needs places |
-//! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the above; the service gives it back | reader waits for it |
+//! | standing of the peer's address ([`Standing`]) | reader asks the service, again after each change | reader, service, whoever needs places |
+//! | a place among the calls that run ([`Turn`]) | reader takes it last, so its client's queue is bounded by the rows above; the service gives it back | reader waits for it |
 //! | room for a large reply ([`Room`]) | the service takes it before it makes the reply; released when the reply has been written | the service waits for it |
 
 use std::collections::{HashMap, HashSet};
@@ -47,58 +47,48 @@ use crate::writer::{self, Outgoing, Permits};
 /// A program that a [`Service`] answers for, and its versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
-    /// Program number.
     pub number: u32,
-    /// Lowest version served.
     pub low: u32,
-    /// Highest version served.
     pub high: u32,
 }
 
 /// A call, its credential decoded.
 #[derive(Debug)]
 pub struct CallHeader {
-    /// Transaction id.
     pub xid: u32,
     /// Program number, one of [`Service::programs`].
     pub prog: u32,
-    /// Version, within the program's range.
     pub vers: u32,
-    /// Procedure.
     pub proc: u32,
-    /// Who calls.
     pub cred: Credential,
-    /// Bytes of the whole message, this header included.
+    /// Bytes of the whole message, header included.
     pub message_bytes: usize,
-    /// The call's place among those that run; to be let go of before it waits for long.
+    /// The call's place among the calls that run. Give it back before a long wait.
     pub turn: Turn,
 }
 
-/// What a service answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
-    /// Done: the encoded results.
+    /// The encoded results.
     Success(Bytes),
-    /// Done: the encoded results in pieces, sent one after the other without copying.
+    /// The encoded results in pieces, which are sent in order without copying.
     Segments(Vec<Bytes>),
-    /// The procedure does not exist.
     ProcUnavail,
-    /// The arguments do not decode.
     GarbageArgs,
-    /// Unable.
+    /// The service is unable to answer.
     SystemErr,
-    /// The credential does not do for this procedure.
+    /// The credential is not sufficient for this procedure.
     AuthError(AuthStat),
-    /// No reply: the connection is closed (the effect of the call may not be acknowledged).
+    /// Send no reply and close the connection: the call's effect must not be acknowledged.
     Close,
 }
 
-/// What answers the calls that arrive on a connection.
+/// Answers the calls that arrive on a connection.
 pub trait Service: Send + Sync + 'static {
     /// The programs served. Calls to others get PROG_UNAVAIL or PROG_MISMATCH and are not delivered.
     fn programs(&self) -> &[Program];
 
-    /// Serves one call; calls of one connection run concurrently. `body` holds the encoded arguments.
+    /// Serves one call. Calls of one connection run concurrently. `body` holds the encoded arguments.
     fn call(
         &self,
         conn: &Arc<ConnInfo>,
@@ -106,24 +96,24 @@ pub trait Service: Send + Sync + 'static {
         body: Bytes,
     ) -> impl Future<Output = Response> + Send;
 
-    /// What is known of an address, answered at once. An outsider's records are small, and its connections are the first
-    /// to go; what its calls get is the service's own business.
+    /// Classifies an address; must answer at once. An outsider may send only small records, and its connections are
+    /// closed first. How its calls are answered is up to the service.
     fn standing(&self, _addr: IpAddr) -> Standing {
         Standing::Named
     }
 
-    /// Grows whenever [`Service::standing`] may answer otherwise than before.
+    /// A generation that grows whenever [`Service::standing`] may answer differently than before.
     fn standings(&self) -> u64 {
         0
     }
 
-    /// The clients ([`share_of`] their addresses) that hold state. Asked for only where connections are short.
+    /// The clients ([`share_of`] their addresses) that hold state. Called only where connections are short.
     fn holders(&self) -> HashSet<IpAddr> {
         HashSet::new()
     }
 
-    /// The connection delivers no further call. Calls that it delivered before may still be running.
-    /// Called exactly once for each connection.
+    /// The connection delivers no further calls; calls that it delivered before may still be running. Called exactly
+    /// once for each connection.
     fn closed(&self, _conn: &Arc<ConnInfo>) {}
 }
 
@@ -141,26 +131,25 @@ impl Service for NoService {
     }
 }
 
-/// Limits of one connection; the defaults are those of [`limits`].
+/// Limits of one connection. The defaults are in [`limits`].
 #[derive(Debug, Clone)]
 pub struct ConnConfig {
     /// Largest record accepted, bytes.
     pub record_max: usize,
-    /// Calls served at the same time.
     pub calls_in_flight_max: usize,
-    /// Bytes of calls being served at the same time.
+    /// Bytes of calls that are served at the same time.
     pub bytes_in_flight_max: usize,
-    /// Close when nothing has arrived for this long.
+    /// Close when nothing arrives for this long.
     pub idle_max: Option<Duration>,
-    /// Close when nothing has arrived for this long of a record that has begun.
+    /// Close when a record has begun and nothing more of it arrives for this long.
     pub record_stall_max: Duration,
-    /// Close when the peer takes nothing for this long of what is to be sent.
+    /// Close when output is pending and the peer takes no byte of it for this long.
     pub write_stall_max: Duration,
-    /// Close when the peer takes less than [`limits::WRITE_PROGRESS_MIN`] for this long of what is to be sent.
+    /// Close when output is pending and the peer takes less than [`limits::WRITE_PROGRESS_MIN`] of it in this time.
     pub write_time_max: Duration,
     /// Bytes of large replies that are being made or sent.
     pub reply_bytes_max: usize,
-    /// Connect from a port below 1024 where that is possible: as root. Servers may take no others.
+    /// Connect from a port below 1024 if possible, that is, as root. Some servers require it.
     pub reserved_port: bool,
 }
 
@@ -180,19 +169,17 @@ impl Default for ConnConfig {
     }
 }
 
-/// Why a call has no results.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The connection is closed; whether the call was executed is not known.
+    /// The connection is closed; the call may have been executed.
     #[error("connection lost: {0}")]
     Closed(Arc<str>),
-    /// No reply within the time given; whether the call was executed is not known.
+    /// No reply within this time; the call may have been executed.
     #[error("no reply within {0:?}")]
     Timeout(Duration),
-    /// The arguments do not fit in a record.
     #[error("a call of {0} bytes does not fit in a record")]
     TooLarge(usize),
-    /// A call with this transaction id is under way on the same connection; this one was not sent.
+    /// A call with this transaction id is in flight on the same connection; this one was not sent.
     #[error("a call with transaction id {0} is under way already")]
     SameXid(u32),
     /// The server denied the call.
@@ -203,21 +190,18 @@ pub enum CallError {
     Failed(AcceptStat),
 }
 
-/// Where a call goes.
+/// The program, version and procedure of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Program number.
     pub prog: u32,
-    /// Version.
     pub vers: u32,
-    /// Procedure.
     pub proc: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Open,
-    /// Nothing more is read; replies under way still go out.
+    /// Nothing more is read; pending replies still go out.
     Draining,
     Closed,
 }
@@ -226,11 +210,11 @@ enum Stage {
 struct Calls {
     next_xid: u32,
     waiting: HashMap<u32, oneshot::Sender<Outcome>>,
-    /// Why no reply will come any more.
+    /// Why no more replies will come.
     ended: Option<Arc<str>>,
 }
 
-/// A connection, shared by all who use it.
+/// A connection, shared by all its users.
 pub struct ConnInfo {
     id: u64,
     peer: SocketAddr,
@@ -238,26 +222,24 @@ pub struct ConnInfo {
     queue: mpsc::UnboundedSender<Outgoing>,
     calls: Mutex<Calls>,
     stage: watch::Sender<Stage>,
-    /// The end is to be a reset.
+    /// Close with a reset.
     aborted: AtomicBool,
-    /// What came is not a record.
+    /// The peer sent something that is not a record.
     garbled: AtomicBool,
-    /// For calls, for their bytes, and for large replies: the connection's own.
+    /// The connection's own budgets: calls, their bytes, and bytes of large replies.
     own: [Budget; 3],
-    /// What it shares with others of large replies, and under which name.
+    /// The shared pool for large replies, and the client it counts for.
     replies: Option<(Pool, IpAddr)>,
-    /// What its other end is.
     standing: Asked,
-    /// When its last whole record came: milliseconds of [`now_ms`].
+    /// When the last whole record arrived, in milliseconds of [`now_ms`].
     active: AtomicU64,
 }
 
-/// The answer of [`Service::standing`] for this address, asked for again when it may have changed.
+/// The cached answer of [`Service::standing`] for this address. It is asked for again when it may have changed.
 struct Asked {
     addr: IpAddr,
-    /// [`Standing`] as a number.
     standing: AtomicU8,
-    /// Of which generation that is, plus one; 0: of none, ask again.
+    /// The generation of that answer plus one; 0 if there is no answer yet.
     generation: AtomicU64,
 }
 
@@ -277,7 +259,7 @@ impl Asked {
         }
     }
 
-    /// While an address that was served has to be looked up again it is served on.
+    /// Asks the service again. An address that was served is still served while it is looked up again.
     fn again<S: Service>(&self, service: &S) {
         let generation = service.standings().wrapping_add(1);
         if self.generation.load(Ordering::Relaxed) == generation {
@@ -297,7 +279,7 @@ impl Asked {
     }
 }
 
-/// Milliseconds since this was first asked.
+/// Milliseconds since the first call of this function.
 pub(crate) fn now_ms() -> u64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     BEGIN.get_or_init(Instant::now).elapsed().as_millis() as u64
@@ -309,7 +291,7 @@ impl std::fmt::Debug for ConnInfo {
     }
 }
 
-/// Takes a call's entry out of the table when its caller gives up.
+/// Removes a call from the table when its caller gives up.
 struct Pending<'a> {
     conn: &'a ConnInfo,
     xid: u32,
@@ -322,65 +304,62 @@ impl Drop for Pending<'_> {
 }
 
 impl ConnInfo {
-    /// Number of this connection, unique in the process.
+    /// A number of this connection that is unique in the process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Calls that it holds, their bytes, and the bytes of large replies.
+    /// Calls that it holds, their bytes, and bytes of large replies.
     pub(crate) fn holds(&self) -> [usize; 3] {
         self.own.each_ref().map(Budget::used)
     }
 
-    /// What is known of the other end's address. Answers of the service are as old as the last message that came.
+    /// The standing of the peer's address, as of the last message that arrived.
     pub fn standing(&self) -> Standing {
         self.standing.get()
     }
 
-    /// The same, asked for again if it may have changed.
+    /// The standing of the peer's address, asked for again if it may have changed.
     pub(crate) fn standing_now<S: Service>(&self, service: &S) -> Standing {
         self.standing.again(service);
         self.standing.get()
     }
 
-    /// When its last whole record came, by [`now_ms`].
     pub(crate) fn active_ms(&self) -> u64 {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Address of the other end.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Address of this end.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Whether calls can no longer be made.
+    /// Whether it is too late to make calls.
     pub fn is_closed(&self) -> bool {
         *self.stage.borrow() != Stage::Open
     }
 
-    /// Whether the other end has closed the connection in order (or this one is closing it): nothing was cut off.
+    /// Whether the peer closed the connection in order (or this end is closing it), so nothing was cut off.
     pub fn ended_by_peer(&self) -> bool {
         *self.stage.borrow() == Stage::Draining
     }
 
-    /// Whether it was closed because what came is not a record, or one that is too long.
+    /// Whether it was closed because the peer sent something that is no record, or a record that is too long.
     pub fn is_garbled(&self) -> bool {
         self.garbled.load(Ordering::Acquire)
     }
 
-    /// Waits until calls can no longer be made.
+    /// Waits until no more calls can be made.
     pub async fn closed(&self) {
-        // The sender lives in self: the wait ends only with the stage.
+        // `self` owns the sender, so the wait ends only when the stage changes.
         let _ = self.stage.subscribe().wait_for(|s| *s != Stage::Open).await;
     }
 
-    /// Waits for room for a reply of up to `len` bytes; a small one needs none, since the number of calls bounds them. So a
-    /// peer that asks for much and takes nothing stops itself, and no other client.
+    /// Waits for room for a reply of up to `len` bytes. A small reply needs none, since the number of calls bounds
+    /// those. So a peer that asks for much and reads nothing stops only itself.
     pub async fn room(&self, len: usize) -> Option<Room> {
         if len <= limits::SMALL_REPLY {
             return None;
@@ -394,28 +373,27 @@ impl ConnInfo {
         Some(Room { _held: held })
     }
 
-    /// Closes at once; what is under way is lost.
+    /// Closes at once; calls and replies in flight are lost.
     pub fn close(&self) {
         self.advance(Stage::Closed, "closed on this side");
     }
 
-    /// Closes at once, and the other end sees a reset: a connection that was lost, not one that was ended in order. So a
-    /// server that keeps replies for calls which are sent again keeps those of this connection.
+    /// Closes at once with a reset, so that the peer sees a lost connection, not an orderly end. A server that keeps
+    /// replies for retries then keeps those of this connection.
     pub fn abort(&self) {
         self.aborted.store(true, Ordering::Release);
         self.advance(Stage::Closed, "given up on this side");
     }
 
-    /// Takes no further calls, sends the replies to those under way, then closes.
+    /// Takes no further calls, sends the pending replies, then closes.
     pub fn drain(&self) {
         self.advance(Stage::Draining, "closing");
     }
 
-    /// Makes a call to the other end and waits for its results. Dropping the future forgets the call; it
-    /// may have been executed.
+    /// Calls the peer and waits for the results. Dropping the future forgets the call, which may still be executed.
     ///
     /// # Errors
-    /// [`CallError`]; after `Closed` and `Timeout` the outcome is unknown.
+    /// After [`CallError::Closed`] and [`CallError::Timeout`] the call may or may not have been executed.
     pub async fn call(
         &self,
         to: Target,
@@ -426,12 +404,12 @@ impl ConnInfo {
         self.call_with(None, to, cred, args, patience).await
     }
 
-    /// As [`ConnInfo::call`], with a transaction id of the caller's choice: the same call is sent again under it after its
-    /// reply was lost, so that the server can tell it from a new one. A connection's calls have either all ids of the
-    /// caller's choice or none.
+    /// Like [`ConnInfo::call`], with a transaction id chosen by the caller. A call whose reply was lost can so be
+    /// retried under the same id, and the server can recognise the retry. On one connection the caller chooses either
+    /// all ids or none.
     ///
     /// # Errors
-    /// As [`ConnInfo::call`], and [`CallError::SameXid`].
+    /// Those of [`ConnInfo::call`], and [`CallError::SameXid`].
     pub async fn call_as(
         &self,
         xid: u32,
@@ -478,8 +456,8 @@ impl ConnInfo {
         }
     }
 
-    /// Waits until all calls and replies that were begun before are in the socket, or the connection is closed. From there
-    /// on they go to the other end even if this process ends.
+    /// Waits until everything queued so far is in the socket, or the connection is closed. What is in the socket
+    /// reaches the peer even if this process ends.
     pub async fn flushed(&self) {
         let written = Budget::new(1);
         let mut held = Permits::default();
@@ -517,7 +495,7 @@ impl ConnInfo {
         CallError::Closed(self.calls().ended.clone().unwrap_or_else(|| "closed".into()))
     }
 
-    /// This end closes the connection: told in the log of a server, and for debugging of a client.
+    /// Reports why this end closes the connection: a server in its log, a client at debug level.
     fn tell(&self, shared: Option<&Shares>, cause: &Cause) {
         match shared {
             Some(shared) => shared.closings.tell(self.peer, self.standing() == Standing::Outsider, cause),
@@ -525,7 +503,7 @@ impl ConnInfo {
         }
     }
 
-    /// Moves to a later stage; our own calls end with `why`, since no reply to them is read any more.
+    /// Moves to a later stage. Pending calls of this end fail with `why`, since no replies are read any more.
     fn advance(&self, to: Stage, why: &str) {
         let moved = self.stage.send_if_modified(|s| {
             let later = to > *s;
@@ -554,7 +532,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The reply, which keeps the room until its last byte is in the socket.
+    /// Wraps the reply so that it keeps the room until its last byte is in the socket.
     #[must_use]
     pub fn hold(self, reply: Bytes) -> Bytes {
         struct Held(Bytes, #[expect(dead_code, reason = "dropped with the bytes")] Room);
@@ -568,7 +546,7 @@ impl Room {
 }
 
 impl Response {
-    /// The same, in the room that was made for it.
+    /// Attaches to the response the room that was taken for it.
     #[must_use]
     pub fn in_room(self, room: Option<Room>) -> Response {
         let Some(room) = room else { return self };
@@ -586,7 +564,7 @@ impl Response {
     }
 }
 
-/// Closes the connection when a service panics: its caller would wait for ever.
+/// Closes the connection when a service panics; otherwise the caller would wait for ever.
 struct Unanswered<'a>(&'a ConnInfo);
 
 impl Drop for Unanswered<'_> {
@@ -595,7 +573,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Calls, or request bytes, that may be held together.
+/// A budget of calls or of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
     pub(crate) permits: Arc<Semaphore>,
@@ -608,8 +586,8 @@ impl Budget {
         Budget { permits: Arc::new(Semaphore::new(max)), max }
     }
 
-    /// Waits for `n`, or for all when that is less. The semaphore is never closed; what cannot be had is a bound not kept,
-    /// no danger.
+    /// Waits for `n`, or for the whole budget if that is less. The semaphore is never closed; if it were, the call
+    /// would go on without a permit, which is harmless.
     async fn take(&self, n: usize, held: &mut Permits) {
         let few = n.min(self.max) as u32;
         if let Ok(at_once) = self.permits.clone().try_acquire_many_owned(few) {
@@ -619,22 +597,21 @@ impl Budget {
         held.held.extend(self.permits.clone().acquire_many_owned(n.min(self.max) as u32).await);
     }
 
-    /// How much is held.
     pub(crate) fn used(&self) -> usize {
         self.max.saturating_sub(self.permits.available_permits())
     }
 }
 
-/// What a connection shares with others.
+/// What connections share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
     pub(crate) calls: Pool,
     pub(crate) bytes: Pool,
     pub(crate) replies: Pool,
-    /// Whose turn it is, and under which name.
+    /// The turns of calls, and the client that this connection's calls count for.
     pub(crate) turns: Turns,
     pub(crate) client: IpAddr,
-    /// Which were closed for a cause.
+    /// Rate limits the log messages about closed connections.
     pub(crate) closings: Arc<Closings>,
 }
 
@@ -650,7 +627,7 @@ pub(crate) fn start<S: Service>(
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
     let (queue, outgoing) = mpsc::unbounded_channel();
     let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    // Distinct starting points keep a duplicate request cache from seeing the xids of an earlier
+    // A distinct starting point for each connection keeps a duplicate request cache from seeing the xids of an earlier
     // connection again.
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u64);
     let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
@@ -708,11 +685,12 @@ async fn run<S: Service>(
                 _ = stage.wait_for(|s| *s == Stage::Closed) => {}
             }
             if conn.aborted.load(Ordering::Acquire) {
-                // Without a lingering end the last half that goes resets the connection; the end must not go before it.
+                // With zero linger, dropping the last half resets the connection. The orderly end must not go out
+                // before that.
                 let _ = write.as_ref().set_zero_linger();
                 return write.forget();
             }
-            // Everything sent reaches the peer before the reset that unread input may cause.
+            // Shut down first: everything sent then reaches the peer before the reset that unread input may cause.
             let _ = write.shutdown().await;
         })
     };
@@ -733,7 +711,7 @@ async fn run<S: Service>(
         None => {}
     }
     reader.service.closed(&conn);
-    // All permits back: every reply under way has been written.
+    // When all permits are back, every pending reply has been written.
     let all = reader.calls.permits.acquire_many(reader.calls.max as u32);
     tokio::select! {
         _ = all => {}
@@ -745,13 +723,13 @@ async fn run<S: Service>(
 
 enum ReadEnd {
     Eof,
-    /// The other end or the network ended it.
+    /// The peer or the network ended the connection.
     Lost(String),
-    /// This end does.
+    /// This end closes the connection.
     Cause(Cause),
 }
 
-/// Why this end closes a connection that the other one has not ended. Each is told to the server's log.
+/// Why this end closes a connection. Each cause is reported in the server's log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Cause {
     #[error("{0}")]
@@ -768,8 +746,7 @@ pub(crate) enum Cause {
     Place(IpAddr),
 }
 
-/// Closings for a cause, as the log is told of them: once an hour for each client and cause, and as of one client those
-/// of all addresses that nobody names.
+/// Limits the log to one message an hour for each client and cause. All outsiders count as one client.
 #[derive(Debug, Default)]
 pub(crate) struct Closings(SeldomOf<(Option<IpAddr>, std::mem::Discriminant<Cause>)>);
 
@@ -783,13 +760,13 @@ impl Closings {
     }
 }
 
-/// Whether calls are begun where they were read, or in tasks of their own. What is answered from memory takes less than
-/// the making of a task; what waits for a disk, or copies much, must not keep those that came after it waiting.
+/// Decides whether a call is begun by the reader itself or in a task of its own. A call that is answered from memory
+/// takes less time than creating a task. A call that waits for a disk or copies much must not delay the calls after it.
 #[derive(Default)]
 struct Pace {
-    /// Calls that were begun, as far as that is of interest.
+    /// Counts the calls begun, as far as that matters.
     first: AtomicU32,
-    /// Calls that still get tasks of their own, after one that took long.
+    /// How many more calls get tasks of their own after a slow one.
     apart: AtomicU32,
 }
 
@@ -814,8 +791,8 @@ impl Pace {
     }
 }
 
-/// Calls that wait for something, to be served further by tasks. They get these when what was received with them has been
-/// begun, too: so calls that came together wait for the disk together. Nothing is awaited while there are any in here.
+/// Calls that have to wait for something. They get tasks once all calls that were received together have been begun, so
+/// these wait for the disk together. The reader awaits nothing while this holds any.
 #[derive(Default)]
 struct Begun(Mutex<Vec<Serving>>);
 
@@ -826,7 +803,7 @@ impl Begun {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
     }
 
-    /// Polled again at once, which makes them wait with wakers that count.
+    /// Spawns a task for each. The task polls its call at once and so registers a waker of its own.
     fn go_on(&self) {
         let begun = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for serving in begun {
@@ -835,12 +812,12 @@ impl Begun {
     }
 }
 
-/// How a record that has begun goes on: so much since then.
+/// The progress of a record that has begun: since when, and how many bytes.
 #[derive(Default)]
 struct Progress(Option<(Instant, usize)>);
 
 impl Progress {
-    /// When it has gone on too little.
+    /// The time at which the record counts as stalled.
     fn until(&mut self, stall_max: Duration) -> Instant {
         self.0.get_or_insert_with(|| (Instant::now(), 0)).0 + stall_max
     }
@@ -853,7 +830,7 @@ impl Progress {
         }
     }
 
-    /// So long this end did not read.
+    /// Does not count time in which this end did not read.
     fn waited(&mut self, time: Duration) {
         if let Some((since, _)) = &mut self.0 {
             *since += time;
@@ -861,8 +838,8 @@ impl Progress {
     }
 }
 
-/// Waits for the first bytes of a record: with a buffer at hand for a moment, then without, so that connections that only
-/// stand there take no memory. `None`: nothing came for too long.
+/// Waits for the first bytes of a record. For a moment it keeps a buffer at hand; then it waits without one, so that
+/// idle connections take no memory. `None`: nothing arrived for too long.
 async fn first_bytes(
     socket: &mut OwnedReadHalf,
     buf: &mut BytesMut,
@@ -899,10 +876,10 @@ struct Reader<S> {
 }
 
 impl<S: Service> Reader<S> {
-    /// Reads and dispatches until the input ends. Never `None`.
+    /// Reads and dispatches until the input ends. Never returns `None`.
     ///
-    /// A large record is counted as it arrives, so a peer that announces much and sends little holds little, and one that
-    /// sends half of a record and stops takes from its own share, until it has been silent for too long.
+    /// A large record is counted as it arrives. So a peer that announces much and sends little holds little. A peer
+    /// that stops in the middle of a record uses up its own share, until it has been silent for too long.
     async fn read(&self, socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let end = self.read_all(socket, config).await;
         self.begun.go_on();
@@ -929,7 +906,7 @@ impl<S: Service> Reader<S> {
                         }
                         in_a_row += 1;
                         if in_a_row == limits::IN_PLACE_IN_A_ROW {
-                            // The writer's turn, if all were answered in place.
+                            // Let the writer run, in case all calls were answered in place.
                             in_a_row = 0;
                             self.begun.go_on();
                             tokio::task::yield_now().await;
@@ -951,7 +928,7 @@ impl<S: Service> Reader<S> {
             {
                 let taken = counted.get_or_insert_with(|| shared.bytes.nothing(shared.client));
                 if arrived > taken.amount() {
-                    // While it waits for room nothing is asked of the peer.
+                    // Time spent waiting for room does not count against the peer.
                     let asked = Instant::now();
                     if timeout(config.record_stall_max, taken.grow(arrived)).await.is_err() {
                         return Some(ReadEnd::Cause(Cause::NoRoom));
@@ -961,7 +938,7 @@ impl<S: Service> Reader<S> {
             }
             let standing = self.conn.standing();
             let outsider = standing == Standing::Outsider;
-            // Room grows with what has arrived, not with what was announced.
+            // Room grows with the bytes that have arrived, not with those announced.
             let chunk = if outsider { limits::OUTSIDER_RECORD_MAX } else { limits::READ_CHUNK };
             let room = records.missing(buf.len()).min(chunk.max(4 * buf.len()));
             if within && buf.capacity() - buf.len() < room.max(chunk / 8) {
@@ -999,7 +976,7 @@ impl<S: Service> Reader<S> {
         match parse(record)? {
             Incoming::Reply { xid, outcome } => {
                 if let Some(waiting) = self.conn.calls().waiting.remove(&xid) {
-                    // The caller may have given up meanwhile.
+                    // The caller may have given up.
                     let _ = waiting.send(outcome);
                 }
             }
@@ -1019,8 +996,8 @@ impl<S: Service> Reader<S> {
         Ok(())
     }
 
-    /// Leave to serve a call of `len` bytes, of which some may be counted already. Bytes come first: nobody that has a call
-    /// waits for bytes, which may be held by somebody who waits for a call.
+    /// Takes the permits to serve a call of `len` bytes, some of which may be counted already. Bytes come first:
+    /// otherwise the holder of a call permit could wait for bytes held by somebody who waits for a call permit.
     async fn permits(&self, len: usize, counted: Option<Taken>) -> Permits {
         let mut held = Permits::default();
         if let Some(s) = self.shared.as_ref().filter(|_| len > limits::SMALL_RECORD || counted.is_some()) {
@@ -1077,7 +1054,7 @@ impl<S: Service> Reader<S> {
         }));
     }
 
-    /// Serves a call up to where it waits for something; from there on in a task.
+    /// Runs a call until it first waits; a task runs the rest.
     fn begin(&self, mut serving: Serving) {
         if self.pace.in_place() {
             let begun = Instant::now();
@@ -1086,7 +1063,7 @@ impl<S: Service> Reader<S> {
             self.pace.took(begun.elapsed());
             match polled {
                 Ok(Poll::Pending) => return self.begun.push(serving),
-                // After a panic the connection has been closed by `Unanswered`.
+                // After a panic `Unanswered` has closed the connection.
                 Ok(Poll::Ready(())) | Err(_) => return,
             }
         }

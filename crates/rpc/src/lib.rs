@@ -3,22 +3,22 @@
 //! - [`message`]: the call and reply headers, every reject and accept status;
 //! - [`auth`]: AUTH_NONE and AUTH_SYS;
 //! - [`record`]: record marking (RFC 5531 section 11) as a pure assembler of bytes;
-//! - [`conn`]: one connection, which both makes and serves calls (NFSv4.1 uses one TCP connection in
-//!   both directions: fore channel and back channel);
+//! - [`conn`]: a connection, which both makes and serves calls (NFSv4.1 uses one TCP connection for fore channel and
+//!   back channel);
 //! - [`server`]: a listener that serves connections; [`client`]: connecting to a server;
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
-//! - [`shares`]: what each client may hold; [`places`]: whose connections stay when there are too many;
+//! - [`shares`]: what each client may hold; [`places`]: which connections stay when there are too many;
 //! - [`turns`]: whose call is next; [`seldom`]: warnings that clients cannot flood the log with;
 //! - [`limits`]: every number that bounds memory or time.
 //!
 //! Invariants:
-//! - no allocation is made for bytes that were only announced: buffers grow with what has arrived;
-//! - a peer that sends what is no RPC message loses its connection, a peer that sends a well-formed call
-//!   that cannot be served gets the RFC's error and keeps it;
-//! - every queue has a bound: calls and bytes in flight are counted until their reply is in the socket, and large replies from before they are made.
+//! - Buffers grow with the bytes that have arrived; nothing is allocated for bytes that were only announced.
+//! - A peer that sends something other than RPC messages loses its connection. A peer that sends a well-formed call
+//!   that cannot be served gets the RFC's error and keeps it.
+//! - Every queue has a bound. Calls and bytes in flight are counted until their reply is in the socket, large replies
+//!   from before they are made.
 
-// What comes from the wire, the disk or the user gets an answer.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

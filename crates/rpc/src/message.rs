@@ -1,14 +1,14 @@
 //! RPC messages (RFC 5531 section 9): the headers of calls and replies.
 //!
-//! Pure. Decoding separates three cases that are answered differently: no RPC message at all
-//! ([`MessageError`]: the connection is closed), a call that must be refused without looking further
-//! ([`Incoming::Refused`]), and calls and replies.
+//! Pure. Decoding tells three cases apart:
+//! - no RPC message at all ([`MessageError`]): the connection is closed;
+//! - a call that is refused without a further look ([`Incoming::Refused`]);
+//! - calls and replies.
 
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader, put_opaque};
 
 use crate::limits::AUTH_BODY_MAX;
 
-/// The RPC version of RFC 5531.
 pub const RPC_VERSION: u32 = 2;
 
 const CALL: u32 = 0;
@@ -21,9 +21,7 @@ const AUTH_ERROR: u32 = 1;
 /// `opaque_auth` (RFC 5531 section 8.2): a flavour and up to 400 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpaqueAuth {
-    /// Flavour number.
     pub flavor: u32,
-    /// The flavour's own data.
     pub body: Bytes,
 }
 
@@ -47,17 +45,13 @@ impl Decode for OpaqueAuth {
 
 /// `auth_stat` (RFC 5531 section 9): why authentication failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AuthStat(
-    /// The number on the wire.
-    pub u32,
-);
+pub struct AuthStat(pub u32);
 
 impl AuthStat {
-    /// Bad credential (seal broken, or of a flavour that is not served).
+    /// Bad credential: seal broken, or of a flavour that is not served.
     pub const BADCRED: AuthStat = AuthStat(1);
     /// The client must begin a new session.
     pub const REJECTEDCRED: AuthStat = AuthStat(2);
-    /// Bad verifier.
     pub const BADVERF: AuthStat = AuthStat(3);
     /// The verifier expired or was replayed.
     pub const REJECTEDVERF: AuthStat = AuthStat(4);
@@ -79,43 +73,28 @@ impl std::fmt::Display for AuthStat {
     }
 }
 
-/// `rejected_reply`: the call was not taken.
+/// `rejected_reply`: the call was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RejectStat {
-    /// The RPC version is none between these.
+    /// The server does not support this RPC version.
     #[error("RPC version not served (served: {low} to {high})")]
-    RpcMismatch {
-        /// Lowest version served.
-        low: u32,
-        /// Highest version served.
-        high: u32,
-    },
-    /// The caller was not authenticated.
+    RpcMismatch { low: u32, high: u32 },
     #[error("credential refused: {0}")]
     AuthError(AuthStat),
 }
 
-/// `accept_stat`: what became of a call that was taken.
+/// `accept_stat`: the outcome of an accepted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AcceptStat {
-    /// Done: results follow.
     #[error("success")]
     Success,
-    /// The program is not here.
     #[error("program unavailable")]
     ProgUnavail,
-    /// The program is here, in versions between these.
+    /// The program is served in other versions.
     #[error("program version unavailable (available: {low} to {high})")]
-    ProgMismatch {
-        /// Lowest version served.
-        low: u32,
-        /// Highest version served.
-        high: u32,
-    },
-    /// The program has no such procedure.
+    ProgMismatch { low: u32, high: u32 },
     #[error("procedure unavailable")]
     ProcUnavail,
-    /// The arguments could not be decoded.
     #[error("arguments not understood by the server")]
     GarbageArgs,
     /// The server is out of memory or otherwise unable.
@@ -123,73 +102,49 @@ pub enum AcceptStat {
     SystemErr,
 }
 
-/// The bytes are no RPC message; the connection cannot be used any more.
+/// The bytes are no RPC message; the connection must be closed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The message ends inside its header or has a malformed field.
     #[error("malformed RPC header: {0}")]
     Malformed(#[from] Error),
-    /// A discriminant of a header has no such value.
+    /// A header field has a value that its type does not know.
     #[error("malformed RPC header: {what} {value}")]
-    BadTag {
-        /// The field.
-        what: &'static str,
-        /// What it held.
-        value: u32,
-    },
+    BadTag { what: &'static str, value: u32 },
 }
 
-/// Header of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawCall {
-    /// Transaction id, chosen by the caller.
     pub xid: u32,
-    /// Program number.
     pub prog: u32,
-    /// Program version.
     pub vers: u32,
-    /// Procedure number.
     pub proc: u32,
-    /// Credential.
     pub cred: OpaqueAuth,
-    /// Verifier.
     pub verf: OpaqueAuth,
 }
 
-/// What a record holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Incoming {
-    /// A call and its arguments.
     Call(RawCall, Bytes),
-    /// A call that has to be refused: of another RPC version, or with an oversized credential.
+    /// A call to refuse: of another RPC version, or with an oversized credential.
     Refused {
-        /// The call's transaction id.
         xid: u32,
-        /// The refusal to send.
         why: RejectStat,
     },
-    /// A reply.
     Reply {
-        /// The call's transaction id.
         xid: u32,
-        /// Results, or why there are none.
         outcome: Outcome,
     },
 }
 
-/// The content of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Accepted; results are there with [`AcceptStat::Success`] only.
+    /// Accepted; only [`AcceptStat::Success`] has results.
     Accepted(AcceptStat, Bytes),
-    /// Denied.
     Denied(RejectStat),
 }
 
-/// Reads one record.
-///
-/// # Errors
-/// [`MessageError`]: the peer does not speak RPC, close the connection.
+/// Parses one record. After an error the connection must be closed, since the peer does not speak RPC.
 pub fn parse(record: Bytes) -> Result<Incoming, MessageError> {
     let r = &mut Reader::new(record);
     let xid = r.u32()?;
@@ -243,7 +198,7 @@ fn parse_reply(r: &mut Reader) -> Result<Outcome, MessageError> {
 }
 
 impl Encode for RawCall {
-    /// The header; the arguments follow it.
+    /// Encodes the header; the arguments follow it.
     fn encode(&self, out: &mut BytesMut) {
         for word in [self.xid, CALL, RPC_VERSION, self.prog, self.vers, self.proc] {
             word.encode(out);
@@ -253,8 +208,8 @@ impl Encode for RawCall {
     }
 }
 
-/// Appends the header of an accepted reply with an AUTH_NONE verifier; with [`AcceptStat::Success`] the
-/// results follow it.
+/// Appends the header of an accepted reply with an AUTH_NONE verifier. After [`AcceptStat::Success`] the results must
+/// follow.
 pub fn encode_accepted(xid: u32, stat: AcceptStat, out: &mut BytesMut) {
     for word in [xid, REPLY, MSG_ACCEPTED] {
         word.encode(out);

@@ -1,11 +1,12 @@
-//! Whose connections stay when there are more than places, as a pure decision.
+//! Which connections stay when there are more than places, as a pure decision.
 //!
-//! An address that nobody names (an outsider) has few places, all outsiders together too, and each newcomer among them takes
-//! the place of the oldest: so a NULL is answered whatever others of them do, and no other client is touched. A client
-//! that is at its own limit waits for itself: it gets a place of its own that was idle for long, or none. Where all places
-//! are taken, somebody else makes room for a named newcomer: outsiders; then whoever is idle and holds no state, of the
-//! client that has most connections the one that was unused longest; then clients that hold state, or are busy, and have
-//! many connections. A client that holds state keeps a few in any case.
+//! - An address that no export names (an outsider) has few places, and so have all outsiders together. A new outsider
+//!   takes the place of the oldest. So NULL is answered whatever other outsiders do, and no other client is touched.
+//! - A client at its own limit gets the place of a connection of its own that was idle for long, or none.
+//! - Where all places are taken, these make room for a named newcomer, in this order: outsiders; idle connections
+//!   without state, of the client that has most the one unused longest; connections of clients that hold state or are
+//!   busy, and have many.
+//! - A client that holds state always keeps a few.
 
 use crate::limits::{OWN_IDLE_MIN_MS, PLACES_KEPT};
 use std::collections::HashMap;
@@ -14,21 +15,19 @@ use std::net::IpAddr;
 /// What is known of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Nobody names it: it gets answers to NULL, and refusals.
+    /// No export names it: it gets only answers to NULL, and refusals.
     Outsider,
-    /// It has to be looked up.
+    /// It must be looked up.
     Unknown,
-    /// It may be served.
     Named,
 }
 
-/// An open connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) id: u64,
     pub(crate) client: IpAddr,
     pub(crate) standing: Standing,
-    /// When its last whole record came, or itself; milliseconds.
+    /// When the last whole record arrived, or the connection itself; milliseconds.
     pub(crate) active_ms: u64,
     /// Calls of it are being served.
     pub(crate) busy: bool,
@@ -36,24 +35,19 @@ pub(crate) struct Seen {
     pub(crate) holds: bool,
 }
 
-/// Who comes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Newcomer {
     pub(crate) client: IpAddr,
     pub(crate) standing: Standing,
 }
 
-/// How many are open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Open {
     pub(crate) all: usize,
-    /// Of outsiders.
     pub(crate) outsiders: usize,
-    /// Of the newcomer's client.
     pub(crate) client: usize,
 }
 
-/// How many there may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
     pub(crate) all: usize,
@@ -62,20 +56,17 @@ pub(crate) struct Places {
     pub(crate) outsider: usize,
 }
 
-/// What becomes of a newcomer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// There is a place.
     Free,
-    /// This connection makes room for it.
+    /// This connection is closed to make room.
     InPlaceOf(u64),
-    /// Its client has all that it may have.
+    /// The client is at its limit.
     ClientFull,
-    /// Nobody can make room.
     Full,
 }
 
-/// Whether there is a place, and whose. `seen` is asked only where places are short.
+/// Decides whether a newcomer gets a place, and whose. `seen` is called only where places are short.
 pub(crate) fn admit(
     new: Newcomer,
     now_ms: u64,
@@ -110,7 +101,7 @@ pub(crate) fn admit(
         let many = has > PLACES_KEPT.max(fair);
         Some(match s.standing {
             Standing::Outsider => 0,
-            // Nobody makes room for itself, but with what it has not used for long.
+            // A client makes room for itself only with a connection that was idle for long.
             _ if s.client == new.client && !idle_for_long(s, now_ms) => return None,
             Standing::Unknown if !s.busy && !s.holds => 1,
             Standing::Named if new.standing < Standing::Named => return None,
@@ -131,7 +122,7 @@ fn idle_for_long(s: &Seen, now_ms: u64) -> bool {
     !s.busy && now_ms.saturating_sub(s.active_ms) >= OWN_IDLE_MIN_MS
 }
 
-/// Of the client that has most of these, the one that was unused longest.
+/// Of the client that has most of these connections, the one unused longest.
 fn oldest(seen: Vec<Seen>, of: impl Fn(&Seen) -> bool) -> Option<u64> {
     let mut counts: HashMap<IpAddr, usize> = HashMap::new();
     let these: Vec<Seen> = seen.into_iter().filter(of).collect();

@@ -1,70 +1,63 @@
 //! Record marking (RFC 5531 section 11): messages in a byte stream.
 //!
-//! A record is one or more fragments; a fragment is a four-byte header (top bit: last fragment of the
-//! record; 31 bits: length) and that many bytes. [`Assembler`] is pure: bytes in, records out. A record
-//! that came in one fragment, as all do in practice, is a slice of the read buffer; only records of
-//! several fragments are copied together.
+//! A record is one or more fragments. A fragment is a four-byte header (top bit: last fragment of the record; 31 bits:
+//! length) and that many bytes. [`Assembler`] is pure: bytes in, records out. A record of one fragment, the usual case,
+//! is a slice of the read buffer; only records of several fragments are copied together.
 //!
-//! Invariants: a fragment that would take the record over the limit is refused when its header is
-//! read, before room is made for it. So the bytes of a record bound the number of its fragments, however
-//! small they are; that of empty ones has a bound of its own, so that they cannot keep a reader busy for
-//! ever.
+//! Invariants:
+//! - A fragment that would exceed the record limit is refused when its header is read, before room is made for it. So
+//!   the record limit also bounds the number of fragments that are not empty.
+//! - Empty fragments have a limit of their own, so that they cannot keep a reader busy for ever.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::limits::{EMPTY_FRAGMENTS_MAX, FRAGMENT_MAX};
 
-/// Bytes of a fragment header.
 pub const HEADER_LEN: usize = 4;
 const LAST: u32 = 0x8000_0000;
 
-/// Why a byte stream cannot be read as records any more. The connection must be closed.
+/// Why a byte stream no longer has record boundaries. The connection must be closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The record would be larger than the limit.
     #[error("a record of at least {announced} bytes was announced, the limit is {max}")]
     TooLarge {
         /// Bytes of the record up to the end of the refused fragment.
         announced: u64,
-        /// The limit in force.
         max: usize,
     },
-    /// The record has more fragments without a byte than [`EMPTY_FRAGMENTS_MAX`].
+    /// More empty fragments than [`EMPTY_FRAGMENTS_MAX`].
     #[error("a record has more than {EMPTY_FRAGMENTS_MAX} empty fragments")]
     TooManyEmptyFragments,
 }
 
 /// The header of the last (or only) fragment of a record, `len` bytes long.
 ///
-/// `len` must not be over [`FRAGMENT_MAX`]; larger records have to be cut into fragments.
+/// `len` must not exceed [`FRAGMENT_MAX`]; cut larger records into fragments.
 pub fn last_fragment_header(len: usize) -> [u8; HEADER_LEN] {
     debug_assert!(len <= FRAGMENT_MAX);
     (LAST | (len as u32 & !LAST)).to_be_bytes()
 }
 
-/// Puts fragments together into records.
 #[derive(Debug)]
 pub struct Assembler {
     max: usize,
-    /// Payload of the fragments of an unfinished record of several fragments.
+    /// Payload so far of a record of several fragments.
     joined: BytesMut,
-    /// A fragment of the record has come, or its header.
+    /// A fragment of the record, or its header, has arrived.
     begun: bool,
-    /// Fragments of the record without a byte.
+    /// Empty fragments of the record.
     empty: usize,
-    /// The fragment whose header was read and whose bytes are awaited: length and "last".
+    /// The fragment whose header was read and whose bytes are still to come: length and "last".
     open: Option<(usize, bool)>,
 }
 
 impl Assembler {
-    /// An assembler that refuses records of more than `max` bytes.
     pub fn new(max: usize) -> Self {
         Assembler { max, joined: BytesMut::new(), begun: false, empty: 0, open: None }
     }
 
-    /// Takes one whole record off the front of `buf`, or says that more bytes are needed.
-    ///
-    /// After an error the stream has no known record boundary any more.
+    /// Takes one whole record off the front of `buf`. `None`: more bytes are needed. After an error the record boundary
+    /// is lost.
     pub fn next(&mut self, buf: &mut BytesMut) -> Result<Option<Bytes>, RecordError> {
         loop {
             let (len, last) = match self.open {
@@ -104,23 +97,23 @@ impl Assembler {
         }
     }
 
-    /// Refuses records of more than `max` bytes from the next header on.
+    /// Sets the record limit, from the next header on.
     pub fn limit(&mut self, max: usize) {
         self.max = max;
     }
 
-    /// Whether a record has begun to arrive; its first bytes may still lie in the read buffer.
+    /// Whether a record has begun to arrive. Its first bytes may still be in the read buffer.
     pub fn within(&self) -> bool {
         self.begun
     }
 
-    /// Bytes of a record of several fragments that have arrived, besides what lies in the read buffer.
+    /// Bytes of a record of several fragments that have arrived, not counting the read buffer.
     pub fn joined(&self) -> usize {
         self.joined.len()
     }
 
-    /// Bytes that are still missing until the open fragment is whole, or until the next header can be
-    /// read. `buffered` is what lies in the read buffer.
+    /// Bytes that are missing until the open fragment is whole, or until the next header can be read. `buffered` is the
+    /// length of the read buffer.
     pub fn missing(&self, buffered: usize) -> usize {
         self.open.map_or(HEADER_LEN, |(len, _)| len).saturating_sub(buffered)
     }

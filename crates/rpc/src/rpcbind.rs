@@ -1,6 +1,7 @@
-//! A client of the port mapper (RFC 1833, version 4) over its local socket, where it knows by itself who asks.
+//! A client of the port mapper (RFC 1833, version 4) over its local socket, through which rpcbind itself learns which
+//! user asks.
 //!
-//! Each question is a connection of its own; nothing is kept. Everything is bounded in time and in bytes.
+//! Each question uses a new connection; nothing is kept. Time and bytes are bounded.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,26 +28,24 @@ const DUMP: u32 = 4;
 /// `rpcb` (RFC 1833 section 2.1): where a version of a program listens.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Mapping {
-    /// Program.
     pub program: u32,
-    /// Version.
     pub version: u32,
     /// Transport: `tcp`, `udp`, `tcp6`, `udp6`.
     pub netid: Bytes,
     /// Universal address: see [`universal`].
     pub addr: Bytes,
-    /// Who set it; rpcbind puts in who that really was.
+    /// The owner; rpcbind replaces it by the user that really asked.
     pub owner: Bytes,
 }
 
 impl Mapping {
-    /// That a version of a program listens on a TCP address.
+    /// A version of a program that listens on a TCP address.
     #[must_use]
     pub fn tcp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
         Mapping::new(program, version, if addr.is_ipv4() { "tcp" } else { "tcp6" }, addr)
     }
 
-    /// That a version of a program takes datagrams at a UDP address.
+    /// A version of a program that takes datagrams at a UDP address.
     #[must_use]
     pub fn udp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
         Mapping::new(program, version, if addr.is_ipv4() { "udp" } else { "udp6" }, addr)
@@ -85,38 +84,23 @@ pub fn socket_of(universal: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip.parse::<IpAddr>().ok()?, port))
 }
 
-/// Why the port mapper did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum RpcbindError {
     /// It does not run, or does not answer.
     #[error("{0}: {1}")]
     Unreachable(PathBuf, io::Error),
-    /// It answered what is no answer.
+    /// Its answer is invalid.
     #[error("no answer that rpcbind would give: {0}")]
     Nonsense(&'static str),
-    /// Another program has the place.
+    /// Another program holds the registration.
     #[error(
         "program {program} version {version} is registered at {addr} by another server that listens there"
     )]
-    Taken {
-        /// Program.
-        program: u32,
-        /// Version.
-        version: u32,
-        /// Its universal address.
-        addr: String,
-    },
-    /// It refused, without a reason.
+    Taken { program: u32, version: u32, addr: String },
     #[error("rpcbind refused to register program {program} version {version}; is this the superuser?")]
-    Refused {
-        /// Program.
-        program: u32,
-        /// Version.
-        version: u32,
-    },
+    Refused { program: u32, version: u32 },
 }
 
-/// The port mapper of this machine.
 #[derive(Debug, Clone)]
 pub struct Rpcbind {
     socket: PathBuf,
@@ -142,16 +126,12 @@ impl Decode for Rows {
 }
 
 impl Rpcbind {
-    /// The port mapper that listens on this socket.
     #[must_use]
     pub fn at(socket: impl AsRef<Path>) -> Rpcbind {
         Rpcbind { socket: socket.as_ref().to_owned() }
     }
 
-    /// Registers a mapping. What an earlier server left there, that does not listen any more, gives way.
-    ///
-    /// # Errors
-    /// [`RpcbindError`].
+    /// Registers a mapping. It replaces one of an earlier server that no longer listens.
     pub async fn register(&self, wanted: &Mapping) -> Result<(), RpcbindError> {
         if self.ask::<bool>(SET, wanted.to_bytes()).await? {
             return Ok(());
@@ -175,10 +155,7 @@ impl Rpcbind {
         }
     }
 
-    /// Takes a mapping away, if it is still this one.
-    ///
-    /// # Errors
-    /// [`RpcbindError`].
+    /// Removes a mapping, if it is still this one.
     pub async fn unregister(&self, mapping: &Mapping) -> Result<(), RpcbindError> {
         let rows = self.mappings().await?;
         if rows.iter().any(|row| row.same_service(mapping) && row.addr == mapping.addr) {
@@ -187,10 +164,6 @@ impl Rpcbind {
         Ok(())
     }
 
-    /// All mappings.
-    ///
-    /// # Errors
-    /// [`RpcbindError`].
     pub async fn mappings(&self) -> Result<Vec<Mapping>, RpcbindError> {
         Ok(self.ask::<Rows>(DUMP, Bytes::new()).await?.0)
     }
@@ -243,7 +216,7 @@ async fn exchange(stream: &mut UnixStream, procedure: u32, args: &[u8]) -> io::R
     }
 }
 
-/// Whether somebody listens at a universal address. What cannot be read as an address is left alone: somebody may.
+/// Whether somebody listens at a universal address. True also for an address that cannot be parsed: somebody may.
 async fn listens(universal: &[u8]) -> bool {
     let Some(mut addr) = socket_of(universal) else { return true };
     match addr.ip() {

@@ -1,4 +1,4 @@
-//! Warnings that a client could cause as often as it likes: one an hour, with the number of those that were held back.
+//! Warnings that a client could cause as often as it likes: at most one an hour, with the number of those held back.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,13 +12,12 @@ use crate::limits::{WARN_EVERY, WARN_OF_MAX};
 pub struct Seldom(Mutex<(Option<Instant>, u64)>);
 
 impl Seldom {
-    /// None given yet.
     #[must_use]
     pub const fn new() -> Seldom {
         Seldom(Mutex::new((None, 0)))
     }
 
-    /// Gives the warning, unless one of the kind was given within the hour; `say` is told how many were not.
+    /// Gives the warning unless this kind was given within the hour. `say` gets the number held back.
     pub fn warn(&self, say: impl FnOnce(HeldBack)) {
         if let Some(held_back) = self.due(Instant::now(), WARN_EVERY) {
             say(HeldBack(held_back));
@@ -37,8 +36,8 @@ impl Seldom {
     }
 }
 
-/// A kind of warning about many things, such as clients: one an hour for each of [`WARN_OF_MAX`] things, and one for all that
-/// there is no room for.
+/// A kind of warning about many things, such as clients: one an hour for each of [`WARN_OF_MAX`] things, and one for
+/// all others.
 #[derive(Debug)]
 pub struct SeldomOf<K> {
     known: Mutex<HashMap<K, (Instant, u64)>>,
@@ -52,7 +51,7 @@ impl<K: Eq + Hash> Default for SeldomOf<K> {
 }
 
 impl<K: Eq + Hash> SeldomOf<K> {
-    /// Gives the warning, unless it was given about this one within the hour; `say` is told how many were not.
+    /// Gives the warning unless it was given about this thing within the hour. `say` gets the number held back.
     pub fn warn(&self, of: K, say: impl FnOnce(HeldBack)) {
         if let Some(held_back) = self.due(of, Instant::now(), WARN_EVERY) {
             say(HeldBack(held_back));
@@ -81,7 +80,7 @@ impl<K: Eq + Hash> SeldomOf<K> {
     }
 }
 
-/// How many warnings of a kind were not given since the last; shown as an appendix to the next, or as nothing.
+/// How many warnings of a kind were held back since the last; displayed as an appendix to the next, or as nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldBack(u64);
 

@@ -20,30 +20,29 @@ use crate::seldom::Seldom;
 use crate::shares::{Pool, share_of};
 use crate::turns::Turns;
 
-/// Limits of a server; the defaults are those of [`limits`].
+/// Limits of a server. The defaults are in [`limits`].
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Limits of each connection.
     pub conn: ConnConfig,
-    /// Connections at the same time; one more takes the place of another, or is closed when it arrives ([`places`]).
+    /// Connections at the same time. One more takes the place of another, or is closed on arrival ([`places`]).
     pub connections_max: usize,
-    /// The same of one client (an address).
+    /// Connections of one client (an address) at the same time.
     pub client_connections_max: usize,
-    /// Calls of one client being served at the same time.
+    /// Calls of one client that are served at the same time.
     pub client_calls_in_flight_max: usize,
-    /// Request bytes of one client being served or received.
+    /// Request bytes of one client that are served or received.
     pub client_bytes_in_flight_max: usize,
-    /// Calls being served at the same time on all connections.
+    /// Calls that are served at the same time on all connections.
     pub calls_in_flight_max: usize,
-    /// Request bytes being served or received on all connections together.
+    /// Request bytes that are served or received on all connections.
     pub bytes_in_flight_max: usize,
     /// Bytes of large replies of one client that are being made or sent.
     pub client_reply_bytes_max: usize,
-    /// The same of all connections together.
+    /// Bytes of large replies on all connections that are being made or sent.
     pub reply_bytes_max: usize,
     /// Calls that run, or wait for a thread, at the same time.
     pub turns: usize,
-    /// Connections of outsiders at the same time; one more takes the place of the oldest.
+    /// Connections of outsiders at the same time. One more takes the place of the oldest.
     pub outsiders_max: usize,
 }
 
@@ -65,7 +64,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// Connections that are open, and how many each client has.
+/// Open connections, and how many each client has.
 #[derive(Default)]
 struct Table {
     open: HashMap<u64, Entry>,
@@ -73,24 +72,22 @@ struct Table {
     outsiders: usize,
     /// Connections whose standing has to be looked up.
     unknown: usize,
-    /// The answers of [`Service::standings`] by which `open` is sorted.
+    /// The value of [`Service::standings`] for which `open` is sorted.
     standings: u64,
 }
 
-/// What is known of a client with open connections.
 #[derive(Default)]
 struct Client {
     open: usize,
-    /// It has all that it may have, and until then none that was idle for long is looked for: who floods is not to cost a look
-    /// at all connections each time.
+    /// Until this time the client is at its limit and its connections are not searched for an idle one. So a flood does
+    /// not cost a search through all connections each time.
     full_until_ms: u64,
 }
 
 struct Entry {
     conn: Weak<ConnInfo>,
-    /// The address's share.
     client: IpAddr,
-    /// As it was when it was last asked for.
+    /// The standing when it was last asked for.
     standing: Standing,
 }
 
@@ -114,10 +111,10 @@ impl Table {
         }
     }
 
-    /// Who is what may have changed.
+    /// Sorts connections again when standings may have changed.
     fn sort<S: Service>(&mut self, service: &S) {
         let standings = service.standings();
-        // What was not known when it was asked for may be known since.
+        // A standing that was unknown may be known by now.
         let all = standings != self.standings;
         self.standings = standings;
         if !all && self.unknown == 0 {
@@ -135,7 +132,6 @@ impl Table {
     }
 }
 
-/// What all connections share.
 #[derive(Clone)]
 struct All {
     calls: Pool,
@@ -147,40 +143,38 @@ struct All {
 
 type Connections = Arc<Mutex<Table>>;
 
-/// What a server holds at a moment.
+/// What a server holds at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Connections.
     pub connections: usize,
-    /// Addresses that they come from.
     pub clients: usize,
-    /// Calls being served.
+    /// Calls in progress.
     pub calls: usize,
     /// Request bytes being served or received.
     pub bytes: usize,
-    /// Connections of the client that has most.
+    /// The most connections of one client.
     pub client_connections: usize,
-    /// Calls of the client that has most.
+    /// The most calls of one client.
     pub client_calls: usize,
-    /// Request bytes of the client that has most.
+    /// The most request bytes of one client.
     pub client_bytes: usize,
     /// Bytes of large replies that are being made or sent.
     pub reply_bytes: usize,
-    /// The same of the client that has most.
+    /// The most bytes of large replies of one client.
     pub client_reply_bytes: usize,
-    /// Calls of the connection that has most,
+    /// The most calls of one connection.
     pub connection_calls: usize,
-    /// request bytes of the one that has most,
+    /// The most request bytes of one connection.
     pub connection_bytes: usize,
-    /// and bytes of large replies.
+    /// The most bytes of large replies of one connection.
     pub connection_reply_bytes: usize,
-    /// Calls that wait for their turn; no more than one of each connection.
+    /// Calls that wait for their turn; at most one per connection.
     pub waiting: usize,
-    /// Clients that have such.
+    /// Clients with waiting calls.
     pub clients_waiting: usize,
-    /// Connections that were closed when they came, or to make room for one that came, since the start.
+    /// Connections closed since the start, on arrival or to make room for a newcomer.
     pub refused: u64,
-    /// Connections of addresses that nobody names.
+    /// Connections of addresses that no export names.
     pub outsiders: usize,
 }
 
@@ -195,10 +189,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves the connections that `listener` accepts.
-    ///
-    /// # Errors
-    /// When the listener's own address cannot be read.
+    /// Serves the connections that `listener` accepts; an error if its own address cannot be read.
     pub fn start<S: Service>(
         listener: TcpListener,
         service: Arc<S>,
@@ -207,10 +198,10 @@ impl Server {
         Server::start_all(vec![listener], service, config)
     }
 
-    /// Serves the connections that any of `listeners` accepts; the limits are for all of them together.
+    /// Serves the connections that any of `listeners` accepts, under common limits.
     ///
     /// # Errors
-    /// When a listener's own address cannot be read, or there is none.
+    /// When a listener's own address cannot be read, or there is no listener.
     pub fn start_all<S: Service>(
         listeners: Vec<TcpListener>,
         service: Arc<S>,
@@ -256,23 +247,21 @@ impl Server {
         Ok(Server { addrs, stop, connections, all, refused, accepting })
     }
 
-    /// The address that is listened on; the first of several.
+    /// The first address that the server listens on.
     pub fn local_addr(&self) -> SocketAddr {
-        // There is one: `start_all` has seen to it.
+        // `start_all` has checked that there is one.
         self.addrs.first().copied().unwrap_or_else(|| SocketAddr::from(([0; 4], 0)))
     }
 
-    /// All addresses that are listened on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
     }
 
-    /// Connections that are open now.
     pub fn connections(&self) -> usize {
         lock(&self.connections).open.len()
     }
 
-    /// A closure that tells what the server holds, also when it has been moved.
+    /// A closure that returns the load; it stays valid when the server has been moved.
     pub fn load(&self) -> impl Fn() -> Load + Send + Sync + 'static {
         let (connections, all, refused) = (self.connections.clone(), self.all.clone(), self.refused.clone());
         move || {

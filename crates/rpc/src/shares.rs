@@ -1,15 +1,19 @@
 //! Fair shares of what is bounded: request bytes, calls, bytes of replies.
 //!
-//! A client is an address; of IPv6 the first 64 bits ([`share_of`]). What it holds is counted as it is used, not as it is
-//! announced. A client that is alone may hold up to its limit. Beside others it may hold as much as it leaves free for
-//! them: so any number of greedy clients leave room for one that comes, as much as each of them has. Whatever the others
-//! hold, each client may hold a little, so that it is served in any case, if slowly. Who may hold no more waits; nobody
-//! else waits behind it.
+//! A client is an address; of IPv6 the first 64 bits ([`share_of`]). What it holds is counted as it is used, not as it
+//! is announced.
 //!
-//! [`Held`] is pure. [`Pool`] is the waiting around it.
+//! - A client alone may hold up to its limit.
+//! - Beside others it may hold as much as it leaves free. So any number of greedy clients leave a newcomer as much as
+//!   each of them has.
+//! - Each client may always hold a little, whatever the others hold, so that it is served, if slowly.
+//! - A client at its share waits; nobody else waits behind it.
 //!
-//! What grows while it is held (a record that arrives) cannot wait for others that grow as well, or all might wait for ever.
-//! So one of each client goes on whatever the client holds, until it is whole: see [`Taken::grow`].
+//! [`Held`] is pure. [`Pool`] adds the waiting.
+//!
+//! An amount that grows while it is held (a record that arrives) must not wait for others that also grow: all might
+//! wait for ever. So of each client one such amount may grow, whatever the client holds, until it is whole: see
+//! [`Taken::grow`].
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -18,8 +22,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// By what clients are told apart: the address; of IPv6 the first 64 bits, since a host may take any address below them (RFC 4291
-/// section 2.5.4, RFC 8981).
+/// What tells clients apart: the address; of IPv6 the first 64 bits, since a host may take any address below them (RFC
+/// 4291 section 2.5.4, RFC 8981).
 #[must_use]
 pub fn share_of(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
@@ -28,10 +32,9 @@ pub fn share_of(addr: IpAddr) -> IpAddr {
     }
 }
 
-/// Of what each may hold whatever others hold, so much is there however many they are.
+/// One part in so many of what each may hold whatever others hold; this much is there for any number of clients.
 const ALWAYS: usize = 16;
 
-/// How much of something each client holds.
 #[derive(Debug)]
 pub struct Held {
     max: usize,
@@ -42,8 +45,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// `max` in all, `client_max` of one client. Up to `least` each may hold whatever the others hold, up to twice `max` in
-    /// all; and the first sixteenth of that in any case.
+    /// `max` is the bound of all, `client_max` of one client. Up to `least` each client may hold whatever the others
+    /// hold, as long as all hold at most twice `max`. The first sixteenth of `least` it may always hold.
     #[must_use]
     pub fn new(max: usize, client_max: usize, least: usize) -> Held {
         let client_max = client_max.min(max);
@@ -62,7 +65,7 @@ impl Held {
         sum <= self.client_max && all <= self.max && (alone || sum <= self.max - all)
     }
 
-    /// How much more this client may hold now beyond its least.
+    /// How much more than its least the client may hold now.
     #[must_use]
     pub fn spare(&self, client: IpAddr) -> usize {
         let (has, free) = (self.of(client), self.max.saturating_sub(self.used));
@@ -70,13 +73,13 @@ impl Held {
         most.saturating_sub(has).min(free)
     }
 
-    /// How much there is in all, and what one client may have of it.
+    /// The bound of all, and how much of it one client may have.
     #[must_use]
     pub fn most_allowed(&self) -> (usize, usize) {
         (self.max, self.client_max)
     }
 
-    /// Takes it, if the client may.
+    /// Takes the amount if the client may have it.
     pub fn take(&mut self, client: IpAddr, more: usize) -> bool {
         let may = self.may(client, more);
         if may {
@@ -85,13 +88,12 @@ impl Held {
         may
     }
 
-    /// Takes it, though the client may not.
+    /// Takes the amount even if the client may not have it.
     pub fn force(&mut self, client: IpAddr, more: usize) {
         self.used += more;
         *self.clients.entry(client).or_default() += more;
     }
 
-    /// Gives back what was taken.
     pub fn give(&mut self, client: IpAddr, less: usize) {
         self.used = self.used.saturating_sub(less);
         if let Some(has) = self.clients.get_mut(&client) {
@@ -102,26 +104,25 @@ impl Held {
         }
     }
 
-    /// What all hold.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// What this client holds.
     #[must_use]
     pub fn of(&self, client: IpAddr) -> usize {
         self.clients.get(&client).copied().unwrap_or(0)
     }
 
-    /// What the client holds that holds most.
+    /// The most that one client holds.
     #[must_use]
     pub fn most(&self) -> usize {
         self.clients.values().copied().max().unwrap_or(0)
     }
 }
 
-/// Who waits, by client. The head of each queue is asked in turn; who may not go on holds up its own client only.
+/// Waiting requests by client. The heads of the queues are asked in turn; one that may not go on delays only its own
+/// client.
 #[derive(Debug, Default)]
 struct Waiting {
     queues: HashMap<IpAddr, VecDeque<Waiter>>,
@@ -131,12 +132,10 @@ struct Waiting {
 #[derive(Debug)]
 struct Waiter {
     amount: usize,
-    /// What it is a part of, if it grows.
     grows: Option<Grows>,
     go: oneshot::Sender<Taken>,
 }
 
-/// What grows, and how large it is.
 #[derive(Debug, Clone, Copy)]
 struct Grows {
     id: u64,
@@ -156,12 +155,12 @@ impl Waiting {
         queue.push_back(waiter);
     }
 
-    /// The first, in the order of turns, whose turn may come.
+    /// The first in turn that may go on.
     fn pop_if(&mut self, mut may: impl FnMut(IpAddr, &Waiter) -> bool) -> Option<(IpAddr, Waiter)> {
         for _ in 0..self.round.len() {
             let client = self.round.pop_front()?;
             let Some(queue) = self.queues.get_mut(&client) else { continue };
-            // Who has given up is in nobody's way.
+            // Skip those that have given up.
             while queue.front().is_some_and(|w| w.go.is_closed()) {
                 queue.pop_front();
             }
@@ -183,12 +182,12 @@ impl Waiting {
 struct Inner {
     held: Held,
     waiting: Waiting,
-    /// Of each client what may grow whatever it holds.
+    /// For each client, the growing amount that may grow whatever the client holds.
     growing: HashMap<IpAddr, u64>,
 }
 
 impl Inner {
-    /// Takes it if it may be had now.
+    /// Takes the amount if it is available now.
     fn take(&mut self, client: IpAddr, more: usize, grows: Option<Grows>) -> bool {
         if self.held.take(client, more) {
             return true;
@@ -203,12 +202,11 @@ impl Inner {
     }
 }
 
-/// Whether the first of its client may grow: within twice the bound, or where nobody else holds anything.
+/// Whether the first growing amount of its client may grow: within twice the bound, or if nobody else holds anything.
 fn goes_on(held: &Held, grows: Grows, more: usize) -> bool {
     held.used() + more <= held.max.saturating_mul(2) || held.used() == grows.amount
 }
 
-/// Something that clients share.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<Mutex<Inner>>);
 
@@ -222,31 +220,30 @@ impl Pool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all hold.
     pub(crate) fn used(&self) -> usize {
         self.lock().held.used()
     }
 
-    /// What the client holds that holds most.
+    /// The most that one client holds.
     pub(crate) fn most(&self) -> usize {
         self.lock().held.most()
     }
 
-    /// Nothing yet, for what grows.
+    /// An empty amount that will grow.
     pub(crate) fn nothing(&self, client: IpAddr) -> Taken {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Taken { pool: self.clone(), client, amount: 0, id }
     }
 
-    /// Waits until this client may hold so much more. More than it may ever hold counts as all that it may.
+    /// Waits until the client may hold this much more. A larger amount than it may ever hold counts as its limit.
     pub(crate) async fn take(&self, client: IpAddr, amount: usize) -> Taken {
         let mut taken = self.nothing(client);
         taken.wait_for(amount, None).await;
         taken
     }
 
-    /// Lets those go on who may.
+    /// Lets those waiting go on that may.
     fn go_on(&self, inner: &mut Inner) {
         loop {
             let Inner { held, waiting, growing } = inner;
@@ -260,7 +257,7 @@ impl Pool {
             }
             let taken = Taken { pool: self.clone(), client, amount: waiter.amount, id: 0 };
             if let Err(mut back) = waiter.go.send(taken) {
-                // Nobody waits for it any more. Its own end must not ask for the lock that is held here.
+                // Nobody waits for it any more. Its drop must not ask for the lock that is held here.
                 inner.held.give(client, std::mem::take(&mut back.amount));
             }
         }
@@ -278,12 +275,11 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// How much it is.
     pub(crate) fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Waits until it may be so much in all. Of those that grow at one client the first goes on whatever the client holds,
+    /// Waits until the total may be `to`. Of a client's growing amounts the first may grow, whatever the client holds,
     /// until [`Taken::grown`].
     pub(crate) async fn grow(&mut self, to: usize) {
         let more = to.saturating_sub(self.amount);
@@ -292,8 +288,8 @@ impl Taken {
         }
     }
 
-    /// It grows no more: another of the client may go on. Where the client holds more than it may, that is when this one
-    /// has been given back.
+    /// Stops growing, so that another of the client's amounts may grow. If the client holds more than it may, that
+    /// happens when this one is given back.
     pub(crate) fn grown(&mut self) {
         let mut inner = self.pool.lock();
         let over = inner.held.of(self.client) > inner.held.client_max;
@@ -307,7 +303,7 @@ impl Taken {
         let go = {
             let mut inner = self.pool.lock();
             let amount = if grows.is_some() { amount } else { amount.min(inner.held.client_max) };
-            // What does not grow waits behind those that came before it.
+            // An amount that does not grow waits behind earlier ones.
             let free = grows.is_some() || !inner.waiting.has(self.client);
             if free && inner.take(self.client, amount, grows) {
                 self.amount += amount;
@@ -317,7 +313,7 @@ impl Taken {
             inner.waiting.push(self.client, Waiter { amount, grows, go: waits });
             go
         };
-        // The sender stands in the queue, which the pool keeps: it is never dropped unsent.
+        // The pool keeps the queue with the sender, which is never dropped without sending.
         if let Ok(mut more) = go.await {
             self.amount += std::mem::take(&mut more.amount);
         }
@@ -326,7 +322,7 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // What was added to another one.
+        // Merged into another amount.
         if self.amount == 0 && self.id == 0 {
             return;
         }

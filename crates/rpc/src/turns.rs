@@ -1,10 +1,10 @@
-//! Fair turns between clients: how many calls run at a time, and whose is next.
+//! Fair turns between clients: how many calls run at a time, and whose call is next.
 //!
-//! A connection takes a place for a call before it hands it to the service, so that no more calls than places wait for a
-//! thread, whoever floods. A call that finds no place waits in the queue of its client (an address); a place that
-//! becomes free goes to the clients in turn, whatever the length of their queues. So a call waits for at most one call of
-//! each other client that waits, and for those that have a place. The service lets go of the place when the call has run or
-//! first waits for something ([`Turn::during`]), so nobody waits for the disk of others.
+//! A connection takes a place for a call before it hands the call to the service. So no more calls than places wait for
+//! a thread, however many calls a client sends. A call that finds no place waits in the queue of its client (an
+//! address). A free place goes to the clients in turn, whatever the length of their queues. So a call waits for at most
+//! one call of each other waiting client, and for the calls that have a place. The service gives the place back when
+//! the call has run or first waits for something ([`Turn::during`]), so nobody waits for the disk of others.
 //!
 //! Invariants: a client is in the round exactly when its queue is not empty; nobody waits while a place is free.
 
@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use crate::shares::share_of;
 
-/// Does something that may wait; `before` it does, something else. (Pinned by the caller: a future that is given away stands in each
-/// of those that it is given to, twice.)
+/// Runs `work`, and `before` at its first wait. (The caller pins `work`: a future that is passed by value takes its
+/// space in each future that it is passed to, twice.)
 pub(crate) async fn if_it_waits<T>(mut work: Pin<&mut impl Future<Output = T>>, before: impl FnOnce()) -> T {
     match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         Poll::Ready(done) => done,
@@ -31,7 +31,7 @@ pub(crate) async fn if_it_waits<T>(mut work: Pin<&mut impl Future<Output = T>>, 
     }
 }
 
-/// A queue for each client; the next is of the client whose turn it is.
+/// One queue for each client; [`FairQueue::pop`] takes from the clients in turn.
 #[derive(Debug)]
 pub struct FairQueue<W> {
     len: usize,
@@ -46,7 +46,7 @@ impl<W> Default for FairQueue<W> {
 }
 
 impl<W> FairQueue<W> {
-    /// The last of its client ([`share_of`]).
+    /// Adds to the end of the client's queue ([`share_of`]).
     pub fn push(&mut self, client: IpAddr, who: W) {
         let client = share_of(client);
         let queue = self.queues.entry(client).or_default();
@@ -57,12 +57,11 @@ impl<W> FairQueue<W> {
         self.len += 1;
     }
 
-    /// The first of the client whose turn it is.
     pub fn pop(&mut self) -> Option<W> {
         self.pop_of(|_| true).map(|(_, who)| who)
     }
 
-    /// The same among the clients that `may`, and whose it is.
+    /// Takes the first of the next client for which `may` is true, and returns that client too.
     pub fn pop_of(&mut self, may: impl Fn(&IpAddr) -> bool) -> Option<(IpAddr, W)> {
         let place = self.round.iter().position(may)?;
         let client = self.round.remove(place)?;
@@ -77,25 +76,22 @@ impl<W> FairQueue<W> {
         who.map(|who| (client, who))
     }
 
-    /// Whether something of this client waits.
     #[must_use]
     pub fn has(&self, client: &IpAddr) -> bool {
         self.queues.contains_key(client)
     }
 
-    /// How many wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Of how many clients.
+    /// How many clients have something waiting.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.round.len()
@@ -108,17 +104,14 @@ struct Places {
     waiting: FairQueue<oneshot::Sender<Turn>>,
 }
 
-/// The places and who waits for one.
 #[derive(Debug, Clone)]
 pub(crate) struct Turns(Arc<Mutex<Places>>);
 
 impl Turns {
-    /// So many calls run at a time.
     pub(crate) fn new(places: usize) -> Turns {
         Turns(Arc::new(Mutex::new(Places { free: places.max(1), waiting: FairQueue::default() })))
     }
 
-    /// Waits for a place.
     pub(crate) async fn wait(&self, client: IpAddr) -> Turn {
         let turn = {
             let mut places = self.lock();
@@ -130,7 +123,7 @@ impl Turns {
             places.waiting.push(client, who);
             turn
         };
-        // The sender stands in the queue, which this keeps: it is never dropped unsent.
+        // The queue is part of `self` and holds the sender, which is never dropped without sending.
         turn.await.unwrap_or_else(|_| self.turn(client, false))
     }
 
@@ -149,7 +142,7 @@ impl Turns {
     }
 }
 
-/// A place for a call that runs; given back when dropped.
+/// A call's place among those that run; given back when dropped.
 #[derive(Debug)]
 pub struct Turn {
     of: Option<(Turns, IpAddr)>,
@@ -157,13 +150,13 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// For a call that needs no place.
+    /// A turn for a call that needs no place.
     #[must_use]
     pub fn free() -> Turn {
         Turn { of: None, held: false }
     }
 
-    /// Gives the place back, to whom it is due.
+    /// Gives the place to the next call in turn.
     pub fn give(&mut self) {
         let Some((turns, _)) = &self.of else { return };
         while self.held {
@@ -175,29 +168,29 @@ impl Turn {
             };
             self.held = false;
             let Some(next) = next else { return };
-            // The client does not matter to who only gives it back.
+            // The client does not matter to a turn that is only given back.
             let turn = Turn { of: self.of.clone(), held: true };
             if let Err(mut back) = next.send(turn) {
-                // Who has given up waiting does not take it: the next does.
+                // A call that has given up does not take the place: the next one does.
                 back.held = false;
                 self.held = true;
             }
         }
     }
 
-    /// Does something that may wait. When it waits the place is given back first; [`Turn::again`] asks for another.
+    /// Runs `work`. When it first waits, the place is given back; [`Turn::again`] asks for another.
     pub async fn during<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> T {
         if_it_waits(work, || self.give()).await
     }
 
-    /// Waits for a place, if this has none.
+    /// Waits for a place, unless this has one.
     pub async fn again(&mut self) {
         if let (false, Some((turns, client))) = (self.held, &self.of) {
             *self = turns.wait(*client).await;
         }
     }
 
-    /// Does something that may wait before the call can run: with the place, or with another one afterwards.
+    /// Runs `work`, which may wait, before the call itself can run. Afterwards the call has its place or another one.
     pub async fn before<T>(&mut self, work: Pin<&mut impl Future<Output = T>>) -> T {
         let done = self.during(work).await;
         self.again().await;

@@ -1,5 +1,5 @@
-//! RPC over UDP (RFC 5531 section 10: a message is a datagram), for the small protocols around NFSv3 that still speak it:
-//! the port mapper, the lock manager, the status monitor. Calls may come twice; who serves them must not mind.
+//! RPC over UDP (RFC 5531 section 10: a message is a datagram), for the small protocols around NFSv3 that still use it:
+//! the port mapper, the lock manager, the status monitor. Calls may arrive twice, so their service must tolerate that.
 
 use std::future::Future;
 use std::io;
@@ -22,11 +22,11 @@ use crate::message::{
 };
 use crate::turns::Turn;
 
-/// Makes one call: sends it, and again after each of `waits` but the last, until the reply comes.
+/// Makes a call: sends it, and again after each of `waits` but the last, until the reply comes.
 ///
 /// # Errors
-/// As of a call on a connection; [`CallError::Closed`] when the other end says that nobody listens there, or nothing can be
-/// sent: then nothing was executed.
+/// As for a call on a connection. [`CallError::Closed`] when nobody listens there or nothing can be sent: then nothing
+/// was executed.
 pub async fn call(
     to: SocketAddr,
     target: Target,
@@ -73,7 +73,7 @@ pub async fn call(
                         Outcome::Denied(why) => Err(CallError::Denied(why)),
                     };
                 }
-                // Somebody else's, or nothing that is known.
+                // For somebody else, or unknown.
                 _ => continue,
             }
         }
@@ -81,8 +81,8 @@ pub async fn call(
     Err(CallError::Timeout(waits.iter().sum()))
 }
 
-/// Serves the calls that come by datagram. No more than [`DATAGRAMS_IN_FLIGHT_MAX`] are served at a time; what comes then
-/// waits in the socket's buffer, and is lost when that is full: the caller sends it again. What is no call is not answered.
+/// Serves calls by datagram, at most [`DATAGRAMS_IN_FLIGHT_MAX`] at a time. Later calls wait in the socket's buffer and
+/// are lost when it is full: the caller retries. A datagram that is no call gets no answer.
 pub async fn serve<H, F>(socket: UdpSocket, programs: &'static [Program], handler: H)
 where
     H: Fn(SocketAddr, CallHeader, Bytes) -> F,

@@ -1,5 +1,5 @@
-//! The sending side of a connection: one task that owns the socket's write half and sends whatever has
-//! collected while the last write was under way.
+//! The sending side of a connection: a task that owns the socket's write half. It sends together what has collected
+//! during the last write.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_PROGRESS_MIN, WRITE_S
 use crate::record::{HEADER_LEN, last_fragment_header};
 use crate::shares::Taken;
 
-/// One message on its way out, with its record header, and what is released when it has been written.
+/// A message to send, with its record header, and what is released when it has been written.
 pub(crate) struct Outgoing {
     pub(crate) head: Bytes,
     pub(crate) rest: Vec<Bytes>,
@@ -43,7 +43,7 @@ pub(crate) fn seal(mut head: BytesMut, rest: Vec<Bytes>, permits: Permits) -> Ou
     Outgoing { head: head.freeze(), rest, _permits: permits }
 }
 
-/// No message, but what is released when all before it have been written.
+/// No message: releases something when all messages before it have been written.
 pub(crate) fn mark(permits: Permits) -> Outgoing {
     Outgoing { head: Bytes::new(), rest: Vec::new(), _permits: permits }
 }
@@ -51,9 +51,9 @@ pub(crate) fn mark(permits: Permits) -> Outgoing {
 /// How slowly a peer may take what is sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Patience {
-    /// Nothing at all for this long,
+    /// The peer took no byte for this long.
     pub(crate) stall_max: Duration,
-    /// or less than [`WRITE_PROGRESS_MIN`] for this long: too slow.
+    /// The peer took less than [`WRITE_PROGRESS_MIN`] in this time.
     pub(crate) time_max: Duration,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct Patience {
 #[error("the peer takes no data")]
 struct TooSlow;
 
-/// Whether it was this end that gave up, by [`Patience`].
+/// Whether this end gave up, by [`Patience`].
 pub(crate) fn too_slow(e: &io::Error) -> bool {
     e.get_ref().is_some_and(|inner| inner.is::<TooSlow>())
 }

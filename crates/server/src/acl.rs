@@ -1,30 +1,30 @@
-//! POSIX ACLs as NFSv4 ACLs and back (RFC 8881 section 6; the IETF's draft-ietf-nfsv4-acl-mapping). Pure.
+//! Converts POSIX ACLs to NFSv4 ACLs and back (RFC 8881 section 6; the IETF's draft-ietf-nfsv4-acl-mapping). Pure.
 //!
-//! The filesystem keeps, and the kernel applies, POSIX ACLs. Clients of NFSv4 see and set lists of entries that allow or
-//! deny, of which for each permission the first that fits decides.
+//! The filesystem keeps POSIX ACLs and the kernel applies them. NFSv4 clients see and set lists of allow and deny
+//! entries; for each permission the first entry that applies decides.
 //!
-//! **To NFSv4** ([`to_nfs4`]): the owner; each user; all groups' allows, then all groups' denies; everyone. Where there
-//! is a mask, each of the group class (users and groups) is first denied what the mask takes from it, then allowed what
-//! its entry says, then denied the rest, so that nothing that follows gives it more. The result grants each permission,
-//! taken alone, to exactly those whom the POSIX ACL grants it. (Taken together it may say more: a caller with one
-//! permission by one group and one by another has both in NFSv4, not in POSIX. The kernel decides.) Entries to be
-//! inherited follow, of the default ACL, with FILE_INHERIT, DIRECTORY_INHERIT and INHERIT_ONLY.
+//! **To NFSv4** ([`to_nfs4`]): the owner; each user; the allow entries of all groups, then their deny entries;
+//! everyone. If there is a mask, each member of the group class (users and groups) is first denied what the mask takes
+//! away, then allowed what its entry says, then denied the rest, so that no later entry gives it more. The result
+//! grants each single permission to exactly those whom the POSIX ACL grants it. (Combinations may differ: a caller with
+//! one permission by one group and another by a second group has both in NFSv4, but not in POSIX. The kernel decides.)
+//! The default ACL follows as entries with FILE_INHERIT, DIRECTORY_INHERIT and INHERIT_ONLY.
 //!
-//! **From NFSv4** ([`from_nfs4`]): entries are added up for owner, each user, group, each group and everyone, in order. Where
-//! it cannot be known whether a denial concerns somebody (who is in a group), it does. What cannot be said in POSIX is
-//! refused, or gives less, never more:
+//! **From NFSv4** ([`from_nfs4`]): entries are added up in order for the owner, each user, the owning group, each group
+//! and everyone. If it cannot be known whether a denial concerns somebody (membership in a group), it is taken to. What
+//! POSIX cannot express is refused, or grants less, never more:
 //!
 //! | in the list | answer |
 //! |---|---|
 //! | AUDIT, ALARM; NO_PROPAGATE and flags of audit; only one of FILE_INHERIT and DIRECTORY_INHERIT | `ATTRNOTSUPP` |
-//! | a denial of nothing but what POSIX always gives, or never gives in the object itself (attributes, ACL, deletion) | `ATTRNOTSUPP` |
-//! | flags to inherit on what is no directory; INHERIT_ONLY alone; unknown types, flags, permissions | `INVAL` |
+//! | a denial only of what POSIX always gives, or never gives in the object itself (attributes, ACL, deletion) | `ATTRNOTSUPP` |
+//! | inherit flags on an object that is no directory; INHERIT_ONLY alone; unknown types, flags, permissions | `INVAL` |
 //! | a `who` that is neither special nor a number | `BADOWNER` |
 //! | an allow of only part of what POSIX calls writing | nothing is allowed |
 //! | a deny of part of it | all of it is denied |
 //!
-//! A list of [`to_nfs4`] is recognised, so setting what was read changes nothing; but a mask without a named user or
-//! group is merged into the group's entry.
+//! A list made by [`to_nfs4`] is recognised, so setting what was read changes nothing. One exception: a mask without a
+//! named user or group is merged into the group's entry.
 
 use crate::limits::ACES_MAX;
 use crate::owner::owner_number;
@@ -57,10 +57,9 @@ const KNOWN_FLAGS: u32 = INHERIT
     | INHERITED;
 const KNOWN_MASK: u32 = 0x1f_07ff;
 
-/// All three permissions.
 const ALL: u8 = ACL_READ | ACL_WRITE | ACL_EXECUTE;
 
-/// What NFSv4 calls each permission.
+/// The NFSv4 bits of each POSIX permission.
 fn parts(dir: bool) -> [(u8, u32); 3] {
     let write = ACE4_WRITE_DATA | ACE4_APPEND_DATA | if dir { ACE4_DELETE_CHILD } else { 0 };
     [(ACL_READ, ACE4_READ_DATA), (ACL_WRITE, write), (ACL_EXECUTE, ACE4_EXECUTE)]
@@ -70,17 +69,16 @@ fn mask(perm: u8, dir: bool) -> u32 {
     parts(dir).iter().filter(|(bit, _)| perm & bit != 0).fold(0, |sum, (_, mask)| sum | mask)
 }
 
-/// The permissions of which all is in `mask`.
+/// The permissions whose bits are all in `mask`.
 fn all_of(mask: u32, dir: bool) -> u8 {
     parts(dir).iter().filter(|(_, part)| mask & part == *part).fold(0, |sum, (bit, _)| sum | bit)
 }
 
-/// The permissions of which anything is in `mask`.
+/// The permissions that have any bit in `mask`.
 fn any_of(mask: u32, dir: bool) -> u8 {
     parts(dir).iter().filter(|(_, part)| mask & part != 0).fold(0, |sum, (bit, _)| sum | bit)
 }
 
-/// The list of an object.
 #[must_use]
 pub fn to_nfs4(acls: &Acls, dir: bool) -> Vec<NfsAce> {
     let mut list = Vec::with_capacity(8);
@@ -114,7 +112,7 @@ fn one_to_nfs4(acl: &Acl, dir: bool, flag: u32, list: &mut Vec<NfsAce>) {
         acl.users.values().chain(acl.groups.values()).fold(acl.group, |sum, perm| sum | perm) & within;
     push(true, &owner, false, acl.owner);
     push(false, &owner, false, (class | acl.other) & !acl.owner);
-    // Without a mask there is only the owning group, and only others can give it more.
+    // Without a mask there is only the owning group, and only "everyone" can give it more.
     let rest = |perm: u8| if acl.mask.is_some() { within & !perm } else { acl.other & !perm };
     for (id, perm) in &acl.users {
         push(false, &number(id), false, ALL & !within);
@@ -154,10 +152,10 @@ fn who(ace: &NfsAce) -> Result<Who, NfsStat> {
     })
 }
 
-/// The ACLs that a list for an object of `owner` asks for.
+/// Converts a list for an object of `owner`.
 ///
 /// # Errors
-/// See the table above; `NOSPC` for a list of too many entries.
+/// See the module's table; `NOSPC` for a list of too many entries.
 pub fn from_nfs4(list: &[NfsAce], dir: bool, owner: u32) -> Result<SetAcls, NfsStat> {
     if list.len() > ACES_MAX {
         return Err(NfsStat::NFS4ERR_NOSPC);
@@ -171,7 +169,7 @@ pub fn from_nfs4(list: &[NfsAce], dir: bool, owner: u32) -> Result<SetAcls, NfsS
             access.add(who, allow, perm, Some(owner));
         }
         if ace.flag & INHERIT != 0 {
-            // Nobody knows yet who will own what is made.
+            // The owner of objects to be created is not known yet.
             default.get_or_insert_default().add(who, allow, perm, None);
         }
     }
@@ -182,7 +180,7 @@ pub fn from_nfs4(list: &[NfsAce], dir: bool, owner: u32) -> Result<SetAcls, NfsS
     Ok(set)
 }
 
-/// Whether an entry allows.
+/// Checks an entry; returns whether it allows.
 fn check(ace: &NfsAce, dir: bool) -> Result<bool, NfsStat> {
     const ELSEWHERE: NfsStat = NfsStat::NFS4ERR_ATTRNOTSUPP;
     let allow = match ace.kind {
@@ -204,14 +202,14 @@ fn check(ace: &NfsAce, dir: bool) -> Result<bool, NfsStat> {
         INHERIT => {}
         _ => return Err(ELSEWHERE),
     }
-    // With others of its kind, as the generic permissions have them, such a denial says no more than they do.
+    // Together with others of its kind, as in the generic permissions, such a denial says no more than they do.
     if !allow && ace.access_mask != 0 && any_of(ace.access_mask, dir) == 0 {
         return Err(ELSEWHERE);
     }
     Ok(allow)
 }
 
-/// What the entries so far decide for one of those they are about.
+/// What the entries so far decide for one of the parties.
 #[derive(Clone, Copy, Default)]
 struct Decided {
     allow: u8,
@@ -232,7 +230,7 @@ impl Decided {
         }
     }
 
-    /// An entry about exactly this one.
+    /// Adds an entry about exactly this party.
     fn own(&mut self, allow: bool, perm: u8) {
         self.decide(allow, perm);
         match allow {
@@ -245,7 +243,7 @@ impl Decided {
         }
     }
 
-    /// The mask, if these entries are those that [`to_nfs4`] makes with one.
+    /// The mask, if these entries are those that [`to_nfs4`] makes when there is one.
     fn mask(&self) -> Option<u8> {
         let whole = self.first | self.said | self.last == ALL;
         let apart = self.last & (self.said | self.first) == 0;
@@ -262,7 +260,7 @@ struct Sum {
     group: Decided,
     groups: BTreeMap<u32, Decided>,
     other: Decided,
-    /// For somebody who is not named yet, and may be in any group that is.
+    /// A user not named yet, who may be in any named group.
     unnamed: Decided,
 }
 
@@ -293,7 +291,7 @@ impl Sum {
         }
     }
 
-    /// A denial to a group may be one to anybody who has something by another entry.
+    /// A denial to a group may concern anybody who has a permission by another entry.
     fn members(&mut self, allow: bool, perm: u8) {
         if !allow {
             self.owner.decide(false, perm);

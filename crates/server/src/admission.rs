@@ -1,7 +1,8 @@
-//! Whose calls are taken at all: only an address that some export names gets any state, memory or place.
+//! Whose calls are accepted: only an address that some export names gets any state, memory or place.
 //!
-//! It is asked before a call is decoded. NULL is answered to everybody. MOUNT keeps nothing of a stranger and says by itself what
-//! it may not have ([`crate::mount`]). All else is refused at the level of RPC, as Linux' server does it.
+//! This is checked before a call is decoded. NULL is answered for everybody. MOUNT keeps nothing of a stranger and
+//! itself decides what to refuse ([`crate::mount`]). Everything else is refused at the RPC level, as Linux' server
+//! does.
 
 use crate::exports::Exports;
 use crate::exports::caller::Admission;

@@ -1,6 +1,6 @@
-//! Attributes (RFC 8881 section 5): which there are, their values, and what SETATTR and creates may set.
+//! Attributes (RFC 8881 section 5): which ones exist, their values, and which ones SETATTR and creates may set.
 //!
-//! The lists are data. An attribute that can only be set is never read, one that can only be read is never set.
+//! The lists are data. An attribute in the list of write-only ones is never read; one that is read-only is never set.
 
 use crate::acl;
 use crate::limits;
@@ -17,7 +17,7 @@ use landfast_nfs::v4::{
 use landfast_volume::{Attrs, AttrsSet, FsStat, Kind, SetAcls, SetAttrs, TimeSet, Timestamp, Volume};
 use landfast_xdr::padding;
 
-/// Attributes that can be read, in both minor versions.
+/// Attributes that can be read in all minor versions that have them.
 const READABLE: Bitmap = Bitmap::of(&[
     n::SUPPORTED_ATTRS,
     n::TYPE,
@@ -70,28 +70,26 @@ const READABLE: Bitmap = Bitmap::of(&[
 
 /// The longest handle.
 const HANDLE_BYTES: usize = 128;
-/// Room for all values of [`OWN`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group, device,
-/// space, four times, fileid of the entry.
+/// Room for all values of [`OWN`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group,
+/// device, space, four times, fileid of the entry.
 const OWN_BYTES: usize = 4 + 8 + 8 + 16 + 4 + (4 + HANDLE_BYTES) + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 4 * 12 + 8;
 
 /// The last attribute of NFSv4.0 (RFC 7530 section 5).
 const LAST_40: u32 = n::MOUNTED_ON_FILEID;
 
-/// Attributes that can be read, from minor version 2.
+/// Attributes that can be read since minor version 2.
 const READABLE_42: Bitmap =
     Bitmap::of(&[n::CLONE_BLKSIZE, n::CHANGE_ATTR_TYPE, n::XATTR_SUPPORT, n::OPEN_ARGUMENTS]);
-/// Attributes that can only be set.
 const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
-/// Attributes that can only be set, from minor version 2.
+/// Write-only attributes since minor version 2.
 const WRITE_ONLY_42: Bitmap = Bitmap::of(&[n::MODE_UMASK]);
-/// What SETATTR may set.
 const SETTABLE: Bitmap =
     Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
-/// What an EXCLUSIVE4_1 create may set: no times, they hold the verifier.
+/// What an EXCLUSIVE4_1 create may set. No times: they hold the verifier.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
-/// What a READDIR entry can say without a look at the object.
+/// Attributes that a READDIR entry has without a look at its object.
 const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
-/// What is known of an object by a look at it: all that clients ask for again and again.
+/// Attributes that one look at the object gives: those that clients ask for again and again.
 const OWN: Bitmap = Bitmap::of(&[
     n::TYPE,
     n::CHANGE,
@@ -112,7 +110,7 @@ const OWN: Bitmap = Bitmap::of(&[
     n::TIME_MODIFY,
     n::MOUNTED_ON_FILEID,
 ]);
-/// What needs a question to the filesystem.
+/// Attributes that need a query to the filesystem.
 const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
     n::FILES_AVAIL,
     n::FILES_FREE,
@@ -122,8 +120,8 @@ const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
     n::SPACE_TOTAL,
 ]);
 
-/// What an OPEN may ask for (RFC 9754): no delegations, so of what a client may want of them only none; no claims by
-/// delegations.
+/// What an OPEN may ask for (RFC 9754). There are no delegations, so no claims by delegation; of the delegation wishes
+/// only "none".
 const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     share_access: Bitmap::of(&[OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_ACCESS_BOTH]),
     share_deny: Bitmap::of(&[
@@ -139,12 +137,10 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     create_mode: Bitmap::of(&[0, 1, 2, 3]),
 };
 
-/// The largest file offset.
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 section 14.4): names are bytes.
 const CHARSET_ANY: u32 = 1;
 
-/// The attributes of a minor version.
 #[must_use]
 pub fn supported(minor: u32) -> Bitmap {
     let mut both = READABLE.or(&WRITE_ONLY);
@@ -155,10 +151,10 @@ pub fn supported(minor: u32) -> Bitmap {
     if minor >= 2 { both.or(&READABLE_42).or(&WRITE_ONLY_42) } else { both }
 }
 
-/// What a GETATTR or READDIR asks for that can be given.
+/// The attributes asked for by a GETATTR or READDIR that can be given.
 ///
 /// # Errors
-/// `INVAL` for an attribute that can only be set (RFC 8881 section 5.5).
+/// `INVAL` for a write-only attribute (RFC 8881 section 5.5).
 pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
     let set_only = WRITE_ONLY.or(&WRITE_ONLY_42).and(&supported(minor));
     if !wanted.and(&set_only).is_empty() {
@@ -167,7 +163,6 @@ pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
     Ok(wanted.and(&supported(minor)))
 }
 
-/// Whether a READDIR entry needs a look at its object.
 #[must_use]
 pub fn needs_object(wanted: &Bitmap) -> bool {
     !wanted.minus(&IN_ENTRY).is_empty()
@@ -196,32 +191,30 @@ fn number_string(id: u32) -> Bytes {
 /// What an object's attributes are computed from.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// The wire handle.
     pub handle: Bytes,
-    /// The object's own attributes.
     pub attrs: Attrs,
-    /// The fileid of the directory entry, where that differs.
+    /// The fileid of the directory entry; differs from the object's at a mount point.
     pub mounted_on: u64,
-    /// Whose filesystem it is on; none for a synthetic directory.
+    /// The volume of its filesystem; `None` for a synthetic directory.
     pub volume: Option<Volume>,
-    /// The access control list, if it was asked for and there is one.
+    /// The access control list, if it was asked for and exists.
     pub acl: Option<Vec<NfsAce>>,
 }
 
-/// Whether [`Own`] has all of this.
+/// Whether [`Own`] has all of these.
 #[must_use]
 pub fn is_own(wanted: &Bitmap) -> bool {
     wanted.minus(&OWN).is_empty()
 }
 
-/// The values of what [`is_own`], in the order of their numbers (RFC 8881 section 3.3.4).
+/// The values of [`OWN`] attributes, in the order of their numbers (RFC 8881 section 3.3.4).
 pub struct Own {
     bytes: [u8; OWN_BYTES],
     len: usize,
 }
 
 impl Own {
-    /// The values of `wanted`, for which [`is_own`].
+    /// The values of `wanted`, for which [`is_own`] must hold.
     #[must_use]
     pub fn new(a: &Attrs, handle: &[u8], mounted_on: u64, wanted: &Bitmap) -> Own {
         let mut v = Own { bytes: [0; OWN_BYTES], len: 0 };
@@ -291,13 +284,12 @@ impl Own {
         v
     }
 
-    /// The values on the wire.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 
-    /// There is room for all of [`OWN`], see [`OWN_BYTES`].
+    /// [`OWN_BYTES`] is room for all of [`OWN`].
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -319,7 +311,7 @@ impl Own {
         self.len += padding(data.len());
     }
 
-    /// A number as the string that stands for a user or group.
+    /// A user's or group's number as a string.
     fn number(&mut self, id: u32) {
         let mut digits = [0; 10];
         let (mut at, mut rest) = (digits.len(), id);
@@ -335,7 +327,7 @@ impl Own {
     }
 }
 
-/// The wire form of `wanted` (already cut to what is readable) of `s`.
+/// Encodes the attributes `wanted` of `s`; `wanted` contains only readable ones.
 ///
 /// # Errors
 /// `IO` and the like when the filesystem cannot say how full it is.
@@ -379,11 +371,11 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     if a.kind == Kind::Symlink
         && let Some(supported) = &mut v.supported_attrs
     {
-        // It can have no ACL.
+        // A synthetic directory can have no ACL.
         supported.clear(n::ACL);
     }
     if wanted.has(n::XATTR_SUPPORT) {
-        // Clients ask the root of what they mount, and a synthetic directory leads to what has them.
+        // Clients ask the root of what they mount. A synthetic directory leads to exports that have xattrs.
         v.xattr_support = Some(s.volume.as_ref().is_none_or(Volume::has_xattrs));
     }
     if !wanted.and(&OF_FILESYSTEM).is_empty() {
@@ -399,7 +391,7 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     Ok(v.to_fattr(wanted))
 }
 
-/// What is the same for all objects.
+/// Values that are the same for all objects.
 fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.supported_attrs = Some(supported(minor));
     v.fh_expire_type = Some(FH4_PERSISTENT);
@@ -427,7 +419,7 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.open_arguments = Some(OPEN_ARGUMENTS);
 }
 
-/// The attributes of a READDIR entry whose object was not looked at, or could not be.
+/// The attributes of a READDIR entry whose object was not, or could not be, looked at.
 #[must_use]
 pub fn entry_values(fileid: u64, error: NfsStat, wanted: &Bitmap) -> Fattr {
     let v = AttrValues {
@@ -439,10 +431,9 @@ pub fn entry_values(fileid: u64, error: NfsStat, wanted: &Bitmap) -> Fattr {
     v.to_fattr(wanted)
 }
 
-/// For which operation attributes are set.
+/// The operation that sets attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// SETATTR.
     Set,
     /// CREATE and OPEN with UNCHECKED4 or GUARDED4.
     Create,
@@ -450,7 +441,6 @@ pub enum Purpose {
     Exclusive,
 }
 
-/// What this operation may set in this minor version.
 #[must_use]
 pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
     let all = match purpose {
@@ -461,11 +451,11 @@ pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
     all.and(&supported(minor))
 }
 
-/// What is to be set.
+/// Decodes the attributes to set.
 ///
 /// # Errors
-/// `ATTRNOTSUPP` for attributes that are not supported; `INVAL` for those that cannot be set here, and for values out of
-/// range; `BADXDR`; `BADOWNER` for an owner that is no number.
+/// `ATTRNOTSUPP` for unsupported attributes; `INVAL` for those that cannot be set here and for values out of range;
+/// `BADXDR`; `BADOWNER` for an owner that is no number.
 pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsStat> {
     if !f.mask.minus(&supported(minor)).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
@@ -500,8 +490,8 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
     })
 }
 
-/// The ACLs that are to be set on an object of this kind and owner; after the other attributes (RFC 8881 section 6.4.1.3).
-/// Call after [`to_set`].
+/// The ACLs to set on an object of this kind and owner, after the other attributes (RFC 8881 section 6.4.1.3). Call
+/// after [`to_set`].
 ///
 /// # Errors
 /// Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none.
@@ -524,7 +514,7 @@ fn time_set(t: SetTime) -> Result<TimeSet, NfsStat> {
     }
 }
 
-/// What was set, as a reply says it.
+/// The reply's bitmap of what was set.
 #[must_use]
 pub fn set_mask(s: &AttrsSet) -> Bitmap {
     let mut b = Bitmap::default();
@@ -544,17 +534,17 @@ pub fn set_mask(s: &AttrsSet) -> Bitmap {
     b
 }
 
-/// [`set_mask`] of an exclusive create: the times hold the verifier (RFC 8881 section 18.16.3), which tells the client
-/// to set them.
+/// [`set_mask`] of an exclusive create. The times hold the verifier (RFC 8881 section 18.16.3); the mask tells the
+/// client to set them.
 #[must_use]
 pub fn set_mask_exclusive(s: &AttrsSet) -> Bitmap {
     set_mask(s).or(&Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]))
 }
 
-/// Whether VERIFY and NVERIFY may compare these (RFC 8881 section 18.31.3).
+/// Checks that VERIFY and NVERIFY may compare these (RFC 8881 section 18.31.3).
 ///
 /// # Errors
-/// `ATTRNOTSUPP` for what is not supported; `INVAL` for what can only be set, and for rdattr_error.
+/// `ATTRNOTSUPP` for unsupported attributes; `INVAL` for write-only ones and for rdattr_error.
 pub fn comparable(mask: &Bitmap, minor: u32) -> Result<(), NfsStat> {
     if !mask.minus(&supported(minor)).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);

@@ -20,19 +20,15 @@ use toml::de::{DeTable, DeValue};
 
 /// Size of a log file that does not exist yet, when the file does not say.
 const LOG_BYTES: u64 = 256 << 20;
-/// The smallest that may be asked for.
 const LOG_BYTES_MIN: u64 = 16 << 20;
 /// The longest lease, in seconds.
 const LEASE_MAX: u64 = 3600;
 
-/// One thing that is wrong with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// From 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// In characters; line and column count from 1.
     pub column: usize,
-    /// What is wrong, and what to do.
     pub message: String,
 }
 
@@ -42,37 +38,28 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// A whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Where to listen.
     pub listen: Vec<SocketAddr>,
     /// Lease and grace time in seconds.
     pub lease_seconds: u32,
-    /// What clients may have and hold.
     pub limits: Limits,
-    /// Where to give the metrics by HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
-    /// Which protocols are served.
     pub protocols: Protocols,
     /// Whether to register with the machine's port mapper.
     pub rpcbind: Rpcbind,
-    /// Threads that receive and run requests; none: by the number of processors.
+    /// Threads that receive and run requests; `None`: by the number of processors.
     pub workers: Option<usize>,
-    /// What is served.
     pub exports: Vec<ExportConfig>,
 }
 
-/// One export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportConfig {
-    /// The directory.
     pub path: PathBuf,
     /// Its name in the pseudo root; `/` when it is the root.
     pub name: PathBuf,
-    /// Who may use it.
     pub rules: Rules,
-    /// When an answered operation is stable.
+    /// When an acknowledged operation is durable.
     pub durability: Durability,
     /// Where the log stands.
     pub log: Option<LogPlace>,
@@ -80,23 +67,19 @@ pub struct ExportConfig {
     pub log_size: u64,
     /// Recovery stops where somebody has changed the directory behind the server's back.
     pub strict_recovery: bool,
-    /// Groups of users are looked up here.
+    /// Look up users' groups on this system.
     pub manage_gids: bool,
-    /// The line that it begins in.
     pub line: usize,
 }
 
-/// Reads a file's text.
-///
-/// # Errors
-/// All that is wrong with it, in the order of the file.
+/// Parses a configuration. The error is the list of all problems, in the order of the file.
 pub fn parse(text: &str) -> Result<Config, Vec<Problem>> {
     let mut reader = Reader { text, problems: Vec::new() };
     let (table, errors) = DeTable::parse_recoverable(text);
     for e in &errors {
         reader.problem(e.span().unwrap_or(0..0), e.message().trim().to_owned());
     }
-    // What a broken file seems to say is not worth a complaint.
+    // If the syntax is broken, problems of meaning are not reported.
     let config = if errors.is_empty() { reader.config(table.get_ref()) } else { None };
     reader.problems.sort_by_key(|p| (p.line, p.column));
     match config {
@@ -138,7 +121,7 @@ impl Reader<'_> {
         self.problems.push(Problem { line, column, message: message.into() });
     }
 
-    /// Complains of keys that mean nothing.
+    /// Reports unknown keys.
     fn keys(&mut self, table: &DeTable<'_>, known: &[&str], of: &str) {
         for key in table.keys() {
             let name: &str = key.get_ref();

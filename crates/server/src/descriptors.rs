@@ -1,19 +1,19 @@
-//! How many opens the process's limit of descriptors has room for (`RLIMIT_NOFILE`, which the volumes have raised as far as it
-//! may be when they were opened).
+//! How many opens fit into the process's limit of descriptors (`RLIMIT_NOFILE`). The volumes raised it as far as they
+//! may when they were opened.
 
 use crate::limited::{Limit, Limits, SPECS};
 use landfast_volume::limits as volume;
 use rustix::process::{Resource, getrlimit};
 
-/// Descriptors for logs, listeners, the runtime, directories that are being read, and what programs open beside the work.
+/// Descriptors for logs, listeners, the runtime, directories being read, and files that libraries open.
 const BESIDE: u64 = 256;
 /// Descriptors that an open may hold: one for reading and one for writing. Opens of one file share theirs.
 const OF_AN_OPEN: u64 = 2;
-/// Opens have at least one of so many descriptors, whatever else there is.
+/// At least this part of all descriptors is for opens.
 const OPENS_DIVISOR: u64 = 4;
 
-/// The limits with as many opens as so many descriptors have room for, next to so many volumes and the connections; and whether the
-/// volumes and the connections leave room for any.
+/// The limits with as many opens as fit beside the volumes and connections, and whether the volumes and connections
+/// leave room for any.
 fn within(limits: Limits, descriptors: u64, volumes: usize) -> (Limits, bool) {
     let nodes = (descriptors / volume::NODE_FDS_DIVISOR).min(volume::NODE_FDS_MAX as u64);
     let witnesses = (descriptors / volume::WITNESS_FDS_DIVISOR).min(volume::WITNESSES_MAX as u64);

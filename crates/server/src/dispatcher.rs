@@ -19,13 +19,9 @@ use std::sync::Arc;
 
 /// Takes each call to its program: NFS, NFSACL, MOUNT, NLM or NSM.
 pub(crate) struct Dispatcher {
-    /// Executes calls of NFS and NFSACL.
     pub(crate) executor: Executor,
-    /// Answers calls of NLM and NSM.
     pub(crate) nlm: Nlm,
-    /// Answers calls of MOUNT.
     pub(crate) mounts: Mounts,
-    /// The programs that are served, with their versions.
     pub(crate) programs: Vec<Program>,
 }
 

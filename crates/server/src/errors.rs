@@ -3,7 +3,7 @@
 use landfast_nfs::v4::{NfsStat, OpNum};
 use landfast_volume::Error;
 
-/// The status for an error of the volume, where the operation does not know better.
+/// The status for an error of the volume, unless the operation has a better one.
 #[must_use]
 pub fn status(e: Error) -> NfsStat {
     match e {
@@ -39,9 +39,10 @@ pub fn status(e: Error) -> NfsStat {
     }
 }
 
-/// The status of an operation whose effect, or what its answer rests on, may not be stable: `IO` where the tables of RFC 8881
-/// section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4.5 and RFC 7530 section 13.2 list it for the operation, else
-/// `SERVERFAULT`. Both make clients give up: neither says that an object is gone, nor that the same may succeed in a moment.
+/// The status of an operation whose effect, or the basis of whose answer, may not be durable. It is `IO` where the
+/// tables of RFC 8881 section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4.5 and RFC 7530 section 13.2 list that
+/// for the operation, else `SERVERFAULT`. Both make clients give up: neither says that an object is gone, nor that a
+/// retry may succeed.
 #[must_use]
 pub fn status_of_failed(op: OpNum) -> NfsStat {
     let lists_io = matches!(
@@ -91,8 +92,7 @@ pub fn says_failed(status: NfsStat) -> bool {
     matches!(status, NfsStat::NFS4ERR_IO | NfsStat::NFS4ERR_SERVERFAULT)
 }
 
-/// The status for an error of REMOVE and RENAME: something that is busy there (a mount point) will not cease to be by
-/// waiting a little, as `DELAY` would say.
+/// The status for an error of REMOVE and RENAME. A busy object (a mount point) stays busy, so `DELAY` would be wrong.
 #[must_use]
 pub fn status_of_names(e: Error) -> NfsStat {
     match e {
@@ -101,8 +101,8 @@ pub fn status_of_names(e: Error) -> NfsStat {
     }
 }
 
-/// The status for an error of setting attributes, ACLs among them: a filesystem without them, or an object that can have none,
-/// does not support the attribute (RFC 8881 sections 6.4.1 and 15.2).
+/// The status for an error of setting attributes or ACLs. Where the filesystem or the object cannot have ACLs, the
+/// attribute is not supported (RFC 8881 sections 6.4.1 and 15.2).
 #[must_use]
 pub fn status_of_acls(e: Error) -> NfsStat {
     match e {

@@ -1,25 +1,30 @@
-//! NFSv3, MOUNT, NFSv4.0 to 4.2 server over [`landfast_volume::Volume`]s: sessions, replies kept for replay, opens, locks, leases,
-//! dispatch.
+//! A server of NFSv3, MOUNT and NFSv4.0 to 4.2 over [`landfast_volume::Volume`]s: sessions, replies kept for retries,
+//! opens, locks, leases, dispatch.
 //!
-//! The rooms from the floor up: each uses only rooms of the lines before it, or of its own line.
+//! The modules from the bottom up. Each uses only modules of its own line and of the lines before:
 //!
-//! - [`limits`], [`limited`]: every limit, with the answer at it; those that can be set; `errors`: the volume's errors as statuses;
+//! - [`limits`], [`limited`]: every limit and the answer at it; which limits can be configured; `errors`: the volume's
+//!   errors as statuses;
 //! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
-//! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the pseudo root;
-//!   [`config`], [`places`]: the configuration file; `owner`, `acl`: NFSv4's values and the volume's;
-//! - `turned_away`: refused clients, logged; `back/conns.rs`: connections for callbacks; `shared`: what all requests share;
-//! - `admission`, `standing`: whose calls are taken at all; `attr`: attributes; `back`: callbacks; `offload`: copies that go on after
-//!   their COPY was answered; `once`: the duplicate request cache;
-//! - `path`: the order of a request's steps, the same for all versions;
-//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply may become;
+//! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the
+//!   pseudo root; [`config`], [`places`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values and
+//!   the volume's;
+//! - `turned_away`: logs refused clients; `back/conns.rs`: connections for callbacks; `shared`: what all requests
+//!   share;
+//! - `admission`, `standing`: whose calls are accepted at all; `attr`: attributes; `back`: callbacks; `offload`: copies
+//!   that continue after the reply to their COPY; `once`: the duplicate request cache;
+//! - `path`: the steps of a request, the same for all versions;
+//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply
+//!   may become;
 //! - `dispatcher`: which program a call is for;
-//! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`, `listen`,
-//!   `portmap`, `memory` and `metrics` are its tools.
+//! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`,
+//!   `listen`, `portmap`, `memory` and `metrics` are its tools.
 //!
-//! Invariants: a reply whose operations changed anything is sent only when the log holds them and it; reads never wait
-//! for the log; the room for a reply is known before an operation that changes something runs.
+//! Invariants:
+//! - A reply whose operations changed anything is sent only when the log holds the changes and the reply.
+//! - Reads never wait for the log.
+//! - Room for the reply is reserved before an operation that changes something runs.
 
-// What comes from the wire, the disk or the user gets an answer.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

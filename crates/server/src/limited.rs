@@ -4,7 +4,6 @@
 use crate::limits;
 use std::ops::Index;
 
-/// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Connections,
@@ -31,17 +30,12 @@ pub enum Limit {
 /// What a limit is called, what it is and what it may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
-    /// Which.
     pub limit: Limit,
     /// The key in the file, and the resource in the metrics.
     pub key: &'static str,
-    /// When the file does not say.
     pub default: usize,
-    /// The least that may be asked for.
     pub min: usize,
-    /// The most.
     pub max: usize,
-    /// In bytes: the file says it with a unit.
     pub bytes: bool,
 }
 
@@ -57,7 +51,6 @@ const fn bytes(limit: Limit, key: &'static str, default: usize) -> Spec {
     Spec { limit, key, default, min: BYTES_MIN, max: BYTES_MAX, bytes: true }
 }
 
-/// All of them, in the order of [`Limit`].
 pub const SPECS: [Spec; 19] = [
     spec(Limit::Connections, "connections", limits::CONNECTIONS_MAX, 1, limits::CONNECTIONS_CONFIGURED_MAX),
     spec(
@@ -92,7 +85,6 @@ pub const SPECS: [Spec; 19] = [
     spec(Limit::ClientLocks, "client_locks", limits::LOCKS_PER_CLIENT_MAX, 1, 16 << 20),
 ];
 
-/// Their values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits([usize; SPECS.len()]);
 
@@ -111,7 +103,6 @@ impl Index<Limit> for Limits {
 }
 
 impl Limits {
-    /// The same with another value for one.
     #[must_use]
     pub fn with(mut self, limit: Limit, value: usize) -> Self {
         self.0[limit as usize] = value;

@@ -25,26 +25,27 @@ pub const SESSION_CACHED_BYTES_MAX: u64 = 8 << 20;
 /// What all sessions keep for replay, each with room for one largest reply; above it a new session gets `NFS4ERR_DELAY`, and
 /// so does a request on another slot than the first. With a log less: see [`LOG_PARTS`].
 pub const CACHED_BYTES_TOTAL_MAX: u64 = 128 << 20;
-/// What sessions and client records keep stands in the log at each checkpoint, and must leave room for the work: of so
-/// many parts of the log ...
+/// Sessions, client records, NLM hosts and kept replies stand in the log at each checkpoint and must leave room for the
+/// work. Each may take at most so many of this number of equal parts of the log.
 pub const LOG_PARTS: u64 = 16;
-/// ... sessions may at worst take so many,
+/// Parts of the log for sessions.
 pub const LOG_PARTS_SESSIONS: u64 = 3;
-/// ... and client records so many.
+/// Parts of the log for client records.
 pub const LOG_PARTS_CLIENTS: u64 = 1;
-/// NLM hosts take so many.
+/// Parts of the log for NLM hosts.
 pub const LOG_PARTS_NLM: u64 = 1;
-/// What an NLM host takes in the log at worst: a name of 1,024 bytes and the rest.
+/// The most bytes of an NLM host in the log: a name of 1,024 bytes and the rest.
 pub const NLM_HOST_NOTE_BYTES: u64 = 1152;
-/// ... the duplicate request cache so many,
+/// Parts of the log for the duplicate request cache.
 pub const LOG_PARTS_CALLS: u64 = 1;
-/// What a slot takes in the log besides its reply.
+/// Bytes of a slot in the log besides its reply.
 pub const SLOT_NOTE_BYTES: u64 = 64;
-/// What a session takes in the log at worst besides its slots: its channels, and its callbacks' credential.
+/// The most bytes of a session in the log besides its slots: its channels, and its callbacks' credential.
 pub const SESSION_NOTE_BYTES: u64 = 576;
-/// What a client record takes in the log at worst: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
+/// The most bytes of a client record in the log: an owner of 1,024 bytes, the last CREATE_SESSION reply, and the rest.
 pub const CLIENT_NOTE_BYTES: u64 = 1536;
-/// Notes of a snapshot that are taken at a time, while the state is locked and the log's gate closed: then whoever waits for it goes on.
+/// Notes of a snapshot that are taken at a time, while the state is locked and the log's gate is closed. Then those
+/// that wait for it go on.
 pub const SNAPSHOT_PART: usize = 512;
 /// Operations of one COMPOUND. More: `NFS4ERR_TOO_MANY_OPS`.
 pub const OPS_MAX: u32 = 4096;

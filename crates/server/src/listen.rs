@@ -7,22 +7,17 @@ use tokio::net::{TcpListener, TcpSocket, UdpSocket};
 
 /// Connections that wait to be accepted.
 const LISTEN_BACKLOG: u32 = 1024;
-/// How many free ports are tried for one that is free for datagrams too.
+/// How many free ports are tried to find one that is also free for datagrams.
 const FREE_PORTS_TRIED: usize = 16;
 
-/// The sockets of one address.
 pub(crate) struct Listening {
-    /// For connections.
     pub(crate) tcp: TcpListener,
     /// For datagrams; `None` when another program has the port, or none are served.
     pub(crate) udp: Option<UdpSocket>,
 }
 
-/// Binds all of `addrs`, for connections and, where they are served, for datagrams. One that asks for any free port (0) gets
-/// one that is free for both.
-///
-/// # Errors
-/// The address that cannot be listened on, and why.
+/// Binds all of `addrs` for connections and, if served, for datagrams. Port 0 gets a port that is free for both. The
+/// error names the address.
 pub(crate) fn all(addrs: &[SocketAddr], datagrams: bool) -> Result<Vec<Listening>, (SocketAddr, io::Error)> {
     let one = |addr: SocketAddr| match datagrams {
         true => both(addr, addrs),
@@ -58,7 +53,7 @@ fn both(addr: SocketAddr, all: &[SocketAddr]) -> io::Result<Listening> {
     }
 }
 
-/// Where the list has all of IPv4 beside all of IPv6 on one port, the latter takes IPv6 only.
+/// If the list has both the IPv4 and the IPv6 wildcard address on one port, the latter takes IPv6 only.
 fn bind_tcp(addr: SocketAddr, all: &[SocketAddr]) -> io::Result<TcpListener> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if beside_all_of_ipv4(addr, all) {

@@ -1,8 +1,8 @@
-//! Memory that was needed for a while goes back to the system.
+//! Returns memory to the system that was needed only for a while.
 //!
-//! Replies may take hundreds of megabytes while clients ask for much (`limits.reply_bytes`). When they have been sent and freed, glibc
-//! keeps most of it for the threads that allocated it: its arenas give back what is free at their end only. So now and then, when
-//! much more is resident than after the last time and little of it is in use for requests, all that is free is given back. That
+//! Replies may take hundreds of megabytes while clients ask for much (`limits.reply_bytes`). After they are freed,
+//! glibc keeps most of it for the threads that allocated it: its arenas return only what is free at their end. So when
+//! much more is resident than after the last time, and requests use little of it, all free memory is returned. That
 //! takes a few milliseconds for each hundred megabytes, on a thread that nobody waits for.
 
 use crate::limits;

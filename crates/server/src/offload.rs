@@ -1,7 +1,8 @@
-//! Copies that go on after their COPY was answered: the shell around [`crate::state::copies`].
+//! Copies that continue after the reply to their COPY: the shell around [`crate::state::copies`].
 //!
-//! Each copies a few megabytes at a time on threads of their own, so several share them and one can be stopped in between. Nobody
-//! waits for them, so they give way to all others. What CB_OFFLOAD says is stable: the destination was flushed and the log knows it.
+//! Copies run on threads of their own, a few megabytes at a time. So several copies share the threads, and one can be
+//! stopped in between. Nobody waits for them, so these threads have a low priority. What CB_OFFLOAD reports is durable:
+//! the destination was flushed and the log has it.
 
 use crate::back;
 use crate::errors::status;
@@ -19,17 +20,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// A copy to be made.
 pub(crate) struct Offload {
     pub(crate) stateid: Stateid,
     pub(crate) client: u64,
-    /// Whose turn it is when a step of it runs.
+    /// The client whose turn it is when a step runs.
     pub(crate) addr: IpAddr,
     pub(crate) session: SessionId,
     pub(crate) minor: u32,
     /// The destination as the client knows it.
     pub(crate) fh: Bytes,
-    /// The destination's.
     pub(crate) volume: Volume,
     pub(crate) source: OpenFile,
     pub(crate) source_offset: u64,
@@ -70,7 +69,7 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
         }
         match back::call(&sh, client, session, minor, CbOp::Offload(args.clone())).await {
             Ok(NfsStat::NFS4ERR_DELAY) | Err(back::Error::Unreachable) => {}
-            // It knows, or does not want to.
+            // The client knows of the end, or does not want to.
             Ok(_) => return sh.state().copies.forget(&stateid),
             Err(back::Error::Gone) => return,
         }
@@ -78,7 +77,7 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
     tracing::debug!(client, "a client could not be told of the end of a copy; it may ask");
 }
 
-/// The copying itself, to its end or the first error.
+/// Copies to the end or the first error.
 async fn copy(
     sh: &Arc<Shared>,
     (pool, client): (&Pool, IpAddr),
@@ -99,7 +98,7 @@ async fn copy(
                 volume.copy_piece(&source.0, source.1 + copied, &dest.0, dest.1 + copied, count - copied)
             });
             drop((volume, source, dest, held));
-            // The other end waits until the step has run or was dropped.
+            // The receiver waits until the step has run or was dropped.
             let _ = done.send(piece);
         });
         match step.await {
@@ -118,7 +117,7 @@ async fn copy(
     {
         return Err(e);
     }
-    // A volume that has failed says so again below.
+    // Ignore the result: a volume that has failed reports it again below.
     let _ = volume.admit().await;
     let (done, settled) = oneshot::channel();
     let (volume, held) = (volume.clone(), sh.clone());
@@ -130,6 +129,6 @@ async fn copy(
         let _ = done.send(settled);
     });
     settled.await.map_err(|_| Error::Io)??.wait().await?;
-    // What came before an error is there, and stable.
+    // What was copied before an error is there, and durable.
     failed.map_or(Ok(copied), Err)
 }

@@ -32,16 +32,15 @@ impl Drop for BusyCall<'_> {
 
 /// What to do with a call whose reply is kept.
 pub(crate) enum Once<'a> {
-    /// It is new.
     Execute(BusyCall<'a>),
-    /// It was executed; this is its reply.
+    /// A retry: send this reply.
     Replay(Bytes),
-    /// It has been in execution for too long: the client may retry.
+    /// It has been in progress for too long: the client may retry.
     Busy,
 }
 
-/// Looks the call up in the duplicate request cache. A retry of a call that is still being executed (its client has lost the
-/// connection) waits for that call's reply, for [`limits::RETRY_WAIT`] at most.
+/// Looks the call up in the duplicate request cache. A retry of a call in progress (its client has lost the connection)
+/// waits for that call's reply, for at most [`limits::RETRY_WAIT`].
 pub(crate) async fn ask<'a>(sh: &'a Shared, released: &'a Released, key: &CallKey, from: Origin) -> Once<'a> {
     let give_up = Instant::now() + limits::RETRY_WAIT;
     loop {

@@ -1,20 +1,24 @@
-//! The path of one request, the same for all versions of NFS, from the decoded call to its reply:
+//! The path of a request, the same for all versions of NFS, from the decoded call to its reply:
 //!
-//! 1. its client's turn has come ([`landfast_rpc::Turn`]); it is let go of wherever the request waits;
-//! 2. who calls is looked up; a call without a session is looked for in the duplicate request cache ([`Once`]);
-//! 3. back-pressure of the logs that it may write to; room for a large reply;
-//! 4. it is announced to those logs;
-//! 5. it runs here, or on the threads for what waits for the disk ([`crate::pool`]); the next request has the turn;
-//! 6. the others that were received have their turn to run, so that they join its flush, unless it ran for long itself: a
-//!    flush of its own is the lesser part then, and its client goes on sooner;
-//! 7. the logs are flushed up to its last record; where those are several, one takes the reply then, and is flushed;
-//! 8. its slot, its owners and its place in the duplicate request cache are free; the reply is sent.
+//! 1. The client's turn has come ([`landfast_rpc::Turn`]). It is given back wherever the request waits.
+//! 2. The caller is looked up. A call without a session is looked up in the duplicate request cache ([`Once`]).
+//! 3. The request waits for back-pressure of the logs that it may write to, and for room for a large reply.
+//! 4. It is announced to those logs.
+//! 5. It runs here, or on the threads for work that waits for the disk ([`crate::pool`]). The turn goes to the next
+//!    request.
+//! 6. Other requests that have arrived may run, so that they share its flush. This step is skipped after a request that
+//!    ran for long: a flush of its own then costs little, and its client continues sooner.
+//! 7. The logs are flushed up to its last record. If there are several, one of them then takes the reply and is
+//!    flushed.
+//! 8. Its slot, its owners and its place in the duplicate request cache become free, and the reply is sent.
 //!
-//! What is decoded and how it runs is the protocols' own: [`Plan`] says what has to be known of a request before it runs,
-//! [`Work`] runs it, [`Outcome`] is what came of it.
+//! Decoding and execution belong to the protocols: [`Plan`] is what must be known before a request runs, [`Work`] runs
+//! it, [`Outcome`] is its result.
 //!
-//! Invariants: what changed something is answered when the logs hold the change and the reply, and otherwise with
-//! [`Pending::failure`]; nothing waits after 5 while it holds a turn or an announcement.
+//! Invariants:
+//! - A request that changed something is answered once the logs hold the change and the reply; otherwise it gets
+//!   [`Pending::failure`].
+//! - Nothing waits after step 5 while it holds a turn or an announcement.
 
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
@@ -40,75 +44,75 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What has to be known of a request before it runs.
+/// What must be known of a request before it runs.
 pub(crate) struct Plan {
-    /// The exports whose logs it may write to; none where it changes nothing.
+    /// The exports whose logs it may write to; empty if it changes nothing.
     pub(crate) exports: Vec<Arc<Export>>,
     /// It may wait for the disk itself.
     pub(crate) slow: bool,
     /// Its reply is kept in the duplicate request cache.
     pub(crate) kept: bool,
-    /// Bytes that its reply may have.
+    /// The largest size of its reply, in bytes.
     pub(crate) reply_max: usize,
 }
 
-/// A request that can run, without waiting for any log.
+/// A request that can run without waiting for any log.
 pub(crate) trait Work: Send + Sync + 'static {
-    /// Runs it.
     fn run(&self, sh: &Shared) -> Outcome;
 
-    /// The slot that it asks for.
+    /// The slot that it uses.
     fn slot(&self) -> Option<Slot> {
         None
     }
 }
 
-/// A reply and what has to happen before it is sent.
+/// A reply, and what must happen before it is sent.
 pub(crate) struct Outcome {
-    /// In pieces.
+    /// The pieces of the reply.
     pub(crate) reply: Vec<Bytes>,
     pub(crate) pending: Option<Pending>,
-    /// What is being worked on stands in its way, or may: it runs again when that was answered, for this long.
+    /// A request in progress is, or may be, in the way. Run this one again when that one was answered, for at most this
+    /// long.
     pub(crate) waits: Option<(Awaited, Duration)>,
-    /// Copies to be begun.
+    /// Copies to start.
     pub(crate) offloads: Vec<Offload>,
 }
 
-/// What a reply that waits for the log leaves to be done.
+/// What remains to be done for a reply that waits for the log.
 pub(crate) struct Pending {
     pub(crate) receipts: Receipts,
     /// The slot that is busy until then.
     pub(crate) slot: Option<(SessionId, u32)>,
-    /// The owners of NFSv4.0 that are busy until then.
+    /// The NFSv4.0 owners that are busy until then.
     pub(crate) owners: Vec<OwnerKey>,
-    /// The client whose record says, once it is stable, that it may hold opens.
+    /// The client whose record, once durable, says that it may hold opens.
     pub(crate) holder: Option<u64>,
-    /// The reply to send instead when the log fails.
+    /// The reply to send instead if the log fails.
     pub(crate) failure: Bytes,
-    /// The reply to be kept when all the rest is stable: that is in several logs.
+    /// The reply, if it may be recorded only when all the effects in several logs are durable.
     pub(crate) later: Option<Later>,
 }
 
-/// A reply that no log may have before all logs have the effects, and what it tells of others' effects: a retry after a crash in
-/// between is a new request.
+/// A reply that goes into a log only when all logs have the effects, its own and those of others that it reports. After
+/// a crash in between, a retry is a new request.
 pub(crate) struct Later {
-    /// Whose log takes it.
+    /// The export whose log takes it.
     pub(crate) home: Arc<Export>,
     pub(crate) reply: LateReply,
-    /// It is written down at once; else, where the request changed nothing, it stands in snapshots only.
+    /// Write it to the log at once. Otherwise, if the request changed nothing, it stands in snapshots only.
     pub(crate) noted: bool,
 }
 
-/// See [`Later`]. Until then the request is as one that is being executed.
+/// See [`Later`]. Until it is recorded, the request counts as one in progress.
 pub(crate) enum LateReply {
-    /// Of a slot, which stays busy.
+    /// The reply of a slot, which stays busy.
     Slot(SessionId, u32, Kept),
-    /// Of a call that the duplicate request cache knows.
+    /// The reply of a call in the duplicate request cache.
     Call(CallKey),
 }
 
 impl LateReply {
-    /// The same where the effects may not be stable. A call that is not in a slot is forgotten then.
+    /// The reply to record when the effects may not be durable. A call without a slot is forgotten then.
     fn failed(self, failure: &Bytes) -> Option<LateReply> {
         match self {
             LateReply::Slot(session, slot, _) => {
@@ -118,7 +122,7 @@ impl LateReply {
         }
     }
 
-    /// What is to be written down; `None` when nobody can ask for it any more.
+    /// The note for the log; `None` when nobody can ask for the reply any more.
     fn note<F>(self, st: &mut State<F>, home: LogId) -> Option<Stamped> {
         let v = st.next_version();
         let note = match self {
@@ -133,36 +137,32 @@ impl LateReply {
 }
 
 impl Outcome {
-    /// A reply that can be sent at once.
     pub(crate) fn at_once(reply: Vec<Bytes>) -> Outcome {
         Outcome { reply, pending: None, waits: None, offloads: Vec::new() }
     }
 }
 
 impl Pending {
-    /// Waits for the logs and for nothing else.
+    /// Waits only for the logs.
     pub(crate) fn new(receipts: Receipts, failure: Bytes) -> Pending {
         Pending { receipts, slot: None, owners: Vec::new(), holder: None, failure, later: None }
     }
 }
 
-/// Executes decoded requests: replay check, execution, wait for the log, reply.
 pub(crate) struct Executor {
-    /// What all requests share.
     pub(crate) sh: Arc<Shared>,
-    /// Threads for requests that wait for the disk, so that others keep theirs.
+    /// Threads for requests that wait for the disk, so that they do not block others.
     pub(crate) slow: Arc<Pool>,
-    /// Threads for copies that continue after the reply to their COPY.
     pub(crate) copying: Arc<Pool>,
-    /// The threads of the runtime, on which all other requests run.
+    /// The threads of the runtime, which run all other requests.
     pub(crate) workers: Workers,
-    /// Notifies waiting retries when a slot, or a call without a session, has been answered.
+    /// Wakes retries that wait for the answer of a slot, or of a call without a session.
     pub(crate) released: Released,
 }
 
 impl Executor {
-    /// Runs a decoded call to its reply; `make` gets who calls, and the call's name in the duplicate request cache if it
-    /// has one.
+    /// Runs a decoded call up to its reply. `make` gets the caller, and the call's key in the duplicate request cache
+    /// if it has one.
     pub(crate) async fn answer<W: Work>(
         &self,
         conn: &Arc<ConnInfo>,
@@ -195,7 +195,7 @@ impl Executor {
             }
         };
         for export in &exports {
-            // A volume that has failed says so again to each operation.
+            // Ignore the result: a volume that has failed reports it again to each operation.
             let _ = turn.before(pin!(export.volume.admit())).await;
         }
         let room = turn.before(pin!(conn.room(reply_max))).await;
@@ -205,12 +205,12 @@ impl Executor {
         let mut awaited = Awaited::Slot;
         loop {
             turn.again().await;
-            // Asked for before the slot is looked at, so that no release is missed.
+            // Registered before the slot is looked at, so that no release is missed.
             let mut released = pin!(self.released.awaited(awaited, work.slot()).notified());
             released.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
-            // What changes nothing waits for no flush: the clock is not asked for it.
+            // A request that changes nothing waits for no flush, so it needs no time.
             let started = (!exports.is_empty()).then(Instant::now);
             let outcome = self.run(&work, client, (slow, !exports.is_empty()), &mut turn).await;
             let ran = started.map(|started| started.elapsed()).unwrap_or_default();
@@ -228,8 +228,8 @@ impl Executor {
                         if ran > limits::RUN_IN_COMPANY_MAX {
                             pending.receipts.request();
                         } else if pending.receipts.waits() {
-                            // Requests that are here already share a flush. Those that were received with this one are begun
-                            // before it goes on, in a task of its own; then those of others have their turn.
+                            // Requests that are already here share a flush. Those received together with this one are
+                            // begun before it continues in a task of its own; this lets those of other connections run.
                             tokio::task::yield_now().await;
                             if in_company {
                                 tokio::task::yield_now().await;
@@ -241,17 +241,18 @@ impl Executor {
                     }
                     None => None,
                 };
-                // Where the log failed a retry is a new call.
+                // After a failure of the log a retry is a new call.
                 if let Some(busy) = busy.filter(|_| failure.is_none()) {
                     busy.settle();
                 }
                 self.released.answered(work.slot());
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);
             };
-            // A client that has lost its connection repeats what is still being worked on; `DELAY` would cost it seconds.
+            // A client that lost its connection retries requests that are still in progress. `DELAY` would cost it
+            // seconds.
             let until = *until.get_or_insert_with(|| Instant::now() + patience);
             if awaited != stands_in_its_way {
-                // It may be out of the way already.
+                // It may be finished already.
                 awaited = stands_in_its_way;
                 if Instant::now() < until {
                     continue;
@@ -263,7 +264,7 @@ impl Executor {
         }
     }
 
-    /// Runs a request, and lets go of its turn; `None` when that failed.
+    /// Runs a request and gives its turn back. `None` if that failed.
     async fn run<W: Work>(
         &self,
         work: &Arc<W>,
@@ -272,7 +273,7 @@ impl Executor {
         turn: &mut Turn,
     ) -> Option<Outcome> {
         if !slow {
-            // Where nobody else waits for the thread that it runs on, nobody has to wait for its place either.
+            // If nobody else waits for this thread, nobody waits for its place either.
             let outcome = match changes {
                 true => self.workers.change(|| turn.give(), || work.run(&self.sh)),
                 false => work.run(&self.sh),
@@ -288,23 +289,21 @@ impl Executor {
             if let Some(pending) = &outcome.pending {
                 pending.receipts.request();
             }
-            // The other end waits until the job has run or was dropped.
+            // The receiver waits until the job has run or was dropped.
             let _ = done.send(outcome);
         });
         outcome.await.ok()
     }
 
-    /// Waits for the logs, frees the slot and the owners.
-    ///
-    /// # Errors
-    /// What the request did may not be stable: the reply to send instead.
+    /// Waits for the logs, then frees the slot and the owners. The error is the reply to send instead when the effects
+    /// may not be durable.
     async fn settle(&self, pending: Pending) -> Result<(), Bytes> {
         let Pending { receipts, slot, owners, holder, failure, later } = pending;
         let mut stable = receipts.wait().await.is_ok();
         if let Some(Later { home, reply, noted }) = later {
             let reply = if stable { Some(reply) } else { reply.failed(&failure) };
             let note = reply.and_then(|reply| reply.note(&mut *self.sh.state(), home.id()));
-            // No log needs to know of a failure.
+            // A failure is not recorded in any log.
             if let Some(note) = note.filter(|_| stable && noted) {
                 stable = Box::pin(write_down_in(&home, note)).await;
             }
@@ -331,7 +330,7 @@ impl Executor {
     }
 }
 
-/// Writes a note down that goes with no effect; whether it is stable.
+/// Writes a note that belongs to no effect; returns whether it is durable.
 async fn write_down_in(export: &Export, note: Stamped) -> bool {
     let receipt = {
         let mut tx = export.volume.tx();

@@ -1,9 +1,9 @@
-//! Where the server's own files are: outside every export. Whoever can read a log reads what everybody wrote, who can write one writes
-//! what recovery believes, and who can write the configuration file is root.
+//! Checks that the server's own files lie outside every export. Whoever can read a log reads what everybody wrote.
+//! Whoever can write one writes what recovery believes. Whoever can write the configuration file is root.
 //!
-//! It is looked at when a configuration is checked, before any volume is opened, and again when a table of exports is made. The state
-//! directory of an export lies in it by design and is hidden from its clients; [`crate::reload::table`] sees to it that no other
-//! export shows it.
+//! The check runs when a configuration is checked, before any volume is opened, and again when an export table is made.
+//! An export's state directory lies inside it by design and is hidden from its clients; [`crate::reload::table`] makes
+//! sure that no other export shows it.
 
 use crate::config::{Config, ExportConfig};
 use crate::exports::Served;

@@ -1,14 +1,14 @@
-//! Operating system threads for compounds that wait for the disk, and how they are shared out.
+//! Operating system threads for requests that wait for the disk, shared out between clients.
 //!
-//! A client (an address; [`landfast_rpc::share_of`]) has its turn among those that wait, and a share of the threads that run: as many as all
-//! others that have anything to do, and never the last [`limits::SLOW_WORKERS_KEPT_DIVISOR`]th, which are for clients that run nothing yet. What no
-//! other wants it may have besides. So a client whose work takes long delays its own; another's begins at once, or when one
-//! request of those that wait before it has run.
+//! Waiting clients (addresses; [`landfast_rpc::share_of`]) take turns. Each client with work has an equal share of the
+//! threads. The last [`limits::SLOW_WORKERS_KEPT_DIVISOR`]th are kept for clients that run nothing yet. A client may
+//! exceed its share with other threads that nobody else wants. So a client whose work takes long delays only itself.
+//! Another client's work begins at once, or after one request of each client that waits before it.
 //!
-//! The queue is bounded by the RPC layer's limits on calls under way; a job that comes when the pool has ended is dropped,
+//! The RPC layer's limits on calls in flight bound the queue. A job that comes after the pool has ended is dropped,
 //! which its waiter sees.
 //!
-//! Invariant: `running` counts the jobs that a thread is at, by client; a client without any has no row.
+//! Invariant: `running` counts the jobs in progress by client; a client without any has no row.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,11 +22,9 @@ use crate::limits;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What waits and what runs.
 struct Queue {
     jobs: FairQueue<Job>,
     running: HashMap<IpAddr, usize>,
-    /// Threads that run nothing.
     free: usize,
     threads: usize,
     closed: bool,
@@ -37,7 +35,7 @@ impl Queue {
         Queue { jobs: FairQueue::default(), running: HashMap::new(), free: threads, threads, closed: false }
     }
 
-    /// Threads that no client takes which runs something already.
+    /// How many free threads are kept for clients that run nothing.
     fn kept(&self) -> usize {
         match self.threads {
             0 | 1 => 0,
@@ -45,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// Takes the job that a free thread is to run now, if any may.
+    /// Takes the job that a free thread is to run now, if any.
     fn take(&mut self) -> Option<(IpAddr, Job)> {
         if self.free == 0 {
             return None;
@@ -58,7 +56,7 @@ impl Queue {
         let under = |c: &IpAddr| running.get(c).is_none_or(|n| *n < share);
         let taken = match self.jobs.pop_of(under) {
             Some(taken) => Some(taken),
-            // What is queued when the pool ends is run, whoever waits.
+            // When the pool ends, everything in the queue is run.
             None if self.free > kept || self.closed => self.jobs.pop_of(|_| true),
             None => None,
         }?;
@@ -67,7 +65,6 @@ impl Queue {
         Some(taken)
     }
 
-    /// A job of this client has run.
     fn ran(&mut self, client: IpAddr) {
         if let Some(n) = self.running.get_mut(&client) {
             *n -= 1;
@@ -84,25 +81,18 @@ struct Inner {
     wake: Condvar,
 }
 
-/// A fixed number of worker threads.
 pub struct Pool {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Pool {
-    /// Starts `threads` workers, at least one.
-    ///
-    /// # Errors
-    /// When the system gives no more threads.
+    /// Starts `threads` workers, at least one; an error if the system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         Pool::giving_way("nfs-disk", threads, 0)
     }
 
-    /// As [`Pool::new`], with threads that give way to all others by this nice value (0 to 19): for work that nobody waits for.
-    ///
-    /// # Errors
-    /// As there.
+    /// [`Pool::new`] with threads of this nice value (0 to 19), for work that nobody waits for.
     pub fn giving_way(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
         let threads = threads.max(1);
         let inner = Arc::new(Inner { queue: Mutex::new(Queue::new(threads)), wake: Condvar::new() });
@@ -118,7 +108,6 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Queues a client's job.
     pub fn run_for(&self, client: IpAddr, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.inner.queue.lock();
         if !queue.closed {
@@ -152,12 +141,12 @@ fn work(inner: &Inner) {
             }
             inner.wake.wait(&mut queue);
         };
-        // What ended may have made room for more than one.
+        // The job that ended may have made room for more than one.
         if !queue.jobs.is_empty() {
             inner.wake.notify_one();
         }
         drop(queue);
-        // A panic must not take the worker with it; the job's waiter sees that it was dropped.
+        // A panic must not end the worker. The job's waiter sees that the job was dropped.
         if std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)).is_err() {
             PANICS
                 .warn(|more| tracing::error!("a compound ended in a panic; its connection is closed{more}"));
@@ -173,7 +162,7 @@ impl Drop for Pool {
         self.inner.queue.lock().closed = true;
         self.inner.wake.notify_all();
         for thread in self.threads.drain(..) {
-            // Its panics were caught and reported.
+            // Panics were caught and reported.
             let _ = thread.join();
         }
     }

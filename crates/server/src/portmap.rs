@@ -1,9 +1,9 @@
-//! Registration with the machine's port mapper (RFC 1833): so that `showmount -e` and a `mount` without `port=` and
+//! Registration with the machine's port mapper (RFC 1833), so that `showmount -e` and a `mount` without `port=` and
 //! `mountport=` find this server.
 //!
-//! Every program of [`crate::protocols::Protocols::programs`] is registered in each of its versions when the server starts, for TCP, and
-//! for UDP those that take datagrams; all is taken away when it stops cleanly; what a crash leaves behind is taken over by the next start. No port mapper is no error
-//! unless one is required.
+//! When the server starts, it registers each version of every program of [`crate::protocols::Protocols::programs`] for
+//! TCP, and for UDP those that take datagrams. A clean stop removes them all. After a crash the next start takes over
+//! what is left. A missing port mapper is an error only if one is required.
 
 use landfast_rpc::conn::Program;
 use landfast_rpc::rpcbind::{self, Mapping, RpcbindError};
@@ -12,33 +12,28 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// Whether to register with the port mapper.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PortMapper {
-    /// No.
     #[default]
     Off,
-    /// If one runs.
     IfThere,
-    /// Without one the server does not start.
     Required,
 }
 
-/// What an operator says of it.
+/// The operator's choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rpcbind {
     /// If one runs, and others than this machine can reach the server.
     #[default]
     Auto,
-    /// No.
     Off,
-    /// Do not start without one.
     Require,
 }
 
 impl Rpcbind {
-    /// What that means for a server that listens there.
+    /// Its meaning for a server that listens on these addresses.
     #[must_use]
     pub fn at(self, listen: &[SocketAddr]) -> PortMapper {
         match self {
-            // Nobody else could come by what the port mapper would say.
+            // Nobody else could reach what the port mapper would announce.
             Rpcbind::Auto if listen.iter().all(|addr| addr.ip().is_loopback()) => PortMapper::Off,
             Rpcbind::Auto => PortMapper::IfThere,
             Rpcbind::Off => PortMapper::Off,
@@ -47,15 +42,14 @@ impl Rpcbind {
     }
 }
 
-/// What is registered.
 #[derive(Debug)]
 pub(crate) struct Registered {
     rpcbind: rpcbind::Rpcbind,
     mappings: Vec<Mapping>,
 }
 
-/// The address that is registered for each family: the first that is listened on, since the port mapper keeps one. `[::]`
-/// takes IPv4, too, where nothing else does.
+/// The address to register for each family: the first that is listened on, since the port mapper keeps one. `[::]`
+/// stands for IPv4, too, if nothing else does.
 fn told(addrs: &[SocketAddr]) -> Vec<SocketAddr> {
     let v6 = addrs.iter().find(|a| a.is_ipv6()).copied();
     let all = addrs.iter().find(|a| a.is_ipv6() && a.ip().is_unspecified());
@@ -78,10 +72,8 @@ fn wanted((tcp, udp): (&[Program], &[Program]), addrs: &[SocketAddr]) -> Vec<Map
 }
 
 impl Registered {
-    /// Registers all programs: those served by TCP, and those by UDP.
-    ///
-    /// # Errors
-    /// When it is required and cannot be done. Otherwise what cannot be done is said in the log.
+    /// Registers all programs: those served by TCP, and those by UDP. Failure is an error if registration is required,
+    /// otherwise it is only logged.
     pub(crate) async fn new(
         how: PortMapper,
         rpcbind: rpcbind::Rpcbind,
@@ -112,7 +104,6 @@ impl Registered {
         Ok(Some(registered))
     }
 
-    /// Takes all away.
     pub(crate) async fn withdraw(self) {
         for mapping in &self.mappings {
             if let Err(e) = self.rpcbind.unregister(mapping).await {

@@ -1,23 +1,21 @@
-//! Which protocols are served: what is not served has no program, no port and no registration.
+//! Which protocols are served. One that is not served has no program, no port and no registration.
 
 use landfast_nfs::v4::VERSION;
 use landfast_nfs::{mount, nfsacl, nlm, nsm, v3};
 use landfast_rpc::conn::Program;
 
-/// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
     /// NFSv3, with MOUNT and the ACL protocol.
     V3,
-    /// A minor version of NFSv4.
     V4(u32),
     /// NLM and NSM, the lock manager and the status monitor of NFSv3.
     Locks,
-    /// These two by datagram as well.
+    /// NLM and NSM also by datagram.
     Datagrams,
 }
 
-/// Their names, where an administrator chooses.
+/// The names that an administrator uses.
 const NAMES: [(&str, Protocol); 6] = [
     ("3", Protocol::V3),
     ("4.0", Protocol::V4(0)),
@@ -49,10 +47,7 @@ impl Default for Protocols {
 }
 
 impl Protocols {
-    /// Reads a list of names.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what to do.
+    /// Reads a list of names. The error says what is wrong and what to do.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Protocols, String> {
         let mut found = Protocols { v3: false, minors: [false; 3], locks: false, datagrams: false };
         for name in names {
@@ -84,31 +79,27 @@ impl Protocols {
         Ok(found)
     }
 
-    /// Whether NFSv3 is served.
     #[must_use]
     pub fn v3(&self) -> bool {
         self.v3
     }
 
-    /// Whether this minor version of NFSv4 is.
     #[must_use]
     pub fn minor(&self, minor: u32) -> bool {
         self.minors.get(minor as usize).is_some_and(|m| *m)
     }
 
-    /// Whether the locks of NFSv3 are.
     #[must_use]
     pub fn locks(&self) -> bool {
         self.locks
     }
 
-    /// Whether these are by datagram.
     #[must_use]
     pub fn datagrams(&self) -> bool {
         self.datagrams
     }
 
-    /// The programs that are served by TCP, with their versions.
+    /// The programs served by TCP, with their versions.
     pub(crate) fn programs(&self) -> Vec<Program> {
         let mut all = Vec::new();
         let any_v4 = self.minors.contains(&true);
@@ -128,14 +119,13 @@ impl Protocols {
         all
     }
 
-    /// And those by UDP.
+    /// The programs served by UDP.
     pub(crate) fn by_datagram(&self) -> &'static [Program] {
         if self.datagrams { LOCK_PROGRAMS } else { &[] }
     }
 }
 
 impl std::fmt::Display for Protocols {
-    /// As it is written.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let served = NAMES.iter().filter(|(_, p)| match p {
             Protocol::V3 => self.v3,
@@ -150,7 +140,7 @@ impl std::fmt::Display for Protocols {
 impl std::str::FromStr for Protocols {
     type Err = String;
 
-    /// Names with commas between them.
+    /// Parses names separated by commas.
     fn from_str(text: &str) -> Result<Self, String> {
         Protocols::parse(text.split(','))
     }

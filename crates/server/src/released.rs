@@ -1,30 +1,29 @@
-//! Who waits for what another request has, and who is told when that has been answered.
+//! Wakes requests that wait for another request's answer.
 //!
-//! A retry waits for the slot, or for the call without a session, that is still being worked on, and hears of that alone: clients that
-//! repeat what takes long (a COPY) by the thousand would otherwise have all of it looked at again at each answer to anybody.
+//! A retry waits for the slot, or for the call without a session, that is in progress, and is woken for that alone.
+//! Otherwise clients that retry slow requests (a COPY) by the thousand would all be checked again at each answer to
+//! anybody.
 
 use landfast_nfs::v4::SessionId;
 use std::hash::{BuildHasher, Hash, RandomState};
 use tokio::sync::Notify;
 
-/// Things that are told of together: more than clients have in hand at a time, as a rule.
+/// Slots and calls are woken in this many groups: usually more than clients have in progress.
 const SHARDS: usize = 1024;
 
-/// What a request is that was not executed, because others are in its way.
+/// What stands in the way of a request that was not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// The request that has its slot.
     Slot,
-    /// Room for its reply. One who waits for it is woken by each answer, and the next one by his.
+    /// Room for its reply. Each answer wakes one that waits for it, and that one's answer the next.
     Room,
-    /// Something else of its client's: each answer wakes all who wait for that.
+    /// Something else of its client. Each answer wakes all that wait for that.
     Other,
 }
 
-/// A slot of a session.
 pub(crate) type Slot = (SessionId, u32);
 
-/// Wakes those who wait.
 pub(crate) struct Released {
     others: Notify,
     room: Notify,
@@ -42,13 +41,13 @@ impl Released {
         }
     }
 
-    /// What tells of this slot or call.
+    /// The notifier of this slot or call.
     pub(crate) fn of(&self, thing: &impl Hash) -> &Notify {
         let at = self.hasher.hash_one(thing) as usize % SHARDS;
         self.shards.get(at).unwrap_or(&self.others)
     }
 
-    /// What tells of what a request waits for; `slot` is the one that it asks for.
+    /// The notifier of what a request waits for; `slot` is the one that it uses.
     pub(crate) fn awaited(&self, awaited: Awaited, slot: Option<Slot>) -> &Notify {
         match (awaited, slot) {
             (Awaited::Slot, Some(slot)) => self.of(&slot),
@@ -57,7 +56,7 @@ impl Released {
         }
     }
 
-    /// A request was answered, which may have had this slot.
+    /// A request was answered; it may have had this slot.
     pub(crate) fn answered(&self, slot: Option<Slot>) {
         self.others.notify_waiters();
         self.room.notify_one();

@@ -1,8 +1,8 @@
-//! Reload: another export table while the server runs.
+//! Reload: replaces the export table while the server runs.
 //!
-//! A new configuration takes effect as a whole or not at all: everything that can fail (opening volumes, names, overlaps) is done before
-//! the table is replaced. A volume that is in both tables is not touched. One that is in the old table only is stopped when the last
-//! request that began with that table has ended.
+//! A new configuration takes effect as a whole or not at all. Everything that can fail (opening volumes, names,
+//! overlaps) happens before the table is replaced. A volume in both tables is not touched. A volume only in the old
+//! table is stopped when the last request that began with that table has ended.
 
 use crate::config::{Config, ExportConfig};
 use crate::exports::down::Unavailable;
@@ -14,54 +14,32 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait for the requests of a removed export.
 const DRAIN: Duration = Duration::from_secs(10);
-/// How often to check whether they have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// Why a reload failed. The old export table stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// A volume cannot be opened or started.
     #[error("{}: {err}", path.display())]
-    Open {
-        /// Its directory.
-        path: PathBuf,
-        /// Why.
-        err: OpenError,
-    },
-    /// One directory lies in another.
+    Open { path: PathBuf, err: OpenError },
     #[error(
         "{} lies within the export {} on the same filesystem, and each object belongs to one log: export one of them \
          only, or put one on a filesystem of its own",
         inner.display(), outer.display()
     )]
-    Within {
-        /// The inner one.
-        inner: PathBuf,
-        /// The outer one.
-        outer: PathBuf,
-    },
-    /// Files that only the server may see lie in an export; the text names all of them.
+    Within { inner: PathBuf, outer: PathBuf },
+    /// Files that only the server may see lie in an export; the text names them.
     #[error("{0}")]
     Exposed(String),
-    /// Two exports that cannot both be.
+    /// Two exports exclude each other.
     #[error("{0}")]
     Clash(String),
-    /// The change needs a restart.
     #[error("{0}: that needs a restart")]
     Restart(String),
-    /// An export's directory could not be examined.
     #[error("{}: {err}", path.display())]
-    Look {
-        /// Its directory.
-        path: PathBuf,
-        /// Why.
-        err: landfast_volume::Error,
-    },
+    Look { path: PathBuf, err: landfast_volume::Error },
 }
 
-/// What a reload did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Directories that are newly served.
@@ -70,13 +48,13 @@ pub struct Reloaded {
     pub removed: Vec<PathBuf>,
     /// Changes in the file that take effect only after a restart.
     pub needs_restart: Vec<String>,
-    /// Directories that cannot be served now, with the reason: their clients wait.
+    /// Directories that cannot be served now, with the reason. Their clients wait.
     pub unavailable: Vec<(PathBuf, String)>,
-    /// Volumes that could not be stopped cleanly, with the reason; their next start recovers.
+    /// Volumes that did not stop cleanly, with the reason. Their next start recovers.
     pub not_clean: Vec<String>,
 }
 
-/// Why a volume was not opened; one that overlaps with another of this server as [`table`] says it.
+/// Why a volume was not opened. An overlap with another export of this server is reported as [`table`] reports it.
 fn refused(path: &std::path::Path, err: OpenError) -> ReloadError {
     match err {
         OpenError::Within { dir, outer, holder: Some(holder) } if holder == THIS_PROCESS => {
@@ -89,8 +67,8 @@ fn refused(path: &std::path::Path, err: OpenError) -> ReloadError {
     }
 }
 
-/// Whether a volume was not opened because another export of this server has its directory: a mistake in the configuration, which no
-/// repair of the volume mends.
+/// Whether a volume was not opened because another export of this server has its directory. That is a mistake in the
+/// configuration, which no repair of the volume can fix.
 #[must_use]
 pub fn is_overlap(err: &OpenError) -> bool {
     match err {
@@ -110,10 +88,7 @@ pub(crate) fn say_unavailable(export: &Unavailable) {
     );
 }
 
-/// Makes an export table.
-///
-/// # Errors
-/// Its volumes cannot be served side by side.
+/// Makes an export table; an error if its volumes cannot be served side by side.
 pub(crate) fn table(
     served: Vec<Served>,
     unavailable: Vec<Unavailable>,
@@ -146,7 +121,7 @@ pub(crate) fn table(
     })
 }
 
-/// An export that stays, under its new configuration. Adds what needs a restart to `needs_restart`.
+/// An export that stays, with its new configuration. Adds to `needs_restart` what a reload cannot change.
 fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Served {
     let path = new.path.display();
     if old.volume.durability() != new.durability {
@@ -160,11 +135,8 @@ fn kept(old: &Export, new: &ExportConfig, needs_restart: &mut Vec<String>) -> Se
 }
 
 impl Running {
-    /// Serves what `config` says from now on, without a connection lost. `old` is the configuration in force, `open` opens
-    /// a volume.
-    ///
-    /// # Errors
-    /// Nothing has changed.
+    /// Puts `config` into force without losing a connection. `old` is the configuration in force, `open` opens a
+    /// volume. After an error nothing has changed.
     pub async fn reload(
         &self,
         old: &Config,
@@ -212,7 +184,7 @@ impl Running {
             }
             let (volume, recovery) = match open(e) {
                 Ok(opened) => opened,
-                // It could not be served before either: no reason to refuse the rest.
+                // It could not be served before either, so this is no reason to refuse the rest.
                 Err(err) if !is_overlap(&err) && before.down().any(|d| d.of.path == e.path) => {
                     done.unavailable.push((e.path.clone(), err.to_string()));
                     unavailable.push(e.unavailable(&err));
@@ -261,7 +233,7 @@ impl Running {
             }
         })
         .await;
-        // Closed after the lock on the state is released.
+        // Dropped after the state lock is released.
         let files = self.sh.state().files.remove_files(|key| key.get(3..7) == Some(&number[..]));
         drop(files);
         let path = export.path.display().to_string();
@@ -277,7 +249,7 @@ impl Running {
 }
 
 impl ExportConfig {
-    /// The export with its volume, opened; `recovery` is what that found.
+    /// The export with its opened volume; `recovery` is what opening it found.
     #[must_use]
     pub fn served(&self, volume: Volume, recovery: RecoveryReport) -> Served {
         Served {
@@ -290,7 +262,6 @@ impl ExportConfig {
         }
     }
 
-    /// The same export as one that cannot be served now.
     #[must_use]
     pub fn unavailable(&self, err: &OpenError) -> Unavailable {
         Unavailable {
@@ -303,7 +274,7 @@ impl ExportConfig {
     }
 }
 
-/// Whether the root is one directory before and another after.
+/// Whether the root is a different directory before and after.
 fn is_root_moved(before: &Exports, config: &Config) -> bool {
     let root = config.exports.iter().find(|e| e.name.parent().is_none());
     before.root().zip(root).is_some_and(|(old, new)| old.path != new.path)

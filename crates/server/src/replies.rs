@@ -1,20 +1,21 @@
-//! How large a reply may become, known before it is made: so much room it waits for ([`landfast_rpc::ConnInfo::room`]).
+//! How large a reply may become, known before it is made: the request waits for that much room
+//! ([`landfast_rpc::ConnInfo::room`]).
 
 use crate::limits;
 use crate::v3::DecodedCall;
 use landfast_nfs::v3::Call;
 use landfast_nfs::v4::ArgOp;
 
-/// A result without any of what follows: a status, a handle, a stateid, what a change did.
+/// A result without any of the following: a status, a handle, a stateid, change information.
 const PLAIN: usize = 256;
 /// Attributes, with the names of owners; a lock's owner; the target of a symbolic link.
 const NAMES: usize = 4 << 10;
-/// A list of access rights, or the value of an extended attribute, whose bytes the filesystem bounds so, in the longest form.
+/// An access control list or the value of an extended attribute, whose bytes the filesystem bounds, in its longest
+/// form.
 const LIST: usize = 256 << 10;
-/// The number of the attribute `acl`.
 const ACL: u32 = 12;
 
-/// Of a COMPOUND.
+/// The largest reply to a COMPOUND.
 pub(crate) fn compound(ops: &[ArgOp]) -> usize {
     let of = |op: &ArgOp| match op {
         ArgOp::Read(a) | ArgOp::ReadPlus(a) => NAMES + a.count.min(limits::IO_BYTES_MAX) as usize,
@@ -31,7 +32,7 @@ pub(crate) fn compound(ops: &[ArgOp]) -> usize {
     ops.iter().map(of).fold(0, usize::saturating_add).min(limits::RESPONSE_BYTES_MAX as usize)
 }
 
-/// Of a call of NFS version 3 or NFSACL.
+/// The largest reply to a call of NFSv3 or NFSACL.
 pub(crate) fn v3(call: &DecodedCall) -> usize {
     let bytes = match call {
         DecodedCall::V3(Call::Read(a)) => a.count.min(limits::V3_IO_BYTES_MAX),

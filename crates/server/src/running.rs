@@ -1,4 +1,4 @@
-//! A server that runs, and how it is stopped.
+//! A running server, and how it stops.
 
 use crate::background::Background;
 use crate::limited::Limit;
@@ -15,10 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
-/// How long a clean stop waits for requests in flight.
 const STOP_GRACE: Duration = Duration::from_secs(10);
 
-/// A server that runs. Dropping it stops listening; [`Running::stop`] ends it cleanly.
+/// A running server. Dropping it stops listening; [`Running::stop`] ends it cleanly.
 pub struct Running {
     pub(crate) rpc: server::Server,
     pub(crate) background: Background,
@@ -30,12 +29,10 @@ pub struct Running {
     pub(crate) metrics: Option<SocketAddr>,
 }
 
-/// What a clean stop did.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopped {
-    /// Every request in flight was answered.
     pub drained: bool,
-    /// What stopping the volumes took, added up.
+    /// The sum over all volumes.
     pub volume: ShutdownReport,
 }
 
@@ -55,43 +52,39 @@ fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Erro
 }
 
 impl Running {
-    /// The first address that the server listens on.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.rpc.local_addr()
     }
 
-    /// The addresses that the server listens on.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.rpc.local_addrs()
     }
 
-    /// The address at which the metrics are served, if they are.
     #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// How much of the clients' state was read back from the logs at the start.
+    /// How much client state the start restored from the logs.
     #[must_use]
     pub fn restored(&self) -> Restored {
         self.restored
     }
 
-    /// The volumes that are served.
     #[must_use]
     pub fn volumes(&self) -> Vec<Volume> {
         self.sh.exports().iter().map(|e| e.volume.clone()).collect()
     }
 
-    /// Counters and sizes.
     #[must_use]
     pub fn stats(&self) -> Stats {
         stats(&self.sh, &self.load)
     }
 
-    /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean stop.
+    /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean
+    /// stop.
     ///
     /// # Errors
     /// A volume could not be made durable. Its log is kept, and the next start recovers.
@@ -106,7 +99,8 @@ impl Running {
         self.sh.state().copies.cancel_all();
         let idle = self.sh.copies_running.acquire_many(limits::COPIES_MAX as u32);
         let drained = tokio::time::timeout(STOP_GRACE, idle).await.is_ok() && drained;
-        // If nothing else has changed since the last snapshot, no other one is taken: so this goes into the log itself.
+        // If nothing else changed since the last snapshot, no other snapshot is taken. So this note goes into the log
+        // itself.
         let settled = self.sh.state().settle_holders();
         self.sh.write_down(settled).await;
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
@@ -137,8 +131,9 @@ impl Threads {
         let workers = workers.max(2);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
-            // Each call that may wait for a device has a turn, and needs one thread that takes over from it. Without a bound a flood on busy
-            // processors starts hundreds: a thread that was told to take over and did not run yet is none that is free.
+            // Each call that may wait for a device has a turn, and needs one thread that takes over from it. Without
+            // this bound a flood on busy processors starts hundreds: a thread that was told to take over but has not
+            // run yet does not count as free.
             .max_blocking_threads(workers * limits::TURNS_PER_WORKER + limits::SPARE_THREADS)
             .thread_name("nfs")
             .enable_all()
@@ -147,7 +142,6 @@ impl Threads {
     }
 
     pub(crate) fn handle(&self) -> Handle {
-        // Taken only by drop.
         self.0.as_ref().map_or_else(Handle::current, |r| r.handle().clone())
     }
 }
@@ -160,7 +154,6 @@ impl Drop for Threads {
     }
 }
 
-/// Counters and sizes, as the metrics show them.
 pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
     let (done, load) = (sh.counters.stats(), load());
     let st = sh.state();

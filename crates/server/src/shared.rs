@@ -28,17 +28,13 @@ use tokio::sync::{Notify, Semaphore};
 /// The longest host name (RFC 1123 section 2.1).
 const HOST_NAME_MAX: usize = 255;
 
-/// What all threads of a server share.
 pub struct Shared {
-    /// The export table; a reload replaces it.
     exports: RwLock<Arc<Exports>>,
     /// How often the export table has been replaced.
     tables: AtomicU64,
-    /// Names of addresses and groups of users, looked up for the rules.
     known: Known,
-    /// The server's identity.
     pub(crate) server: [u8; 16],
-    /// The number of this start of the server, different after each.
+    /// The number of this start of the server; different at each start.
     epoch: u32,
     /// `so_major_id` and `eir_server_scope`: the server's identity, unique and the same after a restart.
     pub(crate) name: Bytes,
@@ -46,18 +42,15 @@ pub struct Shared {
     pub(crate) lease_seconds: u32,
     /// Replies, sessions and clients survive a crash.
     pub(crate) persist: bool,
-    /// Counters.
     pub(crate) counters: Counters,
-    /// Refused clients that were logged.
     pub(crate) turned_away: TurnedAway,
     started: Instant,
     /// Connections that callbacks may use.
     pub(crate) callback_conns: CallbackConns,
-    /// The protocols that are served.
     pub(crate) protocols: Protocols,
-    /// The most operations of a COMPOUND of NFSv4.0; a session negotiates its own number.
+    /// The most operations of an NFSv4.0 COMPOUND; a session negotiates its own number.
     pub(crate) operations_max: u32,
-    /// One permit for each copy that may go on after its COPY was answered.
+    /// One permit for each copy that may continue after the reply to its COPY.
     pub(crate) copies_running: Arc<Semaphore>,
     state: SharedState,
     /// Notified when an NLM lock that somebody waits for has become free.
@@ -71,9 +64,8 @@ type SharedState = Arc<Mutex<State<OpenFile>>>;
 pub(crate) struct Instance {
     /// The server's identity, the same in each run.
     pub(crate) server: [u8; 16],
-    /// Its number, different from that of every earlier run.
     pub(crate) epoch: u32,
-    /// A random key, for client IDs and stateids that nobody can guess.
+    /// A random key that makes client IDs and stateids unguessable.
     pub(crate) secret: Secret,
 }
 
@@ -86,7 +78,7 @@ impl Shared {
         limits: Limits,
         protocols: Protocols,
     ) -> Self {
-        // What is kept stands in each log, so the smallest decides.
+        // Each log holds everything that is kept, so the smallest log decides.
         let logs = exports.iter().filter_map(|e| e.volume.stats().log.map(|log| log.capacity));
         let bounds = Bounds::with(logs.min(), limits);
         let operations_max = limits[Limit::CompoundOperations] as u32;
@@ -135,7 +127,7 @@ impl Shared {
         caller
     }
 
-    /// The same without groups, for where only the host matters.
+    /// [`Shared::caller`] without groups, for where only the host matters.
     pub(crate) async fn caller_as_host(&self, peer: SocketAddr, credential: Credential) -> Caller {
         self.host(&self.exports(), peer, credential).await
     }
@@ -173,7 +165,6 @@ impl Shared {
         found.unwrap_or_default()
     }
 
-    /// The current export table.
     pub(crate) fn exports(&self) -> Arc<Exports> {
         self.exports.read().clone()
     }
@@ -183,13 +174,13 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
-    /// What this volume asks for the notes at each checkpoint.
+    /// The source of this volume's notes at each checkpoint.
     pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
         let (server, epoch) = (self.server, self.epoch);
         Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
     }
 
-    /// Locks the state ([`crate::state_lock`]).
+    /// Locks the state: see [`crate::state_lock`].
     pub(crate) fn state(&self) -> StateGuard<'_> {
         StateGuard::lock(&self.state, &self.freed)
     }

@@ -1,5 +1,5 @@
-//! What is known of an address before anything of it is read: whether any export names it. Cheap, and nobody is asked: where
-//! names of hosts decide, and are not known, it is not known either, until a call has made somebody ask.
+//! Whether any export names an address, before anything of it is read. Cheap, and no look-up is made. Where host names
+//! decide and are unknown, the answer is "unknown" until a call has started a look-up.
 
 use crate::exports::Exports;
 use crate::exports::rules::{Found, Names, Rules};

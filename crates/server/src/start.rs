@@ -1,9 +1,9 @@
-//! The shell: a server starts, runs, stops.
+//! The shell: starts a server.
 //!
-//! The server has a Tokio runtime of its own, whose threads run requests where they are received: their system calls
-//! go to the page cache, and handing them to another thread and back would cost more than most of them take. Only
-//! what is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous. What
-//! answers a call is [`crate::dispatcher`]'s, the order of its steps [`crate::path`]'s.
+//! The server has its own Tokio runtime, whose threads run requests where they are received. Their system calls go to
+//! the page cache; for most of them, handing over to another thread and back would cost more than the call. Only work
+//! that is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
+//! [`crate::dispatcher`] chooses who answers a call, [`crate::path`] the order of its steps.
 
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
@@ -42,21 +42,17 @@ use std::sync::Arc;
 
 /// How to serve volumes.
 pub struct ServerConfig {
-    /// The volumes, opened and not started.
+    /// The volumes, opened but not started.
     pub exports: Vec<Served>,
     /// Exports whose volumes could not be opened: their clients wait, and a reload tries again.
     pub unavailable: Vec<Unavailable>,
     /// Where to listen; port 0 takes any.
     pub listen: Vec<SocketAddr>,
-    /// What clients may have and hold.
     pub limits: Limits,
-    /// Which protocols are served.
     pub protocols: Protocols,
-    /// Where to give the metrics by HTTP, if anywhere.
     pub metrics: Option<SocketAddr>,
-    /// Lease time and grace period in seconds.
+    /// In seconds; also the length of the grace period.
     pub lease_seconds: u32,
-    /// Threads that receive and run requests.
     pub workers: usize,
     /// Threads for requests that wait for the disk.
     pub slow_workers: usize,
@@ -64,7 +60,7 @@ pub struct ServerConfig {
     pub portmapper: u16,
     /// Whether to register with the machine's port mapper.
     pub port_mapper: PortMapper,
-    /// Where that listens.
+    /// Where the port mapper listens.
     pub port_mapper_socket: PathBuf,
 }
 
@@ -83,7 +79,7 @@ impl ServerConfig {
         ServerConfig::of(vec![served], vec![listen])
     }
 
-    /// Serves these at these addresses, with the default times and threads.
+    /// Serves these exports at these addresses, with the default times and threads.
     #[must_use]
     pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
         ServerConfig {
@@ -108,42 +104,30 @@ fn default_workers() -> usize {
     (cpus * limits::WORKERS_PER_CPU).clamp(limits::WORKERS_MIN, limits::WORKERS_MAX)
 }
 
-/// Why a server does not start. Each is one line that says what to do.
+/// Why a server does not start. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {err}; stop what uses the port, or choose another with --listen")]
-    Listen {
-        /// The address.
-        addr: SocketAddr,
-        /// The system's error.
-        err: std::io::Error,
-    },
-    /// Two exports cannot both be.
+    Listen { addr: SocketAddr, err: std::io::Error },
+    /// Two exports exclude each other.
     #[error(transparent)]
     Exports(#[from] ReloadError),
-    /// The volume does not start.
     #[error(transparent)]
     Volume(#[from] landfast_volume::OpenError),
-    /// No port mapper, and one is required.
+    /// A port mapper is required, and there is none.
     #[error("cannot register with the port mapper: {0}; start rpcbind, or choose --rpcbind auto")]
     PortMapper(#[from] rpcbind::RpcbindError),
-    /// No thread could be started.
     #[error("cannot start worker threads: {0}")]
     Threads(std::io::Error),
-    /// No client ID or stateid could be made that nobody guesses.
+    /// The system gives no random key for client IDs and stateids.
     #[error("the system gives no random numbers, without which clients' names could be guessed: {0}")]
     Random(getrandom::Error),
 }
 
-/// An NFS server: see [`Server::start`].
 pub struct Server;
 
 impl Server {
-    /// Listens, restores the clients' state, starts the volume, serves, on threads of its own.
-    ///
-    /// # Errors
-    /// [`StartError`].
+    /// Listens, restores the clients' state, starts the volumes, then serves on threads of its own.
     pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
         let ServerConfig {
             mut exports,
@@ -170,7 +154,7 @@ impl Server {
         let (listeners, sockets): (Vec<_>, Vec<_>) = listening.into_iter().map(|l| (l.tcp, l.udp)).unzip();
         let merged = merge::merge(&take_notes(&mut exports));
         let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
-        // Different from every earlier life's, whichever volumes that had.
+        // Differs from the epoch of every earlier instance, whichever volumes that had.
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
         let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
         unavailable.iter().for_each(reload::say_unavailable);
@@ -248,7 +232,7 @@ impl Server {
         };
         let rpcbind = Rpcbind::at(port_mapper_socket);
         let programs = protocols.programs();
-        // Clients of version 4 ask no port mapper.
+        // NFSv4 clients do not use the port mapper.
         let port_mapper = if protocols.v3() { port_mapper } else { PortMapper::Off };
         let by_datagram = protocols.by_datagram();
         let registered =
@@ -257,7 +241,7 @@ impl Server {
     }
 }
 
-/// What each log kept.
+/// Takes the notes out of each export's recovery.
 fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     let of = |e: &mut Served| {
         let notes = std::mem::take(&mut e.recovery.notes);
@@ -266,7 +250,8 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
     exports.iter_mut().map(of).collect()
 }
 
-/// Puts back what the logs kept, then starts the volumes, which ask for it again before they empty their logs.
+/// Restores the state from the logs' notes, then starts the volumes. They ask for the notes again before they empty
+/// their logs.
 fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
     let now = sh.now();
     let restored = sh.state().restore(notes, now);

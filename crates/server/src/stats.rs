@@ -1,7 +1,7 @@
 //! Counters of a running server.
 //!
-//! What succeeds is counted in one of several copies, chosen by the thread, so that threads do not take the cache line from
-//! each other; what fails, in one table. Nothing here waits, and the numbers are only consistent with themselves.
+//! Successes are counted in one of several copies, chosen by the thread, so that threads do not contend for a cache
+//! line; failures in one table. Nothing here waits, so different counters may be read at slightly different moments.
 
 use crate::limited::{Limit, Limits};
 use landfast_nfs::nlm::NlmStat;
@@ -10,9 +10,9 @@ use landfast_nfs::v4::{NfsStat, OpNum};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Operation numbers of NFSv4 that have a counter of their own; all others share the last.
+/// Operation numbers of NFSv4 with a counter of their own; all others share the last.
 const OPS: usize = 80;
-/// Statuses that have one: 0 to 99, 10000 to 10099; all others share the last.
+/// Statuses with a counter of their own: 0 to 99, 10000 to 10099; all others share the last.
 const STATUSES: usize = 201;
 /// Copies of what is counted often.
 const COPIES: usize = 8;
@@ -58,7 +58,6 @@ const NLM_STATUSES: [&str; 10] = [
     "NLM4_FAILED",
 ];
 
-/// A protocol and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     V40,
@@ -80,11 +79,10 @@ const PROTOCOLS: [Protocol; 7] = [
     Protocol::Nlm,
 ];
 
-/// The counters of all protocols stand one after the other.
+/// The counters of all protocols, one after the other.
 const CELLS: usize = Protocol::Nlm.base() + NLM_NAMES.len();
 
 impl Protocol {
-    /// Of a COMPOUND.
     pub(crate) fn of_minor(minor: u32) -> Protocol {
         [Protocol::V40, Protocol::V41, Protocol::V42][minor.min(2) as usize]
     }
@@ -160,7 +158,6 @@ fn status_at(status: u32) -> usize {
     }
 }
 
-/// The programs whose latencies are told apart.
 pub(crate) const LATENCIES: [&str; 5] = ["nfs4", "nfs3", "nfsacl3", "mount3", "nlm4"];
 /// Upper bounds of a histogram's buckets, in microseconds; one more takes the rest.
 pub(crate) const BUCKETS_US: [u64; 17] = [
@@ -171,9 +168,8 @@ pub(crate) const BUCKETS_US: [u64; 17] = [
 /// How long requests took, from when they were received until their reply was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Latency {
-    /// Requests of each bucket, not of those below.
+    /// Requests of each bucket, not cumulative.
     pub buckets: [u64; BUCKETS_US.len() + 1],
-    /// The sum of the times, in nanoseconds.
     pub sum_ns: u64,
 }
 
@@ -183,7 +179,7 @@ struct Histogram {
     sum_ns: AtomicU64,
 }
 
-/// What the threads of one kind count; apart from the others' by more than a cache line.
+/// The counters of one group of threads, more than a cache line apart from the others'.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Copy {
@@ -191,7 +187,6 @@ struct Copy {
     latencies: [Histogram; LATENCIES.len()],
 }
 
-/// Counters that only grow.
 #[derive(Debug)]
 pub(crate) struct Counters {
     compounds: AtomicU64,
@@ -254,24 +249,20 @@ impl Counters {
         add(Some(&self.replays), 1);
     }
 
-    /// A call from where nothing is served to.
     pub(crate) fn stranger(&self) {
         add(Some(&self.strangers), 1);
     }
 
-    /// An operation of a COMPOUND.
     pub(crate) fn op(&self, minor: u32, op: OpNum, status: NfsStat, modified: bool) {
         self.done(Protocol::of_minor(minor), op.0, status.0);
         add(modified.then_some(&self.modifying), 1);
     }
 
-    /// A call of NFS version 3, or of NFSACL.
     pub(crate) fn v3(&self, protocol: Protocol, procedure: u32, status: NfsStat3, modified: bool) {
         self.done(protocol, procedure, status.0);
         add(modified.then_some(&self.modifying), 1);
     }
 
-    /// A call of MOUNT.
     pub(crate) fn mount(&self, procedure: u32, status: u32) {
         self.done(Protocol::Mount, procedure, status);
     }
@@ -281,7 +272,7 @@ impl Counters {
         self.done(Protocol::Nlm, procedure, status.0);
     }
 
-    /// How long a request took; of which program, by its place in [`LATENCIES`].
+    /// The time of a request; `program` is an index of [`LATENCIES`].
     pub(crate) fn took(&self, program: usize, time: Duration) {
         let us = time.as_micros() as u64;
         let bucket = BUCKETS_US.partition_point(|bound| *bound < us);
@@ -331,7 +322,6 @@ impl Counters {
         found
     }
 
-    /// What is counted here, in its place among the rest.
     pub(crate) fn stats(&self) -> Stats {
         let operations = self.operations();
         let mut ops: Vec<(OpNum, u64)> = Vec::new();
@@ -361,36 +351,28 @@ impl Counters {
 /// How often an operation of a protocol was executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// The protocol and its version, as in `nfs4.2`.
     pub version: &'static str,
-    /// The operation's or procedure's number.
     pub number: u32,
-    /// Its name.
     pub name: String,
-    /// With success.
     pub good: u64,
-    /// With each error.
     pub failed: Vec<(String, u64)>,
 }
 
 impl Operation {
-    /// Successful or not.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.good + self.failed.iter().map(|(_, n)| n).sum::<u64>()
     }
 }
 
-/// What a server has done and holds.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    /// COMPOUNDs answered.
     pub compounds: u64,
     /// Operations that changed something and succeeded.
     pub modifying_ops: u64,
     /// COMPOUNDs and calls without a session that were answered with a kept reply.
     pub replays: u64,
-    /// Calls that were not looked at, since no export names their address, or none with their port.
+    /// Calls refused unread, since no export names their address, or none with their port.
     pub calls_refused: u64,
     /// Operations executed, successful or not, by number, of all versions together.
     pub ops: Vec<(OpNum, u64)>,
@@ -402,21 +384,16 @@ pub struct Stats {
     pub latencies: Vec<(&'static str, Latency)>,
     /// Replies that are kept for calls without a session.
     pub calls_kept: usize,
-    /// Connections that are open.
     pub connections: usize,
-    /// Client records.
     pub clients: usize,
-    /// Sessions.
     pub sessions: usize,
-    /// Opens.
     pub opens: usize,
-    /// Locked ranges.
     pub locks: usize,
-    /// Of the client that has most: sessions, opens, locked ranges.
+    /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],
-    /// Slots of the session that has most.
+    /// The most slots of one session.
     pub session_slots: usize,
-    /// Operations in a COMPOUND of the session that may send most.
+    /// The most operations that a COMPOUND of any session may have.
     pub session_operations: usize,
     /// Bytes that sessions may at worst keep for replay, and the limit for it.
     pub cached: (u64, u64),
@@ -426,9 +403,7 @@ pub struct Stats {
     pub nlm_hosts: (usize, usize),
     /// NLM requests that wait for a lock.
     pub nlm_waiters: usize,
-    /// What the connections hold.
     pub load: landfast_rpc::Load,
-    /// The limits that can be set.
     pub limits: Limits,
 }
 
@@ -469,13 +444,11 @@ impl Stats {
         set.chain(others).collect()
     }
 
-    /// Operations of this number.
     #[must_use]
     pub fn op(&self, op: OpNum) -> u64 {
         self.ops.iter().find(|(n, _)| *n == op).map_or(0, |(_, c)| *c)
     }
 
-    /// Operations in all.
     #[must_use]
     pub fn ops_total(&self) -> u64 {
         self.ops.iter().map(|(_, c)| c).sum()

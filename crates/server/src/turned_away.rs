@@ -8,7 +8,6 @@ use landfast_rpc::{SeldomOf, share_of};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Why a client is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     /// No rule names its address.
@@ -17,7 +16,6 @@ pub(crate) enum Reason {
     Port,
 }
 
-/// The clients that were logged lately.
 #[derive(Debug, Default)]
 pub(crate) struct TurnedAway(SeldomOf<(IpAddr, Option<PathBuf>, Reason)>);
 

@@ -1,22 +1,22 @@
-//! Keeps a thread of the runtime free for what is answered from memory, whatever the others wait for.
+//! Keeps a runtime thread free for calls that are answered from memory, whatever the other threads wait for.
 //!
-//! A call runs on the runtime's thread that received it, and a lone client's call makes its flush there, too
-//! (`landfast_intentlog::Ticket::wait`): handing either to another thread costs as much as it takes. So a thread of the
-//! runtime may wait for a device: for that flush, for a filesystem whose journal is being written, for cold data. Then
-//! nobody would look at the sockets: the runtime leaves them to the thread that found the last one ready, and wakes no
-//! other for a single call. It would go on when the device does.
+//! A call runs on the runtime thread that received it, and the call of a lone client also flushes there
+//! (`landfast_intentlog::Ticket::wait`): handing either to another thread costs as much as doing it. So a runtime
+//! thread may wait for a device: for that flush, for a filesystem whose journal is being written, for cold data. Then
+//! nobody looks at the sockets. The runtime leaves them to the thread that found the last one ready, and for a single
+//! call it wakes no other. So without help they would wait until the device is done.
 //!
-//! A watcher looks every [`WATCH_EVERY`](limits::WATCH_EVERY) at what the threads are at:
+//! A watcher checks every [`WATCH_EVERY`](limits::WATCH_EVERY) what the threads are doing:
 //!
 //! | it sees | it does |
 //! |---|---|
-//! | a thread that is in a call | wakes the runtime: an idle thread takes over the sockets and the tasks that wait |
-//! | one that was in the same call at the last look | from then on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
-//! | more changes under way than all threads but one (each looks itself) | that change hands over, too |
+//! | a thread that is in a call | wakes the runtime: an idle thread takes over the sockets and the waiting tasks |
+//! | a thread in the same call as at the last check | from now on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
+//! | more changes in progress than all threads but one (each change checks this itself) | that change hands over, too |
 //! | no calls for [`WATCH_QUIET`](limits::WATCH_QUIET) | sleeps until one comes |
 //!
-//! Handing over always would cost every call several microseconds, the more than a lone client gains by the flush in
-//! place; looking costs a call two stores to memory of its own.
+//! Always handing over would cost every call several microseconds, more than a lone client gains by flushing in place.
+//! The check costs a call two stores to memory of its own.
 //!
 //! Invariant: a slot's number is not 0 exactly while its thread polls a call.
 
@@ -33,7 +33,7 @@ use tokio::runtime::Handle;
 
 use crate::limits;
 
-/// What one thread is at: the number of the call's poll, 0 while it is in none.
+/// What one thread is doing: the number of the call's poll; 0 outside calls.
 #[derive(Debug, Default)]
 struct Slot {
     poll: AtomicU64,
@@ -45,10 +45,10 @@ struct Slot {
 struct Inner {
     /// One for each thread that ever polled a call here.
     slots: Mutex<Vec<Weak<Slot>>>,
-    /// Calls that change something and run on a thread that others wait for.
+    /// Modifying calls on threads that others wait for.
     changing: AtomicUsize,
     changing_max: usize,
-    /// A call has been in one poll for longer than the watcher's interval.
+    /// A call was in one poll for longer than the watcher's interval.
     stalled: AtomicBool,
     /// The watcher sleeps until a call comes.
     asleep: AtomicBool,
@@ -56,7 +56,7 @@ struct Inner {
     watcher: OnceLock<Thread>,
 }
 
-/// The runtime's threads, watched. See the module's comment. Ends with its last clone.
+/// The runtime's watched threads; see the module's comment. Watching ends with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Workers(Arc<Watched>);
 
@@ -64,15 +64,12 @@ pub(crate) struct Workers(Arc<Watched>);
 struct Watched(Arc<Inner>);
 
 thread_local! {
-    /// Of the server that this thread worked for last.
+    /// Belongs to the server that this thread last worked for.
     static SLOT: RefCell<Option<(Weak<Inner>, Arc<Slot>)>> = const { RefCell::new(None) };
 }
 
 impl Workers {
-    /// Watches the threads of this runtime, which has several.
-    ///
-    /// # Errors
-    /// When the system gives no more threads.
+    /// Watches the threads of this multi-threaded runtime; an error if the system gives no more threads.
     pub(crate) fn new(runtime: Handle) -> std::io::Result<Workers> {
         let changing_max = runtime.metrics().num_workers().saturating_sub(1);
         let inner = Arc::new(Inner { changing_max, ..Inner::default() });
@@ -84,12 +81,13 @@ impl Workers {
         Ok(Workers(Arc::new(Watched(inner))))
     }
 
-    /// Runs what may wait for a device in one of its polls. (Pinned by the caller: it may be large, and is not moved.)
+    /// Runs work that may wait for a device in one of its polls. (The caller pins it: it may be large, and is not
+    /// moved.)
     pub(crate) fn during<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> impl Future<Output = T> {
         poll_fn(move |context| {
             let _in_poll = self.0.0.enter();
             if self.hand_over() {
-                // On the server's own runtime, which has several threads.
+                // This is the server's own runtime, which has several threads.
                 tokio::task::block_in_place(|| work.as_mut().poll(context))
             } else {
                 work.as_mut().poll(context)
@@ -97,9 +95,10 @@ impl Workers {
         })
     }
 
-    /// Runs a call that may change something. It hands its thread's tasks over first where calls do, and where the last thread
-    /// that no change runs on would be this: a filesystem whose journal is full or being written stops all that change it
-    /// at once, before the watcher can see it. `apart` is done before it runs on a thread that nobody waits for.
+    /// Runs a call that may change something. It first hands its thread's tasks over if calls currently do so, or if
+    /// this is the last thread that runs no change. A filesystem whose journal is full or being written stops all its
+    /// modifying calls at once, before the watcher can see it. `apart` runs first when the call runs on a thread that
+    /// nobody waits for.
     pub(crate) fn change<T>(&self, apart: impl FnOnce(), run: impl FnOnce() -> T) -> T {
         struct Changing<'a>(&'a AtomicUsize);
         impl Drop for Changing<'_> {
@@ -117,7 +116,6 @@ impl Workers {
         run()
     }
 
-    /// Whether calls hand their thread's tasks over before they run.
     pub(crate) fn hand_over(&self) -> bool {
         self.0.0.stalled.load(Ordering::Relaxed)
     }
@@ -147,7 +145,7 @@ impl Inner {
         });
         let number = slot.polls.load(Ordering::Relaxed) + 1;
         slot.polls.store(number, Ordering::Relaxed);
-        // In one order with `asleep`: either this sees that the watcher sleeps, or that sees this.
+        // Sequentially consistent with `asleep`: either this sees that the watcher sleeps, or the watcher sees this.
         slot.poll.store(number, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst)
             && self.asleep.swap(false, Ordering::SeqCst)
@@ -159,7 +157,7 @@ impl Inner {
     }
 
     fn watch(&self, runtime: &Handle) {
-        // What each slot said at the last look: the poll that was under way, and how many there were.
+        // Each slot at the last check: the poll in progress, and how many there were.
         let mut before: Vec<(Weak<Slot>, u64, u64)> = Vec::new();
         let mut quiet = 0;
         while !self.stopped.load(Ordering::SeqCst) {
@@ -204,7 +202,7 @@ impl Inner {
     }
 }
 
-/// While a thread polls a call.
+/// Exists while a thread polls a call.
 struct InPoll(Arc<Slot>);
 
 impl Drop for InPoll {

@@ -1,5 +1,3 @@
-//! What can be wrong with an XDR stream.
-
 use thiserror::Error;
 
 /// Why bytes could not be decoded.
@@ -10,23 +8,13 @@ pub enum Error {
     Short(usize),
     /// A boolean or a discriminant with a value that its type does not have (RFC 4506 sections 4.3, 4.4, 4.15).
     #[error("{value} is not a value of {name}")]
-    BadTag {
-        /// The type.
-        name: &'static str,
-        /// What was found.
-        value: u32,
-    },
+    BadTag { name: &'static str, value: u32 },
     /// Padding that is not zero (RFC 4506 section 3 asks for zeroes).
     #[error("padding is not zero")]
     Padding,
     /// A length above the limit of its type.
     #[error("length {len} is above the limit of {max}")]
-    TooLong {
-        /// The length announced.
-        len: usize,
-        /// The limit.
-        max: usize,
-    },
+    TooLong { len: usize, max: usize },
     /// A value that its type excludes, such as an integer too large for a field.
     #[error("{0} is out of range")]
     Range(&'static str),

@@ -1,14 +1,13 @@
 //! RFC 4506 (XDR) encoding and decoding, zero-copy for opaque data.
 //!
-//! [`Encode`] writes into a [`BytesMut`]; [`Decode`] reads from a [`Reader`] over [`Bytes`], so that a variable-length
-//! opaque (the data of a WRITE) is a slice of the record that came off the wire, not a copy. Both are derived for
-//! structs (fields in order) and for enums (`#[xdr(tag = N)]` on each variant: a discriminated union, or an
-//! enumeration when no variant carries data).
+//! [`Encode`] writes into a [`BytesMut`]; [`Decode`] reads from a [`Reader`] over [`Bytes`]. So a variable-length
+//! opaque (the data of a WRITE) is a slice of the received record, not a copy. Both are derived for structs (fields in
+//! order) and for enums (`#[xdr(tag = N)]` on each variant: a discriminated union, or an enumeration when no variant
+//! carries data).
 //!
-//! Invariants: decoding never panics and never allocates more than a small multiple of the bytes that are really
-//! there, whatever lengths the input announces.
+//! Invariants: decoding never panics. It never allocates more than a small multiple of the bytes that are really there,
+//! whatever lengths the input announces.
 
-// What comes from the wire, the disk or the user gets an answer.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

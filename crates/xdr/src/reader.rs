@@ -10,19 +10,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads from the start of `bytes`.
     #[must_use]
     pub fn new(bytes: Bytes) -> Self {
         Reader { rest: bytes }
     }
 
-    /// How many bytes have not been read.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// All that has not been read.
+    /// The bytes not yet read.
     #[must_use]
     pub fn into_rest(self) -> Bytes {
         self.rest
@@ -34,9 +32,6 @@ impl Reader {
     }
 
     /// An unsigned 32-bit integer (RFC 4506 section 4.2).
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn u32(&mut self) -> Result<u32, Error> {
         self.need(4)?;
@@ -44,9 +39,6 @@ impl Reader {
     }
 
     /// An unsigned 64-bit integer (RFC 4506 section 4.5).
-    ///
-    /// # Errors
-    /// [`Error::Short`].
     #[inline]
     pub fn u64(&mut self) -> Result<u64, Error> {
         self.need(8)?;
@@ -80,11 +72,8 @@ impl Reader {
         self.fixed(len)
     }
 
-    /// The count of a variable-length array (RFC 4506 section 4.13), checked against the bytes that are left: an
-    /// element takes at least four.
-    ///
-    /// # Errors
-    /// [`Error::Short`] when so many elements cannot be there.
+    /// The count of a variable-length array (RFC 4506 section 4.13). [`Error::Short`] when the remaining bytes cannot
+    /// hold so many elements: each takes at least four.
     pub fn count(&mut self) -> Result<usize, Error> {
         let n = self.u32()? as usize;
         self.need(n.saturating_mul(4))?;

@@ -1,8 +1,8 @@
 //! Callbacks to clients, on the back channels of their sessions (RFC 8881 sections 2.10.3.1 and 20).
 //!
-//! The slots and numbers are in [`crate::state::sessions`]; here is what is done with connections and time. A callback
-//! takes a slot of the session, goes to one of the connections bound to its back channel with CB_SEQUENCE in front, and to
-//! another when there is no answer. Each wait has an end.
+//! [`crate::state::sessions`] has the slots and sequence numbers; this module handles connections and time. A callback
+//! takes a slot of the session and goes, with CB_SEQUENCE in front, to one of the connections bound to its back
+//! channel. If no answer comes, it goes to another. Each wait is bounded.
 
 pub(crate) mod conns;
 

@@ -9,22 +9,17 @@ use std::sync::Arc;
 /// Whether a call from an address is accepted at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is.
     Taken,
-    /// That depends on the names of the address, which are being looked up: the client may retry.
+    /// The names of the address decide and are being looked up: the client may retry.
     NotYet,
-    /// It is not.
     Refused(AuthStat),
 }
 
-/// Who sends a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     /// Its address; an IPv4 address that came over IPv6 is an IPv4 address here.
     pub(crate) addr: IpAddr,
-    /// Its port.
     pub(crate) port: u16,
-    /// Its RPC credential.
     pub(crate) credential: Credential,
     /// The names of the address, if a rule needs them and they are known.
     pub(crate) names: Option<Arc<Names>>,
@@ -41,9 +36,7 @@ impl Caller {
 /// What a caller may do on an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// It may only read.
     pub(crate) read_only: bool,
-    /// The user and groups as which the volume sees it.
     pub(crate) cred: Cred,
 }
 

@@ -5,13 +5,10 @@ use std::net::IpAddr;
 /// The clients that a rule is about, as written in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientSpec {
-    /// Every client.
     Anyone,
-    /// A network.
     Net {
-        /// Its address; all bits behind the prefix are zero.
+        /// All bits behind the prefix are zero.
         addr: IpAddr,
-        /// The length of the prefix.
         bits: u8,
     },
     /// A host name, in lower case: the addresses that it resolves to.
@@ -23,7 +20,6 @@ pub enum ClientSpec {
 }
 
 impl ClientSpec {
-    /// One address.
     #[must_use]
     pub fn address(addr: IpAddr) -> ClientSpec {
         let addr = addr.to_canonical();
@@ -31,9 +27,6 @@ impl ClientSpec {
     }
 
     /// Reads `*`, `@netgroup`, an address, a network, a host name or a pattern of host names.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn parse(text: &str) -> Result<ClientSpec, String> {
         if text == "*" {
             return Ok(ClientSpec::Anyone);
@@ -155,7 +148,6 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// The names of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     /// Its names that resolve back to it, in lower case.

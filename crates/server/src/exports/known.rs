@@ -1,10 +1,9 @@
-//! What is known of callers beside what they say: the names of their addresses, the groups of their users.
+//! Looks up what callers do not say themselves: the names of their addresses, the groups of their users.
 //!
-//! Asking may take a name server's time, so it is done by a few threads of their own, and what they found is kept
-//! ([`limits::KNOWN_MS`]). A request whose caller must be asked about waits a little for that; then its access check says
-//! that it is not known yet, and the client tries again. Nobody else waits. What has grown old serves until the new
-//! answer is there, at most [`limits::KNOWN_STALE_MS`] long; while no answer comes at all, a caller that is not known gets
-//! nothing.
+//! A look-up may take a name server's time. So a few separate threads make it, and the results are kept
+//! ([`limits::KNOWN_MS`]). A request that needs one waits a little. If the answer is not there in time, the access
+//! check says so, and the client tries again. Nobody else waits. An old answer serves until the new one is there, at
+//! most for [`limits::KNOWN_STALE_MS`]. While no answer comes at all, an unknown caller gets nothing.
 
 use super::rules::{ClientSpec, Names};
 use crate::limits;
@@ -20,11 +19,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// Where answers come from.
 pub(crate) trait Source: Send + Sync + 'static {
-    /// What an address is called, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
+    /// The names of an address, as far as `asked` (hosts and netgroups of the rules) matters. `None`: no answer.
     fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names>;
-    /// The addresses that a name leads to; none for an unknown one. `None`: no answer.
+    /// The addresses of a name; empty for an unknown one. `None`: no answer.
     fn addresses(&self, name: &str) -> Option<Vec<IpAddr>>;
     /// A user's groups; an unknown user has none. `None`: no answer.
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
@@ -37,7 +35,7 @@ impl Source for System {
     fn names(&self, addr: IpAddr, asked: &[ClientSpec]) -> Option<Names> {
         let mut found = Names::default();
         if let Some(name) = sys::name(addr).ok()? {
-            // Whoever owns the address may call it what he likes: the name must lead back.
+            // The owner of an address can give it any name, so the name must resolve back to it.
             if sys::addresses(&name).ok()?.contains(&addr) {
                 found.names.push(name);
             }
@@ -71,10 +69,9 @@ impl Source for System {
     }
 }
 
-/// Answers by question.
 struct Answers<K, V> {
     all: HashMap<K, Answer<V>>,
-    /// Answers to questions of an earlier one are not taken.
+    /// Answers to questions of an earlier generation are dropped.
     generation: u64,
 }
 
@@ -84,12 +81,11 @@ struct Answer<V> {
     asking: bool,
 }
 
-/// What is known of a question.
 enum State<V> {
     Fresh(Arc<V>),
-    /// Somebody must ask.
+    /// The caller must look it up.
     Ask(Option<Arc<V>>),
-    /// Somebody asks.
+    /// Somebody is looking it up.
     Asked(Option<Arc<V>>),
 }
 
@@ -100,7 +96,7 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
 
     fn look(&mut self, key: &K, now: Millis) -> State<V> {
         if self.all.len() >= limits::KNOWN_MAX && !self.all.contains_key(key) {
-            // The eldest half goes.
+            // Drop the oldest half.
             let mut ages: Vec<Millis> = self.all.values().map(|a| a.at).collect();
             ages.sort_unstable();
             let middle = ages.get(ages.len() / 2).copied().unwrap_or(now);
@@ -116,7 +112,7 @@ impl<K: Eq + Hash + Clone, V> Answers<K, V> {
         }
     }
 
-    /// Whoever gets a generation asks, and says [`Answers::answered`].
+    /// Returns a generation to the caller that must look it up and then call [`Answers::answered`].
     fn begin(&mut self, key: &K) -> Option<u64> {
         let answer = self.all.get_mut(key).filter(|a| !a.asking)?;
         answer.asking = true;
@@ -139,9 +135,9 @@ struct Inner {
     source: Box<dyn Source>,
     started: std::time::Instant,
     names: Mutex<Answers<IpAddr, Names>>,
-    /// Whose names and addresses are being asked about.
+    /// Clients with look-ups of names and addresses in progress.
     asking: Mutex<Held>,
-    /// Whose users are.
+    /// Clients with look-ups of users in progress.
     users: Mutex<Held>,
     addresses: Mutex<Answers<String, Vec<IpAddr>>>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
@@ -161,8 +157,6 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// # Errors
-    /// When the system gives no threads.
     pub(crate) fn new(source: Box<dyn Source>) -> std::io::Result<Known> {
         let inner = Inner {
             source,
@@ -177,14 +171,14 @@ impl Known {
         Ok(Known { inner: Arc::new(inner), threads: Pool::new(limits::KNOWN_THREADS)? })
     }
 
-    /// After a change of the rules other names matter.
+    /// Called when the rules have changed: other names matter then.
     pub(crate) fn forget(&self) {
         let mut names = self.inner.names.lock();
         names.all.clear();
         names.generation += 1;
     }
 
-    /// The names of an address, if they are known now. Nobody is asked.
+    /// The names of an address if they are known now; starts no look-up.
     pub(crate) fn names_now(&self, addr: IpAddr) -> Option<Arc<Names>> {
         let names = self.inner.names.lock();
         let known = names.all.get(&addr)?;
@@ -199,7 +193,7 @@ impl Known {
         self.ask(|inner| &inner.names, |inner| &inner.asking, addr, addr, find).await
     }
 
-    /// The addresses of a name, which somebody at `by` says; `None` when they are not known in time.
+    /// The addresses of a name given by somebody at `by`; `None` when they are not known in time.
     pub(crate) async fn addresses(&self, by: IpAddr, name: &str) -> Option<Arc<Vec<IpAddr>>> {
         let name = name.to_owned();
         let asked = name.clone();
@@ -213,7 +207,7 @@ impl Known {
         self.ask(|inner| &inner.groups, |inner| &inner.users, by, uid, find).await
     }
 
-    /// The answer to a question. Whoever has many is asked about few of them at a time, and keeps no thread from others.
+    /// Looks a question up. A client with many questions has few look-ups at a time, and keeps no thread from others.
     async fn ask<K, V>(
         &self,
         answers: fn(&Inner) -> &Mutex<Answers<K, V>>,
@@ -255,7 +249,7 @@ impl Known {
             match look(&self.inner) {
                 State::Fresh(value) => return Some(value),
                 State::Ask(old) => {
-                    // An answer that did not come is asked for again by the next request.
+                    // If no answer came, the next request asks again.
                     if asked || old.is_some() {
                         if !asked {
                             ask(&self.inner);

@@ -2,17 +2,18 @@
 //!
 //! - [`pseudo`]: the names;
 //! - [`down`]: exports that cannot be served now;
-//! - [`caller`], [`hosts`], [`rules`]: who asks, which hosts there are, who may use an export, and as whom;
-//! - `known`: the names of addresses and the groups of users, asked for beside the work;
-//! - `tx`: what one request changes, over several volumes.
+//! - [`caller`], [`hosts`], [`rules`]: who calls, which hosts a rule names, who may use an export and as which user;
+//! - `known`: looks up names of addresses and groups of users in the background;
+//! - `tx`: the transaction of one request, which may span several volumes.
 //!
-//! An [`Exports`] never changes. The server holds the present one and a reload puts another in its place; each request
-//! works with the one that it began with. An [`Export`] that a reload keeps has the same volume in both, under the same
-//! [`Export::id`].
+//! An [`Exports`] never changes: a reload replaces the server's table by a new one. Each request works with the table
+//! that it began with. An [`Export`] that a reload keeps has the same volume and the same [`Export::id`] in both.
 //!
-//! For all protocols alike, in this order: [`Exports::object`] turns a wire handle into an export and an object (a handle
-//! names its volume and is signed with that volume's key, so it opens no other); [`Export::access`] says what the caller
-//! may do there and as whom. No operation runs without the [`Access`] of its caller.
+//! All protocols do the following in this order:
+//! 1. [`Exports::object`] turns a wire handle into an export and an object. A handle names its volume and is signed
+//!    with that volume's key, so it opens no other.
+//! 2. [`Export::access`] says what the caller may do there and as which user. No operation runs without the [`Access`]
+//!    of its caller.
 
 pub(crate) mod caller;
 pub(crate) mod down;
@@ -36,47 +37,42 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
 
-/// One volume and how it is served.
+/// A volume and how it is served.
 #[derive(Debug)]
 pub(crate) struct Export {
-    /// The tree.
     pub(crate) volume: Volume,
-    /// Its root.
     pub(crate) root: Node,
-    /// The directory, as it was configured.
+    /// The directory as configured.
     pub(crate) path: PathBuf,
     /// Who may use it.
     pub(crate) rules: Rules,
-    /// Users have the groups that this system says.
+    /// Take users' groups from this system instead of from the request.
     pub(crate) manage_gids: bool,
-    /// The components of its name in the pseudo root; none when it is the root.
+    /// The components of its name in the pseudo root; empty when it is the root itself.
     pub(crate) name: Vec<Bytes>,
-    /// Its place in the table.
+    /// Its index in the table.
     pub(crate) place: usize,
-    /// The fileid of the entry that its root is mounted on; `None` when it is the root of the server.
+    /// The fileid of the directory entry on which its root is mounted; `None` when it is the root of the server.
     pub(crate) mounted_on: Option<u64>,
 }
 
 impl Export {
-    /// Names the export: two with the same are the same volume.
+    /// Identifies the volume: exports with the same id are the same volume.
     pub(crate) fn id(&self) -> [u8; 16] {
         self.volume.id()
     }
 
-    /// The number in the volume's handles.
+    /// The volume's number in its handles.
     pub(crate) fn number(&self) -> u32 {
         number_from(&self.volume.id())
     }
 
-    /// What this caller may do here.
-    ///
-    /// # Errors
-    /// It may do nothing.
+    /// What the caller may do here; an error if it may do nothing.
     pub(crate) fn access(&self, caller: &Caller) -> Result<Access, Refused> {
         self.rules.access(caller, self.manage_gids)
     }
 
-    /// The flavors that this caller may use here: AUTH_SYS, AUTH_NONE.
+    /// Whether the caller may use AUTH_SYS and AUTH_NONE here, in this order.
     pub(crate) fn flavors(&self, caller: &Caller) -> (bool, bool) {
         match self.rules.find(caller.addr, caller.names.as_deref()) {
             Found::Rule(rule) => (rule.sys, rule.none),
@@ -84,60 +80,56 @@ impl Export {
         }
     }
 
-    /// Each operation that changes something waits for the disk.
+    /// Whether each modifying operation waits for the disk.
     pub(crate) fn synced(&self) -> bool {
         self.volume.durability() == Durability::Sync
     }
 }
 
-/// An object of an export as a handle names it.
+/// The object that a handle names, and its export.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     pub(crate) export: Arc<Export>,
     pub(crate) node: Node,
-    /// The handle was one by path: see [`pseudo`].
+    /// The handle is one by path: see [`pseudo`].
     pub(crate) by_path: bool,
 }
 
-/// Why there is no such table.
+/// Why a table is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableError {
-    /// Two names are the same, or one lies below another.
+    /// Two names are equal, or one lies below another.
     Names,
     /// Two volumes have the same number.
     Number(PathBuf, PathBuf),
 }
 
-/// A volume, opened, and how it is to be served.
+/// An opened volume and how to serve it.
 #[derive(Debug)]
 pub struct Served {
-    /// The volume.
     pub volume: Volume,
-    /// What opening it found; for a volume that is served already nothing.
+    /// What recovery found; empty for a volume that is served already.
     pub recovery: RecoveryReport,
-    /// Its directory.
     pub path: PathBuf,
     /// Its name in the pseudo root; `/` when it is the only one and the root itself.
     pub name: PathBuf,
-    /// Who may use it.
     pub rules: Rules,
-    /// Users have the groups that this system says.
+    /// Take users' groups from this system instead of from the request.
     pub manage_gids: bool,
 }
 
-/// All exports.
 #[derive(Debug)]
 pub(crate) struct Exports {
     all: Vec<Arc<Export>>,
-    /// The synthetic directories above them.
+    /// The synthetic directories above the exports.
     pub(crate) pseudo: Pseudo,
-    /// The change attribute of all synthetic directories: when the table was made.
+    /// The change attribute of all synthetic directories: the time at which the table was made.
     pub(crate) change: u64,
     /// Host names, patterns and netgroups of all rules.
     pub(crate) asked: Vec<ClientSpec>,
-    /// Numbers of volumes that this server has served before and serves no more.
+    /// Numbers of volumes that this server no longer serves.
     former: Vec<u32>,
-    /// Exports that cannot be served now. Their places are behind those that are served.
+    /// Exports that cannot be served now. Their indexes follow those of the served ones.
     down: Vec<Arc<Down>>,
 }
 
@@ -147,10 +139,10 @@ fn now_ns() -> u64 {
 }
 
 impl Exports {
-    /// The table of these. A single one with the name `/` is the root, and stands under its own path, too.
+    /// Builds the table. A single export with the name `/` is the root; it can also be reached under its own path.
     ///
     /// # Errors
-    /// Names that clash, or two volumes whose handles could not be told from each other.
+    /// Names that clash, or two volumes with the same number in their handles.
     pub(crate) fn new(
         served: Vec<Served>,
         unavailable: Vec<Unavailable>,
@@ -196,33 +188,33 @@ impl Exports {
         Ok(Exports { all, pseudo, change: now_ns(), asked, former, down })
     }
 
-    /// Numbers of volumes that were served up to now.
+    /// Numbers of all volumes that were served so far.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         let down = self.down.iter().filter_map(|d| d.number());
         self.all.iter().map(|e| e.number()).chain(down).chain(self.former.iter().copied()).collect()
     }
 
-    /// Whether the names of this address decide anything.
+    /// Whether any rule depends on the names of this address.
     pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
         !self.asked.is_empty() && self.rules().any(|rules| rules.find(addr, None) == Found::NeedsNames)
     }
 
-    /// Whether the groups of users are looked up anywhere.
+    /// Whether any export looks up users' groups.
     pub(crate) fn needs_groups(&self) -> bool {
         self.all.iter().any(|e| e.manage_gids)
     }
 
-    /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Export>> {
         self.all.iter()
     }
 
-    /// The rules of every export, those included that cannot be served now: their clients wait for them.
+    /// The rules of every export, including those that cannot be served now: their clients are waiting for them.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &Rules> {
         self.all.iter().map(|e| &e.rules).chain(self.down.iter().map(|d| &d.of.rules))
     }
 
-    /// Whether the rules give this caller what they would give him from there, on every export. Not where only names could say.
+    /// Whether the rules of every export treat this caller as they would treat it at address `from`. False where only a
+    /// name lookup could tell.
     pub(crate) fn gives_the_same(&self, caller: &Caller, from: IpAddr) -> bool {
         if from == caller.addr {
             return true;
@@ -234,17 +226,16 @@ impl Exports {
         })
     }
 
-    /// The exports that cannot be served now.
     pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
         self.down.iter()
     }
 
-    /// The export at this place, if it cannot be served now.
+    /// The export at this index, if it cannot be served now.
     pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<Down>> {
         self.down.get(place.checked_sub(self.all.len())?)
     }
 
-    /// The same by its name in the pseudo root, or its path.
+    /// Finds an export that cannot be served now by its name in the pseudo root or by its path.
     pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<Down>> {
         use std::os::unix::ffi::OsStrExt;
         let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
@@ -259,12 +250,11 @@ impl Exports {
         self.all.first().filter(|e| e.name.is_empty())
     }
 
-    /// The export at this place.
     pub(crate) fn at(&self, place: usize) -> Option<&Arc<Export>> {
         self.all.get(place)
     }
 
-    /// The export whose volume made this wire handle, as far as the handle says; that is not proven.
+    /// The export whose volume this wire handle claims to come from. The signature is not checked.
     pub(crate) fn of_handle(&self, handle: &[u8]) -> Option<&Arc<Export>> {
         let handle = self.pseudo.strip(handle).unwrap_or(handle);
         let number = number_of(handle)?;
@@ -274,8 +264,9 @@ impl Exports {
     /// The object of a wire handle.
     ///
     /// # Errors
-    /// [`Error::BadHandle`] for what none of these volumes made; [`Error::Stale`] for an object that is gone, and for
-    /// what names a volume that was served until a reload; [`Error::Busy`] for what is, or may be, of one that cannot be served now.
+    /// - [`Error::BadHandle`]: no volume of this server made it.
+    /// - [`Error::Stale`]: the object is gone, or a reload has removed its volume.
+    /// - [`Error::Busy`]: its export cannot be served now, or that is possible.
     pub(crate) fn object(&self, handle: &[u8]) -> Result<Object, Error> {
         let (inner, by_path) = match self.pseudo.strip(handle) {
             Some(inner) => (inner, true),
@@ -292,13 +283,12 @@ impl Exports {
         Ok(Object { export: export.clone(), node: export.volume.resolve(inner)?, by_path })
     }
 
-    /// The synthetic directory of a wire handle.
     pub(crate) fn pseudo_dir(&self, handle: &[u8]) -> Option<PseudoDir> {
         self.pseudo.resolve(handle)
     }
 
     #[allow(dead_code)] // MOUNT finds exports by it
-    /// The export with this name in the pseudo root, or with this path (for MOUNT, where a client may say either).
+    /// Finds an export by its name in the pseudo root or by its path: a client of MOUNT may use either.
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Arc<Export>> {
         use std::os::unix::ffi::OsStrExt;
         let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
@@ -308,13 +298,13 @@ impl Exports {
             .or_else(|| self.all.iter().find(|e| components(&e.path) == parts))
     }
 
-    /// An export whose log takes what belongs to none in particular; `None` where no volume keeps notes.
+    /// An export whose log takes the notes that belong to no export; `None` if no volume keeps notes.
     pub(crate) fn keeper(&self) -> Option<&Arc<Export>> {
         let keeps = || self.all.iter().filter(|e| e.volume.keeps_notes());
         keeps().find(|e| e.volume.failed().is_none()).or_else(|| keeps().next())
     }
 
-    /// Whether each volume keeps notes, so that no effect is without its reply after a crash.
+    /// Whether every volume keeps notes. Then no effect survives a crash without its reply.
     pub(crate) fn all_keep_notes(&self) -> bool {
         self.all.iter().all(|e| e.volume.keeps_notes())
     }

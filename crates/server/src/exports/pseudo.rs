@@ -1,34 +1,36 @@
 //! The pseudo root (RFC 8881 section 7.3): synthetic directories that lead from `/` to the exports.
 //!
 //! Two shapes:
-//! - *Whole*: one export is the root itself. The directories of its own absolute path, seen from the root, are
-//!   synthetic: LOOKUP of the first component in the root finds one unless a real entry has that name, each holds just
-//!   the next, and the last is the export's root again. A real directory of that name leads on in the same way: what is not in it
-//!   and is the next component is the synthetic one. So only a real entry for each component, or one that is no directory, hides
-//!   the path ([`hidden_by`]). A path of one component leaves no room for a synthetic
-//!   directory: there the name leads to the export *by path*, the same objects under handles with a prefix and under
-//!   another fsid.
+//! - *Whole*: one export is the root itself, and synthetic directories make its own absolute path reachable below the
+//!   root.
+//!   - LOOKUP of the first component in the root finds a synthetic directory, unless a real entry has that name. Each
+//!     one holds only the next component, and the last leads to the export's root again.
+//!   - In a real directory with the name of a component, the next component is synthetic, unless it exists there. So
+//!     the path is hidden only by a real entry for each component, or by one that is no directory ([`hidden_by`]).
+//!   - A path of one component leaves no room for a synthetic directory. Its name leads to the export *by path*: the
+//!     same objects, with a prefix on their handles and another fsid.
 //! - *Named*: the root is synthetic, and each export hangs under its name. No name lies below another.
 //!
-//! Synthetic directories form a filesystem of their own (another fsid), so a client that mounts by path crosses into
-//! an export as into any other filesystem, and no directory is its own ancestor. Their handles and fileids are computed
-//! from their paths, so they are the same after a restart and after a reload. Their handles carry no signature: they
-//! lead to names only, and what a caller may not use is left out of those.
+//! Synthetic directories form a filesystem of their own (another fsid). So a client that mounts by path crosses into an
+//! export as into any other filesystem, and no directory is its own ancestor. Handles and fileids are computed from
+//! paths, so they stay the same after a restart or a reload. Handles carry no signature, because they lead only to
+//! names, and names that a caller may not use are left out.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-/// First byte of a synthetic directory's handle; a volume's handles begin with another.
+/// First byte of a synthetic directory's handle; handles of volumes begin with another.
 const HANDLE_TAG: u8 = 0xF0;
 /// First byte of the handle of an object of an export by path; the object's own handle follows.
 pub(crate) const BY_PATH_TAG: u8 = 0xF1;
-/// A synthetic directory's fileid, before a digest of its path is added: beyond the inode numbers of real filesystems.
+/// Added to a digest of its path, this gives a synthetic directory's fileid; beyond the inode numbers of real
+/// filesystems.
 const FILEID_BASE: u64 = 1 << 62;
-/// Below [`FILEID_BASE`]; so entries' cookies are neither negative nor one of the first three.
+/// Digests stay below [`FILEID_BASE`], so that cookies are not negative; they are also at least 3, since cookies 0 to 2
+/// are special.
 const DIGEST_MASK: u64 = FILEID_BASE - 1;
 
-/// The components of a path's name.
 pub(crate) fn components(path: &Path) -> Vec<Bytes> {
     use std::os::unix::ffi::OsStrExt;
     path.components()
@@ -39,51 +41,45 @@ pub(crate) fn components(path: &Path) -> Vec<Bytes> {
         .collect()
 }
 
-/// A synthetic directory of one tree: its place in it. 0 is the root.
+/// A synthetic directory, as its index in the tree; 0 is the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PseudoDir(usize);
 
-/// The root of a tree.
 pub const ROOT: PseudoDir = PseudoDir(0);
 
-/// Where a name in a synthetic directory, or in the root, leads.
+/// Where a name in the root or in a synthetic directory leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// To a synthetic directory.
     Dir(PseudoDir),
-    /// To the root of the export with this place in the table; by path or not.
+    /// To the root of the export at this index of the table.
     Export {
-        /// Its place in the table.
         export: usize,
-        /// The objects below carry handles by path.
+        /// The objects below have handles by path.
         by_path: bool,
     },
 }
 
-/// A synthetic directory.
 #[derive(Debug, Clone)]
 struct Dir {
     digest: u64,
     parent: Option<PseudoDir>,
-    /// By the digest of the entry's whole path, which is its cookie.
+    /// By cookie, which is the digest of the entry's whole path.
     entries: BTreeMap<u64, (Bytes, Step)>,
 }
 
-/// A tree of synthetic directories.
 #[derive(Debug, Clone)]
 pub struct Pseudo {
     dirs: Vec<Dir>,
     server: [u8; 16],
-    /// The directory that holds each export by place, where the root is synthetic.
+    /// Where the root is synthetic: for each export the directory that holds it.
     above: Vec<Option<PseudoDir>>,
 }
 
-/// Two names that cannot both be.
+/// Two names that cannot exist together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NameClash(pub usize, pub usize);
 
-/// A digest of a path that stays the same for ever: 64-bit FNV-1a with a separator before each component, cut to what
-/// fits, never less than 3.
+/// A digest of a path that never changes: 64-bit FNV-1a with a separator before each component, masked, at least 3.
 fn digest(above: u64, name: &[u8]) -> u64 {
     let mut h = above ^ 0xcbf2_9ce4_8422_2325;
     for b in std::iter::once(&b'/').chain(name) {
@@ -92,8 +88,8 @@ fn digest(above: u64, name: &[u8]) -> u64 {
     (h & DIGEST_MASK).max(3)
 }
 
-/// What hides the own path of a directory that is exported as the root of the server: an entry in it for each component, or
-/// one that is no directory. `mount server:PATH` then finds that with NFSv4.
+/// The path that hides the own path of a directory exported as the root of the server: an entry in it for each
+/// component, or one that is no directory. With NFSv4, `mount server:PATH` then finds that entry instead.
 #[must_use]
 pub fn hidden_by(export: &Path) -> Option<PathBuf> {
     let mut at = export.to_path_buf();
@@ -110,8 +106,7 @@ pub fn hidden_by(export: &Path) -> Option<PathBuf> {
 }
 
 impl Pseudo {
-    /// The tree of a server whose root is its only export, at this path. Of a path of 255 components or more the rest is
-    /// cut.
+    /// The tree of a server whose root is its only export, at this path. Components from the 255th on are cut off.
     #[must_use]
     pub fn whole(path: &[Bytes], server: [u8; 16]) -> Self {
         let mut tree = Pseudo::empty(server, 1);
@@ -144,7 +139,7 @@ impl Pseudo {
         Pseudo { dirs: vec![root], server, above: vec![None; exports] }
     }
 
-    /// Hangs `leaf` under a name; the directory that holds it. The export in the way when that is impossible.
+    /// Hangs `leaf` under a name and returns the directory that holds it. The error is the export in the way.
     fn add(&mut self, name: &[Bytes], leaf: Step) -> Result<PseudoDir, Option<usize>> {
         let (last, dirs) = name.split_last().ok_or(None)?;
         let mut at = ROOT;
@@ -174,7 +169,7 @@ impl Pseudo {
 
     fn insert(&mut self, dir: PseudoDir, digest: u64, name: &Bytes, step: Step) {
         if let Some(dir) = self.dirs.get_mut(dir.0) {
-            // Of two names with one digest the later gets the next number.
+            // If two names have the same digest, the later one gets the next free number.
             let free = (digest..).find(|d| !dir.entries.contains_key(d)).unwrap_or(digest);
             dir.entries.insert(free, (name.clone(), step));
         }
@@ -184,7 +179,6 @@ impl Pseudo {
         self.dirs.get(dir.0)
     }
 
-    /// Where `name` in a synthetic directory leads.
     #[must_use]
     pub fn entry(&self, dir: PseudoDir, name: &[u8]) -> Option<Step> {
         self.dir(dir)?.entries.values().find(|(n, _)| *n == name).map(|(_, step)| *step)
@@ -197,12 +191,13 @@ impl Pseudo {
         dir.flat_map(move |d| d.entries.range((Excluded(after), Unbounded))).map(|(c, (n, s))| (*c, n, *s))
     }
 
-    /// The components of the path of a single export that is the root, and where each leads; of named exports nothing of use.
+    /// The components of the path of a single export that is the root, and where each leads. Meaningless for named
+    /// exports.
     pub fn own_path(&self) -> impl Iterator<Item = (&Bytes, Step)> {
         self.dirs.iter().filter_map(|d| d.entries.values().next()).map(|(name, step)| (name, *step))
     }
 
-    /// The places of all exports below a synthetic directory.
+    /// The indexes of all exports below a synthetic directory.
     #[must_use]
     pub fn exports_below(&self, dir: PseudoDir) -> Vec<usize> {
         let mut found = Vec::new();
@@ -218,7 +213,7 @@ impl Pseudo {
         found
     }
 
-    /// The directory above; `None` is above the root.
+    /// The parent directory; `None` for the root.
     #[must_use]
     pub fn parent(&self, dir: PseudoDir) -> Option<PseudoDir> {
         self.dir(dir)?.parent
@@ -230,7 +225,6 @@ impl Pseudo {
         self.above.get(export).copied().flatten()
     }
 
-    /// The wire handle.
     #[must_use]
     pub fn handle(&self, dir: PseudoDir) -> Bytes {
         let mut h = vec![HANDLE_TAG];
@@ -239,13 +233,13 @@ impl Pseudo {
         Bytes::from(h)
     }
 
-    /// Whether a handle is that of a synthetic directory, of this server or another, now or once.
+    /// Whether a handle names a synthetic directory of any server, past or present.
     #[must_use]
     pub fn is_pseudo(handle: &[u8]) -> bool {
         handle.first() == Some(&HANDLE_TAG)
     }
 
-    /// The synthetic directory of a wire handle, if it is one of this tree's.
+    /// The synthetic directory of a wire handle, if it belongs to this tree.
     #[must_use]
     pub fn resolve(&self, handle: &[u8]) -> Option<PseudoDir> {
         let (tag, rest) = handle.split_first()?;
@@ -257,7 +251,7 @@ impl Pseudo {
         self.dirs.iter().position(|d| d.digest == digest).map(PseudoDir)
     }
 
-    /// The wire handle, by path, of an object of a volume.
+    /// Turns a volume's handle into a handle by path.
     #[must_use]
     pub fn by_path(handle: &Bytes) -> Bytes {
         let mut h = vec![BY_PATH_TAG];
@@ -265,7 +259,7 @@ impl Pseudo {
         Bytes::from(h)
     }
 
-    /// The volume's handle in a wire handle by path.
+    /// The volume's handle inside a handle by path.
     #[must_use]
     pub fn strip<'h>(&self, handle: &'h [u8]) -> Option<&'h [u8]> {
         match handle.split_first() {
@@ -278,13 +272,13 @@ impl Pseudo {
         self.entries(ROOT, 0).any(|(_, _, step)| matches!(step, Step::Export { by_path: true, .. }))
     }
 
-    /// The fileid of the entry that the export by path is mounted on.
+    /// The fileid of the entry on which the export by path is mounted.
     #[must_use]
     pub fn by_path_entry() -> u64 {
         FILEID_BASE
     }
 
-    /// The fileid of the entry that an export's root is mounted on; `None` when the export is the root of the server.
+    /// The fileid of the entry on which an export's root is mounted; `None` when the export is the root of the server.
     #[must_use]
     pub fn mounted_on(&self, export: usize) -> Option<u64> {
         let above = self.above(export)?;
@@ -292,19 +286,18 @@ impl Pseudo {
         at.map(|(cookie, _, _)| FILEID_BASE | cookie)
     }
 
-    /// The filesystem's id of the export by path, given the export's own.
+    /// The fsid of the export by path, computed from the export's own.
     #[must_use]
     pub fn by_path_fsid(export: (u64, u64)) -> (u64, u64) {
         (export.0, !export.1)
     }
 
-    /// The fileid.
     #[must_use]
     pub fn fileid(&self, dir: PseudoDir) -> u64 {
         FILEID_BASE | self.dir(dir).map_or(0, |d| d.digest)
     }
 
-    /// The filesystem's id: of the server's own, so that no volume has it.
+    /// The fsid, computed from the server's own id so that no volume has it.
     #[must_use]
     pub fn fsid(&self) -> (u64, u64) {
         let n = u128::from_be_bytes(self.server);

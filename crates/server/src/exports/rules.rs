@@ -1,8 +1,8 @@
-//! Who may use an export, and as whom: the rules of one export, as pure values.
+//! Who may use an export, and as which user: the rules of one export, as pure values.
 //!
-//! The first rule that a client's address matches counts, in the order of the file; when none does, the export is not
-//! there for that client. A rule by name (a host, a pattern, a netgroup) cannot be judged before the address's names are
-//! known: then the answer is to ask again, and never a later rule.
+//! The first rule that matches the client's address counts, in the order of the file. If none matches, the export does
+//! not exist for that client. A rule by name (a host, a pattern, a netgroup) cannot be judged before the address's
+//! names are known. Then the answer is to ask again, never a later rule.
 
 use super::caller::{Access, Admission, Caller, Refused};
 pub use super::hosts::{ClientSpec, Names};
@@ -11,45 +11,37 @@ use landfast_volume::Cred;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The user and group of a caller that does not say who it is.
+/// The user and group of an unidentified caller.
 pub const NOBODY: u32 = 65534;
-/// Connections from lower ports come from a client's superuser.
+/// On a client, only the superuser can use lower ports.
 pub(crate) const PRIVILEGED_PORTS: u16 = 1024;
 
-/// Which callers act as somebody else.
+/// Which callers act as the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Squash {
-    /// None.
+    /// No caller.
     Nobody,
-    /// The superuser, and the superuser's group.
     Root,
-    /// All.
     All,
 }
 
-/// What clients get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Which.
     pub from: Vec<ClientSpec>,
-    /// They may change nothing.
     pub read_only: bool,
-    /// Who of them acts as the anonymous user.
     pub squash: Squash,
-    /// That user.
+    /// The anonymous user.
     pub anonuid: u32,
-    /// That user's group.
+    /// The anonymous user's group.
     pub anongid: u32,
-    /// AUTH_SYS is taken.
     pub sys: bool,
-    /// AUTH_NONE is taken; such a caller is the anonymous user.
+    /// Allows AUTH_NONE; such a caller is the anonymous user.
     pub none: bool,
-    /// Only from ports below 1024.
     pub secure: bool,
 }
 
 impl Rule {
-    /// What a client gets of whom nothing else is said.
+    /// The defaults for these clients.
     #[must_use]
     pub fn new(from: Vec<ClientSpec>) -> Rule {
         Rule {
@@ -64,7 +56,7 @@ impl Rule {
         }
     }
 
-    /// Everything: for a server without a file.
+    /// Allows everything; for a server without a configuration file.
     #[must_use]
     pub fn open(from: Vec<ClientSpec>) -> Rule {
         Rule { read_only: false, squash: Squash::Nobody, none: true, secure: false, ..Rule::new(from) }
@@ -90,23 +82,18 @@ impl Rule {
     }
 }
 
-/// The rules of an export, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-/// Which rule an address gets.
+/// The result of looking up an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'r> {
-    /// This one.
     Rule(&'r Rule),
-    /// None.
     None,
-    /// The address's names decide.
     NeedsNames,
 }
 
 impl Rules {
-    /// The rule for an address.
     #[must_use]
     pub fn find(&self, addr: IpAddr, names: Option<&Names>) -> Found<'_> {
         for rule in &self.0 {
@@ -125,7 +112,7 @@ impl Rules {
         Found::None
     }
 
-    /// Whether an address that calls from this port is served at all, as whomever.
+    /// Whether an address is served at all from this port, as whatever user.
     pub(crate) fn admits(&self, addr: IpAddr, port: u16, names: Option<&Names>) -> Admission {
         match self.find(addr, names) {
             Found::Rule(rule) if rule.secure && port >= PRIVILEGED_PORTS => {

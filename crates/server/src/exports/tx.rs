@@ -1,10 +1,10 @@
-//! What one request changes, over all volumes that it touches.
+//! The changes of one request, over all volumes that it touches.
 //!
-//! At most one of the transactions is joined to its log at any time: before another volume's is handed out, the others
-//! are split. Two requests that held one log's batch open while they wait for the other's would wait for each other for
-//! ever. So what a request does to several volumes is not one atom on disk: a power cut may keep some of it and lose the rest.
-//! Its reply waits for all of it, and is written down only then ([`Txs::waits_elsewhere`]): a retry after such a cut is
-//! executed anew, and told what is so.
+//! At most one of its transactions is joined to its log at any time: before it gets another volume's, the others are
+//! split. Otherwise two requests could each hold one log's batch open and wait for each other for ever. So changes to
+//! several volumes are not atomic on disk: a power cut may keep some and lose the rest. The reply waits for all of them
+//! and is recorded only then ([`Txs::waits_elsewhere`]). A retry after such a cut is executed anew and gets an answer
+//! for the state that it finds.
 
 use super::Export;
 use crate::state_lock::not_under_the_state;
@@ -12,16 +12,14 @@ use landfast_volume::faults::{self, Bug};
 use landfast_volume::{Error, Node, Receipt, Tx};
 use std::sync::Arc;
 
-/// The transactions of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Txs {
-    /// In the order in which they were first asked for; the one asked for last may be joined.
+    /// In the order in which they were first requested; only the one requested last may be joined.
     all: Vec<(Arc<Export>, Tx)>,
     last: Option<usize>,
 }
 
 impl Txs {
-    /// Where the transaction of this export's volume is.
     fn place(&mut self, export: &Arc<Export>) -> usize {
         match self.all.iter().position(|(e, _)| e.id() == export.id()) {
             Some(at) => at,
@@ -44,7 +42,6 @@ impl Txs {
         self.all[at].1.rests_on_removals();
     }
 
-    /// The transaction of this export's volume.
     pub(crate) fn of(&mut self, export: &Arc<Export>) -> &mut Tx {
         not_under_the_state();
         let at = self.place(export);
@@ -57,12 +54,11 @@ impl Txs {
         &mut self.all[at].1
     }
 
-    /// Whether anything was changed.
     pub(crate) fn modified(&self) -> bool {
         self.all.iter().any(|(_, tx)| tx.modified())
     }
 
-    /// Whether anything was changed that has to outlast a crash, as the reply has to then: more than unstable data.
+    /// Whether anything but unstable data was changed. Then change and reply must survive a crash.
     pub(crate) fn lasting(&self) -> bool {
         self.all.iter().any(|(_, tx)| tx.lasting())
     }
@@ -73,9 +69,9 @@ impl Txs {
         last.or_else(|| self.all.iter().rev().find(|(_, tx)| tx.lasting())).map(|(e, _)| e)
     }
 
-    /// Whether the request did something, notes included, that is stable with another log than that of `home`, or its answer
-    /// rests on what others have done there. Then the log of `home` may not have its reply before that is stable: it is kept
-    /// with [`crate::path::Pending::later`].
+    /// Whether the request depends on a log other than that of `home`: it did something there, notes included, or its
+    /// answer rests on what others did there. Then the log of `home` may have its reply only once that is durable
+    /// ([`crate::path::Pending::later`]).
     pub(crate) fn waits_elsewhere(&mut self, home: &Export) -> bool {
         let elsewhere =
             self.all.iter_mut().filter(|(e, _)| e.id() != home.id()).any(|(e, tx)| {
@@ -84,25 +80,23 @@ impl Txs {
         elsewhere && !faults::bug(Bug::ReplyKeptEarly)
     }
 
-    /// Ends all of them.
     pub(crate) fn finish(self) -> Receipts {
         Receipts(self.all.into_iter().map(|(_, tx)| tx.finish()).collect())
     }
 }
 
-/// Proof of stability to wait for.
+/// What to wait for until the changes are durable.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Receipts(Vec<Receipt>);
 
 impl Receipts {
-    /// Whether there is anything to wait for.
     pub(crate) fn waits(&self) -> bool {
         self.0.iter().any(Receipt::waits)
     }
 
-    /// Whether an answer has to wait, or has to become one that says that something failed ([`Receipt::is_refused`]). One that
-    /// says so itself (`says_failed`) stays as it is.
+    /// Whether an answer must wait, or must be turned into a failure ([`Receipt::is_refused`]). An answer that already
+    /// reports one (`says_failed`) stays.
     pub(crate) fn settle(&self, says_failed: bool) -> bool {
         self.waits() || !says_failed && self.0.iter().any(Receipt::is_refused)
     }
@@ -112,10 +106,7 @@ impl Receipts {
         self.0.iter().for_each(Receipt::request);
     }
 
-    /// Waits until everything is stable in all logs.
-    ///
-    /// # Errors
-    /// When something of it may not be; all were waited for.
+    /// Waits for all logs, even after an error. An error means that something may not be durable.
     pub(crate) async fn wait(self) -> Result<(), Error> {
         if self.0.len() > 1 {
             // The logs flush at the same time.

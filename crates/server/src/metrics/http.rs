@@ -19,23 +19,23 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-/// What Prometheus asks for, and takes.
+/// The content type that Prometheus asks for and accepts.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One connection that is being answered.
 struct Reader {
     number: u64,
-    /// Whose it is ([`share_of`]).
+    /// The client ([`share_of`]).
     client: IpAddr,
     task: AbortHandle,
 }
 
-/// All of them, oldest first. They end with this.
+/// All connections, oldest first. Dropping this ends them.
 #[derive(Default)]
 struct Readers(Mutex<VecDeque<Reader>>);
 
 impl Readers {
-    /// Which one goes for a connection of `client`, where all places are taken: the oldest of whoever has most.
+    /// Which connection is closed for a new one of `client` when all places are taken: the oldest of the client that
+    /// has most.
     fn excess(readers: &VecDeque<Reader>, client: IpAddr) -> Option<usize> {
         if readers.len() < limits::METRICS_CONNECTIONS_MAX {
             return None;
@@ -56,8 +56,8 @@ impl Drop for Readers {
     }
 }
 
-/// Answers until it is dropped. A reader that takes too long loses its connection. Nobody waits for others: where there are too many,
-/// those go first that have most connections.
+/// Serves until it is dropped. A reader that takes too long loses its connection. Nobody waits for others: if there are
+/// too many connections, those of the client that has most are closed first.
 pub(crate) async fn serve(listener: TcpListener, page: impl Fn() -> String + Send + Sync + 'static) {
     let page = Arc::new(page);
     let readers = Arc::new(Readers::default());
@@ -88,7 +88,7 @@ pub(crate) async fn serve(listener: TcpListener, page: impl Fn() -> String + Sen
                 .keep_alive(false)
                 .max_buf_size(limits::METRICS_REQUEST_BYTES_MAX)
                 .serve_connection(TokioIo::new(stream), answer);
-            // Whatever goes wrong is the reader's.
+            // Errors are the reader's own problem.
             let _ = timeout(limits::METRICS_TIME_MAX, connection).await;
             if let Some(readers) = among.upgrade() {
                 readers.ended(number);

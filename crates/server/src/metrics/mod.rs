@@ -1,7 +1,7 @@
-//! The server's figures for Prometheus, in the OpenMetrics text format.
+//! The server's metrics for Prometheus, in the OpenMetrics text format.
 //!
-//! They are taken when somebody asks. Each limit stands beside what is used of it, under the same name. What weakens the
-//! promise of durability shows, with the seconds of work that it risks. `docs/limits.md` and `docs/metrics.md` name them.
+//! They are collected on request. Each limit stands beside its usage, under the same name. Settings that weaken
+//! durability are shown, with the seconds of work at risk. `docs/limits.md` and `docs/metrics.md` describe them.
 
 pub(crate) mod http;
 
@@ -20,7 +20,6 @@ use std::fmt::Error;
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What is told of a volume.
 #[derive(Debug)]
 struct OfVolume {
     export: String,
@@ -52,12 +51,11 @@ struct Figures {
     unavailable: Vec<(String, String)>,
 }
 
-/// A path as the value of a label: the encoder writes values as they are.
+/// Escapes a path for use as a label's value, since the encoder does not.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// All figures as text.
 pub(crate) fn page(stats: Stats, exports: &Exports) -> String {
     let volumes = exports.iter().map(|e| OfVolume::new(e.path.display().to_string(), &e.volume)).collect();
     let unavailable =
@@ -102,7 +100,7 @@ fn gauge(to: &mut DescriptorEncoder<'_>, name: &str, help: &str, n: usize) -> Re
     rows(to, name, help, [(Vec::new(), ConstGauge::new(n as i64))])
 }
 
-/// A figure of the log's that only grows, its name and what it is.
+/// A growing counter of the log: name, description, value.
 type LogCounter = (&'static str, &'static str, fn(&LogStats) -> u64);
 
 const LOG_COUNTERS: [LogCounter; 11] = [
@@ -119,7 +117,7 @@ const LOG_COUNTERS: [LogCounter; 11] = [
     ("log_admissions_waited", "Requests that waited for room in the log", |l| l.admit_waited),
 ];
 
-/// How long requests waited because of the log, its name and what it is.
+/// How long requests waited because of the log: name, description, value.
 type LogWaits = (&'static str, &'static str, fn(&LogStats) -> &Waits);
 
 const LOG_WAITS: [LogWaits; 2] = [

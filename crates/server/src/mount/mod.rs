@@ -1,10 +1,13 @@
 //! The MOUNT protocol, version 3 (RFC 1813 section 5), on the same port as NFS.
 //!
-//! MNT finds an export by its path or by its name in the pseudo root, and directories below it, as the superuser sees them:
-//! a handle alone gives no rights. So it is answered whatever the flavor of the call, with the flavors that the export takes
-//! of this client. EXPORT lists the exports whose rules name the asker, each with the names by which they do; DUMP what the asker
-//! itself has mounted, as it says: bounded, and forgotten with the server. Who uses what else is nobody's business, and a stranger
-//! gets two empty lists, and `ACCES` whatever it would mount. (Linux' mountd tells everybody all; but what a client does with either list concerns what it may mount.)
+//! - MNT finds an export by its path or by its name in the pseudo root, and directories below it, as the superuser sees
+//!   them: a handle alone gives no rights. So it is answered whatever the call's flavor, with the flavors that the
+//!   export allows this client.
+//! - EXPORT lists the exports whose rules name the caller, each with the names by which they do.
+//! - DUMP lists what the caller itself says it has mounted: bounded, and forgotten when the server stops.
+//!
+//! Nobody is told what others use. A stranger gets two empty lists, and `ACCES` for every MNT. (Linux' mountd tells
+//! everybody everything; but clients use either list only for what they may mount.)
 
 use crate::admission;
 use crate::exports::caller::Admission;

@@ -3,15 +3,15 @@
 //!
 //! - [`procs`]: the lock manager's procedures; their state is [`crate::state::nlm`], in the tables of all versions;
 //! - `manager`: what these share, and what the log has to know;
-//! - `grants`: telling clients of locks that they waited for;
-//! - `monitor`: the status monitor: telling clients of a restart of this server, hearing of theirs;
+//! - `grants`: tells clients of locks that they waited for;
+//! - `monitor`: the status monitor: tells clients of a restart of this server, and hears of theirs;
 //! - `peers`: calls to a client, whose port its port mapper knows.
 //!
-//! What a host holds is changed from the address that it was taken from, or from another one that the host's name leads to, too
-//! (`meant`); and only while the rules of the export let that address in.
+//! What a host holds may be changed only from the address that it was taken from, or from another address that the
+//! host's name resolves to (`meant`); and only while the rules of the export admit that address.
 //!
-//! Invariants: a client hears GRANTED only when the log says that it may hold something; a lock that a client may have
-//! heard of is taken from it only by its own word.
+//! Invariants: a client hears GRANTED only when the log says that it may hold something. A lock that a client may have
+//! heard of is taken from it only at its own request.
 
 mod grants;
 mod manager;

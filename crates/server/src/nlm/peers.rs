@@ -27,10 +27,9 @@ pub(super) enum Failed {
     Unknown,
 }
 
-/// Where something is: address, program, version, by datagram.
+/// A service's address, program, version, and whether by datagram.
 type Place = (IpAddr, u32, u32, bool);
 
-/// The clients as those who are called.
 pub(super) struct Peers {
     portmapper: u16,
     ports: Mutex<HashMap<Place, (u16, Instant)>>,
@@ -43,12 +42,12 @@ impl Peers {
         Peers { portmapper, ports: Mutex::new(HashMap::new()), calls }
     }
 
-    /// Leave to make one more call, if there is any.
+    /// A permit for one more call, if there is any.
     pub(super) fn room(&self) -> Option<OwnedSemaphorePermit> {
         self.calls.clone().try_acquire_owned().ok()
     }
 
-    /// The same, when there is some; never closed.
+    /// Waits for a permit; the semaphore is never closed.
     pub(super) async fn wait_for_room(&self) -> Option<OwnedSemaphorePermit> {
         self.calls.clone().acquire_owned().await.ok()
     }
@@ -117,8 +116,8 @@ impl Peers {
         Some(port)
     }
 
-    /// The port mapper of version 2 knows IPv4 only. It is asked as often as the call itself is sent: the answer to a message, whose
-    /// sender may be made up, is two datagrams at most.
+    /// The port mapper of version 2 knows IPv4 only. It is asked as often as the call itself is sent: a message's
+    /// sender may be forged, so its answer is two datagrams at most.
     async fn ask_port(&self, (addr, prog, vers, udp): Place, waits: &[Duration]) -> Option<u16> {
         let mapper = SocketAddr::new(addr, self.portmapper);
         let mut args = BytesMut::new();

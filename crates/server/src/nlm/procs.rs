@@ -23,19 +23,17 @@ use landfast_xdr::{Decode, Encode};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Who calls.
 struct Asker {
     peer: SocketAddr,
     by: By,
     caller: Caller,
-    /// Bytes of the call.
     bytes: usize,
 }
 
 /// Bytes of the head of a reply (RFC 5531 section 9).
 const REPLY_HEAD: usize = 24;
 
-/// Which asynchronous answer belongs to which message, and which procedure that message stands for.
+/// The asynchronous answer that belongs to a message, and the procedure that the message stands for.
 fn message(proc: u32) -> Option<(u32, u32)> {
     match proc {
         proc::TEST_MSG => Some((proc::TEST, proc::TEST_RES)),
@@ -70,7 +68,7 @@ impl Nlm {
         }
     }
 
-    /// Sends the answer to an asynchronous message. When too many are under way it is not sent: the client asks again.
+    /// Sends the answer to an asynchronous message. If too many are in flight it is not sent; the client asks again.
     fn answer(&self, peer: SocketAddr, udp: bool, proc: u32, results: Bytes) {
         let Some(room) = self.peers.room() else {
             tracing::debug!("no answer to a message of {peer}: too many are being sent");
@@ -163,7 +161,7 @@ impl Nlm {
             if st.grace.active(now) {
                 return Err(NlmStat::DENIED_GRACE_PERIOD);
             }
-            // Who is not known holds nothing: nobody's own locks are spared.
+            // An unknown host holds nothing, so no locks count as its own.
             let host = st.hosts.find(from.peer.ip().to_canonical(), &a.lock.caller_name.0).unwrap_or(0);
             loop {
                 match st.files.lock_test(host, &file, &owner, a.exclusive, span) {
@@ -173,7 +171,7 @@ impl Nlm {
                 }
             }
         };
-        // What the log does not take is no promise to this client.
+        // If the log does not take the note, nothing may be promised to this client.
         if let Err(e) = self.keep(notes).await {
             tracing::error!("the log took no record of a client that is gone: {e}");
         }
@@ -197,7 +195,7 @@ impl Nlm {
                     Err(LockError::Denied(_)) if a.block => {
                         let Ask { host, owner, file, span, exclusive, .. } = &ask;
                         if st.files.would_deadlock(*host, owner, file, *exclusive, *span) {
-                            // Should it wait already: not any more.
+                            // It may be waiting already: end that.
                             st.files.nlm_cancel(&ask);
                             break NlmStat::DEADLCK;
                         }
@@ -222,7 +220,7 @@ impl Nlm {
         Ok(stat)
     }
 
-    /// The host that asks for something, and whether it may now.
+    /// The host that makes a claim, and whether it may now.
     fn host(&self, from: &Asker, name: &NetObj, reclaim: bool) -> Result<(u64, Vec<Stamped>), NlmStat> {
         let addr = from.peer.ip().to_canonical();
         let now = self.sh.now();
@@ -231,15 +229,15 @@ impl Nlm {
             return Err(NlmStat::DENIED_GRACE_PERIOD);
         }
         let (host, note) = st.nlm_host(addr, &name.0, now).map_err(|_| NlmStat::DENIED_NOLOCKS)?;
-        // What the server does not know it to have held, it cannot have again.
+        // It cannot reclaim what the server does not know it to have held.
         if reclaim && st.hosts.get(host).is_none_or(|h| !h.restored) {
             return Err(NlmStat::DENIED);
         }
         Ok((host, note.into_iter().collect()))
     }
 
-    /// The hosts that a caller may speak for: those of this name at its address; and those of this name at another address, if the name
-    /// resolves to both addresses (a host with several addresses may call from any of them).
+    /// The hosts that a caller may speak for: those of this name at its address; and those of this name at another
+    /// address, if the name resolves to both addresses (a host with several addresses may call from any of them).
     async fn hosts_named(&self, peer: SocketAddr, same: impl Fn(&Host) -> bool) -> Vec<u64> {
         let addr = peer.ip().to_canonical();
         let named: Vec<(u64, IpAddr, Bytes)> = {
@@ -268,7 +266,7 @@ impl Nlm {
     /// Whether a caller may change what it holds in the export of this handle.
     fn allowed(&self, from: &Asker, fh: &NetObj) -> Result<(), NlmStat> {
         let exports = self.sh.exports();
-        // Of a handle that is nobody's nothing is held.
+        // A handle of no export holds nothing.
         let Some(export) = exports.of_handle(&fh.0) else { return Ok(()) };
         let Caller { addr, port, names, .. } = &from.caller;
         match export.rules.admits(*addr, *port, names.as_deref()) {
@@ -279,7 +277,7 @@ impl Nlm {
         }
     }
 
-    /// What a request without a new claim speaks of; nothing when its host is not known, so has nothing.
+    /// The requests that an operation without a new claim concerns; empty if its host is unknown and so holds nothing.
     async fn known(&self, from: &Asker, lock: &Lock, exclusive: bool) -> Result<Vec<Ask>, NlmStat> {
         let span = span(lock)?;
         self.allowed(from, &lock.fh)?;
@@ -303,7 +301,7 @@ impl Nlm {
         }
     }
 
-    /// UNLOCK: what is not locked is unlocked, too. The file may be gone.
+    /// UNLOCK, also of what is not locked. The file may be gone.
     async fn unlock(&self, from: &Asker, a: &UnlockArgs) -> NlmStat {
         match self.known(from, &a.lock, false).await {
             Ok(asks) => {
@@ -361,7 +359,7 @@ impl Nlm {
         Ok(stat)
     }
 
-    /// UNSHARE: what is not reserved is given up, too.
+    /// UNSHARE, also of what is not reserved.
     async fn unshare(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
         self.allowed(from, &a.share.fh)?;
         let name = &a.share.caller_name.0;
@@ -372,7 +370,7 @@ impl Nlm {
         Ok(NlmStat::GRANTED)
     }
 
-    /// A host says that it has restarted: it holds nothing any more.
+    /// A host reports that it has restarted, so it holds nothing any more.
     pub(super) async fn restarted(&self, peer: SocketAddr, name: &[u8]) {
         let addr = peer.ip().to_canonical();
         let hosts = self.hosts_named(peer, |h| h.is_called(name, addr)).await;
@@ -387,8 +385,8 @@ impl Nlm {
 }
 
 impl Asker {
-    /// The encoded result of a TEST. By datagram it is no longer than the call: its sender may be made up, and he whose address
-    /// it bears is to hear no more of it than was sent. What has no room is the end of the holder's name for its owner.
+    /// The encoded result of a TEST. By datagram it is no longer than the call: the sender's address may be forged, and
+    /// its real owner must not receive more than was sent. If there is no room, the end of the holder's name is cut.
     fn fitting(&self, mut res: TestRes) -> Bytes {
         let whole = res.to_bytes();
         let over = (REPLY_HEAD + whole.len()).saturating_sub(self.bytes);
@@ -408,7 +406,7 @@ fn rights(bits: u32) -> Option<Rights> {
     (bits <= u32::from(READ | WRITE)).then_some(bits as Rights)
 }
 
-/// The bytes that are meant: length 0 is to the end (RFC 1813 section 6.1.4); what no file can have is `FBIG`.
+/// The bytes meant: length 0 reaches to the end (RFC 1813 section 6.1.4); bytes that no file can have get `FBIG`.
 fn span(lock: &Lock) -> Result<Span, NlmStat> {
     let end = lock.offset.checked_add(lock.length.saturating_sub(1));
     if lock.offset > FILE_SIZE_MAX || end.is_none_or(|end| end > FILE_SIZE_MAX) {
@@ -442,7 +440,7 @@ fn file_to_lock(sh: &Shared, from: &Asker, fh: &NetObj) -> Result<FileKey, NlmSt
     Ok(object.node.fh())
 }
 
-/// The file that a handle names, which need not be there any more.
+/// The file that a handle names; it may be gone.
 fn named_file(sh: &Shared, fh: &NetObj) -> FileKey {
     match sh.exports().pseudo.strip(&fh.0) {
         Some(handle) => Bytes::copy_from_slice(handle),

@@ -6,7 +6,6 @@ use landfast_rpc::share_of;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The key of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CallKey {
     /// The client's address; an IPv4 address in its IPv6 form.
@@ -15,25 +14,18 @@ pub struct CallKey {
     program: u32,
     version: u32,
     procedure: u32,
-    /// Digest of caller and arguments.
     digest: u64,
 }
 
-/// The numbers of an RPC call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallNumbers {
-    /// Transaction id.
     pub xid: u32,
-    /// Program.
     pub program: u32,
-    /// Version.
     pub version: u32,
-    /// Procedure.
     pub procedure: u32,
 }
 
 impl CallKey {
-    /// The key of a call with these arguments.
     #[must_use]
     pub fn new(client: IpAddr, call: CallNumbers, principal: Principal, args: &[u8]) -> CallKey {
         let client = match client {
@@ -50,8 +42,8 @@ impl CallKey {
     }
 }
 
-/// 64-bit FNV-1a over the caller, and the length and the beginning of the arguments: stable over restarts and versions,
-/// since it stands in the log.
+/// 64-bit FNV-1a over the caller, and the length and the beginning of the arguments. It is stored in the log, so it
+/// must not change with restarts or versions.
 fn digest(principal: Principal, args: &[u8]) -> u64 {
     let beginning = args.get(..limits::FINGERPRINT_BYTES.min(args.len())).unwrap_or_default();
     let head = [principal.flavor.to_be_bytes(), principal.uid.to_be_bytes()].concat();

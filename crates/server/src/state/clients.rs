@@ -1,10 +1,10 @@
-//! Client records: EXCHANGE_ID (RFC 8881 section 18.35), the confirmation by CREATE_SESSION (section 18.36), leases; and
-//! those of NFSv4.0: SETCLIENTID, SETCLIENTID_CONFIRM (RFC 7530 sections 16.33, 16.34).
+//! Client records and their leases: EXCHANGE_ID (RFC 8881 section 18.35) and confirmation by CREATE_SESSION (section
+//! 18.36); for NFSv4.0 SETCLIENTID and SETCLIENTID_CONFIRM (RFC 7530 sections 16.33, 16.34).
 //!
-//! Invariant: an owner has at most one confirmed and one unconfirmed record for each host ([`super::identity`]). The confirmed
-//! record goes only when the unconfirmed one of that host is confirmed; at EXCHANGE_ID only when another principal asks and
-//! there is nothing to lose (no session, no open), or the lease is over. Who merely knows an owner's name, its client ID and its
-//! numbers cannot take its state.
+//! Invariant: for each host ([`super::identity`]) an owner has at most one confirmed and one unconfirmed record. The
+//! confirmed record goes when the unconfirmed one of that host is confirmed. At EXCHANGE_ID it goes only if another
+//! principal asks and there is nothing to lose (no session, no open), or the lease is over. So nobody can take a
+//! client's state who only knows its owner name, its client ID and its sequence numbers.
 
 use super::clock::Millis;
 use super::identity::{Addrs, Asker, Principal};
@@ -17,84 +17,73 @@ use landfast_nfs::v4::{NfsStat, Verifier};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
-/// One client record.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// The client ID.
     pub id: u64,
-    /// `co_ownerid`.
     pub owner: Bytes,
-    /// `co_verifier`: which instance of the owner.
+    /// `co_verifier`: tells instances of the owner apart.
     pub verifier: Verifier,
-    /// Who sent the EXCHANGE_ID.
+    /// The principal that sent the EXCHANGE_ID.
     pub principal: Principal,
-    /// Where it calls from.
+    /// The addresses that it calls from.
     pub addrs: Addrs,
-    /// A CREATE_SESSION has come.
+    /// A CREATE_SESSION has confirmed it.
     pub confirmed: bool,
     /// The sequence number that the next CREATE_SESSION must carry.
     pub create_sequence: u32,
     /// The encoded result of the last CREATE_SESSION (its one-slot reply cache, section 18.36.4).
     pub create_reply: Option<Bytes>,
-    /// When the lease was last renewed.
     pub renewed: Millis,
-    /// May have had opens or locks, as the record in the log says.
+    /// May have had opens or locks, according to the record in the log.
     pub holds: bool,
-    /// That record is on stable storage in this instance of the server.
+    /// That record is durable in this instance of the server.
     pub holding_noted: bool,
-    /// RECLAIM_COMPLETE has come.
     pub reclaim_complete: bool,
     /// Had state before the restart and has not sent RECLAIM_COMPLETE since.
     pub needs_reclaim: bool,
-    /// New to this instance of the server: opens nothing before its RECLAIM_COMPLETE (RFC 8881 section 18.51.3).
+    /// New to this instance of the server: may open nothing before its RECLAIM_COMPLETE (RFC 8881 section 18.51.3).
     pub must_complete: bool,
-    /// Version of the last change.
     pub version: u64,
-    /// What only a client of NFSv4.0 has; `None` for one of NFSv4.1 or 4.2.
+    /// The NFSv4.0 part; `None` for a client of NFSv4.1 or 4.2.
     pub v40: Option<V40>,
 }
 
-/// Where callbacks would go (RFC 7530 section 16.33): `callback` and `callback_ident`.
+/// Where callbacks go (RFC 7530 section 16.33): `callback` and `callback_ident`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Callback {
-    /// Program and address.
     pub client: CallbackClient,
-    /// Comes back in each callback.
+    /// Sent back in each callback.
     pub ident: u32,
 }
 
-/// What only a client of NFSv4.0 has.
+/// The part of a record that only NFSv4.0 uses.
 #[derive(Debug, Clone, Default)]
 pub struct V40 {
-    /// What its SETCLIENTID_CONFIRM has to say, or has said.
+    /// The verifier of its SETCLIENTID_CONFIRM, past or future.
     pub confirm: Verifier,
-    /// Where callbacks would go. No delegation is given, so none is sent.
+    /// Where callbacks would go. The server grants no delegation, so it sends none.
     pub callback: Callback,
-    /// A SETCLIENTID has come that would change the callback and is not confirmed.
+    /// An unconfirmed SETCLIENTID that changes the callback.
     pub update: Option<(Verifier, Callback)>,
 }
 
-/// What a SETCLIENTID asks.
+/// The arguments of a SETCLIENTID.
 #[derive(Debug, Clone)]
 pub struct SetClientId {
     /// `client.id`.
     pub owner: Bytes,
     /// `client.verifier`.
     pub verifier: Verifier,
-    /// Who asks.
     pub by: Asker,
-    /// Where callbacks would go.
     pub callback: Callback,
-    /// What SETCLIENTID_CONFIRM will have to say: never used before.
+    /// The verifier that SETCLIENTID_CONFIRM must carry; never used before.
     pub confirm: Verifier,
 }
 
-/// Why a SETCLIENTID fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetClientIdError {
     /// Another principal uses the name, from this address.
     InUse(ClientAddr),
-    /// Anything else.
     Status(NfsStat),
 }
 
@@ -104,17 +93,15 @@ impl From<NfsStat> for SetClientIdError {
     }
 }
 
-/// What a SETCLIENTID_CONFIRM did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Confirmed40 {
-    /// The record was not confirmed before.
     pub first: bool,
-    /// The owner's former confirmed record, whose state must go now (the caller does it).
+    /// The owner's former confirmed record. The caller must now remove its state.
     pub replaced: Option<u64>,
 }
 
 impl Client {
-    /// What the log keeps of the record itself.
+    /// The log's note of the record itself.
     #[must_use]
     pub fn note(&self) -> Note {
         if self.v40.is_some() {
@@ -138,13 +125,12 @@ impl Client {
         })
     }
 
-    /// The address that it was first heard of from, as it has a share.
+    /// The address that it was first heard from, as it is counted for shares.
     #[must_use]
     pub fn share(&self) -> Option<IpAddr> {
         self.addrs.all().first().copied().map(landfast_rpc::share_of)
     }
 
-    /// All that the log keeps of it.
     #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
         let addrs = AddrsNote { client: self.id, addrs: self.addrs.all().to_vec() };
@@ -152,42 +138,39 @@ impl Client {
     }
 }
 
-/// What an EXCHANGE_ID asks (RFC 8881 section 18.35.3).
+/// The arguments of an EXCHANGE_ID (RFC 8881 section 18.35.3).
 #[derive(Debug, Clone)]
 pub struct ExchangeId {
     /// `co_ownerid`.
     pub owner: Bytes,
     /// `co_verifier`.
     pub verifier: Verifier,
-    /// Who asks.
     pub by: Asker,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
 }
 
-/// What an EXCHANGE_ID gets.
+/// The results of an EXCHANGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchanged {
-    /// The client ID.
     pub client: u64,
     /// The sequence number for CREATE_SESSION.
     pub sequence: u32,
     /// `EXCHGID4_FLAG_CONFIRMED_R`.
     pub confirmed: bool,
-    /// The record of another principal that gives way: it goes with all it has (the caller does it).
+    /// The replaced record of another principal. The caller must remove it with all its state.
     pub replaced: Option<u64>,
 }
 
-/// What a CREATE_SESSION gets to do.
+/// What a CREATE_SESSION has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CreateSession {
-    /// Make a session.
     New,
     /// A retry: send this encoded result again.
     Replay(Bytes),
 }
 
-/// The owners of NFSv4.0 and those of the later versions are two name spaces.
+/// NFSv4.0 owners and those of later versions are separate name spaces.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct OwnerName {
     v40: bool,
@@ -204,19 +187,18 @@ impl Client {
     }
 }
 
-/// All client records.
 #[derive(Debug)]
 pub struct Clients {
     ids: Ids,
     by_id: HashMap<u64, Client>,
-    /// All records of a name, of whichever host, confirmed or not.
+    /// All records of a name, whatever their host, confirmed or not.
     by_owner: HashMap<OwnerName, Vec<u64>>,
     completed: Completed,
 }
 
-/// The owners that have sent RECLAIM_COMPLETE to this instance of the server, the newest
-/// [`limits::COMPLETED_OWNERS_MAX`]. One that comes back, since it lost its lease, has nothing to reclaim from an earlier
-/// instance, and may not say so again: Linux does not always.
+/// The owners that have sent RECLAIM_COMPLETE to this instance of the server: the newest
+/// [`limits::COMPLETED_OWNERS_MAX`]. An owner that returns after its lease was lost has nothing to reclaim from an
+/// earlier instance. It need not send RECLAIM_COMPLETE again, and Linux does not always do so.
 #[derive(Debug, Default)]
 struct Completed {
     owners: HashSet<Bytes>,
@@ -237,7 +219,7 @@ impl Completed {
 }
 
 impl Clients {
-    /// No clients; new client IDs come from `secret`.
+    /// New client IDs are computed from `secret`.
     #[must_use]
     pub fn new(secret: Secret) -> Self {
         Clients {
@@ -248,41 +230,35 @@ impl Clients {
         }
     }
 
-    /// The record of this client ID.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<&Client> {
         self.by_id.get(&id)
     }
 
-    /// The record of this client ID.
     pub fn get_mut(&mut self, id: u64) -> Option<&mut Client> {
         self.by_id.get_mut(&id)
     }
 
-    /// All client IDs.
     #[must_use]
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }
 
-    /// All records.
     pub fn iter(&self) -> impl Iterator<Item = &Client> {
         self.by_id.values()
     }
 
-    /// How many records there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// Takes a record away. Its sessions and opens are the caller's business ([`super::State::remove_client`]).
+    /// Removes a record. The caller must remove its sessions and opens ([`super::State::remove_client`]).
     pub fn remove(&mut self, id: u64) -> Option<Client> {
         let client = self.by_id.remove(&id)?;
         let name = client.owner_name();
@@ -300,24 +276,23 @@ impl Clients {
         self.by_id.insert(client.id, client);
     }
 
-    /// The records of a name.
     fn named(&self, name: &OwnerName) -> impl Iterator<Item = &Client> {
         self.by_owner.get(name).into_iter().flatten().filter_map(|id| self.by_id.get(id))
     }
 
-    /// The confirmed record that a name has at an address, the newest where several hosts have met there.
+    /// The name's confirmed record at an address: the newest if several hosts have been seen there.
     fn confirmed_at(&self, name: &OwnerName, addr: IpAddr) -> Option<&Client> {
         self.named(name).filter(|c| c.confirmed && c.addrs.has(addr)).max_by_key(|c| c.version)
     }
 
-    /// The record is confirmed now: the other confirmed one of that name and host, whose place it takes.
+    /// The other confirmed record of the same name and host, which this newly confirmed one replaces.
     fn former(&self, id: u64) -> Option<u64> {
         let c = self.by_id.get(&id)?;
         let other = |o: &&Client| o.id != id && o.confirmed && o.addrs.overlaps(&c.addrs);
         self.named(&c.owner_name()).filter(other).max_by_key(|o| o.version).map(|o| o.id)
     }
 
-    /// Puts a record back that the log kept. A second record of the same owner at the same address replaces the first.
+    /// Restores a record from the log. A second record of the same owner at the same address replaces the first.
     pub fn restore(&mut self, client: Client) {
         self.remove(client.id);
         let name = client.owner_name();
@@ -329,14 +304,13 @@ impl Clients {
         self.insert(client);
     }
 
-    /// The client was heard from this address, and has shown who it is.
+    /// The client has proved who it is from this address.
     pub fn heard_at(&mut self, id: u64, addr: IpAddr) {
         if let Some(c) = self.by_id.get_mut(&id) {
             c.addrs.add(addr);
         }
     }
 
-    /// RECLAIM_COMPLETE has come from this client.
     pub fn complete(&mut self, id: u64) {
         if let Some(c) = self.by_id.get_mut(&id) {
             c.reclaim_complete = true;
@@ -346,11 +320,11 @@ impl Clients {
         }
     }
 
-    /// EXCHANGE_ID (RFC 8881 section 18.35.4; the numbers are its cases). `idle` says whether a confirmed client has
-    /// nothing, not even a session, or has let its lease go.
+    /// EXCHANGE_ID; the numbers in the code are the cases of RFC 8881 section 18.35.4. `idle` says whether a confirmed
+    /// client has nothing, not even a session, or has let its lease expire.
     ///
     /// # Errors
-    /// `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM` as the cases say.
+    /// `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM`, according to the case.
     pub fn exchange_id(
         &mut self,
         now: Millis,
@@ -366,10 +340,10 @@ impl Clients {
             (None, true) => return Err(NfsStat::NFS4ERR_NOENT), // case 7
             (Some(c), true) if c.principal != principal => return Err(NfsStat::NFS4ERR_PERM), // case 9
             (Some(c), true) if c.verifier != ask.verifier => return Err(NfsStat::NFS4ERR_NOT_SAME), // case 8
-            // The same instance of the client, which has to reclaim with another client ID.
+            // The same instance of the client; it must reclaim under another client ID.
             (Some(c), true) if dead && c.principal == principal => return Err(NfsStat::NFS4ERR_NOENT),
             (Some(c), false) if dead && c.principal == principal => {}
-            // Case 6 (update) and case 2 (the same instance asks again): the record stands.
+            // Case 6 (update) and case 2 (the same instance asks again): the record stays.
             (Some(c), update) if c.principal == principal && c.verifier == ask.verifier => {
                 let found =
                     Exchanged { client: c.id, sequence: c.create_sequence, confirmed: true, replaced: None };
@@ -378,7 +352,7 @@ impl Clients {
                 }
                 return Ok(found);
             }
-            // Case 3: another principal; only when nothing is lost by it.
+            // Case 3, another principal: allowed only when nothing is lost.
             (Some(c), false) if c.principal != principal && !idle(c) => {
                 return Err(NfsStat::NFS4ERR_CLID_INUSE);
             }
@@ -413,30 +387,30 @@ impl Clients {
     fn fresh(&mut self) -> u64 {
         loop {
             let id = self.ids.fresh();
-            // The log may have kept one of a former instance.
+            // The log may have kept a record of a former instance under this ID.
             if !self.by_id.contains_key(&id) {
                 return id;
             }
         }
     }
 
-    /// Whether this instance of the server has given this client ID.
+    /// Whether this instance of the server issued the client ID.
     #[must_use]
     pub fn is_of_this_instance(&self, id: u64) -> bool {
         self.ids.was_given(id)
     }
 
-    /// Whether this client ID is one of a former instance of the server under which something was held that is lost now
-    /// (RFC 8881 section 8.4.2): its sessions answer retries and nothing new (`DEADSESSION`), it gets no new ones
-    /// (`STALE_CLIENTID`). A client that held nothing goes on with the ID and the sessions that it has.
+    /// Whether a former instance of the server issued this client ID and state held under it is now lost (RFC 8881
+    /// section 8.4.2). Sessions of a dead client answer only retries (`DEADSESSION`), and it gets no new ones
+    /// (`STALE_CLIENTID`). A client that held nothing keeps its ID and its sessions.
     #[must_use]
     pub fn is_dead(&self, id: u64) -> bool {
         let lost = self.by_id.get(&id).is_some_and(|c| c.v40.is_none() && c.needs_reclaim);
         lost && !self.is_of_this_instance(id)
     }
 
-    /// SETCLIENTID (RFC 7530 section 16.33.5; in the order of its cases). `idle` says whether a confirmed client holds
-    /// nothing or has let its lease go.
+    /// SETCLIENTID; follows the cases of RFC 7530 section 16.33.5 in their order. `idle` says whether a confirmed
+    /// client holds nothing or has let its lease expire.
     ///
     /// # Errors
     /// `CLID_INUSE`.
@@ -453,8 +427,8 @@ impl Clients {
                 let using = c.v40.as_ref().map(|v| v.callback.client.location.clone());
                 return Err(SetClientIdError::InUse(using.unwrap_or_default()));
             }
-            // The same instance of the client: perhaps another callback. Not for an ID of a former instance of the server,
-            // which is stale.
+            // The same instance of the client, perhaps with another callback. An ID of a former instance of the server
+            // does not qualify: it is stale.
             if c.principal == principal && c.verifier == ask.verifier && self.is_of_this_instance(c.id) {
                 let id = c.id;
                 self.drop_unconfirmed(&name, addr);
@@ -464,7 +438,7 @@ impl Clients {
                 return Ok(id);
             }
         }
-        // The client has restarted, with or without an unconfirmed record; or it is new.
+        // A new client, or one that has restarted, with or without an unconfirmed record.
         self.drop_unconfirmed(&name, addr);
         let id = self.fresh();
         let client = Client {
@@ -524,7 +498,7 @@ impl Clients {
         Ok(Confirmed40 { first: true, replaced: self.former(id) })
     }
 
-    /// A new record takes the place of one that this host has not confirmed.
+    /// Removes the unconfirmed record of this host, since a new one replaces it.
     fn drop_unconfirmed(&mut self, name: &OwnerName, addr: IpAddr) {
         let found = self.named(name).find(|c| !c.confirmed && c.addrs.has(addr)).map(|c| c.id);
         if let Some(id) = found {
@@ -532,9 +506,9 @@ impl Clients {
         }
     }
 
-    /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): the client ID, whose it is, its sequence number. Nothing
-    /// changes. Only the principal that made the client ID makes sessions of it, also when it is confirmed: others would fill its
-    /// sessions, and be told their names by a replay.
+    /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): checks the client ID, its principal and the
+    /// sequence number. Changes nothing. Only the principal that created the client ID may create its sessions, even
+    /// after confirmation. Others could use up its sessions, and a replay would tell them the session IDs.
     ///
     /// # Errors
     /// `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
@@ -559,8 +533,8 @@ impl Clients {
         Ok(CreateSession::New)
     }
 
-    /// A CREATE_SESSION has passed: confirms the record, keeps the reply. The client ID of the owner's former confirmed
-    /// record, whose state must go now (the caller does it).
+    /// After a successful CREATE_SESSION: confirms the record and keeps the reply. Returns the owner's former confirmed
+    /// record; the caller must now remove its state.
     pub fn created(&mut self, id: u64, now: Millis, reply: Bytes, version: u64) -> Option<u64> {
         let c = self.by_id.get_mut(&id)?;
         c.create_sequence = c.create_sequence.wrapping_add(1);

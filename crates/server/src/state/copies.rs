@@ -1,8 +1,8 @@
-//! Copies that go on after their COPY was answered (RFC 7862 sections 4.8, 15.8, 15.9).
+//! Copies that continue after the reply to their COPY (RFC 7862 sections 4.8, 15.8, 15.9).
 //!
-//! A copy stays known under its stateid until the client has been told of its end, or has cancelled it, or has had a
-//! lease's time to ask. None survives a restart: its stateid is of a former instance then, and the client, which has to
-//! reclaim its opens anyway, copies again.
+//! A copy keeps its stateid until the client has been told of its end or has cancelled it, or for one lease after its
+//! end. None survives a restart. Then its stateid is one of a former instance, and the client, which must reclaim its
+//! opens anyway, copies again.
 
 use super::clock::Millis;
 use super::ids::FileKey;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far a copy is, shared with whoever copies.
+/// The progress of a copy, shared with the thread that copies.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes: AtomicU64,
@@ -30,24 +30,21 @@ struct At {
 }
 
 impl Progress {
-    /// Bytes copied so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Whether it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.at.lock().cancelled
     }
 
-    /// Nothing more is to be copied.
     pub fn cancel(&self) {
         self.at.lock().cancelled = true;
     }
 
-    /// Nothing more is copied after this. Waits for a step that has begun, never for one that has not.
+    /// Cancels, and waits for a step that has begun. No other step begins after this.
     pub fn cancel_and_wait(&self) {
         let mut at = self.at.lock();
         at.cancelled = true;
@@ -58,7 +55,7 @@ impl Progress {
 
     /// Runs one step, unless the copy was cancelled.
     pub fn step<E>(&self, copy: impl FnOnce() -> Result<u64, E>) -> Option<Result<u64, E>> {
-        /// Also when the step panics, somebody may wait.
+        /// Ends the step even after a panic: somebody may wait for it.
         struct Copying<'a>(&'a Progress);
         impl Drop for Copying<'_> {
             fn drop(&mut self) {
@@ -83,30 +80,26 @@ impl Progress {
     }
 }
 
-/// One copy.
 #[derive(Debug)]
 pub struct Copy {
     client: u64,
-    /// Whose share it counts against.
+    /// The address whose share it counts against.
     from: IpAddr,
     file: FileKey,
-    /// How far it is.
     pub progress: Arc<Progress>,
-    /// How it ended, if it has.
+    /// Its status, if it has ended.
     pub ended: Option<NfsStat>,
-    /// When it ended.
     ended_at: Millis,
 }
 
-/// All copies.
 #[derive(Debug, Default)]
 pub struct Copies {
     by_id: HashMap<[u8; 12], Copy>,
 }
 
 impl Copies {
-    /// One more, of a client at this address. `None` when that address has as many under way, or as many of those that are
-    /// remembered, as there is room for.
+    /// Adds a copy of a client at this address. `None` if the address has its share of running copies, or of remembered
+    /// ones.
     pub fn insert(
         &mut self,
         stateid: Stateid,
@@ -128,10 +121,7 @@ impl Copies {
         Some(progress)
     }
 
-    /// The client's copy into this file.
-    ///
-    /// # Errors
-    /// `BAD_STATEID`.
+    /// The client's copy into this file; the error is `BAD_STATEID`.
     pub fn find(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<&Copy, NfsStat> {
         self.by_id
             .get(&stateid.other)
@@ -139,29 +129,25 @@ impl Copies {
             .ok_or(NfsStat::NFS4ERR_BAD_STATEID)
     }
 
-    /// Takes it away, to be cancelled.
-    ///
-    /// # Errors
-    /// As [`Copies::find`].
+    /// Removes a copy so that it can be cancelled.
     pub fn take(&mut self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Arc<Progress>, NfsStat> {
         let progress = self.find(client, file, stateid)?.progress.clone();
         self.by_id.remove(&stateid.other);
         Ok(progress)
     }
 
-    /// It has ended.
     pub fn ended(&mut self, stateid: &Stateid, status: NfsStat, now: Millis) {
         if let Some(copy) = self.by_id.get_mut(&stateid.other) {
             (copy.ended, copy.ended_at) = (Some(status), now);
         }
     }
 
-    /// The client knows of its end.
+    /// The client knows that it has ended.
     pub fn forget(&mut self, stateid: &Stateid) {
         self.by_id.remove(&stateid.other);
     }
 
-    /// Takes a client's copies away; they stop.
+    /// Removes a client's copies and cancels them.
     pub fn remove_client(&mut self, client: u64) {
         self.by_id.retain(|_, c| {
             if c.client == client {
@@ -171,7 +157,6 @@ impl Copies {
         });
     }
 
-    /// The clients that have any.
     #[must_use]
     pub fn clients(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.by_id.values().map(|c| c.client).collect();
@@ -180,7 +165,6 @@ impl Copies {
         all
     }
 
-    /// All stop.
     pub fn cancel_all(&mut self) {
         self.by_id.drain().for_each(|(_, c)| c.progress.cancel());
     }
@@ -190,13 +174,11 @@ impl Copies {
         self.by_id.retain(|_, c| c.ended.is_none() || now.saturating_sub(c.ended_at) <= lease);
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()

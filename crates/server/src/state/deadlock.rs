@@ -1,11 +1,11 @@
-//! Whether a lock request that is about to wait would wait for ever: a walk through who waits for whom (C702 chapter 10,
-//! `NLM4_DEADLCK`; RFC 8881 section 18.10.4, `NFS4ERR_DEADLOCK`).
+//! Finds lock requests that would wait for ever: walks through who waits for whom (C702 chapter 10, `NLM4_DEADLCK`; RFC
+//! 8881 section 18.10.4, `NFS4ERR_DEADLOCK`).
 //!
-//! An owner waits for another when a request of the one is in the queue and a range of the other is in its way. Only NLM's
-//! requests are in a queue; an NFSv4 client that waits asks again, so nobody knows that it waits. Hence a cycle is found when
-//! all of it but the request that closes it came by NLM.
+//! An owner waits for another when its request is in the queue and a range of the other is in its way. Only NLM
+//! requests are queued. An NFSv4 client that waits asks again, so the server does not know that it waits. So a cycle is
+//! found only if all its requests but the closing one came by NLM.
 //!
-//! The walk is bounded by [`limits::DEADLOCK_STEPS_MAX`]; a cycle that is farther away is not found, and its requests wait.
+//! The walk is bounded by [`limits::DEADLOCK_STEPS_MAX`]. A longer cycle is not found, and its requests wait.
 
 use super::locks::Locker;
 use super::opens::{FileKey, Files, OpenOrLock};
@@ -14,7 +14,6 @@ use crate::limits;
 use bytes::Bytes;
 use std::collections::HashSet;
 
-/// An owner of locks: a client and what it calls the owner.
 type Owner = (u64, Bytes);
 
 impl<F> Files<F> {
@@ -46,7 +45,7 @@ impl<F> Files<F> {
         false
     }
 
-    /// The same for a LOCK of NFSv4.
+    /// [`would_deadlock`](Self::would_deadlock) for a LOCK of NFSv4.
     #[must_use]
     pub fn would_deadlock_v4(
         &self,
@@ -66,7 +65,7 @@ impl<F> Files<F> {
         owner.is_some_and(|owner| self.would_deadlock(client, &owner, file, exclusive, span))
     }
 
-    /// Who holds what `owner` waits for; takes what it looks at from `left`.
+    /// The owners that hold what `owner` waits for; counts its steps down in `left`.
     fn in_the_way(
         &self,
         owner: &Owner,

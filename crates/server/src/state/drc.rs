@@ -1,18 +1,24 @@
-//! The duplicate request cache: replies to calls of protocols without sessions (NFS version 3, NFSv4.0), kept so that a
-//! call which a client repeats is not executed twice (RFC 1813 section 4.5, RFC 7530 section 3.1.1).
+//! The duplicate request cache: keeps replies to calls of protocols without sessions (NFSv3, NFSv4.0), so that a
+//! retried call is not executed twice (RFC 1813 section 4.5, RFC 7530 section 3.1.1).
 //!
-//! An entry goes: busy ([`Drc::begin`]) -> answered ([`Drc::answered`]: its reply is known, and stands in snapshots, but is
-//! not yet durable) -> kept ([`Drc::settle`]: it may be sent, and sent again). The reply of a call that changed something
-//! is a note in the same transaction as the change, so it is there after a power cut if and only if the change is.
+//! An entry goes through these phases:
+//! - busy ([`Drc::begin`]);
+//! - answered ([`Drc::answered`]): its reply is known and stands in snapshots, but is not yet durable;
+//! - kept ([`Drc::settle`]): the reply may be sent, and sent again.
 //!
-//! A call is known by its sender's address, its transaction id, program, version and procedure, and a digest of caller
-//! and arguments. The port is not part of that: many clients come back from another one after they lost their connection.
-//! But a client that has *closed* its connection, with nothing under way, has its replies: what comes later from another
-//! port is then a new call that happens to look the same (a program that was started again and counts from the beginning).
+//! The reply of a call that changed something is a note in the same transaction as the change. So after a power cut
+//! both are there or neither is.
 //!
-//! Invariants: bytes and entries stay within their bounds, whatever comes; an entry that is busy or answered is never
-//! taken away by the bounds; at the bounds the oldest goes of the client (an address; of IPv6 the first 64 bits) that has most, so
-//! that who calls much makes nobody else's replies be forgotten.
+//! The key of a call is its sender's address, transaction id, program, version, procedure, and a digest of caller and
+//! arguments. The port is not part of it: many clients use another port after they lost their connection. But a client
+//! that has *closed* its connection, with nothing in flight, has its replies. A later call from another port is then a
+//! new call that happens to look the same (a program that was restarted and counts from the beginning).
+//!
+//! Invariants:
+//! - Bytes and entries stay within their bounds.
+//! - The bounds never evict an entry that is busy or answered.
+//! - At the bounds the oldest entry is evicted of the client (an address; of IPv6 the first 64 bits) that has most. So
+//!   a client that calls much does not evict the replies of others.
 
 pub use super::call_key::{CallKey, CallNumbers};
 use super::ids::ConnId;
@@ -22,23 +28,20 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The connection.
     pub conn: ConnId,
     /// The client's port.
     pub port: u16,
 }
 
-/// What is to be done with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begin {
-    /// Execute it. It is busy from here on, until [`Drc::settle`] or [`Drc::forget`].
+    /// Execute it. It is busy until [`Drc::settle`] or [`Drc::forget`].
     New,
-    /// It is being executed: send nothing for this one.
+    /// In progress: do not answer this retry.
     Busy,
-    /// It was executed: this is its reply.
+    /// A retry: send this reply.
     Replay(Bytes),
 }
 
@@ -57,15 +60,14 @@ struct Entry {
     reply: Bytes,
     /// The version of its note; 0 when no log has it.
     version: u64,
-    /// The log that its note goes into; `None` when no log has it, or after a restart.
+    /// The log that has its note; `None` when no log has it, or after a restart.
     log: Option<LogId>,
-    /// Its place in the order of what is kept.
+    /// Its place in the order of eviction.
     place: u64,
-    /// The reply went to a connection that was still there.
+    /// The reply was sent on a connection that was still open.
     sent: bool,
 }
 
-/// The cache.
 #[derive(Debug)]
 pub struct Drc {
     entries: HashMap<CallKey, Entry>,
@@ -76,18 +78,17 @@ pub struct Drc {
     ended: Ended,
 }
 
-/// What is kept, and in which order it goes.
+/// What is kept, and the order of eviction.
 #[derive(Debug, Default)]
 struct Order {
     by_place: BTreeMap<u64, (CallKey, u64)>,
     of_client: HashMap<IpAddr, OfClient>,
-    /// The clients by what they have.
+    /// Clients by the bytes that they have.
     by_bytes: BTreeSet<(u64, IpAddr)>,
-    /// Of all replies, and what keeps them.
+    /// Bytes of all replies and of their entries.
     bytes: u64,
 }
 
-/// What is kept of one client's.
 #[derive(Debug, Default)]
 struct OfClient {
     places: BTreeSet<u64>,
@@ -121,7 +122,7 @@ impl Order {
         }
     }
 
-    /// The oldest of the client that has most.
+    /// The oldest entry of the client that has most.
     fn first(&self) -> Option<CallKey> {
         let (_, share) = self.by_bytes.last()?;
         let place = self.of_client.get(share)?.places.first()?;
@@ -133,7 +134,7 @@ impl Order {
     }
 }
 
-/// Connections that have ended lately.
+/// Connections that ended lately.
 #[derive(Debug, Default)]
 struct Ended {
     /// `true` when the client closed it.
@@ -159,7 +160,7 @@ fn cost(reply: &Bytes) -> u64 {
 }
 
 impl Drc {
-    /// An empty cache of at most `bytes_max` bytes.
+    /// An empty cache for at most `bytes_max` bytes.
     #[must_use]
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
@@ -172,25 +173,22 @@ impl Drc {
         }
     }
 
-    /// Entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes of all replies that are kept, and what keeps them.
+    /// Bytes of all kept replies and of their entries.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.order.bytes
     }
 
-    /// A call has come.
     pub fn begin(&mut self, key: &CallKey, from: Origin) -> Begin {
         if let Some(e) = self.entries.get(key) {
             if e.phase != Phase::Kept {
@@ -214,7 +212,7 @@ impl Drc {
         Begin::New
     }
 
-    /// Whether the sender of the entry's call certainly has its reply, so that this is none of its retries.
+    /// Whether the sender of the entry's call certainly received the reply, so that this call is no retry.
     fn is_another_call(&self, e: &Entry, from: Origin) -> bool {
         let Some(origin) = e.origin else { return false };
         e.sent
@@ -223,8 +221,8 @@ impl Drc {
             && self.ended.by.get(&origin.conn) == Some(&true)
     }
 
-    /// The call was executed, and this is its reply, not yet durable. With a version and a log, that log is to have it: the
-    /// note for the transaction of the call.
+    /// The call was executed and this is its reply, not yet durable. With a version and a log, returns the note for the
+    /// call's transaction in that log.
     pub fn answered(&mut self, key: &CallKey, reply: Bytes, noted: Option<(u64, LogId)>) -> Option<CallNote> {
         let e = self.entries.get_mut(key).filter(|e| e.phase == Phase::Busy)?;
         e.phase = Phase::Answered;
@@ -234,7 +232,7 @@ impl Drc {
         noted.map(|_| CallNote { key: key.clone(), reply: KeptBytes(e.reply.clone()) })
     }
 
-    /// The reply of an executed call that no log has goes into this one after all, under this version: the note for it.
+    /// Puts a reply that no log has into this log after all, under this version. Returns the note.
     pub fn noted(&mut self, key: &CallKey, version: u64, log: LogId) -> Option<CallNote> {
         let e = self.entries.get_mut(key).filter(|e| e.phase == Phase::Answered)?;
         (e.version, e.log) = (version, Some(log));
@@ -252,14 +250,14 @@ impl Drc {
         self.keep_within_bounds();
     }
 
-    /// The call was not executed, or what became of it is not known: a retry executes it.
+    /// The call was not executed, or its outcome is unknown: a retry executes it.
     pub fn forget(&mut self, key: &CallKey) {
         if self.entries.get(key).is_some_and(|e| e.phase != Phase::Kept) {
             self.entries.remove(key);
         }
     }
 
-    /// A connection delivers no further call.
+    /// A connection delivers no further calls.
     pub fn connection_ended(&mut self, conn: ConnId, by_client: bool) {
         self.ended.add(conn, by_client);
     }
@@ -279,14 +277,13 @@ impl Drc {
         }
     }
 
-    /// The names of all calls.
     #[must_use]
     pub fn keys(&self) -> Vec<CallKey> {
         self.entries.keys().cloned().collect()
     }
 
-    /// What has to stand in this log (or in the only one) of a call, with its version. A reply that is not durable yet is left out of
-    /// every log but its own: another one could have it without the change that it speaks of.
+    /// The note of a call for this log (or for the only one), with its version. A reply that is not durable yet goes
+    /// into no log but its own: another log could keep it without the change that it reports.
     #[must_use]
     pub fn note(&self, key: &CallKey, log: Option<LogId>) -> Option<(u64, CallNote)> {
         let e = self.entries.get(key)?;
@@ -294,13 +291,12 @@ impl Drc {
         here.then(|| (e.version, CallNote { key: key.clone(), reply: KeptBytes(e.reply.clone()) }))
     }
 
-    /// The same of all calls.
     #[cfg(test)]
     fn notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, CallNote)> {
         self.entries.keys().filter_map(move |key| self.note(key, log))
     }
 
-    /// Puts back what the log kept; call in the order of versions.
+    /// Restores an entry from the log. Call this in the order of versions.
     pub fn restore(&mut self, note: CallNote, version: u64) {
         self.remove(&note.key);
         let place = self.next_place;

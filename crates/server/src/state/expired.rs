@@ -23,7 +23,6 @@ impl Expired {
         }
     }
 
-    /// Is this the number of one of them?
     pub(super) fn has(&self, id: u64) -> bool {
         self.known.contains(&id)
     }

@@ -26,14 +26,13 @@ use std::net::IpAddr;
 /// Who sent a request: the flavour and the user of the RPC credential (RFC 8881 section 2.4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
-    /// The RPC flavour (0 none, 1 AUTH_SYS).
+    /// The RPC flavour: 0 none, 1 AUTH_SYS.
     pub flavor: u32,
     /// The user ID of AUTH_SYS; 0 for AUTH_NONE.
     pub uid: u32,
 }
 
 impl Principal {
-    /// The principal of a request with this credential.
     #[must_use]
     pub fn of(cred: &Credential) -> Principal {
         match cred {
@@ -43,10 +42,9 @@ impl Principal {
     }
 }
 
-/// Who sends a request, as far as clients and sessions are concerned.
+/// The sender of a request, as clients and sessions see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
-    /// Its principal.
     pub principal: Principal,
     /// Its address, in canonical form.
     pub addr: IpAddr,
@@ -63,19 +61,19 @@ impl Addrs {
         Addrs(vec![addr])
     }
 
-    /// As the log has it; an earlier version of the server wrote none.
+    /// The addresses from the log; an earlier version of the server wrote none.
     #[must_use]
     pub fn restored(addrs: Vec<IpAddr>) -> Addrs {
         Addrs(addrs)
     }
 
-    /// Whether the client calls from here. One of which no address is known may call from anywhere.
+    /// Whether the client calls from this address. A client without known addresses may call from anywhere.
     #[must_use]
     pub fn has(&self, addr: IpAddr) -> bool {
         self.0.is_empty() || self.0.contains(&addr)
     }
 
-    /// The client has shown that it is here, too; the address that was heard of first is forgotten at the limit.
+    /// Adds an address that the client has proved to use. At the limit the oldest one is forgotten.
     pub fn add(&mut self, addr: IpAddr) {
         if self.0.contains(&addr) {
             return;
@@ -92,7 +90,6 @@ impl Addrs {
         (self.0.is_empty() && other.0.is_empty()) || self.0.iter().any(|a| other.0.contains(a))
     }
 
-    /// All that are known.
     #[must_use]
     pub fn all(&self) -> &[IpAddr] {
         &self.0

@@ -1,9 +1,8 @@
-//! The names of things: files, connections; and the numbers that name state (client IDs, stateids), which nobody guesses who was
-//! not told them.
+//! Identifiers of files and connections; and unguessable numbers for client IDs and stateids.
 //!
-//! Each such number is the next value of a counter under a keyed permutation: none is given twice by one instance of the server, and who
-//! knows any of them knows nothing of the others. The key is the instance's own, random, and passed in. What the log has kept of
-//! a former instance keeps the number that it has.
+//! Each such number is the next value of a counter under a keyed permutation. So one instance of the server never gives
+//! a number twice, and one number says nothing about the others. The key is random, new for each instance, and passed
+//! in. What the log kept of a former instance keeps its number.
 
 use bytes::Bytes;
 use siphasher::sip::SipHasher24;
@@ -12,18 +11,16 @@ use std::hash::Hasher;
 /// Identifies a file: its wire filehandle.
 pub type FileKey = Bytes;
 
-/// Names a connection; given by the shell, never used twice.
+/// Identifies a connection; assigned by the shell, never used twice.
 pub type ConnId = u64;
 
-/// A key, from the system's randomness: a new one for each instance of the server.
+/// A random key, new for each instance of the server.
 pub type Secret = [u8; 16];
 
-/// Which numbers: one kind says nothing about the other.
+/// The kind of number. One kind says nothing about the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Client IDs.
     Client = 1,
-    /// The numbers in stateids.
     State = 2,
 }
 
@@ -33,7 +30,6 @@ const ROUNDS: u8 = 8;
 /// The highest bit marks NLM's hosts; no number has it.
 const HIGHEST: u64 = 1 << 63;
 
-/// Gives numbers.
 #[derive(Clone)]
 pub struct Ids {
     key: Secret,
@@ -49,7 +45,6 @@ impl std::fmt::Debug for Ids {
 }
 
 impl Ids {
-    /// None was given yet.
     #[must_use]
     pub fn new(key: Secret, kind: Kind) -> Ids {
         Ids { key, kind, next: 0 }
@@ -66,14 +61,14 @@ impl Ids {
         }
     }
 
-    /// Whether this instance of the server has given this number. One that was made up, or is of a former instance, passes for
-    /// it as seldom as it is guessed.
+    /// Whether this instance of the server has given this number. A made-up number, or one of a former instance, passes
+    /// only by a lucky guess.
     #[must_use]
     pub fn was_given(&self, id: u64) -> bool {
         id != 0 && id < HIGHEST && self.origin(id) < self.next
     }
 
-    /// A permutation of the numbers below 2^63: that of 64 bits, again until the result is one of them.
+    /// A permutation of the numbers below 2^63: the 64-bit permutation, repeated until the result is in range.
     fn permuted(&self, n: u64) -> u64 {
         let mut n = self.forth(n);
         while n >= HIGHEST {

@@ -16,22 +16,15 @@ use std::net::IpAddr;
 /// `LOCK4denied`: the lock that is in the way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
-    /// Its bytes.
     pub span: Span,
-    /// Whether it is exclusive.
     pub exclusive: bool,
-    /// Its client.
     pub client: u64,
-    /// Its lock owner.
     pub owner: Bytes,
 }
 
-/// Why a lock was not given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockError {
-    /// An error of the protocol.
     Status(NfsStat),
-    /// Another lock is in the way.
     Denied(Denied),
 }
 
@@ -41,27 +34,22 @@ impl From<NfsStat> for LockError {
     }
 }
 
-/// Who asks for a lock (RFC 8881 section 18.10.1: `locker4`).
+/// Who asks for a lock (`locker4`, RFC 8881 section 18.10.1).
 #[derive(Debug, Clone)]
 pub enum Locker {
     /// The first lock of this owner under this open.
-    New {
-        /// The open.
-        open: Stateid,
-        /// The lock owner.
-        owner: Bytes,
-    },
+    New { open: Stateid, owner: Bytes },
     /// A lock owner that has a stateid.
     Known(Stateid),
 }
 
-/// Whether a lock type is exclusive. The blocking kinds are not different here: a client that waits asks again.
+/// Whether a lock type is exclusive. The blocking types are treated alike: a client that waits asks again.
 #[must_use]
 pub fn exclusive(kind: LockType) -> bool {
     matches!(kind, LockType::Write | LockType::WriteW)
 }
 
-/// What the open must allow for a lock, and the file its caller.
+/// The access that the open, and the caller's right to the file, must include.
 #[must_use]
 pub fn needed(kind: LockType) -> Share {
     if exclusive(kind) { WRITE } else { READ }
@@ -98,12 +86,11 @@ impl<F> Files<F> {
         }
     }
 
-    /// The owner's lock state on the file.
     pub(super) fn lock_state(&self, client: u64, owner: &Bytes, file: &FileKey) -> Option<u64> {
         self.clients.get(&client)?.locks.get(&(owner.clone(), file.clone())).copied()
     }
 
-    /// Whether so many ranges more may be: of this file, of this client, in all.
+    /// Checks the limits of ranges: of the file, of the client, of all.
     pub(super) fn room_for_ranges(
         &mut self,
         client: u64,
@@ -132,13 +119,13 @@ impl<F> Files<F> {
         Err(NfsStat::NFS4ERR_NOSPC)
     }
 
-    /// From where a client comes, where that is known.
+    /// The address of a client, if known.
     pub(super) fn address_of(&self, client: u64) -> Option<IpAddr> {
         self.clients.get(&client).and_then(|c| c.from)
     }
 
-    /// Whether the clients at an address would have more than their share of what is limited as locks are, when they have `more`: `used`
-    /// is what all have, `of` what one has.
+    /// Whether the clients at an address would exceed their share of something limited as locks are, with `more` in
+    /// addition. `used` is what all have, `of` what one client has.
     fn address_is_full(
         &self,
         from: Option<IpAddr>,
@@ -150,7 +137,7 @@ impl<F> Files<F> {
         from.is_some() && is_over_its_share(used, self.limits[Limit::Locks], more, own)
     }
 
-    /// A new lock state, which holds nothing yet.
+    /// A new lock state without ranges.
     pub(super) fn new_lock_state(
         &mut self,
         client: u64,
@@ -184,7 +171,7 @@ impl<F> Files<F> {
         Ok(id)
     }
 
-    /// Gives `span` to a lock state, or takes it away (`None`), and counts. There must be room for it.
+    /// Gives `span` to a lock state or takes it away (`None`), and counts. The caller has checked that there is room.
     pub(super) fn change_ranges(&mut self, id: u64, span: Span, exclusive: Option<bool>) {
         let Some(l) = self.locks.get(&id) else { return };
         let (Some(f), Some(c)) = (self.files.get_mut(&l.file), self.clients.get_mut(&l.client)) else {
@@ -202,13 +189,12 @@ impl<F> Files<F> {
         self.waiters.freed(&l.file);
     }
 
-    /// How many ranges are locked, in all files.
     #[must_use]
     pub fn locked_ranges(&self) -> usize {
         self.ranges
     }
 
-    /// The open that a LOCK is under, which must allow the kind, and the lock owner's state, if it has one.
+    /// The open of a LOCK, which must allow the kind, and the lock owner's state, if it has one.
     fn locker_open(
         &self,
         client: u64,
@@ -232,10 +218,10 @@ impl<F> Files<F> {
         if access & needed(kind) == 0 { Err(NfsStat::NFS4ERR_OPENMODE) } else { Ok((open, known)) }
     }
 
-    /// What the shell has open where a LOCK is to be, to ask about the caller; `None` when it has nothing that serves.
+    /// The handle that the shell has open for a LOCK, to check the caller's access; `None` if none serves.
     ///
     /// # Errors
-    /// As [`Files::lock`], but for limits and for locks in the way.
+    /// Those of [`Files::lock`], but not for limits or locks in the way.
     pub fn lock_handle(
         &self,
         client: u64,
@@ -291,7 +277,7 @@ impl<F> Files<F> {
         self.stateid(id, seqid)
     }
 
-    /// LOCKT (RFC 8881 section 18.11): the lock that would be in the way.
+    /// LOCKT (RFC 8881 section 18.11): returns the lock that would be in the way.
     #[must_use]
     pub fn lock_test(
         &self,

@@ -1,31 +1,30 @@
-//! The notes of several logs as one: what a server with several volumes knew when it went down.
+//! Merges the notes of several logs: what a server with several volumes knew when it went down.
 //!
-//! A note goes into the log of the volume that its request changed, or into any. Each log is emptied at its own
-//! checkpoints, with a snapshot of the whole state in their place, so two logs may contradict each other about a thing:
-//! one says that it is, the other has said that it is gone and says no more. The rules:
+//! A note goes into the log of the volume that its request changed, or into any log. Each log is emptied at its own
+//! checkpoints and gets a snapshot of the whole state instead. So two logs may contradict each other: one says that a
+//! thing exists, the other has said that it is gone and no longer mentions it. The rules:
 //!
-//! 1. Only logs of one server count, and of its last life. (Each life begins by writing a snapshot of all that it found
-//!    into each log, before it serves anybody. So a log without one has nothing that the others lack.)
+//! 1. Only logs of one server count, and only those of its last instance. (Before an instance serves anybody, it writes
+//!    a snapshot of all that it found into each log. So a log without one has nothing that the others lack.)
 //! 2. Of several notes on one thing the newest version counts ([`super::State::restore`]).
-//! 3. A client, session or NLM host that is missing in the newest complete snapshot, and of which no note is newer than that, is
-//!    gone. Not so a slot: a snapshot leaves out what is staged in another log. A slot goes with its session.
+//! 3. A client, session or NLM host is gone if it is missing in the newest complete snapshot and no note on it is
+//!    newer. This does not hold for slots, since a snapshot leaves out what is staged in another log. A slot goes with
+//!    its session.
 
 use super::notes::{Note, Stamped};
 use landfast_nfs::v4::SessionId;
 use std::collections::{HashMap, HashSet};
 
-/// What several logs say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Merged {
-    /// The notes that count.
     pub notes: Vec<Stamped>,
-    /// Whose they are; `None` when no log says.
+    /// The server that they belong to; `None` when no log says.
     pub server: Option<[u8; 16]>,
-    /// Its last life; 0 when no log says.
+    /// Its last instance; 0 when no log says.
     pub epoch: u32,
 }
 
-/// What rule 3 is about.
+/// The things that rule 3 concerns.
 #[derive(PartialEq, Eq, Hash)]
 enum Thing {
     Client(u64),
@@ -46,12 +45,12 @@ fn thing(note: &Note) -> Option<Thing> {
     }
 }
 
-/// The last whole snapshot of a log.
+/// The last complete snapshot of a log.
 struct Last<'a> {
     v: u64,
     server: [u8; 16],
     epoch: u32,
-    /// Its notes, and those of requests between them: what these are about is either in the snapshot or newer.
+    /// Its notes and those of requests between them. What these concern is either in the snapshot or newer.
     notes: &'a [Stamped],
 }
 
@@ -69,11 +68,11 @@ fn last_snapshot(log: &[Stamped]) -> Option<Last<'_>> {
     })
 }
 
-/// Merges what logs say. Each is in the order in which it was written.
+/// Merges logs. Each is in the order in which it was written.
 #[must_use]
 pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
     let snapshots: Vec<_> = logs.iter().map(|log| last_snapshot(log)).collect();
-    // Of several servers the one that most logs know; then the one that has lived longest.
+    // Of several servers, the one in most logs counts; then the one with the most instances.
     let mut servers: HashMap<[u8; 16], (usize, u32)> = HashMap::new();
     for last in snapshots.iter().flatten() {
         let known = servers.entry(last.server).or_default();

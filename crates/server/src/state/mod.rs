@@ -1,27 +1,29 @@
 //! The NFSv4 state of the server as a pure core: no I/O, no clock, no threads. Values in, values out.
 //!
-//! From the floor up; a file uses only files above it in this list:
+//! From the bottom up; a file uses only files above it in this list:
 //!
-//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired`: times, names, who asks, the share of an address;
+//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired`: times, identifiers, who calls, the share of an
+//!   address;
 //! - [`refusals`]: which limits have refused something;
-//! - [`notes`]: what of the state stands in the log;
+//! - [`notes`]: the form of the state in the log;
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
 //! - [`sessions`]: slots, the reply cache, retries;
 //! - [`drc`]: replies to calls without a session;
 //! - [`grace`]: who may reclaim after a restart;
-//! - [`copies`]: copies that go on after their COPY was answered;
+//! - [`copies`]: copies that continue after the reply to their COPY;
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners;
-//! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: who locks by NLM, who waits;
-//! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 asks of both; `deadlock`;
+//! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: NLM hosts and their waiting requests;
+//! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
+//!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
-//! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole;
-//! - [`snapshot`], [`restore`], [`merge`]: the whole as notes and back; from several logs.
+//! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
+//! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
 //!
-//! Time is a number of milliseconds that never goes backwards, given by the caller ([`Millis`]). All of it lives
-//! behind one mutex ([`crate::shared::Shared`]), which is a leaf: nothing is called with it held.
+//! Time is in milliseconds, never goes backwards, and is passed in by the caller ([`Millis`]). All state is behind one
+//! mutex ([`crate::shared::Shared`]), which is a leaf: nothing is called while it is held.
 //!
 //! Invariants: an open belongs to a live client; a lock state belongs to a live open; a session belongs to a confirmed
-//! client; what a note says carries a version that grows with each change, so that notes may reach the log in any order.
+//! client. A note carries a version that grows with each change, so that notes may reach the log in any order.
 
 mod authority;
 mod call_key;

@@ -1,13 +1,14 @@
-//! The hosts that lock by NLM (NFSv3's lock manager), their locks and share reservations in the tables of all versions,
-//! and the requests that wait for a lock.
+//! Hosts that lock by NLM (NFSv3's lock manager), their locks and share reservations in the tables of all versions, and
+//! the requests that wait for a lock.
 //!
-//! A host is an address and the name that it gives itself. Its identity in the tables is a client ID with [`NLM_BIT`],
-//! which no NFSv4 client's has. There is no lease: what a host holds ends by UNLOCK and UNSHARE, or when the host says
-//! that it has restarted (SM_NOTIFY, FREE_ALL).
+//! A host is an address and the name that it gives itself. In the tables it is a client ID with [`NLM_BIT`], which no
+//! NFSv4 client has. There is no lease: what a host holds ends by UNLOCK or UNSHARE, or when the host reports a restart
+//! (SM_NOTIFY, FREE_ALL).
 //!
-//! Invariants: a lock state of a host holds a range at least; a host that was told GRANTED stands in the log, so that it
-//! hears of a restart of the server; a waiting request is granted by taking the range first and telling after, so nobody
-//! else has it meanwhile.
+//! Invariants:
+//! - A host's lock state holds at least one range.
+//! - A host is in the log before it is told GRANTED, so that it hears of a restart of the server.
+//! - A grant takes the range first and tells the host afterwards, so that nobody else gets it in between.
 
 pub mod hosts;
 pub mod waiters;
@@ -29,7 +30,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 pub use waiters::{Ask, By, Waiter, Waiters};
 
-/// The lock owner of a process on a host: `svid` and `oh` together (as the tables name it).
+/// The lock owner of a process on a host: `svid` and `oh` together, as the tables name it.
 #[must_use]
 pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
     let mut o = svid.to_be_bytes().to_vec();
@@ -37,7 +38,7 @@ pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
     Bytes::from(o)
 }
 
-/// `svid` and `oh` of a holder; an NFSv4 owner is its own `oh` and no process.
+/// `svid` and `oh` of a holder. An NFSv4 owner is its own `oh` and has no process.
 #[must_use]
 pub fn holder(d: &Denied) -> (i32, Bytes) {
     match d.owner.split_first_chunk::<4>() {
@@ -47,10 +48,7 @@ pub fn holder(d: &Denied) -> (i32, Bytes) {
 }
 
 impl<F> Files<F> {
-    /// LOCK. What the owner has already it is given again.
-    ///
-    /// # Errors
-    /// The lock that is in the way; `NOSPC` at the limits.
+    /// LOCK. An owner gets again what it already has. Errors: the lock in the way; `NOSPC` at the limits.
     pub fn nlm_lock(&mut self, ask: &Ask) -> Result<(), LockError> {
         let known = self.lock_state(ask.host, &ask.owner, &ask.file);
         let growth = match self.files.get(&ask.file) {
@@ -72,7 +70,7 @@ impl<F> Files<F> {
             }
         };
         self.change_ranges(id, ask.span, Some(ask.exclusive));
-        // Who asks and gets it waits no more, nor has to be told.
+        // An owner that gets the lock by asking no longer waits and need not be told.
         for id in self.waiters.of_file(&ask.file) {
             if self.waiters.by_id.get(&id).is_some_and(|w| w.is(ask)) {
                 self.waiters.remove(id);
@@ -81,10 +79,10 @@ impl<F> Files<F> {
         Ok(())
     }
 
-    /// UNLOCK: also of what is not locked. What the owner waits for there it waits for no more.
+    /// UNLOCK; the range need not be locked. The owner also stops waiting for locks in the range.
     ///
     /// # Errors
-    /// `NOSPC` when a range would become two at the limits of ranges.
+    /// `NOSPC` when a range would become two at the limit of ranges.
     pub fn nlm_unlock(&mut self, ask: &Ask) -> Result<(), NfsStat> {
         for id in self.waiters.of_file(&ask.file) {
             let same = |w: &Waiter| {
@@ -104,10 +102,7 @@ impl<F> Files<F> {
         Ok(())
     }
 
-    /// The request waits from now on; one that waits already goes on to.
-    ///
-    /// # Errors
-    /// `NOSPC` at the limits of waiting requests.
+    /// Queues the request; one that already waits stays in the queue. `NOSPC` at the limits of waiting requests.
     pub fn nlm_wait(&mut self, ask: Ask, lock: Lock, by: By) -> Result<(), NfsStat> {
         let waiting = self.waiters.of_file(&ask.file);
         if let Some(id) = waiting.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
@@ -142,8 +137,8 @@ impl<F> Files<F> {
         Ok(())
     }
 
-    /// CANCEL: whether the request was waiting. One that is being told that it has the lock loses it again: the client has
-    /// not heard of it, or unlocks what it heard of.
+    /// CANCEL; returns whether the request was waiting. A request that is being told of its grant loses the lock again:
+    /// either the client has not heard of it, or it unlocks what it heard of.
     pub fn nlm_cancel(&mut self, ask: &Ask) -> bool {
         let found = self
             .waiters
@@ -157,11 +152,12 @@ impl<F> Files<F> {
         true
     }
 
-    /// Gives what is free to those who wait for it, in the order in which they came. Whom to tell.
+    /// Grants free ranges to waiting requests in the order of their arrival. Returns whom to tell.
     pub fn nlm_grant(&mut self) -> Vec<Waiter> {
         let mut out = Vec::new();
         for file in std::mem::take(&mut self.waiters.freed) {
-            // A grant that makes an exclusive lock a shared one lets others in: until a round changes nothing.
+            // A grant that turns an exclusive lock into a shared one may let others in, so repeat until a round changes
+            // nothing.
             while self.grant_some(&file, &mut out) {}
             self.waiters.freed.remove(&file);
         }
@@ -172,7 +168,7 @@ impl<F> Files<F> {
         let before = out.len();
         for id in self.waiters.of_file(file) {
             let Some(w) = self.waiters.by_id.get(&id).filter(|w| !w.granting).cloned() else { continue };
-            // Out of the queue while the lock is taken, which would take it for one whose client has asked again.
+            // Out of the queue while the lock is taken: taking it would otherwise count as the client asking again.
             self.waiters.remove(id);
             let w = Waiter { granting: self.nlm_lock(&w.ask()).is_ok(), ..w };
             if w.granting {
@@ -183,19 +179,19 @@ impl<F> Files<F> {
         out.len() > before
     }
 
-    /// Whether a request still has to be told that it has the lock.
+    /// Whether the request must still be told that it has the lock.
     #[must_use]
     pub fn nlm_granting(&self, id: u64) -> bool {
         self.waiters.by_id.get(&id).is_some_and(|w| w.granting)
     }
 
-    /// The client knows that it has the lock. Whether it was this host that was told.
+    /// The client has confirmed the grant. Returns whether this is the host that was told.
     pub fn nlm_told(&mut self, host: impl Fn(u64) -> bool, id: u64) -> bool {
         let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
         known && self.waiters.remove(id).is_some()
     }
 
-    /// The client does not want the lock, or cannot have heard of it: it is free again.
+    /// The client rejected the grant or cannot have heard of it: the lock is released.
     pub fn nlm_refused(&mut self, host: impl Fn(u64) -> bool, id: u64) {
         let known = self.waiters.by_id.get(&id).is_some_and(|w| w.granting && host(w.host));
         if let Some(w) = known.then(|| self.waiters.remove(id)).flatten() {
@@ -203,16 +199,14 @@ impl<F> Files<F> {
         }
     }
 
-    /// Takes a range back that was given to a waiter.
+    /// Takes back a range that was given to a waiter.
     fn give_back(&mut self, w: &Waiter) {
-        // Only the limit of ranges can forbid it: then the range is held until its owner unlocks more.
+        // Fails only at the limit of ranges. Then the range stays held until its owner unlocks more.
         let _ = self.nlm_unlock(&w.ask());
     }
 
-    /// SHARE: a share reservation, in place of one that the owner has on the file.
-    ///
-    /// # Errors
-    /// Who is in the way; `NOSPC` at the limits of opens.
+    /// SHARE: replaces the owner's share reservation on the file, if any. Errors: who is in the way; `NOSPC` at the
+    /// limits of opens.
     pub fn nlm_share(
         &mut self,
         (host, from): (u64, IpAddr),
@@ -237,7 +231,7 @@ impl<F> Files<F> {
         Ok(Ok(()))
     }
 
-    /// UNSHARE: also of what is not reserved.
+    /// UNSHARE; the file need not be reserved.
     pub fn nlm_unshare(&mut self, host: u64, oh: &Bytes, file: &FileKey) {
         self.close_owner(host, oh, file);
     }
@@ -257,8 +251,9 @@ impl<F> Files<F> {
 }
 
 impl<F> State<F> {
-    /// Room for one more host of this address, as for a client record ([`State::room_for_client`]): one that holds nothing goes, of the
-    /// address that has most, and never of one that has fewer than who asks; and the last places are for addresses that have few.
+    /// Makes room for one more host of this address, as [`State::room_for_client`] does for a client record. A host
+    /// that holds nothing is removed, of the address that has most, and never of one that has fewer than the asker. The
+    /// last places are for addresses that have few.
     fn room_for_nlm_host(&mut self, addr: IpAddr) -> Result<Option<Stamped>, NfsStat> {
         let (has, max) = (self.hosts.len(), self.bounds.nlm_hosts);
         let kept = max / limits::CLIENTS_KEPT_DIVISOR;
@@ -283,10 +278,10 @@ impl<F> State<F> {
         Ok(self.nlm_forget(id))
     }
 
-    /// The host of this address and name, made if it is not known.
+    /// Finds or creates the host of this address and name.
     ///
     /// # Errors
-    /// `NOSPC` at the limit of hosts, when each holds something, or this address has its share.
+    /// `NOSPC` at the limit of hosts if each holds something, or if this address has its share.
     pub fn nlm_host(
         &mut self,
         addr: IpAddr,
@@ -315,7 +310,7 @@ impl<F> State<F> {
         Ok((id, note))
     }
 
-    /// The host has restarted: it holds and waits for nothing, and has nothing to reclaim.
+    /// The host has restarted: it holds nothing, waits for nothing, and has nothing to reclaim.
     pub fn nlm_free(&mut self, id: u64) -> Option<Stamped> {
         self.files.remove_waiters(id);
         self.files.remove_client(id);
@@ -328,7 +323,7 @@ impl<F> State<F> {
         monitored.then(|| Stamped { v: self.next_version(), note: Note::NlmHostGone(id) })
     }
 
-    /// The note that must be in the log before the host is told that it has something.
+    /// The note that must be durable before the host is told that it has something.
     pub fn nlm_note(&mut self, id: u64) -> Option<Stamped> {
         let v = self.version + 1;
         let h = self.hosts.by_id.get_mut(&id)?;
@@ -341,20 +336,20 @@ impl<F> State<F> {
         Some(Stamped { v, note })
     }
 
-    /// That note is on stable storage.
+    /// The note of [`State::nlm_note`] is durable.
     pub fn nlm_is_noted(&mut self, id: u64) {
         if let Some(h) = self.hosts.by_id.get_mut(&id) {
             h.noted = true;
         }
     }
 
-    /// Hosts that have to be told of the restart.
+    /// Hosts to notify of the server's restart.
     #[must_use]
     pub fn nlm_to_notify(&self) -> Vec<Host> {
         self.hosts.iter().filter(|h| h.restored).cloned().collect()
     }
 
-    /// Puts back what the log kept. Its identity, for the grace period.
+    /// Restores a host from the log; returns its client ID for the grace period.
     pub(super) fn nlm_restore(&mut self, version: u64, note: NlmHostNote, now: Millis) -> u64 {
         let id = note.id | NLM_BIT;
         self.hosts.insert(Host {
@@ -371,7 +366,7 @@ impl<F> State<F> {
         id
     }
 
-    /// Hosts of which nothing was heard for long, and that hold nothing, are forgotten.
+    /// Forgets hosts that hold nothing and were silent for long.
     pub(super) fn nlm_tick(&mut self, now: Millis) -> Vec<Stamped> {
         let grace = self.grace.active(now);
         let idle = |h: &&Host| !(self.files.nlm_busy(h.id) || grace && h.restored);
@@ -380,8 +375,8 @@ impl<F> State<F> {
         ids.into_iter().filter_map(|id| self.nlm_forget(id)).collect()
     }
 
-    /// The grace period ends: a host that has reclaimed nothing may not after a further restart either, when others may
-    /// have got what it held. It is still told of the restart.
+    /// The grace period ends. A host that has reclaimed nothing may not reclaim after a further restart either, since
+    /// others may have got what it held. It is still notified of the restart.
     pub(super) fn nlm_grace_ends(&mut self) -> Vec<Stamped> {
         let mut out = Vec::new();
         for h in self.hosts.by_id.values_mut().filter(|h| h.restored) {
@@ -395,7 +390,8 @@ impl<F> State<F> {
         out
     }
 
-    /// Before the last snapshot of a clean stop: who holds nothing now need not be told of the restart.
+    /// Called before the last snapshot of a clean stop: hosts that hold nothing now need no notification of the
+    /// restart.
     pub(super) fn nlm_settle(&mut self) -> Vec<Stamped> {
         let mut out = Vec::new();
         for h in self.hosts.by_id.values_mut().filter(|h| h.monitored && !h.settled) {

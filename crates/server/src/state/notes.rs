@@ -1,9 +1,9 @@
-//! Notes: the state as it is written to the intent log.
+//! Notes: the form in which the state is written to the intent log.
 //!
-//! A note says how one thing is now, not what happened to it, and carries a version that grows with each change of
-//! the state. So notes may come in any order and more than once (a snapshot at a checkpoint says again what
-//! earlier notes said): the highest version of each thing counts. Several logs: [`super::merge`].
-//! [`super::snapshot`] turns the whole state into notes, [`super::restore`] turns notes into a state.
+//! A note says how one thing is now, not what happened to it. Its version grows with each change of the state. So notes
+//! may come in any order and more than once (a snapshot at a checkpoint repeats earlier notes): for each thing the
+//! highest version counts. [`super::merge`] handles several logs. [`super::snapshot`] turns the whole state into notes,
+//! [`super::restore`] turns notes into a state.
 
 use super::call_key::CallKey;
 use super::identity::Principal;
@@ -11,93 +11,74 @@ use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
 use serde::{Deserialize, Serialize};
 
-/// The version of the notes' format; a log with another is read as if it held no notes.
+/// Version of the notes' format. A log of another version is read as if it held no notes.
 const FORMAT: u8 = 1;
 
 /// A confirmed client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientNote {
-    /// The client ID.
     pub id: u64,
-    /// `co_ownerid`.
     pub owner: Vec<u8>,
-    /// `co_verifier`.
     pub verifier: Verifier,
-    /// Who may speak for it.
     pub principal: Principal,
     /// The sequence number of the next CREATE_SESSION.
     pub create_sequence: u32,
-    /// The encoded result of the last one.
+    /// The encoded result of the last CREATE_SESSION.
     pub create_reply: Option<Vec<u8>>,
-    /// It may hold opens or locks.
     pub holds: bool,
-    /// It has sent RECLAIM_COMPLETE.
     pub reclaim_complete: bool,
 }
 
-/// A confirmed client of NFSv4.0. Its client ID is stale after a restart; what counts is who it is, and whether it may have
-/// to reclaim.
+/// A confirmed client of NFSv4.0. Its client ID is stale after a restart. The note keeps its identity, and whether it
+/// may have to reclaim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client40Note {
-    /// The client ID.
     pub id: u64,
     /// `nfs_client_id4.id`.
     pub owner: Vec<u8>,
     /// `nfs_client_id4.verifier`.
     pub verifier: Verifier,
-    /// Who may speak for it.
     pub principal: Principal,
-    /// It may hold opens or locks.
     pub holds: bool,
 }
 
-/// A session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionNote {
-    /// Its name.
     pub id: SessionId,
-    /// Its client.
     pub client: u64,
     /// The fore channel: request, response, cached response, operations, slots.
     pub fore: [u32; 5],
     /// The back channel, in the same order.
     pub back: [u32; 5],
-    /// The program number for callbacks.
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
 }
 
-/// What the log knows of a session's back channel. It goes with its session.
+/// The back channel of a session. The note goes with its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackNote {
-    /// The session.
     pub session: SessionId,
-    /// The callbacks' RPC credential, flavor and body.
+    /// The RPC credential for callbacks: flavor and body.
     pub cred: Option<(u32, Vec<u8>)>,
-    /// The client has asked for a back channel.
     pub asked: bool,
-    /// Callbacks may have been sent: nobody knows the numbers of its slots after a restart.
+    /// Callbacks may have been sent, so after a restart the sequence numbers of its slots are unknown.
     pub called: bool,
 }
 
-/// The last request of a slot that changed anything, and its reply.
+/// The last modifying request of a slot, and its reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotNote {
-    /// The session.
     pub session: SessionId,
-    /// Which slot.
     pub slot: u32,
-    /// The request's sequence number.
     pub sequence: u32,
     /// Digest of the request.
     pub fingerprint: u64,
-    /// The encoded COMPOUND result, if kept.
     pub reply: Option<KeptBytes>,
 }
 
-/// A reply as a note has it: shared with what keeps it, so that no note copies one under the state's lock. In the log it is a
-/// sequence of bytes.
+/// A reply inside a note. Its bytes are shared with the cache, so that creating a note copies no reply under the state
+/// lock. In the log it is a sequence of bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptBytes(pub Bytes);
 
@@ -113,117 +94,101 @@ impl<'de> Deserialize<'de> for KeptBytes {
     }
 }
 
-/// A host that locks by NLM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NlmHostNote {
-    /// Its identity in the tables.
+    /// Its client ID in the tables.
     pub id: u64,
-    /// Its address.
     pub addr: std::net::IpAddr,
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub name: Vec<u8>,
-    /// It may hold something.
     pub holds: bool,
 }
 
-/// Where a client calls from ([`super::identity`]). It goes with its client.
+/// The addresses that a client calls from ([`super::identity`]). The note goes with its client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddrsNote {
-    /// The client.
     pub client: u64,
-    /// Its addresses, oldest first.
+    /// Oldest first.
     pub addrs: Vec<std::net::IpAddr>,
 }
 
-/// A reply in the log.
+/// A reply of the duplicate request cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
-    /// Which call.
     pub key: CallKey,
-    /// The encoded results.
     pub reply: KeptBytes,
 }
 
-/// Names a log: the identity of its volume.
+/// Identifies a log by its volume.
 pub type LogId = [u8; 16];
 
-/// The end of a snapshot as earlier programs took it, with nothing else between its notes.
+/// The end of a snapshot as earlier programs wrote it, without other notes between its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompleteNote {
-    /// See [`EndsNote`].
     pub server: [u8; 16],
-    /// See [`EndsNote`].
     pub epoch: u32,
-    /// So many notes before this one are the snapshot.
+    /// The snapshot consists of this many notes before this one.
     pub count: u32,
 }
 
-/// The end of a snapshot: nothing that is a client or a session and does not stand between [`Note::Begins`] of the same version and
-/// this one existed at that version.
+/// The end of a snapshot. It says that at its version no client or session existed except those noted between
+/// [`Note::Begins`] of the same version and this note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndsNote {
-    /// The identity of the server whose state it is.
+    /// The identity of the server whose state this is.
     pub server: [u8; 16],
-    /// Which life of it.
+    /// The instance of that server.
     pub epoch: u32,
 }
 
-/// How one thing is.
+/// The present condition of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
-    /// This client is.
+    /// This client exists.
     Client(ClientNote),
-    /// This client is no more.
+    /// This client is gone.
     ClientGone(u64),
-    /// This session is.
+    /// This session exists.
     Session(SessionNote),
-    /// This session is no more.
+    /// This session is gone.
     SessionGone(SessionId),
-    /// A slot's last request.
     Slot(SlotNote),
-    /// This client of NFSv4.0 is.
+    /// This NFSv4.0 client exists.
     Client40(Client40Note),
     /// This NLM host may hold something.
     NlmHost(NlmHostNote),
-    /// It does not any more.
+    /// This NLM host holds nothing any more.
     NlmHostGone(u64),
-    /// A snapshot of an earlier program ends here. Read, not written.
+    /// End of a snapshot by an earlier program. Read, never written.
     Complete(CompleteNote),
-    /// A call without a session, and its reply.
     Call(CallNote),
-    /// The back channel of a session.
     Back(BackNote),
-    /// Where a client calls from.
     Addrs(AddrsNote),
-    /// A snapshot begins here; notes of requests may stand between its own.
+    /// A snapshot begins here. Notes of requests may stand between its own.
     Begins,
-    /// It ends here.
+    /// The snapshot ends here.
     Ends(EndsNote),
 }
 
-/// A note with the version of what it says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// The version.
     pub v: u64,
-    /// What it says.
     pub note: Note,
 }
 
-/// Room for a note: few need more.
+/// Initial capacity for an encoded note; few need more.
 const NOTE_BYTES_MOSTLY: usize = 512;
 
 impl Stamped {
-    /// The form in the log.
+    /// Encodes it for the log.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Plain data into a growing vector: postcard has no error for it but "does not fit".
+        // Plain data into a growing vector: postcard's only possible error is "does not fit".
         let mut out = Vec::with_capacity(NOTE_BYTES_MOSTLY);
         out.push(FORMAT);
         landfast_volume::record::append(self, out).unwrap_or_default()
     }
 
-    /// Bytes of the reply that it keeps.
     pub(super) fn reply_bytes(&self) -> usize {
         match &self.note {
             Note::Slot(slot) => slot.reply.as_ref().map_or(0, |reply| reply.0.len()),
@@ -232,7 +197,7 @@ impl Stamped {
         }
     }
 
-    /// Reads the form in the log; `None` for what is not (this version of) a note.
+    /// Decodes it; `None` if the bytes are no note of this format version.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Stamped> {
         match bytes.split_first() {

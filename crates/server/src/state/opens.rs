@@ -1,7 +1,8 @@
 //! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
 //!
-//! A stateid's `other` is the mark of the server instance and a number that is never used twice, so a stateid of
-//! a former instance is recognised and is `BAD_STATEID`, never another file's. The number cannot be guessed ([`super::ids`]).
+//! A stateid's `other` is the mark of the server instance and a number that is never used twice. So a stateid of a
+//! former instance is recognised and gets `BAD_STATEID`; it never names another file. The number cannot be guessed
+//! ([`super::ids`]).
 
 use super::expired::Expired;
 pub use super::ids::FileKey;
@@ -16,16 +17,13 @@ use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Read and write as bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
+/// Access or deny bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
 pub type Share = u8;
-/// Read.
 pub const READ: Share = 1;
-/// Write.
 pub const WRITE: Share = 2;
-/// Read and write.
 pub const BOTH: Share = 3;
 
-/// One open: an open owner on a file (RFC 8881 section 9.1.1: at most one for each pair).
+/// The open of a file by an open owner (RFC 8881 section 9.1.1: at most one for each pair).
 #[derive(Debug)]
 pub(super) struct Open<F> {
     pub(super) client: u64,
@@ -34,21 +32,22 @@ pub(super) struct Open<F> {
     pub(super) seqid: u32,
     pub(super) access: Share,
     pub(super) deny: Share,
-    /// Each (access, deny) that an OPEN has asked for and that no OPEN_DOWNGRADE has taken back: bit access * 4 + deny.
+    /// Each (access, deny) pair that an OPEN has asked for and no OPEN_DOWNGRADE has taken back: bit `access * 4 +
+    /// deny`.
     seen: u16,
-    /// What the shell opened, with the access it was opened for: at most two, neither covering the other.
+    /// What the shell opened, with the access that it was opened for. At most two, neither covering the other.
     handles: Vec<(Share, F)>,
-    /// Lock states that began from this open.
+    /// Lock states that were created under this open.
     pub(super) lock_states: Vec<u64>,
 }
 
-/// A lock owner's locks on one file: what a lock stateid names.
+/// A lock owner's locks on one file, named by a lock stateid.
 #[derive(Debug)]
 pub(super) struct LockState {
     pub(super) client: u64,
     pub(super) owner: Bytes,
     pub(super) file: FileKey,
-    /// The open that it began from; NLM's need none.
+    /// The open that it was created under; `None` for NLM, whose locks need no open.
     pub(super) open: Option<u64>,
     pub(super) seqid: u32,
 }
@@ -60,7 +59,6 @@ pub(super) struct File {
 }
 
 impl File {
-    /// Nothing is open or locked.
     pub(super) fn unused(&self) -> bool {
         self.opens.is_empty() && self.ranges.len() == 0
     }
@@ -72,15 +70,14 @@ pub(super) struct OfClient {
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
     /// Locked ranges.
     pub(super) ranges: usize,
-    /// From where it opened a file last, where that is known.
+    /// The address that it last opened a file from, if known.
     pub(super) from: Option<IpAddr>,
 }
 
-/// Added to the epoch of an instance it is its mark in stateids: a young server has a small epoch, and stateids that clients
-/// and test suites make up begin with small numbers; they are another instance's.
+/// Added to an instance's epoch it gives the instance's mark in stateids. A young server has a small epoch, and clients
+/// and test suites make up stateids with small numbers: these must look like another instance's.
 const MARK: u32 = 0x4c46_0000;
 
-/// All opens and locks.
 #[derive(Debug)]
 pub struct Files<F> {
     pub(super) mark: u32,
@@ -91,29 +88,23 @@ pub struct Files<F> {
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, OfClient>,
     pub(super) expired: Expired,
-    /// Locked ranges in all.
     pub(super) ranges: usize,
-    /// NLM's requests that wait for a lock.
+    /// NLM requests that wait for a lock.
     pub waiters: Waiters,
-    /// What was refused at a limit, of this and of all other state.
+    /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
-    /// What the shell had opened for clients that are gone: it closes that when it has let go of the state.
+    /// What the shell had opened for clients that are gone. The shell closes it after it has released the state lock.
     pub closed: Vec<F>,
 }
 
-/// A share reservation that conflicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareConflict {
-    /// The client that holds it.
     pub client: u64,
 }
 
-/// What a stateid names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenOrLock {
-    /// An open.
     Open(u64),
-    /// A lock owner's locks on a file.
     Lock(u64),
 }
 
@@ -123,16 +114,16 @@ pub(super) fn bump(seqid: &mut u32) -> u32 {
 }
 
 impl<F: Clone> Files<F> {
-    /// The handle that the shell opened and that serves `want`.
+    /// The handle of the open that allows `want`.
     pub(super) fn handle(open: &Open<F>, want: Share) -> Option<F> {
         open.handles.iter().find(|(a, _)| a & want == want).map(|(_, f)| f.clone())
     }
 
-    /// What I/O under this stateid uses (RFC 8881 sections 18.22.3, 18.32.3). Reading under an open for writing only is
-    /// allowed (a client's page cache needs it): then there may be no handle, and the shell opens one.
+    /// The handle for I/O under this stateid (RFC 8881 sections 18.22.3, 18.32.3). Reading under a write-only open is
+    /// allowed, since a client's page cache needs it. Then there may be no handle, and the shell opens one.
     ///
     /// # Errors
-    /// As [`Files::find`]; `OPENMODE` when the open is not for `want`.
+    /// Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`.
     pub fn io(
         &self,
         client: u64,
@@ -155,7 +146,6 @@ impl<F: Clone> Files<F> {
 }
 
 impl<F> Files<F> {
-    /// Nothing is open.
     #[must_use]
     pub fn new(epoch: u32, limits: Limits, secret: Secret) -> Self {
         Files {
@@ -174,26 +164,24 @@ impl<F> Files<F> {
         }
     }
 
-    /// Opens of the client that has most, and locked ranges of the one that has most.
+    /// The most opens of one client, and the most locked ranges of one client.
     #[must_use]
     pub fn most(&self) -> (usize, usize) {
         let most = |f: fn(&OfClient) -> usize| self.clients.values().map(f).max().unwrap_or(0);
         (most(|c| c.opens.len()), most(|c| c.ranges))
     }
 
-    /// How many opens there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.opens.len()
     }
 
-    /// Whether nothing is open.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.opens.is_empty()
     }
 
-    /// How many opens a client has. Locks need an open, so a client without opens has no locks.
+    /// The number of a client's opens. Locks need an open, so a client without opens has no locks.
     #[must_use]
     pub fn opens_of(&self, client: u64) -> usize {
         self.clients.get(&client).map_or(0, |c| c.opens.len())
@@ -203,7 +191,7 @@ impl<F> Files<F> {
         self.ids.fresh()
     }
 
-    /// A stateid for a copy: of no open and no lock.
+    /// A stateid for a copy; it names no open and no lock.
     pub fn copy_stateid(&mut self) -> Stateid {
         let id = self.fresh();
         self.stateid(id, 1)
@@ -216,11 +204,12 @@ impl<F> Files<F> {
         Stateid { seqid, other }
     }
 
-    /// What a stateid names, and whether its seqid is the present one (RFC 8881 section 8.2.2: 0 stands for the present
-    /// one).
+    /// Finds what a stateid names and checks that its seqid is current (RFC 8881 section 8.2.2: 0 stands for the
+    /// current one).
     ///
     /// # Errors
-    /// `BAD_STATEID` for what is not this client's, of a former instance, or from the future; `OLD_STATEID`.
+    /// `BAD_STATEID` for a stateid of another client, of a former instance, or with a seqid not yet issued;
+    /// `OLD_STATEID`.
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
         let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
@@ -246,10 +235,10 @@ impl<F> Files<F> {
         }
     }
 
-    /// [`Files::find`], and it must be state on this file.
+    /// [`Files::find`], restricted to state on this file.
     ///
     /// # Errors
-    /// As [`Files::find`]; `BAD_STATEID` for another file's.
+    /// Those of [`Files::find`]; `BAD_STATEID` for another file's.
     pub fn find_on(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         let which = self.find(client, stateid)?;
         let on = match which {
@@ -259,10 +248,10 @@ impl<F> Files<F> {
         if on == Some(file) { Ok(which) } else { Err(NfsStat::NFS4ERR_BAD_STATEID) }
     }
 
-    /// [`Files::find_on`] for an operation that takes an open's stateid only.
+    /// [`Files::find_on`] for an operation that takes only the stateid of an open.
     ///
     /// # Errors
-    /// As [`Files::find_on`]; `BAD_STATEID` for a lock's.
+    /// Those of [`Files::find_on`]; `BAD_STATEID` for a lock's.
     pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
         match self.find_on(client, file, stateid)? {
             OpenOrLock::Open(id) => Ok(id),
@@ -270,7 +259,7 @@ impl<F> Files<F> {
         }
     }
 
-    /// The present stateid of an open or lock.
+    /// The current stateid of an open or lock.
     #[must_use]
     pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
@@ -279,10 +268,8 @@ impl<F> Files<F> {
         }
     }
 
-    /// Whether an OPEN would meet a share reservation, the same owner's included (RFC 8881 section 9.7).
-    ///
-    /// # Errors
-    /// Who is in the way.
+    /// Checks an OPEN against all share reservations, the same owner's included (RFC 8881 section 9.7). The error names
+    /// the holder.
     pub fn check_share(&self, file: &FileKey, access: Share, deny: Share) -> Result<(), ShareConflict> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
         for o in f.opens.iter().filter_map(|id| self.opens.get(id)) {
@@ -293,10 +280,8 @@ impl<F> Files<F> {
         Ok(())
     }
 
-    /// Whether I/O without an open meets a share reservation (RFC 8881 section 8.2.3: the anonymous stateid).
-    ///
-    /// # Errors
-    /// Who is in the way.
+    /// Checks I/O without an open against share reservations (RFC 8881 section 8.2.3: the anonymous stateid). The error
+    /// names the holder.
     pub fn check_anonymous(&self, file: &FileKey, want: Share) -> Result<(), ShareConflict> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
         match f.opens.iter().filter_map(|id| self.opens.get(id)).find(|o| o.deny & want != 0) {
@@ -305,16 +290,13 @@ impl<F> Files<F> {
         }
     }
 
-    /// Opens of all clients at an address.
     fn opens_from(&self, from: IpAddr) -> usize {
         self.clients.values().filter(|c| c.from == Some(from)).map(|c| c.opens.len()).sum()
     }
 
-    /// Whether a client at this address may have one more open; one that it has (`known`) may become another at any time. An address
-    /// may have as many as are free: so one alone leaves half, two a quarter, and who comes next finds some.
-    ///
-    /// # Errors
-    /// At which limit it is.
+    /// Whether a client at this address may have one more open. An open that it already has (`known`) may always
+    /// change. An address may have as many opens as are free: one alone leaves half of them, a second leaves a quarter,
+    /// so a newcomer always finds some. The error says which limit was reached.
     pub fn room_for_open(
         &self,
         client: u64,
@@ -341,10 +323,7 @@ impl<F> Files<F> {
         }
     }
 
-    /// [`Files::open`] for a client at this address; see [`Files::room_for_open`].
-    ///
-    /// # Errors
-    /// As there.
+    /// [`Files::open`] for a client at this address; errors as of [`Files::room_for_open`].
     #[allow(clippy::too_many_arguments)] // those of `open`
     pub fn open_from(
         &mut self,
@@ -363,7 +342,7 @@ impl<F> Files<F> {
         Ok(opened)
     }
 
-    /// Opens, or widens the owner's open of the file. The caller has asked [`Files::check_share`].
+    /// Opens the file, or widens the owner's open of it. The caller has called [`Files::check_share`].
     ///
     /// # Errors
     /// `NOSPC` at the limits of opens.
@@ -420,10 +399,10 @@ impl<F> Files<F> {
         Ok(self.stateid(id, seqid))
     }
 
-    /// OPEN_DOWNGRADE (RFC 8881 section 18.18): to the union of some of the OPENs that are in effect.
+    /// OPEN_DOWNGRADE (RFC 8881 section 18.18) to the union of some of the OPENs in effect.
     ///
     /// # Errors
-    /// As [`Files::find_open`]; `INVAL` for what is no such union.
+    /// Those of [`Files::find_open`]; `INVAL` if there is no such union.
     pub fn downgrade(
         &mut self,
         client: u64,
@@ -452,16 +431,13 @@ impl<F> Files<F> {
         Ok(self.stateid(id, seqid))
     }
 
-    /// CLOSE (RFC 8881 section 18.2): the open and the locks that began from it go.
-    ///
-    /// # Errors
-    /// As [`Files::find_open`].
+    /// CLOSE (RFC 8881 section 18.2): removes the open and the locks created under it.
     pub fn close(&mut self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<Vec<F>, NfsStat> {
         let id = self.find_open(client, file, stateid)?;
         Ok(self.drop_open(id))
     }
 
-    /// Takes an owner's open of a file away, if there is one.
+    /// Removes an owner's open of a file, if there is one.
     pub(super) fn close_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
         let key = (owner.clone(), file.clone());
         if let Some(id) = self.clients.get(&client).and_then(|c| c.opens.get(&key)).copied() {
@@ -469,7 +445,7 @@ impl<F> Files<F> {
         }
     }
 
-    /// Sets the share reservation of an owner's open; what it was, if there is one.
+    /// Sets the share reservation of an owner's open. Returns the former one, if there is such an open.
     pub(super) fn set_share(
         &mut self,
         file: &FileKey,
@@ -484,7 +460,7 @@ impl<F> Files<F> {
         Some((std::mem::replace(&mut open.access, access), std::mem::replace(&mut open.deny, deny)))
     }
 
-    /// Takes an open away; what the shell had opened for it.
+    /// Removes an open. Returns what the shell had opened for it.
     pub(super) fn drop_open(&mut self, id: u64) -> Vec<F> {
         let Some(open) = self.opens.remove(&id) else { return Vec::new() };
         for lock in &open.lock_states {
@@ -505,13 +481,13 @@ impl<F> Files<F> {
         open.handles.into_iter().map(|(_, f)| f).collect()
     }
 
-    /// All opens and locks on the files that `which` picks go; what the shell had opened for them.
+    /// Removes all opens and locks on the files that `which` selects. Returns what the shell had opened for them.
     pub fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) -> Vec<F> {
         let ids: Vec<u64> = self.opens.iter().filter(|(_, o)| which(&o.file)).map(|(id, _)| *id).collect();
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
     }
 
-    /// All of a client's opens and locks go.
+    /// Removes all of a client's opens and locks.
     pub fn remove_client(&mut self, client: u64) {
         let Some(c) = self.clients.get(&client) else { return };
         let (opens, locks): (Vec<u64>, Vec<u64>) =
@@ -520,17 +496,17 @@ impl<F> Files<F> {
             let handles = self.drop_open(id);
             self.closed.extend(handles);
         }
-        // Those that began from no open.
+        // Lock states without an open.
         for id in locks {
             self.drop_lock_state(id);
         }
         self.clients.remove(&client);
     }
 
-    /// FREE_STATEID (RFC 8881 section 18.38): frees a lock owner's stateid that holds no lock.
+    /// FREE_STATEID (RFC 8881 section 18.38): frees a lock stateid that holds no lock.
     ///
     /// # Errors
-    /// As [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
+    /// Those of [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
         match self.find(client, stateid)? {
             OpenOrLock::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),

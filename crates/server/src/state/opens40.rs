@@ -1,5 +1,5 @@
-//! What NFSv4.0 asks of opens and locks beyond NFSv4.1 (RFC 7530 sections 9.1.4.4, 16.18, 16.37): a stateid says whose it is,
-//! an open is confirmed, a lock owner is released.
+//! What NFSv4.0 needs of opens and locks beyond NFSv4.1 (RFC 7530 sections 9.1.4.4, 16.18, 16.37): a stateid identifies
+//! its client, an open is confirmed, a lock owner is released.
 
 use super::ids::FileKey;
 use super::opens::{Files, OpenOrLock, bump};
@@ -8,7 +8,6 @@ use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 
 impl<F> Files<F> {
-    /// The number of the state in a stateid of this instance of the server.
     #[must_use]
     pub fn id_of(&self, stateid: &Stateid) -> Option<u64> {
         let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
@@ -16,10 +15,10 @@ impl<F> Files<F> {
         (mark == self.mark).then_some(id)
     }
 
-    /// What a stateid names and whose it is, whatever its seqid.
+    /// Finds what a stateid names and its client, whatever its seqid.
     ///
     /// # Errors
-    /// `BAD_STATEID` for special ones and for what never was or was given back; `STALE_STATEID` for another instance's;
+    /// `BAD_STATEID` for special ones, unknown ones and those given back; `STALE_STATEID` for another instance's;
     /// `EXPIRED`.
     pub fn locate(&self, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         if stateid.other == [0; 12] || stateid.other == [0xff; 12] {
@@ -37,10 +36,10 @@ impl<F> Files<F> {
         }
     }
 
-    /// Whether a stateid's seqid is the present one. 0 is no wildcard in NFSv4.0.
+    /// Checks that a stateid's seqid is current. 0 is no wildcard in NFSv4.0.
     ///
     /// # Errors
-    /// `OLD_STATEID`; `BAD_STATEID` for one that was not given yet; as [`Files::locate`].
+    /// Those of [`Files::locate`]; `OLD_STATEID`; `BAD_STATEID` for a seqid not yet given.
     pub fn exact(&self, stateid: &Stateid) -> Result<(), NfsStat> {
         let (which, _) = self.locate(stateid)?;
         let now = self.present(which).map_or(0, |s| s.seqid);
@@ -65,7 +64,7 @@ impl<F> Files<F> {
         self.locks.get(&lock).map(|l| (l.client, l.owner.clone()))
     }
 
-    /// The lock state of a lock owner on an open's file, and whether it has locks that began from this open.
+    /// The lock state of a lock owner on an open's file, and whether it has locks created under this open.
     #[must_use]
     pub fn lock_state_of(&self, client: u64, owner: &Bytes, open: u64) -> Option<(u64, bool)> {
         let file = self.opens.get(&open)?.file.clone();
@@ -74,13 +73,11 @@ impl<F> Files<F> {
         Some((id, from_it && self.files.get(&file).is_some_and(|f| f.ranges.holds(id))))
     }
 
-    /// The lock states that began from an open.
     #[must_use]
     pub fn locks_under(&self, open: u64) -> Vec<u64> {
         self.opens.get(&open).map(|o| o.lock_states.clone()).unwrap_or_default()
     }
 
-    /// A client's opens by their owners' names.
     #[must_use]
     pub fn opens_by_owner(&self, client: u64) -> HashMap<Bytes, Vec<u64>> {
         let mut all: HashMap<Bytes, Vec<u64>> = HashMap::new();
@@ -90,22 +87,19 @@ impl<F> Files<F> {
         all
     }
 
-    /// Takes all of an owner's opens away; what the shell has to drop without the lock.
+    /// Removes all of an owner's opens. Returns what the shell must drop outside the lock.
     pub fn drop_opens_of(&mut self, client: u64, owner: &Bytes) -> Vec<F> {
         let ids = self.opens_by_owner(client).remove(owner).unwrap_or_default();
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
     }
 
-    /// OPEN_CONFIRM: the open's next stateid.
+    /// OPEN_CONFIRM: returns the open's next stateid.
     pub fn confirm(&mut self, open: u64) -> Option<Stateid> {
         let seqid = bump(&mut self.opens.get_mut(&open)?.seqid);
         Some(self.stateid(open, seqid))
     }
 
-    /// Forgets what a lock owner has, if it holds no lock.
-    ///
-    /// # Errors
-    /// `LOCKS_HELD`.
+    /// Forgets a lock owner's states; `LOCKS_HELD` if it holds a lock.
     pub fn release_lock_owner(&mut self, client: u64, owner: &Bytes) -> Result<(), NfsStat> {
         let states: Vec<(u64, FileKey)> = self
             .clients
@@ -124,7 +118,7 @@ impl<F> Files<F> {
         Ok(())
     }
 
-    /// Remembers a client's states as expired; they are taken away by [`Files::remove_client`].
+    /// Remembers a client's states as expired; [`Files::remove_client`] removes them.
     pub fn expire(&mut self, client: u64) {
         if let Some(c) = self.clients.get(&client) {
             for id in c.opens.values().chain(c.locks.values()) {

@@ -1,15 +1,16 @@
-//! Open owners and lock owners of NFSv4.0: the number and the reply of each one's last request (RFC 7530 sections 9.1.7 to
-//! 9.1.11), which give a client without a session its exactly-once.
+//! Open owners and lock owners of NFSv4.0. For each owner this keeps the sequence number and the reply of its last
+//! request (RFC 7530 sections 9.1.7 to 9.1.11). This gives a client without a session exactly-once semantics.
 //!
-//! - A request with the number after the last one is new; with the last one it is a retry, and gets the first reply,
-//!   if operation, arguments, caller and current filehandle are the same; with any other it is `BAD_SEQID`.
+//! - A request with the number after the last one is new. One with the last number is a retry: it gets the first reply
+//!   if operation, arguments, caller and current filehandle are the same. Any other number gets `BAD_SEQID`.
 //! - An error that does not advance the client's number ([`NfsStat::advances_seqid`]) changes nothing here.
-//! - An open owner that is not known is let in with any number and has to confirm it ([`Owner::confirmed`]); a lock owner
-//!   comes with its open owner's number.
-//! - An owner that a request uses is busy until its reply may be sent ([`Owners::take`]), so that no retry overtakes the log.
+//! - An unknown open owner may start with any number, and must confirm it ([`Owner::confirmed`]). A lock owner is
+//!   introduced under its open owner's number.
+//! - An owner is busy from a request until its reply may be sent ([`Owners::take`]), so that no retry is answered
+//!   before the log is durable.
 //!
-//! Invariant: a lock owner is kept as long as it has a lock state, no longer; an open owner as long as it has an open, and
-//! for [`limits::OWNER_IDLE_LEASES`] leases after its last use.
+//! Invariant: a lock owner is kept exactly as long as it has a lock state. An open owner is kept as long as it has an
+//! open, and for [`limits::OWNER_IDLE_LEASES`] leases after its last use.
 
 use super::clock::Millis;
 use crate::errors;
@@ -18,72 +19,58 @@ use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, OpNum, ResOp};
 use std::collections::{HashMap, HashSet};
 
-/// Which of a client's two name spaces.
+/// The name space of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// `open_owner4`.
     Open,
-    /// `lock_owner4`.
     Lock,
 }
 
-/// Names an owner.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerKey {
-    /// Its client.
     pub client: u64,
-    /// What it owns.
     pub kind: Kind,
-    /// Its name.
     pub name: Bytes,
 }
 
-/// An owner's last request and its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Last {
     /// Digest of the arguments, the caller and the current filehandle.
     pub fingerprint: u64,
-    /// The result.
     pub res: ResOp,
-    /// The current filehandle that the operation left, where it set one (OPEN).
+    /// The current filehandle that the operation set, if any (OPEN).
     pub fh: Option<Bytes>,
 }
 
-/// What is known of an owner.
 #[derive(Debug)]
 pub struct Owner {
-    /// The number of its last request.
+    /// The sequence number of its last request.
     pub seqid: u32,
-    /// Its number is known to be right (RFC 7530 section 9.1.11).
+    /// Its sequence number is confirmed (RFC 7530 section 9.1.11).
     pub confirmed: bool,
     last: Last,
     used: Millis,
-    /// Lock states that a lock owner has.
+    /// Number of lock states; lock owners only.
     states: usize,
-    /// The open that its last request closed: so a retry of that CLOSE finds its owner. Of an owner that is not confirmed:
+    /// The open that its last request closed, so that a retry of that CLOSE finds its owner. For an unconfirmed owner:
     /// the open that it will not confirm.
     closed: Option<u64>,
 }
 
-/// What to do with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
-    /// Run it.
     New,
-    /// Send this again.
+    /// A retry: send this reply again.
     Replay(Box<Last>),
 }
 
-/// A request as an owner sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// The operation.
     pub op: OpNum,
     /// Digest of the arguments, the caller and the current filehandle.
     pub fingerprint: u64,
 }
 
-/// All owners of all clients.
 #[derive(Debug, Default)]
 pub struct Owners {
     by_client: HashMap<u64, HashMap<(Kind, Bytes), Owner>>,
@@ -92,17 +79,14 @@ pub struct Owners {
     count: usize,
 }
 
-/// Whether `next` comes after `last`: the number after the largest is 1 (RFC 7530 section 9.1.3), and 0 for clients that
+/// Whether `next` comes after `last`. After the largest number comes 1 (RFC 7530 section 9.1.3), or 0 from clients that
 /// just count.
 fn follows(last: u32, next: u32) -> bool {
     next == last.wrapping_add(1) || (last == u32::MAX && next == 1)
 }
 
 impl Owner {
-    /// What a request of this owner is.
-    ///
-    /// # Errors
-    /// `BAD_SEQID`.
+    /// Tells a new request of this owner from a retry; the error is `BAD_SEQID`.
     pub fn check(&self, seqid: u32, request: &Request) -> Result<Turn, NfsStat> {
         if seqid == self.seqid {
             let same = self.last.res.op == request.op && self.last.fingerprint == request.fingerprint;
@@ -115,7 +99,7 @@ impl Owner {
         if follows(self.seqid, seqid) { Ok(Turn::New) } else { Err(NfsStat::NFS4ERR_BAD_SEQID) }
     }
 
-    /// Whether its only OPEN was released, because a wrong number came to confirm it (RFC 7530 section 16.18.4).
+    /// Whether its only OPEN was released because a confirmation had a wrong number (RFC 7530 section 16.18.4).
     #[must_use]
     pub fn cancelled(&self) -> bool {
         !self.confirmed && self.closed.is_some()
@@ -123,19 +107,16 @@ impl Owner {
 }
 
 impl Owners {
-    /// How many owners are known.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What is known of an owner.
     #[must_use]
     pub fn get(&self, key: &OwnerKey) -> Option<&Owner> {
         self.by_client.get(&key.client)?.get(&(key.kind, key.name.clone()))
@@ -145,7 +126,7 @@ impl Owners {
         self.by_client.get_mut(&key.client)?.get_mut(&(key.kind, key.name.clone()))
     }
 
-    /// Whose open an operation closed that was its owner's last one.
+    /// The owner whose last open was closed by an operation.
     #[must_use]
     pub fn of_closed(&self, open: u64) -> Option<&OwnerKey> {
         self.by_closed.get(&open)
@@ -161,32 +142,29 @@ impl Owners {
         true
     }
 
-    /// They are not busy any more.
+    /// Ends being busy.
     pub fn give_back(&mut self, keys: &[OwnerKey]) {
         for k in keys {
             self.busy.remove(k);
         }
     }
 
-    /// Whether a client's owner is busy.
     #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.busy.iter().any(|k| k.client == client)
     }
 
-    /// How many owners a client has.
     #[must_use]
     pub fn of(&self, client: u64) -> usize {
         self.by_client.get(&client).map_or(0, HashMap::len)
     }
 
-    /// Whether there is room for one more owner of this client.
     #[must_use]
     pub fn has_room(&self, client: u64) -> bool {
         self.count < limits::OWNERS_MAX && self.of(client) < limits::OWNERS_PER_CLIENT_MAX
     }
 
-    /// A request has been answered: its owner's last one is this, unless its status does not advance the number.
+    /// Records an answered request as its owner's last one, unless its status does not advance the number.
     pub fn record(&mut self, now: Millis, key: &OwnerKey, seqid: u32, confirmed: bool, last: Last) {
         if !last.res.status.advances_seqid() {
             return;
@@ -212,7 +190,7 @@ impl Owners {
         }
     }
 
-    /// The owner's last reply is not to be sent again: its effect could not be made durable.
+    /// Bars the owner's last reply from being sent again: its effect could not be made durable.
     pub fn spoil(&mut self, key: &OwnerKey) {
         if let Some(o) = self.get_mut(key) {
             o.last.res = ResOp::failed(o.last.res.op, errors::status_of_failed(o.last.res.op));
@@ -220,7 +198,7 @@ impl Owners {
         }
     }
 
-    /// The owner's last request has closed this open.
+    /// Records that the owner's last request closed this open.
     pub fn closed(&mut self, key: &OwnerKey, open: u64) {
         if let Some(o) = self.get_mut(key) {
             o.closed = Some(open);
@@ -228,14 +206,13 @@ impl Owners {
         }
     }
 
-    /// A lock owner has one more lock state.
     pub fn add_state(&mut self, key: &OwnerKey) {
         if let Some(o) = self.get_mut(key) {
             o.states += 1;
         }
     }
 
-    /// A lock owner has one lock state less; without any it goes.
+    /// Takes one lock state from a lock owner, and removes the owner with its last one.
     pub fn drop_state(&mut self, key: &OwnerKey) {
         if let Some(o) = self.get_mut(key) {
             o.states = o.states.saturating_sub(1);
@@ -245,7 +222,6 @@ impl Owners {
         }
     }
 
-    /// Forgets an owner.
     pub fn remove(&mut self, key: &OwnerKey) {
         let Some(of_client) = self.by_client.get_mut(&key.client) else { return };
         if let Some(owner) = of_client.remove(&(key.kind, key.name.clone())) {
@@ -259,7 +235,6 @@ impl Owners {
         }
     }
 
-    /// Forgets a client's owners.
     pub fn remove_client(&mut self, client: u64) {
         for owner in self.by_client.remove(&client).unwrap_or_default().into_values() {
             self.count -= 1;
@@ -269,13 +244,13 @@ impl Owners {
         }
     }
 
-    /// Clients that have owners.
     #[must_use]
     pub fn clients(&self) -> Vec<u64> {
         self.by_client.keys().copied().collect()
     }
 
-    /// A client's open owners that were not used since `before` and are not busy, with whether they are confirmed.
+    /// A client's open owners that are not busy and were not used since `before`; the flag says whether they are
+    /// confirmed.
     #[must_use]
     pub fn silent(&self, client: u64, before: Millis) -> Vec<(OwnerKey, bool)> {
         let Some(of_client) = self.by_client.get(&client) else { return Vec::new() };

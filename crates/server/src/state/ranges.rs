@@ -1,15 +1,17 @@
-//! The locked byte ranges of one file. Each operation costs the logarithm of the number of ranges for every range that
-//! it touches: a client that locks very many ranges does not slow down the others.
+//! The locked byte ranges of one file. An operation costs O(log n) for each range that it touches, so a client that
+//! locks very many ranges does not slow down the others.
 //!
-//! Invariants: ranges of one owner never overlap, and neighbours of one owner and kind are joined; ranges of two owners
-//! overlap only when both are shared; the index holds exactly the ranges of the owners.
+//! Invariants:
+//! - Ranges of one owner never overlap, and neighbours of one owner and kind are joined.
+//! - Ranges of two owners overlap only if both are shared.
+//! - The index holds exactly the ranges of the owners.
 
 use landfast_nfs::v4::NfsStat;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
-/// Bytes `start` to `end`, both included; `end` of `u64::MAX` is "to the end of the file, wherever it is".
+/// Bytes `start` to `end`, both included; an `end` of `u64::MAX` means the end of the file, wherever it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: u64,
@@ -17,7 +19,6 @@ pub struct Span {
 }
 
 impl Span {
-    /// All bytes.
     pub const ALL: Span = Span { start: 0, end: u64::MAX };
 
     /// The span of `offset4` and `length4` (RFC 8881 section 18.10.3): a length of all ones reaches to the end.
@@ -36,19 +37,16 @@ impl Span {
         }
     }
 
-    /// The offset on the wire.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.start
     }
 
-    /// The length on the wire.
     #[must_use]
     pub fn length(&self) -> u64 {
         if self.end == u64::MAX { u64::MAX } else { self.end - self.start + 1 }
     }
 
-    /// Whether it reaches to the end of the file.
     #[must_use]
     pub fn to_the_end(&self) -> bool {
         self.end == u64::MAX
@@ -70,14 +68,13 @@ pub(super) struct Range {
 /// One owner's ranges by start: end and kind.
 type Own = BTreeMap<u64, (u64, bool)>;
 
-/// The locks of one file.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     owners: HashMap<u64, Own>,
     index: Index,
 }
 
-/// How many ranges there would be more; less than none when some are joined or taken away.
+/// The change in the number of ranges; negative when some are joined or removed.
 pub(super) type Growth = isize;
 
 fn overlapping(own: &Own, span: Span) -> impl Iterator<Item = Range> + '_ {
@@ -88,12 +85,12 @@ fn overlapping(own: &Own, span: Span) -> impl Iterator<Item = Range> + '_ {
 }
 
 impl Ranges {
-    /// A lock of another state that is in the way: the one that begins first.
+    /// The first lock, by start, of another state that is in the way.
     pub(super) fn conflict(&self, span: &Span, exclusive: bool, state: Option<u64>) -> Option<Range> {
         self.index.first(span.start, state, exclusive).filter(|r| r.span.start <= span.end)
     }
 
-    /// The states but `state` of which a range is in the way, and how many states were looked at, at most `most`.
+    /// The states other than `state` that have a range in the way, and how many states were examined, at most `most`.
     pub(super) fn all_in_the_way(
         &self,
         span: &Span,
@@ -109,12 +106,11 @@ impl Ranges {
         (found, looked)
     }
 
-    /// Whether the state holds anything.
     pub(super) fn holds(&self, state: u64) -> bool {
         self.owners.contains_key(&state)
     }
 
-    /// How many more ranges there would be after [`Ranges::clear`].
+    /// By how many the number of ranges would grow with [`Ranges::clear`].
     pub(super) fn growth_of_clear(&self, span: &Span, state: u64) -> Growth {
         let Some(own) = self.owners.get(&state) else { return 0 };
         overlapping(own, *span)
@@ -122,12 +118,13 @@ impl Ranges {
             .sum()
     }
 
-    /// How many more ranges there would be at most after [`Ranges::set`]: joined neighbours are not counted.
+    /// By how many the number of ranges would grow at most with [`Ranges::set`]: joining of neighbours is not
+    /// considered.
     pub(super) fn growth_of_set(&self, span: &Span, state: u64) -> Growth {
         1 + self.growth_of_clear(span, state)
     }
 
-    /// Takes `span` away from what `state` holds, splitting where it has to. Whether it held any of it.
+    /// Takes `span` away from `state`, splitting ranges where necessary. Returns whether it held any of it.
     pub(super) fn clear(&mut self, span: &Span, state: u64) -> bool {
         let Some(own) = self.owners.get_mut(&state) else { return false };
         let touched: Vec<Range> = overlapping(own, *span).collect();
@@ -147,7 +144,7 @@ impl Ranges {
         !touched.is_empty()
     }
 
-    /// Gives `span` to `state`, which nobody is in the way of.
+    /// Gives `span` to `state`. The caller has checked that nothing is in the way.
     pub(super) fn set(&mut self, span: Span, exclusive: bool, state: u64) {
         self.clear(&span, state);
         let own = self.owners.entry(state).or_default();
@@ -173,7 +170,7 @@ impl Ranges {
         self.index.insert(Range { span, exclusive, state });
     }
 
-    /// Takes all away from a state; how many ranges it held.
+    /// Removes all ranges of a state; returns their number.
     pub(super) fn drop_state(&mut self, state: u64) -> usize {
         let Some(own) = self.owners.remove(&state) else { return 0 };
         for start in own.keys() {
@@ -182,14 +179,13 @@ impl Ranges {
         own.len()
     }
 
-    /// How many ranges there are.
     pub(super) fn len(&self) -> usize {
         self.index.len
     }
 }
 
-/// The farthest ends of some ranges: of the farthest, and of the farthest of any other owner. So the farthest end that
-/// is not of a given owner is known.
+/// The farthest end among some ranges, and the farthest of any other owner. So the farthest end not held by a given
+/// owner is known.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reach {
     best: Option<(u64, u64)>,
@@ -235,9 +231,9 @@ struct Node {
     priority: u64,
     left: Link,
     right: Link,
-    /// Of this and all below.
+    /// Of this node and all below.
     all: Reach,
-    /// The same of the exclusive ones.
+    /// Of the exclusive ranges among them.
     exclusive: Reach,
 }
 
@@ -309,7 +305,7 @@ impl Index {
     }
 }
 
-/// What is before `key`, and the rest.
+/// Splits into what is before `key`, and the rest.
 fn split(link: Link, key: (u64, u64)) -> (Link, Link) {
     let Some(mut node) = link else { return (None, None) };
     if node.key() < key {

@@ -1,5 +1,5 @@
-//! What was refused because a limit was reached, so that the log of the server says it: at most once a minute for each limit,
-//! however often clients run into it. Here it is counted; the shell asks now and then what there is to say.
+//! Counts refusals at limits, so that the server can log them at most once a minute for each limit, however often
+//! clients run into it. The shell asks regularly what there is to log.
 
 use super::clock::Millis;
 use crate::limits::REFUSALS_SAID_MS;
@@ -7,31 +7,20 @@ use crate::limits::REFUSALS_SAID_MS;
 /// A limit of what clients may have and hold, by the name that `docs/limits.md` has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtLimit {
-    /// Opens of all clients.
     Opens,
-    /// Opens of one client.
     ClientOpens,
-    /// Opens of an address.
     AddressOpens,
     /// Locked ranges, and lock owners, of all clients.
     Locks,
-    /// Locked ranges of one client.
     ClientLocks,
-    /// Locked ranges of an address.
     AddressLocks,
-    /// Locked ranges of one file.
     FileLocks,
-    /// Lock owners of one client.
     LockOwners,
     /// Owners of NFSv4.0.
     Owners,
-    /// Client records.
     Clients,
-    /// What sessions keep for replay.
     ReplayBytes,
-    /// NLM hosts.
     NlmHosts,
-    /// NLM requests that wait.
     NlmWaiters,
 }
 
@@ -51,23 +40,21 @@ const ALL: [(AtLimit, &str); 13] = [
     (AtLimit::NlmWaiters, "nlm_waiters"),
 ];
 
-/// How often each limit has refused something.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    /// Since it was last said.
+    /// Since the last message.
     count: [u64; ALL.len()],
     said: [Option<Millis>; ALL.len()],
 }
 
 impl Refusals {
-    /// This limit has refused something.
     pub fn at(&mut self, limit: AtLimit) {
         if let Some(i) = ALL.iter().position(|(l, _)| *l == limit) {
             self.count[i] = self.count[i].saturating_add(1);
         }
     }
 
-    /// What there is to say: the name of each limit that has refused something, and how often since it was last said.
+    /// What there is to log: each limit that has refused something, and how often since the last message.
     pub fn due(&mut self, now: Millis) -> Vec<(&'static str, u64)> {
         let mut out = Vec::new();
         for (i, (_, name)) in ALL.iter().enumerate() {

@@ -12,14 +12,11 @@ use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId};
 use std::collections::HashMap;
 
-/// What was rebuilt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Client records.
     pub clients: usize,
     /// Sessions that continue.
     pub sessions: usize,
-    /// Replies that can be sent again.
     pub replies: usize,
     /// Clients that may reclaim opens and locks.
     pub reclaiming: usize,

@@ -1,5 +1,5 @@
-//! Room for one more client record, and for one more open: where it is short, clients that hold nothing, or whose lease is over, make
-//! room, the one that was silent longest first.
+//! Makes room for one more client record or open. Where room is short, clients are removed that hold nothing or whose
+//! lease has expired, the one silent longest first.
 
 use super::clients::Client;
 use super::ids::FileKey;
@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 impl<F> State<F> {
-    /// Room for one more client record of this address. The last places are for addresses that have few: so whoever fills the others,
-    /// with clients that each hold something, keeps nobody out.
+    /// Room for one more client record of this address. The last places are for addresses that have few. So one that
+    /// fills the others, with clients that each hold something, keeps nobody out.
     ///
     /// # Errors
-    /// As for [`State::make_room_for_client`].
+    /// Those of [`State::make_room_for_client`].
     pub fn room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
         let (has, max) = (self.clients.len(), self.bounds.clients);
         let place = has < max - max / limits::CLIENTS_KEPT_DIVISOR
@@ -31,12 +31,12 @@ impl<F> State<F> {
         self.clients.iter().filter(|c| c.share() == Some(share)).count()
     }
 
-    /// One client record goes: one that holds nothing, of the address that has most records, and never of one that has fewer
-    /// than who asks; of these unconfirmed before confirmed, then the one that was silent longest. So who makes many takes its own
-    /// places.
+    /// Removes one client record that holds nothing, of the address that has most records, and never of one that has
+    /// fewer than the asker. Unconfirmed records go before confirmed ones, then the one silent longest. So an address
+    /// that creates many records takes its own places.
     ///
     /// # Errors
-    /// `DELAY` when each holds something.
+    /// `DELAY` when each record holds something.
     pub fn make_room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
         let first = Client::share;
         let own = self.records_of(addr);
@@ -63,12 +63,13 @@ impl<F> State<F> {
         Ok(self.remove_client(id))
     }
 
-    /// Makes sure that a client at this address may have one more open; of the open that it is, if that is known
-    /// ([`super::opens::Files::room_for_open`]). The notes of clients that went for it are to be written in any case.
+    /// Makes sure that a client at this address may have one more open, or keep the open that is known
+    /// ([`super::opens::Files::room_for_open`]). Always write the returned notes: they are about clients that were
+    /// removed.
     ///
     /// # Errors
-    /// `NOSPC` where the client has as many as any may have; `DELAY` where its address has its share, or all are in use:
-    /// others may close theirs.
+    /// `NOSPC` if the client is at its own limit; `DELAY` if its address has its share, or all opens are in use: others
+    /// may close theirs.
     pub fn make_room_for_open(
         &mut self,
         now: Millis,

@@ -1,4 +1,4 @@
-//! Room for sessions: where there is none, clients whose lease is over make room for whoever asks.
+//! Room for sessions: where there is none, sessions of clients whose lease has expired are removed.
 
 use super::notes::Stamped;
 use super::refusals::AtLimit;
@@ -9,12 +9,12 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 impl<F> State<F> {
-    /// The fore channel of a session for a client at this address, and what the log has to know of the sessions that made room
-    /// for it.
+    /// Negotiates the fore channel of a session for a client at this address. Also returns the log's notes about
+    /// sessions that were removed for it.
     ///
     /// # Errors
-    /// `TOOSMALL`; `DELAY` while others, or this client's other sessions, have all the room: their clients have been told to
-    /// use fewer slots.
+    /// `TOOSMALL`; `DELAY` while others, or this client's other sessions, have all the room: their clients have been
+    /// told to use fewer slots.
     pub fn room_for_session(
         &mut self,
         now: Millis,
@@ -32,12 +32,12 @@ impl<F> State<F> {
             gone.extend(self.remove_session(&lapsed));
         }
         self.files.refusals.at(AtLimit::ReplayBytes);
-        // What was taken from clients whose lease is over must be said in any case; it is, with the next snapshot.
+        // The log must learn of removed sessions in any case; it does with the next snapshot.
         Err(if self.sessions.is_empty() { NfsStat::NFS4ERR_NOSPC } else { NfsStat::NFS4ERR_DELAY })
     }
 
-    /// The session of the client that was silent longest, if its lease is over. The client keeps what it has open: when it comes
-    /// back it makes another session.
+    /// The session, with an expired lease, whose client was silent longest. The client keeps its opens; when it returns
+    /// it makes another session.
     fn lapsed_session(&self, now: Millis) -> Option<SessionId> {
         let over = self.clients.iter().filter(|c| now.saturating_sub(c.renewed) > self.lease_ms);
         let idle = over.filter(|c| !self.sessions.client_is_busy(c.id));
@@ -45,7 +45,7 @@ impl<F> State<F> {
         with.min_by_key(|(renewed, _)| *renewed).map(|(_, id)| id)
     }
 
-    /// The clients, by address, that hold state: sessions, or locks by NLM.
+    /// The clients, by address, that hold state: sessions or NLM locks.
     #[must_use]
     pub fn holders(&self) -> HashSet<IpAddr> {
         let hosts = self.hosts.iter().filter(|h| self.files.nlm_busy(h.id));

@@ -1,23 +1,29 @@
 //! Sessions, slots and the reply cache (RFC 8881 section 2.10.6).
 //!
-//! A slot goes: free -> busy (`begin`) -> staged (`stage`: its reply is known, and stands in snapshots, but is not yet
-//! durable) -> free (`release`: it may be sent, and sent again). A retry meets `DELAY` until the slot is free, so a
-//! reply that is not durable is never sent twice, nor once too early.
+//! A slot goes through these phases:
+//! - free -> busy ([`Session::begin`]);
+//! - busy -> staged ([`Session::stage`]): its reply is known and stands in snapshots, but is not yet durable;
+//! - staged -> free (`release`): the reply may be sent, and sent again.
 //!
-//! After a restart the log knows the last *modifying* request of each slot, not the reads after it. So the first
-//! request on a restored slot may be any number ahead: what is ahead of the last logged request was either never
-//! executed, or lost with its effect, or changed nothing, or wrote unstable data, which it may do again.
+//! A retry gets `DELAY` until the slot is free. So a reply never leaves the server before it is durable.
 //!
-//! What slots keep is counted as it is kept, by the address that the session is used from ([`Held`]). The first slot of a
-//! session always has room for its largest reply, the others while there is some: a request for which there is none waits,
-//! and `sr_target_highest_slotid` tells its client before that to use fewer slots (RFC 8881 section 2.10.6.1). Where room is
-//! short, replies go that the client has said it has: when a request on a slot is sent, the reply to the one before on that
-//! slot has come; what was begun on higher slots before that reply was sent, and is above `sa_highest_slotid`, is not
-//! waited for any more.
+//! The log records the last *modifying* request of each slot, but not the reads after it. So after a restart the first
+//! request on a slot may have any higher sequence number. A request between the last logged one and this one was not
+//! executed, or was lost together with its effect, or changed nothing, or wrote unstable data, which may be written
+//! again.
 //!
-//! Of the back channel the log knows its credential, and whether a callback was ever sent: not the numbers of its slots. So
-//! after a restart one that was never used goes on when the client binds a connection to it, and one that was used has an
-//! unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
+//! The bytes that slots keep are counted against the address that uses the session ([`Held`]). The first slot of a
+//! session always has room for its largest reply. The other slots share what is left: a request that finds no room gets
+//! `DELAY`. Before that happens, `sr_target_highest_slotid` tells the client to use fewer slots (RFC 8881 section
+//! 2.10.6.1).
+//!
+//! Where room is short, the server drops replies that the client has acknowledged:
+//! - A request on a slot acknowledges the reply to the one before on that slot.
+//! - It also acknowledges slots above `sa_highest_slotid`, if their requests began before that earlier reply was sent.
+//!
+//! Of the back channel the log records the credential and whether a callback was ever sent, but not the slots' sequence
+//! numbers. After a restart, an unused back channel works again when the client binds a connection to it. A used one
+//! has an unrecoverable fault (RFC 8881 section 18.46.3: "it has lost track of the sequence ID for a slot").
 
 use super::clock::Millis;
 pub use super::ids::ConnId;
@@ -39,7 +45,7 @@ use std::ops::{Deref, DerefMut};
 /// What a slot keeps of its last request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing: the request did not ask for it.
+    /// The request did not ask for its reply to be kept.
     Uncached,
     /// The encoded COMPOUND result.
     Reply(Bytes),
@@ -52,7 +58,6 @@ enum Phase {
     Staged,
 }
 
-/// One slot.
 #[derive(Debug, Clone)]
 struct Slot {
     /// The sequence number of the last request that was begun; 0 before the first.
@@ -60,22 +65,22 @@ struct Slot {
     phase: Phase,
     kept: Kept,
     fingerprint: u64,
-    /// Came from the log, and no request has been seen on it since.
+    /// Restored from the log, and not used since.
     restored: bool,
     version: u64,
-    /// The sequence number, reply, fingerprint and version before the request that is now busy or staged: a snapshot
-    /// shows these while the request's own are not for it.
+    /// Sequence number, reply, fingerprint and version of the request before the one that is busy or staged. Snapshots
+    /// show these until the new request's own may be shown.
     before: Option<Box<(u32, Kept, u64, u64)>>,
-    /// The log that the staged reply goes into; none when that makes no difference.
+    /// The log that the staged reply goes into; `None` when any snapshot may show it.
     staged_in: Option<LogId>,
-    /// Bytes that it counts for.
+    /// Bytes counted for this slot.
     held: usize,
-    /// Its client has its last reply, which is kept no more.
+    /// The client has received the last reply, so it is no longer kept.
     acknowledged: bool,
-    /// When its last request was begun, and when the last reply was released: by [`Session::order`].
+    /// When the last request was begun and the last reply released, in units of [`Session::order`].
     begun_at: u64,
     released_at: u64,
-    /// Where its last request came from; not known after a restart.
+    /// The address that the last request came from; `None` after a restart.
     asked_from: Option<IpAddr>,
 }
 
@@ -99,154 +104,136 @@ impl Slot {
     }
 }
 
-/// One session.
 #[derive(Debug)]
 pub struct Session {
-    /// Its name.
     pub id: SessionId,
-    /// Its client.
     pub client: u64,
-    /// The fore channel as negotiated.
     pub fore: ChannelAttrs,
-    /// The back channel as negotiated.
     pub back: ChannelAttrs,
-    /// The program number for callbacks.
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
-    /// Version of the last change of the session itself.
+    /// Version of the last change of the session itself, without its slots.
     pub version: u64,
-    /// When it was last used.
     pub used: Millis,
-    /// From where: [`landfast_rpc::share_of`] the address; [`UNKNOWN`] after a restart until it is used.
+    /// The [`landfast_rpc::share_of`] of the address that uses the session; [`UNKNOWN`] between a restart and the first
+    /// use.
     share: IpAddr,
-    /// Bytes that all slots but the first count for, and what the session was counted for last.
+    /// Bytes of all slots but the first, and the total that was counted last.
     beyond: usize,
     counted: usize,
     /// Grows with each request that is begun or released.
     order: u64,
     slots: Vec<Slot>,
-    /// Connections that callbacks may use. Any connection may carry requests (RFC 8881 section 2.10.3.1), so those are
-    /// not kept.
+    /// Connections that callbacks may use. Requests may come on any connection (RFC 8881 section 2.10.3.1), so their
+    /// connections are not kept.
     back_conns: HashSet<ConnId>,
-    /// The callbacks' RPC credential; none when the client offered none that can be used.
+    /// The RPC credential for callbacks; `None` when the client offered no usable one.
     callback_cred: Option<OpaqueAuth>,
-    /// The client has asked for a back channel: with CREATE_SESSION, or by binding a connection to it.
+    /// The client has asked for a back channel, with CREATE_SESSION or by binding a connection.
     back_asked: bool,
-    /// A callback was sent, or is going to be.
+    /// A callback was sent or is about to be sent.
     called: bool,
-    /// The log knows that.
+    /// The log records that callbacks were sent.
     called_noted: bool,
     back_slots: Vec<BackSlot>,
-    /// The client and this server do not agree about the back channel's numbers (RFC 8881 section 18.46.3:
+    /// Client and server disagree about the back channel's sequence numbers (RFC 8881 section 18.46.3:
     /// SEQ4_STATUS_BACKCHANNEL_FAULT).
     pub back_fault: bool,
 }
 
-/// One slot of a back channel.
 #[derive(Debug, Clone, Copy, Default)]
 struct BackSlot {
-    /// The number of the last callback that was executed.
+    /// The sequence number of the last callback that was executed.
     sequence: u32,
     busy: bool,
-    /// The next number has been sent, and whether it was executed is not known.
+    /// The next sequence number was sent, but it is not known whether the client executed it.
     unsure: bool,
 }
 
-/// A callback's slot and ways to the client.
+/// A slot for one callback, and how to reach the client.
 #[derive(Debug)]
 pub struct BackSlotUse {
-    /// Which slot.
     pub slot: u32,
-    /// Its next number.
     pub sequence: u32,
     /// An earlier callback with this number may have been executed.
     pub unsure: bool,
-    /// The highest slot in use.
     pub highest: u32,
-    /// Connections to choose from.
     pub conns: Vec<ConnId>,
-    /// The RPC program.
     pub program: u32,
-    /// The RPC credential.
     pub cred: OpaqueAuth,
 }
 
-/// Why there is no callback.
+/// Why no callback can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackUse {
     /// No slot or connection is free.
     NotNow,
-    /// There is no back channel that could be used.
+    /// There is no usable back channel.
     Never,
 }
 
-/// What became of a callback.
+/// How a callback ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallbackEnd {
-    /// The one with this number was executed.
+    /// The client executed the callback with this sequence number.
     Executed(u32),
-    /// The one with this number was not.
+    /// The client did not execute the callback with this sequence number.
     NotExecuted(u32),
-    /// Nobody knows.
+    /// No reply came: it is not known whether the client executed it.
     Unanswered,
-    /// The client does not agree about the number.
+    /// The client disagrees about the sequence number.
     Broken,
 }
 
-/// What a SEQUENCE says about its slot (RFC 8881 section 18.46).
+/// The fields of a SEQUENCE that concern its slot (RFC 8881 section 18.46).
 #[derive(Debug, Clone, Copy)]
 pub struct SlotUse {
-    /// `sa_slotid`.
     pub slot: u32,
-    /// `sa_sequenceid`.
     pub sequence: u32,
-    /// `sa_highest_slotid`.
     pub highest: u32,
-    /// Digest of caller and operations after the SEQUENCE.
+    /// Digest of the caller and of the operations after the SEQUENCE.
     pub fingerprint: u64,
-    /// The COMPOUND is nothing but this SEQUENCE.
+    /// The COMPOUND consists of this SEQUENCE alone.
     pub solo: bool,
 }
 
-/// What to do with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begin {
-    /// Run it; the slot is busy.
+    /// Execute it; the slot is busy.
     New,
     /// Send this encoded COMPOUND result again.
     Replay(Bytes),
-    /// A retry whose reply was not kept: SEQUENCE succeeds, the next operation gets `RETRY_UNCACHED_REP` (RFC 8881
+    /// A retry whose reply was not kept: SEQUENCE succeeds, and the next operation gets `RETRY_UNCACHED_REP` (RFC 8881
     /// section 2.10.6.1.3). A lone SEQUENCE just succeeds.
     Uncached,
 }
 
-/// All sessions.
 #[derive(Debug)]
 pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     by_client: HashMap<u64, Vec<SessionId>>,
-    /// What they keep, by address.
+    /// Bytes that sessions keep, by address.
     room: Held,
     per_client: usize,
     slots_max: u32,
     operations_max: u32,
 }
 
-/// The share of sessions that nobody has used yet since a restart.
+/// Stands for the address of sessions that nobody has used since a restart.
 pub const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// What a slot may at worst keep.
+/// The most bytes that one slot keeps.
 fn slot_bytes(cached: u32) -> usize {
     cached as usize + limits::SLOT_NOTE_BYTES as usize
 }
 
-/// What a session has in any case: what is noted of itself, and the largest reply of one slot.
+/// The bytes that every session is guaranteed: its own record and the largest reply of one slot.
 fn guaranteed(cached: u32) -> usize {
     slot_bytes(cached) + limits::SESSION_NOTE_BYTES as usize
 }
 
-/// A session that is being changed; what it keeps is counted again when this is dropped.
+/// Mutable access to a session. Dropping it counts the session's bytes again.
 #[derive(Debug)]
 pub struct SessionMut<'a> {
     session: &'a mut Session,
@@ -274,7 +261,6 @@ impl Drop for SessionMut<'_> {
 }
 
 impl SessionMut<'_> {
-    /// Counts what the session keeps now.
     fn count(&mut self) {
         let (before, now) = (self.session.counted, self.session.holds());
         self.session.counted = now;
@@ -285,7 +271,6 @@ impl SessionMut<'_> {
         }
     }
 
-    /// It is used from here.
     pub fn used_from(&mut self, share: IpAddr) {
         if self.session.share != share {
             self.room.give(self.session.share, self.session.counted);
@@ -294,10 +279,7 @@ impl SessionMut<'_> {
         }
     }
 
-    /// As [`SessionMut::begin_with`], for a request whose reply may be kept.
-    ///
-    /// # Errors
-    /// As there.
+    /// [`SessionMut::begin_with`] for a request whose reply may be kept.
     pub fn begin(
         &mut self,
         now: Millis,
@@ -307,10 +289,11 @@ impl SessionMut<'_> {
         self.begin_with(now, ask, true, check)
     }
 
-    /// Decides about a request on a slot: [`Session::begin`]; and whether there is room for its reply, if that may be kept.
+    /// Decides about a request on a slot, as [`Session::begin`] does. If the reply may be kept, checks that there is
+    /// room for it.
     ///
     /// # Errors
-    /// As there; `DELAY` when there is no room.
+    /// Those of [`Session::begin`]; `DELAY` when there is no room.
     pub fn begin_with(
         &mut self,
         now: Millis,
@@ -336,7 +319,7 @@ impl SessionMut<'_> {
         Ok(begun)
     }
 
-    /// The highest slot that the client is to use (`sr_target_highest_slotid`).
+    /// The highest slot that the client should use (`sr_target_highest_slotid`).
     #[must_use]
     pub fn target_slot(&self) -> u32 {
         let most = self.session.highest_slot();
@@ -345,14 +328,14 @@ impl SessionMut<'_> {
         if more >= most {
             return most;
         }
-        // Those that are busy have what they need.
+        // Busy slots already have their room.
         let busy = self.session.slots.iter().skip(1).filter(|s| s.phase != Phase::Free).count() as u32;
         busy.saturating_add(more).min(most)
     }
 }
 
 impl Sessions {
-    /// No sessions; all together may keep at most `bound` bytes.
+    /// The sessions together may keep at most `bound` bytes.
     #[must_use]
     pub fn new(bound: u64, limits: &Limits) -> Self {
         let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
@@ -361,7 +344,7 @@ impl Sessions {
         Sessions {
             by_id: HashMap::new(),
             by_client: HashMap::new(),
-            // Also where all clients come from one address there is something left for another.
+            // One address gets at most three quarters, so that something is left for others.
             room: Held::new(bound, bound / 4 * 3, 0),
             per_client,
             slots_max,
@@ -369,19 +352,16 @@ impl Sessions {
         }
     }
 
-    /// As [`Sessions::negotiate`], for a client of which it is not known from where it comes.
-    ///
-    /// # Errors
-    /// As there.
+    /// [`Sessions::negotiate`] for a client whose address is not known.
     pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
         self.negotiate(ask, UNKNOWN)
     }
 
-    /// The fore channel that a client gets for what it asked (RFC 8881 section 18.36.3): sizes never above the wish;
-    /// operations as wished up to the limit; at least one slot.
+    /// Negotiates the fore channel (RFC 8881 section 18.36.3). Sizes never exceed what the client asked for. It gets
+    /// the operations that it asked for, up to the limit, and at least one slot.
     ///
     /// # Errors
-    /// `TOOSMALL` when the client's buffers are too small for anything; `NOSPC` when there is no room for one slot.
+    /// `TOOSMALL` when the client's buffers are too small for any request; `NOSPC` when there is no room for one slot.
     pub fn negotiate(&self, ask: &ChannelAttrs, share: IpAddr) -> Result<ChannelAttrs, NfsStat> {
         if ask.max_request_size < limits::CHANNEL_BYTES_MIN
             || ask.max_response_size < limits::CHANNEL_BYTES_MIN
@@ -390,11 +370,11 @@ impl Sessions {
         }
         let response = ask.max_response_size.min(limits::RESPONSE_BYTES_MAX);
         let mut cached = ask.max_response_size_cached.min(limits::CACHED_BYTES_MAX).min(response);
-        // Whoever wants much at once gets it only where there is much.
+        // A large reply cache is granted only while there is plenty of room.
         if cached > limits::CACHED_BYTES_COMMON && !self.room.may(share, 8 * guaranteed(cached)) {
             cached = limits::CACHED_BYTES_COMMON;
         }
-        // There is always something left for the next.
+        // Leave room for the next session.
         if !self.room.may(share, 2 * guaranteed(cached)) {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
@@ -447,54 +427,46 @@ impl Sessions {
         );
     }
 
-    /// The session of this name.
     #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<&Session> {
         self.by_id.get(id)
     }
 
-    /// The session of this name.
     pub fn get_mut(&mut self, id: &SessionId) -> Option<SessionMut<'_>> {
         let session = self.by_id.get_mut(id)?;
         Some(SessionMut { session, room: &mut self.room })
     }
 
-    /// Where sessions are used from.
     pub fn shares(&self) -> impl Iterator<Item = IpAddr> {
         self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
-    /// The names of all sessions.
     #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.by_id.keys().copied().collect()
     }
 
-    /// All sessions.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
         self.by_id.values()
     }
 
-    /// How many sessions there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// The client's sessions.
     #[must_use]
     pub fn of_client(&self, client: u64) -> Vec<SessionId> {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
-    /// Sessions of the client that has most, slots of the session that has most, and operations in a COMPOUND of the one
-    /// that may send most.
+    /// The most sessions of one client, the most slots of one session, and the most operations that one COMPOUND may
+    /// have.
     #[must_use]
     pub fn most(&self) -> (usize, usize, usize) {
         let sessions = self.by_client.values().map(Vec::len).max().unwrap_or(0);
@@ -502,13 +474,13 @@ impl Sessions {
         (sessions, slots, self.by_id.values().map(|s| s.fore.max_operations as usize).max().unwrap_or(0))
     }
 
-    /// What all sessions keep, with what each has in any case, and the bound of it.
+    /// The bytes that all sessions keep, guaranteed room included, and their bound.
     #[must_use]
     pub fn reserved(&self) -> (u64, u64) {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
-    /// Whether a request of the client is being worked on.
+    /// Whether a request of the client is in progress.
     #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.by_client
@@ -516,8 +488,8 @@ impl Sessions {
             .is_some_and(|ids| ids.iter().filter_map(|id| self.by_id.get(id)).any(Session::busy))
     }
 
-    /// The client's session that may go so that another can be made: unused longest, not busy. `None` while the client
-    /// has fewer than it may.
+    /// The session to remove so that the client can create another: the one unused longest that is not busy. `None`
+    /// while the client is below its limit.
     #[must_use]
     pub fn to_evict(&self, client: u64) -> Option<SessionId> {
         let ids = self.by_client.get(&client)?;
@@ -531,7 +503,6 @@ impl Sessions {
             .map(|s| s.id)
     }
 
-    /// Takes a session away.
     pub fn remove(&mut self, id: &SessionId) -> Option<Session> {
         let session = self.by_id.remove(id)?;
         self.room.give(session.share, session.counted);
@@ -544,8 +515,8 @@ impl Sessions {
         Some(session)
     }
 
-    /// What a SEQUENCE says of the session's back channel (RFC 8881 section 18.46.3). A session whose client asked for none,
-    /// or offered nothing that it could be called with, lacks none.
+    /// The back channel's status flags in a SEQUENCE reply (RFC 8881 section 18.46.3). No flag is set when the client
+    /// asked for no back channel, or offered no usable credential.
     #[must_use]
     pub fn back_status(&self, id: &SessionId) -> u32 {
         let Some(s) = self.by_id.get(id) else { return 0 };
@@ -560,7 +531,7 @@ impl Sessions {
         flags
     }
 
-    /// A connection has ended: it belongs to no session any more.
+    /// Removes a closed connection from all sessions.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
             s.back_conns.remove(&conn);
@@ -568,27 +539,22 @@ impl Sessions {
     }
 }
 
-/// How many slots of the back channel are used: a callback needs two operations.
+/// How many slots of the back channel are used. A channel that takes fewer than two operations has none, since a
+/// callback needs two.
 fn back_slots(back: &ChannelAttrs) -> usize {
     if back.max_operations < 2 { 0 } else { back.max_requests.min(limits::BACK_SLOTS_MAX) as usize }
 }
 
-/// What a new session is made from.
 #[derive(Debug, Clone)]
 pub struct NewSession {
-    /// Its name.
     pub id: SessionId,
-    /// Its client.
     pub client: u64,
-    /// The fore channel as negotiated.
     pub fore: ChannelAttrs,
-    /// The back channel as negotiated.
     pub back: ChannelAttrs,
-    /// The program number for callbacks.
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
-    /// The callbacks' RPC credential.
+    /// The RPC credential for callbacks.
     pub callback_cred: Option<OpaqueAuth>,
 }
 
@@ -602,7 +568,7 @@ impl Session {
             && !self.back_conns.is_empty()
     }
 
-    /// It has a back channel, which no connection serves any more: the client is to bind one (RFC 8881 section 18.34).
+    /// Has a back channel that no connection serves: the client must bind one (RFC 8881 section 18.34).
     fn lacks_back_path(&self) -> bool {
         self.back_asked
             && self.callback_cred.is_some()
@@ -611,23 +577,21 @@ impl Session {
             && self.back_conns.is_empty()
     }
 
-    /// The credential and program for callbacks have changed.
     pub fn set_callback(&mut self, program: u32, cred: Option<OpaqueAuth>) {
         (self.callback_program, self.callback_cred) = (program, cred);
     }
 
-    /// Before a callback is sent: whether the log has to be told first that there are any.
+    /// Called before a callback is sent. Returns whether the log must first record that there are callbacks.
     pub fn callback_is_news(&mut self) -> bool {
         self.called = true;
         !self.called_noted
     }
 
-    /// The log knows that callbacks were sent.
     pub fn calls_are_noted(&mut self) {
         self.called_noted = true;
     }
 
-    /// After a restart: what the log knows of the back channel; `None` when an earlier version of the server wrote it.
+    /// Restores the back channel from the log. `None`: an earlier version of the server wrote the note.
     pub fn restore_back(&mut self, note: Option<BackNote>) {
         let lost = note.as_ref().map_or(self.back_asked, |n| n.called);
         if let Some(note) = note {
@@ -638,9 +602,6 @@ impl Session {
     }
 
     /// Takes a slot of the back channel.
-    ///
-    /// # Errors
-    /// [`BackUse`].
     pub fn callback_begin(&mut self) -> Result<BackSlotUse, BackUse> {
         let cred = self.callback_cred.clone().ok_or(BackUse::Never)?;
         if self.back_fault || self.back_slots.is_empty() {
@@ -671,7 +632,7 @@ impl Session {
             CallbackEnd::Executed(sequence) => (s.sequence, s.unsure) = (sequence, false),
             CallbackEnd::NotExecuted(sequence) => {
                 let last = sequence.wrapping_sub(1);
-                // Another than before: the earlier callback turned out to have been executed.
+                // If the number differs from before, the earlier callback turned out to have been executed.
                 s.unsure &= last == s.sequence;
                 s.sequence = last;
             }
@@ -680,7 +641,7 @@ impl Session {
         }
     }
 
-    /// What the log keeps of the session besides its slots.
+    /// The session's own notes in the log, without its slots.
     #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
         let back = BackNote {
@@ -692,7 +653,6 @@ impl Session {
         [Note::Session(self.to_note()), Note::Back(back)].map(|note| Stamped { v: self.version, note })
     }
 
-    /// What the log keeps of the session itself.
     #[must_use]
     pub fn to_note(&self) -> SessionNote {
         SessionNote {
@@ -705,33 +665,31 @@ impl Session {
         }
     }
 
-    /// Whether a request is being worked on.
+    /// Whether a request is in progress.
     #[must_use]
     pub fn busy(&self) -> bool {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }
 
-    /// Whether the request on this slot is being worked on.
     #[must_use]
     pub fn is_busy(&self, slot: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.phase != Phase::Free)
     }
 
-    /// Whether a request on another slot is being worked on.
+    /// Whether a request on another slot is in progress.
     #[must_use]
     pub fn busy_beside(&self, slot: u32) -> bool {
         self.slots.iter().enumerate().any(|(i, s)| i != slot as usize && s.phase != Phase::Free)
     }
 
-    /// The highest slot that the client may use.
     #[must_use]
     pub fn highest_slot(&self) -> u32 {
         (self.slots.len() as u32).saturating_sub(1)
     }
 
-    /// Binds a connection to the back channel (RFC 8881 sections 2.10.3.1 and 18.34). Above
-    /// [`limits::BACK_CONNECTIONS_MAX`] it is not kept: callbacks have enough to choose from. Whether it is the first that
-    /// asks for a back channel, of which the log does not know then.
+    /// Binds a connection to the back channel (RFC 8881 sections 2.10.3.1 and 18.34). Connections above
+    /// [`limits::BACK_CONNECTIONS_MAX`] are not kept: callbacks have enough to choose from. Returns whether this is the
+    /// first request for a back channel, which the log does not yet record.
     pub fn bind_back(&mut self, conn: ConnId) -> bool {
         if self.back_conns.len() < limits::BACK_CONNECTIONS_MAX {
             self.back_conns.insert(conn);
@@ -739,12 +697,11 @@ impl Session {
         !std::mem::replace(&mut self.back_asked, true)
     }
 
-    /// Bytes that it counts for.
     fn holds(&self) -> usize {
         guaranteed(self.fore.max_response_size_cached) + self.beyond
     }
 
-    /// A slot counts for so much from now on. The first has its room in any case.
+    /// Sets the bytes that a slot counts for. The first slot's room is guaranteed, so it is not counted.
     fn hold(&mut self, slot: u32, bytes: usize) {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             let before = std::mem::replace(&mut s.held, bytes);
@@ -754,7 +711,7 @@ impl Session {
         }
     }
 
-    /// Replies that the client has, as this next request on its slot says, are kept no more.
+    /// Drops the replies that this next request acknowledges.
     fn forget_acknowledged(&mut self, ask: &SlotUse) {
         let Some(s) = self.slots.get(ask.slot as usize) else { return };
         if s.phase != Phase::Free || ask.sequence != s.seqid.wrapping_add(1) {
@@ -770,13 +727,13 @@ impl Session {
         }
     }
 
-    /// Decides about a request on a slot (RFC 8881 section 18.46.3). With [`Begin::New`] the slot is busy and its
-    /// number has advanced; in all other cases nothing has changed. `check` is asked for a new request only, before
-    /// anything changes: sizes and the number of operations.
+    /// Decides about a request on a slot (RFC 8881 section 18.46.3). After [`Begin::New`] the slot is busy and its
+    /// sequence number has advanced; otherwise nothing has changed. `check` tests sizes and the number of operations.
+    /// It runs only for a new request, before anything changes.
     ///
     /// # Errors
-    /// `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `DELAY` for a retry of a request that is being worked on,
-    /// `SEQ_FALSE_RETRY`, and what `check` says.
+    /// `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `SEQ_FALSE_RETRY`, `DELAY` for a retry of a request in progress,
+    /// and the errors of `check`.
     fn begin(
         &mut self,
         now: Millis,
@@ -826,8 +783,8 @@ impl Session {
         Ok(Begin::New)
     }
 
-    /// The reply of the busy request is known. To be called before the request's last record is in the log, so
-    /// that a snapshot taken after that record has it. What to write into the log about it.
+    /// Stages the reply of the busy request and returns the note for the log. Call it before the request's last record
+    /// goes into the log, so that a snapshot taken after that record has the reply.
     pub fn stage(&mut self, slot: u32, kept: Kept, version: u64) -> Option<SlotNote> {
         self.stage_in(slot, kept, version, None)
     }

@@ -16,29 +16,26 @@ use crate::limits;
 use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
 use landfast_nfs::v4::{NfsStat, SessionId};
 
-/// How much the state may keep, which the log has to hold at each checkpoint.
+/// How much the state may keep; the log has to hold all of it at each checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes that all slots together may at worst keep.
+    /// Bytes that all slots together may keep.
     pub reply_bytes: u64,
-    /// Client records.
     pub clients: usize,
-    /// NLM hosts.
     pub nlm_hosts: usize,
-    /// Bytes of the duplicate request cache.
     pub call_bytes: u64,
-    /// What can be set; client records may be fewer, see above.
+    /// The configured limits. Client records may be fewer: see `clients`.
     pub limits: Limits,
 }
 
 impl Bounds {
-    /// For a server whose log has `log_bytes`; without a log only memory counts.
+    /// The bounds for a log of `log_bytes`. Without a log only memory counts.
     #[must_use]
     pub fn new(log_bytes: Option<u64>) -> Bounds {
         Bounds::with(log_bytes, Limits::default())
     }
 
-    /// The same with these limits.
+    /// [`Bounds::new`] with these limits.
     #[must_use]
     pub fn with(log_bytes: Option<u64>, limits: Limits) -> Bounds {
         let configured = limits;
@@ -59,25 +56,16 @@ impl Bounds {
 
 /// All state. `F` is what the shell keeps with an open (its descriptors).
 pub struct State<F> {
-    /// Client records.
     pub clients: Clients,
-    /// Sessions and their slots.
     pub sessions: Sessions,
-    /// Opens and locks, by file.
     pub files: Files<F>,
     /// Open owners and lock owners of NFSv4.0.
     pub owners: Owners,
-    /// Hosts that lock by NLM.
     pub hosts: Hosts,
-    /// Copies in progress.
     pub copies: Copies,
-    /// Replies to calls without a session.
     pub drc: Drc,
-    /// The grace period.
     pub grace: Grace,
-    /// Lease time.
     pub lease_ms: Millis,
-    /// How much may be kept.
     pub bounds: Bounds,
     /// The version that the next change gets.
     pub(crate) version: u64,
@@ -158,10 +146,7 @@ impl<F> State<F> {
         self.remove_client(old)
     }
 
-    /// EXCHANGE_ID ([`Clients::exchange_id`]).
-    ///
-    /// # Errors
-    /// As there.
+    /// EXCHANGE_ID: see [`Clients::exchange_id`].
     pub fn exchange_id(&mut self, now: Millis, ask: &ExchangeId) -> Result<Exchanged, NfsStat> {
         let (files, sessions, lease) = (&self.files, &self.sessions, self.lease_ms);
         self.clients.exchange_id(now, ask, |c| {
@@ -170,7 +155,7 @@ impl<F> State<F> {
         })
     }
 
-    /// Is a request of the client being executed?
+    /// Whether a request of the client is in progress.
     pub(super) fn is_busy(&self, client: u64) -> bool {
         self.sessions.client_is_busy(client) || self.owners.client_is_busy(client)
     }
@@ -200,7 +185,7 @@ impl<F> State<F> {
         }
     }
 
-    /// Has the client's lease expired? An NLM host has no lease.
+    /// Whether the client's lease has expired. An NLM host has no lease.
     #[must_use]
     pub fn lapsed(&self, client: u64, now: Millis) -> bool {
         !is_nlm(client)
@@ -223,20 +208,20 @@ impl<F> State<F> {
         Ok(self.clients.get(client).map(|c| Stamped { v, note: c.note() }))
     }
 
-    /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1): during the
-    /// grace period, and for a client that is new to this instance of the server, or has to reclaim, until it has said that
-    /// it is done (section 18.51.3).
+    /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1). It must
+    /// during the grace period. A client that is new to this instance of the server, or has to reclaim, must wait until
+    /// it has sent RECLAIM_COMPLETE (section 18.51.3).
     #[must_use]
     pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
         let owes = |c: &Client| c.v40.is_none() && (c.needs_reclaim || c.must_complete);
         self.grace.active(now) || self.clients.get(client).is_some_and(owes)
     }
 
-    /// Whether this client may reclaim now.
+    /// Checks that this client may reclaim now.
     ///
     /// # Errors
-    /// `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no
-    /// record that it held state.
+    /// `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no record
+    /// that it held state.
     pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
         let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
         if c.reclaim_complete || !self.grace.may_reclaim(now) {

@@ -1,11 +1,16 @@
-//! NFSv4.0 on the state that all minor versions share (RFC 7530 section 9): client IDs, and the operations that carry an
+//! The parts of the shared state that only NFSv4.0 needs (RFC 7530 section 9): client IDs, and operations that carry an
 //! owner's sequence number.
 //!
-//! Such an operation has three parts: [`State::begin40`] says whether it is new or a retry and whose it is; the shell runs
-//! it as in NFSv4.1; [`State::end40`] keeps its reply. Its owners are busy all the while ([`State::take_owners`]).
+//! Such an operation has three steps:
+//! 1. [`State::begin40`] finds the owner and tells a new operation from a retry.
+//! 2. The shell executes it as in NFSv4.1.
+//! 3. [`State::end40`] keeps its reply.
 //!
-//! Between the errors (RFC 7530 sections 9.1.4.4, 9.1.9): what names no owner (`STALE_CLIENTID`, `EXPIRED`, `STALE_STATEID`,
-//! `BAD_STATEID`) comes first, then `BAD_SEQID` or the retry, then `OLD_STATEID` and the rest.
+//! Its owners are busy from before the first step until the reply is sent ([`State::take_owners`]).
+//!
+//! Order of errors (RFC 7530 sections 9.1.4.4, 9.1.9): first those for an argument that names no owner
+//! (`STALE_CLIENTID`, `EXPIRED`, `STALE_STATEID`, `BAD_STATEID`), then `BAD_SEQID` or the replay, then `OLD_STATEID`
+//! and the others.
 
 use super::clients::{Client, Confirmed40, SetClientId, SetClientIdError};
 use super::identity::Asker;
@@ -20,16 +25,15 @@ use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, ResOp, Stateid, Verifier};
 use std::net::IpAddr;
 
-/// What an operation with a sequence number names.
+/// What an operation with a sequence number refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// OPEN.
     Open {
         /// `open_owner.clientid`.
         client: u64,
         /// `open_owner.owner`.
         owner: Bytes,
-        /// CLAIM_PREVIOUS: nothing has to be confirmed (RFC 7530 section 9.1.11).
+        /// CLAIM_PREVIOUS: needs no confirmation (RFC 7530 section 9.1.11).
         reclaim: bool,
     },
     /// OPEN_CONFIRM.
@@ -38,54 +42,46 @@ pub enum Subject {
     OfOpen(Stateid),
     /// LOCK of a new lock owner; `seqid` of the [`Ask`] is the open owner's.
     NewLock {
-        /// The open.
         open: Stateid,
         /// `lock_owner.clientid`.
         client: u64,
         /// `lock_owner.owner`.
         owner: Bytes,
-        /// The lock owner's number.
+        /// The lock owner's sequence number.
         seqid: u32,
     },
     /// LOCK of a known lock owner, LOCKU.
     OfLock(Stateid),
 }
 
-/// An operation with a sequence number.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// What it names.
     pub subject: Subject,
-    /// The number.
     pub seqid: u32,
-    /// Which operation, and what it asks.
     pub request: Request,
 }
 
-/// An operation that has been started: it is new, its owners are known, and it is to be executed.
+/// A new operation whose owners are known and which is to be executed.
 #[derive(Debug)]
 pub struct Started<F> {
-    /// The client.
     pub client: u64,
-    /// The owners and their numbers: the first is the open owner, or the lock owner where only that one takes part.
+    /// The owners with their sequence numbers. The first is the open owner, or the lock owner if no open owner takes
+    /// part.
     owners: Vec<(OwnerKey, u32)>,
     request: Request,
-    /// The open owner was not known: it has to confirm its number, if the OPEN succeeds.
+    /// The open owner is new: if the OPEN succeeds, it must be confirmed.
     pub confirm: bool,
-    /// The open that the operation names.
     pub open: Option<u64>,
-    /// Lock states that the lock owner has on the file already.
+    /// The lock owner already has a lock state on the file.
     known_lock: bool,
-    /// Descriptors of an open that was never confirmed; to be dropped without the lock.
+    /// Descriptors of an open that was never confirmed; drop them outside the lock.
     pub freed: Vec<F>,
 }
 
-/// What to do with an operation.
 #[derive(Debug)]
 pub enum Step<F> {
-    /// Execute it.
     Run(Started<F>),
-    /// It is a retry: send this again.
+    /// A retry: send this reply again.
     Replay(Box<Last>),
 }
 
@@ -137,11 +133,11 @@ impl<F> State<F> {
         Ok(notes)
     }
 
-    /// A confirmed client ID of NFSv4.0, whose lease is renewed by this (RFC 7530 section 9.5).
+    /// Checks that this is a confirmed client ID of NFSv4.0, and renews its lease (RFC 7530 section 9.5).
     ///
     /// # Errors
-    /// `STALE_CLIENTID` for one of another instance of the server, or never given, or of another minor version;
-    /// `EXPIRED` for one whose state is gone.
+    /// `STALE_CLIENTID` for an ID of another instance of the server or of another minor version, or one never issued;
+    /// `EXPIRED` if its state is gone.
     pub fn live40(&mut self, now: Millis, id: u64) -> Result<(), NfsStat> {
         self.known40(id)?;
         self.clients.renew(id, now);
@@ -156,12 +152,12 @@ impl<F> State<F> {
         }
     }
 
-    /// As [`State::live40`], of an operation that names a client by its ID alone: that is no secret, so only who calls from an
-    /// address of the client speaks for it. Who calls from another one may be the client, which has moved: it is heard when the
-    /// lease of the one that was heard there is over, and keeps what nobody else has taken.
+    /// [`State::live40`] for an operation that names a client only by its ID. The ID is no secret, so only an address
+    /// of the client may speak for it. A caller at another address may be the client itself after a move. It is
+    /// accepted once the lease of the known address is over, and then keeps what nobody else has taken.
     ///
     /// # Errors
-    /// As there; `DELAY` for another address before that.
+    /// Those of [`State::live40`]; `DELAY` for another address before that.
     pub fn speaks40(&mut self, now: Millis, id: u64, addr: IpAddr) -> Result<(), NfsStat> {
         self.known40(id)?;
         if self.clients.get(id).is_some_and(|c| !c.addrs.has(addr)) {
@@ -174,7 +170,7 @@ impl<F> State<F> {
         Ok(())
     }
 
-    /// What a stateid of NFSv4.0 names, whatever its seqid; renews the lease.
+    /// Finds what an NFSv4.0 stateid names, whatever its seqid, and renews the lease.
     ///
     /// # Errors
     /// `STALE_STATEID`, `EXPIRED`, `BAD_STATEID`.
@@ -187,10 +183,10 @@ impl<F> State<F> {
         Ok((which, client))
     }
 
-    /// The client of a stateid for I/O (RFC 7530 section 9.1.6): an open that is not confirmed is none yet.
+    /// The client of a stateid used for I/O (RFC 7530 section 9.1.6). An unconfirmed open does not count.
     ///
     /// # Errors
-    /// As [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
+    /// Those of [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
     pub fn client_of_io40(&mut self, now: Millis, stateid: &Stateid) -> Result<u64, NfsStat> {
         let (which, client) = self.locate40(now, stateid)?;
         if let OpenOrLock::Open(id) = which
@@ -216,7 +212,7 @@ impl<F> State<F> {
         self.open_owner(open).and_then(|k| self.owners.get(&k).map(|o| o.confirmed)).unwrap_or(false)
     }
 
-    /// The owners that an operation will use, as far as they can be known beforehand.
+    /// The owners that an operation will use, as far as they are known before it runs.
     fn owners_of(&self, subject: &Subject) -> Vec<OwnerKey> {
         let of_open = |s: &Stateid| match self.files.locate(s) {
             Ok((OpenOrLock::Open(id), _)) => self.open_owner(id),
@@ -239,8 +235,8 @@ impl<F> State<F> {
         }
     }
 
-    /// Whether an operation from this address may make its owners busy: one that names a client by its ID must come from there
-    /// ([`State::speaks40`] says what becomes of it).
+    /// Whether an operation from this address may make its owners busy. One that names a client by its ID must come
+    /// from an address of that client; otherwise [`State::speaks40`] decides its answer.
     #[must_use]
     pub fn may_take(&self, subject: &Subject, addr: IpAddr) -> bool {
         match subject {
@@ -251,7 +247,7 @@ impl<F> State<F> {
         }
     }
 
-    /// Makes the owners of these operations busy, or says `None`: another request uses one of them.
+    /// Makes the owners of these operations busy. `None`: another request uses one of them.
     pub fn take_owners<'a>(&mut self, subjects: impl Iterator<Item = &'a Subject>) -> Option<Vec<OwnerKey>> {
         let mut keys = Vec::new();
         for subject in subjects {
@@ -264,10 +260,10 @@ impl<F> State<F> {
         self.owners.take(&keys).then_some(keys)
     }
 
-    /// Whether an operation is new, or a retry. `taken` are the owners that its request has made busy.
+    /// Tells a new operation from a retry. `taken` are the owners that the request has made busy.
     ///
     /// # Errors
-    /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not among `taken`.
+    /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not in `taken`.
     pub fn begin40(&mut self, now: Millis, ask: &Ask, taken: &[OwnerKey]) -> Result<Step<F>, NfsStat> {
         let started = |client, owners, open| Started {
             client,
@@ -307,15 +303,15 @@ impl<F> State<F> {
                     Ok(Turn::New) => {}
                     Err(e) => {
                         if !confirmed && let Some(id) = open {
-                            // RFC 7530 section 16.18.4: the client will not confirm that OPEN. Its owner stays known for
-                            // a while, so that a retry gets the same answer.
+                            // RFC 7530 section 16.18.4: the client will not confirm that OPEN. Its owner stays known
+                            // for a while, so that a retry gets the same answer.
                             self.files.drop_open(id);
                             self.owners.closed(&key, id);
                         }
                         return Err(e);
                     }
                 }
-                // Closed before, or confirmed before.
+                // Closed or confirmed before.
                 if open.is_none() || (confirmed && confirming) {
                     return Err(BAD);
                 }
@@ -336,7 +332,7 @@ impl<F> State<F> {
                 if !by_open.confirmed {
                     return Err(BAD);
                 }
-                // RFC 7530 section 9.1.9: a number that is wrong goes before one that is a retry.
+                // RFC 7530 section 9.1.9: a wrong sequence number takes precedence over a retry.
                 let by_open = by_open.check(ask.seqid, &ask.request)?;
                 let by_lock =
                     self.owners.get(&lock_key).map(|o| o.check(*seqid, &ask.request)).transpose()?;
@@ -348,8 +344,9 @@ impl<F> State<F> {
                 }
                 let known_lock = self.files.lock_state_of(*client, owner, id);
                 if let Some((_, true)) = known_lock {
-                    // RFC 7530 section 16.10.5: it has locks under this open already. What it has given back all of counts as
-                    // released (section 9.1.10): it may begin once more, with its next number.
+                    // RFC 7530 section 16.10.5: the lock owner already has locks under this open. One that has unlocked
+                    // everything counts as released (section 9.1.10): it may start again, with its next sequence
+                    // number.
                     return Err(NfsStat::NFS4ERR_BAD_SEQID);
                 }
                 if self.owners.get(&lock_key).is_none() {
@@ -395,7 +392,7 @@ impl<F> State<F> {
                     turn?;
                     true
                 }
-                // RFC 7530 section 16.18.5: the OPEN that was never confirmed was a stray, this one counts.
+                // RFC 7530 section 16.18.5: the unconfirmed OPEN was a stray; this one counts.
                 (_, false) => {
                     freed = self.files.drop_opens_of(client, owner);
                     self.owners.remove(&key);
@@ -417,7 +414,8 @@ impl<F> State<F> {
         }))
     }
 
-    /// Whether a client may have one more owner: the clients at its address have no more of them than are free, as with opens.
+    /// Whether a client may have one more owner. As with opens, the clients at one address may have only as many as are
+    /// still free.
     fn has_room_for_owner(&self, client: u64) -> bool {
         let own = || {
             let share = self.clients.get(client).and_then(Client::share);
@@ -427,7 +425,7 @@ impl<F> State<F> {
         self.owners.has_room(client) && !is_over_its_share(self.owners.len(), limits::OWNERS_MAX, 1, own)
     }
 
-    /// Room for one more owner: idle ones of the client go.
+    /// Makes room for one more owner by removing idle ones of the client.
     fn make_room(&mut self, now: Millis, client: u64) -> Result<(), NfsStat> {
         if self.has_room_for_owner(client) {
             return Ok(());
@@ -445,10 +443,10 @@ impl<F> State<F> {
         Err(NfsStat::NFS4ERR_RESOURCE)
     }
 
-    /// OPEN_CONFIRM (RFC 7530 section 16.18) of what [`State::begin40`] found.
+    /// OPEN_CONFIRM (RFC 7530 section 16.18) of the open that [`State::begin40`] found.
     ///
     /// # Errors
-    /// `BAD_STATEID` for another file's open; `OLD_STATEID`.
+    /// `BAD_STATEID` for the open of another file; `OLD_STATEID`.
     pub fn confirm_open(
         &mut self,
         started: &Started<F>,
@@ -460,7 +458,7 @@ impl<F> State<F> {
         self.files.confirm(started.open.ok_or(BAD)?).ok_or(BAD)
     }
 
-    /// An operation is answered: keeps its reply. `fh` is the current filehandle that an OPEN has set.
+    /// Keeps the reply of an executed operation. `fh` is the current filehandle that an OPEN has set.
     pub fn end40(&mut self, now: Millis, started: &Started<F>, res: &ResOp, fh: Option<Bytes>) {
         use landfast_nfs::v4::OpNum;
         let ok = res.status.is_ok();
@@ -469,7 +467,7 @@ impl<F> State<F> {
             let known = self.owners.get(key).is_some();
             let new_lock_state =
                 key.kind == Kind::Lock && started.owners.len() == 2 && !started.known_lock && ok;
-            // A lock owner that got no lock is not made known: it would be in the way of the next one of its name.
+            // A lock owner that got no lock is not recorded: it would be in the way of the next one with its name.
             if key.kind == Kind::Lock && !known && !new_lock_state {
                 continue;
             }
@@ -492,14 +490,14 @@ impl<F> State<F> {
         }
     }
 
-    /// CLOSE takes lock states along: their owners' numbers go with the last of them. To be called before the CLOSE; the
-    /// names to give to [`State::lock_states_gone`] after it.
+    /// The lock owners whose lock states a CLOSE removes; an owner's sequence number goes with its last lock state.
+    /// Call this before the CLOSE, and pass the result to [`State::lock_states_gone`] after it.
     #[must_use]
     pub fn lock_owners_under(&self, open: u64) -> Vec<OwnerKey> {
         self.files.locks_under(open).into_iter().filter_map(|id| self.lock_owner(id)).collect()
     }
 
-    /// These lock owners have lost a lock state each.
+    /// Each of these lock owners has lost a lock state.
     pub fn lock_states_gone(&mut self, owners: &[OwnerKey]) {
         for key in owners {
             self.owners.drop_state(key);
@@ -517,9 +515,10 @@ impl<F> State<F> {
         Ok(())
     }
 
-    /// Ends the grace period when its time is over (RFC 7530 section 9.6.3.4, RFC 8881 section 8.4.3): who has not reclaimed
-    /// by now may not after a further restart. When these notes are stable: [`super::grace::Grace::ended`]. When they are not,
-    /// since the log that was asked refused them, this gives them again: nothing else remembers what they say.
+    /// Ends the grace period when its time is over (RFC 7530 section 9.6.3.4, RFC 8881 section 8.4.3). A client that
+    /// has not reclaimed by then may not do so after a further restart. When the returned notes are durable, call
+    /// [`super::grace::Grace::ended`]. If the log refuses them, this returns them again, since nothing else records
+    /// what they say.
     pub fn end_grace(&mut self, now: Millis) -> Option<Vec<Stamped>> {
         if let Some(refused) = self.grace.ending() {
             return Some(refused.to_vec());
@@ -537,7 +536,7 @@ impl<F> State<F> {
                 notes.extend(self.remove_client(id));
                 continue;
             }
-            // One of NFSv4.1 still has to say RECLAIM_COMPLETE before it gets anything new.
+            // An NFSv4.1 client must still send RECLAIM_COMPLETE before it gets anything new.
             c.needs_reclaim &= c.v40.is_none();
             (c.holds, c.holding_noted, c.version) = (holds, holds, v);
             notes.push(Stamped { v, note: c.note() });
@@ -547,8 +546,8 @@ impl<F> State<F> {
         Some(notes)
     }
 
-    /// What time alone ends of NFSv4.0's owners: opens that were never confirmed, open owners without an open. What the
-    /// shell has to drop without the lock.
+    /// Removes NFSv4.0 owners whose time is over: opens that were never confirmed, and open owners without an open.
+    /// Returns what the shell must drop outside the lock.
     pub fn tick_owners(&mut self, now: Millis) -> Vec<F> {
         let mut freed = Vec::new();
         let idle = now.saturating_sub(self.lease_ms.saturating_mul(limits::OWNER_IDLE_LEASES));
@@ -572,12 +571,11 @@ impl<F> State<F> {
 }
 
 fn must_be_taken(key: &OwnerKey, taken: &[OwnerKey]) -> Result<(), NfsStat> {
-    // Only a stateid that did not name this owner when the request came can lead here.
+    // Reached only if the stateid did not name this owner yet when the request arrived.
     if taken.contains(key) { Ok(()) } else { Err(NfsStat::NFS4ERR_RESOURCE) }
 }
 
 impl Owners {
-    /// [`Owners::spoil`] of each.
     pub fn spoil_all(&mut self, keys: &[OwnerKey]) {
         for key in keys {
             self.spoil(key);

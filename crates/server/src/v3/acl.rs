@@ -1,7 +1,7 @@
-//! NFSACL for clients of version 3: GETACL and SETACL ([`landfast_nfs::nfsacl`]).
+//! NFSACL for NFSv3 clients: GETACL and SETACL ([`landfast_nfs::nfsacl`]).
 //!
-//! Where permission bits say all of a list it has a mask all the same, as every client expects; such a mask is taken off
-//! again when it is set.
+//! Clients expect a mask in every list, even in one that equals the permission bits. So GETACL adds such a mask, and
+//! SETACL removes it.
 
 use super::context::{Context, Obj, fattr};
 use super::errors::status;
@@ -58,7 +58,7 @@ fn lists(obj: &Obj, asked: u32) -> Result<(Attrs, Lists), NfsStat3> {
         return Err(NfsStat3::INVAL);
     }
     let (attrs, acls) = if obj.node.kind() == Kind::Symlink {
-        // It has none, but NOTSUPP would be taken for the whole filesystem.
+        // It has none. NOTSUPP would be taken to concern the whole filesystem.
         let attrs = obj.volume().getattr(&obj.node).map_err(status)?;
         (attrs, Acls { access: Acl::from_mode(attrs.mode), default: None })
     } else {
@@ -85,7 +85,7 @@ fn entries(acl: &Acl, attrs: &Attrs, flag: u32) -> Vec<Entry> {
     all
 }
 
-/// What is to be set. A list for access that is empty gives none.
+/// The ACLs to set. An empty access list removes the ACL.
 fn wanted(lists: &Lists, dir: bool) -> Result<SetAcls, NfsStat3> {
     let one = |list: &List| -> Result<Option<Acl>, NfsStat3> {
         if list.entries.len() as u64 != u64::from(list.count) {
@@ -111,7 +111,7 @@ fn wanted(lists: &Lists, dir: bool) -> Result<SetAcls, NfsStat3> {
     let default = if lists.mask & mask::DFACL != 0 { Some(one(&lists.default)?) } else { None };
     match default {
         Some(Some(_)) if !dir => Err(NfsStat3::INVAL),
-        // What is no directory has none to lose.
+        // Only a directory has a default list.
         Some(None) if !dir => Ok(SetAcls { access, default: None }),
         default => Ok(SetAcls { access, default }),
     }

@@ -1,5 +1,5 @@
-//! What the procedures of one call share: the caller, the export table, the transactions; from handles to objects and
-//! from the volume's values to the protocol's.
+//! What the procedures of one call share: the caller, the export table, the transactions. Also turns handles into
+//! objects and the volume's values into the protocol's.
 
 use super::errors::status;
 use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
@@ -13,7 +13,7 @@ use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Sattr, Time, WccAttr
 use landfast_volume::{Attrs, Cred, Kind, Node, SetAttrs, TimeSet, Timestamp, Tx, Volume};
 use std::sync::Arc;
 
-/// An object that the caller may use, and as whom.
+/// An object that the caller may use, and as which user.
 #[derive(Debug, Clone)]
 pub(super) struct Obj {
     pub(super) export: Arc<Export>,
@@ -30,7 +30,6 @@ impl Obj {
         &self.access.cred
     }
 
-    /// Another object of the same export.
     pub(super) fn to(&self, node: Node) -> Obj {
         Obj { node, ..self.clone() }
     }
@@ -47,31 +46,29 @@ impl Obj {
         }
     }
 
-    /// The wire handle.
     pub(super) fn handle(&self) -> Result<FileHandle, NfsStat3> {
         handle(&self.node)
     }
 
-    /// The attributes as they are now, if they can be had.
+    /// The current attributes, if available.
     pub(super) fn attrs(&self) -> PostOp {
         self.volume().getattr(&self.node).ok().as_ref().map(fattr)
     }
 }
 
-/// The wire handle of an object; those of the allowed filesystems fit.
+/// The wire handle of an object; handles of the supported filesystems fit.
 pub(super) fn handle(node: &Node) -> Result<FileHandle, NfsStat3> {
     let fh = node.fh();
     if fh.len() > FHSIZE { Err(NfsStat3::SERVERFAULT) } else { Ok(FileHandle(fh)) }
 }
 
-/// The context of one call.
 pub(super) struct Context<'a> {
     pub(super) sh: &'a Shared,
     pub(super) exports: Arc<Exports>,
     pub(super) caller: &'a Caller,
     pub(super) now: Millis,
     pub(super) txs: Txs,
-    /// Notes were written: the reply waits for the log.
+    /// Notes were written, so the reply waits for the log.
     pub(super) noted: bool,
 }
 
@@ -83,7 +80,7 @@ impl<'a> Context<'a> {
     /// The object of a handle.
     ///
     /// # Errors
-    /// `BADHANDLE`, `STALE`; `ACCES` for who may not use the export.
+    /// `BADHANDLE`, `STALE`; `ACCES` if the caller may not use the export.
     pub(super) fn obj(&self, fh: &FileHandle) -> Result<Obj, NfsStat3> {
         let found = self.exports.object(&fh.0).map_err(status)?;
         let access = found.export.access(self.caller).map_err(|why| match why {
@@ -97,20 +94,15 @@ impl<'a> Context<'a> {
         Ok(Obj { export: found.export, node: found.node, access })
     }
 
-    /// The transaction of the object's volume, which keeps how things looked before. The answer rests on the object.
-    ///
-    /// # Errors
-    /// `ROFS` where the caller may change nothing.
+    /// The transaction of the object's volume, which keeps the attributes from before. The answer depends on the
+    /// object. `ROFS` if the caller may change nothing.
     pub(super) fn modify(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
         let tx = self.write_unstably(obj)?;
         tx.rests_on(&obj.node);
         Ok(tx)
     }
 
-    /// The same for what a later COMMIT makes durable: the answer rests on nothing.
-    ///
-    /// # Errors
-    /// As [`Context::modify`].
+    /// [`Context::modify`] for data that a later COMMIT makes durable: the answer depends on nothing.
     pub(super) fn write_unstably(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat3> {
         if obj.access.read_only {
             return Err(NfsStat3::ROFS);
@@ -120,8 +112,8 @@ impl<'a> Context<'a> {
         Ok(tx)
     }
 
-    /// Weak cache consistency data of an object that this call meant to change: before only when nothing else happened
-    /// between the two (RFC 1813 section 2.6).
+    /// Weak cache consistency data of an object that this call was to change. The "before" part is there only if
+    /// nothing else happened in between (RFC 1813 section 2.6).
     pub(super) fn wcc(&mut self, obj: &Obj) -> WccData {
         match self.txs.of(&obj.export).around(&obj.node) {
             Some(seen) => WccData {
@@ -136,11 +128,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Share reservations of NFSv4 opens hold for all (RFC 8881 section 9.9). Opens of a client whose lease is over give
-    /// way.
-    ///
-    /// # Errors
-    /// `ACCES` when one denies this.
+    /// Checks share reservations of NFSv4 opens, which bind everybody (RFC 8881 section 9.9). Opens of a client whose
+    /// lease has expired are removed. The error is `ACCES`.
     pub(super) fn not_denied(&mut self, obj: &Obj, want: Share) -> Result<(), NfsStat3> {
         let key = obj.node.fh();
         let mut notes = Vec::new();
@@ -169,7 +158,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A time on the wire; what lies before 1970 or after 2106 becomes the nearest that can be said.
+/// Encodes a time; one before 1970 or after 2106 becomes the nearest possible.
 pub(super) fn time(t: Timestamp) -> Time {
     match u32::try_from(t.secs) {
         Ok(seconds) => Time { seconds, nseconds: t.nanos },
@@ -177,10 +166,7 @@ pub(super) fn time(t: Timestamp) -> Time {
     }
 }
 
-/// A time from the wire.
-///
-/// # Errors
-/// `INVAL` for a second or more of nanoseconds.
+/// Decodes a time; `INVAL` for a second or more of nanoseconds.
 pub(super) fn timestamp(t: Time) -> Result<Timestamp, NfsStat3> {
     if t.nseconds >= 1_000_000_000 {
         return Err(NfsStat3::INVAL);
@@ -188,7 +174,6 @@ pub(super) fn timestamp(t: Time) -> Result<Timestamp, NfsStat3> {
     Ok(Timestamp { secs: i64::from(t.seconds), nanos: t.nseconds })
 }
 
-/// Attributes on the wire.
 pub(super) fn fattr(a: &Attrs) -> Fattr {
     Fattr {
         file_type: match a.kind {
@@ -215,10 +200,7 @@ pub(super) fn fattr(a: &Attrs) -> Fattr {
     }
 }
 
-/// Attributes to set.
-///
-/// # Errors
-/// `INVAL` for an owner, group or time that there is not.
+/// Decodes attributes to set; `INVAL` for an invalid owner, group or time.
 pub(super) fn set_attrs(a: &Sattr) -> Result<SetAttrs, NfsStat3> {
     let when = |t| {
         Ok(match t {

@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT (RFC 1813 sections 3.3.6, 3.3.7, 3.3.21).
 //!
-//! There are no opens: each call has the caller's own right (COMMIT that of who writes), and the owner's, whose client checked the mode when the file
-//! was opened (section 4.4).
+//! NFSv3 has no opens. Each call needs the caller's own right (COMMIT the right to write). The file's owner is always
+//! allowed, since its client checked the mode when the file was opened (section 4.4).
 
 use super::context::{Context, Obj};
 use super::errors::status;

@@ -1,11 +1,13 @@
 //! NFS version 3 (RFC 1813) over the export table: one file for each family of procedures.
 //!
-//! A call runs where it was received, as a COMPOUND does, and what it changes is one transaction of its volume with the
-//! reply, which the duplicate request cache keeps ([`crate::state::drc`]); [`crate::path`] waits for the log in between.
+//! A call runs where it was received, as a COMPOUND does. Its changes are one transaction of its volume, together with
+//! the reply, which the duplicate request cache keeps ([`crate::state::drc`]). [`crate::path`] waits for the log in
+//! between.
 //!
-//! Invariants: the reply to a call that changed something is sent when the log holds the change and the reply; a call
-//! that was answered is not executed again; weak cache consistency data says what was before only when nothing else
-//! happened in between.
+//! Invariants:
+//! - The reply to a modifying call is sent when the log holds the change and the reply.
+//! - A call that was answered is not executed again.
+//! - Weak cache consistency data has the "before" part only if nothing else happened in between.
 
 mod acl;
 mod attributes;
@@ -36,11 +38,8 @@ pub(crate) use serve::{nfs, nfsacl};
 
 /// A decoded call of NFS version 3 or NFSACL.
 pub(crate) enum DecodedCall {
-    /// Of NFS version 3.
     V3(Call),
-    /// Of NFSACL.
     Getacl(GetaclArgs),
-    /// Of NFSACL.
     Setacl(SetaclArgs),
 }
 
@@ -54,12 +53,12 @@ impl DecodedCall {
         }
     }
 
-    /// Is the reply kept for a retry? COMMIT changes something, but may be executed any number of times.
+    /// Whether the reply is kept for a retry. COMMIT changes something, but may be executed any number of times.
     pub(crate) fn is_kept(&self) -> bool {
         self.changes().is_some() && !matches!(self, DecodedCall::V3(Call::Commit(_)))
     }
 
-    /// May the call wait for the disk while it runs?
+    /// Whether the call may wait for the disk while it runs.
     pub(crate) fn may_flush(&self, export: &Export) -> bool {
         match self {
             DecodedCall::V3(call) => may_flush(call, export),
@@ -123,7 +122,6 @@ fn may_flush(call: &Call, export: &Export) -> bool {
     }
 }
 
-/// Executes a call.
 fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut ctx = Context::new(sh, &req.caller);
     let (status, reply) = match &req.call {
@@ -145,7 +143,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     }
     let modified = txs.modified();
     let mut later = None;
-    // "Ask again later" is no outcome: whoever asks again, under whatever id, is to be heard.
+    // "Try again later" is not kept: a retry, under whatever id, must be executed.
     if let Some(key) = req.key.as_ref().filter(|_| status != NfsStat3::JUKEBOX) {
         let home = txs.home().or_else(|| exports.keeper()).filter(|e| e.volume.keeps_notes()).cloned();
         let home = home.filter(|_| txs.lasting());

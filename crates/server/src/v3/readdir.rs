@@ -1,8 +1,8 @@
 //! READDIR and READDIRPLUS (RFC 1813 sections 3.3.16 and 3.3.17).
 //!
-//! Cookies are the volume's, which stay good while entries come and go; so the cookie verifier says nothing: it is zero,
-//! and what the client sends is not looked at. Cookies 1 and 2, which the volume never gives, stand for `.` and `..`, which
-//! clients of this version expect to be told.
+//! Cookies are the volume's, which stay valid while entries come and go. So the cookie verifier is not needed: it is
+//! zero, and the client's is ignored. Cookies 1 and 2, which the volume never uses, stand for `.` and `..`, which NFSv3
+//! clients expect.
 
 use super::context::{Context, Obj, fattr, handle};
 use super::errors::status;

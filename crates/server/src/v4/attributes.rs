@@ -15,7 +15,6 @@ use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
 use landfast_volume::{AccessMask, Kind, SetAcls, SetAttrs};
 
 impl Context<'_> {
-    /// GETATTR.
     pub(super) fn getattr(&mut self, wanted: &Bitmap) -> OpResult {
         let wanted = attr::readable(wanted, self.minor)?;
         self.object(self.fh()?)?;
@@ -33,7 +32,7 @@ impl Context<'_> {
             Some(_) => {
                 must_be_file(&obj.node).map_err(|s| {
                     nothing(match s {
-                        // RFC 7530 section 13.2 has it, RFC 8881 section 15.2 has not.
+                        // RFC 7530 section 13.2 lists it, RFC 8881 section 15.2 does not.
                         NfsStat::NFS4ERR_ISDIR if self.minor == 0 => s,
                         _ => NfsStat::NFS4ERR_INVAL,
                     })
@@ -46,7 +45,7 @@ impl Context<'_> {
         let mut done = Bitmap::default();
         if acls.is_empty() || !attrs.is_empty() {
             let set = obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs);
-            // A filesystem that lacks what is asked for: SETATTR has no `NOTSUPP`.
+            // If the filesystem lacks the feature: SETATTR has no `NOTSUPP`.
             done = attr::set_mask(&set.map_err(|e| nothing(status_of_acls(e)))?);
         }
         if !acls.is_empty() {
@@ -59,7 +58,7 @@ impl Context<'_> {
         Ok(ResBody::Setattr(done))
     }
 
-    /// The ACLs among the attributes, for an object that is there and is to get the other attributes first.
+    /// The ACLs to set on an existing object, which gets the other attributes first.
     fn acls_to_set(&self, f: &Fattr, obj: &Obj, first: &SetAttrs) -> Result<SetAcls, NfsStat> {
         if !f.mask.has(ACL) {
             return Ok(SetAcls::default());
@@ -71,13 +70,13 @@ impl Context<'_> {
         attr::acls_to_set(f, obj.node.kind(), owner)
     }
 
-    /// VERIFY and NVERIFY: `stop` is the status when the attributes are as they must not be.
+    /// VERIFY and NVERIFY; `stop` is the status when the comparison fails.
     pub(super) fn verify(&mut self, given: &Fattr, stop: NfsStat) -> OpResult {
         attr::comparable(&given.mask, self.minor)?;
         self.object(self.fh()?)?;
         let subject = self.subject(self.fh()?, &given.mask)?;
         let found = attr::values(self.sh, self.minor, &subject, &given.mask)?;
-        // What objects of other kinds have, as the ACL of a symbolic link.
+        // Attributes that only other kinds of objects have, such as the ACL of a symbolic link.
         if !given.mask.minus(&found.mask).is_empty() {
             return Err(NfsStat::NFS4ERR_ATTRNOTSUPP.into());
         }
@@ -85,7 +84,6 @@ impl Context<'_> {
         if same == (stop == NfsStat::NFS4ERR_SAME) { Err(stop.into()) } else { Ok(ResBody::Empty) }
     }
 
-    /// ACCESS.
     pub(super) fn access(&mut self, asked: u32) -> OpResult {
         let obj = self.object(self.fh()?)?;
         let dir = obj.as_ref().is_none_or(|o| o.node.kind() == Kind::Dir);

@@ -1,7 +1,8 @@
-//! One COMPOUND (RFC 8881 section 16.2, RFC 7530 section 15.2): from the first operation to the reply and what it has to wait for.
+//! One COMPOUND (RFC 8881 section 16.2, RFC 7530 section 15.2): from the first operation to the reply, and what the
+//! reply must wait for.
 //!
-//! Runs on a worker thread and never waits for the log. The reply's room is known before an operation that changes
-//! something runs; an operation that only reads is answered `REP_TOO_BIG` when its result turns out too large.
+//! Runs on a worker thread and never waits for the log. Room for the reply is known before a modifying operation runs.
+//! An operation that only reads gets `REP_TOO_BIG` if its result turns out too large.
 
 use super::context::Context;
 use super::dispatch::result;
@@ -25,14 +26,13 @@ use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
 use std::cell::RefCell;
 
-/// Runs a request.
 pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.compound();
     let tag = req.args.tag.clone();
     if !sh.protocols.minor(req.args.minor_version) {
         return Reply::failed(&tag, None, NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
     }
-    // Sessions have been told what they may send; one from before a restart may have been told more.
+    // Each session negotiated its own limit; one from before a restart may have a higher one.
     let most = if req.args.minor_version == 0 { sh.operations_max } else { limits::OPS_MAX };
     if req.args.announced > most {
         if req.args.minor_version == 0 {
@@ -77,14 +77,15 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     }
 }
 
-/// RFC 8881 section 2.10.2.1 and 18.46: without SEQUENCE only what makes and ends clients and sessions, and it alone.
+/// RFC 8881 sections 2.10.2.1 and 18.46: without SEQUENCE, only operations that create and end clients and sessions,
+/// each alone.
 fn may_stand_alone(first: &ArgOp, args: &CompoundArgs) -> Result<(), (OpNum, NfsStat)> {
     let op = first.op();
     if matches!(first, ArgOp::Malformed(OpNum::ILLEGAL)) {
         return Err((op, NfsStat::NFS4ERR_BADXDR));
     }
     let spec = matrix::find(op, args.minor_version).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
-    // RFC 8881 section 8.8: whatever else is wrong with it.
+    // RFC 8881 section 8.8: takes precedence over other errors.
     if args.minor_version > spec.last {
         return Err((op, NfsStat::NFS4ERR_NOTSUPP));
     }
@@ -174,13 +175,14 @@ fn uncached(args: &CompoundArgs, res: &SequenceRes) -> Bytes {
     reply.finish()
 }
 
-/// The reply is whole: it joins the slot, and the log when anything else of the compound did. One that wrote unstable data
-/// and changed nothing else waits for nothing: a retry after a crash writes it again, which its verifier asks for anyway.
+/// Ends a complete reply: it goes into the slot, and into the log if anything else of the COMPOUND did. A COMPOUND that
+/// only wrote unstable data waits for nothing: a retry after a crash writes it again, which the write verifier asks for
+/// anyway.
 fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, cachethis: bool) -> Outcome {
     let Some(session) = ctx.session.clone() else { return Outcome::at_once(vec![reply.finish()]) };
     let offloads = std::mem::take(&mut ctx.offloads);
     let (changed, lasting) = (ctx.txs.modified() || ctx.noted, ctx.txs.lasting() || ctx.noted);
-    // What changed something is kept whether the client asked or not, when it fits: then a retry finds it.
+    // The reply to a modifying request is kept whether the client asked or not, if it fits, so that a retry finds it.
     let (len, reply_status, plain) = (reply.len(), reply.status, reply.plain());
     let keep = (cachethis || changed) && len + RPC_REPLY_HEAD <= max_cached;
     let mut pieces = reply.into_pieces();

@@ -1,7 +1,7 @@
-//! What the operations of one compound share: the caller, the filehandles, the current stateid, the transactions.
+//! What the operations of one COMPOUND share: the caller, the filehandles, the current stateid, the transactions.
 //!
-//! Each operation on an object asks for it as an [`Obj`], which has passed the export's access check, and each that
-//! changes something asks [`Context::modify`] for the transaction, which refuses on a read-only export.
+//! An operation on an object gets it as an [`Obj`], which has passed the export's access check. An operation that
+//! changes something gets its transaction from [`Context::modify`], which refuses on a read-only export.
 
 use super::work::Allowance;
 use crate::acl;
@@ -27,12 +27,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A filehandle.
 #[derive(Debug, Clone)]
 pub(crate) enum Fh {
-    /// An object of an export; `by_path` when the client came by the export's own path (see [`crate::exports::pseudo`]).
-    Node { export: Arc<Export>, node: Node, by_path: bool },
-    /// A synthetic directory.
+    /// An object of an export; `by_path` if the client came by the export's own path (see [`crate::exports::pseudo`]).
+    Node {
+        export: Arc<Export>,
+        node: Node,
+        by_path: bool,
+    },
     Pseudo(PseudoDir),
 }
 
@@ -42,7 +44,7 @@ impl From<Object> for Fh {
     }
 }
 
-/// An object that the caller may use, and as whom.
+/// An object that the caller may use, and as which user.
 #[derive(Debug, Clone)]
 pub(crate) struct Obj {
     pub(crate) export: Arc<Export>,
@@ -56,24 +58,22 @@ impl Obj {
         &self.export.volume
     }
 
-    /// As whom the volume sees the caller.
+    /// The caller as the volume sees it.
     pub(crate) fn cred(&self) -> &Cred {
         &self.access.cred
     }
 
-    /// Another object of the same export.
     pub(crate) fn to(&self, node: Node) -> Fh {
         Fh::Node { export: self.export.clone(), node, by_path: self.by_path }
     }
 
-    /// # Errors
-    /// `ROFS` where the caller may change nothing.
+    /// `ROFS` if the caller may change nothing.
     pub(crate) fn writable(&self) -> Result<(), NfsStat> {
         if self.access.read_only { Err(NfsStat::NFS4ERR_ROFS) } else { Ok(()) }
     }
 }
 
-/// What a caller is told who may not use an export.
+/// The status for a caller that may not use an export.
 pub(crate) fn refusal(why: Refused) -> NfsStat {
     match why {
         Refused::Access => NfsStat::NFS4ERR_ACCESS,
@@ -82,11 +82,11 @@ pub(crate) fn refusal(why: Refused) -> NfsStat {
     }
 }
 
-/// The error of an operation, with the result that goes with it.
+/// The error of an operation, and its result.
 #[derive(Debug)]
 pub(crate) struct OpError {
     pub(crate) status: NfsStat,
-    /// The result; only a few operations have one with an error.
+    /// Only a few operations have a result with an error.
     pub(crate) body: Option<Box<ResBody>>,
 }
 
@@ -96,7 +96,7 @@ impl From<NfsStat> for OpError {
     }
 }
 
-/// The error of the volume where nothing better is known.
+/// The general translation of the volume's errors.
 impl From<landfast_volume::Error> for OpError {
     fn from(e: landfast_volume::Error) -> Self {
         status(e).into()
@@ -105,7 +105,7 @@ impl From<landfast_volume::Error> for OpError {
 
 pub(crate) type OpResult = Result<ResBody, OpError>;
 
-/// What the SEQUENCE of this compound established.
+/// What this COMPOUND's SEQUENCE established.
 #[derive(Debug, Clone)]
 pub(crate) struct InSession {
     pub(crate) id: SessionId,
@@ -113,52 +113,51 @@ pub(crate) struct InSession {
     pub(crate) slot: u32,
 }
 
-/// The context of one COMPOUND: what its operations share and change.
 pub(crate) struct Context<'a> {
     pub(crate) sh: &'a Shared,
     pub(crate) now: Millis,
     pub(crate) conn: ConnId,
     pub(crate) principal: Principal,
     pub(crate) caller: Caller,
-    /// What is served, as it was when the compound began.
+    /// The export table as it was when the COMPOUND began.
     pub(crate) exports: Arc<Exports>,
-    /// What the caller may do on the exports asked about so far, by place.
+    /// The caller's access to the exports used so far, by index.
     pub(crate) accesses: RefCell<Vec<(usize, Result<Access, Refused>)>>,
     pub(crate) minor: u32,
     pub(crate) session: Option<InSession>,
-    /// The client that the present operation of NFSv4.0 speaks for.
+    /// The client that the current NFSv4.0 operation speaks for.
     pub(crate) client40: Option<u64>,
-    /// The owners that this compound of NFSv4.0 has made busy.
+    /// The NFSv4.0 owners that this COMPOUND has made busy.
     pub(crate) owners: Vec<OwnerKey>,
     pub(crate) fh: Option<Fh>,
     pub(crate) saved: Option<(Fh, Stateid)>,
     /// The current stateid; the anonymous one when there is none (RFC 8881 section 16.2.3.1.2).
     pub(crate) stateid: Stateid,
     pub(crate) txs: Txs,
-    /// Notes were written: the reply waits for the log.
+    /// Notes were written, so the reply waits for the log.
     pub(crate) noted: bool,
-    /// What it may still have the disk do.
+    /// The disk work that it may still cause.
     pub(crate) work: Allowance<'a>,
-    /// Copies to be begun once the reply is known.
+    /// Copies to start once the reply is known.
     pub(crate) offloads: Vec<Offload>,
-    /// What failed may go well when others have been answered, within this time.
+    /// A failed operation may succeed once other requests have been answered, within this time.
     pub(crate) waits: Option<(Awaited, Duration)>,
-    /// Bytes that the present operation's result may take.
+    /// Bytes that the current operation's result may take.
     pub(crate) room: usize,
-    /// The present operation is the compound's last.
+    /// The current operation is the last one of the COMPOUND.
     pub(crate) last: bool,
-    /// The operation after the present one that is no SAVEFH may be told `WRONGSEC` itself, or never is: then what sets a
-    /// filehandle is not (RFC 8881 section 2.6.3.1.1).
+    /// The next operation that is no SAVEFH may itself get `WRONGSEC`, or never gets it. Then an operation that sets a
+    /// filehandle does not get it (RFC 8881 section 2.6.3.1.1).
     pub(crate) flavor_later: bool,
 }
 
 impl Context<'_> {
-    /// Who asks, as far as clients and sessions are concerned.
+    /// The caller as clients and sessions see it.
     pub(crate) fn asker(&self) -> Asker {
         Asker { principal: self.principal, addr: self.caller.addr }
     }
 
-    /// Sets the current filehandle; the current stateid is then none.
+    /// Sets the current filehandle and clears the current stateid.
     pub(crate) fn set_fh(&mut self, fh: Fh) {
         self.fh = Some(fh);
         self.stateid = Stateid::ANONYMOUS;
@@ -168,7 +167,6 @@ impl Context<'_> {
         self.fh.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)
     }
 
-    /// What the caller may do on an export.
     pub(crate) fn access_to(&self, export: &Export) -> Result<Access, Refused> {
         if let Some((_, known)) = self.accesses.borrow().iter().find(|(place, _)| *place == export.place) {
             return known.clone();
@@ -197,7 +195,7 @@ impl Context<'_> {
         }
     }
 
-    /// The current object, for an operation that would change it: a synthetic directory is read-only.
+    /// The current object, for an operation that would change it; a synthetic directory is read-only.
     pub(crate) fn node(&self) -> Result<Obj, NfsStat> {
         self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ROFS)
     }
@@ -209,7 +207,8 @@ impl Context<'_> {
         Ok(obj)
     }
 
-    /// The same for the operations that tell a client to follow a symbolic link (RFC 8881 section 15.2: LOOKUP, LOOKUPP, OPEN).
+    /// [`Context::dir`] for the operations that tell a client to follow a symbolic link (RFC 8881 section 15.2: LOOKUP,
+    /// LOOKUPP, OPEN).
     pub(crate) fn dir_or_symlink(&self) -> Result<Obj, NfsStat> {
         let obj = self.node()?;
         match obj.node.kind() {
@@ -218,8 +217,8 @@ impl Context<'_> {
         }
     }
 
-    /// How the state names the current object, whatever it is: for operations that find state by a stateid (CLOSE,
-    /// OPEN_DOWNGRADE, LOCKU), which is not valid for anything but a file.
+    /// The state's key of the current object, whatever its type. For operations that find state by a stateid (CLOSE,
+    /// OPEN_DOWNGRADE, LOCKU), which is valid only for a file.
     pub(crate) fn stateful(&self) -> Result<FileKey, NfsStat> {
         match self.object(self.fh()?)? {
             Some(obj) => Ok(key(&obj.node)),
@@ -234,10 +233,7 @@ impl Context<'_> {
         Ok(obj)
     }
 
-    /// The transaction of the object's volume.
-    ///
-    /// # Errors
-    /// `ROFS` where the caller may change nothing.
+    /// The transaction of the object's volume; `ROFS` if the caller may change nothing.
     pub(crate) fn modify(&mut self, obj: &Obj) -> Result<&mut Tx, NfsStat> {
         obj.writable()?;
         Ok(self.txs.of(&obj.export))
@@ -251,8 +247,8 @@ impl Context<'_> {
         self.session.as_ref().map(|s| s.client).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)
     }
 
-    /// The stateid that an operation means: the current one stands in where it is asked for (RFC 8881 section 8.2.3), with
-    /// its seqid only where `exact` (CLOSE, OPEN_DOWNGRADE).
+    /// The stateid that an operation means. The special value for the current stateid is replaced by that one (RFC 8881
+    /// section 8.2.3), with its seqid only if `exact` (CLOSE, OPEN_DOWNGRADE).
     pub(crate) fn resolve_stateid(&self, stateid: &Stateid, exact: bool) -> Result<Stateid, NfsStat> {
         // NFSv4.0 has no current stateid.
         if *stateid != Stateid::CURRENT || self.minor == 0 {
@@ -264,12 +260,13 @@ impl Context<'_> {
         Ok(if exact { self.stateid } else { Stateid { seqid: 0, other: self.stateid.other } })
     }
 
-    /// The export whose log takes this compound's notes: the one that it changed, if any. `None` where nothing is kept.
+    /// The export whose log takes this COMPOUND's notes: the one that it changed, if any. `None` where no notes are
+    /// kept.
     pub(crate) fn home(&self) -> Option<Arc<Export>> {
         self.txs.home().filter(|e| e.volume.keeps_notes()).or_else(|| self.exports.keeper()).cloned()
     }
 
-    /// Writes notes into the log, atomic with what this compound changes.
+    /// Writes notes into the log, atomically with the COMPOUND's changes.
     pub(crate) fn note(&mut self, notes: impl IntoIterator<Item = Stamped>) {
         not_under_the_state();
         let Some(home) = self.home() else { return };
@@ -288,7 +285,6 @@ impl Context<'_> {
         }
     }
 
-    /// The object whose attributes are asked for.
     pub(crate) fn subject(&self, fh: &Fh, wanted: &Bitmap) -> Result<Subject, NfsStat> {
         let handle = self.wire(fh);
         match fh {
@@ -306,7 +302,7 @@ impl Context<'_> {
         }
     }
 
-    /// As [`Context::subject`], of an object of a volume whose attributes are known.
+    /// [`Context::subject`] of a volume's object whose attributes are known.
     pub(crate) fn subject_of(
         &self,
         handle: Bytes,
@@ -323,7 +319,7 @@ impl Context<'_> {
                     attrs = now;
                     acl = Some(acl::to_nfs4(&acls, node.kind() == Kind::Dir));
                 }
-                // A local process has made one that is longer than anything that is taken here: not to be told.
+                // A local process has set an ACL that is longer than the server accepts: do not report it.
                 Err(landfast_volume::Error::TooBig) => {}
                 Err(e) => return Err(status(e)),
             }
@@ -340,7 +336,7 @@ impl Context<'_> {
     }
 }
 
-/// A synthetic directory: readable by all, changed by a reload only.
+/// The attributes of a synthetic directory: readable by all, changed only by a reload.
 fn pseudo_attrs(exports: &Exports, fileid: u64) -> Attrs {
     Attrs {
         kind: Kind::Dir,
@@ -361,7 +357,7 @@ fn pseudo_attrs(exports: &Exports, fileid: u64) -> Attrs {
     }
 }
 
-/// How the state names a file.
+/// The state's key of a file.
 pub(crate) fn key(node: &Node) -> FileKey {
     node.fh()
 }

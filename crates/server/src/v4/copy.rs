@@ -1,6 +1,6 @@
 //! COPY, CLONE, OFFLOAD_CANCEL, OFFLOAD_STATUS (RFC 7862 sections 4, 15.2, 15.8, 15.9, 15.13), within this server only.
 //!
-//! What a COPY answers, or says in its CB_OFFLOAD, is stable: clients need no COMMIT.
+//! What COPY or its CB_OFFLOAD reports is durable: clients need no COMMIT.
 
 use super::context::{Context, Obj, OpError, OpResult, is_special, key};
 use super::io::mode_for;
@@ -14,7 +14,6 @@ use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
 use landfast_rpc::share_of;
 use landfast_volume::{Keep, Kind, OpenFile};
 
-/// A file and what it is open as.
 type Opened = (Obj, OpenFile);
 
 impl Context<'_> {
@@ -42,7 +41,6 @@ impl Context<'_> {
         Ok(((source, from), (dest, to)))
     }
 
-    /// CLONE.
     pub(super) fn clone_file(&mut self, a: &CloneArgs) -> OpResult {
         let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
         let size = source.volume().getattr(&source.node)?.size;
@@ -51,7 +49,7 @@ impl Context<'_> {
             return Err(NfsStat::NFS4ERR_INVAL.into());
         }
         self.work.whole(count)?;
-        // All to the end of the source stays that: the kernel allows an odd length only there.
+        // "To the end of the source" is passed on as such: only there does the kernel allow an odd length.
         dest.volume().clone_range(
             self.modify(&dest)?,
             &from,
@@ -63,10 +61,10 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// COPY.
     pub(super) fn copy(&mut self, a: &CopyArgs) -> OpResult {
         if !a.source_server.is_empty() {
-            // From another server. `NOTSUPP`, which COPY has not (RFC 7862 section 11.2), would end all copies for Linux.
+            // A copy from another server. After `NOTSUPP`, which COPY does not have (RFC 7862 section 11.2), Linux
+            // would stop copying altogether.
             return Err(NfsStat::NFS4ERR_OFFLOAD_DENIED.into());
         }
         let ((source, from), (dest, to)) = self.both(&a.src_stateid, &a.dst_stateid)?;
@@ -85,8 +83,8 @@ impl Context<'_> {
         let copied = if count == 0 {
             0
         } else {
-            // Shorter than asked for: the client goes on from there, and no thread is held for minutes, least of all for
-            // nobody.
+            // May be shorter than asked for: the client continues from there. So no thread is busy for minutes, perhaps
+            // for a client that is gone.
             let count = self.work.part(count)?;
             let (volume, reply_conn) = (dest.volume().clone(), self.work.reply_conn());
             let tx = self.modify(&dest)?;
@@ -96,7 +94,7 @@ impl Context<'_> {
         Ok(copied_body(None, copied, dest.volume().write_verifier(), true))
     }
 
-    /// Lets a copy go on by itself, if the client can be told of its end and there is room for one more.
+    /// Lets a copy continue after the reply, if the client can be told of its end and there is room for one more.
     fn offload(
         &mut self,
         a: &CopyArgs,
@@ -139,7 +137,6 @@ impl Context<'_> {
         Some(copied_body(Some(stateid), 0, verifier, false))
     }
 
-    /// OFFLOAD_STATUS.
     pub(super) fn offload_status(&mut self, stateid: &Stateid) -> OpResult {
         let (client, file) = (self.client()?, key(&self.file()?.node));
         let st = self.sh.state();
@@ -147,7 +144,7 @@ impl Context<'_> {
         Ok(ResBody::OffloadStatus(OffloadStatusRes { count: copy.progress.bytes(), complete: copy.ended }))
     }
 
-    /// OFFLOAD_CANCEL. Nothing more is copied when it is answered.
+    /// OFFLOAD_CANCEL. Nothing more is copied after the reply.
     pub(super) fn offload_cancel(&mut self, stateid: &Stateid) -> OpResult {
         let (client, file) = (self.client()?, key(&self.file()?.node));
         let progress = self.sh.state().copies.take(client, &file, stateid)?;

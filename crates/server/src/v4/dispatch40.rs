@@ -52,7 +52,7 @@ pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
     Some(Ask { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
 }
 
-/// Does this OPEN have a claim or a kind of create that only the later versions have (RFC 7531)?
+/// Whether this OPEN has a claim or a kind of create that only later versions have (RFC 7531).
 fn is_later(a: &OpenArgs) -> bool {
     matches!(a.claim, OpenClaim::Fh | OpenClaim::DelegPrevFh | OpenClaim::DelegCurFh(_))
         || matches!(a.openhow, OpenHow::Create(CreateHow::Exclusive41 { .. }))
@@ -95,11 +95,10 @@ fn result40(op: OpNum, done: OpResult) -> ResOp {
 }
 
 impl Context<'_> {
-    /// Runs an operation of NFSv4.0.
     pub(super) fn dispatch40(&mut self, op: &ArgOp) -> ResOp {
         if let Some(mut ask) = ask(op) {
-            // A retry is its sender's own: what one was told is not told to another. It is about the same object: a name
-            // means another file in another directory.
+            // A retry must come from the same sender: others must not get its reply. It must also be about the same
+            // object, since a name means another file in another directory.
             let Principal { flavor, uid } = self.principal;
             let by = [flavor.to_be_bytes(), uid.to_be_bytes()].concat();
             let at = self.fh.as_ref().map(|fh| self.wire(fh)).unwrap_or_default();
@@ -109,7 +108,8 @@ impl Context<'_> {
         let done = match op {
             ArgOp::Setclientid(a) => self.setclientid(a),
             ArgOp::SetclientidConfirm(a) => self.setclientid_confirm(a),
-            // Neither has `DELAY`. A client that has moved believes its lease renewed, and asks again.
+            // Neither operation has `DELAY`. With this status a client that has moved believes that its lease is
+            // renewed, and asks again.
             ArgOp::Renew(id) => match self.speaks_for(*id) {
                 Err(f) if f.status != NfsStat::NFS4ERR_DELAY => Err(f),
                 _ => Ok(ResBody::Empty),
@@ -128,14 +128,13 @@ impl Context<'_> {
         result40(op.op(), done)
     }
 
-    /// The operation speaks for this client.
     fn speaks_for(&mut self, id: u64) -> Result<(), OpError> {
         self.sh.state().speaks40(self.now, id, self.caller.addr)?;
         self.client40 = Some(id);
         Ok(())
     }
 
-    /// An operation with a sequence number (RFC 7530 section 9.1.7): runs it, or says again what it said.
+    /// An operation with a sequence number (RFC 7530 section 9.1.7): runs it or repeats its reply.
     fn in_turn(&mut self, op: &ArgOp, ask: &Ask) -> ResOp {
         let number = op.op();
         if matches!(op, ArgOp::Open(a) if is_later(a)) {
@@ -169,7 +168,7 @@ impl Context<'_> {
         res
     }
 
-    /// A retry: the first result, and the filehandle that goes with it.
+    /// A retry: returns the first result and sets the filehandle that goes with it.
     fn again(&mut self, last: Last) -> ResOp {
         self.sh.counters.replay();
         if let Some(fh) = last.fh
@@ -180,7 +179,6 @@ impl Context<'_> {
         last.res
     }
 
-    /// An operation with a sequence number that is new.
     fn new40(&mut self, op: &ArgOp, started: &Started<OpenFile>) -> OpResult {
         let exact = |stateid| self.sh.state().files.exact(stateid);
         match op {

@@ -8,11 +8,11 @@ use landfast_nfs::v4::flags::{AUTH_NONE, AUTH_SYS, SECINFO_STYLE4_CURRENT_FH, SE
 use landfast_nfs::v4::{FileHandle, NfsStat, ResBody, SecInfo, Stateid};
 
 impl Context<'_> {
-    /// PUTFH. The handle is proven before anything is done with it: a volume's handles are signed.
+    /// PUTFH. Verifies the handle's signature before anything else is done with it.
     pub(super) fn putfh(&mut self, fh: &FileHandle) -> OpResult {
         let found = match self.exports.pseudo_dir(&fh.0) {
             Some(dir) => Fh::Pseudo(dir),
-            // Of this server once, or of another.
+            // A handle of this server's past, or of another server.
             None if Pseudo::is_pseudo(&fh.0) => return Err(NfsStat::NFS4ERR_STALE.into()),
             None => self.exports.object(&fh.0)?.into(),
         };
@@ -21,7 +21,6 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// PUTROOTFH and PUTPUBFH.
     pub(super) fn putrootfh(&mut self) -> OpResult {
         let root = self.server_root();
         self.may_be_set(&root)?;
@@ -29,7 +28,7 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// Whether the caller may have this as its current filehandle, as far as it is for the operation that sets it to say.
+    /// Whether the caller may have this as its current filehandle, as far as the operation that sets it must decide.
     fn may_be_set(&self, fh: &Fh) -> Result<(), NfsStat> {
         match self.object(fh) {
             Err(NfsStat::NFS4ERR_WRONGSEC) if self.flavor_later => Ok(()),
@@ -37,18 +36,15 @@ impl Context<'_> {
         }
     }
 
-    /// GETFH.
     pub(super) fn getfh(&mut self) -> OpResult {
         Ok(ResBody::Getfh(FileHandle(self.wire(self.fh()?))))
     }
 
-    /// SAVEFH: with the current stateid.
     pub(super) fn savefh(&mut self) -> OpResult {
         self.saved = Some((self.fh()?.clone(), self.stateid));
         Ok(ResBody::Empty)
     }
 
-    /// RESTOREFH: with the saved stateid.
     pub(super) fn restorefh(&mut self) -> OpResult {
         let (fh, stateid) = self.saved.clone().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
         self.may_be_set(&fh)?;
@@ -65,10 +61,10 @@ impl Context<'_> {
         }
     }
 
-    /// Where a step in the pseudo root leads; nowhere for a caller that may not use what is there.
+    /// Where a step in the pseudo root leads; `None` for a caller that may not use what is there.
     ///
     /// # Errors
-    /// `DELAY` while it is not known whether the caller may, and where an export cannot be served now.
+    /// `DELAY` while it is unknown whether the caller may, and for an export that cannot be served now.
     pub(super) fn step_to(&self, step: Step) -> Result<Option<Fh>, NfsStat> {
         match step {
             Step::Dir(dir) => {
@@ -86,7 +82,7 @@ impl Context<'_> {
             }
             Step::Export { export, by_path } => {
                 let Some(export) = self.exports.at(export) else {
-                    // Who may use it waits until it can be used again.
+                    // A caller that may use it waits until it can be served.
                     return match self.exports.down_at(export).map(|d| d.access(&self.caller)) {
                         Some(Ok(()) | Err(Refused::NotYet)) => Err(NfsStat::NFS4ERR_DELAY),
                         Some(Err(_)) | None => Ok(None),
@@ -103,19 +99,19 @@ impl Context<'_> {
         }
     }
 
-    /// SECINFO: the name must exist; the current filehandle is consumed.
+    /// SECINFO: the name must exist. Consumes the current filehandle.
     pub(super) fn secinfo(&mut self, name: &[u8]) -> OpResult {
         let here = self.fh()?.clone();
         let target = match self.object(&here) {
-            // The names of an export that the caller has the wrong flavor for are none of its business, but all that is
-            // there takes the same flavors.
+            // A caller with the wrong flavor for an export must not learn its names. Everything in it allows the same
+            // flavors.
             Err(NfsStat::NFS4ERR_WRONGSEC) => here,
             _ => self.find(name).map_err(no_symlink)?,
         };
         Ok(self.flavors(&target))
     }
 
-    /// SECINFO_NO_NAME: the current filehandle is consumed.
+    /// SECINFO_NO_NAME consumes the current filehandle.
     pub(super) fn secinfo_no_name(&mut self, style: u32) -> OpResult {
         let here = self.fh()?.clone();
         let target = match style {
@@ -144,7 +140,7 @@ impl Context<'_> {
     }
 }
 
-/// SECINFO and SECINFO_NO_NAME do not say `SYMLINK` (RFC 8881 section 15.2).
+/// SECINFO and SECINFO_NO_NAME may not return `SYMLINK` (RFC 8881 section 15.2).
 fn no_symlink(f: OpError) -> OpError {
     match f.status {
         NfsStat::NFS4ERR_SYMLINK => NfsStat::NFS4ERR_NOTDIR.into(),

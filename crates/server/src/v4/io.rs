@@ -10,19 +10,18 @@ use landfast_nfs::v4::res::{ReadRes, WriteRes};
 use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
 use landfast_volume::{Keep, OpenFile, OpenMode, Stable};
 
-/// What a READ result takes besides its data: number, status, end of file, length, padding.
+/// Bytes of a READ result besides its data: number, status, end of file, length, padding.
 const READ_AROUND: usize = 8 + 4 + 4 + 3;
 
-/// What an access asks for: the owner passes whatever the mode (RFC 8881 section 18.16.3), as the client has checked the mode
-/// when the file was opened.
+/// The check for an access: the owner passes whatever the mode (RFC 8881 section 18.16.3), since the client checked the
+/// mode when the file was opened.
 pub(super) fn mode_for(want: Share) -> OpenMode {
     OpenMode { read: want & READ != 0, write: want & WRITE != 0, owner_override: true }
 }
 
 impl Context<'_> {
-    /// The open file behind a stateid, for `want`, if the caller may do that to the file: a stateid says whose open it is,
-    /// and nothing about who presents it (contract C6). `None` when there is no open, or none that serves: then the file is
-    /// opened for the caller.
+    /// The open file of a stateid, for `want`, if the caller has the right: a stateid tells whose open it is, not who
+    /// presents it (contract C6). `None` if there is no suitable open; then the file is opened for the caller.
     pub(super) fn opened(
         &mut self,
         obj: &Obj,
@@ -33,7 +32,7 @@ impl Context<'_> {
         self.opened_as(obj, stateid, want)
     }
 
-    /// As [`Context::opened`], where it is clear which stateid is meant.
+    /// [`Context::opened`] for a stateid that is already resolved.
     pub(super) fn opened_as(
         &mut self,
         obj: &Obj,
@@ -79,7 +78,7 @@ impl Context<'_> {
         if a.count > 0 && count == 0 {
             return Err(NfsStat::NFS4ERR_REP_TOO_BIG.into());
         }
-        // Nothing is beyond the largest file, and no system call may be asked for it.
+        // No file has data there, and no system call accepts such an offset.
         let before_end = FILE_SIZE_MAX.saturating_sub(a.offset);
         if before_end == 0 {
             return Ok(ResBody::Read(ReadRes { eof: true, data: Bytes::new() }));
@@ -89,10 +88,9 @@ impl Context<'_> {
         Ok(ResBody::Read(ReadRes { eof, data }))
     }
 
-    /// WRITE.
     pub(super) fn write(&mut self, a: &WriteArgs) -> OpResult {
         let (obj, file) = self.file_for(&a.stateid, WRITE)?;
-        // More than the server ever said it takes is written in part: the client sends the rest again.
+        // A request above the announced maximum is written in part: the client sends the rest again.
         let data = a.data.slice(..a.data.len().min(limits::IO_BYTES_MAX as usize));
         let stable = match a.stable {
             StableHow::Unstable => Stable::Unstable,

@@ -21,8 +21,8 @@ fn denied(d: Denied) -> OpError {
     }
 }
 
-/// Who may neither read nor write a file is not told who has it locked. Any of the two will do: a program asks about locks of
-/// both kinds however it has opened the file.
+/// A caller that may neither read nor write a file must not learn who has locked it. Either right is enough: a program
+/// asks about locks of both kinds however it has opened the file.
 fn may_know_locks(obj: &Obj) -> Result<(), Error> {
     match obj.volume().may(obj.cred(), &obj.node, mode_for(READ)) {
         Err(Error::Access) => obj.volume().may(obj.cred(), &obj.node, mode_for(WRITE)),
@@ -31,10 +31,10 @@ fn may_know_locks(obj: &Obj) -> Result<(), Error> {
 }
 
 impl Context<'_> {
-    /// At a limit. NFSv4.1 has no status of its own for that which LOCK and LOCKU may have (RFC 8881 section 15.2), so it is
-    /// the one for what "does not map to any of the legal error values" (section 15.1.1.9): Linux passes it on as EIO, at
-    /// once, and keeps its other locks; `DELAY` would have it ask without end, `DENIED` would name somebody who is not in the
-    /// way. NFSv4.0 has `RESOURCE`.
+    /// The status at a limit. NFSv4.1 has no special status for this that LOCK and LOCKU may return (RFC 8881 section
+    /// 15.2). So it is the one for what "does not map to any of the legal error values" (section 15.1.1.9). Linux
+    /// reports it as EIO at once and keeps its other locks. With `DELAY` it would ask without end; `DENIED` would name
+    /// a holder that is not in the way. NFSv4.0 has `RESOURCE`.
     fn at_limit(&self, status: NfsStat) -> NfsStat {
         match status {
             NfsStat::NFS4ERR_NOSPC if self.minor > 0 => NfsStat::NFS4ERR_SERVERFAULT,
@@ -43,7 +43,8 @@ impl Context<'_> {
         }
     }
 
-    /// LOCK. Nobody is queued: a client that waits asks again. If what it waits for waits for it by NLM, it hears that.
+    /// LOCK. Nobody is queued: a client that waits asks again. If the lock's holder in turn waits for this client by
+    /// NLM, the reply reports the deadlock.
     pub(super) fn lock(&mut self, a: &LockArgs) -> OpResult {
         let obj = self.file()?;
         let file = key(&obj.node);
@@ -68,7 +69,7 @@ impl Context<'_> {
             }
             st.files.lock_handle(client, &file, &locker, a.locktype)?
         };
-        // The caller may do to the file what the lock is for: as for READ and WRITE, whoever has opened it.
+        // The caller needs the right that the lock is for, as for READ and WRITE, whoever opened the file.
         if want == WRITE {
             obj.writable()?;
         }
@@ -111,8 +112,8 @@ impl Context<'_> {
         }
     }
 
-    /// LOCKT: keyed on the session's client. A lock of a client whose lease is over is in nobody's way: what is in the way
-    /// of a LOCK, and only that, is found here.
+    /// LOCKT for the session's client. It finds exactly the locks that would stop a LOCK: a lock of a client whose
+    /// lease has expired is not one of them.
     pub(super) fn lockt(&mut self, a: &LocktArgs) -> OpResult {
         let obj = self.file()?;
         let file = key(&obj.node);
@@ -139,7 +140,6 @@ impl Context<'_> {
         in_the_way.map_or(Ok(ResBody::Empty), |d| Err(denied(d)))
     }
 
-    /// LOCKU.
     pub(super) fn locku(&mut self, a: &LockuArgs) -> OpResult {
         let file = self.stateful()?;
         let client = self.client()?;

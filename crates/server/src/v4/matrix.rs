@@ -1,14 +1,13 @@
-//! The operations as data (RFC 7530 section 16, RFC 8881 section 17, RFC 7862 section 14, RFC 8276 section 8.4): from which minor version on, what they do, what they
-//! need, how large their result can be.
+//! The operations as data (RFC 7530 section 16, RFC 8881 section 17, RFC 7862 section 14, RFC 8276 section 8.4): in
+//! which minor versions they exist, what they do, what they need, how large their result can be.
 
 use crate::limits;
 use landfast_nfs::v4::args::OpenHow;
 use landfast_nfs::v4::{ArgOp, OpNum, StableHow};
 
-/// What an operation does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// Changes nothing that the client could not ask for again.
+    /// Changes nothing, or only what the client can ask for again.
     Reads,
     /// Changes opens, locks, clients or sessions.
     State,
@@ -31,25 +30,19 @@ pub enum Place {
     First,
 }
 
-/// One operation.
 #[derive(Debug, Clone, Copy)]
 pub struct OpSpec {
-    /// Its number.
     pub op: OpNum,
     /// The first minor version that has it.
     pub minor: u32,
     /// The last minor version that has it: in later ones it is `NOTSUPP`.
     pub last: u32,
-    /// What it does.
     pub does: Does,
-    /// Where it may stand.
     pub place: Place,
-    /// It needs a current filehandle.
     pub needs_fh: bool,
-    /// It needs a saved filehandle.
     pub needs_saved: bool,
-    /// The most bytes that a successful result takes, number and status included, of operations that change something.
-    /// For those that read it is 8: their results are measured when they are there.
+    /// The most bytes of a successful result, number and status included, for modifying operations. For reading ones it
+    /// is 8: their results are measured once they exist.
     pub result_max: usize,
 }
 
@@ -200,7 +193,8 @@ pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
     }
 }
 
-/// Whether a COMPOUND of these waits for the disk also where not each one does. Many small copies are a large one.
+/// Whether a COMPOUND of these waits for the disk, even if no single operation does: many small copies add up to a
+/// large one.
 #[must_use]
 pub fn waits_for_the_disk(ops: &[ArgOp]) -> bool {
     let mut copied = 0u64;

@@ -12,7 +12,6 @@ use landfast_nfs::v4::res::{CreateRes, RenameRes};
 use landfast_nfs::v4::{ChangeInfo, NfsStat, ResBody};
 use landfast_volume::{Error, Kind, Special};
 
-/// A directory's change attribute on the wire.
 pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
     ChangeInfo { atomic: c.atomic, before: c.before, after: c.after }
 }
@@ -56,8 +55,8 @@ impl Context<'_> {
         if dir == pseudo::ROOT { self.server_root() } else { Fh::Pseudo(dir) }
     }
 
-    /// Where the export's own path leads from a directory of the export that is the root: from the root itself, and from real
-    /// directories that are called like the first parts of that path, so that they do not hide it.
+    /// Where the export's own path leads from a directory of an export that is the root: from the root itself, and from
+    /// real directories that have the names of the path's first components and would otherwise hide it.
     fn on_own_path(&self, dir: &Obj, name: &[u8]) -> Option<Step> {
         let root = self.exports.root().filter(|root| !dir.by_path && root.id() == dir.export.id())?;
         let path = || self.exports.pseudo.own_path();
@@ -74,10 +73,9 @@ impl Context<'_> {
         None
     }
 
-    /// The directory above the current one.
     pub(super) fn parent(&self) -> Result<Fh, OpError> {
         match self.fh()? {
-            // What is above an export's root takes any flavor.
+            // The directory above an export's root allows any flavor.
             Fh::Node { export, node, by_path: false } if *node == export.root => {
                 let above = self.exports.pseudo.above(export.place);
                 Ok(above.map_or(Err(NfsStat::NFS4ERR_NOENT), |a| Ok(self.pseudo_fh(a)))?)
@@ -97,7 +95,6 @@ impl Context<'_> {
         }
     }
 
-    /// LOOKUP.
     pub(super) fn lookup(&mut self, name: &[u8]) -> OpResult {
         let found = self.find(name)?;
         self.object(&found)?;
@@ -105,7 +102,6 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// LOOKUPP.
     pub(super) fn lookupp(&mut self) -> OpResult {
         let above = self.parent()?;
         self.object(&above)?;
@@ -113,7 +109,6 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// READLINK.
     pub(super) fn readlink(&mut self) -> OpResult {
         match self.object(self.fh()?)? {
             Some(o) if o.node.kind() == Kind::Symlink => {
@@ -123,7 +118,7 @@ impl Context<'_> {
         }
     }
 
-    /// CREATE: anything but a regular file.
+    /// CREATE of anything but a regular file.
     pub(super) fn create(&mut self, a: &CreateArgs) -> OpResult {
         if let CreateType::Other(_) = a.kind {
             return Err(NfsStat::NFS4ERR_BADTYPE.into());
@@ -137,7 +132,7 @@ impl Context<'_> {
         let kind = match &a.kind {
             CreateType::Lnk(_) => Kind::Symlink,
             CreateType::Dir => Kind::Dir,
-            // Of the others none has anything of its own about ACLs.
+            // None of the others treats ACLs specially.
             _ => Kind::Fifo,
         };
         let (v, cred, name) = (dir.volume(), dir.cred(), &a.name);
@@ -168,10 +163,10 @@ impl Context<'_> {
         Ok(ResBody::Create(CreateRes { cinfo: cinfo(made.dir_change), attrset }))
     }
 
-    /// The saved object, for an operation that links or moves it to the current one: never into another export.
+    /// The saved object, to be linked or moved to the current one; an error across exports.
     fn saved_node(&self) -> Result<Obj, NfsStat> {
         let (fh, _) = self.saved.as_ref().ok_or(NfsStat::NFS4ERR_NOFILEHANDLE)?;
-        // Before the flavor is looked at (RFC 8881 section 2.6.3.1.2).
+        // Checked before the flavor (RFC 8881 section 2.6.3.1.2).
         if let (Fh::Node { export: a, .. }, Fh::Node { export: b, .. }) = (fh, self.fh()?)
             && a.id() != b.id()
         {
@@ -180,12 +175,12 @@ impl Context<'_> {
         self.object(fh)?.ok_or(NfsStat::NFS4ERR_XDEV)
     }
 
-    /// Names that a client may reclaim by are not to go away before it could (RFC 8881 section 8.4.2.1).
+    /// Names that clients may use to reclaim must not change during the grace period (RFC 8881 section 8.4.2.1).
     fn names_may_change(&self) -> Result<(), NfsStat> {
         if self.sh.state().grace.active(self.now) { Err(NfsStat::NFS4ERR_GRACE) } else { Ok(()) }
     }
 
-    /// LINK: the saved object under a further name in the current directory.
+    /// LINK: gives the saved object another name in the current directory.
     pub(super) fn link(&mut self, name: &[u8]) -> OpResult {
         let source = self.saved_node()?;
         let dir = self.dir()?;
@@ -197,7 +192,6 @@ impl Context<'_> {
         Ok(ResBody::Link(cinfo(change)))
     }
 
-    /// REMOVE.
     pub(super) fn remove(&mut self, name: &[u8]) -> OpResult {
         let dir = self.dir()?;
         check_name(name)?;
@@ -220,7 +214,7 @@ impl Context<'_> {
             .volume()
             .rename(tx, to.cred(), &from.node, &a.oldname, &to.node, &a.newname)
             .map_err(|e| match e {
-                // RFC 8881 section 18.26.3: what is there and does not fit has one error.
+                // RFC 8881 section 18.26.3: every mismatch with an existing target has one error.
                 Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
                 e => status_of_names(e),
             })?;
@@ -228,7 +222,7 @@ impl Context<'_> {
     }
 }
 
-/// A symbolic link's target is any text that a path could be.
+/// A symbolic link's target may be any text that could be a path.
 fn check_target(target: &[u8]) -> Result<(), NfsStat> {
     match target {
         b"" => Err(NfsStat::NFS4ERR_INVAL),

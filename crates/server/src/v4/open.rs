@@ -1,8 +1,8 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18), TEST_STATEID and FREE_STATEID (18.38, 18.48).
 //!
-//! A file is opened on the volume first and entered into the state after that, in one step with the check of share
-//! reservations; what would truncate it waits until that check has passed once. So who may not open a file is told that
-//! (`ACCESS`), and not whether others have it open (`SHARE_DENIED`).
+//! A file is first opened on the volume. Then the open is entered into the state, in one step with the check of share
+//! reservations. An OPEN that truncates waits until that check has passed once. So a caller that may not open a file
+//! gets `ACCESS`, and does not learn by `SHARE_DENIED` whether others have it open.
 
 use super::context::{Context, Obj, OpError, OpResult, key, must_be_file};
 use super::names::cinfo;

@@ -1,7 +1,7 @@
 //! READDIR (RFC 8881 section 18.23).
 //!
-//! Cookies are the volume's: 0 is the start, 1 and 2 are never given, others mean "after this entry" and stay good while
-//! entries come and go. So the cookie verifier says nothing: it is zero, and what the client sends is not looked at.
+//! Cookies are the volume's: 0 is the start, 1 and 2 are never used, others mean "after this entry" and stay valid
+//! while entries come and go. So the cookie verifier is not needed: it is zero, and the client's is ignored.
 
 use super::context::{Context, Fh, Obj, OpResult};
 use crate::attr;

@@ -12,13 +12,11 @@ pub(super) const RPC_REPLY_HEAD: usize = 24;
 /// Bytes of a result that is only a status; every COMPOUND has room for one more.
 pub(super) const STATUS_ONLY: usize = 8;
 
-/// A reply under construction.
 pub(super) struct Reply {
     /// The encoded reply without `data`.
     out: BytesMut,
     /// READ data that is not copied into `out`: the offset in `out` before which each piece belongs.
     data: Vec<(usize, Bytes)>,
-    /// The offset of the number of results.
     count_at: usize,
     count: u32,
     plain: Plain,
@@ -26,10 +24,9 @@ pub(super) struct Reply {
     pub(super) status: NfsStat,
 }
 
-/// The leading results of a reply that say nothing of an object but its handle. They are right even if the log fails.
+/// The leading results that reveal nothing about an object but its handle. They are correct even if the log fails.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plain {
-    /// The offset of the number of results.
     count_at: usize,
     /// How many they are, and where they end.
     count: u32,
@@ -64,7 +61,6 @@ impl Plain {
     }
 }
 
-/// Does the result of this operation say nothing of an object but its handle?
 fn is_plain(op: OpNum) -> bool {
     matches!(
         op,
@@ -79,7 +75,6 @@ fn is_plain(op: OpNum) -> bool {
 }
 
 impl Reply {
-    /// A reply without results.
     pub(super) fn new(tag: &Bytes) -> Reply {
         let mut out = BytesMut::with_capacity(512);
         out.put_u32(0);
@@ -91,7 +86,6 @@ impl Reply {
         Reply { out, data: Vec::new(), count_at, count: 0, plain, status: NfsStat::NFS4_OK }
     }
 
-    /// Appends a result.
     pub(super) fn push(&mut self, res: &ResOp) {
         match &res.body {
             ResBody::Read(read) if read.data.len() >= limits::REPLY_COPY_MAX => {
@@ -116,7 +110,6 @@ impl Reply {
         self.plain
     }
 
-    /// Bytes of the reply so far.
     pub(super) fn len(&self) -> usize {
         self.out.len() + self.data.iter().map(|(_, data)| data.len()).sum::<usize>()
     }
@@ -151,7 +144,6 @@ impl Reply {
         pieces
     }
 
-    /// The encoded reply.
     pub(super) fn finish(self) -> Bytes {
         let len = self.len();
         whole(len, self.into_pieces())
@@ -162,7 +154,7 @@ impl Reply {
         Outcome::at_once(vec![Reply::of_failed(tag, op, status)])
     }
 
-    /// The same, encoded.
+    /// [`Reply::failed`], encoded.
     pub(super) fn of_failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Bytes {
         let mut reply = Reply::new(tag);
         reply.status = status;
@@ -183,7 +175,6 @@ pub(super) fn whole(len: usize, mut pieces: Vec<Bytes>) -> Bytes {
     all.freeze()
 }
 
-/// How large a reply may become.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     /// Bytes of the COMPOUND result.

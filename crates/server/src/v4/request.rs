@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 /// A decoded COMPOUND and who sent it.
 pub(crate) struct Request {
-    /// The connection it came on.
     pub(crate) conn: ConnId,
     /// The same connection, to see whether it is still open.
     pub(crate) reply_conn: Arc<ConnInfo>,

@@ -17,7 +17,6 @@ use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::{Reader, padding};
 use std::sync::Arc;
 
-/// Serves a COMPOUND.
 pub(crate) async fn compound(
     executor: &Executor,
     conn: &Arc<ConnInfo>,
@@ -103,9 +102,9 @@ fn touched(exports: &Exports, args: &CompoundArgs) -> Vec<Arc<Export>> {
 /// Bytes of an encoded SEQUENCE, number included.
 const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
 
-/// A digest of caller and operations (RFC 8881 section 2.10.6.1.3.1): of all that a retry repeats, so without the
-/// SEQUENCE itself, whose hints may differ. 64-bit FNV-1a, over the beginning and the length: stable over restarts
-/// and versions, since it stands in the log.
+/// A digest of caller and operations (RFC 8881 section 2.10.6.1.3.1). It covers everything that a retry repeats; not
+/// the SEQUENCE itself, whose hints may differ. 64-bit FNV-1a over the beginning and the length. It is stored in the
+/// log, so it must not change with restarts or versions.
 fn fingerprint(principal: Principal, args: &CompoundArgs, body: &Bytes) -> u64 {
     let skip = 4 + args.tag.len() + padding(args.tag.len()) + 8 + SEQUENCE_BYTES;
     let rest = body.get(skip..).unwrap_or_default();

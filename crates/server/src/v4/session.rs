@@ -37,13 +37,14 @@ const EXCHANGE_FLAGS: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
 const CREATE_FLAGS: u32 =
     CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
 
-/// What a SEQUENCE came to.
 pub(super) enum Sequenced {
-    /// Run the rest; the limits of the reply, and of one that is kept.
-    New { res: SequenceRes, max_response: u32, max_cached: u32 },
-    /// Send this again.
+    /// Run the rest. The limits are of the reply, and of a kept reply.
+    New {
+        res: SequenceRes,
+        max_response: u32,
+        max_cached: u32,
+    },
     Replay(Bytes),
-    /// A retry whose reply was not kept.
     Uncached(SequenceRes),
 }
 
@@ -81,7 +82,8 @@ impl Context<'_> {
         })?;
         match (&begun, session.asked_from(a.slotid)) {
             (Begin::New, _) => session.is_asked_from(a.slotid, self.caller.addr),
-            // A reply has what its caller might read. Where somebody else would be asking, it is not this one's (rule C6).
+            // A reply contains what its caller might read. If the exports' rules treat this caller differently, the
+            // reply is not for it (C6).
             (Begin::Replay(_), Some(from)) if !self.exports.gives_the_same(&self.caller, from) => {
                 return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
             }
@@ -135,7 +137,7 @@ impl Context<'_> {
             by: self.asker(),
             update: a.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
         };
-        // The log is gone on to without the state: it locks that itself when it is sealed.
+        // Release the state before going on to the log: sealing the log locks the state.
         let (found, gone) = {
             let mut st = self.sh.state();
             let mut gone = st.room_for_client(self.now, self.caller.addr)?;
@@ -190,7 +192,7 @@ impl Context<'_> {
                 CreateSession::New => {}
             }
             let back = back_channel(&a.back_chan_attrs)?;
-            // Room is made before it is counted, so that a client can always replace its own sessions.
+            // Make room before counting it, so that a client can always replace its own sessions.
             if let Some(old) = st.sessions.to_evict(a.clientid) {
                 notes.extend(st.remove_session(&old));
             }
@@ -262,8 +264,9 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, be it an idle session. Its DESTROY_SESSION
-    /// may have come before it and run behind it: a client that says both at once need not wait for an answer between them.
+    /// DESTROY_CLIENTID (RFC 8881 section 18.50): refused while the client has anything, even an idle session. Its
+    /// DESTROY_SESSION may have arrived before and still be running: a client that sends both at once need not wait for
+    /// the first reply.
     pub(super) fn destroy_clientid(&mut self, id: u64) -> OpResult {
         let notes = {
             let mut st = self.sh.state();
@@ -332,8 +335,9 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it says nothing here: there is no migration. One of the client's users
-    /// does not say that all users have reclaimed what they had: that would take it from them.
+    /// RECLAIM_COMPLETE (RFC 8881 section 18.51). For one filesystem it has no effect: there is no migration. Only the
+    /// client's own principal may send it. If any user could, it would take from the other users what they have not
+    /// reclaimed yet.
     pub(super) fn reclaim_complete(&mut self, one_fs: bool) -> OpResult {
         if one_fs {
             self.fh()?;
@@ -361,7 +365,7 @@ fn callback_cred(parms: &[CallbackSecParms]) -> Option<OpaqueAuth> {
     })
 }
 
-/// The back channel as the client offers it: it may not be given more than it offered (RFC 8881 section 18.36.3).
+/// The back channel that the client offers: it never gets more than it offered (RFC 8881 section 18.36.3).
 fn back_channel(offer: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
     if offer.max_request_size.min(offer.max_response_size) < limits::BACK_CHANNEL_BYTES_MIN
         || offer.max_operations < limits::BACK_CHANNEL_OPS_MIN

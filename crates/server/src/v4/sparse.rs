@@ -11,11 +11,11 @@ use landfast_nfs::v4::res::{ReadPlusContent, ReadPlusRes};
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
 use landfast_volume::{Error, Hint, Kind, OpenFile, Piece, Volume};
 
-/// What a READ_PLUS result takes besides its data: number, status, end of file, count; two segments with kind, offset
-/// and length; padding.
+/// Bytes of a READ_PLUS result besides its data: number, status, end of file, count; two segments with kind, offset and
+/// length; padding.
 const READ_PLUS_AROUND: usize = 8 + 4 + 4 + 2 * 20 + 3;
 
-/// The hints that are passed on, the one that counts when several are given first.
+/// The hints that are passed on to the kernel; of several the first in this list counts.
 const HINTS: [(u32, Hint); 7] = [
     (advice::WILLNEED, Hint::WillNeed),
     (advice::WILLNEED_OPPORTUNISTIC, Hint::WillNeed),
@@ -27,7 +27,7 @@ const HINTS: [(u32, Hint); 7] = [
 ];
 
 impl Context<'_> {
-    /// As [`Context::file_for`], for operations that say `WRONG_TYPE` of whatever is no regular file.
+    /// [`Context::file_for`] for operations that return `WRONG_TYPE` for anything but a regular file.
     fn plain_file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), OpError> {
         if self.node().is_ok_and(|obj| obj.node.kind() != Kind::File) {
             return Err(NfsStat::NFS4ERR_WRONG_TYPE.into());
@@ -35,7 +35,6 @@ impl Context<'_> {
         self.file_for(stateid, want)
     }
 
-    /// ALLOCATE.
     pub(super) fn allocate(&mut self, a: &RangeArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
         self.work.whole(a.length)?;
@@ -43,7 +42,6 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// DEALLOCATE.
     pub(super) fn deallocate(&mut self, a: &RangeArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, WRITE)?;
         let size = obj.volume().getattr(&obj.node)?.size;
@@ -52,7 +50,6 @@ impl Context<'_> {
         Ok(ResBody::Empty)
     }
 
-    /// SEEK.
     pub(super) fn seek(&mut self, a: &SeekArgs) -> OpResult {
         let what = match a.what {
             CONTENT_DATA => Piece::Data,
@@ -64,7 +61,7 @@ impl Context<'_> {
         Ok(ResBody::Seek(SeekRes { eof: sought.found >= sought.size, offset: sought.found }))
     }
 
-    /// IO_ADVISE: what cannot be honoured is no error.
+    /// IO_ADVISE: a hint that cannot be honoured is no error.
     pub(super) fn io_advise(&mut self, a: &IoAdviseArgs) -> OpResult {
         let (obj, file) = self.plain_file_for(&a.stateid, READ)?;
         let mut taken = Bitmap::default();
@@ -76,7 +73,6 @@ impl Context<'_> {
         Ok(ResBody::IoAdvise(taken))
     }
 
-    /// READ_PLUS.
     pub(super) fn read_plus(&mut self, a: &ReadPlusArgs) -> OpResult {
         let (obj, file) = self.file_for(&a.stateid, READ)?;
         let room = self.room.saturating_sub(READ_PLUS_AROUND);
@@ -88,9 +84,9 @@ impl Context<'_> {
     }
 }
 
-/// At most two segments: a hole at the beginning and the rest as data, or data and a hole at the end. Holes that are
-/// not worth a segment are data. Each byte is what the file held at some moment of the request, as with READ; what
-/// was there of a file that is cut meanwhile is answered without `eof`, so that the client asks again.
+/// At most two segments: a hole and then data, or data and then a hole. Holes that are too small for a segment are
+/// data. As with READ, each byte is what the file held at some moment of the request. If the file is truncated
+/// meanwhile, the answer has no `eof`, so that the client asks again.
 fn segments(volume: &Volume, file: &OpenFile, offset: u64, count: u32) -> Result<ReadPlusRes, Error> {
     let hole = |from: u64, to: u64| ReadPlusContent::Hole { offset: from, length: to - from };
     let (first, size) = match volume.seek(file, offset, Piece::Data) {

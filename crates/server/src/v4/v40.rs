@@ -15,7 +15,6 @@ use crate::state::v40::Subject;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, NfsStat};
 
-/// Runs a request of minor version 0.
 pub(super) fn run(mut ctx: Context<'_>, req: &Request, first: &ArgOp) -> Outcome {
     let tag = &req.args.tag;
     let subjects: Vec<Subject> = req.args.ops.iter().filter_map(|op| ask(op).map(|a| a.subject)).collect();
@@ -44,8 +43,8 @@ pub(super) fn run(mut ctx: Context<'_>, req: &Request, first: &ArgOp) -> Outcome
     finish(ctx, req, reply)
 }
 
-/// Whether the reply of a COMPOUND is kept in the duplicate request cache: of one that changes something, and that no owner's
-/// number tells from its retry. (After a restart a stateid in a kept reply would be of no use.)
+/// Whether the duplicate request cache keeps the reply of a COMPOUND: if it changes something, and no owner's sequence
+/// number identifies its retry. (After a restart a stateid in a kept reply would be useless.)
 pub(crate) fn is_kept(ops: &[ArgOp]) -> bool {
     let changes = |op: &ArgOp| {
         matches!(
@@ -63,10 +62,10 @@ pub(crate) fn is_kept(ops: &[ArgOp]) -> bool {
     ops.iter().any(changes) && !ops.iter().any(|op| ask(op).is_some())
 }
 
-/// The reply joins the duplicate request cache; and the log, with what the COMPOUND changed, or later.
+/// Puts the reply into the duplicate request cache; and into the log, with the COMPOUND's changes or later.
 fn keep(ctx: &mut Context<'_>, req: &Request, status: NfsStat, reply: &Bytes) -> Option<Later> {
     let key = req.key.as_ref()?;
-    // "Ask again later" is no outcome.
+    // "Try again later" is not kept.
     if matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
         || reply.len() > limits::DRC_COMPOUND_REPLY_MAX
     {
@@ -86,7 +85,7 @@ fn keep(ctx: &mut Context<'_>, req: &Request, status: NfsStat, reply: &Bytes) ->
     None
 }
 
-/// The reply is whole; the owners stay busy until it may be sent.
+/// Ends a complete reply; the owners stay busy until it may be sent.
 fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply) -> Outcome {
     let (status, plain) = (reply.status, reply.plain());
     let reply = reply.finish();

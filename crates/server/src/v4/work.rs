@@ -1,6 +1,6 @@
-//! How much a COMPOUND may have the disk do: copying, cloning, reserving and giving back space take a few bytes to ask for,
-//! whatever they are about. So each COMPOUND has [`limits::COMPOUND_WORK_BYTES`] of it, and nothing of the kind is begun for a
-//! client that is gone: who wants more asks again, and has its turn again ([`crate::pool`]).
+//! Limits how much disk work a COMPOUND may cause. A request to copy, clone, reserve or free space takes a few bytes,
+//! whatever its size. So each COMPOUND may cause [`limits::COMPOUND_WORK_BYTES`] of it, and none is begun for a client
+//! that is gone. A client that wants more asks again, and waits for its turn again ([`crate::pool`]).
 
 use crate::limits;
 use landfast_nfs::v4::NfsStat;

@@ -1,7 +1,7 @@
 //! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4), from minor version 2.
 //!
-//! A synthetic directory has none, but is asked all the same: clients learn from the root of a mount whether a server
-//! has extended attributes at all.
+//! A synthetic directory has none, but gets these requests: clients learn from the root of a mount whether a server
+//! supports extended attributes.
 
 use super::context::{Context, OpResult};
 use super::names::cinfo;
@@ -14,7 +14,6 @@ use landfast_xdr::padding;
 
 /// Bytes of a LISTXATTRS result besides its names: cookie, count, end of list.
 const LIST_AROUND: usize = 8 + 4 + 4;
-/// Number and status of a result.
 const HEAD: usize = 8;
 
 impl Context<'_> {
@@ -29,7 +28,6 @@ impl Context<'_> {
         Ok(ResBody::Getxattr(value))
     }
 
-    /// SETXATTR.
     pub(super) fn setxattr(&mut self, a: &SetxattrArgs) -> OpResult {
         let obj = self.node()?;
         let how = match a.option {
@@ -42,14 +40,12 @@ impl Context<'_> {
         Ok(ResBody::Setxattr(cinfo(change)))
     }
 
-    /// REMOVEXATTR.
     pub(super) fn removexattr(&mut self, name: &[u8]) -> OpResult {
         let obj = self.node()?;
         let change = obj.volume().removexattr(self.modify(&obj)?, obj.cred(), &obj.node, name)?;
         Ok(ResBody::Removexattr(cinfo(change)))
     }
 
-    /// LISTXATTRS: as many names as fit.
     pub(super) fn listxattrs(&mut self, a: &ListxattrsArgs) -> OpResult {
         let entries = match self.object(self.fh()?)? {
             Some(obj) => obj.volume().listxattrs(obj.cred(), &obj.node, a.cookie)?,

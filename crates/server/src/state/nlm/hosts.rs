@@ -1,5 +1,3 @@
-//! The hosts that lock by NLM.
-
 use crate::state::clock::Millis;
 use crate::state::notes::NlmHostNote;
 use bytes::Bytes;
@@ -9,7 +7,6 @@ use std::net::IpAddr;
 /// Client IDs with this bit are NLM hosts.
 pub const NLM_BIT: u64 = 1 << 63;
 
-/// Whether this client ID is an NLM host's.
 #[must_use]
 pub fn is_nlm(client: u64) -> bool {
     client & NLM_BIT != 0
@@ -18,13 +15,10 @@ pub fn is_nlm(client: u64) -> bool {
 /// A host that locks by NLM.
 #[derive(Debug, Clone)]
 pub struct Host {
-    /// Its client ID in the tables.
     pub id: u64,
-    /// Its address.
     pub addr: IpAddr,
     /// `caller_name`.
     pub name: Bytes,
-    /// When it was last heard of.
     pub used: Millis,
     /// The log has, or is about to get, a note that it may hold locks.
     pub monitored: bool,
@@ -34,11 +28,9 @@ pub struct Host {
     pub restored: bool,
     /// It held nothing at the end of a grace period or at a clean stop, and its note says so.
     pub(super) settled: bool,
-    /// Version of the last change.
     pub version: u64,
 }
 
-/// All hosts.
 #[derive(Debug, Default)]
 pub struct Hosts {
     pub(super) by_id: HashMap<u64, Host>,
@@ -47,37 +39,31 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// The host of this identity.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<&Host> {
         self.by_id.get(&id)
     }
 
-    /// The host at this address that calls itself so.
     #[must_use]
     pub fn find(&self, addr: IpAddr, name: &Bytes) -> Option<u64> {
         self.by_name.get(&(addr, name.clone())).copied()
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// The identities of all hosts.
     #[must_use]
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }
 
-    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Host> {
         self.by_id.values()
     }
@@ -96,8 +82,9 @@ impl Hosts {
 }
 
 impl Host {
-    /// Whether a status monitor at `addr` that says `name` means this host: its name, up to the case and the domain, since a
-    /// status monitor may call itself by another form of it than the lock manager. An address as a name is its own.
+    /// Whether a status monitor at `addr` that calls itself `name` means this host. Case and domain are ignored, since
+    /// a status monitor may use another form of the name than the lock manager. If the name is an address, it is
+    /// compared as a whole.
     #[must_use]
     pub fn is_called(&self, name: &[u8], addr: IpAddr) -> bool {
         let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
@@ -107,7 +94,6 @@ impl Host {
         }
     }
 
-    /// What the log keeps.
     #[must_use]
     pub fn to_note(&self) -> NlmHostNote {
         NlmHostNote { id: self.id, addr: self.addr, name: self.name.to_vec(), holds: !self.settled }

@@ -12,38 +12,29 @@ use std::net::IpAddr;
 /// A request that waits for a lock.
 #[derive(Debug, Clone)]
 pub struct Waiter {
-    /// Names it; never used twice.
+    /// Never used twice.
     pub id: u64,
-    /// Whose.
     pub host: u64,
-    /// Where that calls from, as it has a share.
+    /// The client whose share it counts against.
     pub from: IpAddr,
-    /// The lock owner.
     pub owner: Bytes,
-    /// Which file.
     pub file: FileKey,
-    /// Which bytes.
     pub span: Span,
-    /// Of which kind.
     pub exclusive: bool,
-    /// As it was asked for: GRANTED says it again.
+    /// The lock as requested: GRANTED repeats it.
     pub lock: Lock,
-    /// How it came, and so how GRANTED is sent.
+    /// How the request came, and so how GRANTED is sent.
     pub by: By,
     /// It holds the range; GRANTED is being sent.
     pub granting: bool,
 }
 
-/// How a request came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
-    /// By datagram.
     pub udp: bool,
-    /// As an asynchronous message.
     pub message: bool,
 }
 
-/// All waiting requests.
 #[derive(Debug, Default)]
 pub struct Waiters {
     pub(super) by_id: BTreeMap<u64, Waiter>,
@@ -56,32 +47,30 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// A range of this file has become free.
     pub(in crate::state) fn freed(&mut self, file: &FileKey) {
         if self.by_file.contains_key(file) {
             self.freed.insert(file.clone());
         }
     }
 
-    /// May a waiter be granted its lock?
+    /// Whether a waiter may be granted its lock.
     #[must_use]
     pub fn any_freed(&self) -> bool {
         !self.freed.is_empty()
     }
 
-    /// Would one more waiter from this address exceed its share, whatever names the hosts there give themselves?
+    /// Whether one more waiter from this address would exceed its share, whatever names the hosts there give
+    /// themselves.
     pub(super) fn are_many_of(&self, from: IpAddr) -> bool {
         let own = || self.by_id.values().filter(|w| w.from == from).count();
         is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
@@ -92,7 +81,6 @@ impl Waiters {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
 
-    /// The waiting requests of an owner.
     pub(in crate::state) fn of_owner(&self, host: u64, owner: &Bytes) -> impl Iterator<Item = &Waiter> {
         let ids = self.by_owner.get(&(host, owner.clone()));
         ids.into_iter().flatten().filter_map(|id| self.by_id.get(id))
@@ -131,20 +119,14 @@ impl Waiters {
     }
 }
 
-/// A request for a lock: whose, on what.
 #[derive(Debug, Clone)]
 pub struct Ask {
-    /// The host.
     pub host: u64,
-    /// Where it calls from, as it has a share ([`landfast_rpc::share_of`]).
+    /// The client whose share it counts against ([`landfast_rpc::share_of`]).
     pub from: IpAddr,
-    /// The lock owner.
     pub owner: Bytes,
-    /// Which file.
     pub file: FileKey,
-    /// Which bytes.
     pub span: Span,
-    /// Of which kind.
     pub exclusive: bool,
 }
 
