@@ -102,7 +102,7 @@ pub(crate) fn of_name(main: Option<OpNum>, procedure: u32) -> Class {
     }
 }
 
-/// What a procedure of version 3 asks of the server; of a WRITE its arguments say more.
+/// What a procedure of version 3 asks of the server. The arguments of a WRITE say more.
 fn v3_class(procedure: u32) -> Class {
     match procedure {
         proc::CREATE | proc::MKDIR | proc::SYMLINK | proc::MKNOD | proc::REMOVE | proc::RMDIR => {
