@@ -307,7 +307,7 @@ pub fn kept_replies(scene: &Scene) -> Said {
             let stateid = session.open(b"keeper", 3, &root, &name)?;
             let file = session.handle(&["x", &name])?;
             session.run(&Ops::default().put(&file).write(&stateid, &vec![5; 120 << 10]))?;
-            // Includes a modifying operation, because replies of pure reads are kept as long.
+            // Replies without a change are kept as long as those with one.
             let read = Ops::default().put(&file).read(&stateid, 120 << 10);
             let both = Ops::default().put(&file).write(&stateid, &[6]).read(&stateid, 120 << 10);
             let mut sequences = [0u32; 64];
