@@ -1,20 +1,20 @@
-//! Tests that failed beside builds and fuzzing: whether they fail again.
+//! Runs failed tests again, if they may have failed because the machine was busy with builds and fuzzing.
 //!
-//! On a machine that others use, a run of more than a thousand tests fails by one that waits for a processor more often than by
-//! a mistake in the change that is checked. So a few that failed are run some more times: if one fails again, the run does. Those that
-//! pass are named in the summary, since each is a mistake that somebody has to find, in the test or behind it.
+//! On a shared machine, a run of more than a thousand tests fails more often because one test waits for a processor
+//! than because of the change under test. So a few failed tests are repeated. If one fails again, the run fails. The
+//! summary names those that pass, because each has a mistake that somebody has to find, in the test or in the code.
 
 use std::collections::BTreeSet;
 
 use crate::steps::Outcome;
 
-/// More than so many are no accident.
+/// More failures than this are not accidental.
 const ACCIDENTS_MAX: usize = 3;
 
-/// How often in a row each of them must pass.
+/// How often in a row each must pass.
 const TIMES: usize = 3;
 
-/// Runs all tests: `cargo_test` gets what comes behind the arguments, and gives the result and what was printed.
+/// Runs all tests. `cargo_test` receives additional arguments and returns the result and the output.
 pub fn run(mut cargo_test: impl FnMut(&[&str]) -> (Result<(), String>, String)) -> Outcome {
     let (Err(why), said) = cargo_test(&[]) else { return Outcome::Passed };
     let Some(failed) = failed(&said).filter(|failed| failed.len() <= ACCIDENTS_MAX) else {
@@ -35,12 +35,12 @@ pub fn run(mut cargo_test: impl FnMut(&[&str]) -> (Result<(), String>, String)) 
     Outcome::Unsteady(format!("LOOK INTO THIS, failed once, then passed {TIMES} times: {list}"))
 }
 
-/// Names of the tests that failed, from what cargo and libtest print. `None` where something else failed as well: a build, or a program
-/// that ended without a word.
+/// Names of the failed tests from the output of cargo and libtest. `None` if something else failed, too: a build, or
+/// a program that ended without a message.
 fn failed(output: &str) -> Option<BTreeSet<&str>> {
     let mut names = BTreeSet::new();
     let (mut in_program, mut ended) = (0, false);
-    // What the tests themselves said stands between these two lines.
+    // The tests' own output stands between these two lines.
     let mut quoted = false;
     for line in output.lines() {
         quoted = (quoted || line == "failures:") && !line.starts_with("test result: ");
@@ -65,18 +65,18 @@ fn failed(output: &str) -> Option<BTreeSet<&str>> {
     (ended && in_program == 0).then_some(names)
 }
 
-/// Whether each of them ran in this output, and passed.
+/// Whether each of them ran and passed in this output.
 fn all_passed(names: &BTreeSet<&str>, output: &str) -> bool {
     let passed: BTreeSet<&str> = output.lines().filter_map(|line| outcome(line, "ok")).collect();
     names.is_subset(&passed)
 }
 
-/// The name in a line of libtest's that ends so.
+/// The test's name in a libtest line with this ending.
 fn outcome<'a>(line: &'a str, how: &str) -> Option<&'a str> {
     line.strip_prefix("test ")?.strip_suffix(how)?.strip_suffix(" ... ")
 }
 
-/// "error: 2 targets failed:", which comes last.
+/// "error: 2 targets failed:", the last line.
 fn is_sum(line: &str) -> bool {
     line.strip_prefix("error: ").is_some_and(|rest| rest.ends_with(" failed:") && rest.contains(" target"))
 }
@@ -128,7 +128,7 @@ error: 2 targets failed:
 
     const OK: &str = "test every_fault ... ok\ntest here::handles ... ok\n";
 
-    /// What comes of these runs, and how many there were.
+    /// The outcome of these runs, and their number.
     fn runs(all: &[(bool, &str)]) -> (Outcome, usize) {
         let mut number = 0;
         let outcome = run(|behind| {
@@ -151,7 +151,7 @@ error: 2 targets failed:
         assert!(matches!(outcome, Outcome::Failed(_)) && number == 4);
         let (outcome, number) = runs(&[(false, TWO), (true, "")]);
         assert!(matches!(outcome, Outcome::Failed(_)) && number == 2);
-        // Four that failed.
+        // Four failures.
         let four = TWO.replace("test another ... ok", "test another ... FAILED\ntest a_fourth ... FAILED");
         let (outcome, number) = runs(&[(false, &four)]);
         assert!(matches!(outcome, Outcome::Failed(_)) && number == 1);

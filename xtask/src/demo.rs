@@ -1,19 +1,19 @@
-//! The demo as a test: the speed that the project promises, as ratios within one run.
+//! Checks the demo: the promised speed, as ratios within one run.
 
 use serde_json::Value;
 
-/// `untar` through the log against one file at a time without it.
+/// `untar` through the log, compared with one file at a time without it.
 const UNTAR_TO_SYNC_MIN: f64 = 100.0;
-/// `untar` against a local extraction on the same disk.
+/// `untar`, compared with a local extraction on the same disk.
 const UNTAR_TO_LOCAL_MIN: f64 = 0.5;
 /// RPCs per file of `untar`.
 const UNTAR_RPCS_MAX: f64 = 0.1;
 /// Flushes of the log per file of `untar`.
 const UNTAR_LOG_FLUSHES_MAX: f64 = 0.1;
 
-/// Compares what `landfast demo --json` printed with the promises; returns a line for each, and whether it holds. One
-/// file at a time against its limit is the matter of the experiment `serial-flushes`, which measures the limit's terms
-/// right beside it.
+/// Compares the output of `landfast demo --json` with the promises. Returns a line for each, and whether it holds.
+/// One file at a time is compared with its limit in the experiment `serial-flushes`, which measures the terms of the
+/// limit at the same time.
 pub fn judge(json: &str) -> Result<Vec<(String, bool)>, String> {
     let demo: Value = serde_json::from_str(json).map_err(|e| format!("demo --json: {e}"))?;
     let rows = demo.get("rows").and_then(Value::as_array).ok_or("demo --json: no rows")?;

@@ -1,8 +1,9 @@
-//! `cargo xtask deny`: licences, sources and known faults of the dependencies, and what a server alone is built from.
+//! `cargo xtask deny`: checks licences, sources and known vulnerabilities of the dependencies, and what a server-only
+//! build contains.
 //!
-//! `cargo-deny` judges by `deny.toml`. Its database of known faults is made here out of `advisories.toml`, so that no network is
-//! needed and the same commit always gets the same answer. What cargo resolves for the server alone is asked of `cargo tree`, and that it
-//! compiles of `cargo check`.
+//! `cargo-deny` judges by `deny.toml`. Its database of vulnerabilities is generated from `advisories.toml`, so that
+//! the check needs no network and always gives the same answer for the same commit. `cargo tree` says what cargo
+//! resolves for the server alone, and `cargo check` whether that compiles.
 
 use std::fs;
 use std::path::Path;
@@ -16,13 +17,14 @@ use crate::proc::{self, command, output};
 /// The version that `deny.toml` is written for.
 const VERSION: &str = "0.20.2";
 
-/// Where `cargo-deny` looks for the database that `deny.toml` names: `db-path`, and its own name for the address in `db-urls`.
+/// Where `cargo-deny` expects the database of `deny.toml`: `db-path`, and a name derived from the address in
+/// `db-urls`.
 const DATABASE: &str = "target/advisories/advisory-db-3157b0e258782691";
 
-/// The longest that an installation and a check may take.
+/// Time limit for the installation, and for a check.
 pub const LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// What a server alone must not be built from: the lab, and FUSE.
+/// What a server-only build must not contain: the lab, and FUSE.
 const NOT_IN_A_SERVER: [&str; 2] = ["landfast-lab", "fuser"];
 
 #[derive(Deserialize)]
@@ -30,7 +32,7 @@ struct Known {
     advisory: Vec<Advisory>,
 }
 
-/// A fault of some versions of a crate.
+/// A vulnerability of some versions of a crate.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Advisory {
@@ -44,7 +46,7 @@ struct Advisory {
 }
 
 impl Advisory {
-    /// As RustSec's files have it.
+    /// In the format of RustSec's files.
     fn document(&self) -> String {
         let list = |all: &[String]| all.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>().join(", ");
         format!(
@@ -62,7 +64,7 @@ impl Advisory {
 /// Runs both checks.
 pub fn run() -> ExitCode {
     let there = || if possible().is_ok() { Ok(()) } else { proc::run_within(LIMIT, &mut install()) };
-    // What the documentation was made from is compiled there, and nobody else waits for it.
+    // Uses the target directory of the documentation, which nobody else waits for.
     match server_alone(&proc::documentation()).and_then(|()| there()).and_then(|()| dependencies()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -72,10 +74,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Whether `cargo-deny` is here.
-///
-/// # Errors
-/// What to type.
+/// Whether `cargo-deny` is installed. The error says how to install it.
 pub fn possible() -> Result<(), String> {
     match program() {
         Some(_) => Ok(()),
@@ -89,7 +88,7 @@ fn program() -> Option<std::path::PathBuf> {
     proc::find_program("cargo-deny").or_else(|| own.is_file().then_some(own))
 }
 
-/// What builds `cargo-deny` from the registry, without optimisation: it runs for seconds.
+/// The command that builds `cargo-deny` from the registry. Without optimisation, because it only runs for seconds.
 pub fn install() -> Command {
     let mut cargo =
         command(&proc::cargo(), ["install", "cargo-deny", "--version", VERSION, "--locked", "--debug"]);
@@ -98,24 +97,19 @@ pub fn install() -> Command {
     cargo
 }
 
-/// Licences, sources, bans and known faults.
-///
-/// # Errors
-/// What is not as `deny.toml` has it was printed.
+/// Checks licences, sources, bans and known vulnerabilities. What violates `deny.toml` is printed.
 pub fn dependencies() -> Result<(), String> {
     make_database(&proc::workspace())?;
     let program = program().ok_or_else(|| "cargo-deny is gone".to_owned())?;
-    // It reads the manifests of all platforms' crates, and takes no part of the network's for an answer itself.
+    // `cargo-deny` reads the manifests of all platforms' crates, and does not retry if the network fails. So cargo
+    // fetches them before.
     proc::run(&mut command(&proc::cargo(), ["fetch", "--locked"]))?;
     let args = ["--offline", "--locked", "--all-features", "check"];
     proc::run_within(LIMIT, &mut command(&program.to_string_lossy(), args))
 }
 
-/// A server alone can be built, and has neither the lab nor FUSE in it, which the whole command has. What was compiled for it is kept in
-/// `target`.
-///
-/// # Errors
-/// What it has, or why it does not build.
+/// Checks that a server-only build compiles and contains neither the lab nor FUSE, which the whole command does
+/// contain. The build is kept in `target`.
 pub fn server_alone(target: &Path) -> Result<(), String> {
     let tree = |options: &[&str]| {
         let args =
@@ -129,14 +123,14 @@ pub fn server_alone(target: &Path) -> Result<(), String> {
                 "landfast-cli without its default features depends on {name}: cargo tree --invert {name}"
             ));
         }
-        // Else the comparison would hold of a name that nobody uses.
+        // Otherwise the comparison would pass with a name that nobody uses.
         if !has(&whole, name) {
             return Err(format!(
                 "landfast-cli does not depend on {name} at all: the check would see nothing"
             ));
         }
     }
-    // Checked and not built: what does not compile is seen, and nothing is optimised or linked.
+    // A check is enough: it finds what does not compile, without optimising and linking.
     let args =
         ["check", "--locked", "--package", "landfast-cli", "--bin", "landfast", "--no-default-features"];
     let mut check = command(&proc::cargo(), args);
@@ -155,19 +149,17 @@ pub fn server_alone(target: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of what was compiled, as the compiler has them, from the messages of `cargo check`.
+/// The names of the compiled crates, from the messages of `cargo check`.
 fn compiled(messages: &str) -> Vec<String> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let artifacts = messages.filter(|message| message["reason"] == "compiler-artifact");
     artifacts.filter_map(|artifact| Some(artifact["target"]["name"].as_str()?.replace('-', "_"))).collect()
 }
 
-/// Whether a crate of this name is among the lines of `cargo tree`.
 fn has(tree: &str, name: &str) -> bool {
     tree.lines().any(|line| line.split(' ').next() == Some(name))
 }
 
-/// Makes the database anew.
 fn make_database(workspace: &Path) -> Result<(), String> {
     let file = workspace.join("advisories.toml");
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -182,7 +174,7 @@ fn make_database(workspace: &Path) -> Result<(), String> {
         fs::create_dir_all(&dir).map_err(cannot)?;
         fs::write(dir.join(format!("{}.md", advisory.id)), advisory.document()).map_err(cannot)?;
     }
-    // What it takes for a database is the clone of a repository.
+    // `cargo-deny` expects the clone of a repository as its database.
     let git = |args: &[&str]| {
         let mut git = Command::new("git");
         git.arg("-C").arg(&database).args(["-c", "user.name=xtask", "-c", "user.email=xtask"]).args(args);
@@ -205,7 +197,7 @@ mod tests {
         let lock = fs::read_to_string(proc::workspace().join("Cargo.lock")).expect("the lock file");
         for a in &known.advisory {
             assert!(a.id.starts_with("RUSTSEC-") && !a.title.is_empty() && !a.patched.is_empty(), "{}", a.id);
-            // What nobody builds with any more need not be kept.
+            // An advisory on a crate that is no longer used need not be kept.
             assert!(
                 lock.contains(&format!("name = \"{}\"", a.package)),
                 "{}: {} is no dependency",
@@ -233,7 +225,7 @@ mod tests {
         assert_eq!(compiled(&messages.join("\n")), ["landfast_lab", "landfast", "proc_macro2"]);
     }
 
-    /// The roots of all crates of this repository, of its other workspaces too, each with its whole text behind it.
+    /// The root files of all crates in this repository, including other workspaces, with their text.
     fn crates() -> Vec<(std::path::PathBuf, String)> {
         let workspace = proc::workspace();
         let within = |dir: &Path| {
@@ -268,7 +260,7 @@ mod tests {
         assert!(crates.len() >= 18, "only {} crates were found", crates.len());
         for (root, text) in crates {
             let needs_it = text.lines().any(|line| line.trim_start().starts_with("#[allow(unsafe_code)]"));
-            // Where some is allowed it is named, and denied everywhere else.
+            // Crates with unsafe code name the place and deny it everywhere else.
             let wanted = if needs_it { "#![deny(unsafe_code)]" } else { "#![forbid(unsafe_code)]" };
             let own = fs::read_to_string(&root).expect("a source");
             assert!(own.lines().any(|line| line == wanted), "{} has no {wanted}", root.display());

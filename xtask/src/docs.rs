@@ -1,14 +1,14 @@
-//! `cargo xtask docs`: writes the documents that are made from the code, and the picture that is made from a report.
+//! `cargo xtask docs`: writes the documents that are generated from the code, and the picture that is drawn from a
+//! report.
 
 use std::process::ExitCode;
 
 use crate::picture;
 use crate::proc::{self, command};
 
-/// The tests that write a document when this variable is set, and compare it otherwise.
+/// With this variable set, the tests write a document instead of comparing it.
 const WRITE: &str = "LANDFAST_WRITE_DOCS";
 
-/// Writes them.
 pub fn run() -> ExitCode {
     let at = |name: &str| proc::workspace().join("docs").join(name);
     let drawn = std::fs::read_to_string(at("demo.json"))

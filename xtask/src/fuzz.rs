@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: libFuzzer on every target, from the corpus that is kept.
+//! `cargo xtask fuzz`: runs libFuzzer on every target, starting from the stored corpus.
 //!
-//! All targets are one program, `any`, which is told by [`CHOSEN`] which of them it is: there is one to link. It is in
-//! cargo-fuzz's layout (`fuzz/`), but this needs neither cargo-fuzz nor a nightly toolchain: coverage comes from an LLVM
-//! pass that the stable compiler has too. libFuzzer itself is C++, built by its crate. As many targets run at the same time
-//! as there are processors.
+//! All targets are one program, `any`, so that only one must be linked; [`CHOSEN`] selects the target. It has
+//! cargo-fuzz's layout (`fuzz/`), but needs neither cargo-fuzz nor a nightly toolchain: an LLVM pass that the stable
+//! compiler also has records coverage. libFuzzer itself is C++ and is built by its crate. As many targets run in
+//! parallel as there are processors.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,10 +14,10 @@ use clap::Args;
 
 use crate::proc::{self, command, find_program, output};
 
-/// Seconds in all unless others are asked for, as in `cargo xtask test`.
+/// Default number of seconds in total, as in `cargo xtask test`.
 const SECONDS: u64 = 120;
 
-/// What makes the compiler put counters into every branch, and keeps the checks in that only debug builds have.
+/// Makes the compiler put counters into every branch, and keep the checks of debug builds.
 const FLAGS: &[&str] = &[
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -27,12 +27,12 @@ const FLAGS: &[&str] = &[
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// The variable that names the target, for the program of all.
+/// The variable that selects the target.
 const CHOSEN: &str = "LANDFAST_FUZZ";
 
-/// Most memory of a target, in MiB.
+/// Memory limit of a target, in MiB.
 const MEMORY_MIB: u32 = 2048;
-/// The longest that a build or a target may take above its own time.
+/// Time limit of a build or a target, beyond its own time.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// Options of `cargo xtask fuzz`.
@@ -51,7 +51,6 @@ pub struct Options {
     targets: Vec<String>,
 }
 
-/// Runs what the options say.
 pub fn run(options: &Options) -> ExitCode {
     match possible().and_then(|()| all(options)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,7 +73,7 @@ fn dir() -> PathBuf {
     proc::workspace().join("fuzz")
 }
 
-/// The names of the targets: those of their corpora.
+/// The names of the targets, which are those of their corpora.
 fn targets() -> Result<Vec<String>, String> {
     let dir = dir().join("corpus");
     let entries = std::fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
@@ -108,7 +107,7 @@ fn all(options: &Options) -> Result<(), String> {
     })
 }
 
-/// Builds the targets with coverage; their program.
+/// Builds the targets with coverage. Returns the program.
 fn build(quick: bool) -> Result<PathBuf, String> {
     let version = output(&mut command("rustc", ["-vV"]))?;
     let host = version
@@ -117,7 +116,7 @@ fn build(quick: bool) -> Result<PathBuf, String> {
         .ok_or_else(|| "rustc -vV names no host".to_owned())?
         .to_owned();
     let out = proc::target_dir().join("fuzz");
-    // With --target the flags are not for build scripts and macros, which are not linked to libFuzzer.
+    // With --target, the flags do not apply to build scripts and macros, which are not linked to libFuzzer.
     let profile = if quick { "quick" } else { "release" };
     let args = ["build", "--profile", profile, "--features", "libfuzzer", "--bin", "any", "--target", &host];
     let mut cargo = command(&proc::cargo(), args);

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-/// What is drawn of the demo's report.
 #[derive(Deserialize)]
 struct Report {
     archive: String,
@@ -80,7 +79,6 @@ pub fn of_demo(json: &str) -> Result<String, String> {
     Ok(svg)
 }
 
-/// What a row is.
 fn title(name: &str, durable: bool) -> String {
     let what = match name {
         "local" => "tar -x and sync on the disk itself",

@@ -1,9 +1,9 @@
-//! `cargo xtask powercut`: power cuts over filesystems and workloads, several instances of `landfast lab powercut` at a
-//! time, and one table.
+//! `cargo xtask powercut`: cuts the power on several filesystems and during several workloads. Runs several `landfast
+//! lab powercut` in parallel and prints one table.
 //!
-//! The cuts are dealt out in series of a few on one pair of disks, each with a seed of its own, so that a failure is
-//! repeated by one short command. Every second series stops the server at named points of its code; that takes a
-//! binary with debug assertions.
+//! The cuts are divided into short series. Each series has its own pair of disks and its own seed, so one short
+//! command repeats a failure. Every second series stops the server at named points of its code, which needs a binary
+//! with debug assertions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -191,7 +191,6 @@ struct End {
     blocks_lost: u64,
 }
 
-/// One line of the table.
 #[derive(Clone, Debug, Default)]
 struct Row {
     cuts: u64,
@@ -248,7 +247,6 @@ enum News {
     Broken(Series, String),
 }
 
-/// The result of all series.
 #[derive(Default)]
 struct Outcome {
     rows: BTreeMap<(String, String), Row>,
@@ -344,7 +342,6 @@ fn try_run(options: &Options) -> Result<bool, String> {
     Ok(outcome.failures.is_empty())
 }
 
-/// One line with numbers.
 fn counts(what: &str, of: &BTreeMap<String, u64>) -> String {
     if of.is_empty() {
         return String::new();

@@ -1,45 +1,44 @@
-//! What the wait for stable storage looks like: which kind of device has times like these.
+//! Guesses the kind of device from the times that calls wait for durability.
 
 use serde::{Deserialize, Serialize};
 
-/// A wait for stable storage, without the round trip and what else such a call needs. Seconds.
+/// How long calls wait for durability, without the round trip and everything else such a call needs. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wait {
-    /// A tenth of the calls wait no longer.
+    /// 10th percentile.
     pub p10_s: f64,
-    /// Half of them.
     pub median_s: f64,
 }
 
-/// Kinds of devices, by what a flush of them takes.
+/// Kinds of devices, by the time of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Device {
-    /// Nothing is waited for that could be seen.
+    /// No visible wait.
     None,
-    /// Memory that survives a power cut, or flash behind it: below 0.1 ms.
+    /// Non-volatile memory, or flash behind it: below 0.1 ms.
     Protected,
-    /// Flash that has to write before it answers: 0.1 to 2 ms.
+    /// Flash that must write before it answers: 0.1 to 2 ms.
     Flash,
     /// Slow flash, or a disk behind a cache: 2 to 4 ms.
     Between,
     /// A rotating disk: 4 to 20 ms, spread over a rotation.
     Disk,
-    /// 4 to 20 ms, always alike.
+    /// 4 to 20 ms, but with little spread.
     Even,
     /// Above 20 ms.
     Slow,
 }
 
-/// Below this a wait is lost in the noise. Seconds.
+/// A shorter wait is lost in the noise. Seconds.
 pub const SEEN_S: f64 = 20e-6;
 
-/// Where a platter stands is chance: a tenth of a disk's waits are shorter than the middle one by at least this part of it. (Longer ones
-/// come from whatever else is at work, on any device.)
+/// The position of a platter is random, so the 10th percentile of a disk's waits is shorter than the median by at
+/// least this part of it. (The longer waits depend on whatever else goes on, with any device.)
 const ROTATION: f64 = 0.10;
 
 impl Device {
-    /// What waits like these look like.
+    /// The kind of device with such waits.
     #[must_use]
     pub fn of(wait: &Wait) -> Device {
         match wait.median_s {
@@ -53,7 +52,6 @@ impl Device {
         }
     }
 
-    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {

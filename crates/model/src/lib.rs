@@ -1,7 +1,8 @@
-//! The equation: what the time of NFS work is made of, and what bounds it. Pure.
+//! The equation: what the time of NFS work consists of, and what bounds it. No I/O.
 //!
-//! A capture, a client's counters and a probe of a live server all give [`Terms`]; what of a span of time went where is in [`Shares`],
-//! and [`Shares::verdict`] says in one word what bounds the work. [`predict()`] says how long `tar -x` takes, now and after changes.
+//! - A capture, a client's counters and a probe of a live server all give [`Terms`].
+//! - [`Shares`] says where a span of time went, and [`Shares::verdict`] says in one word what bounds the work.
+//! - [`predict()`] says how long `tar -x` takes, now and after changes.
 
 #![forbid(unsafe_code)]
 

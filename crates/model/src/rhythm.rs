@@ -1,17 +1,17 @@
-//! Whether events come at equal distances, as a quota or a timer makes them. Pure.
+//! Detects periodic events, as a quota or a timer causes them. No I/O.
 
-/// Fewer events tell nothing.
+/// Fewer events mean nothing.
 pub const EVENTS_MIN: usize = 8;
-/// Distances that are told from each other, in seconds.
+/// Smaller differences between distances are ignored, in seconds.
 const LEAST_S: f64 = 1e-3;
-/// Distances of up to so many periods count: between two events others may have had nothing to show.
+/// Distances of up to this many periods count, because some events may be invisible.
 const MULTIPLE_MAX: f64 = 8.0;
 /// How far a distance may be from a multiple of the period, as a part of the period.
 const OFF_MAX: f64 = 0.12;
-/// How many of the distances have to be multiples.
+/// The part of the distances that must be multiples.
 const ENOUGH: f64 = 0.8;
 
-/// The period of events, in seconds; `None`: there is none. Times are in seconds, in any order.
+/// The period of events, in seconds. `None`: not periodic. `times` are in seconds, in any order.
 #[must_use]
 pub fn period_s(times: &[f64]) -> Option<f64> {
     let mut times = times.to_vec();
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_comes_at_equal_distances_has_a_period() {
-        // Every 100 ms, three milliseconds early or late; now and then there is nothing to be seen.
+        // Every 100 ms, up to 3 ms early or late; some events are missing.
         let times: Vec<f64> = (0..60)
             .filter(|n| n % 7 != 3)
             .map(|n| f64::from(n) * 0.1 + f64::from(n * 37 % 7 - 3) * 1e-3)

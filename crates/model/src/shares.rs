@@ -1,30 +1,25 @@
-//! Where a span of time went, and what that says.
+//! Where a span of time went, and what bounds the work.
 
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// What work can be bound by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
-    /// Round trips.
     Rtt,
-    /// Making things stable.
+    /// Making changes durable.
     Persistence,
     /// The server's other work, or its queue.
     Server,
-    /// Bytes a second.
     Bandwidth,
-    /// The client itself.
     Client,
-    /// Segments that were lost and waited for.
+    /// Lost segments and their retransmission.
     Loss,
-    /// Two of them, nearly alike.
+    /// Two of these, nearly equal.
     Mixed,
 }
 
 impl Bound {
-    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -42,36 +37,33 @@ impl Bound {
 /// Parts of a span of time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Shares {
-    /// Round trips.
     pub rtt: f64,
-    /// Making things stable.
+    /// Making changes durable.
     pub persistence: f64,
     /// The server's other work.
     pub server: f64,
-    /// Bytes on their way.
+    /// Bytes in flight.
     pub bandwidth: f64,
-    /// The client, with nothing under way.
+    /// The client, with nothing in flight.
     pub client: f64,
-    /// Waiting for segments that were lost.
+    /// Waiting for lost segments.
     pub loss: f64,
 }
 
-/// What bounds the work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// In one word.
     pub bound: Bound,
     /// The largest part.
     pub first: Bound,
-    /// The next one.
+    /// The second largest part.
     pub runner_up: Bound,
 }
 
-/// Two parts that differ by less than this part of the whole are alike.
+/// Two parts count as equal if they differ by less than this part of the whole.
 const ALIKE: f64 = 0.10;
 
-/// And so are two of which the smaller is at least this part of the larger: with the larger one halved it would be the next to look at.
-/// But what the client itself takes is not bought from anybody: it does not make less of a larger part.
+/// They also count as equal if the smaller is at least this part of the larger: with the larger halved, the smaller
+/// would be next. Except the client's own part: nobody sells less of it, so it does not diminish a larger part.
 const ALIKE_EACH: f64 = 0.6;
 
 impl AddAssign for Shares {
@@ -86,7 +78,7 @@ impl AddAssign for Shares {
 }
 
 impl Shares {
-    /// All parts with what they are, largest first.
+    /// All parts, largest first.
     #[must_use]
     pub fn parts(&self) -> [(Bound, f64); 6] {
         let mut parts = [
@@ -101,13 +93,12 @@ impl Shares {
         parts
     }
 
-    /// All parts together.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|(_, s)| s).sum()
     }
 
-    /// What they say; `None`: there is nothing.
+    /// The verdict. `None`: there is no time.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let total = self.total();

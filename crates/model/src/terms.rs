@@ -1,38 +1,37 @@
-//! The terms of the equation.
+//! The terms of the equation, and the work that they apply to.
 
 use serde::{Deserialize, Serialize};
 
-/// What each call costs on a way to a server. Seconds.
+/// The costs of a call to a server. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// A message there and its answer back, with no work at either end.
+    /// Time for a message and its reply, with no work at either end.
     pub round_trip_s: f64,
-    /// What the server needs for a call that has nothing to make stable.
+    /// The server's time for a call with nothing to make durable.
     pub server_s: f64,
-    /// What it needs beyond that for a call whose effect has to be stable before the answer. 0: none was seen.
+    /// The additional time for a call whose effect must be durable before the reply. 0: none was seen.
     pub persistence_s: f64,
-    /// What the client lets pass between an answer and its next call, for each call.
+    /// The client's time between a reply and its next call, per call.
     pub think_s: f64,
-    /// What it lets pass before it begins a file, beyond that: the program's own work for each file that is made, whatever its calls.
+    /// The client's additional time before it begins a file: the program's own work for each new file, whatever calls
+    /// it makes.
     #[serde(default)]
     pub file_think_s: f64,
-    /// Bytes that go from the client to the server in a second when the network is what is waited for; `None`: not reached.
+    /// Bytes a second from client to server when the network is the bottleneck. `None`: never reached.
     pub upload_bytes_per_s: Option<f64>,
-    /// Calls under way at a time, on average over the time in which any was.
+    /// Average number of calls in flight while any is in flight.
     pub in_flight: f64,
 }
 
-/// What was done, or is to be done.
+/// Work that was done, or is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// Files made; 0: not known.
+    /// Files created. 0: unknown.
     pub files: u64,
-    /// Bytes written.
     pub bytes: u64,
-    /// Calls in all.
     pub calls: u64,
-    /// Those of them whose effect has to be stable before the answer.
+    /// Calls whose effect must be durable before the reply.
     pub synchronous_calls: u64,
-    /// From the first call to the last answer, in seconds; `None`: not done yet.
+    /// From the first call to the last reply, in seconds. `None`: not done yet.
     pub span_s: Option<f64>,
 }

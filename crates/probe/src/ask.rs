@@ -1,4 +1,4 @@
-//! What is asked of a server, in whatever version.
+//! The calls that the probe makes, in any version.
 
 use bytes::Bytes;
 use landfast_nfs::v4::Stateid;
@@ -7,34 +7,32 @@ use landfast_verify::blocking::nfs::{Fh, Nfs};
 use landfast_verify::error::Result;
 use serde::Serialize;
 
-/// What is measured.
+/// The operations that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Operation {
-    /// Nothing: there and back.
+    /// NULL: no work, only the round trip.
     Null,
-    /// Attributes of a directory.
     Getattr,
-    /// What is allowed in it.
+    /// ACCESS of a directory.
     Access,
-    /// A new file; in version 4 an OPEN.
+    /// CREATE of a file; in version 4 an OPEN that creates.
     Create,
-    /// A WRITE that need not be stable when it is answered.
+    /// A WRITE that need not be durable when it is answered.
     WriteUnstable,
-    /// What makes it so.
+    /// Makes UNSTABLE WRITEs durable.
     Commit,
-    /// A WRITE that is stable when it is answered.
+    /// A WRITE that is durable when it is answered.
     WriteFileSync,
-    /// A new mode.
+    /// Sets a mode.
     Setattr,
-    /// The end of an open; none in version 3.
+    /// Ends an open. Version 3 has none.
     Close,
-    /// One file less.
+    /// Removes a file.
     Remove,
 }
 
 impl Operation {
-    /// Its name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,16 +50,14 @@ impl Operation {
     }
 }
 
-/// A file of the probe's.
+/// A file that the probe created.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its name in the probe's directory.
     pub name: String,
-    /// Its handle.
     pub fh: Fh,
-    /// The open by which it was made (version 4).
+    /// The open that created it (version 4).
     pub open: Stateid,
-    /// That open has to be confirmed (version 4.0).
+    /// The open must be confirmed (version 4.0).
     pub confirm: bool,
     /// The lane that has it open.
     pub lane: usize,
@@ -70,82 +66,58 @@ pub struct File {
 /// One call.
 #[derive(Debug, Clone)]
 pub enum Ask {
-    /// NULL.
     Null,
-    /// GETATTR of the probe's directory.
     Getattr,
-    /// ACCESS of the probe's directory.
     Access,
-    /// A new file of this name in it.
+    /// Creates a file of this name in the probe's directory.
     Create(String),
-    /// OPEN_CONFIRM (version 4.0).
     Confirm(File),
-    /// WRITE.
     Write {
-        /// Which file.
         file: File,
-        /// Where.
         offset: u64,
-        /// What.
         data: Bytes,
         /// FILE_SYNC instead of UNSTABLE.
         stable: bool,
     },
-    /// COMMIT of a file.
     Commit(File),
-    /// SETATTR of a file's mode.
     Setattr(File, u32),
-    /// CLOSE (version 4).
     Close(File),
-    /// REMOVE of a name.
     Remove(String),
-    /// What is open is closed, and removed.
+    /// Closes the file if it is open, and removes it.
     Drop(File),
 }
 
-/// What came of it.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// It was done.
     Done,
-    /// A file.
     Made(File),
-    /// A WRITE.
     Written {
-        /// So many bytes.
+        /// Number of bytes.
         count: u32,
-        /// They are stable already.
+        /// They are durable already.
         stable: bool,
     },
 }
 
-/// A client with calls under way on one connection, each in a lane of its own: a slot, an open owner, or nothing but a number.
+/// A client with several calls in flight on one connection, at most one per lane. A lane is a slot, an open owner, or
+/// in version 3 a mere number.
 pub trait Calls {
-    /// The same client for one call at a time; none may be under way.
+    /// The same client for one call at a time. No other call may be in flight.
     fn nfs(&mut self) -> &mut dyn Nfs;
-    /// Where files are made from now on.
+    /// Sets the directory in which files are created.
     fn set_dir(&mut self, dir: Fh);
-    /// So many lanes there are.
+    /// The number of lanes.
     fn lanes(&self) -> usize;
-    /// There is CLOSE.
+    /// Whether the version has CLOSE.
     fn has_opens(&self) -> bool;
-    /// A lane's first open has to be confirmed, and kept (version 4.0).
+    /// A lane's first open must be confirmed and kept (version 4.0).
     fn confirms(&self) -> bool;
-    /// Bytes of a WRITE at most.
+    /// The largest WRITE, in bytes.
     fn write_bytes_max(&self) -> usize;
-    /// Sends a call in a lane that has none under way: its transaction id.
-    ///
-    /// # Errors
-    /// The connection is gone.
+    /// Sends a call in a lane with none in flight. Returns its transaction id. Fails if the connection is lost.
     fn submit(&mut self, lane: usize, ask: &Ask) -> Result<u32>;
-    /// The next reply, to whichever call.
-    ///
-    /// # Errors
-    /// None comes.
+    /// Waits for the next reply to any call. Fails if none arrives.
     fn next_reply(&mut self) -> Result<(u32, Outcome)>;
-    /// What a reply says.
-    ///
-    /// # Errors
-    /// The server refused.
+    /// Decodes a reply. Fails if the server refused the call.
     fn answer(&mut self, lane: usize, ask: &Ask, outcome: Outcome) -> Result<Answer>;
 }

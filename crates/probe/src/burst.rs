@@ -1,4 +1,4 @@
-//! The loop that keeps calls under way and takes their times.
+//! Keeps calls in flight and measures their times.
 
 use crate::ask::{Answer, Ask, Calls};
 use crate::limits::{LATER_PATIENCE, LATER_PAUSE, LATERS_MAX};
@@ -6,37 +6,37 @@ use landfast_verify::error::{Error, Meaning, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What came of a burst.
+/// Result of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Burst {
     /// From the first call to the last reply.
     pub took: Duration,
-    /// Calls that were answered "later", and not made again.
+    /// Calls answered with "later" (NFS4ERR_DELAY, JUKEBOX) and not repeated.
     pub later: u64,
 }
 
-/// Until when calls are made.
+/// When to stop making calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Until<'a> {
-    /// No longer than that.
     pub time: Instant,
-    /// Set when a signal came.
+    /// Set by a signal.
     pub stop: &'a AtomicBool,
 }
 
 impl Until<'_> {
-    /// No further call is made.
+    /// Whether no further call may be made.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Acquire) || Instant::now() >= self.time
     }
 }
 
-/// Keeps a call under way in each of the first `lanes` lanes for as long as `next` has one for it; `done` gets each answer with its
-/// time. After a refusal no further call is made, and the answers to those under way are taken.
+/// Keeps a call in flight in each of the first `lanes` lanes for as long as `next` supplies calls. `done` receives
+/// each reply with its time. After a refusal it makes no further call, but still collects the replies to those in
+/// flight.
 ///
 /// # Errors
-/// The first refusal, or that the server is gone.
+/// The first refusal, or a lost server.
 pub fn burst(
     calls: &mut dyn Calls,
     lanes: usize,
@@ -75,11 +75,11 @@ pub fn burst(
     }
 }
 
-/// One call in the first lane with nothing else under way, made again while the server says "later": what came of it, the time of
-/// the one that was done, and how many were not.
+/// Makes one call in the first lane with nothing else in flight, and repeats it while the server says "later".
+/// Returns the reply, the time of the successful attempt, and the number of the others.
 ///
 /// # Errors
-/// The refusal, also when "later" lasts too long; or that the server is gone.
+/// A refusal, "later" for too long, or a lost server.
 pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answer, Duration, u64)> {
     let since = Instant::now();
     let mut later = 0;
@@ -97,7 +97,7 @@ pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answe
             Ok(answer) => return Ok((answer, took, later)),
             Err(e) if is_later(&e) && since.elapsed() < LATER_PATIENCE && !stop.load(Ordering::Acquire) => {
                 later += 1;
-                // RFC 8881 section 15.1.1.3: the client waits and tries again.
+                // The client waits and retries (RFC 8881 section 15.1.1.3).
                 std::thread::sleep(LATER_PAUSE);
             }
             Err(e) => return Err(e),
@@ -105,7 +105,7 @@ pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answe
     }
 }
 
-/// The server says that it cannot be done now.
+/// Whether the server asks to retry later.
 #[must_use]
 pub fn is_later(e: &Error) -> bool {
     e.meaning() == Some(Meaning::Later)

@@ -1,4 +1,4 @@
-//! What a server says when it is asked for a delegation, and how it is asked.
+//! Asks a server for delegations and interprets its answers.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{OpenArgs, OpenClaim, OpenHow, owner};
@@ -6,33 +6,29 @@ use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, ResBody, flags};
 use serde::Serialize;
 
-/// One kind of delegation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Delegation {
-    /// It was given.
     pub offered: bool,
-    /// If not, why, as far as that is known.
+    /// If not offered: the reason, if known.
     pub why: Option<String>,
 }
 
 impl Delegation {
-    /// Not given, because of this.
     pub(crate) fn none(why: String) -> Delegation {
         Delegation { offered: false, why: Some(why) }
     }
 }
 
-/// Delegations.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Delegations {
-    /// Of a file opened for reading.
+    /// For a file opened for reading.
     pub read: Delegation,
-    /// Of a file opened for writing.
+    /// For a file opened for writing.
     pub write: Delegation,
 }
 
 impl Delegations {
-    /// Nobody was asked.
+    /// The result if the server was not asked.
     #[must_use]
     pub fn not_asked(why: &str) -> Delegations {
         let none = Delegation::none(why.to_owned());
@@ -40,7 +36,7 @@ impl Delegations {
     }
 }
 
-/// Opens the file `name`, as the owner of this client and with this number of the owner's (both 0 on a session).
+/// Opens the file `name` for this client's owner. `seqid` and client ID are 0 on a session.
 pub(crate) fn open_ops(
     dir: &FileHandle,
     name: &str,
@@ -58,7 +54,7 @@ pub(crate) fn open_ops(
     vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(args), ArgOp::Getfh]
 }
 
-/// What [`open_ops`] have opened, and its handle; or what is to be said if they have not.
+/// The open of [`open_ops`] and the file's handle. The error is what to report if it failed.
 pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHandle), Delegation> {
     let (mut opened, mut fh) = (None, None);
     for result in reply.results {
@@ -71,7 +67,7 @@ pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHa
     opened.zip(fh).ok_or_else(|| Delegation::none(format!("OPEN: {}", reply.status)))
 }
 
-/// What was given to an open of this access; it goes `back`.
+/// Interprets the delegation given to an open with this access. The call that returns it is added to `back`.
 pub(crate) fn given(given: &OpenDelegation, share_access: u32, back: &mut Vec<ArgOp>) -> Delegation {
     let offered = Delegation { offered: true, why: None };
     match given {

@@ -1,49 +1,28 @@
-//! What can go wrong, in words for people.
+//! Errors of the probe, as messages for people.
 
-/// Why nothing came of it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server, or the way to it.
+    /// The server or the network failed.
     #[error(transparent)]
     Server(#[from] landfast_verify::Error),
-    /// Nothing can be made where it was to measure.
+    /// Nothing can be created in the directory of the URL.
     #[error("{url}: cannot make a directory to measure in: {why}; name one in which user {uid} may write")]
-    Directory {
-        /// Where.
-        url: String,
-        /// Who asked.
-        uid: u32,
-        /// Why not.
-        why: landfast_verify::Error,
-    },
-    /// What was being measured when it failed.
+    Directory { url: String, uid: u32, why: landfast_verify::Error },
+    /// The server failed during a measurement.
     #[error("{doing}: {why}")]
-    While {
-        /// What.
-        doing: String,
-        /// Why.
-        why: landfast_verify::Error,
-    },
-    /// The server speaks none of the versions.
+    While { doing: String, why: landfast_verify::Error },
+    /// The server supports none of the known versions.
     #[error("{0} speaks neither NFS 3 nor 4.0, 4.1 or 4.2")]
     NoVersion(String),
-    /// It speaks others than the one that the URL names.
+    /// The server does not support the version in the URL.
     #[error("{server} does not offer NFS {version}; it offers {offered}")]
-    NotOffered {
-        /// Which server.
-        server: String,
-        /// What the URL says.
-        version: String,
-        /// What there is.
-        offered: String,
-    },
+    NotOffered { server: String, version: String, offered: String },
     /// This machine lacks something.
     #[error("{0}")]
     Unable(String),
-    /// A signal ended it before its time.
+    /// A signal ended the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// This crate's result type.
 pub type Result<T> = std::result::Result<T, Error>;

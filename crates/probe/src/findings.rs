@@ -1,4 +1,5 @@
-//! What distributions say: the terms of the equation, where the time of small files goes, what looks odd. Pure.
+//! Interprets the measured distributions: terms of the equation, where the time for small files goes, anomalies. No
+//! I/O.
 
 use crate::ask::Operation;
 use crate::limits::WRITE_BYTES;
@@ -7,40 +8,32 @@ use landfast_model::{Device, SEEN_S, Shares, Terms, Wait};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What was measured.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
-    /// Making a connection.
     pub connect: Option<Distribution>,
     /// Single calls, one at a time.
     pub latencies: BTreeMap<Operation, Distribution>,
-    /// UNSTABLE WRITEs were answered as stable.
+    /// The server answered UNSTABLE WRITEs as durable.
     pub unstable_was_stable: bool,
-    /// Bytes a second of many WRITEs under way.
+    /// Bytes a second with many WRITEs in flight.
     pub upload_bytes_per_s: Option<f64>,
-    /// The longest single calls: when they ended, in seconds since the beginning, and how long they took.
+    /// The longest single calls: when they ended, in seconds since the start, and how long they took.
     pub longest: Vec<(f64, f64)>,
 }
 
-/// What a client sends for one small file: GNU tar on Linux's client, as counted in captures of 200 files.
+/// What a client sends for one small file. Measured for GNU tar on Linux's client in captures of 200 files.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PerFile {
-    /// Calls in all.
     pub calls: f64,
-    /// Files made.
     pub creates: f64,
-    /// WRITEs, stable when answered.
+    /// WRITEs that must be durable when answered.
     pub writes: f64,
-    /// SETATTRs.
     pub setattrs: f64,
-    /// Bytes.
     pub bytes: f64,
 }
 
 impl PerFile {
-    /// In version 3.
     pub const V3: PerFile = PerFile { calls: 9.4, creates: 1.0, writes: 1.0, setattrs: 4.1, bytes: 4096.0 };
-    /// In versions 4.x.
     pub const V4: PerFile = PerFile { calls: 12.4, ..PerFile::V3 };
 
     fn synchronous(&self) -> [(Operation, f64); 3] {
@@ -52,44 +45,41 @@ impl PerFile {
     }
 }
 
-/// Something that a reader should know.
+/// An observation that a reader should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remark {
-    /// Which.
     pub kind: RemarkKind,
-    /// In words.
     pub text: String,
 }
 
-/// Kinds of remarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemarkKind {
     /// WRITE FILE_SYNC is as fast as WRITE UNSTABLE.
     SyncAsFast,
-    /// What changes names or attributes waits for less than a WRITE.
+    /// Changes of names or attributes wait less than a WRITE.
     MetadataFast,
-    /// COMMIT waits for less than a WRITE FILE_SYNC.
+    /// COMMIT waits less than WRITE FILE_SYNC.
     CommitFast,
-    /// UNSTABLE is answered as stable, or waits as if it had to be.
+    /// UNSTABLE is answered as durable, or waits as if it had to be.
     UnstableStable,
-    /// Calls were answered "later".
+    /// Calls were answered with "later".
     Later,
-    /// Something was not measured.
     NotMeasured,
-    /// Calls of all kinds are held up at equal distances.
+    /// Calls of all kinds are stalled periodically.
     Throttled,
-    /// A few calls took very much longer than all others.
+    /// A few calls took much longer than all others.
     Stalled,
 }
 
-/// A call is held up that takes so many times as long as the slowest operation mostly does, and so many seconds.
+/// A call counts as stalled if it takes this many times the usual time of the slowest operation, and this many
+/// seconds.
 const ODD: f64 = 4.0;
 const ODD_S: f64 = 0.01;
-/// So long a call alone is worth a word. Seconds.
+/// A single call of this length is reported. Seconds.
 const STALL_S: f64 = 0.2;
 
-/// Below this a wait says nothing beside another one, and may be work. Seconds.
+/// A shorter wait may be work and cannot be compared. Seconds.
 const CLEAR_S: f64 = 300e-6;
 
 impl Measured {
@@ -97,47 +87,47 @@ impl Measured {
         self.latencies.get(&operation).map_or(0.0, |d| d.median_s)
     }
 
-    /// The round trip: the middle of the connections' times, as they need no more than the two systems; not below the quickest NULL,
-    /// as something between may answer them, and not above the middle NULL.
+    /// The round trip: the median time of connecting, because that needs no more than the two kernels. It is at least
+    /// the quickest NULL, because something in between may accept connections, and at most the median NULL.
     #[must_use]
     pub fn round_trip_s(&self) -> f64 {
         let Some(null) = self.latencies.get(&Operation::Null) else { return 0.0 };
         self.connect.map_or(null.median_s, |c| c.median_s).clamp(null.min_s, null.median_s)
     }
 
-    /// What a call takes that changes nothing.
+    /// The time of a call that changes nothing.
     fn plain_s(&self) -> f64 {
         let reads = [Operation::Getattr, Operation::Access].map(|op| self.median(op));
         (reads.iter().sum::<f64>() / 2.0).max(self.round_trip_s())
     }
 
-    /// How long the data of a WRITE is on its way; never more than UNSTABLE shows.
+    /// The transfer time of a WRITE's data. It is at most what UNSTABLE shows.
     fn transfer_s(&self) -> f64 {
         let rate = self.upload_bytes_per_s.filter(|r| *r > 0.0);
         let seen = (self.median(Operation::WriteUnstable) - self.plain_s()).max(0.0);
         rate.map_or(0.0, |r| WRITE_BYTES as f64 / r).min(seen)
     }
 
-    /// What a call takes that changes something and waits for no device: as little as UNSTABLE, or as COMMIT where nothing is left
-    /// to it. What is more than work can be is a wait.
+    /// The time of a call that changes something without waiting for a device: the smaller of UNSTABLE, and of COMMIT
+    /// if nothing is left to commit. Anything beyond plausible work is a wait.
     fn change_s(&self) -> f64 {
         let unstable = self.median(Operation::WriteUnstable) - self.transfer_s();
         unstable.min(self.median(Operation::Commit)).clamp(self.plain_s(), self.plain_s() + CLEAR_S)
     }
 
-    /// What of an operation's time is not in a change that waits for nothing.
+    /// The part of an operation's time beyond that of a change without a wait.
     fn wait_of(&self, operation: Operation, time_s: f64) -> f64 {
         let transfer = if operation == Operation::WriteFileSync { self.transfer_s() } else { 0.0 };
         time_s - transfer - self.change_s()
     }
 
-    /// How long an operation waits for stable storage. Seconds.
+    /// How long an operation waits for durability. Seconds.
     #[must_use]
     pub fn persistence_s(&self, operation: Operation) -> f64 {
         self.wait_of(operation, self.median(operation)).max(0.0)
     }
 
-    /// The terms, for what is sent for a file.
+    /// The terms of the equation, for the calls of a file.
     #[must_use]
     pub fn terms(&self, file: &PerFile) -> Terms {
         let synchronous = file.synchronous();
@@ -155,7 +145,7 @@ impl Measured {
         }
     }
 
-    /// Where the time of one file goes.
+    /// Where the time for one file goes.
     #[must_use]
     pub fn shares(&self, file: &PerFile) -> Shares {
         let terms = self.terms(file);
@@ -169,7 +159,7 @@ impl Measured {
         }
     }
 
-    /// What the wait of WRITE FILE_SYNC is like.
+    /// The wait of WRITE FILE_SYNC for durability.
     #[must_use]
     pub fn wait(&self) -> Option<Wait> {
         let d = self.latencies.get(&Operation::WriteFileSync)?;
@@ -177,16 +167,16 @@ impl Measured {
         Some(Wait { p10_s: wait(d.p10_s), median_s: wait(d.median_s) })
     }
 
-    /// What it looks like.
+    /// The device that this wait looks like.
     #[must_use]
     pub fn device(&self) -> Option<Device> {
         self.wait().map(|w| Device::of(&w))
     }
 
-    /// What medians hide: a server that is held up again and again, or was for a while.
+    /// What medians hide: a server that is stalled periodically, or was for a while.
     #[must_use]
     pub fn held_up(&self) -> Option<Remark> {
-        // What the slowest operation takes nine times in ten is none.
+        // What the slowest operation takes in nine of ten cases is no stall.
         let usual = self.latencies.values().map(|d| d.median_s).fold(0.0, f64::max);
         let odd: Vec<_> = self.longest.iter().filter(|(_, took)| *took > (ODD * usual).max(ODD_S)).collect();
         let mut times: Vec<f64> = odd.iter().map(|(_, took)| *took).collect();
@@ -211,7 +201,7 @@ impl Measured {
         })
     }
 
-    /// Whether answers look stable at all.
+    /// Whether replies look durable at all, and other remarks.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         const VERIFY: &str = "times cannot tell which; `landfast verify` around a power cut can";
@@ -294,7 +284,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// Times about a middle, in microseconds.
+    /// Times around a median, in microseconds.
     fn about(us: f64, spread: f64) -> Distribution {
         let mut times = Times::default();
         for n in 0..101 {
@@ -349,7 +339,7 @@ mod tests {
     fn what_medians_hide_is_told() {
         let mut m = server(200.0, 200.0, 200.0);
         assert_eq!(m.held_up(), None);
-        // Each 100 ms one call takes 80.
+        // Every 100 ms, one call takes 80 ms.
         m.longest = (0..20).map(|n| (0.1 * f64::from(n), 0.08)).collect();
         m.longest.extend([(0.33, 0.001), (0.71, 0.002)]);
         let remark = m.held_up().expect("a remark");
@@ -361,7 +351,7 @@ mod tests {
         );
         m.longest = vec![(0.5, 2.0), (1.0, 0.002)];
         assert_eq!(m.held_up().map(|r| r.kind), Some(RemarkKind::Stalled));
-        // Of a disk that takes 60 ms for a flush that is what it takes.
+        // If a flush of the disk takes 60 ms, this is its usual time.
         let mut slow = server(60_000.0, 60_000.0, 60_000.0);
         slow.longest = (0..20).map(|n| (0.1 * f64::from(n), 0.08)).collect();
         assert_eq!(slow.held_up(), None);
@@ -378,7 +368,7 @@ mod tests {
         assert_eq!(server(0.0, 0.0, 0.0).shares(&PerFile::V4).verdict().unwrap().bound, Bound::Rtt);
     }
 
-    /// A server that makes UNSTABLE data stable, too, has nothing left for COMMIT: what it waits for is seen all the same.
+    /// A server that also makes UNSTABLE data durable leaves nothing for COMMIT. Its wait is found all the same.
     #[test]
     fn unstable_that_is_not() {
         let mut m = server(5000.0, 5000.0, -30.0);
@@ -388,7 +378,7 @@ mod tests {
         assert!((waits - 5e-3).abs() < 0.2e-3, "{waits}");
     }
 
-    /// One that makes it wait, and its COMMIT too.
+    /// Here, UNSTABLE and COMMIT wait, too.
     #[test]
     fn all_that_changes_waits() {
         let mut m = server(10_000.0, 10_000.0, 10_000.0);
@@ -398,7 +388,7 @@ mod tests {
         assert_eq!(kinds(&m), [RemarkKind::UnstableStable]);
     }
 
-    /// On a slow line a WRITE takes long, and that is no wait for a device.
+    /// On a slow link a WRITE takes long, but it does not wait for a device.
     #[test]
     fn a_slow_line() {
         let mut m = server(0.0, 0.0, 0.0);

@@ -1,4 +1,5 @@
-//! Delegations of version 4.0 (RFC 7530 sections 10.2 and 10.4): the server has to reach a port of the client's before it gives any.
+//! Delegations of version 4.0 (RFC 7530 sections 10.2 and 10.4). The server grants one only after it has connected to
+//! a port of the client.
 
 use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
@@ -36,9 +37,9 @@ const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, hig
 /// CB_RECALL (RFC 7530 section 15.2).
 const RECALL: u32 = 4;
 
-/// Answers the server.
+/// Answers the server's callbacks.
 struct Answers {
-    /// Told of the first NULL.
+    /// Notified of the first NULL.
     called: Mutex<Option<mpsc::Sender<()>>>,
     was_called: AtomicBool,
 }
@@ -61,7 +62,8 @@ impl Service for Answers {
     }
 }
 
-/// What is given goes back at once anyway: to a recall there is nothing to do. Others are about what nobody holds.
+/// Delegations are returned at once anyway, so a recall needs no action. Other callbacks are about state that nobody
+/// holds.
 fn answer(body: Bytes) -> Option<Bytes> {
     let mut r = Reader::new(body);
     let (tag, _minor, _ident) = (Bytes::decode(&mut r).ok()?, r.u32().ok()?, r.u32().ok()?);
@@ -74,7 +76,7 @@ fn answer(body: Bytes) -> Option<Bytes> {
     Some(CbCompoundRes { status, tag, results }.to_bytes())
 }
 
-/// Where the server may call.
+/// The port for the server's callbacks.
 struct Listening {
     runtime: Runtime,
     server: Option<Server>,
@@ -84,9 +86,9 @@ struct Listening {
 }
 
 impl Listening {
-    /// On a free port of every address of this machine.
+    /// Listens on a free port of every address of this machine.
     fn start() -> std::io::Result<Listening> {
-        // Calls are answered while this thread waits for the server.
+        // Callbacks are answered while this thread waits for the server.
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let any: [SocketAddr; 2] = [(Ipv6Addr::UNSPECIFIED, 0).into(), (Ipv4Addr::UNSPECIFIED, 0).into()];
         let (sender, called) = mpsc::channel();
@@ -100,9 +102,9 @@ impl Listening {
         Ok(Listening { runtime, server: Some(server), answers, called, port })
     }
 
-    /// Waits until the server has called, at most so long.
+    /// Waits up to `patience` until the server has called.
     fn wait(&self, patience: Duration) -> bool {
-        // The sender goes with the first call; nothing is ever sent.
+        // The first call drops the sender. Nothing is ever sent.
         let _ = self.called.recv_timeout(patience);
         self.answers.was_called.load(Ordering::Acquire)
     }
@@ -116,7 +118,7 @@ impl Drop for Listening {
     }
 }
 
-/// A client ID that can be called back, and its open owner.
+/// A client ID with callbacks, and its open owner.
 struct Forty {
     client: Client,
     seqid: u32,
@@ -136,7 +138,7 @@ impl Forty {
         Ok(res)
     }
 
-    /// Opens a file and closes it again: whether there was a delegation of this kind.
+    /// Opens a file and closes it again. Returns whether a delegation was given.
     fn open(&mut self, dir: &FileHandle, name: &str, share_access: u32) -> Result<Delegation> {
         let ops = open_ops(dir, name, share_access, (self.client.session.clientid(), self.seqid));
         let (open, fh) = match opened(self.compound(ops)?) {
@@ -155,7 +157,7 @@ impl Forty {
         }
     }
 
-    /// An owner's first open has to be confirmed; servers give nothing before.
+    /// An owner's first open must be confirmed. Servers grant nothing before.
     fn confirmed(&mut self, open: &OpenRes, fh: &FileHandle) -> Result<Stateid> {
         if open.rflags & flags::OPEN4_RESULT_CONFIRM == 0 {
             return Ok(open.stateid);
@@ -173,7 +175,7 @@ impl Forty {
         let mut said = Delegation { offered: false, why: None };
         for attempt in 0..DELEGATION_TRIES {
             if attempt > 1 {
-                // The first only confirms. Nothing tells when the server trusts that it can call back.
+                // The first open only confirms. Nothing shows when the server knows that it can call back.
                 std::thread::sleep(DELEGATION_PAUSE);
             }
             said = self.open(dir, name, share_access)?;
@@ -185,10 +187,7 @@ impl Forty {
     }
 }
 
-/// Opens two files as a client that can be called back.
-///
-/// # Errors
-/// The server is gone. That it gives none is a finding.
+/// Opens two files as a client with callbacks. Fails if the server is lost; a refused delegation is a result.
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let listening = Listening::start().map_err(|e| Error::Unable(format!("no port for callbacks: {e}")))?;
     let options = Options { callbacks: Some(listening.port), ..options() };

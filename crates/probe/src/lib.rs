@@ -1,25 +1,27 @@
-//! A live NFS server, measured from here in seconds: what each call takes, how it goes with many under way, what the server offers,
-//! and what of that bounds work on small files.
+//! Measures a live NFS server from here within seconds: the time of each call, the rate with many calls in flight,
+//! what the server offers, and what bounds work on small files.
 //!
-//! | room | subject |
+//! | module | subject |
 //! |---|---|
-//! | [`ask`] | what is asked, in whatever version |
-//! | [`v3`], [`v4`] | how it is asked in each version, several calls under way on one connection |
-//! | [`burst`] | the loop that keeps calls under way and takes their times |
-//! | [`times`] | distributions; pure |
-//! | [`findings`] | what distributions say: terms, shares, remarks; pure |
-//! | [`search`] | how many operations fit in a COMPOUND, by trying: which number is next (pure), and the trying |
-//! | [`offers`], [`delegations`], [`forty`] | versions, TLS, delegations; those of version 4.0, with a port for callbacks |
-//! | [`place`] | the directory of its own, and how it goes away |
-//! | [`run`](mod@run) | one thing after another |
+//! | [`ask`] | the calls that it makes, in any version |
+//! | [`v3`], [`v4`] | how each version sends them, several in flight on one connection |
+//! | [`burst`] | keeps calls in flight and measures their times |
+//! | [`times`] | distributions; no I/O |
+//! | [`findings`] | interprets distributions: terms, shares, remarks; no I/O |
+//! | [`search`] | finds the largest COMPOUND by trying |
+//! | [`offers`], [`delegations`], [`forty`] | versions, TLS, delegations; those of version 4.0 need a port for callbacks |
+//! | [`place`] | the probe's own directory, and its removal |
+//! | [`run`](mod@run) | the whole run, step by step |
 //! | [`report`] | what is printed |
-//! | [`limits`] | every number that bounds what it does to a server |
+//! | [`limits`] | every number that bounds the load on a server |
 //!
 //! Invariants:
-//! - nothing outside a directory of its own is changed, and that directory goes away however the run ends; if it cannot, it is named;
-//! - a time is that of one call from its first byte to the last of its reply; answers that say "later" are counted apart.
+//! - It changes nothing outside its own directory. The directory is removed however the run ends; if that fails, its
+//!   name is reported.
+//! - A time is that of one call, from its first byte to the last byte of its reply. Replies that say "later" are
+//!   counted separately.
 
-// What comes from the wire or the user gets an answer.
+// Input from the wire or the user never panics.
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::todo, clippy::unimplemented)

@@ -1,90 +1,91 @@
-//! Every named limit of this crate, in one place.
+//! All named limits of this crate.
 
 use std::time::Duration;
 
-/// Rounds of single calls, unless it is told otherwise.
+/// Default number of rounds of single calls.
 pub const COUNT: u64 = 100;
 
-/// How long a run measures, unless it is told otherwise; connecting and clearing up come on top.
+/// Default duration of the measurement in seconds. Connecting and removing come on top.
 pub const SECONDS: f64 = 6.0;
 
-/// The longest that a run may be told to measure: below any lease, so that no state goes meanwhile.
+/// The longest allowed measurement in seconds: shorter than any lease, so that no state expires meanwhile.
 pub const SECONDS_MAX: f64 = 60.0;
 
-/// Of that time: for rounds of single calls ...
+/// Part of the time for rounds of single calls.
 pub const ROUNDS_PART: f64 = 0.5;
 
-/// ... for many calls under way, over all numbers of them and both operations ...
+/// Part of the time for many calls in flight, over all numbers of calls and both operations.
 pub const CONCURRENCY_PART: f64 = 0.35;
 
-/// ... and for the burst of WRITEs.
+/// Part of the time for the burst of WRITEs.
 pub const BANDWIDTH_PART: f64 = 0.15;
 
-/// How many calls are kept under way.
+/// Numbers of calls in flight that are measured.
 pub const IN_FLIGHT: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// Calls at most at each number of calls under way.
+/// The most calls for each of these numbers.
 pub const CALLS_MAX: u64 = 4000;
 
-/// Connections that are made to time how long that takes.
+/// Connections made to measure the time for connecting.
 pub const CONNECTS: u64 = 5;
 
-/// Bytes of a WRITE whose time is taken.
+/// Bytes of a measured WRITE.
 pub const WRITE_BYTES: usize = 4096;
 
-/// Bytes of a WRITE of the burst: every server takes so many.
+/// Bytes of a WRITE in the burst. Every server accepts this size.
 pub const BURST_WRITE_BYTES: usize = 64 << 10;
 
-/// WRITEs of the burst under way: 2 MiB.
+/// WRITEs of the burst in flight: 2 MiB.
 pub const BURST_IN_FLIGHT: usize = 32;
 
-/// Bytes of the whole burst at most.
+/// The most bytes of the whole burst.
 pub const BURST_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of the file that the burst goes around in.
+/// Size of the file that the burst writes cyclically, in bytes.
 pub const BURST_FILE_BYTES: u64 = 16 << 20;
 
-/// Operations in a COMPOUND that are asked for and tried at most.
+/// The most operations of a COMPOUND that are requested and tried.
 pub const OPERATIONS_MAX: u32 = 4096;
 
-/// Sessions that a search for the largest COMPOUND may cost.
+/// The most sessions for finding the largest COMPOUND.
 pub const SEARCH_SESSIONS_MAX: u32 = 6;
 
-/// How many times a delegation is asked for: a server may first find out whether it can call back.
+/// How often a delegation is requested. A server may first have to test whether it can call back.
 pub const DELEGATION_TRIES: u32 = 4;
 
-/// Pause between two of them.
+/// Pause between two such requests.
 pub const DELEGATION_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a server of version 4.0 may take to call back before files are opened; it may also do so later.
+/// How long to wait for a 4.0 server's test of the callback path before opening files. The server may still do it
+/// later.
 pub const CALLED_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long callbacks that are being answered are waited for at the end.
+/// How long to wait at the end for callbacks in progress.
 pub const CALLED_SHUTDOWN: Duration = Duration::from_millis(100);
 
-/// Longest wait for one reply.
+/// The longest wait for a reply.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Longest wait for a reply to a COMPOUND that is perhaps too large.
+/// The longest wait for the reply to a COMPOUND that may be too large.
 pub const SEARCH_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a server may say "later" to one call: a grace period and more.
+/// How long a server may answer one call with "later": more than a grace period.
 pub const LATER_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Pause before such a call is made again.
+/// Pause before such a call is repeated.
 pub const LATER_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers "later" to calls of a burst after which it ends.
+/// A burst ends after this many "later" replies.
 pub const LATERS_MAX: u64 = 1000;
 
-/// Names of the directory of the URL that are looked through for what another probe has left.
+/// How many names of the URL's directory are searched for leftovers of other probes.
 pub const NAMES_MAX: usize = 4096;
 
-/// Names of the probe's own directory that are removed at a time.
+/// How many names of the probe's directory are removed at a time.
 pub const REMOVED_AT_ONCE: usize = 16 << 10;
 
-/// Single calls that take so long are remembered with their times, for what comes at equal distances.
+/// Single calls of at least this length are remembered with their times, to find periodic stalls.
 pub const LONG: Duration = Duration::from_millis(10);
 
-/// So many of them; later ones are in the distributions only.
+/// The most calls remembered. Later ones are only in the distributions.
 pub const LONG_MAX: usize = 4096;

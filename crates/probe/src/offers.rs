@@ -1,4 +1,4 @@
-//! What a server offers: versions, TLS, delegations.
+//! Finds out what a server offers: versions, TLS, delegations.
 
 use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use landfast_verify::url::Version;
 use landfast_xdr::Decode;
 use std::time::Duration;
 
-/// OPEN's wish for a delegation (RFC 8881 section 18.16.3).
+/// OPEN flags that request a delegation (RFC 8881 section 18.16.3).
 const WANT_READ_DELEG: u32 = 0x0100;
 const WANT_WRITE_DELEG: u32 = 0x0200;
 
@@ -27,10 +27,7 @@ fn connect(target: &Target) -> Result<Wire> {
     Ok(Wire::connect(&target.addresses(target.port)?, PATIENCE)?)
 }
 
-/// The versions, lowest first.
-///
-/// # Errors
-/// The server cannot be reached; or it speaks none.
+/// The supported versions, lowest first. Fails if the server cannot be reached or supports none.
 pub fn versions(target: &Target) -> Result<Vec<Version>> {
     let mut wire = connect(target)?;
     let mut offered = Vec::new();
@@ -48,7 +45,7 @@ pub fn versions(target: &Target) -> Result<Vec<Version>> {
                 offered.extend((!mismatch).then_some(Version::V4(minor)));
             }
             Err(Said::Refused { .. }) => {}
-            // Nothing but the header: a server that does not like that goes on with another connection.
+            // Only the header was sent. If the server closes the connection over it, continue on another one.
             Err(_) => wire = connect(target)?,
         }
     }
@@ -58,19 +55,14 @@ pub fn versions(target: &Target) -> Result<Vec<Version>> {
     Ok(offered)
 }
 
-/// Whether the server would go on in TLS (RFC 9289 section 4.1).
-///
-/// # Errors
-/// No answer.
+/// Whether the server accepts TLS (RFC 9289 section 4.1). Fails without an answer.
 pub fn tls(target: &Target, version: Version) -> Result<bool> {
     let vers = if version == Version::V3 { v3::VERSION } else { VERSION };
     Ok(connect(target)?.offers_tls(Procedure { prog: PROGRAM, vers, proc: 0 })?)
 }
 
-/// Opens two files with a wish, on a session that can be called back.
-///
-/// # Errors
-/// The session cannot be made. What the server answers to the OPENs is a finding.
+/// Opens two files with a request for a delegation, on a session with callbacks. Fails if there is no session; a
+/// refused OPEN is a result.
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let minor = match target.version {
         Version::V4(minor @ 1..) => minor,
@@ -121,7 +113,7 @@ async fn wish(session: &Session, dir: &FileHandle, name: &str, share_access: u32
     let mut said = Delegation { offered: false, why: None };
     for attempt in 0..DELEGATION_TRIES {
         if attempt > 0 {
-            // Nothing tells when the server has found out whether it can call back.
+            // Nothing shows when the server has found out whether it can call back.
             tokio::time::sleep(DELEGATION_PAUSE).await;
         }
         said = open(session, dir, name, share_access).await;
@@ -144,7 +136,7 @@ async fn open(session: &Session, dir: &FileHandle, name: &str, share_access: u32
     let mut back = vec![ArgOp::Putfh(fh)];
     let said = given(&open.delegation, share_access, &mut back);
     back.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: open.stateid }));
-    // If it fails the state goes with the session.
+    // If this fails, the state ends with the session.
     let _ = session.compound(back, false).await;
     said
 }

@@ -1,4 +1,4 @@
-//! The directory of its own: how it is made, and how it goes away.
+//! Creates and removes the probe's own directory.
 
 use crate::ask::{Ask, Calls};
 use crate::burst::{Until, burst, is_later};
@@ -12,24 +12,17 @@ use landfast_verify::url::Version;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the names of such directories begin with.
+/// Prefix of the names of such directories.
 pub const PREFIX: &str = "landfast-probe-";
 
-/// A directory of a probe's.
 #[derive(Debug)]
 pub struct Place {
-    /// Its name.
     pub name: String,
-    /// Its URL.
     pub url: String,
-    /// Its handle.
     pub fh: Fh,
 }
 
-/// Connects in the version of the URL.
-///
-/// # Errors
-/// No server, or it refuses.
+/// Connects with the version in the URL. Fails if there is no server, or if it refuses.
 pub fn connect(target: &Target) -> Result<Box<dyn Calls>> {
     Ok(match target.version {
         Version::V3 => Box::new(v3::Three::connect(target)?),
@@ -38,10 +31,8 @@ pub fn connect(target: &Target) -> Result<Box<dyn Calls>> {
 }
 
 impl Place {
-    /// Makes it, and tells the URLs of others that are there already.
-    ///
-    /// # Errors
-    /// The directory of the URL is not there, or nothing can be made in it.
+    /// Creates the directory. Also reports the URLs of leftovers of other probes. Fails if the URL's directory is
+    /// missing or not writable.
     pub fn make(
         calls: &mut dyn Calls,
         target: &Target,
@@ -51,7 +42,7 @@ impl Place {
         let random = getrandom::u64().map_err(|e| Error::Unable(format!("no random numbers: {e}")))?;
         let name = format!("{PREFIX}{random:016x}");
         let (base, _) = calls.nfs().base()?;
-        // Who may not list may perhaps make.
+        // Someone who may not list may still create.
         let names = calls.nfs().names(&base, NAMES_MAX).unwrap_or_default();
         let left = names.iter().filter(|n| n.starts_with(PREFIX)).map(|n| below(&target.text, n)).collect();
         let since = Instant::now();
@@ -78,10 +69,8 @@ impl Place {
         Ok((Place { url: below(&target.text, &name), name, fh: made.fh }, left))
     }
 
-    /// Removes it with all that is in it, over another connection if need be.
-    ///
-    /// # Errors
-    /// Something is still there.
+    /// Removes the directory with its content, over a new connection if the old one is not `usable`. Fails if
+    /// something is left.
     pub fn remove(&self, calls: Box<dyn Calls>, usable: bool, target: &Target) -> Result<()> {
         let mut calls = calls;
         if usable && self.clear(&mut *calls).is_ok() {
@@ -97,7 +86,7 @@ impl Place {
     }
 
     fn clear(&self, calls: &mut dyn Calls) -> Result<()> {
-        // What is under way goes on whatever signals come: it takes away, and it is short.
+        // Removal ignores signals, because it cleans up and is short.
         let (never, time) = (AtomicBool::new(false), Instant::now() + LATER_PATIENCE);
         let lanes = calls.lanes();
         loop {
@@ -127,7 +116,7 @@ impl Place {
     }
 }
 
-/// It is not there, so it need not be removed.
+/// It does not exist, so it need not be removed.
 fn gone(e: &Said) -> bool {
     matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale))
 }
@@ -139,7 +128,7 @@ fn below(url: &str, name: &str) -> String {
     query.map_or(place.clone(), |q| format!("{place}?{q}"))
 }
 
-/// How long it takes to make a connection; `None`: none can be made.
+/// Measures the time for connecting. `None`: connecting fails.
 #[must_use]
 pub fn connect_time(target: &Target, patience: Duration) -> Option<Duration> {
     let addresses = target.addresses(target.port).ok()?;

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The report that is printed.
 
 use crate::ask::Operation;
 use crate::delegations::Delegations;
@@ -8,93 +8,75 @@ use crate::times::Distribution;
 use landfast_model::{Bound, Device, Shares, Terms};
 use serde::Serialize;
 
-/// What a probe found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Where.
     pub url: String,
-    /// In which version.
     pub version: String,
-    /// The versions that the server offers.
     pub versions: Vec<String>,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
-    /// The terms of the equation.
     pub terms: Terms,
     /// What bounds work on small files.
     pub verdict: Found,
-    /// Making a connection.
     pub connect: Option<Distribution>,
-    /// Single calls.
     pub latencies: Vec<Latency>,
-    /// Many calls under way.
+    /// Rates with many calls in flight.
     pub concurrency: Vec<Rate>,
-    /// How many operations a COMPOUND may have; `None` in version 3.
+    /// The largest number of operations in a COMPOUND. `None` in version 3.
     pub operations_per_compound: Option<Operations>,
-    /// Whether files are handed over.
+    /// Whether the server gives delegations.
     pub delegations: Delegations,
     /// Whether the connection could be encrypted.
     pub tls: Tls,
-    /// Many large WRITEs under way; `None`: refused.
+    /// Rate of large WRITEs. `None`: refused.
     pub bandwidth: Option<Bandwidth>,
 }
 
-/// The verdict with its evidence.
 #[derive(Debug, Clone, Serialize)]
 pub struct Found {
-    /// In one word.
     pub bound: Bound,
-    /// The largest part.
+    /// The largest part of the time.
     pub first: Bound,
-    /// The next one.
+    /// The second largest part.
     pub runner_up: Bound,
-    /// Seconds of one small file.
+    /// Seconds for one small file.
     pub shares: Shares,
-    /// What is sent for such a file.
     pub file: PerFile,
-    /// What the wait for stable storage looks like.
+    /// The device that the wait for durability looks like.
     pub device: Option<Device>,
-    /// What else a reader should know.
+    /// Other observations for the reader.
     pub remarks: Vec<Remark>,
 }
 
-/// The times of one operation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Latency {
-    /// Which.
     pub operation: Operation,
-    /// Its times.
     #[serde(flatten)]
     pub times: Distribution,
 }
 
-/// How one operation goes with many under way.
+/// The rate of one operation with many calls in flight.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rate {
-    /// Which.
     pub operation: Operation,
-    /// So many under way.
+    /// Calls in flight.
     pub in_flight: usize,
-    /// So many were made.
     pub calls: u64,
-    /// So many a second.
     pub calls_per_s: f64,
 }
 
-/// Encryption.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Tls {
-    /// The server would go on in TLS (RFC 9289).
+    /// The server accepts TLS (RFC 9289).
     pub offered: bool,
 }
 
-/// Bytes a second.
+/// The measured bandwidth.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bandwidth {
-    /// Of UNSTABLE WRITEs.
+    /// With UNSTABLE WRITEs.
     pub upload_bytes_per_s: f64,
-    /// So many bytes were written.
     pub bytes: u64,
-    /// So many WRITEs were under way.
+    /// WRITEs in flight.
     pub in_flight: usize,
 }

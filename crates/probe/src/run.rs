@@ -1,4 +1,4 @@
-//! A whole run: one thing after another, within a budget of time.
+//! A whole run: step by step, within a time budget.
 
 use crate::ask::{Answer, Ask, Calls, File, Operation};
 use crate::burst::{Until, burst, is_later, one};
@@ -23,12 +23,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How much is measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Rounds of single calls at most.
+    /// The most rounds of single calls.
     pub count: u64,
-    /// How long it measures.
+    /// Duration of the measurement.
     pub time: Duration,
 }
 
@@ -38,18 +37,15 @@ impl Default for Options {
     }
 }
 
-/// What a run tells while it goes on.
+/// Reports progress.
 pub trait Teller {
-    /// What is being done.
     fn doing(&self, what: &str);
-    /// Something that a user has to know, whatever comes of the run.
+    /// Something that a user must know, whatever the result of the run.
     fn notice(&self, what: &str);
 }
 
-/// Measures the server of a URL.
-///
-/// # Errors
-/// Nothing can be measured there; or a signal came. The directory that was made is gone then, too, or has been named.
+/// Measures the server of a URL. Fails if nothing can be measured, or after a signal. Even then the probe's directory
+/// has been removed, or its name has been reported.
 pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Teller) -> Result<Report> {
     let started = Instant::now();
     tell.doing("what the server offers");
@@ -86,7 +82,7 @@ pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Tel
     let found = run.measure();
     let (remarks, later) = (std::mem::take(&mut run.remarks), run.later);
     tell.doing("clearing up");
-    // After a lost connection replies may be missing on the old one.
+    // After a connection was lost, replies may be missing on the old one.
     let usable = !matches!(&found, Err(Error::While { why, .. } | Error::Server(why)) if why.is_gone());
     if let Err(e) = place.remove(calls, usable, &target) {
         let url = &place.url;
@@ -96,7 +92,7 @@ pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Tel
     Ok(parts.report(&target, &versions, tls, remarks, later, started.elapsed()))
 }
 
-/// What was found, before it is put together.
+/// The results before they are combined.
 struct Parts {
     measured: Measured,
     rates: Vec<Rate>,
@@ -149,7 +145,7 @@ impl Parts {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     calls: &'a mut dyn Calls,
     target: &'a Target,
@@ -208,7 +204,7 @@ impl Run<'_> {
         }
     }
 
-    /// One call in each of the first lanes, all at the same time: the answers of those that were done.
+    /// Makes one call in each of the first lanes at the same time. Returns the successful replies.
     fn in_lanes(&mut self, what: &str, asks: Vec<Ask>) -> Result<Vec<Answer>> {
         let mut asks: Vec<Option<Ask>> = asks.into_iter().map(Some).collect();
         let mut answers = Vec::new();
@@ -221,7 +217,7 @@ impl Run<'_> {
         Ok(answers)
     }
 
-    /// A file open in each lane, where a lane's first open costs a call more than the others.
+    /// Opens a file in each lane if a lane's first open costs an additional call.
     fn hold(&mut self) -> Result<Vec<File>> {
         if !self.calls.confirms() {
             return Ok(Vec::new());
@@ -234,7 +230,8 @@ impl Run<'_> {
         let names = (0..self.calls.lanes()).map(|lane| Ask::Create(format!("held-{lane}"))).collect();
         let mut files = made(self.in_lanes("OPEN", names)?);
         files.sort_by_key(|f| f.lane);
-        // Some servers do not ask for it. A call goes in the lane of its place, and an owner's in its own.
+        // Some servers do not ask for confirmation. A call goes in the lane of its position, and an owner's in its
+        // own lane.
         if files.len() == self.calls.lanes() && files.iter().all(|f| f.confirm) {
             let confirms = files.into_iter().map(Ask::Confirm).collect();
             files = made(self.in_lanes("OPEN_CONFIRM", confirms)?);
@@ -242,10 +239,10 @@ impl Run<'_> {
         Ok(files)
     }
 
-    /// Closes files in their lanes, and removes them.
+    /// Closes the files in their lanes, and removes them.
     fn drop_all(&mut self, files: Vec<File>) -> Result<()> {
         let lanes = self.calls.lanes();
-        // Only version 4.0 cares which lane that is.
+        // Only in version 4.0 does the lane matter.
         let own = self.calls.confirms();
         let mut queues: Vec<VecDeque<File>> = vec![VecDeque::new(); lanes];
         for (n, file) in files.into_iter().enumerate() {
@@ -259,14 +256,14 @@ impl Run<'_> {
         self.go_on()
     }
 
-    /// Each operation once, again and again, so that what the server does beside meets all alike.
+    /// Makes each operation once per round, so that other work of the server affects all alike.
     fn rounds(&mut self) -> Result<Measured> {
         let mut times: BTreeMap<Operation, Times> = BTreeMap::new();
         let (mut connects, mut unstable_was_stable) = (Times::default(), true);
         let (mut longest, begun) = (Vec::new(), Instant::now());
         let data = Bytes::from(vec![0x5a; WRITE_BYTES]);
         let until = self.until(self.options.time.mul_f64(ROUNDS_PART)).time;
-        // The first round finds caches cold; it is not counted.
+        // The first round is not counted, because caches are cold.
         for round in 0..=self.options.count {
             if round > 1 && Instant::now() >= until {
                 break;
@@ -332,7 +329,7 @@ impl Run<'_> {
         })
     }
 
-    /// A WRITE that did less than it was to do would be measured for more.
+    /// A short WRITE would be measured as a longer one, so it is an error.
     fn check_written(&self, operation: Operation, count: u32, stable: bool) -> Result<()> {
         let said = match (operation, stable) {
             _ if (count as usize) < WRITE_BYTES => format!("the server took {count} of {WRITE_BYTES} bytes"),
@@ -420,7 +417,8 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// More and more large WRITEs under way, until the time or the bytes are used up: the most bytes a second that were seen.
+    /// Writes with more and more large WRITEs in flight, until the time or the bytes are used up. Returns the highest
+    /// rate.
     fn bandwidth(&mut self) -> Result<Option<Bandwidth>> {
         self.tell.doing("bytes a second");
         let (file, _) = self.create("large")?;
@@ -449,7 +447,7 @@ impl Run<'_> {
                     done.took
                 }
                 Err(why) if why.is_gone() => return Err(while_doing("WRITE")(why)),
-                // No space, a quota: what was measured stands.
+                // No space, or a quota: what was measured is still valid.
                 Err(why) => {
                     let text = format!("the burst of WRITEs ended early: {why}");
                     self.remarks.push(Remark { kind: RemarkKind::NotMeasured, text });
@@ -461,7 +459,7 @@ impl Run<'_> {
             if best.is_none_or(|b| b.upload_bytes_per_s < upload_bytes_per_s) {
                 best = Some(Bandwidth { upload_bytes_per_s, bytes: 0, in_flight });
             }
-            // The next lot takes about twice as long as this one at most.
+            // The next batch takes at most about twice as long as this one.
             if Instant::now() + 2 * took > end || sent >= BURST_BYTES_MAX {
                 break;
             }

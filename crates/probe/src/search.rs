@@ -1,4 +1,4 @@
-//! How many operations a server takes in one COMPOUND, whatever it promised.
+//! Finds out how many operations a server accepts in one COMPOUND, whatever it promises.
 
 use crate::limits::{OPERATIONS_MAX, SEARCH_PATIENCE, SEARCH_SESSIONS_MAX};
 use landfast_nfs::v4::ArgOp;
@@ -8,52 +8,51 @@ use landfast_verify::error::{Error, Result};
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Operations {
-    /// What the server promised when the session was made (versions 4.1 and 4.2).
+    /// The limit in the server's reply to CREATE_SESSION (versions 4.1 and 4.2).
     pub promised: Option<u32>,
-    /// So many it took, SEQUENCE included.
+    /// The number that it accepted, SEQUENCE included.
     pub taken: u32,
-    /// It would take more: so many is as far as was tried.
+    /// It may accept more; larger numbers were not tried.
     pub at_least: bool,
-    /// What it said to one more, or to more.
+    /// Its answer to a larger COMPOUND.
     pub refusal: Option<String>,
 }
 
-/// Which number to try next. Pure.
+/// Decides which number to try next. No I/O.
 #[derive(Debug, Clone, Copy)]
 pub struct Search {
     taken: u32,
-    /// More than can be had.
+    /// The smallest number that was refused.
     refused: u32,
     cap: u32,
     promised: Option<u32>,
 }
 
 impl Search {
-    /// `taken` were taken already; more than `cap` are not tried.
+    /// `taken` operations are known to be accepted. Numbers above `cap` are not tried.
     #[must_use]
     pub fn new(taken: u32, promised: Option<u32>, cap: u32) -> Search {
         let cap = cap.max(taken);
         Search { taken, refused: cap.saturating_add(1), cap, promised }
     }
 
-    /// The next number; `None`: found.
+    /// The next number to try. `None`: finished.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         let open = |n: u32| n > self.taken && n < self.refused;
         if self.refused - self.taken <= 1 {
             return None;
         }
-        // Most servers keep to what they promised; those that do not often have no limit at all.
+        // Most servers keep their promise. Those that do not often have no limit at all.
         let likely = [self.promised, self.promised.map(|p| p.saturating_add(1)), Some(self.cap)];
         let likely =
             likely.into_iter().flatten().find(|n| open(*n) && (*n < self.cap || self.refused > self.cap));
         Some(likely.unwrap_or(self.taken + (self.refused - self.taken) / 2))
     }
 
-    /// What came of one.
+    /// Records the result of trying `n`.
     pub fn tried(&mut self, n: u32, taken: bool) {
         match taken {
             true => self.taken = self.taken.max(n),
@@ -61,26 +60,22 @@ impl Search {
         }
     }
 
-    /// The largest number that was taken.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.taken
     }
 
-    /// Nothing was refused.
+    /// Whether nothing was refused.
     #[must_use]
     pub fn at_cap(&self) -> bool {
         self.taken >= self.cap
     }
 }
 
-/// Operations that any server takes.
+/// Every server accepts this many.
 const FEW: u32 = 3;
 
-/// Finds out, with sessions of its own.
-///
-/// # Errors
-/// No session can be made, or a few operations are refused.
+/// Runs the search with sessions of its own. Fails if there is no session, or if a few operations are refused.
 pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Operations> {
     let mut client = crate::v4::client(target, minor, SEARCH_PATIENCE)?;
     let granted = client.session.granted();
@@ -95,7 +90,7 @@ pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Oper
     while let Some(n) = search.next().filter(|_| !stop.load(Ordering::Acquire)) {
         match ask(&mut client, n) {
             Ok(done) if done >= n => search.tried(n, true),
-            // Linux's server (6.1) executes as many as it takes, and says nothing of the others.
+            // Linux's server (6.1) executes as many as it accepts and ignores the others.
             Ok(done) => {
                 search.tried(done.max(FEW), true);
                 search.tried(n, false);
@@ -119,17 +114,18 @@ pub fn operations(target: &Target, minor: u32, stop: &AtomicBool) -> Result<Oper
     Ok(Operations { promised, taken: search.taken(), at_least: search.at_cap(), refusal })
 }
 
-/// The refusal is that of one operation, so it is known whether the SEQUENCE before it was counted.
+/// Whether a single operation was refused. Then it is known whether the SEQUENCE before it counted.
 fn is_operations(e: &Error) -> bool {
     matches!(e, Error::Refused { op, .. } if op == "SEQUENCE" || op == "PUTROOTFH")
 }
 
-/// After a COMPOUND was refused as a whole: whether the slot's numbers are those of the server again.
+/// After a COMPOUND was refused as a whole: brings the slot's sequence number in line with the server's again.
+/// Returns whether that worked.
 fn regain(client: &mut Client) -> bool {
     if client.session.minor() == 0 {
         return true;
     }
-    // If it was not counted the next call has the same number; if it was, the one after that is right.
+    // If it did not count, the next call uses the same number. If it counted, the one after that is right.
     client.session.not_counted(0);
     match ask(client, FEW) {
         Ok(_) => true,
@@ -147,7 +143,7 @@ fn leave(client: &mut Client) {
     landfast_verify::blocking::nfs::Nfs::leave(client);
 }
 
-/// A COMPOUND of so many operations, SEQUENCE included, which change nothing: how many were executed.
+/// Sends a COMPOUND of `n` operations without effect, SEQUENCE included. Returns how many were executed.
 fn ask(client: &mut Client, n: u32) -> Result<u32> {
     let before = u32::from(client.session.minor() > 0);
     let done = client.session.compound(vec![ArgOp::Putrootfh; n.saturating_sub(before) as usize])?;

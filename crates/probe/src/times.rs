@@ -1,13 +1,12 @@
-//! Distributions of times. Pure.
+//! Distributions of times. No I/O.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Times above this are counted as this in percentiles.
+/// Percentiles do not exceed this.
 const LONGEST_NS: u64 = 1 << 40;
 
-/// Times as they come.
 #[derive(Debug)]
 pub struct Times {
     calls: u64,
@@ -19,50 +18,41 @@ pub struct Times {
 
 impl Default for Times {
     fn default() -> Self {
-        // One in a thousand is as exact as a percentile need be.
+        // A percentile needs no better precision than a thousandth.
         let times = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
         Times { calls: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0, times }
     }
 }
 
-/// What times are like. Seconds.
+/// Summary of a distribution. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Distribution {
-    /// How many.
     pub calls: u64,
-    /// The shortest.
     pub min_s: f64,
-    /// A tenth is not longer.
     pub p10_s: f64,
-    /// Half of them are not longer.
     pub median_s: f64,
-    /// Nine in ten.
     pub p90_s: f64,
-    /// Ninety-nine in a hundred.
     pub p99_s: f64,
-    /// The longest.
     pub max_s: f64,
-    /// The mean.
     pub mean_s: f64,
 }
 
 impl Times {
-    /// One more.
     pub fn add(&mut self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.calls += 1;
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns += u128::from(ns);
-        // The distribution grows up to the longest time; it has no other limit.
+        // The histogram grows up to the longest time and has no other limit.
         let _ = self.times.record(ns.min(LONGEST_NS));
     }
 
-    /// What they are like; `None` without any.
+    /// The summary. `None`: no times.
     #[must_use]
     pub fn distribution(&self) -> Option<Distribution> {
         let s = |ns: u64| ns as f64 / 1e9;
-        // The histogram's values stand for a range; the ends of the whole are known.
+        // A histogram's value stands for a range, but minimum and maximum are exact.
         let percentile = |p: f64| s(self.times.value_at_percentile(p).clamp(self.min_ns, self.max_ns));
         (self.calls > 0).then(|| Distribution {
             calls: self.calls,

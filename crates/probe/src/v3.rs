@@ -1,4 +1,4 @@
-//! NFS version 3 (RFC 1813): lanes are nothing but numbers.
+//! NFS version 3 (RFC 1813). Lanes are mere numbers.
 
 use crate::ask::{Answer, Ask, Calls, File};
 use crate::limits::{BURST_WRITE_BYTES, IN_FLIGHT, PATIENCE};
@@ -15,7 +15,6 @@ use landfast_verify::blocking::v3::{Client, result};
 use landfast_verify::blocking::wire::{Procedure, results};
 use landfast_verify::error::{Error, Result};
 
-/// A client.
 pub struct Three {
     client: Client,
     dir: FileHandle,
@@ -30,15 +29,12 @@ fn procedure(proc: u32) -> Procedure {
 }
 
 impl Three {
-    /// Connects.
-    ///
-    /// # Errors
-    /// No server, or no such export.
+    /// Connects. Fails if there is no server, or no such export.
     pub fn connect(target: &Target) -> Result<Three> {
         Ok(Three { client: Client::connect(target, PATIENCE)?, dir: FileHandle(Bytes::new()) })
     }
 
-    /// The call; `None` for NULL.
+    /// Builds the call. `None` for NULL.
     fn call(&self, ask: &Ask) -> Result<Option<Call>> {
         let at = |name: &str| DirOp { dir: self.dir.clone(), name: Bytes::copy_from_slice(name.as_bytes()) };
         Ok(Some(match ask {
@@ -130,7 +126,7 @@ impl Calls for Three {
                 let ok = result::<MakeOk, WccData>(proc::CREATE, to(proc::CREATE)?)?;
                 let fh = match ok.object {
                     Some(fh) => fh.0.to_vec(),
-                    // The server may leave it out (RFC 1813 section 3.3.8).
+                    // The server may omit it (RFC 1813 section 3.3.8).
                     None => return Err(Error::Nonsense(format!("CREATE {name}: no handle"))),
                 };
                 let open = Stateid::ANONYMOUS;

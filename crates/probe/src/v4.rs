@@ -1,4 +1,4 @@
-//! NFS versions 4.0, 4.1 and 4.2 (RFC 7530, RFC 8881): lanes are slots of one session, or open owners of one client.
+//! NFS versions 4.0, 4.1 and 4.2 (RFC 7530, RFC 8881). Lanes are slots of one session, or open owners of one client.
 
 use crate::ask::{Answer, Ask, Calls, File};
 use crate::limits::{BURST_WRITE_BYTES, IN_FLIGHT, OPERATIONS_MAX};
@@ -22,14 +22,13 @@ use landfast_verify::error::{Error, Result};
 use landfast_xdr::Decode;
 use std::time::Duration;
 
-/// Bytes of a request around a WRITE's data, and more.
+/// More than the bytes of a request around a WRITE's data.
 const AROUND_DATA: usize = 1024;
 
-/// A client.
 pub struct Four {
     client: Client,
     dir: Fh,
-    /// The next number of each lane's open owner (version 4.0).
+    /// The next seqid of each lane's open owner (version 4.0).
     owners: Vec<u32>,
 }
 
@@ -60,10 +59,7 @@ fn compound() -> Procedure {
     Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND }
 }
 
-/// Connects as all of this crate's clients do.
-///
-/// # Errors
-/// No server, or it refuses.
+/// Connects with the settings of all clients in this crate. Fails if there is no server, or if it refuses.
 pub fn client(target: &Target, minor: u32, patience: Duration) -> Result<Client> {
     Client::connect_as(PROGRAM_NAME, &options(), target, minor, patience)
 }
@@ -83,10 +79,7 @@ pub fn options() -> Options {
 }
 
 impl Four {
-    /// Connects.
-    ///
-    /// # Errors
-    /// No server, or it refuses.
+    /// Connects. Fails if there is no server, or if it refuses.
     pub fn connect(target: &Target, minor: u32) -> Result<Four> {
         let client = client(target, minor, crate::limits::PATIENCE)?;
         let lanes = IN_FLIGHT.into_iter().max().unwrap_or(1);
@@ -142,7 +135,7 @@ impl Four {
     }
 }
 
-/// Operations of an open owner in version 4.0 (RFC 7530 section 9.1.7).
+/// Operations with an open owner's seqid in version 4.0 (RFC 7530 section 9.1.7).
 fn has_seqid(op: OpNum) -> bool {
     matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM)
 }

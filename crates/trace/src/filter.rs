@@ -1,7 +1,7 @@
-//! Which calls are looked at: those of some client, server, file, procedure or time. Pure.
+//! Selects calls by client, server, file, procedure or time. No I/O.
 //!
-//! A [`Filter`] is an [`Observer`] before another one, which hears only of the calls that pass, and of their replies: what is
-//! made of a capture can be made of a part of it.
+//! A [`Filter`] is an [`Observer`] in front of another one. It passes on only the selected calls and their replies,
+//! so every analysis of a capture also works on a part of it.
 
 use crate::limits::{CALLS_MAX, FILES_MAX};
 use crate::path::Shortest;
@@ -15,7 +15,7 @@ use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// An address, or all whose first bits are the same.
+/// An address, or all addresses with the same leading bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     addr: IpAddr,
@@ -23,7 +23,6 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether the address is in it.
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
         let shift = |width: u32| width - u32::from(self.bits);
@@ -56,12 +55,12 @@ impl FromStr for Network {
     }
 }
 
-/// A procedure of any program, or an operation of NFSv4 or of its callbacks, by its name.
+/// Name of a procedure of any program, or of an operation of NFSv4 or its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procedure(String);
 
 impl Procedure {
-    /// Whether a call is one, or a COMPOUND that was sent for one.
+    /// Whether a call is of this procedure, or is a COMPOUND sent for this operation.
     fn is(&self, call: &Call) -> bool {
         let Kind { program, version, procedure, .. } = call.head.kind;
         program.procedure(version, procedure) == Some(self.0.as_str())
@@ -71,7 +70,7 @@ impl Procedure {
 }
 
 impl Procedure {
-    /// The procedures of versions 2 and 3, the operations of version 4 and those of its callbacks, each once.
+    /// Procedures of versions 2 and 3, operations of version 4 and of its callbacks, without duplicates.
     pub fn names() -> Vec<&'static str> {
         let of = |program: Program| (0..u8::MAX).filter_map(move |n| program.operation(u32::from(n)));
         let mut seen = HashSet::new();
@@ -114,18 +113,13 @@ impl FromStr for Procedure {
 /// A file, or a directory and what is done in it.
 #[derive(Debug, Clone)]
 pub enum File {
-    /// By its name, as `matches(pattern, name)` has it, in whatever directory.
-    Name {
-        /// What names are compared with.
-        pattern: Vec<u8>,
-        /// Whether they fit.
-        matches: fn(&[u8], &[u8]) -> bool,
-    },
-    /// By what a listing shows of its handle.
+    /// By its name in any directory, if `matches(pattern, name)`.
+    Name { pattern: Vec<u8>, matches: fn(&[u8], &[u8]) -> bool },
+    /// By its handle as a listing shows it.
     Digest(u32),
 }
 
-/// The handles that files were found to have.
+/// Known handles of the wanted files.
 #[derive(Debug)]
 struct Files {
     file: File,
@@ -145,12 +139,9 @@ impl Asked for Files {
     }
 }
 
-/// A moment of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// Nanoseconds since the first frame.
     Since(i64),
-    /// Nanoseconds since 1970.
     At(i64),
 }
 
@@ -163,25 +154,22 @@ impl Moment {
     }
 }
 
-/// What is asked for. Everything that is given has to fit; of several procedures, one.
+/// Criteria. A call must meet all that are given; of several procedures, one.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
-    /// Of this client.
     pub client: Option<Network>,
-    /// Of this server.
     pub server: Option<Network>,
-    /// About this file.
     pub file: Option<File>,
-    /// One of these.
+    /// One of these procedures; empty: any.
     pub procedures: Vec<Procedure>,
-    /// Calls that began then or later.
+    /// Calls that began at or after this moment.
     pub from: Option<Moment>,
-    /// Calls that began before.
+    /// Calls that began before this moment.
     pub to: Option<Moment>,
 }
 
 impl Wanted {
-    /// Whether that is everything.
+    /// Whether everything is wanted.
     #[must_use]
     pub fn is_all(&self) -> bool {
         let Wanted { client, server, file, procedures, from, to } = self;
@@ -189,7 +177,7 @@ impl Wanted {
         whole && client.is_none() && server.is_none() && file.is_none()
     }
 
-    /// Whether a connection between these may have calls that fit.
+    /// Whether a connection between these ends may have wanted calls.
     fn may_fit(&self, Ends { from, to }: Ends) -> bool {
         let of = |net: Option<Network>, addr| net.is_none_or(|net| net.contains(addr));
         let between = |a: IpAddr, b: IpAddr| of(self.client, a) && of(self.server, b);
@@ -208,7 +196,7 @@ impl Wanted {
     }
 }
 
-/// The client and the server: of callbacks, and of what a lock manager sends back, the caller is the server.
+/// Client and server. The caller of callbacks, and of NLM's calls back to a client, is the server.
 fn parties(Ends { from, to }: Ends, kind: Kind) -> (IpAddr, IpAddr) {
     let back = match kind.program {
         Program::Callback => true,
@@ -222,39 +210,37 @@ fn parties(Ends { from, to }: Ends, kind: Kind) -> (IpAddr, IpAddr) {
     if back { (to.ip(), from.ip()) } else { (from.ip(), to.ip()) }
 }
 
-/// The calls that passed, counted as [`crate::trace::Totals`] counts them all.
+/// The selected calls, counted like [`crate::trace::Totals`] counts all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Calls to NFS.
     pub calls_seen: u64,
-    /// Those of them whose reply is there, with the times of both.
+    /// NFS calls with a reply and both times known.
     pub calls_matched: u64,
-    /// Those of them whose reply is there, but one of the two ends in a hole.
+    /// NFS calls with a reply, but call or reply ends in a hole of the capture.
     pub calls_unmeasured: u64,
-    /// Calls to other programs.
     pub other_calls: u64,
 }
 
-/// The most memory that the calls take which wait for their replies, and the handles of files.
+/// The most memory, in bytes, for pending calls and handles of files.
 #[cfg(test)]
 pub(crate) const FILTER_BYTES_MAX: usize =
     (2 * (CALLS_MAX / 2 * 8 / 7).next_power_of_two() + FILES_MAX * 2 * 3 / 2) * (size_of::<u64>() + 1);
 
-/// Lets through what is wanted.
+/// Passes on what is wanted.
 #[derive(Debug)]
 pub struct Filter<O> {
     wanted: Wanted,
     all: bool,
     files: Option<Files>,
     begun: i64,
-    /// Calls that passed and wait for their replies, of late and before.
+    /// Selected calls that wait for replies: recent ones, and older ones.
     passed: [HashSet<u64>; 2],
     counted: Counted,
     observer: O,
 }
 
 impl<O: Observer> Filter<O> {
-    /// Before `observer`.
+    /// Stands in front of `observer`.
     pub fn new(wanted: Wanted, observer: O) -> Self {
         let passed = [HashSet::new(), HashSet::new()];
         let files = wanted.file.clone().map(|file| Files { file, handles: HashSet::new() });
@@ -269,20 +255,20 @@ impl<O: Observer> Filter<O> {
         }
     }
 
-    /// Whether some of this time is wanted.
+    /// Whether some of this time span is wanted.
     fn overlaps(&self, from_ns: i64, to_ns: i64) -> bool {
         let outside = self.wanted.to.is_some_and(|to| from_ns >= to.ns(self.begun))
             || self.wanted.from.is_some_and(|from| to_ns < from.ns(self.begun));
         !outside
     }
 
-    /// What passed, unless everything did, and who was told of it.
+    /// The counts, unless everything was wanted, and the observer.
     pub fn finish(self) -> (Option<Counted>, O) {
         ((!self.all).then_some(self.counted), self.observer)
     }
 }
 
-/// Replies find their calls by this.
+/// The key by which a reply finds its call.
 fn key(ends: Ends, xid: u32) -> u64 {
     FixedState::with_seed(0).hash_one((ends.from, ends.to, xid))
 }
@@ -310,11 +296,11 @@ impl<O: Observer> Observer for Filter<O> {
         }
         let key = key(ends, call.head.xid);
         if self.passed[0].len() >= CALLS_MAX / 2 {
-            // Those before were left without an answer: `Trace` forgets them as well.
+            // The older ones stayed without an answer. `Trace` forgets them as well.
             self.passed.swap(0, 1);
             self.passed[0].clear();
         }
-        // One that is there already is sent again on another connection.
+        // A call that is already there was retransmitted on another connection.
         let first = !self.passed[1].contains(&key) && self.passed[0].insert(key);
         let nfs = call.head.kind.program == Program::Nfs;
         self.counted.calls_seen += u64::from(first && nfs);

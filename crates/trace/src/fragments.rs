@@ -1,7 +1,7 @@
-//! Datagrams of UDP whose IPv4 packets came in fragments (RFC 791 section 3.2), put together. Pure.
+//! Reassembles UDP datagrams whose IPv4 packets were fragmented (RFC 791 section 3.2). No I/O.
 //!
-//! Which fragments belong together says a number of 16 bits, which a busy sender uses again within seconds: what is not whole soon is
-//! given up, and so is what a fragment contradicts.
+//! Fragments belong together if they have the same 16-bit identification. A busy sender reuses it within seconds, so
+//! a datagram is dropped if it does not become complete soon or if a fragment contradicts it.
 
 use crate::frame::Fragment;
 use crate::limits::{FRAGMENTED_BYTES_MAX, FRAGMENTED_MAX, FRAGMENTED_NS_MAX};
@@ -9,25 +9,23 @@ use crate::stream::Stamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Bytes of a UDP header.
+/// Length of a UDP header.
 const HEADER: usize = 8;
 
-/// A datagram that is whole, as far as it was captured.
+/// A complete datagram, as far as it was captured.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
-    /// From where.
     pub from: SocketAddr,
-    /// To where.
     pub to: SocketAddr,
-    /// Its payload, as it was in frames; at least one.
+    /// Its payload as it was in frames; at least one part.
     pub parts: Vec<(Vec<u8>, Stamp)>,
-    /// Bytes behind that were not captured.
+    /// Bytes after that which were not captured.
     pub missing: u32,
-    /// How many fragments it came in.
+    /// Number of fragments.
     pub fragments: u64,
 }
 
-/// What became of a fragment.
+/// Result of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Others are missing.
@@ -40,23 +38,22 @@ pub(crate) enum Taken {
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
-    /// On the wire.
+    /// Length on the wire.
     len: u32,
     at: Stamp,
 }
 
-/// A datagram that is arriving.
 #[derive(Debug)]
 struct Arriving {
     key: (Ipv4Addr, Ipv4Addr, u16),
-    /// By where they are in the datagram.
+    /// Pieces by their offset in the datagram.
     pieces: BTreeMap<u32, Piece>,
-    /// Where it ends, once that is known.
+    /// Where it ends, once known.
     end: Option<u32>,
     bytes: usize,
 }
 
-/// Datagrams that are arriving, the one that began first before all others.
+/// Incomplete datagrams, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Fragments {
     arriving: VecDeque<Arriving>,
@@ -64,7 +61,6 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// The next fragment.
     pub fn take(&mut self, fragment: &Fragment<'_>, at: Stamp) -> Taken {
         let Fragment { from, to, number, offset, more, payload, len } = *fragment;
         let old = |a: &Arriving| {
@@ -81,7 +77,7 @@ impl Fragments {
             match self.arriving[n].fit(offset, &piece, more) {
                 Fit::New => {}
                 Fit::Known => return Taken::Copy,
-                // The number is used again.
+                // The identification is used again.
                 Fit::Not => {
                     self.give_up(n);
                     there = None;
@@ -117,7 +113,7 @@ impl Fragments {
     }
 }
 
-/// How a fragment goes with those before it.
+/// How a fragment fits to those before.
 enum Fit {
     New,
     Known,
@@ -163,7 +159,7 @@ impl Arriving {
         let (fragments, mut parts, mut have, mut cut) = (self.pieces.len() as u64, Vec::new(), 0, false);
         for (at, Piece { bytes, len, at: stamp }) in self.pieces {
             let skip = if at == 0 { HEADER } else { 0 };
-            // Behind what was not captured nothing can be read; when the last of it came counts all the same.
+            // After a gap nothing can be read, but the time of the last fragment still counts.
             let bytes = if cut { Vec::new() } else { bytes[skip..].to_vec() };
             have += bytes.len() as u32;
             cut |= bytes.len() + skip < len as usize;
@@ -184,7 +180,7 @@ mod tests {
         Stamp { ns, ..Stamp::default() }
     }
 
-    /// A datagram of so many bytes with a header, in pieces that end at multiples of 8.
+    /// A datagram with a header, in fragments that end at multiples of 8.
     fn pieces(len: usize, each: usize) -> Vec<(u32, bool, Vec<u8>)> {
         let mut all = vec![3, 32, 8, 1, 0, 0, 0, 0];
         all.extend((0..len).map(|n| n as u8));
@@ -259,7 +255,7 @@ mod tests {
         let (first, second) = (pieces(3000, 1480), pieces(2990, 1480));
         let mut fragments = Fragments::default();
         assert_eq!(fragments.take(&fragment(7, &first[0]), stamp(0)), Taken::Waits);
-        // The first of the second has the same bytes; its end tells.
+        // The second datagram begins with the same bytes; only its end differs.
         assert_eq!(fragments.take(&fragment(7, &first[2]), stamp(1)), Taken::Waits);
         assert_eq!(fragments.take(&fragment(7, &second[2]), stamp(2)), Taken::Waits);
         assert_eq!(fragments.take(&fragment(7, &second[0]), stamp(3)), Taken::Waits);
@@ -267,7 +263,7 @@ mod tests {
             panic!("not whole")
         };
         assert_eq!(payload(&datagram).len(), 2990);
-        // What came too long ago is of another one.
+        // What came too long ago belongs to another datagram.
         assert_eq!(fragments.take(&fragment(8, &first[0]), stamp(0)), Taken::Waits);
         let late = FRAGMENTED_NS_MAX.cast_signed() + 1;
         for piece in &first[1..] {

@@ -1,4 +1,4 @@
-//! What of a frame matters: a piece of a TCP stream, or a datagram. Pure.
+//! Extracts from a frame what matters: a segment of a TCP stream, or a datagram. No I/O.
 
 use crate::source::Frame;
 use etherparse::{EtherType, LaxIpPayloadSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice};
@@ -7,69 +7,64 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// From where.
     pub from: SocketAddr,
-    /// To where.
     pub to: SocketAddr,
-    /// What was captured of the payload.
+    /// The captured part of the payload.
     pub payload: &'a [u8],
-    /// Bytes of payload that were on the wire behind it and were not captured.
+    /// Bytes of payload after it that were on the wire but not captured.
     pub missing: u32,
-    /// TCP's part; `None`: a UDP datagram.
+    /// `None`: a UDP datagram.
     pub tcp: Option<Tcp>,
 }
 
-/// Of a TCP header.
+/// The fields of a TCP header that matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tcp {
-    /// The number of the first byte of payload, or of SYN.
+    /// Sequence number of the first byte of payload, or of SYN.
     pub seq: u32,
-    /// The next byte that is expected from the other end.
+    /// Sequence number of the next byte expected from the other end.
     pub ack: Option<u32>,
-    /// The beginning.
+    /// Start of a connection.
     pub syn: bool,
-    /// The number that the sender gave the IP packet; 0: none that tells anything.
+    /// IP identification. 0: none that means anything.
     pub packet: u16,
-    /// It says that segments came behind one that is missing (RFC 2018).
+    /// It has SACK blocks: segments arrived after a missing one (RFC 2018).
     pub sack: bool,
 }
 
-/// A fragment of a datagram of UDP in IPv4.
+/// A fragment of a UDP datagram in IPv4.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragment<'a> {
-    /// From where.
     pub from: Ipv4Addr,
-    /// To where.
     pub to: Ipv4Addr,
-    /// What all fragments of a datagram have in common.
+    /// IP identification, common to all fragments of a datagram.
     pub number: u16,
-    /// Where it is in the datagram, whose header counts.
+    /// Offset in the datagram, counted from its UDP header.
     pub offset: u32,
-    /// Others come behind it.
+    /// More fragments follow.
     pub more: bool,
-    /// What was captured of it.
+    /// The captured part of it.
     pub payload: &'a [u8],
     /// Its length on the wire.
     pub len: u32,
 }
 
-/// Why a frame was passed over.
+/// Why a frame was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Passed {
     /// Neither TCP nor UDP over IP.
     Other,
-    /// A fragment of an IP packet that others are missing of, or that is none of UDP in IPv4.
+    /// A fragment of an IP packet with others missing, or not UDP in IPv4.
     Fragment,
-    /// Too little of it was captured to see its TCP or UDP header.
+    /// Truncated before the end of its TCP or UDP header.
     Short,
-    /// Its headers contradict themselves.
+    /// Its headers are contradictory.
     Malformed,
-    /// Its link layer is none that is known here.
+    /// Unknown link layer.
     Link,
 }
 
 impl Passed {
-    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -82,7 +77,7 @@ impl Passed {
     }
 }
 
-/// Link layers, by their numbers in the registry of libpcap.
+/// Link layers as numbered by libpcap's registry.
 mod link {
     pub const NULL: i32 = 0;
     pub const ETHERNET: i32 = 1;
@@ -96,10 +91,7 @@ mod link {
     pub const LINUX_SLL2: i32 = 276;
 }
 
-/// Takes a frame apart.
-///
-/// # Errors
-/// Why it is of no interest.
+/// Parses a frame. The error says why it was skipped.
 pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
     if frame.link == link::ETHERNET
         && let Some(packet) = usual(frame)
@@ -109,13 +101,14 @@ pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Passed> {
     sliced(frame, TUNNELS_MAX)
 }
 
-/// Tunnels within each other that are looked into.
+/// At most this many nested tunnels are unpacked.
 const TUNNELS_MAX: u8 = 2;
 
-/// Where VXLAN goes (RFC 7348 section 5).
+/// UDP port of VXLAN (RFC 7348 section 5).
 const VXLAN_PORT: u16 = 4789;
 
-/// Protocols in GRE (RFC 2784, RFC 2890), by their numbers: IP, Ethernet, and what switches mirror (ERSPAN, draft-foschiano-erspan-03).
+/// Protocols in GRE (RFC 2784, RFC 2890) by number: IP, Ethernet, and traffic mirrored by switches (ERSPAN,
+/// draft-foschiano-erspan-03).
 mod gre {
     pub const IPV4: u16 = 0x0800;
     pub const IPV6: u16 = 0x86dd;
@@ -125,13 +118,13 @@ mod gre {
     pub const IP_PROTOCOL: u8 = 47;
 }
 
-/// The packet inside a tunnel: VXLAN, GRE or ERSPAN. `None`: it is in none, or in one that cannot be read.
+/// The packet inside a VXLAN, GRE or ERSPAN tunnel. `None`: no tunnel, or one that cannot be read.
 fn tunnelled<'a>(frame: &Frame<'a>, packet: &LaxSlicedPacket<'a>, tunnels: u8) -> Option<Packet<'a>> {
     let tunnels = tunnels.checked_sub(1)?;
     let (link, data) = match (&packet.transport, &packet.net) {
         (Some(TransportSlice::Udp(udp)), _) if udp.destination_port() == VXLAN_PORT => {
             let payload = udp.payload();
-            // Flags with the bit that a network is named, and its number.
+            // The flag that says the VXLAN network identifier is valid.
             if payload.first()? & 8 == 0 {
                 return None;
             }
@@ -152,7 +145,6 @@ fn tunnelled<'a>(frame: &Frame<'a>, packet: &LaxSlicedPacket<'a>, tunnels: u8) -
     sliced(&inner, tunnels).ok()
 }
 
-/// What is in a packet of GRE, and its link layer.
 fn in_gre<'a>(payload: &LaxIpPayloadSlice<'a>) -> Option<(i32, &'a [u8])> {
     if payload.ip_number.0 != gre::IP_PROTOCOL || payload.fragmented {
         return None;
@@ -163,14 +155,14 @@ fn in_gre<'a>(payload: &LaxIpPayloadSlice<'a>) -> Option<(i32, &'a [u8])> {
     if flags & 7 != 0 {
         return None;
     }
-    // A checksum, a key, a number.
+    // Optional fields: checksum, key, sequence number.
     let optional = [0x8000, 0x2000, 0x1000].into_iter().filter(|bit| flags & bit != 0).count();
     let begin = 4 + 4 * optional;
     let inner = |skip: usize| data.get(begin + skip..);
     Some(match protocol {
         gre::IPV4 | gre::IPV6 => (link::RAW, inner(0)?),
         gre::ETHERNET => (link::ETHERNET, inner(0)?),
-        // The first type has no header of its own, and no numbers; the third may have a part more.
+        // ERSPAN type I has no header of its own and no sequence number. Type III may have an optional part.
         gre::ERSPAN if flags & 0x1000 == 0 => (link::ETHERNET, inner(0)?),
         gre::ERSPAN => (link::ETHERNET, inner(8)?),
         gre::ERSPAN_3 => {
@@ -181,8 +173,8 @@ fn in_gre<'a>(payload: &LaxIpPayloadSlice<'a>) -> Option<(i32, &'a [u8])> {
     })
 }
 
-/// The most usual frame, TCP in a whole IPv4 packet on Ethernet, without the detour that others need: they are most of what goes by.
-/// `None`: it is another one, or something is strange about it.
+/// Fast path for the most common frame: TCP in a whole IPv4 packet on Ethernet. `None`: another kind of frame, or
+/// something unusual in it.
 fn usual<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     let data = frame.data;
     let word = |at: usize| data.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
@@ -218,9 +210,9 @@ fn usual<'a>(frame: &Frame<'a>) -> Option<Packet<'a>> {
     })
 }
 
-/// Whether there are blocks of selective acknowledgements among TCP's options.
+/// Whether the TCP options contain SACK blocks.
 fn has_sack(mut options: &[u8]) -> bool {
-    // Timestamps alone, as mostly.
+    // The common case: timestamps alone.
     if options.len() == 12 && options.starts_with(&[1, 1, 8, 10]) {
         return false;
     }
@@ -236,7 +228,7 @@ fn has_sack(mut options: &[u8]) -> bool {
     false
 }
 
-/// Link layer, network and transport.
+/// Parses link layer, network and transport.
 fn slice<'a>(frame: &Frame<'a>) -> Result<LaxSlicedPacket<'a>, Passed> {
     let data = frame.data;
     let typed = |header: usize, at: usize| {
@@ -263,7 +255,7 @@ fn sliced<'a>(frame: &Frame<'a>, tunnels: u8) -> Result<Packet<'a>, Passed> {
     {
         return Ok(inner);
     }
-    // Of a frame without lengths of its own (segmented by the network card later) the capture knows the length.
+    // A frame that the network card segments later has no lengths of its own. The capture knows its length.
     let cut = frame.wire_len.saturating_sub(u32::try_from(data.len()).unwrap_or(u32::MAX));
     let (from, to, ip_payload, missing) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
@@ -342,7 +334,6 @@ pub(crate) fn fragment<'a>(frame: &Frame<'a>) -> Option<Fragment<'a>> {
     })
 }
 
-/// The number of UDP among the protocols in IP.
 const UDP: u8 = 17;
 
 fn ip(data: &[u8]) -> Result<LaxSlicedPacket<'_>, Passed> {
@@ -356,7 +347,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
-        /// Whatever is done to a frame, it is read alike by both, or only by the one that reads all.
+        /// For any damage to a frame: both parsers read it alike, or only the complete one reads it.
         #[test]
         fn the_usual_frame_is_read_as_any_other(
             payload in proptest::collection::vec(any::<u8>(), 0..40),
@@ -388,7 +379,6 @@ mod tests {
         }
     }
 
-    /// A packet of IPv4 with this protocol in it.
     fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
         let mut out = vec![0x45, 0];
         out.extend(u16::try_from(20 + payload.len()).unwrap().to_be_bytes());
@@ -427,7 +417,7 @@ mod tests {
             gre(&[0, 0, 0x65, 0x58], &vxlan(&plain)),
         ] {
             assert_eq!(read(&tunnel), expected);
-            // Whatever is missing of it, there is an answer.
+            // Truncated anywhere, it still gets an answer.
             (0..tunnel.len()).for_each(|len| _ = read(&tunnel[..len]));
         }
     }

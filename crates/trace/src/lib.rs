@@ -1,12 +1,14 @@
-//! Captures of NFS traffic: which calls were made, and how long each took.
+//! Reads captures of NFS traffic: which calls were made, and how long each took.
 //!
-//! [`source`] reads frames, [`frame`] takes them apart, `fragments` puts datagrams together, `tcp` puts a stream in order, `stream` finds the RPC records in it, [`skim`]
-//! reads of each as much as is needed, [`trace`] brings calls and replies together, [`table`] counts,
-//! [`listing`] shows, [`filter`] leaves out, [`anonymise`] makes a copy without names; [`mountstats`] is about a client's counters
-//! instead. All but [`source`] is pure.
+//! - [`source`] reads frames, [`frame`] parses them, `fragments` reassembles datagrams, `tcp` puts a stream in order.
+//! - `stream` finds the RPC records, [`skim`] reads as much of each as is needed, [`trace`] matches replies to calls.
+//! - [`table`] counts, [`listing`] prints, [`filter`] selects, [`anonymise`] makes a copy without names.
+//! - [`mountstats`] reads a Linux client's counters instead of a capture.
 //!
-//! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and whatever
-//! is in it; nothing in it makes this crate panic.
+//! Only [`source`] does I/O.
+//!
+//! RPC is recognised by its content, never by ports. Memory is bounded by [`limits`], however long the capture is and
+//! whatever is in it. No input makes this crate panic.
 
 #![forbid(unsafe_code)]
 

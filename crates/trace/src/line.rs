@@ -1,39 +1,39 @@
-//! How fast a narrow line is, as acknowledgements tell it: of bytes that were on their way together they come one behind the other as the
-//! bytes passed its narrowest place. Pure.
+//! Estimates the speed of a slow link from acknowledgements. Bytes that are in flight together arrive one after
+//! another at the pace of the narrowest part of the path. No I/O.
 
-/// Acknowledged bytes that tell something: less may be a program's short message.
+/// Acknowledgements of fewer bytes may be for a program's short message and do not count.
 const BYTES_MIN: u32 = 1000;
-/// Fewer acknowledgements say nothing.
+/// Fewer acknowledgements mean nothing.
 const SEEN_MIN: u8 = 8;
 
-/// Nanoseconds for 1024 bytes below two to this many are one step: 500 Mbit/s.
+/// Below two to the power of this, nanoseconds per 1024 bytes share one step: 500 Mbit/s.
 const LEAST: u32 = 14;
-/// From two to this many on they are one step: 0.1 Mbit/s.
+/// From two to the power of this on, they share one step: 0.1 Mbit/s.
 const MOST: u32 = 26;
-/// Steps in a power of two.
+/// Steps per power of two.
 const STEPS: u32 = 4;
 const STEPS_ALL: usize = ((MOST - LEAST) * STEPS + 2) as usize;
 
-/// Bytes in front of each segment: Ethernet, IPv4, TCP with timestamps.
+/// Bytes of headers before each segment: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: u64 = 66;
 /// Bytes of a full segment.
 pub(crate) const SEGMENT: u64 = 1448;
 
-/// A line on which bytes take a time that matters.
+/// A link slow enough that transfer time matters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Line {
     ns_of_kib: f32,
 }
 
 impl Line {
-    /// How long a message of so many bytes is on it.
+    /// How long a message takes to cross it.
     pub fn takes_ns(self, bytes: u64) -> i64 {
         let sent = bytes.saturating_add(bytes.div_ceil(SEGMENT).max(1).saturating_mul(HEADERS));
         (sent as f64 * f64::from(self.ns_of_kib) / 1024.0) as i64
     }
 }
 
-/// How long acknowledged bytes took: how often which time.
+/// Histogram of the time per byte.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     steps: [u8; STEPS_ALL],
@@ -48,7 +48,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// So many bytes were acknowledged so long after those before them, with which they had been on their way.
+    /// `bytes` were acknowledged `ns` after the bytes before, which were in flight at the same time.
     pub fn add(&mut self, bytes: u32, ns: i64) {
         if bytes < BYTES_MIN || ns <= 0 {
             return;
@@ -70,7 +70,7 @@ impl Pace {
         }
     }
 
-    /// What half of them did not exceed; `None`: there is no narrow line, or too little was seen.
+    /// The median pace. `None`: no slow link, or too few samples.
     pub fn line(&self) -> Option<Line> {
         self.line
     }
@@ -100,7 +100,7 @@ mod tests {
             let segment_ns = (SEGMENT + HEADERS) as f64 * 8e3 / megabits;
             let mut pace = Pace::default();
             for i in 0..100_i64 {
-                // Each second segment is acknowledged; some late, some together.
+                // Every second segment is acknowledged; some late, some together.
                 pace.add(
                     2 * SEGMENT as u32,
                     (2.0 * segment_ns) as i64 + if i % 4 == 0 { (i - 50) * 20_000 } else { 0 },

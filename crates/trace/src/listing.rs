@@ -1,4 +1,4 @@
-//! One line a call and one a reply, as tshark prints them.
+//! Prints one line per call and one per reply, like tshark.
 
 use crate::skim::{Kind, Outcome, Program, Protection, v4};
 use crate::stream::Stamp;
@@ -7,8 +7,8 @@ use crate::trace::{Call, Ends, Reply, Times};
 use landfast_nfs::v4::OpNum;
 use std::fmt::{self, Display};
 
-/// A call's line: `13 0.000175 0.005327 10.0.2.11 -> 10.0.2.10 NFS 194 V3 LOOKUP Call, DH: 0x44856022/testfile1`. `from_ns`: what
-/// times are counted from.
+/// A call's line: `13 0.000175 0.005327 10.0.2.11 -> 10.0.2.10 NFS 194 V3 LOOKUP Call, DH: 0x44856022/testfile1`.
+/// Times are relative to `from_ns`.
 #[must_use]
 pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
     let kind = &call.head.kind;
@@ -50,7 +50,7 @@ pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
     format!("{head}V{} {} Reply (Call In {answered}){shown}", kind.version, name(kind))
 }
 
-/// What is shown of arguments or results: ` CB_SEQUENCE;CB_RECALL StateID: 0x3aa3 FH: 0x44856022`.
+/// The details of arguments or results: ` CB_SEQUENCE;CB_RECALL StateID: 0x3aa3 FH: 0x44856022`.
 fn joined(kind: &Kind, shown: &[(u8, String)]) -> String {
     let mut all = String::new();
     for (i, (_, text)) in shown.iter().enumerate() {
@@ -66,8 +66,8 @@ fn joined(kind: &Kind, shown: &[(u8, String)]) -> String {
     all
 }
 
-/// The main operations of a COMPOUND that were carried out, with what their results say: ` OPEN StateID: 0x3aa3`. Where the results
-/// could not all be read, the call has the others.
+/// The main operations of a COMPOUND that were executed, with their results: ` OPEN StateID: 0x3aa3`. If not all
+/// results could be read, the call supplies the remaining names.
 fn carried_out(call: &Call, reply: &Reply) -> String {
     let (asked, shown) = (&call.head.ops, &reply.head.shown);
     let done = reply.head.operations.map_or(0, |n| n as usize);
@@ -80,7 +80,7 @@ fn carried_out(call: &Call, reply: &Reply) -> String {
     format!(" {}", v4::line(&all))
 }
 
-/// The frame that a line is about: the one with which all of the message was there.
+/// The frame that a line is about: the one that completed the message.
 fn stamp(times: &Times) -> Stamp {
     times.last.unwrap_or(times.first)
 }
@@ -90,7 +90,7 @@ fn name(kind: &Kind) -> String {
     known.unwrap_or_else(|| format!("procedure {}", kind.procedure))
 }
 
-/// What every line begins with.
+/// The beginning of every line.
 struct Head<'a> {
     from_ns: i64,
     ends: Ends,
@@ -119,6 +119,6 @@ impl Display for Head<'_> {
 }
 
 fn seconds(ns: i64) -> f64 {
-    // Not "-0.000000".
+    // Avoids "-0.000000".
     if ns.abs() < 500 { 0.0 } else { ns as f64 / 1e9 }
 }

@@ -1,4 +1,5 @@
-//! What the acknowledgements of a TCP connection say of the way between its ends: round trips, and stalls after losses. Pure.
+//! What the acknowledgements of a TCP connection tell about the path between its ends: round trips, and stalls after
+//! losses. No I/O.
 
 use crate::line::{Line, Pace, SEGMENT};
 use std::ops::Range;
@@ -6,99 +7,99 @@ use std::ops::Range;
 /// The shortest time from a segment to its acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shortest {
-    /// Nanoseconds.
     pub ns: i64,
-    /// What of these the bytes of both took on a narrow line.
+    /// The part of `ns` that the segment and its acknowledgement spent on a slow link.
     pub on_line_ns: i64,
-    /// Whether whoever acknowledged it was seen to send acknowledgements alone: else they may have waited for bytes to go with.
+    /// The receiver was seen to send acknowledgements without data. If not, an acknowledgement may have waited for
+    /// data to go with.
     pub bare: bool,
 }
 
-/// One direction: what was sent, and when the other end was heard to have it.
+/// One direction: what was sent, and when the other end acknowledged it.
 #[derive(Debug, Default)]
 pub(crate) struct Way {
-    /// The number behind the last byte that was sent.
+    /// Sequence number after the last byte that was sent.
     high: Option<u32>,
-    /// The number behind the last byte that the other end has.
+    /// Sequence number after the last byte that was acknowledged.
     acked: Option<u32>,
-    /// The segment whose acknowledgement is waited for: the number behind it, and when it went by.
+    /// The segment whose acknowledgement is timed: the sequence number after it, and when it was captured.
     timed: Option<(u32, i64)>,
     timed_len: u32,
-    /// The same of one at a time, whatever is sent behind it; at 0 there is none.
+    /// As `timed`, but one segment at a time, whatever is sent after it. The time is 0 if there is none.
     sampled: (u32, i64),
     shortest_ns: Option<i64>,
-    /// Bytes of the segment that was acknowledged soonest.
+    /// Length in bytes of the segment with the shortest time to its acknowledgement.
     shortest_len: u32,
     latest_ns: i64,
-    /// Since when segments behind a hole wait.
+    /// Since when segments wait behind a hole.
     early_ns: Option<i64>,
-    /// The first number of the last long message and the one behind it, and since when bytes are on their way of which nothing more was sent: the end of that is
-    /// when the other end was last heard to get more.
+    /// The first sequence number of the last long message and the one after its end. Then: since when bytes are in
+    /// flight with nothing more sent, until the last acknowledgement of new bytes.
     long: Option<(u32, u32)>,
     rest: (i64, i64),
-    /// When bytes were sent last.
     sent_ns: i64,
-    /// Since when nothing more of what was sent is acknowledged.
+    /// Since when nothing new is acknowledged.
     waiting_ns: i64,
-    /// Bytes that were sent without a pause of half a round trip: since the last one, and the most that there were.
+    /// Bytes sent without a pause of half a round trip: in the current burst, and in the largest one.
     burst: u32,
     most: u32,
-    /// Its sender sends less at a time because something was lost.
+    /// Set while the sender sends less at a time because of a loss.
     held: Option<Held>,
-    /// How long bytes took, one behind the other: those that were acknowledged, and those that came by.
+    /// How fast bytes follow each other: measured by acknowledgements, and by the arrival of the bytes.
     acknowledged: Pace,
     came: Pace,
-    /// The number and the length of the last packet.
+    /// IP identification and length of the last packet.
     packet: (u16, u32),
-    /// Packets with numbers, and how many of them did not follow the one before though nothing was waited for.
+    /// Packets with an IP identification, and how many of these broke the sequence though nothing had been waited
+    /// for.
     numbers: (u32, u32),
-    /// Acknowledgements without bytes that its sender sent.
+    /// Acknowledgements without data sent by this direction's sender.
     bare: u32,
-    /// What the last of them acknowledged, and how often that was said again.
+    /// What the last of these acknowledged, and how often it was repeated.
     said: (u32, u8),
-    /// The last packets, by which a second copy of one is known; the next place.
+    /// The last packets, to recognise a second copy of one, and the next place to write.
     copies: ([(u32, u32); COPIES], u8),
 }
 
-/// Packets of which a second copy is known.
+/// How many packets are remembered to recognise copies.
 const COPIES: usize = 4;
 
-/// Of so many packets no more than one may break the row of the numbers by itself, or they tell nothing.
+/// At most one packet in this many may break the sequence of IP identifications by itself. Otherwise the numbers mean
+/// nothing.
 const IN_ROW: u32 = 8;
 
-/// An acknowledgement that is said again so often tells of a loss (RFC 5681 section 3.2).
+/// Duplicate acknowledgements that signal a loss (RFC 5681 section 3.2).
 const SAID_AGAIN: u8 = 3;
 
-/// A sender that lost something: it goes on with fewer bytes at a time (RFC 5681 section 3.1) until there are as many as before.
+/// A sender after a loss: it sends fewer bytes at a time (RFC 5681 section 3.1) until the window is as large as
+/// before.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// The number behind the last byte that was sent before.
+    /// Sequence number after the last byte that was sent before the loss.
     until: u32,
-    /// As many bytes as would be sent at a time if nothing had been lost.
+    /// Bytes that would be sent at a time without the loss.
     reach: u32,
 }
 
-/// What the number of a packet says.
+/// What the IP identification of a packet tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbered {
-    /// Nothing.
     None,
-    /// It follows the one before.
+    /// It follows the packet before.
     InRow,
-    /// A few are missing between the two.
+    /// A few packets are missing between the two.
     Missing,
-    /// It has nothing to do with the one before: numbers by chance, or one row for all that a host sends.
+    /// Unrelated to the packet before: random numbers, or one counter for everything that a host sends.
     Elsewhere,
 }
 
-/// What a segment carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carried {
-    /// Bytes that did not go by before.
+    /// New bytes.
     New,
-    /// Bytes that went by before, and the other end was not heard to have them.
+    /// A retransmission of bytes that were not acknowledged.
     Missing,
-    /// Bytes that the other end was heard to have: what said so was late, or lost.
+    /// A retransmission of acknowledged bytes: the acknowledgement was late or lost.
     Known,
 }
 
@@ -107,7 +108,7 @@ fn is_behind(a: u32, b: u32) -> bool {
 }
 
 impl Way {
-    /// A segment went by, up to before `end`.
+    /// A segment that ends before sequence number `end` was captured.
     pub fn sent(&mut self, end: u32, ns: i64) -> Carried {
         let new = self.high.is_none_or(|high| is_behind(end, high));
         if new {
@@ -122,13 +123,13 @@ impl Way {
             }
             return Carried::New;
         }
-        // Nobody knows which of the two an acknowledgement is for.
+        // Whether an acknowledgement is for the original or the retransmission cannot be known.
         self.timed = None;
         self.sampled.1 = 0;
         if self.acked.is_none_or(|acked| is_behind(end, acked)) { Carried::Missing } else { Carried::Known }
     }
 
-    /// The other end has all before `ack`. `true`: that is news.
+    /// The other end acknowledges everything before `ack`. Returns `true` if that is news.
     pub fn acked(&mut self, ack: u32, ns: i64) -> bool {
         if let Some((end, sent)) = self.timed
             && !is_behind(end, ack)
@@ -146,7 +147,8 @@ impl Way {
         }
         let news = self.acked.is_none_or(|acked| is_behind(ack, acked));
         if news {
-            // Of one message, which had all been sent; what acknowledges its end may have waited for more, or for a program to read.
+            // Only within a message that was sent completely: the acknowledgement of its end may have waited for more
+            // bytes or for a program to read.
             if let (Some((begin, end)), Some(acked), None) = (self.long, self.acked, self.held)
                 && is_behind(acked, begin)
                 && is_behind(end, ack)
@@ -156,7 +158,7 @@ impl Way {
             }
             self.waiting_ns = ns;
             if let (Some((_, end)), Some(shortest)) = (self.long, self.shortest_ns) {
-                // What acknowledges the end may have waited for more, or for a program to read.
+                // The acknowledgement of the end may have waited for more bytes or for a program to read.
                 if is_behind(end, ack) {
                     self.rest.1 = ns.saturating_sub(shortest).max(self.rest.1);
                 } else {
@@ -168,26 +170,25 @@ impl Way {
         news
     }
 
-    /// Since when what was sent stands still, now that some of it is sent again: nothing more of it was acknowledged, or its sender sent
-    /// no more.
+    /// Since when the data that is now retransmitted made no progress: nothing new was acknowledged, or the sender
+    /// sent nothing.
     pub fn sent_again(&mut self, ns: i64) -> i64 {
         let waiting_ns = std::mem::replace(&mut self.waiting_ns, ns);
-        // Of a SYN nothing was sent yet.
+        // Before a SYN nothing was sent.
         if self.sent_ns == 0 { waiting_ns } else { waiting_ns.min(self.sent_ns) }
     }
 
-    /// Something that was sent in this direction was lost, as it shows now.
+    /// A loss in this direction has been detected.
     pub fn lost(&mut self) {
         let reach = self.held.map_or(0, |held| held.reach).max(self.most);
         self.held = self.high.map(|until| Held { until, reach });
     }
 
-    /// When bytes were sent last.
     pub fn sent_last_ns(&self) -> i64 {
         self.sent_ns
     }
 
-    /// How much of a pause in the middle of a message there would not be if nothing had been lost: then its sender would have sent more at
+    /// How much of a pause within a message is due to an earlier loss. Without it the sender would have sent more at
     /// a time, twice as much after each round trip.
     pub fn held_back(&mut self, pause_ns: i64, around: &Range<i64>) -> i64 {
         let Some(held) = &mut self.held else { return 0 };
@@ -200,8 +201,9 @@ impl Way {
         (pause_ns as f64 * (1.0 - part.min(1.0))) as i64
     }
 
-    /// A packet with this number and so many bytes went by: whether its sender had sent others before that did not come here. (Linux
-    /// numbers the packets of a connection one after another; one that the network card cut in pieces has more numbers than one.)
+    /// Judges a packet by its IP identification and length: are packets missing that its sender sent before it? Linux
+    /// numbers the packets of a connection one after another. A packet that the network card segmented counts as
+    /// several.
     pub fn numbered(&mut self, number: u16, len: u32) -> Numbered {
         let (before, pieces) =
             (self.packet.0, self.packet.1.saturating_sub(PIECE_MAX).div_ceil(PIECE_MIN) + 1);
@@ -218,8 +220,9 @@ impl Way {
         }
     }
 
-    /// Whether this very packet was captured before: a port that mirrors both ways, or an interface and the bridge behind it. What is sent
-    /// again has another number; of packets without numbers nothing is known.
+    /// Whether the same packet was captured before, e.g. on a port that mirrors both directions, or on an interface
+    /// and the bridge behind it. A retransmission has another IP identification. Of packets without identifications
+    /// nothing is known.
     pub fn is_copy(&mut self, number: u16, seq: u32, len: u32) -> bool {
         if number == 0 {
             return false;
@@ -234,20 +237,20 @@ impl Way {
         false
     }
 
-    /// A packet broke the row of the numbers, and nobody had waited for one.
+    /// A packet broke the sequence of IP identifications, and nobody had waited for one.
     pub fn out_of_row(&mut self) {
         self.numbers.1 = self.numbers.1.saturating_add(1);
     }
 
-    /// Whether the numbers of its packets tell of those that did not come here: they follow each other, and bare acknowledgements, which have
-    /// numbers, too, are in the capture.
+    /// Whether the IP identifications reveal missing packets: they are consecutive, and bare acknowledgements, which
+    /// are numbered too, are in the capture.
     pub fn has_row(&self) -> bool {
         let (packets, out) = self.numbers;
         self.bare > 0 && out.saturating_mul(IN_ROW) <= packets
     }
 
-    /// An acknowledgement without bytes. `true`: it says again what was said, as whoever misses something does. (`outstanding`: more was
-    /// sent to it.)
+    /// An acknowledgement without data. Returns `true` for the duplicate that signals a loss. `outstanding`:
+    /// unacknowledged data was sent to its sender.
     pub fn bare(&mut self, ack: u32, outstanding: bool) -> bool {
         self.bare = self.bare.saturating_add(1);
         let (said, times) = &mut self.said;
@@ -259,17 +262,17 @@ impl Way {
         *times == SAID_AGAIN
     }
 
-    /// Whether something was sent that the other end was not heard to have.
+    /// Whether something was sent that is not acknowledged yet.
     pub fn is_outstanding(&self) -> bool {
         self.high.is_some_and(|high| self.acked.is_none_or(|acked| is_behind(high, acked)))
     }
 
-    /// What segments wait behind is a hole in the capture.
+    /// The hole that segments wait behind is one of the capture, not a loss.
     pub fn no_loss(&mut self) {
         self.early_ns = None;
     }
 
-    /// Segments wait behind a hole, or no longer: since when they did.
+    /// Segments now wait behind a hole, or no longer do. When they stop, returns since when they waited.
     pub fn waits(&mut self, waits: bool, ns: i64) -> Option<i64> {
         match (waits, self.early_ns) {
             (true, None) => self.early_ns = Some(ns),
@@ -279,14 +282,14 @@ impl Way {
         None
     }
 
-    /// A message of so many bytes ended at about `end`, at this time.
+    /// A message of this many bytes ended at about `end`.
     pub fn message(&mut self, bytes: u64, end: u32) {
         if bytes > LONG_MIN {
             self.long = Some((end.wrapping_sub(bytes.try_into().unwrap_or(u32::MAX)), end));
         }
     }
 
-    /// Bytes went by that did not before, so many; `inside`: of a message that had begun. A round trip takes so long.
+    /// `len` new bytes were sent. `inside`: within a message that had begun.
     pub fn went_on(&mut self, ns: i64, len: u32, inside: bool, round_trip_ns: i64) {
         let pause = ns.saturating_sub(self.sent_ns);
         if pause >= round_trip_ns / 2 {
@@ -306,19 +309,18 @@ impl Way {
         }
     }
 
-    /// Bytes went by.
     pub fn sent_at(&mut self, ns: i64) {
         self.sent_ns = ns;
         self.rest = (ns, ns);
     }
 
-    /// Whether nothing was heard that tells of bytes on their way, and nothing was lost.
+    /// Whether no bytes are known to be in flight and nothing was lost.
     pub fn is_quiet(&self) -> bool {
         self.rest.1 <= self.rest.0 && self.held.is_none()
     }
 
-    /// From when to when bytes were on their way of which nothing more was sent, as far as it is known and was not told before, if that was
-    /// long.
+    /// The time span in which bytes were in flight with nothing more sent, if it is known, long, and not reported
+    /// yet.
     pub fn moved(&mut self) -> Option<(i64, i64)> {
         let (from, until) = self.rest;
         let long = until.saturating_sub(from) > QUEUE_NS;
@@ -326,59 +328,59 @@ impl Way {
         long.then_some((from, until))
     }
 
-    /// The shortest time from a segment to its acknowledgement, in nanoseconds.
     pub fn shortest_ns(&self) -> Option<i64> {
         self.shortest_ns
     }
 
-    /// How long bytes are on a narrow line: of a sender here their acknowledgements tell, of one there they themselves.
+    /// The slow link that the bytes cross. A sender on this side of it shows by its acknowledgements, one beyond it
+    /// by the arrival of the bytes.
     fn line(&self) -> Option<Line> {
         let [acknowledged, came] = [&self.acknowledged, &self.came].map(Pace::line);
         [acknowledged, came].into_iter().flatten().max_by(|a, b| a.takes_ns(0).cmp(&b.takes_ns(0)))
     }
 
-    /// Whether bytes are queueing on the way: they take much longer than they have to.
+    /// Whether bytes are queueing on the path: they take much longer than necessary.
     pub fn queues(&self) -> bool {
         self.shortest_ns.is_some_and(|ns| self.latest_ns > 2 * ns + QUEUE_NS)
     }
 
-    /// Another connection began.
+    /// Another connection began on these ports.
     pub fn begin(&mut self) {
         let Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, .. } = *self;
         *self = Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, ..Way::default() };
     }
 }
 
-/// Longer messages are acknowledged in parts (RFC 9293 section 3.8.6.3: every second segment).
+/// Longer messages are acknowledged in parts: every second segment (RFC 9293 section 3.8.6.3).
 pub(crate) const LONG_MIN: u64 = 3 * 1460;
 
-/// What goes over a network uncut.
+/// The largest segment that crosses a network unsplit, in bytes.
 const PIECE_MAX: u32 = 1460;
 
-/// No sender is taken to send more than this at a time if it never did.
+/// The most bytes at a time that a sender is assumed to send if it never did.
 const REACH_MAX: u32 = 1 << 20;
 
-/// The least that a network card makes pieces of.
+/// The smallest segments that a network card cuts, in bytes.
 const PIECE_MIN: u32 = 1200;
 
-/// Packets that may be missing between two. Beyond that the numbers do not follow each other.
+/// At most this many packets are missing between two consecutive IP identifications. Beyond that they are unrelated.
 const NUMBERS_MAX: u32 = 64;
 
-/// What both ways take at least, in nanoseconds; 0: not known.
+/// The minimum for both directions together, in nanoseconds. 0: unknown.
 pub(crate) fn both_ways(ways: &[Way; 2]) -> i64 {
     ways.iter().filter_map(Way::shortest_ns).sum()
 }
 
-/// A message that was sent in one direction took so long to come by: how much longer its bytes are on a narrow line, before they come by
-/// here, and behind.
+/// A message took `took_ns` to be captured. Returns how much longer its bytes are on a slow link: before they are
+/// captured here, and after.
 pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i64) -> [i64; 2] {
     let (Some(line), [Some(on), Some(back)]) =
         (line(ways, sender), [sender, 1 - sender].map(|way| ways[way].shortest_ns()))
     else {
         return [0; 2];
     };
-    // Its first segment came over the line, and the others as it let them pass; or all of it waits there. Of what was acknowledged before its
-    // end was sent acknowledgements tell more.
+    // Either its first segment crossed the link before and paced the others, or all of it still has to cross. For
+    // what was acknowledged before its end was sent, acknowledgements tell more.
     let [before, behind] = if back > on + on / 2 {
         [line.takes_ns(bytes.min(SEGMENT)), 0]
     } else if on > back + back / 2 && took_ns < on {
@@ -389,7 +391,7 @@ pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i6
     [before, behind].map(|ns| if ns < LINE_MIN_NS { 0 } else { ns })
 }
 
-/// The shortest time to an acknowledgement of what was sent in one direction.
+/// The shortest time to an acknowledgement of data sent in one direction.
 pub(crate) fn shortest(ways: &[Way; 2], sender: usize) -> Option<Shortest> {
     let Way { shortest_ns, shortest_len, .. } = ways[sender];
     let ns = shortest_ns?;
@@ -397,29 +399,29 @@ pub(crate) fn shortest(ways: &[Way; 2], sender: usize) -> Option<Shortest> {
     Some(Shortest { ns, on_line_ns: on_line.min(ns), bare: ways[1 - sender].bare > 0 })
 }
 
-/// The line in one direction. Where nothing tells, it is taken to be as the other.
+/// The slow link in one direction. Without a measurement it is assumed to be as in the other.
 fn line(ways: &[Way; 2], sender: usize) -> Option<Line> {
     ways[sender].line().or_else(|| ways[1 - sender].line())
 }
 
-/// Less than this is not worth telling.
+/// Shorter times on a link are not reported.
 const LINE_MIN_NS: i64 = 100_000;
 
-/// Whether a pause of a connection is long enough for its sender to have waited for an acknowledgement in vain.
+/// Whether a pause is so long that the sender must have waited in vain for an acknowledgement.
 pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
     let both = both_ways(ways);
     pause_ns > both.saturating_mul(2).saturating_add(2 * QUEUE_NS)
 }
 
-/// What an acknowledgement may be late by without anything queueing.
+/// How late an acknowledgement may be without any queue.
 const QUEUE_NS: i64 = 1_000_000;
 
-/// Pauses of a sender that waits for acknowledgements before it may go on: about a round trip, in nanoseconds.
+/// The range of pauses, in nanoseconds, in which a sender waits for acknowledgements: about a round trip.
 pub(crate) fn pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
     round_trips(ways, sender).map_or(0..0, |around| around.start.max(QUEUE_NS)..around.end)
 }
 
-/// What is about a round trip; `None`: it is not known, or bytes queue before a narrow line.
+/// The range of times that count as about a round trip. `None`: unknown, or bytes queue before a slow link.
 pub(crate) fn round_trips(ways: &[Way; 2], sender: usize) -> Option<Range<i64>> {
     let both = both_ways(ways);
     (both != 0 && !ways[sender].queues()).then(|| both / 2..both.saturating_add(both / 2))

@@ -1,4 +1,4 @@
-//! Frames out of a pcap or pcapng file, one after another, in bounded memory.
+//! Reads the frames of a pcap or pcapng file in bounded memory.
 
 use crate::limits::{BLOCK_MAX, INTERFACES_MAX, READ_BUFFER};
 use pcap_parser::traits::PcapReaderIterator;
@@ -6,51 +6,47 @@ use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One frame of a capture.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
     /// Nanoseconds since 1970.
     pub ns: i64,
-    /// The number of its link layer, as the registry of libpcap has it.
+    /// Number of its link layer in libpcap's registry.
     pub link: i32,
-    /// What of it was captured.
+    /// The captured part.
     pub data: &'a [u8],
     /// Its length on the wire, in bytes.
     pub wire_len: u32,
 }
 
-/// How a capture ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Behind a whole frame.
+    /// After a whole frame.
     Whole,
-    /// In the middle of a frame: what wrote it was stopped, or the file was cut.
+    /// Within a frame: the capturing program was stopped, or the file was truncated.
     CutOff,
-    /// What follows this byte (after decompression) is no capture.
+    /// The bytes after this offset (after decompression) are no capture.
     Damaged(u64),
 }
 
-/// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It is none.
+    /// Not a capture.
     #[error(
         "not a capture: it begins neither as pcap nor as pcapng does; tcpdump -w and Wireshark write such files, and its editcap -F pcap \
          makes them of other formats (snoop)"
     )]
     NotACapture,
-    /// Not even its header is whole.
+    /// Not even the header is complete.
     #[error("cut off in its header: there is no frame in it")]
     HeaderCutOff,
-    /// Nothing in it.
     #[error("empty: not even the header of a capture is there")]
     Empty,
-    /// Reading failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What the parser does not hand on of the reader: an error, and whether there were bytes enough to tell the format.
+/// What the parser does not report about the reader: its error, and whether there were enough bytes to detect the
+/// format.
 #[derive(Debug, Default)]
 struct Told {
     error: Option<io::Error>,
@@ -59,16 +55,16 @@ struct Told {
 
 type Failure = Arc<Mutex<Told>>;
 
-/// Gives the parser enough to recognise the format with its first read, and keeps what failed.
+/// Ensures that the parser's first read suffices to detect the format, and keeps a read error.
 struct Input<R> {
     inner: R,
     begun: bool,
     failure: Failure,
 }
 
-/// The header of a pcap file, and enough of a pcapng file to know how long its first block is.
+/// Length of the pcap header, enough of a pcapng file to know the length of its first block.
 const HEADER: usize = 24;
-/// What tells the format.
+/// Length of the magic number.
 const MAGIC: usize = 4;
 
 impl<R: Read> Read for Input<R> {
@@ -101,7 +97,6 @@ impl<R: Read> Read for Input<R> {
     }
 }
 
-/// The length of a pcapng file's first block.
 fn first_block(buf: &[u8]) -> Option<usize> {
     let word = |at: usize| <[u8; 4]>::try_from(buf.get(at..at + 4)?).ok();
     let len = match (word(0)?, word(8)?) {
@@ -112,14 +107,13 @@ fn first_block(buf: &[u8]) -> Option<usize> {
     usize::try_from(len).ok()
 }
 
-/// An interface of a pcapng section: its link layer, units of time in a second, seconds to add.
+/// An interface of a pcapng section: link layer, time units per second, seconds to add.
 struct Interface {
     link: i32,
     resolution: u64,
     offset: i64,
 }
 
-/// A capture that is being read.
 pub struct Capture {
     reader: Box<dyn PcapReaderIterator + Send>,
     failure: Failure,
@@ -133,10 +127,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins to read `input`, which is not compressed.
-    ///
-    /// # Errors
-    /// When it cannot be read or is no capture.
+    /// Opens `input`, which must not be compressed.
     pub fn open(input: impl Read + Send + 'static) -> Result<Capture, SourceError> {
         let failure = Failure::default();
         let input = Input { inner: input, begun: false, failure: failure.clone() };
@@ -159,16 +150,13 @@ impl Capture {
         })
     }
 
-    /// Frames that are there but cannot be told the link layer or the length of.
+    /// Frames whose link layer or length is unknown.
     #[must_use]
     pub fn strange(&self) -> u64 {
         self.strange
     }
 
-    /// Hands each frame to `f`, up to the end of what can be read.
-    ///
-    /// # Errors
-    /// When reading fails.
+    /// Calls `f` with each frame up to the end of what can be read.
     pub fn each(&mut self, mut f: impl FnMut(&Frame<'_>)) -> Result<End, SourceError> {
         loop {
             let wanted = match self.reader.next() {
@@ -227,7 +215,7 @@ fn has_magic(failure: &Failure) -> bool {
     failure.lock().unwrap_or_else(PoisonError::into_inner).has_magic
 }
 
-/// The frame in a block, `None` when the block is about something else.
+/// The frame in a block. `None`: the block contains something else.
 fn frame<'a>(
     block: &PcapBlockOwned<'a>,
     (link, nanoseconds, interfaces): (&mut i32, &mut bool, &mut Vec<Interface>),
@@ -235,7 +223,7 @@ fn frame<'a>(
 ) -> Option<Result<Frame<'a>, ()>> {
     Some(match block {
         PcapBlockOwned::LegacyHeader(header) => {
-            // The upper bits say whether frames end with a check sequence.
+            // The upper bits say whether frames end with a checksum.
             *link = header.network.0 & 0xffff;
             *nanoseconds = header.is_nanosecond_precision();
             return None;

@@ -1,7 +1,7 @@
-//! One direction of a connection as RPC records (RFC 5531 section 11). Pure.
+//! Splits one direction of a connection into RPC records (RFC 5531 section 11). No I/O.
 //!
-//! Where the stream is not in step with the records (the capture began later, or bytes of it are missing), the next record mark
-//! with a plausible header behind it is looked for.
+//! If the record marks are lost (the capture began later, or bytes are missing), it searches for the next record mark
+//! with a plausible header after it.
 
 use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
 use crate::skim::facts::Asked;
@@ -11,12 +11,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Which frame, and when.
+/// Identifies a frame and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
     /// Nanoseconds since 1970.
     pub ns: i64,
-    /// The frame's number in the capture, from 1.
+    /// Number of the frame in the capture, from 1.
     pub frame: u64,
     /// Nanoseconds since the frame before.
     pub gap_ns: i64,
@@ -27,58 +27,53 @@ pub struct Stamp {
 /// Times of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// The segment with its first byte.
+    /// Time of the segment with the first byte.
     pub first: Stamp,
-    /// The segment with which all of it was there; `None`: its end is not in the capture.
+    /// Time of the segment that completed the message. `None`: its end is not in the capture.
     pub last: Option<Stamp>,
-    /// Bytes of it were left out when the frames were captured.
+    /// The capture misses bytes of it because frames were truncated.
     pub cut: bool,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Nanoseconds in which its sender waited for acknowledgements before it went on.
+    /// Nanoseconds in which the sender waited for acknowledgements within the message.
     pub paused_ns: i64,
-    /// Nanoseconds for which it was on a narrow line besides: before its first byte came by, and behind its last.
+    /// Further nanoseconds on a slow link: before its first byte was captured, and after its last.
     pub on_line_ns: [i64; 2],
 }
 
 impl Times {
-    /// The time that counts for service times: of the last segment, or, as tshark has it, of the first where frames were cut
-    /// short.
+    /// The stamp that service times are measured from and to: the last segment or, if frames were truncated, the
+    /// first, as tshark does.
     #[must_use]
     pub fn counted(&self) -> Option<Stamp> {
         if self.cut { Some(self.first) } else { self.last }
     }
 }
 
-/// A message with its times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// What it is.
     pub head: Head,
-    /// When.
     pub times: Times,
 }
 
-/// What is to be read beside what is always read.
+/// Optional things to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
-    /// What a listing shows.
     pub detail: bool,
-    /// Whether it is about files that are asked for.
+    /// Recognises the wanted files.
     pub asked: Option<&'a dyn Asked>,
-    /// Its bytes as well: what counts those that are held.
+    /// Keep the bytes of records as well; this counts the bytes held.
     pub whole: Option<&'a Arc<AtomicUsize>>,
 }
 
-/// What a stream needs to know and fills.
+/// What a stream needs and where its output goes.
 pub(crate) struct Around<'a> {
-    /// What a reply in this direction would answer.
+    /// Finds the call that a reply in this direction would answer.
     pub known: &'a dyn Fn(u32) -> Option<Kind>,
-    /// Messages that are whole.
+    /// Complete messages.
     pub out: &'a mut Vec<Message>,
-    /// What is to be read beside what is always read.
     pub wish: Wish<'a>,
-    /// How long pauses are in which the sender waits for acknowledgements, in nanoseconds.
+    /// The range of pauses, in nanoseconds, in which a sender waits for acknowledgements.
     pub pauses: Range<i64>,
 }
 
@@ -88,17 +83,16 @@ enum Mode {
     Mark,
     /// The next bytes belong to a fragment.
     Fragment,
-    /// Nobody knows.
+    /// The position within the records is unknown.
     Search,
 }
 
-/// A record that is arriving.
 #[derive(Debug, Default)]
 struct Record {
     skim: Skim,
-    /// Bytes that wait for more.
+    /// Bytes held until more arrive.
     held: Vec<u8>,
-    /// Bytes of data to come.
+    /// Bytes of data still to come.
     data: u64,
     bytes: u64,
     begun: bool,
@@ -120,18 +114,18 @@ pub(crate) struct Stream {
     left: u32,
     last_fragment: bool,
     record: Record,
-    /// The end of what was searched, in which a record may begin.
+    /// The end of the searched bytes, in which a record may begin.
     tail: Vec<u8>,
     searched: u64,
-    /// Records that were read to their headers.
+    /// Records that were read at least to their headers.
     pub records: u64,
-    /// Times that the stream was found not to be in step.
+    /// How often the position within the records was lost.
     pub lost: u64,
     gathered: Option<Box<Gathered>>,
 }
 
 impl Stream {
-    /// At the beginning of a connection, or somewhere in one.
+    /// `at_beginning`: the connection starts here, so a record mark comes first.
     pub fn new(at_beginning: bool) -> Self {
         Stream {
             mode: if at_beginning { Mode::Mark } else { Mode::Search },
@@ -149,7 +143,7 @@ impl Stream {
         }
     }
 
-    /// Another one begins.
+    /// Another connection begins.
     pub fn begin(&mut self, at_beginning: bool) {
         let gathered = self.gathered.take().map(|mut gathered| {
             gathered.forget_fed();
@@ -159,25 +153,25 @@ impl Stream {
         *self = Stream { gathered, ..Stream::new(at_beginning) };
     }
 
-    /// Since when bytes of a message are there whose end is not; `None`: there is none, or a few bytes.
+    /// Since when a message is incomplete. `None`: there is none, or fewer than `bytes_min` bytes of it are there.
     pub fn inside_since_ns(&self, bytes_min: u64) -> Option<i64> {
         let inside = self.mode == Mode::Fragment && self.record.begun && self.record.bytes >= bytes_min;
         inside.then_some(self.record.first.ns)
     }
 
-    /// Whether it is not known where a record begins.
+    /// Whether it searches for the beginning of a record.
     pub fn searches(&self) -> bool {
         self.mode == Mode::Search
     }
 
-    /// Hands on the records that have ended.
+    /// Passes completed records on.
     pub fn whole(&mut self, mut f: impl FnMut(Whole)) {
         if let Some(gathered) = &mut self.gathered {
             gathered.done().for_each(&mut f);
         }
     }
 
-    /// No more comes.
+    /// Ends the stream.
     pub fn end(&mut self) {
         if let Some(gathered) = &mut self.gathered {
             gathered.end(None, true);
@@ -190,12 +184,12 @@ impl Stream {
         }
     }
 
-    /// Bytes of memory that wait for more to come.
+    /// Bytes of memory held until more data arrives.
     pub fn held(&self) -> usize {
         self.record.held.capacity() + self.tail.capacity()
     }
 
-    /// Gives up what waits for more to come.
+    /// Drops what is held until more data arrives.
     pub fn let_go(&mut self) {
         if !self.record.held.is_empty() {
             self.record.stop();
@@ -205,7 +199,7 @@ impl Stream {
         self.gather(Gathered::forget_fed);
     }
 
-    /// How many of the next bytes will be passed over, whatever they are.
+    /// How many of the next bytes are skipped whatever they are.
     pub fn indifferent(&self) -> u64 {
         match self.mode {
             _ if self.gathered.is_some() => 0,
@@ -215,7 +209,6 @@ impl Stream {
         }
     }
 
-    /// The next bytes.
     pub fn feed(&mut self, bytes: &[u8], at: Stamp, around: &mut Around<'_>) {
         if let Some(all) = around.wish.whole {
             self.gathered.get_or_insert_with(|| Box::new(Gathered::new(all.clone()))).feed(at.frame, bytes);
@@ -286,7 +279,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that are not there; with `at`, because the frame that they were in was cut.
+    /// A hole of `len` bytes. `at` is set if the frame that contained them was truncated.
     pub fn hole(&mut self, mut len: u64, at: Option<Stamp>, around: &mut Around<'_>) {
         while len > 0 {
             match self.mode {
@@ -311,7 +304,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that are there, but of which [`Stream::indifferent`] said that they do not matter.
+    /// Bytes that are there, but that [`Stream::indifferent`] said do not matter.
     pub fn pass(&mut self, len: u32, at: Stamp, around: &mut Around<'_>) {
         if u64::from(len) > self.indifferent() {
             self.hole(len.into(), None, around);
@@ -362,7 +355,7 @@ impl Stream {
         }
     }
 
-    /// The stream is out of step.
+    /// The position within the records is lost.
     pub fn lose(&mut self) {
         self.gather(Gathered::forget_fed);
         self.out_of_step();
@@ -379,7 +372,7 @@ impl Stream {
         self.record.forget();
     }
 
-    /// Where a record could begin in these bytes. What is too short to tell is kept for the next ones.
+    /// Searches for the beginning of a record. What is too short to decide is kept for the next bytes.
     fn find(&mut self, bytes: &[u8], known: &dyn Fn(u32) -> Option<Kind>) -> Option<usize> {
         let tried = if self.searched > SEARCHED_MAX { 1 } else { bytes.len() };
         for from in 0..tried {
@@ -426,7 +419,7 @@ impl Record {
         }
     }
 
-    /// Takes bytes; `false`: this is no RPC message.
+    /// Takes bytes. `false`: not an RPC message.
     fn push(&mut self, bytes: &[u8], ends: bool, at: Stamp, around: &Around<'_>) -> bool {
         let (known, asked) = (around.known, around.wish.asked);
         self.seen(at, &around.pauses);
@@ -451,7 +444,7 @@ impl Record {
         true
     }
 
-    /// Reads as far as it goes and says how far that was; `None`: this is no RPC message.
+    /// Reads as far as possible and returns how far. `None`: not an RPC message.
     fn read(
         &mut self,
         bytes: &[u8],
@@ -483,7 +476,7 @@ impl Record {
         }
     }
 
-    /// Bytes that are not there.
+    /// A hole in the record.
     fn hole(&mut self, len: u64, at: Option<Stamp>, pauses: &Range<i64>) {
         self.bytes += len;
         match at {
@@ -500,7 +493,7 @@ impl Record {
         }
     }
 
-    /// No more of it is read.
+    /// Reads no more of the record.
     fn stop(&mut self) {
         self.skim.blind(&self.held);
         self.held = Vec::new();

@@ -1,4 +1,4 @@
-//! Service times by procedure, as tshark's `-z rpc,srt` has them, with median and 99th percentile; of NFSv4 also by operation.
+//! Service times by procedure like tshark's `-z rpc,srt`, with median and 99th percentile. NFSv4 also by operation.
 
 use crate::limits::ROWS_MAX;
 use crate::skim::{Kind, Program, v4};
@@ -9,25 +9,20 @@ use std::collections::BTreeMap;
 /// What a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
-    /// A procedure of the program, by its number.
+    /// A procedure of the program.
     Procedure(u32),
-    /// The COMPOUNDs of NFSv4, or the CB_COMPOUNDs, with this main operation.
+    /// COMPOUNDs of NFSv4, or CB_COMPOUNDs, with this main operation.
     Operation(u32),
 }
 
-/// Which row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Of which program.
     pub program: Program,
-    /// The program's version.
     pub version: u32,
-    /// What.
     pub item: Item,
 }
 
 impl Place {
-    /// The name of what the row is about.
     #[must_use]
     pub fn name(&self) -> String {
         let (known, number) = match self.item {
@@ -37,7 +32,6 @@ impl Place {
         known.map_or_else(|| format!("{number}"), str::to_owned)
     }
 
-    /// Its number.
     #[must_use]
     pub fn index(&self) -> u32 {
         match self.item {
@@ -46,26 +40,23 @@ impl Place {
     }
 }
 
-/// A row.
 #[derive(Debug)]
 pub struct Row {
-    /// Calls with their replies.
+    /// Calls with replies.
     pub calls: u64,
     /// The shortest service time, in nanoseconds.
     pub min_ns: u64,
-    /// The longest.
     pub max_ns: u64,
-    /// All together.
     pub sum_ns: u128,
     times: Histogram<u32>,
 }
 
 impl Row {
-    /// The most memory that a row can take: 31 powers of two above the first 2,048, in 1,024 steps of four bytes each.
+    /// The most memory of a row in bytes: 31 powers of two above the first 2,048, each in 1,024 steps of four bytes.
     pub const BYTES_MAX: usize = 33 * 1024 * 4;
 
     fn new() -> Self {
-        // One in a thousand is as exact as a percentile need be.
+        // A percentile needs no better precision than a thousandth.
         let times = Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"));
         Row { calls: 0, min_ns: u64::MAX, max_ns: 0, sum_ns: 0, times }
     }
@@ -75,17 +66,16 @@ impl Row {
         self.min_ns = self.min_ns.min(ns);
         self.max_ns = self.max_ns.max(ns);
         self.sum_ns += u128::from(ns);
-        // The distribution grows up to the longest time; it has no other limit.
+        // The histogram grows up to the longest time and has no other limit.
         let _ = self.times.record(ns.min(LONGEST_NS));
     }
 
-    /// The mean, in nanoseconds.
     #[must_use]
     pub fn avg_ns(&self) -> u64 {
         u64::try_from(self.sum_ns / u128::from(self.calls.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// The time within which so many in a hundred were answered, to three digits.
+    /// A percentile of the service times in nanoseconds, to three digits.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.times.value_at_percentile(percent).clamp(self.min_ns.min(self.max_ns), self.max_ns)
@@ -99,10 +89,9 @@ pub fn seconds(ns: u128) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
-/// Times in the distributions end here: 73 minutes.
+/// The longest time in the histograms: 73 minutes.
 const LONGEST_NS: u64 = (1 << 42) - 1;
 
-/// All rows.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: BTreeMap<Place, Row>,
@@ -110,18 +99,18 @@ pub struct Table {
 }
 
 impl Table {
-    /// The rows, in the order of programs, versions and numbers.
+    /// Ordered by program, version and number.
     pub fn rows(&self) -> impl Iterator<Item = (&Place, &Row)> {
         self.rows.iter()
     }
 
-    /// COMPOUNDs of NFSv4 whose main operation cannot be seen.
+    /// COMPOUNDs of NFSv4 whose main operation is unknown.
     #[must_use]
     pub fn operations_unknown(&self) -> u64 {
         self.operations_unknown
     }
 
-    /// Counts a call and its reply, when the times of both are there.
+    /// Counts a call with its reply, if both times are known.
     pub fn add(&mut self, call: &Call, reply: &Reply) {
         let (Some(from), Some(to)) = (call.times.counted(), reply.times.counted()) else { return };
         let ns = u64::try_from(to.ns.saturating_sub(from.ns)).unwrap_or(0);
@@ -142,8 +131,8 @@ impl Table {
     }
 }
 
-/// The main operation of those that were carried out: a reply has them in the order of the call, and ends with the first that failed.
-/// `None`: it is encrypted, or is behind what was captured of the call.
+/// The main operation among those that were executed. A reply lists them in the order of the call, up to the first
+/// that failed. `None`: encrypted, or not in the captured part of the call.
 #[must_use]
 pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
     let (of, ops) = (call.head.kind.program, &call.head.ops);

@@ -1,21 +1,21 @@
-//! One direction of a TCP connection put in order. Pure.
+//! Puts one direction of a TCP connection in order. No I/O.
 //!
-//! What is in order is handed on where it lies. What is ahead waits for the hole to be filled, in bounded memory; when the other end has
-//! acknowledged it or too much waits, the hole is one in the capture.
+//! Data in order is passed on without a copy. Data after a hole is stored, in bounded memory, until the hole is
+//! filled. If the other end has acknowledged it, or if too much is stored, the hole is one of the capture.
 
 use crate::limits::{STORED_ACKNOWLEDGED_MAX, STORED_BYTES_ALL_MAX, STORED_BYTES_MAX};
 use crate::limits::{STORED_SEGMENTS_MAX, WINDOW_MAX};
 use crate::stream::{Around, Stamp, Stream};
 use std::collections::VecDeque;
 
-/// A segment behind a hole.
+/// A segment after a hole.
 #[derive(Debug)]
 struct Stored {
     seq: u32,
     bytes: Vec<u8>,
     /// Bytes that were not captured, or that do not matter.
     missing: u32,
-    /// They were captured, but do not matter.
+    /// The bytes in `missing` were captured, but do not matter.
     indifferent: bool,
     at: Stamp,
 }
@@ -25,34 +25,32 @@ impl Stored {
         u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_add(self.missing)
     }
 
-    /// Bytes of memory: its own, and a place in a queue that may have grown to twice what is in it.
+    /// Memory in bytes: its data, and a place in a queue that may have twice the needed capacity.
     fn held(&self) -> usize {
         self.bytes.len() + 2 * size_of::<Stored>()
     }
 }
 
-/// What was seen of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Segments that carried nothing new.
+    /// Segments without anything new.
     pub retransmitted: u64,
-    /// Segments that came before one that they follow.
+    /// Segments that arrived before an earlier one.
     pub early: u64,
     /// Holes in the capture.
     pub holes: u64,
-    /// Bytes in them.
+    /// Bytes in these holes.
     pub hole_bytes: u64,
 }
 
-/// One direction of a connection.
 #[derive(Debug)]
 pub(crate) struct Half {
-    /// The number of the next byte; `None`: nothing was seen yet.
+    /// Sequence number of the next byte. `None`: no segment yet.
     next: Option<u32>,
-    /// The number of the SYN.
+    /// Sequence number of the SYN.
     begun: Option<u32>,
     stored: VecDeque<Stored>,
-    /// Memory that these take.
+    /// Memory for the stored segments.
     stored_bytes: usize,
     pub stream: Stream,
     pub seen: Seen,
@@ -74,22 +72,22 @@ impl Half {
         }
     }
 
-    /// The number of the next byte; `None`: nothing was seen yet.
+    /// Sequence number of the next byte. `None`: no segment yet.
     pub fn next(&self) -> Option<u32> {
         self.next
     }
 
-    /// Whether segments wait behind a hole.
+    /// Whether segments are stored after a hole.
     pub fn waits(&self) -> bool {
         !self.stored.is_empty()
     }
 
-    /// Whether this is the beginning that was seen already.
+    /// Whether this SYN was seen already.
     pub fn began_at(&self, seq: u32) -> bool {
         self.begun == Some(seq)
     }
 
-    /// A connection begins. `true`: another one than before.
+    /// A connection begins. Returns `true` if it is a new one.
     pub fn begin(&mut self, seq: u32, all: &mut usize) -> bool {
         if self.began_at(seq) {
             return false;
@@ -107,7 +105,7 @@ impl Half {
         self.stored.clear();
     }
 
-    /// A segment. `all` counts what all connections hold.
+    /// A segment. `all` counts the memory of all connections.
     pub fn segment(
         &mut self,
         seq: u32,
@@ -124,7 +122,7 @@ impl Half {
         let next = *self.next.get_or_insert(seq);
         let distance = ahead(seq, next);
         if distance.unsigned_abs() > WINDOW_MAX.unsigned_abs() {
-            // Other traffic with the same ports, whose beginning was not seen.
+            // Other traffic on the same ports, whose beginning was not captured.
             self.drop_stored(all);
             self.stream.lose();
             self.next = Some(seq);
@@ -141,7 +139,7 @@ impl Half {
         } else {
             let old = distance.unsigned_abs();
             if old >= len {
-                // One byte before the next: asks whether the other end is still there.
+                // A single byte before the next one is a keep-alive probe.
                 self.seen.retransmitted += u64::from(len > 1 || old > 1);
                 return;
             }
@@ -150,7 +148,7 @@ impl Half {
         }
     }
 
-    /// The other end has all bytes before `ack`.
+    /// The other end has acknowledged all bytes before `ack`.
     pub fn acknowledged(&mut self, ack: u32, all: &mut usize, around: &mut Around<'_>) {
         if self.stored.len() >= STORED_ACKNOWLEDGED_MAX && self.next.is_some_and(|next| ahead(ack, next) > 0)
         {
@@ -158,7 +156,7 @@ impl Half {
         }
     }
 
-    /// The hole before what waits is one in the capture.
+    /// The hole before the stored segments is one of the capture.
     pub fn give_up(&mut self, all: &mut usize, around: &mut Around<'_>) {
         let (Some(next), Some(first)) = (self.next, self.stored.front()) else { return };
         let hole = ahead(first.seq, next).unsigned_abs();
@@ -172,7 +170,7 @@ impl Half {
     fn store(&mut self, seq: u32, payload: &[u8], missing: u32, at: Stamp, all: &mut usize) {
         let next = self.next.unwrap_or(seq);
         let distance = ahead(seq, next);
-        // Data that is passed over anyway is remembered by its length.
+        // Of data that is skipped anyway, only the length is kept.
         let len = payload.len() as u64 + u64::from(missing);
         let indifferent =
             u64::from(distance.unsigned_abs()) + len <= self.stream.indifferent() && missing == 0;
@@ -216,7 +214,7 @@ impl Half {
         }
     }
 
-    /// Hands on what is behind the first `old` bytes.
+    /// Passes on what follows the first `old` bytes.
     fn hand_on_rest(&mut self, old: u32, payload: &[u8], missing: u32, at: Stamp, around: &mut Around<'_>) {
         let known = payload.len().min(old as usize);
         let missing = missing - (old - u32::try_from(known).unwrap_or(old)).min(missing);

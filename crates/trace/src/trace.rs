@@ -1,4 +1,5 @@
-//! From frames to calls with their replies: connections, and who answers whom. Pure: time comes with the frames.
+//! Turns frames into calls with their replies: tracks connections and matches replies to calls. No I/O; time comes
+//! with the frames.
 
 use crate::fragments::{Datagram, Fragments, Taken};
 use crate::frame::{Packet, Passed, Tcp, fragment, packet};
@@ -22,119 +23,111 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Both ends of a message.
+/// Sender and receiver of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
-    /// Who sent it.
     pub from: SocketAddr,
-    /// To whom.
     pub to: SocketAddr,
 }
 
-/// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// What was called.
     pub head: CallHead,
-    /// When.
     pub times: Times,
 }
 
-/// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// What became of the call.
     pub head: ReplyHead,
-    /// When.
     pub times: Times,
 }
 
-/// Is told what is found, in the order in which it became whole.
+/// Receives what is found, in the order in which messages became complete.
 pub trait Observer {
-    /// Whether [`CallHead::shown`] and [`ReplyHead::shown`] are wanted.
+    /// Whether it wants [`CallHead::shown`] and [`ReplyHead::shown`].
     fn wants_detail(&self) -> bool {
         false
     }
-    /// What tells the files that are asked for from others, if some are.
+    /// Recognises the wanted files, if only some files are wanted.
     fn asked(&self) -> Option<&dyn Asked> {
         None
     }
-    /// Where whole records are wanted: what counts their bytes.
+    /// If it wants whole records: the counter of the bytes held for them.
     fn wants_whole(&self) -> Option<&Arc<AtomicUsize>> {
         None
     }
-    /// A record, if they are wanted: one after another of each direction of a connection.
+    /// A record, if it wants them; in order within each direction of a connection.
     fn whole(&mut self, _record: Whole) {}
-    /// The time of the first frame, before anything else.
+    /// The time of the first frame. Called before anything else.
     fn begun(&mut self, _ns: i64) {}
-    /// A call that was not seen before.
+    /// A call that was not seen before, i.e. not a retransmission.
     fn call(&mut self, ends: Ends, call: &Call);
-    /// A reply and the call that it answers.
+    /// A reply and its call.
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
-    /// A connection stood still from one time to the other, in nanoseconds, because something had been lost.
+    /// A connection made no progress in this time, in nanoseconds, because of a loss.
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64);
-    /// Bytes were on their way from one time to the other, in nanoseconds, though all of their message had been sent.
+    /// Bytes were still in flight in this time, in nanoseconds, though their message had been sent completely.
     fn moving(&mut self, _ends: Ends, _from_ns: i64, _to_ns: i64) {}
-    /// A connection with RPC has ended: the shortest times to an acknowledgement of what was sent in the direction
-    /// of `ends`, and of what was sent against it.
+    /// A connection with RPC has ended. `shortest`: the shortest times to an acknowledgement, of data sent in the
+    /// direction of `ends` and against it.
     fn path(&mut self, ends: Ends, shortest: [Option<Shortest>; 2]);
 }
 
-/// What was seen, and what of it could not be used.
+/// What the capture contained, and what of it was unusable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Frames.
     pub frames: u64,
-    /// Frames of which less was captured than there was.
+    /// Frames that were captured only in part.
     pub cut_frames: u64,
-    /// Frames that were passed over, and why.
+    /// Frames that were skipped, by reason.
     pub passed: BTreeMap<Passed, u64>,
     /// TCP connections with payload.
     pub connections: u64,
-    /// Pairs of ports, of TCP or UDP, between which there was RPC.
+    /// Pairs of TCP or UDP ports with RPC between them.
     pub rpc_connections: u64,
-    /// Connections that were forgotten because there were too many at a time.
+    /// Connections forgotten because too many were open.
     pub forgotten: u64,
-    /// Calls to NFS, each counted once.
+    /// Calls to NFS without retransmissions.
     pub calls_seen: u64,
-    /// Those of them whose reply is there, with the times of both.
+    /// NFS calls with a reply and both times known.
     pub calls_matched: u64,
-    /// Those of them whose reply is there, but one of the two ends in a hole.
+    /// NFS calls with a reply, but call or reply ends in a hole of the capture.
     pub calls_unmeasured: u64,
     /// Calls to other programs.
     pub other_calls: u64,
-    /// Calls that were sent again.
+    /// Retransmitted calls.
     pub repeated_calls: u64,
-    /// Replies that were sent again.
+    /// Retransmitted replies.
     pub repeated_replies: u64,
-    /// Replies to calls that were not seen.
+    /// Replies whose call was not captured.
     pub stray_replies: u64,
-    /// The same where nothing else tells that there is RPC: what begins a segment or a datagram and looks like a reply.
+    /// Replies without a call on connections that show no other sign of RPC: they begin a segment or a datagram and
+    /// look like replies.
     pub replies_alone: u64,
     /// Calls to NFS whose arguments are encrypted (krb5p).
     pub encrypted_calls: u64,
-    /// Probes for RPC over TLS; what follows on such a connection is encrypted.
+    /// Probes for RPC over TLS. What follows on such a connection is encrypted.
     pub tls_probes: u64,
-    /// How often the clock of the capture was set back: frames that are older than the one before by more than a millisecond.
+    /// How often the clock of the capture went back: frames more than a millisecond older than the one before.
     pub set_back: u64,
-    /// By how much in all at least (what passed between the two frames is not known), in nanoseconds.
+    /// The sum of these steps, in nanoseconds, at least: the time between the two frames is unknown.
     pub set_back_ns: u64,
-    /// Packets that were captured twice; the second ones count for nothing.
+    /// Packets that were captured twice. Second copies are ignored.
     pub copies: u64,
     /// What was seen of the TCP streams.
     pub tcp: Seen,
-    /// Times that a stream was out of step with its records.
+    /// How often the record marks of a stream were lost.
     pub out_of_step: u64,
-    /// The first frame's time and the last's.
+    /// Time of the first and of the last frame.
     pub span: Option<(i64, i64)>,
 }
 
-/// Calls of one direction that wait for their replies, and replies that came last.
+/// Calls of one direction that wait for replies, and the last replies.
 #[derive(Debug, Default)]
 struct Calls {
     open: HashMap<u32, Call>,
     answered: VecDeque<u32>,
-    /// Calls that were unanswered when another connection began between the same ports: clients send them again there.
+    /// Calls without an answer when a new connection began on the same ports. Clients send them again there.
     unanswered: Vec<(u32, Kind)>,
 }
 
@@ -144,25 +137,26 @@ impl Calls {
     }
 }
 
-/// A connection. Index 0: from the lower address to the higher.
+/// A connection. Index 0 is the direction from the lower address to the higher.
 struct Connection {
     halves: [Half; 2],
     calls: [Calls; 2],
     ways: [Way; 2],
     last_ns: i64,
-    /// When something last got on.
+    /// Time of the last progress.
     progress_ns: i64,
-    /// Signs that something was lost: sent again, missed at the other end. And how often the numbers of packets alone said so.
+    /// Signs of loss (retransmissions, duplicate acknowledgements), and how often only the IP identifications showed
+    /// one.
     losses: u32,
     alone: u32,
     rpc: bool,
 }
 
-/// A connection's ends, the lower address first, and whether it is one of TCP.
+/// The ends of a connection, lower address first, and whether it is TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key(SocketAddr, SocketAddr, bool);
 
-/// In few words: each frame is looked up.
+/// Hashes few words, because every frame is looked up.
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for end in [self.0, self.1] {
@@ -179,7 +173,7 @@ impl Hash for Key {
     }
 }
 
-/// What connections have in common.
+/// What all connections share.
 struct Common<O> {
     observer: O,
     totals: Totals,
@@ -188,7 +182,6 @@ struct Common<O> {
     open: usize,
 }
 
-/// A capture that is being looked at.
 pub struct Trace<O> {
     connections: HashMap<Key, Connection>,
     common: Common<O>,
@@ -198,7 +191,6 @@ pub struct Trace<O> {
 }
 
 impl<O: Observer> Trace<O> {
-    /// Nothing seen yet.
     pub fn new(observer: O) -> Self {
         let common = Common { observer, totals: Totals::default(), stored: 0, held: 0, open: 0 };
         Trace {
@@ -210,7 +202,6 @@ impl<O: Observer> Trace<O> {
         }
     }
 
-    /// The next frame.
     pub fn frame(&mut self, frame: &Frame<'_>) {
         let totals = &mut self.common.totals;
         totals.frames += 1;
@@ -269,7 +260,7 @@ impl<O: Observer> Trace<O> {
         }
     }
 
-    /// A packet, of which further parts came in frames of their own.
+    /// A packet, with the fragments of it that came in frames of their own.
     fn packet(&mut self, packet: &Packet<'_>, at: Stamp, more: &[(Vec<u8>, Stamp)]) {
         let up = packet.from <= packet.to;
         let dir = usize::from(!up);
@@ -311,7 +302,7 @@ impl<O: Observer> Trace<O> {
         }
     }
 
-    /// Forgets the connections that were silent longest when there are too many.
+    /// If there are too many connections, forgets those that were silent longest.
     fn make_room(&mut self) {
         if self.connections.len() < CONNECTIONS_MAX {
             return;
@@ -332,7 +323,7 @@ impl<O: Observer> Trace<O> {
         });
     }
 
-    /// Forgets the older half of the calls that wait.
+    /// Forgets the older half of the pending calls.
     fn forget_calls(&mut self) {
         let all = || self.connections.values().flat_map(|c| &c.calls).flat_map(|c| c.open.values());
         let mut times: Vec<i64> = all().map(|call| call.times.first.ns).collect();
@@ -350,18 +341,17 @@ impl<O: Observer> Trace<O> {
         }
     }
 
-    /// Who is told.
     pub fn observer(&mut self) -> &mut O {
         &mut self.common.observer
     }
 
-    /// What was seen so far, but for what is counted at the end of each connection.
+    /// The counts so far, without those added at the end of each connection.
     #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.common.totals
     }
 
-    /// The capture has ended.
+    /// Ends the capture.
     pub fn finish(mut self) -> (Totals, O) {
         let mut rest: Vec<_> = self.connections.drain().collect();
         rest.sort_unstable_by_key(|(key, _)| *key);
@@ -372,20 +362,20 @@ impl<O: Observer> Trace<O> {
     }
 }
 
-/// Frames of several queues are out of order by less, in nanoseconds.
+/// Frames from several queues of a network card are out of order by less than this, in nanoseconds.
 const SET_BACK_NS: i64 = 1_000_000;
 
-/// For each other sign of a loss so many are taken from the numbers of packets alone.
+/// For each other sign of a loss, at most this many are accepted from IP identifications alone.
 const ALONE_MAX: u32 = 4;
 
-/// Where nobody waits for an answer a longer pause is idle time, in nanoseconds: whoever sends again does so sooner mostly.
+/// With no call pending, a longer pause is idle time, in nanoseconds. Retransmissions mostly come sooner.
 const IDLE_NS: i64 = 2_000_000_000;
 
 fn wish<O: Observer>(observer: &O) -> Wish<'_> {
     Wish { detail: observer.wants_detail(), asked: observer.asked(), whole: observer.wants_whole() }
 }
 
-/// Whether a datagram begins as a call of one of our programs.
+/// Whether a datagram begins like a call of a known program.
 fn begins_call(payload: &[u8]) -> bool {
     let word = |at: usize| Some(u32::from_be_bytes(<[u8; 4]>::try_from(payload.get(at..at + 4)?).ok()?));
     word(4) == Some(0)
@@ -401,7 +391,7 @@ fn begins_marked_reply(payload: &[u8]) -> bool {
     mark >> 31 == 1 && len <= RECORD_MAX && len % 4 == 0 && begins_reply(message)
 }
 
-/// Whether this is a reply to a call that was taken: five words at least, of which one may be anything.
+/// Whether this looks like a reply to an accepted call: five words at least, of which one may be anything.
 fn begins_reply(message: &[u8]) -> bool {
     let word = |n: usize| {
         message.get(4 * n..4 * n + 4).and_then(|b| <[u8; 4]>::try_from(b).ok()).map(u32::from_be_bytes)
@@ -409,7 +399,7 @@ fn begins_reply(message: &[u8]) -> bool {
     let (Some(1), Some(0), Some(flavor), Some(len)) = (word(1), word(2), word(3), word(4)) else {
         return false;
     };
-    // No verifier, or one of RPCSEC_GSS; of procedures' results those that were reached.
+    // The verifier is empty or of RPCSEC_GSS.
     let verifier = matches!((flavor, len), (0, 0) | (6, 1..=400));
     verifier && word(5 + len.div_ceil(4) as usize).is_some_and(|status| status <= 5)
 }
@@ -448,7 +438,7 @@ impl Connection {
             let wish = wish(&common.observer);
             let mut another = false;
             self.with(dir, wish, out, |half, around| {
-                // What waits of the connection that had these ports before.
+                // Pending data of the previous connection on these ports.
                 while half.waits() && !half.began_at(tcp.seq) {
                     half.give_up(&mut common.stored, around);
                 }
@@ -514,8 +504,12 @@ impl Connection {
         }
     }
 
-    /// Whether packets before this one were lost on their way here, as their numbers tell: in a row that tells of such, on a connection that
-    /// shows losses otherwise, too, and not where nobody had asked for anything for long.
+    /// Whether packets before this one are missing from the capture, according to IP identifications. Requires all
+    /// of:
+    ///
+    /// - the identifications of this direction are consecutive;
+    /// - the connection shows losses in other ways, too;
+    /// - a call was pending not long ago.
     fn is_missing(&mut self, dir: usize, tcp: Tcp, seq: u32, len: u32, ns: i64) -> bool {
         if len == 0
             && !tcp.syn
@@ -530,7 +524,7 @@ impl Connection {
             return false;
         }
         let pause = ns.saturating_sub(self.progress_ns);
-        // Where it goes on with the byte that was waited for, what did not come here was sent again, and is not missing in the capture.
+        // If this is the next expected byte, the missing packet was a retransmission, so the capture misses nothing.
         let waited = in_vain(&self.ways, pause) && self.halves[dir].next() == Some(seq);
         if numbered == Numbered::Elsewhere || !waited {
             self.ways[dir].out_of_row();
@@ -545,24 +539,25 @@ impl Connection {
         known
     }
 
-    /// Whether nothing is to be said of the time before a segment with bytes: as mostly.
+    /// The common case: the time before a segment with data needs no report.
     fn is_quiet(&self, dir: usize) -> bool {
         let other = &self.halves[1 - dir].stream;
         self.ways[0].is_quiet() && self.ways[1].is_quiet() && other.inside_since_ns(LONG_MIN).is_none()
     }
 
-    /// A segment with bytes goes by: what the connection did before it.
+    /// Reports what the connection did before a segment with data.
     #[cold]
     fn went_on<O: Observer>(&mut self, dir: usize, ends: Ends, ns: i64, common: &mut Common<O>) {
         let back = Ends { from: ends.to, to: ends.from };
         if let Some((from, until)) = self.ways[1 - dir].moved() {
             common.observer.moving(back, from, until);
         }
-        // Of a call that is not whole nobody was told yet.
+        // The call is still incomplete, so no observer knows it.
         if let Some(since) = self.halves[1 - dir].stream.inside_since_ns(LONG_MIN) {
             common.observer.moving(back, since, ns);
         }
-        // In the middle of a message its sender waits for acknowledgements before it goes on: for more of them since something was lost.
+        // Within a message the sender waits for acknowledgements before it goes on; after a loss it waits for more of
+        // them.
         let before = self.ways[dir].sent_last_ns();
         if self.halves[dir].stream.inside_since_ns(1).is_some()
             && let Some(around) = round_trips(&self.ways, dir)
@@ -577,8 +572,9 @@ impl Connection {
         }
     }
 
-    /// Whether and since when the connection stood still, as a segment tells that carries bytes up to before `end` and acknowledges
-    /// those before `ack`; `missing`: packets before it did not come here. And whether its bytes are new.
+    /// Judges a segment with data up to before `end` that acknowledges everything before `ack`. `missing`: packets
+    /// before it are missing from the capture. Returns whether and since when the connection made no progress, and
+    /// whether the data is new.
     fn progress(
         &mut self,
         dir: usize,
@@ -590,10 +586,10 @@ impl Connection {
         let carried = end.map(|end| self.ways[dir].sent(end, ns));
         let news = ack.is_some_and(|ack| self.ways[1 - dir].acked(ack, ns));
         let lost = carried == Some(Carried::Missing) || (missing && carried.is_some());
-        // One byte before the next only asks whether the other end is still there.
+        // A single old byte is a keep-alive probe.
         let again = matches!(carried, Some(Carried::Missing | Carried::Known)) && len != 1;
         self.losses = self.losses.saturating_add(again.into());
-        // Others may go on meanwhile: what was lost holds up what is behind it.
+        // Other data may still flow: a loss holds up only what is behind it.
         let since = match carried {
             Some(Carried::Missing) => self.ways[dir].sent_again(ns),
             _ => self.progress_ns,
@@ -625,7 +621,7 @@ impl Connection {
         });
     }
 
-    /// Lets one direction read, with the calls of the other.
+    /// Lets one direction read, with access to the calls of the other.
     fn with(
         &mut self,
         dir: usize,
@@ -639,7 +635,7 @@ impl Connection {
         read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
-    /// Brings calls and replies together.
+    /// Matches replies to calls.
     fn settle<O: Observer>(
         &mut self,
         dir: usize,
@@ -657,7 +653,8 @@ impl Connection {
                 common.totals.rpc_connections += 1;
             }
             if let Head::Reply(head) = &message.head {
-                // Whoever answers has the call: if it waits behind a hole, that is one in the capture.
+                // The server answers, so it has the call. If the call waits behind a hole, the hole is in the
+                // capture.
                 while !self.calls[1 - dir].open.contains_key(&head.xid) && self.halves[1 - dir].waits() {
                     let mut calls = Vec::new();
                     let wish = wish(&common.observer);
@@ -703,7 +700,7 @@ impl Connection {
         }
         totals.tls_probes += u64::from(kind.protection == Protection::TlsProbe);
         common.observer.call(ends, &call);
-        // A reply's line does not need it, and calls wait for their replies in any number.
+        // A reply's line does not need it, and many calls may be pending.
         call.head.shown = Vec::new();
         calls.open.insert(xid, call);
         common.open += 1;
@@ -742,7 +739,7 @@ impl Connection {
         self.halves.iter().map(|half| half.stream.held()).sum()
     }
 
-    /// No more comes of this connection.
+    /// Ends a connection.
     fn end<O: Observer>(&mut self, key: Key, common: &mut Common<O>) {
         common.held -= self.held();
         for dir in 0..2 {
@@ -785,17 +782,17 @@ mod tests {
 
     #[test]
     fn all_limits_together_stay_below_64_mib() {
-        // A table that has grown was half as large before.
+        // A table that has just grown held half as much before, and both exist for a moment.
         let connections = CONNECTIONS_MAX.next_power_of_two() * 3 / 2 * size_of::<(Key, Connection)>();
-        // The numbers of their answered calls.
+        // Transaction ids of their answered calls.
         let answered = CONNECTIONS_MAX * ANSWERED_MAX * size_of::<u32>();
         let calls = CALLS_MAX * (size_of::<Call>() + 64);
         let rows = ROWS_MAX * Row::BYTES_MAX;
         let read = READ_BUFFER + FRAGMENTED_BYTES_MAX;
         let stored = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read + crate::analysis::Analysis::BYTES_MAX;
-        // A copy without names holds other things instead.
+        // An anonymised copy holds other things instead.
         let read_all = STORED_BYTES_ALL_MAX + HELD_ALL_MAX + read;
-        // What is written at a time, and a record that is rewritten.
+        // The write buffer, and a record that is being rewritten.
         let written = (1 << 20) + WHOLE_MAX;
         let copy = connections + answered + calls + read_all + WHOLE_ALL_MAX + WAITING_MAX + written;
         assert!(copy < 64 << 20, "a copy {copy}");

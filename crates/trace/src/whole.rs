@@ -1,4 +1,5 @@
-//! Whole records with the frames that their bytes were in, for who changes these bytes. Pure.
+//! Collects whole records together with the frames that contained their bytes, for code that rewrites these bytes. No
+//! I/O.
 
 use crate::limits::{WHOLE_ALL_MAX, WHOLE_MAX};
 use crate::skim::Kind;
@@ -9,44 +10,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes of a record that were in one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// The frame's number in the capture, from 1.
+    /// Number of the frame in the capture, from 1.
     pub frame: u64,
-    /// How many bytes before the end of what was captured of the frame's payload they begin.
+    /// Where they begin, in bytes before the end of the captured payload.
     pub from_end: usize,
-    /// How many they are.
+    /// How many bytes.
     pub len: usize,
-    /// Where in the record they are, or `None`: they belong to a record mark.
+    /// Offset in the record. `None`: they belong to a record mark.
     pub at: Option<usize>,
 }
 
 /// Memory of a piece in a vector that has grown.
 const PIECE_BYTES: usize = 2 * size_of::<Piece>();
 
-/// A record.
 #[derive(Debug, Default)]
 pub struct Whole {
     /// Where its bytes were.
     pub pieces: Vec<Piece>,
-    /// The bytes of its record marks.
+    /// Its record marks.
     pub marks: Vec<u8>,
-    /// The bytes, without record marks; zeros where they were not captured. Very long records are cut.
+    /// Its bytes without record marks; zeros where they were not captured. Very long records are truncated.
     pub bytes: Vec<u8>,
-    /// Of a reply: what it answers.
+    /// For a reply: the call that it answers.
     pub answers: Option<Kind>,
-    /// It did not come to its end, or is no RPC message.
+    /// The record is incomplete, or not an RPC message.
     pub broken: bool,
 }
 
-/// What of a stream was not consumed yet, and the record that it belongs to.
+/// Fed bytes that are not consumed yet, and the record that they belong to.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     fed: VecDeque<Fed>,
     record: Whole,
     len: usize,
-    /// What of `all` is of this record.
+    /// The part of `all` that this record accounts for.
     counted: usize,
     done: Vec<Whole>,
-    /// Bytes of memory that all records hold that have not ended.
+    /// Bytes of memory held by all incomplete records.
     all: Arc<AtomicUsize>,
 }
 
@@ -59,23 +59,23 @@ struct Fed {
 }
 
 impl Gathered {
-    /// `all` counts what all hold.
+    /// `all` counts the memory of all of them.
     pub fn new(all: Arc<AtomicUsize>) -> Self {
         let (fed, record) = (VecDeque::new(), Whole::default());
         Gathered { fed, record, len: 0, counted: 0, done: Vec::new(), all }
     }
 
-    /// Bytes have come.
+    /// Takes bytes.
     pub fn feed(&mut self, frame: u64, bytes: &[u8]) {
         self.fed.push_back(Fed { frame, from_end: bytes.len(), bytes: bytes.to_vec(), used: 0 });
     }
 
-    /// The next of them are of no record.
+    /// The next `n` bytes belong to no record.
     pub fn pass(&mut self, n: usize) {
         self.take(n, |_, _, _, _| {});
     }
 
-    /// The next of them are of a record mark.
+    /// The next `n` bytes belong to a record mark.
     pub fn mark(&mut self, n: usize) {
         self.take(n, |this, frame, from_end, bytes| {
             if this.counts(PIECE_BYTES + bytes.len()) {
@@ -85,7 +85,7 @@ impl Gathered {
         });
     }
 
-    /// The next of them are of a record.
+    /// The next `n` bytes belong to a record.
     pub fn record(&mut self, n: usize) {
         self.take(n, |this, frame, from_end, bytes| {
             let at = Some(this.len);
@@ -97,14 +97,14 @@ impl Gathered {
         });
     }
 
-    /// Whether so many bytes more may be held, which takes so much more memory. What is cut once stays so.
+    /// Whether `n` more bytes may be held, which takes `more` memory besides. A truncated record stays truncated.
     fn has_room(&mut self, n: usize, more: usize) -> bool {
         let cut = self.len > self.record.bytes.len();
-        // A vector that grows has up to twice the room that it needs.
+        // A growing vector may have up to twice the needed capacity.
         !cut && self.len.saturating_add(n) <= WHOLE_MAX && self.counts(2 * n + more)
     }
 
-    /// Takes so much of the memory of all records, if there is as much.
+    /// Reserves memory from the common limit, if available.
     fn counts(&mut self, bytes: usize) -> bool {
         let fits = self.all.load(Ordering::Relaxed).saturating_add(bytes) <= WHOLE_ALL_MAX;
         if fits {
@@ -114,7 +114,7 @@ impl Gathered {
         fits
     }
 
-    /// Bytes of the record are not there.
+    /// A hole of `n` bytes in the record.
     pub fn hole(&mut self, n: u64) {
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         if self.has_room(n, 0) {
@@ -136,12 +136,12 @@ impl Gathered {
         }
     }
 
-    /// What was not consumed never will be.
+    /// Drops the bytes that are not consumed yet.
     pub fn forget_fed(&mut self) {
         self.fed.clear();
     }
 
-    /// The record has come to its end, or will not.
+    /// The record is complete, or never will be.
     pub fn end(&mut self, answers: Option<Kind>, broken: bool) {
         let record = std::mem::take(&mut self.record);
         self.all.fetch_sub(std::mem::take(&mut self.counted), Ordering::Relaxed);
@@ -151,7 +151,6 @@ impl Gathered {
         }
     }
 
-    /// The records that have ended.
     pub fn done(&mut self) -> std::vec::Drain<'_, Whole> {
         self.done.drain(..)
     }

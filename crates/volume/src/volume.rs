@@ -212,9 +212,9 @@ impl Volume {
         self.log().map(|(log, _)| log.info().to_owned())
     }
 
-    /// The log's second half, under the name that the options gave.
-    pub fn log_mirror(&self) -> Option<&Path> {
-        self.0.log_mirror.as_deref()
+    /// Where the log stands, as the options named it.
+    pub fn log_place(&self) -> Option<&LogPlace> {
+        self.0.log_place.as_ref()
     }
 
     pub fn dir(&self) -> &Path {

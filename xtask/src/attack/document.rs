@@ -1,13 +1,13 @@
-//! What was seen as the table of `docs/limits.md` has it.
+//! Prints the results as the table in `docs/limits.md`.
 
 use super::target::Held;
 use super::{Report, shown};
 
-/// The table's head.
+/// The head of the table.
 pub const HEAD: &str = "| case | what was done | worst for | 99th percentile before, elsewhere, during; longest | at most held: memory, descriptors, threads | afterwards |
 |---|---|---|---|---|---|";
 
-/// A case that was withstood.
+/// A case that the server withstood.
 pub fn row(name: &str, report: &Report) -> String {
     let (worst, times) = match report.worst() {
         Some(worst) => (
@@ -26,7 +26,7 @@ pub fn row(name: &str, report: &Report) -> String {
     format!("| `{name}` | {} |", cells.join(" | "))
 }
 
-/// One that was not.
+/// A case that it did not withstand.
 pub fn failed(name: &str, why: &str) -> String {
     format!("| `{name}` | **not withstood:** {} | | | | |", cell(why))
 }
@@ -35,7 +35,7 @@ fn held(held: Held) -> String {
     format!("{} MiB, {}, {}", held.memory >> 20, held.descriptors, held.threads)
 }
 
-/// Text that stays in its cell.
+/// Escapes text for a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

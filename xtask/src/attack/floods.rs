@@ -1,4 +1,5 @@
-//! Attacks that take room, places or time: each goes on until it is told to stop, and says what it did.
+//! Attacks that use up memory, connections or time. Each continues until it is stopped, and returns a summary of what
+//! it did.
 
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
@@ -20,7 +21,7 @@ pub fn outsider(number: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 2, 0, 1)) + number)
 }
 
-/// Between two tries of an attacker whom the server refuses.
+/// Pause of an attacker after a refusal.
 const AGAIN: Duration = Duration::from_millis(5);
 
 type Said = Result<String, String>;
@@ -42,7 +43,7 @@ pub fn half_records(scene: &Scene) -> Said {
     Ok(format!("{} records begun", held.iter().sum::<usize>()))
 }
 
-/// Five insiders ask for 512 MiB each, and read nothing of it.
+/// Five insiders request 512 MiB each and read no reply.
 pub fn unread_replies(scene: &Scene) -> Said {
     let asked = scene.each(5, |number| {
         let ask = || -> Result<u64, String> {
@@ -65,12 +66,12 @@ pub fn unread_replies(scene: &Scene) -> Said {
     Ok(format!("{} READs of 1 MiB", asked.iter().sum::<u64>()))
 }
 
-/// Outsiders open connections as fast as they can and hold what they get.
+/// Outsiders open connections as fast as they can and hold them.
 pub fn outsider_connections(scene: &Scene) -> Said {
     connections(scene, if scene.long { (20, 500) } else { (4, 300) }, outsider)
 }
 
-/// Four insiders do.
+/// Insiders open connections as fast as they can and hold them.
 pub fn insider_connections(scene: &Scene) -> Said {
     connections(scene, if scene.long { (4, 2500) } else { (4, 300) }, insider)
 }
@@ -81,7 +82,7 @@ fn connections(scene: &Scene, (addresses, each): (u32, usize), from: fn(u32) -> 
         let mut links: Vec<Link> = Vec::new();
         while scene.goes_on() {
             if links.len() >= each {
-                // Those that were closed are opened again.
+                // Closed connections are opened again.
                 links.retain(|link| !closed(link));
                 std::thread::sleep(AGAIN);
                 continue;
@@ -110,7 +111,7 @@ fn closed(link: &Link) -> bool {
     ended
 }
 
-/// Insiders and outsiders send what is no call, or a call of what is not there, as fast as they can.
+/// Insiders and outsiders send garbage, or calls of unknown procedures, as fast as they can.
 pub fn garbage(scene: &Scene) -> Said {
     let sent = AtomicU64::new(0);
     scene.each(4, |number| {
@@ -125,7 +126,7 @@ pub fn garbage(scene: &Scene) -> Said {
                 Ok(stream) => stream,
                 Err(_) => continue,
             };
-            // Replies are read, so that they are no attack of their own.
+            // Replies are read, so that unread replies are not another attack.
             let reader = std::thread::spawn(move || {
                 let mut bytes = [0; 1 << 16];
                 while sink.read(&mut bytes).is_ok_and(|read| read > 0) {}
@@ -146,7 +147,7 @@ pub fn garbage(scene: &Scene) -> Said {
     Ok(format!("{rate:.0} requests a second"))
 }
 
-/// A record that is no call: other programs, versions and procedures, and random arguments.
+/// A record that is not a valid call: other programs, versions and procedures, and random arguments.
 fn junk(random: &mut u64) -> Vec<u8> {
     let mut next = || {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -158,13 +159,13 @@ fn junk(random: &mut u64) -> Vec<u8> {
     wire::record(&message)
 }
 
-/// The largest session that can be asked for.
+/// The largest session that can be requested.
 const GREEDY: Channel = Channel { cached: 1 << 20, slots: 256 };
 
-/// A small one, so that client records are used up before the room for sessions.
+/// A small session, so that client records run out before the memory for sessions.
 const SMALL: Channel = Channel { cached: 512, slots: 1 };
 
-/// Makes clients and sessions from this address for as long as the server lets it.
+/// Creates clients and sessions as long as the server accepts them.
 fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: Channel) -> Said {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
@@ -194,24 +195,25 @@ fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: C
     Ok(format!("{} sessions made, {} refused", made.into_inner(), refused.into_inner()))
 }
 
-/// Outsiders ask for the largest sessions that there are.
+/// Outsiders request the largest sessions.
 pub fn outsider_sessions(scene: &Scene) -> Said {
     sessions(scene, 4, outsider, GREEDY)
 }
 
-/// Insiders do, under a new name each time, and use none of them.
+/// Insiders request the largest sessions, under a new name each time, and use none.
 pub fn insider_sessions(scene: &Scene) -> Said {
     sessions(scene, 2, insider, GREEDY)
 }
 
-/// An insider makes far more clients than there are records for: for each another one is forgotten, which the log has to hear. One alone:
-/// what others have not confirmed yet would be forgotten first, and the log does not know that.
+/// An insider creates far more clients than there are records. For each new one, another is forgotten, and the log
+/// must record that. A single attacker, because clients that are not confirmed yet are forgotten first, and the log
+/// does not know them.
 pub fn client_ids(scene: &Scene) -> Said {
     sessions(scene, 1, insider, SMALL)
 }
 
-/// One insider makes clients that have a file open each, as many as it gets, and renews their leases. Another one, which does nothing but
-/// renew its own, must not lose its place for them.
+/// One insider creates as many clients as it can, each with an open file, and renews their leases. Another insider,
+/// which only renews its own lease, must not lose its record.
 pub fn client_records(scene: &Scene) -> Said {
     let link = Link::open(insider(100), scene.nfs).map_err(|e| e.to_string())?;
     let mut idle = Session::create(link, ROOT, b"idle", SMALL)?;
@@ -240,7 +242,7 @@ fn records(scene: &Scene) -> String {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     scene.each(4, |thread| {
-        // Their sessions and the sequence numbers of those.
+        // Their sessions with sequence numbers.
         let mut held: Vec<(Vec<u8>, u32)> = Vec::new();
         let mut renewed = 0;
         let mut link = None;
@@ -279,7 +281,7 @@ fn records(scene: &Scene) -> String {
     format!("{} clients with a file open each, {} refused", made.into_inner(), refused.into_inner())
 }
 
-/// A client that has a file open.
+/// A client with an open file.
 fn holder(link: Link, owner: &[u8]) -> Result<Session, String> {
     let mut session = Session::create(link, ROOT, owner, SMALL)?;
     let root = session.handle(&["x"])?;
@@ -287,11 +289,11 @@ fn holder(link: Link, owner: &[u8]) -> Result<Session, String> {
     Ok(session)
 }
 
-/// Slots of those who have the server keep large replies.
+/// A session whose slots keep large replies.
 const KEEPING: Channel = Channel { cached: 128 << 10, slots: 64 };
 
-/// Four insiders fill all the room for replies that are kept, and go on so that the log begins anew again and again: each time all of it
-/// has to stand there.
+/// Four insiders fill all memory for kept replies and continue, so that the log starts over again and again. Each
+/// time it must contain all of them.
 pub fn kept_replies(scene: &Scene) -> Said {
     let asked = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
@@ -305,7 +307,7 @@ pub fn kept_replies(scene: &Scene) -> Said {
             let stateid = session.open(b"keeper", 3, &root, &name)?;
             let file = session.handle(&["x", &name])?;
             session.run(&Ops::default().put(&file).write(&stateid, &vec![5; 120 << 10]))?;
-            // What reads is kept as long as what changes.
+            // Replies without a change are kept as long as those with one.
             let read = Ops::default().put(&file).read(&stateid, 120 << 10);
             let both = Ops::default().put(&file).write(&stateid, &[6]).read(&stateid, 120 << 10);
             let mut sequences = [0u32; 64];
@@ -333,7 +335,7 @@ pub fn kept_replies(scene: &Scene) -> Said {
     Ok(format!("{asked} replies of 120 KiB to be kept, {refused} refused{ended}"))
 }
 
-/// Two insiders open files again and again, each time under another name for the opener, also where they are refused.
+/// Two insiders open files repeatedly, each time with a new open owner, even if refused.
 pub fn opens(scene: &Scene) -> Said {
     let (made, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let bound: u64 = if scene.long { 1_000_000 } else { 100_000 };
@@ -363,10 +365,10 @@ pub fn opens(scene: &Scene) -> Said {
     Ok(format!("{made} opens, {refused} in COMPOUNDs that were refused{}", ended.concat()))
 }
 
-/// OPENs of a COMPOUND.
+/// OPENs per COMPOUND.
 const OPENS_AT_ONCE: u64 = 16;
 
-/// Insiders send COMPOUNDs of copies of a large file and go.
+/// Insiders send COMPOUNDs of copies of a large file and disconnect.
 pub fn copies(scene: &Scene) -> Said {
     let sent = AtomicU64::new(0);
     let ended = scene.each(4, |address| {
@@ -391,14 +393,14 @@ fn copy_flood(scene: &Scene, address: u32, round: u32) -> Result<(), String> {
     let name = format!("many{}", address % MANY);
     let to = session.open(b"copier", 3, &root, &name)?;
     let (large, other) = (session.handle(&["x", LARGE])?, session.handle(&["x", &name])?);
-    // Data, so that a copy has something to do.
+    // Real data, so that a copy has something to do.
     session.run(&Ops::default().put(&large).write(&from, &vec![9; 512 << 10]))?;
     let ops = Ops::default().put(&large).save().put(&other);
     let ops = (0..48).fold(ops, |ops, at| ops.copy(&from, &to, at << 20, LARGE_BYTES, true));
     session.send(&ops).map_err(|e| e.to_string())
 }
 
-/// Does it over and over until the scene ends: what was wrong the last time that anything was.
+/// Repeats an action until the scene ends. Returns the last error.
 fn again(scene: &Scene, pause: Duration, mut does: impl FnMut() -> Result<(), String>) -> String {
     let mut last = String::new();
     while scene.goes_on() {
@@ -410,15 +412,15 @@ fn again(scene: &Scene, pause: Duration, mut does: impl FnMut() -> Result<(), St
     last
 }
 
-/// One of these words that are not empty, behind others.
+/// The first text that is not empty, after `lead`.
 fn one_of(lead: &str, all: &[String]) -> String {
     all.iter().find(|words| !words.is_empty()).map_or(String::new(), |words| format!("{lead}{words}"))
 }
 
-/// Retries of one COPY that are sent with it.
+/// Retries of one COPY sent along with it.
 const RETRIES: u32 = 200;
 
-/// Four insiders have a large file copied and repeat the request, while it is being worked on, by the hundred.
+/// Four insiders have a large file copied and retry the request hundreds of times while it is in progress.
 pub fn retries(scene: &Scene) -> Said {
     let (copied, repeated) = (AtomicU64::new(0), AtomicU64::new(0));
     let ended = scene.each(4, |address| {
@@ -454,7 +456,7 @@ pub fn retries(scene: &Scene) -> Said {
     Ok(format!("{} copies, {} retries{ended}", copied.into_inner(), repeated.into_inner()))
 }
 
-/// An insider lets the server copy and never answer when it tells it of the end.
+/// An insider starts a copy and never answers the callback about its end.
 pub fn unanswered_callbacks(scene: &Scene) -> Said {
     background(scene, 1, 17 << 20, Duration::from_millis(50))
 }
@@ -464,7 +466,7 @@ pub fn copies_in_background(scene: &Scene) -> Said {
     background(scene, 4, 64 << 20, Duration::ZERO)
 }
 
-/// A copy of more than 16 MiB goes on after it was answered.
+/// Copies of more than 16 MiB, which continue after the reply.
 fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Said {
     let sent = AtomicU64::new(0);
     scene.each(attackers, |address| {
@@ -486,7 +488,7 @@ fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Sai
             Ok(())
         };
         while scene.goes_on() {
-            // A callback came where a reply was expected, or the server waits with its answer: a new connection.
+            // A callback arrived instead of a reply, or the server delays its reply: use a new connection.
             let _ = run();
             std::thread::sleep(AGAIN);
         }
@@ -494,7 +496,7 @@ fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Sai
     Ok(format!("{} copies of {} MiB", sent.into_inner(), bytes >> 20))
 }
 
-/// Sixty readers of `/metrics` that ask and do not read, or do not even end their question.
+/// Sixty clients of `/metrics` that do not read the reply, or do not finish their request.
 pub fn slow_metrics(scene: &Scene) -> Said {
     let opened = AtomicU64::new(0);
     scene.each(6, |address| {

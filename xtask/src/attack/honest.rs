@@ -1,4 +1,4 @@
-//! The honest client beside an attack: it asks for one thing after another and notes how long each took.
+//! The honest client during an attack: it makes one request after another and measures their times.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,16 +8,15 @@ use super::nfs::{LIKE_LINUX, OK, Ops, Session, v3};
 use super::target::{HONEST, SHARED};
 use super::wire::{Link, ROOT};
 
-/// Its address.
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Between two requests of one kind: it is a client, not a load.
+/// Pause between two requests of one kind, because it is a client and not a load.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Between two newcomers.
+/// Pause between two new connections.
 const NEWCOMER_PAUSE: Duration = Duration::from_millis(50);
 
-/// What it does, each on connections of its own.
+/// The kinds of requests, each on its own connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// GETATTR in a session.
@@ -28,18 +27,16 @@ pub enum Kind {
     Write,
     /// WRITE UNSTABLE of 256 KiB and COMMIT, NFSv3.
     Commit,
-    /// A new connection from another address with a session as Linux wants it, and its end.
+    /// A new connection from another address with a session like Linux's, then its end.
     Newcomer,
-    /// `/metrics`, as Prometheus reads it.
+    /// `/metrics`, read like Prometheus does.
     Metrics,
 }
 
 impl Kind {
-    /// Each of them.
     pub const ALL: [Kind; 6] =
         [Kind::Getattr, Kind::Read, Kind::Write, Kind::Commit, Kind::Newcomer, Kind::Metrics];
 
-    /// As the table names it.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Getattr => "GETATTR",
@@ -52,17 +49,15 @@ impl Kind {
     }
 }
 
-/// What it felt.
+/// The times and failures of its requests.
 #[derive(Clone, Debug, Default)]
 pub struct Felt {
-    /// How long each request took.
     pub times: Vec<Duration>,
-    /// What was refused or failed.
     pub failures: Vec<String>,
 }
 
 impl Felt {
-    /// The time that `part` of all requests did not take longer than.
+    /// The quantile of the times; `part` is between 0 and 1.
     pub fn quantile(&self, part: f64) -> Duration {
         let mut times = self.times.clone();
         times.sort_unstable();
@@ -72,7 +67,7 @@ impl Felt {
     }
 }
 
-/// Works until `stop`; what each kind of request felt.
+/// Works until `stop`. Returns the results for each kind of request.
 pub fn work(nfs: SocketAddr, metrics: SocketAddr, stop: &AtomicBool) -> Vec<(Kind, Felt)> {
     std::thread::scope(|scope| {
         let threads = Kind::ALL.map(|kind| scope.spawn(move || (kind, one_kind(kind, nfs, metrics, stop))));
@@ -82,7 +77,7 @@ pub fn work(nfs: SocketAddr, metrics: SocketAddr, stop: &AtomicBool) -> Vec<(Kin
 
 fn one_kind(kind: Kind, nfs: SocketAddr, metrics: SocketAddr, stop: &AtomicBool) -> Felt {
     let mut felt = Felt::default();
-    // A connection that the server closed is opened anew, as every client does; the first failure stays noted.
+    // A connection closed by the server is opened again, as every client does. The first failure stays recorded.
     while !stop.load(Ordering::Acquire) {
         if let Err(why) = requests(kind, nfs, metrics, stop, &mut felt) {
             felt.failures.push(why);
@@ -161,7 +156,6 @@ fn file(link: &mut Link, name: &str) -> Result<Vec<u8>, String> {
     v3::lookup(link, ROOT, &root, name)
 }
 
-/// One reading of the figures.
 fn read_metrics(at: SocketAddr) -> Result<String, String> {
     use std::io::{Read, Write};
     let link = Link::open(HOME, at).map_err(|e| format!("/metrics: {e}"))?;

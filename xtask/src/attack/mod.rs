@@ -1,8 +1,11 @@
-//! `cargo xtask attack`: an attacker of its own against a running server, and what an honest client beside it feels.
+//! `cargo xtask attack`: attacks a running server, and measures an honest client at the same time.
 //!
-//! Floods take room, places and time for a while. Meanwhile an honest client asks for one thing after another, and memory, descriptors and
-//! threads of the server are watched; afterwards all must be back within ten seconds. Trespasses try what the caller may not do.
-//! `docs/limits.md` has the figures.
+//! - Floods use up memory, connections and time for a while. Meanwhile an honest client makes one request after
+//!   another, and the server's memory, descriptors and threads are watched. Afterwards all of them must be back to
+//!   normal within ten seconds.
+//! - Trespasses try what the caller may not do.
+//!
+//! `docs/limits.md` has the results.
 
 mod document;
 mod floods;
@@ -26,38 +29,40 @@ use honest::{Felt, Kind};
 use scene::Scene;
 use target::{Held, Target};
 
-/// An honest client's 99th percentile may be so many times what it is without an attack
+/// The honest client's 99th percentile may be this many times that without an attack,
 const P99_TIMES: f64 = 2.0;
-/// (of so many requests at least) ...
+/// if there are at least this many requests,
 const P99_REQUESTS: usize = 200;
-/// ... or this, below which the scheduler of a machine with few processors says more than the server,
+/// or this, below which the scheduler of a machine with few processors matters more than the server.
 const P99_FLOOR: Duration = Duration::from_millis(20);
-/// and no request may take longer than this, or twice the longest without an attack.
+/// No request may take longer than this, or than twice the longest without an attack.
 const LONGEST: Duration = Duration::from_millis(100);
-/// What the machine does beside is seen by an honest client of another server, which nobody attacks. Where it feels more than half of what is
-/// allowed there, so many times that is allowed here: the attacked server has the attackers' requests to answer besides.
+/// A second honest client uses another server that nobody attacks, and so shows what else the machine does. If it
+/// exceeds half of the limit there, the attacked server may take this many times as long, because it must answer the
+/// attackers, too.
 const ELSEWHERE_TIMES: f64 = 4.0;
-/// That excuses so much at the 99th percentile, and no more: what a server without bounds makes its clients feel is seconds and minutes,
+/// The most that this excuses at the 99th percentile. A server without bounds makes clients wait for seconds and
+/// minutes.
 const ELSEWHERE_P99_MAX: Duration = Duration::from_millis(125);
-/// and so much of the longest.
+/// The most that this excuses for the longest request.
 const ELSEWHERE_LONGEST_MAX: Duration = Duration::from_millis(500);
-/// The server's memory may grow by so much while it is attacked: its budgets of bytes for requests and replies,
+/// How much the server's memory may grow during an attack: its byte budgets for requests and replies.
 const MEMORY_MAX: u64 = 1 << 30;
-/// and be larger by so much afterwards.
+/// How much larger its memory may be afterwards.
 const MEMORY_LEFT_MAX: u64 = 128 << 20;
-/// Threads that it may start.
+/// How many threads it may start.
 const THREADS_MAX: u64 = 64;
-/// Descriptors that may be left afterwards: files that stay open between accesses.
+/// How many descriptors may be left afterwards: files stay open between accesses.
 const DESCRIPTORS_LEFT_MAX: u64 = 64;
-/// All must be back so long after the attackers have left.
+/// Everything must be back to normal within this time after the attack.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
-/// A case that fails is run so often in all: the machine has other work, too.
+/// How often a failing flood is run in total, because the machine has other work, too.
 const TRIES: u32 = 3;
-/// How long a flood goes on, in seconds,
+/// Duration of a flood in seconds,
 const SECONDS: u64 = 4;
 /// and with `--long`.
 const SECONDS_LONG: u64 = 20;
-/// All cases of `--long` take no longer than this: where it is short, a case that fails is not tried again.
+/// All cases of `--long` take at most this long. If time is short, a failing case is not repeated.
 const LONG_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Options of `cargo xtask attack`.
@@ -80,20 +85,18 @@ pub struct Options {
     json: bool,
 }
 
-/// What an attacker does; it says what it did.
+/// An attacker's action. It returns a summary.
 type Act = fn(&Scene) -> Result<String, String>;
 
-/// How an attack goes.
 enum Attack {
-    /// It goes on until it is stopped.
+    /// Continues until it is stopped.
     Flood(Act),
-    /// It ends by itself; an error is what the attacker could do, or the victim could not.
+    /// Ends by itself. An error says what the attacker could do, or the victim could not.
     Trespass(Act),
 }
 
 use Attack::{Flood, Trespass};
 
-/// Every case, by name.
 const CASES: [(&str, Attack); 24] = [
     ("half-records", Flood(floods::half_records)),
     ("unread-replies", Flood(floods::unread_replies)),
@@ -121,7 +124,7 @@ const CASES: [(&str, Attack); 24] = [
     ("outsider-requests", Trespass(trespass::outsider_requests)),
 ];
 
-/// Runs the cases, each against a server of its own. Status 1: a bound was broken.
+/// Runs the cases, each against a new server. Status 1: a limit was exceeded.
 pub fn run(options: &Options) -> ExitCode {
     if let Some(unknown) = options.cases.iter().find(|name| CASES.iter().all(|(case, _)| case != name)) {
         let names: Vec<&str> = CASES.iter().map(|(name, _)| *name).collect();
@@ -156,7 +159,7 @@ pub fn run(options: &Options) -> ExitCode {
         let floods_left = cases.iter().skip(number).filter(|(_, a)| matches!(a, Flood(_))).count();
         let mut outcome = once(&binary, attack, options);
         for _ in 1..TRIES {
-            // What may not be done may not be done once.
+            // A trespass must not succeed even once.
             if outcome.is_ok() || matches!(attack, Trespass(_)) {
                 break;
             }
@@ -188,12 +191,12 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// How what was seen is printed.
+/// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// A line a case.
+    /// One line per case.
     Lines,
-    /// An object a case.
+    /// One object per case.
     Json,
     /// The table of `docs/limits.md`.
     Document,
@@ -205,8 +208,8 @@ impl Options {
     }
 }
 
-/// Whether a flood that failed is run again after so much time, so that the floods that are left (itself among them) end in time: each works
-/// half as long before, and all must be back afterwards.
+/// Whether a failed flood may be repeated after this time, so that all remaining floods (itself included) still fit.
+/// Each also runs for half as long without attackers, and then must be back to normal.
 fn may_try_again(after: Duration, left: usize, flood: Duration) -> bool {
     let each = flood.mul_f64(1.5) + BACK_WITHIN;
     after + each * u32::try_from(left).unwrap_or(u32::MAX) <= LONG_MAX
@@ -220,12 +223,12 @@ fn raise_descriptors() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// What was seen of one kind of the honest client's requests.
+/// Results for one kind of the honest client's requests.
 struct Beside {
     kind: Kind,
     quiet: Felt,
     attacked: Felt,
-    /// On another server, which was not attacked.
+    /// On the other server, which was not attacked.
     elsewhere: Felt,
 }
 
@@ -259,7 +262,7 @@ impl Beside {
         }
         let beside = excused(self.elsewhere_p99(), P99_FLOOR, ELSEWHERE_P99_MAX);
         let bound = self.quiet_p99().mul_f64(P99_TIMES).max(P99_FLOOR).max(beside);
-        // Of fewer requests the percentile is the longest of them.
+        // With fewer requests the percentile is merely the longest.
         if self.attacked.times.len() >= P99_REQUESTS && self.p99() > bound {
             return Some(format!(
                 "the honest client's {name} took {} at the 99th percentile, {} before the attack, {} elsewhere during it",
@@ -278,12 +281,11 @@ impl Beside {
     }
 }
 
-/// What is allowed for what was felt elsewhere, where `allowed` is allowed anyway.
+/// How much the time on the other server excuses. `allowed` is allowed anyway.
 fn excused(elsewhere: Duration, allowed: Duration, most: Duration) -> Duration {
     if elsewhere > allowed / 2 { elsewhere.min(most).mul_f64(ELSEWHERE_TIMES) } else { Duration::ZERO }
 }
 
-/// What was seen of a case.
 struct Report {
     did: String,
     beside: Vec<Beside>,
@@ -293,7 +295,7 @@ struct Report {
 }
 
 impl Report {
-    /// The kind of request that felt most.
+    /// The kind of request with the highest 99th percentile.
     fn worst(&self) -> Option<&Beside> {
         self.beside.iter().max_by_key(|beside| beside.p99())
     }
@@ -368,7 +370,7 @@ fn once(binary: &std::path::Path, attack: &Attack, options: &Options) -> Result<
     }
 }
 
-/// A flood with an honest client beside it, that worked alone before; and one on another server at the same times.
+/// Measures an honest client alone, then during a flood, each time together with one on another server.
 fn beside_honest(
     target: &mut Target,
     other: &Target,
@@ -400,7 +402,6 @@ fn beside_honest(
     Ok(Report { did, beside, before, most, after })
 }
 
-/// What was seen in some time.
 struct Watched {
     felt: Vec<(Kind, Felt)>,
     elsewhere: Vec<(Kind, Felt)>,
@@ -408,7 +409,7 @@ struct Watched {
     did: String,
 }
 
-/// The honest client works for so long, beside the flood if there is one, and elsewhere; the server is watched.
+/// Lets the honest clients work for some time, during the flood if there is one, and watches the server.
 fn watched(
     target: &mut Target,
     other: &Target,
@@ -432,7 +433,7 @@ fn watched(
             ended = target.ended();
             std::thread::sleep(Duration::from_millis(50));
         }
-        // The honest client is asked while the attack goes on, to the end.
+        // The honest client works until the end of the attack.
         honest_stop.store(true, Ordering::Release);
         let felt = honest.join().map_err(|_| "the honest client ended early".to_owned());
         let elsewhere = elsewhere.join().map_err(|_| "the honest client elsewhere ended early".to_owned());
@@ -449,7 +450,7 @@ fn watched(
     })
 }
 
-/// Waits until the server holds again what it held before; an error when it does not in time.
+/// Waits until the server's usage is back to normal. Fails if it takes too long.
 fn back(target: &mut Target, before: Held) -> Result<Held, String> {
     let end = Instant::now() + BACK_WITHIN;
     loop {
@@ -491,7 +492,7 @@ mod tests {
         assert!(each * u32::try_from(floods).unwrap() < LONG_MAX, "once each");
         assert!(may_try_again(each, floods, flood), "the first may fail");
         assert!(!may_try_again(LONG_MAX, 1, flood));
-        // Each fails, and is tried again as long as it may be.
+        // Each fails, and is repeated as long as possible.
         let mut after = Duration::ZERO;
         for left in (1..=floods).rev() {
             after += each;
@@ -521,7 +522,7 @@ mod tests {
                 .broken()
                 .is_none()
         );
-        // What the machine does is felt on a server that is not attacked, too; but it is no excuse for everything.
+        // What the machine does also affects the other server, but that does not excuse everything.
         assert!(seen(1, 10, felt(21)).broken().is_some());
         assert!(seen(1, 20, felt(79)).broken().is_none());
         assert!(seen(1, 20, felt(81)).broken().unwrap().contains("99th"));

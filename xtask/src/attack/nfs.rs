@@ -1,21 +1,18 @@
-//! The calls of NFSv3 (RFC 1813) and the operations of NFSv4 (RFC 7530, RFC 8881, RFC 7862) that honest and other clients here send.
+//! The calls of NFSv3 (RFC 1813) and operations of NFSv4 (RFC 7530, RFC 8881, RFC 7862) that the honest client and
+//! the attackers send.
 
 use super::wire::{Link, MOUNT, NFS, Reader, User, Xdr};
 
-/// `NFS4_OK`, `NFS3_OK`.
 pub const OK: u32 = 0;
 
-/// `NFS4ERR_COMPLETE_ALREADY`.
 pub const COMPLETE_ALREADY: u32 = 10054;
 
-/// `NFS4ERR_SEQ_FALSE_RETRY`.
 pub const FALSE_RETRY: u32 = 10076;
 
-/// Procedures of NFSv3.
 pub mod v3 {
     use super::*;
 
-    /// Where a name leads from the pseudo root: MOUNT's MNT.
+    /// MNT of a path in the pseudo root.
     pub fn mount(link: &mut Link, user: User, path: &str) -> Result<Vec<u8>, String> {
         let results = link.call((MOUNT, 3, 1), Some(user), &Xdr::default().opaque(path.as_bytes()))?;
         let mut reader = Reader(&results);
@@ -29,12 +26,10 @@ pub mod v3 {
         Reader(&link.call((NFS, 3, procedure), Some(user), args)?).u32()
     }
 
-    /// GETATTR.
     pub fn getattr(link: &mut Link, user: User, file: &[u8]) -> Result<u32, String> {
         status(link, 1, user, &Xdr::default().opaque(file))
     }
 
-    /// A name's handle.
     pub fn lookup(link: &mut Link, user: User, dir: &[u8], name: &str) -> Result<Vec<u8>, String> {
         let args = Xdr::default().opaque(dir).opaque(name.as_bytes());
         let results = link.call((NFS, 3, 3), Some(user), &args)?;
@@ -45,12 +40,10 @@ pub mod v3 {
         }
     }
 
-    /// The arguments of READ.
     pub fn read_args(file: &[u8], offset: u64, count: u32) -> Xdr {
         Xdr::default().opaque(file).u64(offset).u32(count)
     }
 
-    /// READ.
     pub fn read(link: &mut Link, user: User, file: &[u8], count: u32) -> Result<u32, String> {
         status(link, 6, user, &read_args(file, 0, count))
     }
@@ -62,7 +55,6 @@ pub mod v3 {
         status(link, 7, user, &args)
     }
 
-    /// CREATE EXCLUSIVE.
     pub fn create_exclusive(
         link: &mut Link,
         user: User,
@@ -80,7 +72,7 @@ pub mod v3 {
     }
 }
 
-/// One COMPOUND of minor version 1 or 2, being put together.
+/// Builds one COMPOUND of minor version 1 or 2.
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     args: Xdr,
@@ -92,27 +84,22 @@ impl Ops {
         Ops { args: self.args.u32(number).then(args), count: self.count + 1 }
     }
 
-    /// PUTROOTFH.
     pub fn put_root(self) -> Ops {
         self.op(24, &Xdr::default())
     }
 
-    /// PUTFH.
     pub fn put(self, handle: &[u8]) -> Ops {
         self.op(22, &Xdr::default().opaque(handle))
     }
 
-    /// LOOKUP.
     pub fn lookup(self, name: &str) -> Ops {
         self.op(15, &Xdr::default().opaque(name.as_bytes()))
     }
 
-    /// GETFH.
     pub fn get_handle(self) -> Ops {
         self.op(10, &Xdr::default())
     }
 
-    /// SAVEFH.
     pub fn save(self) -> Ops {
         self.op(32, &Xdr::default())
     }
@@ -145,7 +132,7 @@ impl Ops {
         self.op(38, &Xdr::default().fixed(stateid).u64(0).u32(2).opaque(data))
     }
 
-    /// COPY within the server, that may not (`synchronous`) or may go on after its answer.
+    /// COPY within the server. If not `synchronous`, it may continue after the reply.
     pub fn copy(self, from: &[u8], to: &[u8], at: u64, count: u64, synchronous: bool) -> Ops {
         let args = Xdr::default().fixed(from).fixed(to).u64(0).u64(at).u64(count);
         self.op(60, &args.u32(1).u32(u32::from(synchronous)).u32(0))
@@ -161,37 +148,35 @@ impl Ops {
         self.op(72, &Xdr::default().opaque(name.as_bytes()))
     }
 
-    /// SETXATTR, whether it is there or not.
+    /// SETXATTR that creates or replaces.
     pub fn set_xattr(self, name: &str, value: &[u8]) -> Ops {
         self.op(73, &Xdr::default().u32(0).opaque(name.as_bytes()).opaque(value))
     }
 
-    /// LISTXATTRS.
     pub fn list_xattrs(self) -> Ops {
         self.op(74, &Xdr::default().u64(0).u32(4096))
     }
 
-    /// REMOVEXATTR.
     pub fn remove_xattr(self, name: &str) -> Ops {
         self.op(75, &Xdr::default().opaque(name.as_bytes()))
     }
 
-    /// COPY_NOTIFY for a server by this name.
+    /// COPY_NOTIFY for some other server.
     pub fn copy_notify(self, stateid: &[u8]) -> Ops {
         self.op(61, &Xdr::default().fixed(stateid).u32(1).opaque(b"elsewhere"))
     }
 
-    /// RECLAIM_COMPLETE of all.
+    /// RECLAIM_COMPLETE for all filesystems.
     pub fn reclaim_complete(self) -> Ops {
         self.op(58, &Xdr::default().u32(0))
     }
 
-    /// SEQUENCE on slot 0, in front of these.
+    /// Prepends SEQUENCE on slot 0.
     fn with_sequence(self, session: &[u8], sequence: u32) -> Ops {
         self.with_slot(session, sequence, (0, 0), false)
     }
 
-    /// SEQUENCE on a slot of those up to the `highest`, in front of these; whether the server is asked to keep the reply.
+    /// Prepends SEQUENCE on a slot; `keep` is `sa_cachethis`.
     fn with_slot(self, session: &[u8], sequence: u32, (slot, highest): (u32, u32), keep: bool) -> Ops {
         let args = Xdr::default().fixed(session).u32(sequence).u32(slot).u32(highest).u32(u32::from(keep));
         let first = Ops::default().op(53, &args);
@@ -203,7 +188,7 @@ impl Ops {
     }
 }
 
-/// COMPOUND's status, and results from the first operation on.
+/// Sends a COMPOUND. Returns its status, and the results from the first operation on.
 fn compound(link: &mut Link, minor: u32, user: User, ops: &Ops) -> Result<(u32, Vec<u8>), String> {
     let results = link.call((NFS, 4, 1), Some(user), &ops.args(minor))?;
     let mut reader = Reader(&results);
@@ -213,7 +198,7 @@ fn compound(link: &mut Link, minor: u32, user: User, ops: &Ops) -> Result<(u32, 
     Ok((status, reader.0.to_vec()))
 }
 
-/// The results of one operation that ended well, whose own are as long as `skip` says.
+/// Checks that one operation succeeded. The caller reads its own results.
 fn passed(reader: &mut Reader<'_>, number: u32) -> Result<(), String> {
     match (reader.u32()?, reader.u32()?) {
         (op, OK) if op == number => Ok(()),
@@ -221,28 +206,24 @@ fn passed(reader: &mut Reader<'_>, number: u32) -> Result<(), String> {
     }
 }
 
-/// Sizes that a client asks a session for.
+/// Channel attributes that a client requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// The largest reply that is kept for a replay.
+    /// The largest kept reply, in bytes.
     pub cached: u32,
-    /// Slots.
     pub slots: u32,
 }
 
-/// What Linux asks for.
+/// The request of Linux's client.
 pub const LIKE_LINUX: Channel = Channel { cached: 7_584, slots: 64 };
 
 /// Flag of CREATE_SESSION: `CREATE_SESSION4_FLAG_CONN_BACK_CHAN`.
 const BACK_CHANNEL: u32 = 2;
 
-/// A session of NFSv4.1 or 4.2, one slot of which is used.
+/// A session of NFSv4.1 or 4.2 that uses one slot.
 pub struct Session {
-    /// Its connection.
     pub link: Link,
-    /// Its identifier.
     pub id: Vec<u8>,
-    /// The client's.
     pub client: u64,
     user: User,
     /// The last sequence number of its slot.
@@ -250,36 +231,36 @@ pub struct Session {
 }
 
 impl Session {
-    /// EXCHANGE_ID and CREATE_SESSION on this connection, and nothing else.
+    /// EXCHANGE_ID and CREATE_SESSION only.
     pub fn begin(mut link: Link, user: User, owner: &[u8], channel: Channel) -> Result<Session, String> {
         let client = exchange_id(&mut link, user, owner, 1)?;
         let (id, _) = create_session(&mut link, user, client, channel)?;
         Ok(Session { link, id, client: client.0, user, sequence: 0 })
     }
 
-    /// The same, and RECLAIM_COMPLETE.
+    /// Like `begin`, with RECLAIM_COMPLETE.
     pub fn create(link: Link, user: User, owner: &[u8], channel: Channel) -> Result<Session, String> {
         let mut session = Session::begin(link, user, owner, channel)?;
-        // RECLAIM_COMPLETE of all, which it may have said before.
+        // The client may have sent RECLAIM_COMPLETE before.
         match session.status_as(user, &Ops::default().reclaim_complete())?.0 {
             OK | COMPLETE_ALREADY => Ok(session),
             status => Err(format!("RECLAIM_COMPLETE: status {status}")),
         }
     }
 
-    /// One COMPOUND; results behind those of SEQUENCE.
+    /// Sends a COMPOUND. Returns the results after SEQUENCE's.
     pub fn run(&mut self, ops: &Ops) -> Result<Vec<u8>, String> {
         let user = self.user;
         self.run_as(user, ops)
     }
 
-    /// The same for another user.
+    /// Like `run`, as another user.
     pub fn run_as(&mut self, user: User, ops: &Ops) -> Result<Vec<u8>, String> {
         let (status, results) = self.status_as(user, ops)?;
         if status == OK { Ok(results) } else { Err(format!("status {status}")) }
     }
 
-    /// COMPOUND's status, and the results behind those of SEQUENCE.
+    /// Sends a COMPOUND. Returns its status and the results after SEQUENCE's.
     pub fn status_as(&mut self, user: User, ops: &Ops) -> Result<(u32, Vec<u8>), String> {
         self.sequence += 1;
         let ops = ops.clone().with_sequence(&self.id, self.sequence);
@@ -290,7 +271,7 @@ impl Session {
         Ok((status, reader.0.to_vec()))
     }
 
-    /// One COMPOUND on a slot of its own, whose reply the server is asked to keep: SEQUENCE's status.
+    /// Sends a COMPOUND on another slot and asks the server to keep the reply. Returns SEQUENCE's status.
     pub fn keep(&mut self, slot: (u32, u32), sequence: u32, ops: &Ops) -> Result<u32, String> {
         let (_, results) = on_slot(&mut self.link, self.user, (&self.id, slot, sequence), ops)?;
         let mut reader = Reader(&results);
@@ -298,20 +279,19 @@ impl Session {
         reader.u32()
     }
 
-    /// One COMPOUND on a slot of its own, whose reply the server is asked to keep, as a call whose reply is read later.
+    /// Like `keep`, but the reply is read later.
     pub fn repeat(&mut self, slot: u32, sequence: u32, ops: &Ops) -> std::io::Result<()> {
         let ops = ops.clone().with_slot(&self.id, sequence, (slot, slot), true);
         self.link.send((NFS, 4, 1), &ops.args(2))
     }
 
-    /// The COMPOUND as a call that nobody waits for; the session is of no use afterwards.
+    /// Sends a COMPOUND without waiting for its reply. The session is useless afterwards.
     pub fn send(&mut self, ops: &Ops) -> std::io::Result<()> {
         self.sequence += 1;
         let ops = ops.clone().with_sequence(&self.id, self.sequence);
         self.link.send((NFS, 4, 1), &ops.args(2))
     }
 
-    /// The handle at the end of a path.
     pub fn handle(&mut self, names: &[&str]) -> Result<Vec<u8>, String> {
         let ops = names.iter().fold(Ops::default().put_root(), |ops, name| ops.lookup(name));
         let results = self.run(&ops.get_handle())?;
@@ -324,7 +304,7 @@ impl Session {
         Ok(reader.opaque()?.to_vec())
     }
 
-    /// Opens a file of a directory; its stateid.
+    /// Opens a file in a directory. Returns its stateid.
     pub fn open(&mut self, owner: &[u8], access: u32, dir: &[u8], name: &str) -> Result<[u8; 16], String> {
         let results = self.run(&Ops::default().put(dir).open(owner, access, name))?;
         let mut reader = Reader(&results);
@@ -333,7 +313,7 @@ impl Session {
         reader.fixed(16)?.try_into().map_err(|_| "a stateid that ends early".to_owned())
     }
 
-    /// Ends the session and forgets the client.
+    /// Destroys the session and the client ID.
     pub fn destroy(mut self) -> Result<(), String> {
         let (user, client) = (self.user, self.client);
         expect(destroy_session(&mut self.link, user, &self.id)?, "DESTROY_SESSION")?;
@@ -346,7 +326,7 @@ fn expect(status: u32, what: &str) -> Result<(), String> {
     if status == OK { Ok(()) } else { Err(format!("{what}: status {status}")) }
 }
 
-/// EXCHANGE_ID: client ID and sequence number. `verifier` says which start of the client it is.
+/// EXCHANGE_ID. Returns client ID and sequence number. `verifier` identifies the client's incarnation.
 pub fn exchange_id(link: &mut Link, user: User, owner: &[u8], verifier: u64) -> Result<(u64, u32), String> {
     let args = Xdr::default().u64(verifier).opaque(owner).u32(0).u32(0).u32(0);
     let (status, results) = compound(link, 1, user, &Ops::default().op(42, &args))?;
@@ -356,7 +336,7 @@ pub fn exchange_id(link: &mut Link, user: User, owner: &[u8], verifier: u64) -> 
     Ok((reader.u64()?, reader.u32()?))
 }
 
-/// CREATE_SESSION: its identifier and its slots.
+/// CREATE_SESSION. Returns the session ID and the number of slots.
 pub fn create_session(
     link: &mut Link,
     user: User,
@@ -367,7 +347,7 @@ pub fn create_session(
     let fore = fore.u32(64).u32(channel.slots).u32(0);
     let back = Xdr::default().u32(0).u32(4096).u32(4096).u32(0).u32(2).u32(1).u32(0);
     let args = Xdr::default().u64(client).u32(sequence).u32(BACK_CHANNEL).then(&fore).then(&back);
-    // The callbacks' program, and AUTH_NONE for them.
+    // The callback program, with AUTH_NONE.
     let args = args.u32(0x4000_0000).u32(1).u32(0);
     let (status, results) = compound(link, 1, user, &Ops::default().op(43, &args))?;
     expect(status, "CREATE_SESSION")?;
@@ -378,7 +358,8 @@ pub fn create_session(
     Ok((id, reader.u32()?))
 }
 
-/// One COMPOUND on a slot of somebody's session, whose reply is to be kept: its status, and all of its results.
+/// Sends a COMPOUND on a slot of any session and asks the server to keep the reply. Returns its status and all
+/// results.
 pub fn on_slot(
     link: &mut Link,
     user: User,
@@ -388,13 +369,13 @@ pub fn on_slot(
     compound(link, 2, user, &ops.clone().with_slot(session, sequence, slot, true))
 }
 
-/// SEQUENCE alone, which renews the client's lease.
+/// SEQUENCE alone, which renews the lease.
 pub fn renew(link: &mut Link, user: User, session: &[u8], sequence: u32) -> Result<(), String> {
     let ops = Ops::default().with_sequence(session, sequence);
     expect(compound(link, 2, user, &ops)?.0, "SEQUENCE")
 }
 
-/// DESTROY_SESSION: its status.
+/// DESTROY_SESSION. Returns its status.
 pub fn destroy_session(link: &mut Link, user: User, session: &[u8]) -> Result<u32, String> {
     let ops = Ops::default().op(44, &Xdr::default().fixed(session));
     Ok(compound(link, 1, user, &ops)?.0)

@@ -1,45 +1,38 @@
-//! What a case has at hand: the server's addresses, and until when it goes on.
+//! What every case needs: the server's addresses, and when to stop.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The scene of one case.
 pub struct Scene {
-    /// The server.
     pub nfs: SocketAddr,
-    /// Its figures.
     pub metrics: SocketAddr,
-    /// The exported directory.
     pub export: PathBuf,
-    /// In full, and not as continuous integration has it.
+    /// The full form, not the short one of continuous integration.
     pub long: bool,
-    /// The case is to end.
+    /// Set when the case must end.
     pub stop: AtomicBool,
-    /// When it began.
     pub since: Instant,
 }
 
 impl Scene {
-    /// Whether it goes on.
     pub fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Acquire)
     }
 
-    /// How long it has been going on.
     pub fn seconds(&self) -> f64 {
         self.since.elapsed().as_secs_f64()
     }
 
-    /// Holds what it has until it is to end.
+    /// Holds everything until the case must end.
     pub fn await_stop(&self) {
         while self.goes_on() {
             std::thread::park_timeout(Duration::from_millis(20));
         }
     }
 
-    /// So many attackers at the same time, each with its number.
+    /// Runs attackers in parallel, each with its number.
     pub fn each<T: Send>(&self, attackers: u32, attack: impl Fn(u32) -> T + Sync) -> Vec<T> {
         let attack = &attack;
         std::thread::scope(|scope| {
@@ -56,7 +49,7 @@ impl Scene {
     }
 }
 
-/// An attacker has processors of its own. Here it shares those of the server, so it takes what is left of them.
+/// A real attacker has its own processors. This one shares the server's, so it only takes what the server leaves.
 fn step_back() {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
 }

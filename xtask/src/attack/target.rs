@@ -1,4 +1,4 @@
-//! The server under attack: started as an administrator would, watched from outside.
+//! The attacked server: started like an administrator does, and watched from outside.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,48 +11,42 @@ use std::sync::mpsc;
 use procfs::process::Process;
 use tempfile::TempDir;
 
-/// The file that everybody may read and write, and its length.
+/// A file that everybody may read and write, and its length.
 pub const SHARED: &str = "shared";
-/// See [`SHARED`].
 pub const SHARED_BYTES: usize = 1 << 20;
-/// A large file that takes no room, to be copied.
+/// A large sparse file for copies, and its length.
 pub const LARGE: &str = "large";
-/// See [`LARGE`].
 pub const LARGE_BYTES: u64 = 1 << 30;
-/// A file of the honest client alone, which stands for what clients write.
+/// A file of the honest client, for its writes.
 pub const HONEST: &str = "honest";
-/// Root's own file, which the mode keeps from others.
+/// Root's own file, protected by its mode.
 pub const SECRET: &str = "secret";
-/// The same, empty: its times are those of an exclusive create's verifier.
+/// Like `SECRET`, but empty. Its times look like the verifier of an exclusive create.
 pub const KEYS: &str = "authorized_keys";
-/// Files that are opened.
+/// The number of files for opens.
 pub const MANY: u32 = 16;
 
-/// A server with one export, rules for insiders, and none for outsiders.
+/// A server with one export, a rule for insiders, and none for outsiders.
 pub struct Target {
     child: Child,
-    /// Where it listens.
     pub nfs: SocketAddr,
-    /// Where its metrics are.
     pub metrics: SocketAddr,
     dir: TempDir,
     _log: TempDir,
     said: mpsc::Receiver<String>,
 }
 
-/// What a process has.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Held {
     /// Resident memory, in bytes.
     pub memory: u64,
-    /// Descriptors.
     pub descriptors: u64,
-    /// Threads.
     pub threads: u64,
 }
 
 impl Held {
-    /// The most of each.
+    /// The maximum of each.
     pub fn max(self, other: Held) -> Held {
         Held {
             memory: self.memory.max(other.memory),
@@ -63,7 +57,7 @@ impl Held {
 }
 
 impl Target {
-    /// Makes a directory with what the cases need and starts `binary` on it.
+    /// Creates a directory with everything that the cases need, and starts `binary` on it.
     pub fn start(binary: &Path, within: &Path) -> Result<Target, String> {
         fs::create_dir_all(within).map_err(|e| format!("{}: {e}", within.display()))?;
         let dir = tempfile::Builder::new()
@@ -72,7 +66,8 @@ impl Target {
             .map_err(|e| format!("a directory in {}: {e}", within.display()))?;
         prepare(&dir.path().join("export")).map_err(|e| format!("{}: {e}", dir.path().display()))?;
         let config = dir.path().join("landfast.toml");
-        // A device of its own, as people have it: what fills the disk below the files must not fill that of the log.
+        // The log has its own device, as in practice: filling the filesystem of the files must not fill that of the
+        // log.
         let log = tempfile::Builder::new()
             .prefix("landfast-attack-")
             .tempdir_in("/dev/shm")
@@ -83,7 +78,7 @@ impl Target {
             .arg("serve")
             .arg("--config")
             .arg(&config)
-            // The directory of a build need not keep anything over a power cut.
+            // A build directory need not survive a power cut.
             .env("LANDFAST_ACCEPT_WEAK", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -92,7 +87,7 @@ impl Target {
             .map_err(|e| format!("{}: {e}", binary.display()))?;
         let stderr = child.stderr.take().ok_or("the server's output")?;
         let (said, lines) = mpsc::channel();
-        // Ends with the server; what is said after the start waits for whoever wants to know.
+        // Ends with the server. Messages after the start are kept for whoever wants them.
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 let _ = said.send(line);
@@ -121,12 +116,11 @@ impl Target {
         }
     }
 
-    /// The exported directory.
     pub fn export(&self) -> std::path::PathBuf {
         self.dir.path().join("export")
     }
 
-    /// What it has now.
+    /// Its current resources.
     pub fn held(&self) -> Result<Held, String> {
         let process = Process::new(self.child.id().cast_signed());
         let held = process.and_then(|process| Ok((process.status()?, process.fd_count()?)));
@@ -138,7 +132,7 @@ impl Target {
         })
     }
 
-    /// Whether it has ended, which it must not.
+    /// Set if it has ended, which it must not.
     pub fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let last = self.said.iter().last().unwrap_or_default();
@@ -158,10 +152,10 @@ fn address(line: &str, behind: &str) -> Option<SocketAddr> {
     rest.split('/').next()?.parse().ok()
 }
 
-/// Client records that it has: so few are used up in the short form, too.
+/// Few client records, so that the short form can use them up, too.
 const CLIENTS: usize = 128;
 
-/// Rules: the honest client as root, insiders with root_squash, outsiders none.
+/// The rules: the honest client as root, insiders with root_squash, outsiders none.
 fn settings(dir: &Path, log: &Path) -> String {
     let (dir, log) = (dir.display(), log.display());
     format!(
@@ -182,7 +176,7 @@ clients = [
     )
 }
 
-/// The tree that the cases find.
+/// Creates the files for the cases.
 fn prepare(dir: &Path) -> std::io::Result<()> {
     fs::create_dir(dir)?;
     let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));

@@ -1,4 +1,4 @@
-//! Attempts to do what the caller may not: each must fail, and the victim must not notice.
+//! Attempts to do what the caller may not. Each must fail, and the victim must not notice.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use super::wire::{self, Link, MOUNT, NFS, NLM, ROOT, Reader, User, Xdr};
 
 type Verdict = Result<String, String>;
 
-/// Somebody who is not root.
+/// A user other than root.
 const MALLORY: User = (1000, 1000);
 
 fn link(scene: &Scene, from: std::net::Ipv4Addr) -> Result<Link, String> {
@@ -24,7 +24,8 @@ fn refused(what: &str, status: Result<u32, String>) -> Result<(), String> {
     }
 }
 
-/// Root has its own file open. Another user of the same session, and another host's root under `root_squash`, present its stateid.
+/// Root has its own file open. Another user of the same session, and root of another host under `root_squash`,
+/// present its stateid.
 pub fn others_stateid(scene: &Scene) -> Verdict {
     let mut root = Session::create(link(scene, [127, 0, 0, 1].into())?, ROOT, b"owner", LIKE_LINUX)?;
     let dir = root.handle(&["x"])?;
@@ -37,7 +38,7 @@ pub fn others_stateid(scene: &Scene) -> Verdict {
     refused("WRITE by another user", root.status_as(MALLORY, &write).map(|(status, _)| status))?;
     let mut other = Session::create(link(scene, insider(1))?, ROOT, b"other", LIKE_LINUX)?;
     let mut tried = 2;
-    // The one that it is, and those that a counter would give.
+    // The stateid itself, and those that a counter would produce.
     for changed in 0..64u8 {
         let mut guess = stateid;
         if changed > 0 {
@@ -64,14 +65,14 @@ pub fn others_stateid(scene: &Scene) -> Verdict {
     Ok(format!("{tried} tries"))
 }
 
-/// Another address, and another user, come with the victim's owner string, and with its client ID and session.
+/// Another address, and another user, use the victim's owner string, client ID and session.
 pub fn others_session(scene: &Scene) -> Verdict {
     let mut victim = Session::create(link(scene, insider(10))?, ROOT, b"victim", LIKE_LINUX)?;
     let alive = Ops::default().put_root();
     for (from, user) in [(insider(11), ROOT), (insider(10), MALLORY), (outsider(1), ROOT)] {
-        // Without a way in there is nothing to try.
+        // If the connection is refused, there is nothing to try.
         let Ok(mut thief) = link(scene, from) else { continue };
-        // A restarted client, as the server sees it: its state goes when it is confirmed.
+        // For the server this is a restarted client, whose state is dropped when it confirms.
         if let Ok(client) = nfs::exchange_id(&mut thief, user, b"victim", 2) {
             let _ = nfs::create_session(&mut thief, user, client, LIKE_LINUX);
         }
@@ -89,8 +90,9 @@ pub fn others_session(scene: &Scene) -> Verdict {
     Ok("3 thieves".to_owned())
 }
 
-/// Another user of root's session, and another host's root, ask for what has no stateid: extended attributes, ACCESS, COPY_NOTIFY. And
-/// another user says that all has been reclaimed, which would take from the others what they had.
+/// Another user of root's session, and root of another host, request what needs no stateid: extended attributes,
+/// ACCESS, COPY_NOTIFY. Another user also sends RECLAIM_COMPLETE, which would take away what others can still
+/// reclaim.
 pub fn others_attributes(scene: &Scene) -> Verdict {
     let mut root = Session::begin(link(scene, [127, 0, 0, 1].into())?, ROOT, b"reclaims", LIKE_LINUX)?;
     let complete = Ops::default().reclaim_complete();
@@ -130,7 +132,7 @@ pub fn others_attributes(scene: &Scene) -> Verdict {
     ] {
         tried += 1;
         let Ok(results) = answer else { continue };
-        // PUTFH, ACCESS: what is known of, and what is allowed.
+        // Skip PUTFH. ACCESS: supported bits, allowed bits.
         let mut reader = Reader(&results);
         reader.fixed(4 * 4 + 4)?;
         if reader.u32()? != 0 {
@@ -148,8 +150,8 @@ pub fn others_attributes(scene: &Scene) -> Verdict {
     Ok(format!("{tried} tries"))
 }
 
-/// Root's read of its own file is kept for a retry. Who has the session's name and the whole request repeats it as another user, and as root
-/// of a host whose root is nobody.
+/// The reply to root's read of its own file is kept for a retry. Someone who knows the session ID and the whole
+/// request repeats it, as another user, and as root of a host with root_squash.
 pub fn others_reply(scene: &Scene) -> Verdict {
     let mut root = Session::create(link(scene, [127, 0, 0, 1].into())?, ROOT, b"kept", LIKE_LINUX)?;
     let dir = root.handle(&["x"])?;
@@ -177,7 +179,7 @@ pub fn others_reply(scene: &Scene) -> Verdict {
     Ok("2 tries".to_owned())
 }
 
-/// NFS and MOUNT by datagram, which are not served: the socket is for locks. Nothing is answered with more than it was asked with.
+/// NFS and MOUNT over UDP, which are not served: the socket is for locks. No reply may be larger than its request.
 pub fn datagrams(scene: &Scene) -> Verdict {
     let mut friend = link(scene, insider(60))?;
     let root = v3::mount(&mut friend, ROOT, "/x")?;
@@ -219,7 +221,7 @@ pub fn datagrams(scene: &Scene) -> Verdict {
     Ok(format!("{tried} calls, {answered} refused with an answer"))
 }
 
-/// An exclusive create of root's empty file, with a verifier that stands in its times.
+/// An exclusive create of root's empty file, with a verifier that matches its times.
 pub fn exclusive_create(scene: &Scene) -> Verdict {
     let keys =
         std::fs::File::options().write(true).open(scene.export.join(KEYS)).map_err(|e| e.to_string())?;
@@ -263,7 +265,7 @@ fn nlm(link: &mut Link, user: User, procedure: u32, args: &Xdr) -> Result<u32, S
     reader.u32()
 }
 
-/// An insider has a lock of NFSv3. Another address claims its name and frees it; so does an outsider.
+/// An insider holds an NFSv3 lock. Another address, and an outsider, claim to be it and release the lock.
 pub fn others_nlm_lock(scene: &Scene) -> Verdict {
     let name = format!("many{}", MANY - 1);
     let mut holder = link(scene, insider(30))?;
@@ -302,7 +304,7 @@ pub fn others_nlm_lock(scene: &Scene) -> Verdict {
     Ok("2 thieves".to_owned())
 }
 
-/// An outsider with handles that it was told asks for everything that an outsider must not get.
+/// An outsider that knows handles requests everything that it must not get.
 pub fn outsider_requests(scene: &Scene) -> Verdict {
     let mut friend = link(scene, insider(40))?;
     let root = v3::mount(&mut friend, ROOT, "/x")?;
@@ -316,7 +318,7 @@ pub fn outsider_requests(scene: &Scene) -> Verdict {
         ("MNT", &|link| v3::mount(link, ROOT, "/x").map(|_| OK)),
         ("EXCHANGE_ID", &|link| nfs::exchange_id(link, ROOT, b"outsider", 1).map(|_| OK)),
         ("EXPORT", &|link| {
-            // A list that is not empty.
+            // The list must be empty.
             let results = link.call((MOUNT, 3, 5), Some(ROOT), &Xdr::default())?;
             Ok(if Reader(&results).u32()? == 0 { 1 } else { OK })
         }),

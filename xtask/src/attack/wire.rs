@@ -1,5 +1,5 @@
-//! Raw ONC RPC and as much of NFS as an attacker needs, written from the RFCs and not from the project's own crates: what both
-//! ends have in common, a mistake of one would not show.
+//! ONC RPC, and as much of NFS as an attacker needs. Written from the RFCs and without the project's own crates,
+//! because a test cannot show a mistake that both ends share.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -7,88 +7,79 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
-/// The program number of NFS (RFC 7531, RFC 1813).
+/// Program numbers of NFS (RFC 7531, RFC 1813), MOUNT (RFC 1813 appendix I) and NLM (the Open Group's XNFS).
 pub const NFS: u32 = 100_003;
-/// Of MOUNT (RFC 1813 appendix I).
 pub const MOUNT: u32 = 100_005;
-/// Of NLM (the Open Group's XNFS).
 pub const NLM: u32 = 100_021;
 
 /// A reply that takes longer is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Bytes of XDR (RFC 4506) being made.
+/// Encodes XDR (RFC 4506).
 #[derive(Clone, Debug, Default)]
 pub struct Xdr(pub Vec<u8>);
 
 impl Xdr {
-    /// A number of 32 bits.
     pub fn u32(mut self, value: u32) -> Xdr {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    /// A number of 64 bits.
     pub fn u64(mut self, value: u64) -> Xdr {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    /// Bytes whose number both sides know.
+    /// Bytes of a length that both sides know.
     pub fn fixed(mut self, bytes: &[u8]) -> Xdr {
         self.0.extend_from_slice(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
     }
 
-    /// Bytes behind their number.
+    /// Bytes after their length.
     pub fn opaque(self, bytes: &[u8]) -> Xdr {
         self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).fixed(bytes)
     }
 
-    /// What was made elsewhere.
     pub fn then(mut self, other: &Xdr) -> Xdr {
         self.0.extend_from_slice(&other.0);
         self
     }
 }
 
-/// Bytes of XDR being read; each step says what was missing.
+/// Decodes XDR. Errors say what was missing.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// So many bytes, with what fills them up to a multiple of four.
+    /// `length` bytes, and their padding to a multiple of four.
     pub fn fixed(&mut self, length: usize) -> Result<&'a [u8], String> {
         let (bytes, _) = self.0.split_at_checked(length).ok_or("a reply that ends early")?;
         self.0 = self.0.get(length.next_multiple_of(4)..).ok_or("a reply that ends early")?;
         Ok(bytes)
     }
 
-    /// A number of 32 bits.
     pub fn u32(&mut self) -> Result<u32, String> {
         let bytes = self.fixed(4)?.try_into().map_err(|_| "a reply that ends early")?;
         Ok(u32::from_be_bytes(bytes))
     }
 
-    /// A number of 64 bits.
     pub fn u64(&mut self) -> Result<u64, String> {
         Ok(u64::from(self.u32()?) << 32 | u64::from(self.u32()?))
     }
 
-    /// Bytes behind their number.
     pub fn opaque(&mut self) -> Result<&'a [u8], String> {
         let length = self.u32()?;
         self.fixed(length as usize)
     }
 }
 
-/// Who a call says that it comes from: user and group of AUTH_SYS.
+/// User and group of AUTH_SYS, as the caller claims.
 pub type User = (u32, u32);
 
-/// Root, as the client says.
 pub const ROOT: User = (0, 0);
 
-/// A call's message (RFC 5531 section 9), without record marking.
+/// A call message (RFC 5531 section 9) without record mark.
 pub fn call(xid: u32, program: u32, version: u32, procedure: u32, user: Option<User>, args: &Xdr) -> Vec<u8> {
     let head = Xdr::default().u32(xid).u32(0).u32(2).u32(program).u32(version).u32(procedure);
     let head = match user {
@@ -101,7 +92,7 @@ pub fn call(xid: u32, program: u32, version: u32, procedure: u32, user: Option<U
     head.u32(0).u32(0).then(args).0
 }
 
-/// Results of the call `xid`; an error in words where it was not executed.
+/// The results of the call `xid`. Fails if it was not executed.
 pub fn results(reply: &[u8], xid: u32) -> Result<&[u8], String> {
     let mut reader = Reader(reply);
     if reader.u32()? != xid || reader.u32()? != 1 {
@@ -124,15 +115,15 @@ pub fn record(message: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), message].concat()
 }
 
-/// A connection from an address of our choice.
+/// A connection from a chosen address.
 pub struct Link {
-    /// The socket, for what is not a call.
+    /// The socket, for anything that is not a call.
     pub stream: TcpStream,
     xid: u32,
 }
 
 impl Link {
-    /// Connects from this address; any of 127.0.0.0/8 is ours.
+    /// Connects from this address; all of 127.0.0.0/8 is local.
     pub fn open(from: Ipv4Addr, to: SocketAddr) -> io::Result<Link> {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
         bind(&socket, &SocketAddrV4::new(from, 0))?;
@@ -144,7 +135,7 @@ impl Link {
         Ok(Link { stream, xid: std::process::id() })
     }
 
-    /// A call and its results.
+    /// Sends a call and returns its results.
     pub fn call(
         &mut self,
         (program, version, procedure): (u32, u32, u32),
@@ -158,14 +149,13 @@ impl Link {
         results(&reply, self.xid).map(<[u8]>::to_vec)
     }
 
-    /// A call whose reply nobody waits for.
+    /// Sends a call without waiting for the reply.
     pub fn send(&mut self, (program, version, procedure): (u32, u32, u32), args: &Xdr) -> io::Result<()> {
         self.xid = self.xid.wrapping_add(1);
         let message = call(self.xid, program, version, procedure, Some(ROOT), args);
         self.stream.write_all(&record(&message))
     }
 
-    /// The next record.
     pub fn receive(&mut self) -> Result<Vec<u8>, String> {
         let mut whole = Vec::new();
         loop {

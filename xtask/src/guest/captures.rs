@@ -1,5 +1,6 @@
-//! `cargo xtask guest captures`: what Linux's NFS client sends while it extracts a few files, captured on the host's side of its
-//! network, and what `landfast trace` makes of it beside tshark's tables and the client's own counters; then of much at once.
+//! `cargo xtask guest captures`: captures what Linux's NFS client sends while it extracts a few files, on the host's
+//! side of its network. Compares `landfast trace` with tshark's tables and with the client's own counters. Then the
+//! same with a lot of work.
 
 mod listing;
 pub mod tables;

@@ -1,4 +1,4 @@
-//! A guest as an NFS client of somebody: its scripts know the server's address and the mount's version.
+//! A guest as an NFS client. Its scripts know the server's address and the version of the mount.
 
 use std::time::Duration;
 
@@ -12,7 +12,6 @@ const LIB: &str = include_str!("../../guest/lib.sh");
 /// The kernel's server in the guest.
 const KNFSD: &str = include_str!("../../guest/knfsd.sh");
 
-/// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// `landfast serve` on the host, at this port.
@@ -25,13 +24,9 @@ pub enum Server {
     Local,
 }
 
-/// The guest.
 pub struct Client {
-    /// The machine it runs on.
     pub machine: Machine,
-    /// Whom it mounts.
     pub server: Server,
-    /// How long a script may take.
     pub limit: Duration,
 }
 

@@ -1,7 +1,8 @@
-//! An emulated Ethernet between a guest and the bridge: each frame arrives a chosen time after it was sent, over a line of a chosen rate,
-//! or not at all. What passes is captured at both ends, with one clock.
+//! Emulates an Ethernet between a guest and the bridge, with a chosen delay, rate and loss. Captures the traffic at
+//! both ends, with one clock.
 //!
-//! QEMU hands the guest's frames to us over a socket, and those of the bridge a second QEMU that has nothing but a tap.
+//! QEMU passes the guest's frames to us over a socket. A second QEMU with nothing but a tap does the same for the
+//! bridge.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -16,19 +17,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::chance::Chance;
 use crate::proc::command;
 
-/// Frames that wait in one direction at most; more are lost, as in a switch.
+/// Frames queued per direction. Further frames are lost, as in a switch.
 const QUEUE_FRAMES: usize = 1000;
 
-/// The longest frame.
 const FRAME_BYTES: usize = 65_536;
 
 /// How long a QEMU may take to connect.
 const CONNECT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How a line is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// What it adds to a round trip.
+    /// Added to a round trip.
     pub round_trip: Duration,
     /// Megabits a second in each direction; 0: no limit.
     pub megabits: u64,
@@ -36,14 +35,13 @@ pub struct Line {
     pub lost_of_1000: u64,
 }
 
-/// The two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Guest = 0,
     Bridge = 1,
 }
 
-/// What both directions share.
+/// Shared by both directions.
 struct Shared {
     started: (Instant, u64),
     line: Mutex<Line>,
@@ -95,12 +93,11 @@ impl Ether {
         Ok(())
     }
 
-    /// From now on the line is so.
+    /// Changes the line from now on.
     pub fn set(&self, line: Line) {
         *lock(&self.shared.line) = line;
     }
 
-    /// Frames lost until now.
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
@@ -112,7 +109,6 @@ impl Ether {
         Ok(())
     }
 
-    /// The captures end.
     pub fn end_capture(&self) -> Result<(), String> {
         let files = lock(&self.shared.files).take();
         for mut file in files.into_iter().flatten() {
@@ -207,7 +203,7 @@ type Due = (Instant, Vec<u8>);
 impl Shared {
     /// Takes what is sent at one end.
     fn take(&self, from: &mut UnixStream, send: &SyncSender<Due>, end: End) -> io::Result<()> {
-        // Which frames are lost is chance, but the same each time.
+        // Losses are random, but the same each time.
         let mut chance = Chance(0x9e37_79b9_7f4a_7c15 ^ end as u64);
         let mut free = Instant::now();
         loop {

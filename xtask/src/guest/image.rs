@@ -20,9 +20,7 @@ const PROGRAMS: &[&str] =
 /// A bootable guest.
 pub struct Image {
     dir: PathBuf,
-    /// The kernel's image.
     pub kernel: PathBuf,
-    /// The initial RAM disk.
     pub initrd: PathBuf,
     /// The root disk, raw; booted with a throw-away overlay.
     pub disk: PathBuf,

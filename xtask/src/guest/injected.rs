@@ -1,6 +1,6 @@
-//! `cargo xtask guest injected`: Linux's NFS client works while something is done to it: a long way to the server, a slow disk below
-//! it, a narrow or lossy line, a server that gets no processor, a program that thinks. What passed is captured at both ends, and
-//! `landfast trace` has to say what it was, with tshark's table.
+//! `cargo xtask guest injected`: slows down the work of Linux's NFS client in a known way, captures it at both ends,
+//! and checks that `landfast trace` finds the cause and agrees with tshark. The causes: a long path, a slow disk, a
+//! slow or lossy link, a server without a processor, a program that thinks.
 
 pub mod cases;
 pub mod ganesha;
@@ -30,7 +30,7 @@ use cases::{CASES, Case};
 use ganesha::Ganesha;
 use slow::{Starved, Volume};
 
-/// Files of the archives: directories, files in each, and the lengths that they have in turns; and five that are apart.
+/// Archives: directories, files per directory, and the file sizes in turn; then five separate files.
 const TWO: (usize, usize, [usize; 5]) = (8, 25, [120, 1024, 3000, 6000, 12_000]);
 const FIVE: [usize; 5] = [0, 1 << 10, 32 << 10, 33 << 10, 64 << 10];
 
@@ -108,11 +108,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The servers, the line and the guest.
 pub struct Stage {
-    /// The guest.
     pub client: Client,
-    /// Its line.
     pub ether: Ether,
     ganesha: Ganesha,
     landfast: Server,
@@ -180,7 +177,6 @@ impl Stage {
         })
     }
 
-    /// A server's process.
     pub fn pid(&self, who: Who) -> Option<u32> {
         match who {
             Who::Landfast => self.landfast.pid(),

@@ -68,7 +68,6 @@ pub struct Options {
     json: bool,
 }
 
-/// What was measured.
 #[derive(Serialize)]
 struct Report {
     archive: String,

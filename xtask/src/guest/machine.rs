@@ -18,11 +18,12 @@ const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// Lines of the guest's console shown when it fails.
 const CONSOLE_LINES: usize = 30;
 
-/// What is said when QEMU's network card takes or brings no frames any more, which no server and no client can do anything about: it
-/// was seen twice in some thousand guests (QEMU 7.2, software emulation), before these kept their memory barriers (`arguments`).
+/// Printed when QEMU's network card has stalled, which neither server nor client can do anything about. It happened
+/// twice in some thousand guests (QEMU 7.2, software emulation), before they kept their memory barriers
+/// (`arguments`).
 pub const NETWORK_STANDS: &str = "QEMU's network card stands still";
 
-/// So long in vain, in milliseconds: a guest that gets no processor for a while says it of shorter times.
+/// Milliseconds without progress that count as a stall. A guest without a processor for a while reports shorter ones.
 const NETWORK_STANDS_MS: u64 = 60_000;
 
 /// Bytes of a disk's sector: QEMU cuts a raw disk to whole ones.
@@ -32,9 +33,7 @@ const SECTOR_BYTES: u64 = 512;
 pub struct Hardware {
     /// Its host name, which no other guest at the same server may have.
     pub name: String,
-    /// Megabytes of memory.
     pub memory_mb: u32,
-    /// Processors.
     pub cpus: u32,
     /// A file that it sees as the read-only disk `/dev/vdb`, padded with zeroes to whole sectors.
     pub disk: Option<PathBuf>,
@@ -53,14 +52,13 @@ impl Default for Hardware {
     }
 }
 
-/// A guest that is ready; it ends with this value.
+/// A guest that is ready. It ends when this value is dropped.
 pub struct Machine {
     qemu: Child,
     channel: Channel,
     dir: tempfile::TempDir,
-    /// The kernel that runs in it.
     pub release: String,
-    /// From start to ready.
+    /// Time from start to ready.
     pub boot: Duration,
 }
 
@@ -134,7 +132,6 @@ impl Machine {
             .map_err(|why| format!("{why}\n{}", tail(&console)))
     }
 
-    /// Cuts its power.
     pub fn end(&mut self) {
         end(&mut self.qemu);
     }
@@ -205,8 +202,8 @@ fn arguments(image: &Image, hardware: &Hardware, more: &str) -> Result<Vec<Strin
         }
     };
     let memory = hardware.memory_mb.to_string();
-    // Where there can be one processor only, QEMU up to 8.0 leaves the guest's memory barriers out, although its own threads work on the rings of
-    // virtio beside it: then a kick is lost now and then, and a network card stands still.
+    // With only one possible processor, QEMU up to 8.0 omits the guest's memory barriers although its own threads use
+    // the virtio rings in parallel. Then a kick is lost now and then, and a network card stalls.
     let cpus = format!("{},maxcpus={}", hardware.cpus, hardware.cpus.max(2));
     let root = format!("file={},format=raw,if=virtio,snapshot=on,cache=unsafe", image.disk.display());
     let kernel = image.kernel.display().to_string();
@@ -253,7 +250,7 @@ fn pad(file: &Path) -> Result<(), String> {
     pad().map_err(|e: io::Error| format!("{}: {e}", file.display()))
 }
 
-/// Whether the guest's kernel says that its network card takes nothing.
+/// Whether the guest's kernel reports a stalled network card.
 fn network_stands(console: &str) -> bool {
     let last = console.lines().rev().find(|line| line.contains("NETDEV WATCHDOG"));
     let ms =

@@ -42,7 +42,7 @@ pub fn possible() -> Result<(), String> {
     if fs::exists(TUN).unwrap_or(false) { Ok(()) } else { Err(format!("guests need {TUN}")) }
 }
 
-/// The port mapper; it ends with this value, and the network with the process.
+/// The port mapper. It ends when this value is dropped; the network ends with the process.
 pub struct Network {
     rpcbind: Child,
 }
@@ -102,18 +102,15 @@ fn make() -> Result<Network, String> {
 /// A guest's place on the bridge. It may be used by one guest after another.
 #[derive(Clone)]
 pub struct Link {
-    /// The device on the host.
     pub device: String,
     /// The guest's address and the length of its network's.
     pub address: String,
-    /// The guest's hardware address.
     pub mac: String,
     /// How its QEMU gets there, if not by the device.
     pub netdev: Option<String>,
 }
 
 impl Link {
-    /// One more.
     pub fn new() -> Result<Link, String> {
         static NEXT: AtomicU8 = AtomicU8::new(FIRST_GUEST);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);

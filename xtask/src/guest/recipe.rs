@@ -93,7 +93,6 @@ pub enum Vers {
     V4_2,
 }
 
-/// All of them.
 pub const VERSIONS: [Vers; 4] = [Vers::V3, Vers::V4_0, Vers::V4_1, Vers::V4_2];
 
 impl fmt::Display for Vers {

@@ -7,27 +7,22 @@ use serde::Serialize;
 
 use super::mountstats::Counts;
 
-/// One check that ran.
 #[derive(Serialize)]
 pub struct Row {
     /// The NFS version it ran with.
     pub vers: String,
     /// Its name: the file under `xtask/guest/checks`.
     pub name: String,
-    /// Seconds, under software emulation.
     pub seconds: f64,
-    /// Whether it passed.
     pub passed: bool,
     /// Files that it handled, if it goes over the archive.
     pub files: Option<u64>,
     /// RPCs per file, if it goes over the archive.
     pub rpcs_per_file: Option<f64>,
-    /// RPCs by operation.
     pub rpcs: BTreeMap<String, u64>,
 }
 
 impl Row {
-    /// A row from what was measured.
     pub fn new(vers: &str, name: &str, seconds: f64, passed: bool, files: Option<u64>, rpcs: Counts) -> Row {
         let per_file = files.filter(|files| *files > 0).map(|files| rpcs.total() as f64 / files as f64);
         let (vers, name) = (vers.to_owned(), name.to_owned());
@@ -35,18 +30,14 @@ impl Row {
     }
 }
 
-/// All checks of one run.
 #[derive(Serialize)]
 pub struct Report {
-    /// The guest's kernel.
     pub kernel: String,
     /// Who serves: `landfast` or `kernel`.
     pub server: String,
-    /// The archive's file name.
     pub archive: String,
     /// Regular files in the archive.
     pub files: u64,
-    /// The checks, in order.
     pub rows: Vec<Row>,
 }
 

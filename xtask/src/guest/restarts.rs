@@ -1,9 +1,9 @@
-//! `cargo xtask guest restarts`: the client's commands while their server is ended and started again at random moments, on
-//! Landfast, nfs-ganesha and the kernel's own server, in each version: no error, every byte, and how long each restart held
-//! the command up.
+//! `cargo xtask guest restarts`: runs the client's commands while their server is stopped and restarted at random
+//! moments, on Landfast, nfs-ganesha and the kernel's server, in each version. It checks that there is no error and
+//! that every byte is right, and measures how long each restart delayed the command.
 //!
-//! A restart's *absence* is the time from the end of the server until it takes connections again, its recovery included. Its
-//! *stall* is what comes on top: from then on until something more is there of what the command makes or takes away.
+//! - *Absence*: from the end of the server until it accepts connections again, including recovery.
+//! - *Stall*: from then until the command has created or removed something more.
 
 mod served;
 
@@ -22,7 +22,7 @@ use crate::packages;
 use crate::proc::{self, command};
 use served::{Amount, SUMS, Served, Who, amount, local};
 
-/// What a restart of Landfast's server may cost beyond its absence.
+/// The longest stall after a restart of Landfast's server.
 const STALL_MAX: Duration = Duration::from_secs(2);
 
 /// How long one run of a command may take.

@@ -45,7 +45,6 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Where it is mounted.
     pub fn volume(&self) -> PathBuf {
         self.dir.path().join("volume")
     }
@@ -65,7 +64,6 @@ impl Drop for Scratch {
     }
 }
 
-/// A running server.
 pub struct Server {
     binary: PathBuf,
     volume: PathBuf,
@@ -138,12 +136,10 @@ impl Server {
         )
     }
 
-    /// Its process, if it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -220,7 +216,6 @@ impl Server {
         }
     }
 
-    /// Ends it at once (SIGKILL).
     pub fn kill(&mut self) -> Result<(), String> {
         self.alive()?;
         if let Some(mut child) = self.child.take() {
@@ -229,7 +224,6 @@ impl Server {
         Ok(())
     }
 
-    /// The end of what it printed.
     pub fn said(&self) -> String {
         tail(&self.messages)
     }

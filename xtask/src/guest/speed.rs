@@ -1,9 +1,9 @@
-//! `cargo xtask guest speed`: Linux's NFS client and Landfast's beside each other, in one guest and on one server, with the
-//! network's round trip emulated by the guest's kernel (netem).
+//! `cargo xtask guest speed`: compares Linux's NFS client with Landfast's, in one guest and on one server. The
+//! guest's kernel emulates the network's round trip (netem).
 //!
-//! The guest has one emulated processor for both clients, so what either computes counts some ten times as much as on a
-//! machine of metal: the RPCs are exact, and times are fair between the two and good where the round trips dominate. What both
-//! have done is compared with what it should be, and durable when a clock stops.
+//! The guest has one emulated processor for both clients, so computing costs some ten times as much as on real
+//! hardware. RPC counts are exact. Times are fair between the two, and good where round trips dominate. The results
+//! of both are checked, and they are durable when a clock stops.
 
 mod many_files;
 mod measure;

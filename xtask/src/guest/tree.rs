@@ -13,10 +13,8 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Differences kept; the rest is counted.
 const DIFFERENCES_MAX: usize = 50;
 
-/// What a comparison found.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// Regular files compared.
     pub files: u64,
     /// Other objects compared: directories, symbolic links, devices.
     pub others: u64,

@@ -1,8 +1,9 @@
-//! `cargo xtask guest verdicts`: thirty captures whose causes are known because they were made, of Linux's client and of libnfs, with
-//! nfs-ganesha and Landfast as servers, and what `landfast trace` says of each.
+//! `cargo xtask guest verdicts`: makes thirty captures with known causes, of Linux's client and of libnfs, with
+//! nfs-ganesha and Landfast as servers, and judges what `landfast trace` says about each.
 //!
-//! The answer of a case stands in [`cases`] before anything is captured: it is what was done to the work. Some captures are altered as
-//! captures are in the field (frames twice, replies alone, a clock that is set back), which changes no cause.
+//! The answer of a case is fixed in [`cases`] before the capture: it is what is done to the work. Some captures are
+//! altered as captures are in the field (duplicate frames, only replies, a clock that is set back), which changes no
+//! cause.
 
 mod altered;
 mod cases;

@@ -1,110 +1,95 @@
-//! What can be changed.
+//! The changes whose effect can be predicted.
 
 use super::refused::Refused;
 use crate::terms::Terms;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The most that a client which does one thing at a time sends for an object of an archive, and of it what has to be stable: what is beyond
-/// that was other work, which COMPOUNDs of files do not replace.
+/// The most calls that a sequential client sends for an object of an archive, and how many of them must be durable.
+/// Beyond that it was other work, which COMPOUNDs of files do not replace.
 pub(super) const OBJECT_CALLS_MAX: u64 = 14;
 pub(super) const OBJECT_SYNCHRONOUS_MAX: u64 = 7;
 
-/// Operations of a file in a COMPOUND that must be stable: OPEN that creates, WRITE, SETATTR of the times.
+/// Operations of a file in a COMPOUND that must be durable: OPEN that creates, WRITE, SETATTR of the times.
 pub(super) const COMPOUND_SYNCHRONOUS: u64 = 3;
 
-/// What making a file costs processors at the least, in seconds, whatever else is waited for: the system calls for its name, data and
-/// attributes at the server, and its share of a COMPOUND. In `landfast lab run predicted` untar of 2,000 files, four COMPOUNDs under way, over a round
-/// trip of 1 ms onto a log of 0.05 ms takes so much longer for each than its waits: 33 us on one day, 47 to 54 us on another on a machine of the
-/// same kind. This is between them.
+/// The least processor time for creating a file, in seconds, whatever else is waited for: the server's system calls
+/// for name, data and attributes, and the file's share of a COMPOUND.
+///
+/// Measured by `landfast lab run predicted`: untar of 2,000 files, four COMPOUNDs in flight, round trip 1 ms, log
+/// 0.05 ms. Each file takes longer than its waits by 33 us on one day, and by 47 to 54 us on another, on a machine of
+/// the same kind. This value is in between.
 pub(super) const FILE_WORK_S: f64 = 42e-6;
 
-/// The same for what the two ends do one after the other where one COMPOUND is under way at a time, and beside each other otherwise: untar
-/// of as many files over a round trip of 0.2 ms.
+/// The same for the work that both ends do one after the other while one COMPOUND is in flight at a time, and in
+/// parallel otherwise: untar of as many files over a round trip of 0.2 ms.
 pub(super) const FILE_IN_TURN_S: f64 = 7e-6;
 
-/// Round trips that Landfast's `untar` waits for from its start to its end, beside those for files, TCP's among them: on a Landfast server, and
-/// on others (`landfast lab run client-round-trips` holds it to them). How many of them are for what has to be stable: the session, the
-/// first directories, the last attributes of the topmost one.
+/// Round trips of Landfast's `untar` besides those for files, TCP's included: on a Landfast server, and on others
+/// (checked by `landfast lab run client-round-trips`). Then how many of them make something durable: the session, the
+/// first directories, the last attributes of the topmost directory.
 pub(super) const SESSION_WAITS: u64 = 3;
 pub(super) const SESSION_WAITS_ELSEWHERE: u64 = 5;
 pub(super) const SESSION_SYNCHRONOUS: u64 = 3;
 
-/// What a good log device takes, in seconds. One that is in use already is not proposed.
+/// The flush time of a good log device, in seconds. If one is in use already, none is proposed.
 const LOG_S: f64 = 50e-6;
 
-/// A shorter round trip than this is within a machine or a rack: nobody buys a quarter of it. Seconds.
+/// A shorter round trip is within a machine or a rack, where nobody can buy a quarter of it. Seconds.
 const SHORT_S: f64 = 100e-6;
 
-/// The largest number that a count in a change may be.
+/// The largest count in a change.
 const COUNT_MAX: u64 = 1 << 20;
 
-/// One change. Times in seconds.
+/// One change. Times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "change")]
 pub enum Change {
-    /// The server makes things stable on a device that needs so long for it.
+    /// The server makes changes durable on another device.
     LogDevice {
-        /// For one of them.
+        /// The time that the device takes.
         persistence_s: f64,
     },
-    /// A client that makes many whole files with one COMPOUND.
+    /// A client that creates many whole files with one COMPOUND.
     Compound {
-        /// So many.
         files: u64,
-        /// The server makes all that a COMPOUND does stable at once, as Landfast's does; others do it for each operation.
+        /// The server makes everything in a COMPOUND durable at once, as Landfast does. Others do so for each
+        /// operation.
         at_once: bool,
     },
-    /// So many clients at once, each with its share of the files; or so many COMPOUNDs under way.
-    Streams {
-        /// So many.
-        streams: u64,
-    },
-    /// Delegations in place of opens, with times that the client is trusted with (RFC 9754).
+    /// Clients in parallel, each with its share of the files, or COMPOUNDs in flight.
+    Streams { streams: u64 },
+    /// Delegations instead of opens, with times set by the client (RFC 9754).
     Delegations,
     /// Another network.
-    RoundTrip {
-        /// Its round trip.
-        round_trip_s: f64,
-    },
+    RoundTrip { round_trip_s: f64 },
     /// A link of another bandwidth.
     Link {
         /// Bytes a second from the client to the server.
         bytes_per_s: f64,
     },
-    /// A server that is so many times as fast in all but making things stable.
-    Server {
-        /// So many times.
-        times: f64,
-    },
+    /// A server that is faster by this factor in everything except making changes durable.
+    Server { times: f64 },
 }
 
-/// The kinds of changes, and none of them.
+/// The kind of a change, or no change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// As it is.
+    /// No change.
     Now,
-    /// [`Change::LogDevice`].
     LogDevice,
-    /// [`Change::Compound`].
     Compound,
-    /// [`Change::Streams`].
     Streams,
-    /// [`Change::Delegations`].
     Delegations,
-    /// [`Change::RoundTrip`].
     RoundTrip,
-    /// [`Change::Link`].
     Link,
-    /// [`Change::Server`].
     Server,
-    /// Several at once.
+    /// Several changes at once.
     Together,
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Kind; 9] = [
         Kind::Now,
         Kind::LogDevice,
@@ -117,7 +102,6 @@ impl Kind {
         Kind::Together,
     ];
 
-    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -135,7 +119,6 @@ impl Kind {
 }
 
 impl Change {
-    /// Its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -149,8 +132,14 @@ impl Change {
         }
     }
 
-    /// What is asked about where nothing was chosen: a log device of 50 µs where what is there is slower, COMPOUNDs of 16 files on this server
-    /// and on Landfast's, four streams, delegations, a quarter of a round trip that is worth it, and ten times the bandwidth where it is known.
+    /// The changes to predict if none are chosen:
+    ///
+    /// - a log device of 50 µs, if the present one is slower
+    /// - COMPOUNDs of 16 files, on this server and on Landfast
+    /// - four streams
+    /// - delegations
+    /// - a quarter of the round trip, if it is worth it
+    /// - ten times the bandwidth, if it is known
     #[must_use]
     pub fn usual(terms: &Terms) -> Vec<Change> {
         let mut all = Vec::new();
@@ -211,7 +200,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// A number for people: three digits.
+/// Prints a number with three digits.
 struct Digits(f64);
 
 impl fmt::Display for Digits {
@@ -226,7 +215,7 @@ impl fmt::Display for Digits {
     }
 }
 
-/// Seconds for people: three digits and a unit.
+/// Prints seconds with three digits and a unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub f64);
 
@@ -297,7 +286,7 @@ mod tests {
         let kinds = |terms: &Terms| Change::usual(terms).iter().map(Change::kind).collect::<Vec<_>>();
         let all = kinds(&terms(4e-3, 1e-3, Some(1e6)));
         assert!([Kind::LogDevice, Kind::RoundTrip, Kind::Link].iter().all(|kind| all.contains(kind)));
-        // A log device is in use, the server is in the same rack, and the link was never full.
+        // A log device is in use, the server is in the same rack, and the link was never saturated.
         let few = kinds(&terms(60e-6, 1e-6, None));
         assert!(
             ![Kind::LogDevice, Kind::RoundTrip, Kind::Link].iter().any(|kind| few.contains(kind)),

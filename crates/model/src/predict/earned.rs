@@ -1,44 +1,39 @@
-//! How far predictions were off when they were tried.
+//! How far predictions were off when they were tested.
 
 use super::Kind;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// What `landfast lab run predicted --json` and `predicted-links` printed, as it is.
+/// The unchanged output of `landfast lab run predicted --json` and of `predicted-links`.
 static STORED: LazyLock<Earned> = LazyLock::new(|| {
     let mut earned = Earned::parse(include_str!("earned.json"));
     earned.cases.extend(Earned::parse(include_str!("earned-links.json")).cases);
     earned
 });
 
-/// One prediction that was tried.
+/// One tested prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// What was changed.
     pub kind: Kind,
-    /// In words.
     pub name: String,
-    /// Seconds.
     pub predicted_s: f64,
-    /// Seconds.
     pub measured_s: f64,
 }
 
 impl Case {
-    /// How far the prediction was off, as a part of what was measured.
+    /// The error of the prediction, relative to the measured value.
     #[must_use]
     pub fn error(&self) -> f64 {
         (self.predicted_s - self.measured_s) / self.measured_s
     }
 }
 
-/// Predictions that were tried.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Earned {
     cases: Vec<Case>,
 }
 
-/// The part of the experiment's report that matters here.
+/// The part of the experiment's report that is needed.
 #[derive(Deserialize)]
 struct Report {
     lines: Vec<Line>,
@@ -57,19 +52,18 @@ struct Values {
 }
 
 impl Earned {
-    /// Those that are stored with the program.
+    /// The cases that are built into the program.
     #[must_use]
     pub fn stored() -> &'static Earned {
         &STORED
     }
 
-    /// Of these cases.
     #[must_use]
     pub fn of(cases: Vec<Case>) -> Earned {
         Earned { cases }
     }
 
-    /// From the experiment's report: of a line's name what is before the colon is the kind.
+    /// Parses the experiment's report. A line's name begins with the kind, followed by a colon.
     fn parse(json: &str) -> Earned {
         let report: Report = serde_json::from_str(json).unwrap_or(Report { lines: Vec::new() });
         let case = |line: Line| {
@@ -81,20 +75,18 @@ impl Earned {
         Earned { cases: report.lines.into_iter().filter_map(case).collect() }
     }
 
-    /// All of them.
     #[must_use]
     pub fn cases(&self) -> &[Case] {
         &self.cases
     }
 
-    /// How many of this kind there are.
     #[must_use]
     pub fn tried(&self, kind: Kind) -> usize {
         self.cases.iter().filter(|c| c.kind == kind).count()
     }
 
-    /// The 90th percentile of how far predictions of this kind were off, as a part of what was measured; of up to ten cases that is the
-    /// worst of them. `None`: none was tried.
+    /// The 90th percentile of the relative errors of this kind. With up to ten cases this is the largest. `None`:
+    /// none was tested.
     #[must_use]
     pub fn within(&self, kind: Kind) -> Option<f64> {
         let mut errors: Vec<f64> =

@@ -1,60 +1,60 @@
-//! What is extracted, and what a client sends for it.
+//! What is extracted, and which calls a client sends for it.
 
 use super::Refused;
 use crate::terms::Work;
 use serde::{Deserialize, Serialize};
 
-/// The largest WRITE that Linux sends, unless the server takes less: 1 MiB.
+/// The largest WRITE that Linux sends, unless the server accepts less: 1 MiB.
 pub const WRITE_BYTES: u64 = 1 << 20;
 
-/// Bytes of a call and its answer beside a file's data, of those that Linux sends for a file, with their record marks: 400 of version 4
-/// in docs/captures/disk.pcap.gz. Where the link is another one than the one that was seen they take another time.
+/// Average bytes of a call and its reply without file data, with record marks, among the calls that Linux sends for a
+/// file. Version 4 has 400 in docs/captures/disk.pcap.gz. On a link with another bandwidth they take another time.
 pub(super) const CALL_BYTES: u64 = 400;
 
-/// The version of the protocol, as far as it matters to what is sent for a file.
+/// The protocol version, as far as it matters to the calls for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
-    /// NFSv3: CREATE makes a file, and nothing is opened or closed.
+    /// NFSv3: CREATE makes a file; there is no open and close.
     #[serde(rename = "3")]
     V3,
-    /// NFSv4.0, 4.1, 4.2: OPEN makes a file and CLOSE ends it.
+    /// NFSv4.0, 4.1, 4.2: OPEN creates a file and CLOSE ends it.
     #[serde(rename = "4")]
     V4,
 }
 
-/// How often a client looks at names and directories between what it makes.
+/// How often a client checks names and directories between the objects it creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
-    /// Never: what it has made it knows.
+    /// Never: the client knows what it has created.
     Never,
-    /// Once at each directory: Linux, where the server says that a directory has changed by this client's own doing only.
+    /// Once per directory: Linux, if the server reports that a directory was changed by this client only.
     Once,
-    /// For each name before it is made, and at the directory again: Linux 6.1, where the server does not.
+    /// For each name before it is created, and for the directory again: Linux 6.1, if the server does not report
+    /// that.
     Each,
 }
 
-/// How `tar -x` and the client below it do their work.
+/// How `tar -x` and the client below it work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Manner {
-    /// The protocol's version.
     pub version: Version,
-    /// tar sets owners: as root, and without `--no-same-owner`.
+    /// tar sets owners: as root without `--no-same-owner`.
     pub owners: bool,
-    /// tar sets modes: as root, and without `--no-same-permissions`.
+    /// tar sets modes: as root without `--no-same-permissions`.
     pub modes: bool,
     /// tar sets times: without `--touch`.
     pub times: bool,
-    /// How often the client looks at names and directories.
     pub looks: Looks,
-    /// Files are made exclusively, and get their first attributes in a SETATTR behind it (RFC 1813 section 3.3.8, RFC 8881 section
-    /// 18.16.4): what Linux does, but on a session that outlives the server (section 18.36.3, CREATE_SESSION4_FLAG_PERSIST).
+    /// Files are created exclusively and get their first attributes in a SETATTR afterwards (RFC 1813 section 3.3.8,
+    /// RFC 8881 section 18.16.4). Linux does so except on a persistent session (section 18.36.3,
+    /// CREATE_SESSION4_FLAG_PERSIST).
     pub exclusive: bool,
     /// Largest WRITE, in bytes.
     pub write_bytes: u64,
 }
 
 impl Manner {
-    /// GNU tar as root on Linux, on a server that says how directories change.
+    /// GNU tar as root on Linux, with a server that reports how directories change.
     #[must_use]
     pub fn new(version: Version) -> Manner {
         Manner {
@@ -68,20 +68,18 @@ impl Manner {
         }
     }
 
-    /// SETATTRs that tar asks for, each a call of its own.
+    /// SETATTRs that tar causes per object, each a call of its own.
     fn settings(&self) -> u64 {
         u64::from(self.owners) + u64::from(self.modes) + u64::from(self.times)
     }
 }
 
-/// Calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Calls {
-    /// All of them.
     pub all: u64,
-    /// Those whose effect has to be stable before the answer.
+    /// Calls whose effect must be durable before the reply.
     pub synchronous: u64,
-    /// How many times the client waits for an answer before it goes on: calls that go together are waited for once.
+    /// How often the client waits for a reply. Calls sent together count once.
     pub waits: u64,
 }
 
@@ -115,31 +113,28 @@ impl Calls {
     }
 }
 
-/// The objects of an archive or a directory, counted.
+/// The number of objects of each kind in an archive or a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tree {
-    /// Regular files.
+    /// Regular files, including those below.
     pub files: u64,
-    /// Of them those with nothing in them.
+    /// Files without data.
     pub empty: u64,
-    /// Of them those that are larger than one WRITE.
+    /// Files larger than one WRITE.
     pub large: u64,
-    /// WRITEs that these need.
+    /// WRITEs for large files.
     pub large_writes: u64,
-    /// Bytes in files.
     pub bytes: u64,
-    /// Directories.
     pub dirs: u64,
-    /// Symbolic links.
     pub symlinks: u64,
-    /// Names of files that are in the tree already.
+    /// Further names of files in the tree.
     pub hard_links: u64,
     /// Devices, FIFOs, sockets.
     pub others: u64,
 }
 
 impl Tree {
-    /// Adds `n` files of `bytes` each, which go in WRITEs of at most `write_bytes`.
+    /// Adds `n` files of `bytes` each. WRITEs have at most `write_bytes`.
     pub fn add_files(&mut self, n: u64, bytes: u64, write_bytes: u64) {
         self.files = self.files.saturating_add(n);
         self.bytes = self.bytes.saturating_add(bytes.saturating_mul(n));
@@ -153,27 +148,28 @@ impl Tree {
         }
     }
 
-    /// What a client sends for it that does one thing at a time.
+    /// The calls of a sequential client.
     #[must_use]
     pub fn calls(&self, manner: &Manner) -> Calls {
         let set = manner.settings();
         let v4 = manner.version == Version::V4;
-        // CREATE or OPEN, a SETATTR if that was exclusive, one WRITE FILE_SYNC, what tar sets; CLOSE.
+        // CREATE or OPEN, a SETATTR if it was exclusive, one WRITE FILE_SYNC, SETATTRs of tar; CLOSE.
         let make = 2 + set + u64::from(manner.exclusive);
         let mut file = Calls::new(make + u64::from(v4), make);
-        // MKDIR or CREATE, and what tar sets at its end.
+        // MKDIR or CREATE, and SETATTRs of tar at its end.
         let mut dir = Calls::new(1 + set, 1 + set);
         let (looks_file, looks_dir) = match manner.looks {
             Looks::Never => (0, 0),
             // LOOKUP, ACCESS.
             Looks::Once => (0, 2),
-            // LOOKUP of the directory, of the name, and once more; of version 4 with an ACCESS. A directory is asked for access thrice.
+            // LOOKUP of the directory, of the name, and of the directory again; with an ACCESS in version 4. A
+            // directory gets three ACCESS calls.
             Looks::Each => (if v4 { 5 } else { 3 }, 4),
         };
         file = file.plus(Calls::new(looks_file, 0));
         dir = dir.plus(Calls::new(looks_dir, 0));
         let write = Calls::new(1, 1);
-        // Several WRITEs go UNSTABLE, together, and a COMMIT behind them.
+        // Several WRITEs are sent together as UNSTABLE, followed by a COMMIT.
         let large = Calls {
             all: self.large_writes.saturating_add(self.large),
             synchronous: self.large,
@@ -193,36 +189,36 @@ impl Tree {
     }
 }
 
-/// What is to be done, or was.
+/// The work to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Regular files; 0: not known.
+    /// Regular files. 0: unknown.
     pub files: u64,
-    /// Of them those that are larger than one WRITE.
+    /// Files larger than one WRITE.
     pub large: u64,
-    /// Other objects that are made, directories among them.
+    /// Other created objects, including directories.
     pub others: u64,
-    /// Bytes written; of work that was seen, all that the client sent.
+    /// Bytes written. For observed work: all bytes that the client sent.
     pub bytes: u64,
-    /// Bytes of a call and its answer that are not among these.
+    /// Bytes of a call and its reply that are not included in `bytes`.
     #[serde(default)]
     pub call_bytes: u64,
-    /// What a client sends for it.
+    /// The calls that a client sends for it.
     pub calls: Calls,
-    /// What of that delegations save; `None`: the version has none of the kind, or it is not known.
+    /// The calls that delegations save. `None`: the version has no such delegations, or it is unknown.
     pub delegations_save: Option<Calls>,
-    /// Calls under way at a time.
+    /// Calls in flight at a time.
     pub in_flight: f64,
-    /// What it took, where it was done already, in seconds.
+    /// How long it took, if it was done already, in seconds.
     pub measured_s: Option<f64>,
 }
 
 impl Job {
-    /// The extraction of a tree by `tar -x`, one call after another.
+    /// Extraction of a tree by `tar -x`, one call after another.
     #[must_use]
     pub fn extract(tree: &Tree, manner: &Manner) -> Job {
-        // Linux 6.11 and later with a server that gives a delegation in place of an open (RFC 9754): times that the client is
-        // trusted with, and nothing to close.
+        // Linux 6.11 and later with a server that gives a delegation instead of an open (RFC 9754): the client sets
+        // times itself, and sends no CLOSE.
         let saved = Calls::new(1 + u64::from(manner.times), u64::from(manner.times)).times(tree.files);
         Job {
             files: tree.files,
@@ -241,11 +237,11 @@ impl Job {
         }
     }
 
-    /// Work that was seen, to be done again. `in_flight`: calls under way at a time. The version, if one is known, is the one that
-    /// most of its calls were of.
+    /// Repetition of observed work. `in_flight`: calls in flight at a time. `version`: that of most of its calls, if
+    /// known.
     ///
     /// # Errors
-    /// Work that says nothing, or that cannot be.
+    /// Work without calls, or with impossible values.
     pub fn repeat(work: &Work, in_flight: f64, version: Option<Version>) -> Result<Job, Refused> {
         if work.calls == 0 {
             return Err(Refused::Nothing);
@@ -295,8 +291,8 @@ mod tests {
         assert_eq!(Job::extract(&one, &Manner::new(Version::V3)).delegations_save, None);
     }
 
-    /// `cargo xtask guest speed --kernel 6.12 --vers 3,4.2`, whose table is in docs/client.md: calls for each file of `tar -x` as root, of
-    /// files in directories of 64, on Landfast's server, whose sessions outlive it.
+    /// Measured by `cargo xtask guest speed --kernel 6.12 --vers 3,4.2`, whose table is in docs/client.md: calls per
+    /// file of `tar -x` as root, for files in directories of 64, on Landfast with persistent sessions.
     #[test]
     fn calls_for_a_tree_are_as_many_as_linux_6_12_sent() {
         let sent = [(4096, 6.097, 6.081), (512, 6.121, 6.100), (128, 6.195, 6.164)];
@@ -315,7 +311,7 @@ mod tests {
         let manner = Manner::new(Version::V3);
         assert_eq!(tree(1, 0, 0).calls(&manner), Calls::new(5, 5));
         assert_eq!(tree(1, WRITE_BYTES, 0).calls(&manner), Calls::new(6, 6));
-        // Two WRITEs together and a COMMIT.
+        // Two WRITEs together, then a COMMIT.
         assert_eq!(tree(1, WRITE_BYTES + 1, 0).calls(&manner), Calls { all: 8, synchronous: 6, waits: 7 });
         assert_eq!(tree(1, 16 * WRITE_BYTES, 0).calls(&manner), Calls { all: 22, synchronous: 6, waits: 7 });
     }

@@ -4,14 +4,15 @@
 //! time  =  waits x round trip  +  calls x (server + think)  +  files x their own think  +  synchronous calls x persistence  +  bytes / bandwidth
 //! ```
 //!
-//! for a client that does one thing at a time. N streams do N of them at once, each with its share of the files, and wait for each
-//! other where the server makes things stable: what comes while a flush is under way has to wait for the next one.
+//! This holds for a client that does one thing at a time. N streams do N things at once, each with its share of the
+//! files. They wait for each other when the server makes changes durable: a call that arrives during a flush must
+//! wait for the next flush.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `job` | what is extracted, and what a client sends for it |
-//! | `change` | what can be changed |
-//! | `earned` | how far predictions were off when they were tried: the error bar |
+//! | `job` | what is extracted, and which calls a client sends for it |
+//! | `change` | the changes that can be predicted |
+//! | `earned` | how far predictions were off when they were tested: the error bar |
 
 mod change;
 mod earned;
@@ -31,71 +32,64 @@ use change::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The longest time that a term may be, in seconds: an hour.
+/// The largest value of a term, in seconds: an hour.
 const TERM_MAX_S: f64 = 3600.0;
 
 /// Why one change cannot be predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unknown {
-    /// How many files were made is not known.
+    /// The number of created files is unknown.
     #[error("it is not known how many files were made")]
     Files,
-    /// Delegations that would save anything are of NFSv4.
+    /// Only NFSv4 has delegations that would save anything.
     #[error("delegations need NFSv4, and files that are made")]
     Delegations,
 }
 
-/// How long something takes, and of what.
+/// How long something takes, and what this time consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Outlook {
-    /// In seconds.
     pub seconds: f64,
-    /// It is within these bounds in nine of ten cases that were tried, in seconds; `None`: nothing of the kind was tried.
+    /// Error bar in seconds: nine of ten tested cases were within. `None`: no case of this kind was tested.
     pub within_s: Option<(f64, f64)>,
-    /// What it is made of.
     pub shares: Shares,
-    /// Calls.
     pub calls: u64,
 }
 
-/// What a change does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The change.
     #[serde(flatten)]
     pub change: Change,
-    /// In words.
     pub name: String,
-    /// With it.
+    /// The prediction with this change.
     #[serde(flatten)]
     pub outlook: Option<Outlook>,
-    /// Why not.
+    /// Why there is no prediction.
     pub unknown: Option<Unknown>,
 }
 
-/// What was predicted: all that a table or a chart needs.
+/// A complete prediction: everything that a table or a chart needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// As it is.
     pub now: Outlook,
-    /// What it took really, where that is known, in seconds.
+    /// How long it really took, if known, in seconds.
     pub measured_s: Option<f64>,
-    /// Each change by itself, in the order asked for.
+    /// Each change by itself, in the given order.
     pub each: Vec<Outcome>,
-    /// All that can be predicted at once; of several of a kind the last one. `None`: fewer than two.
+    /// All predictable changes at once. Of several of a kind, the last one counts. `None`: fewer than two.
     pub together: Option<Outlook>,
 }
 
-/// How long `job` takes on a way to a server with these terms, now and under each of `changes`.
+/// How long `job` takes with these terms, now and with each of `changes`.
 ///
 /// # Errors
-/// Terms, a job or a change that cannot be.
+/// Impossible values of terms, job or changes.
 pub fn predict(terms: &Terms, job: &Job, changes: &[Change]) -> Result<Prediction, Refused> {
     predict_with(terms, job, changes, Earned::stored())
 }
 
-/// As [`predict()`], with other error bars.
+/// Like [`predict()`], with other error bars.
 ///
 /// # Errors
 /// As [`predict()`].
@@ -111,16 +105,16 @@ pub fn predict_with(
     }
     changes.iter().try_for_each(Change::check)?;
     let plan = Plan::new(terms, job);
-    // Where the equation is off already for what was seen, no change is known better than that.
+    // If the equation is wrong for the observed work already, a prediction cannot be better.
     let seen = job.measured_s.map_or(0.0, |measured| (plan.shares().total() - measured).abs() / measured);
     let outlook = |plan: &Plan, kind| {
         let shares = plan.shares();
         let seconds = shares.total();
         let within_s = earned.within(kind).map(|part| {
-            // What was off before and what is off here have nothing to do with each other.
+            // The errors of the tests and the error here are independent.
             let part = (part * margin(earned.tried(kind))).hypot(seen);
             let (low, high) = (seconds / (1.0 + part), seconds / (1.0 - part.min(PART_MAX)));
-            // More streams may find no more processors at the server.
+            // The server may not have more processors for more streams.
             (low, high + shares.server * (plan.streams / plan.seen - 1.0).clamp(0.0, STREAMS_WAIT_MAX))
         });
         Outlook { seconds, within_s, shares, calls: plan.calls.ceil() as u64 }
@@ -141,7 +135,7 @@ pub fn predict_with(
         let outlook = unknown.is_none().then(|| outlook(&plan, change.kind()));
         each.push(Outcome { change: *change, name: change.to_string(), outlook, unknown });
     }
-    // What was never tried by itself was not tried with others either.
+    // A kind that was never tested by itself was not tested together with others, either.
     let all = |together: &Plan| match outlook(together, Kind::Together) {
         all if tried.shares() == all.shares => all,
         all => Outlook { within_s: None, ..all },
@@ -154,18 +148,18 @@ pub fn predict_with(
     })
 }
 
-/// Of few cases the worst says little of what nine of ten will be: it is taken for so many times as much.
+/// With few cases, the largest error says little about nine of ten. It is multiplied by this.
 fn margin(cases: usize) -> f64 {
     1.0 + FEW_CASES / (cases as f64).max(1.0)
 }
 
-/// With so many cases the margin is two.
+/// With this many cases the margin is two.
 const FEW_CASES: f64 = 3.0;
 
-/// The server's work is never taken to be so many times as long because of other streams.
+/// The most that other streams may slow down the server's work, as a factor minus one.
 const STREAMS_WAIT_MAX: f64 = 7.0;
 
-/// An error bar never says that something takes more than ten times as long.
+/// An error bar never exceeds a factor of ten.
 const PART_MAX: f64 = 0.9;
 
 fn check(terms: &Terms) -> Result<(), Refused> {
@@ -183,7 +177,7 @@ fn check(terms: &Terms) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What is done, as far as the equation goes.
+/// The work, as the equation sees it.
 #[derive(Debug, Clone)]
 struct Plan {
     terms: Terms,
@@ -193,16 +187,18 @@ struct Plan {
     files: f64,
     bytes: f64,
     call_bytes: f64,
-    /// What the server has to do for them, in calls.
+    /// The server's work for them, counted in calls.
     worked: f64,
-    /// Waits that nothing else goes on beside.
+    /// Waits with nothing in parallel.
     alone: f64,
     streams: f64,
-    /// Those under which the terms were seen: what they wait for each other is in the persistence already.
+    /// The number of streams when the terms were measured. Their waits for each other are already part of
+    /// `persistence`.
     seen: f64,
-    /// The bandwidth under which they were seen: what a call without data needs for its bytes is in them already.
+    /// The bandwidth when the terms were measured. The time for the bytes of calls without data is already part of
+    /// the terms.
     seen_bytes_per_s: Option<f64>,
-    /// The chains that can go on beside each other.
+    /// The number of independent chains of calls.
     parts: f64,
     compounds: bool,
 }
@@ -229,13 +225,13 @@ impl Plan {
 
     fn change(&mut self, change: &Change, job: &Job) -> Result<(), Unknown> {
         match *change {
-            // A device that is slower than what is there would not be bought.
+            // Nobody would buy a slower device than the present one.
             Change::LogDevice { persistence_s } => {
                 self.terms.persistence_s = self.terms.persistence_s.min(persistence_s);
             }
             Change::RoundTrip { round_trip_s } => self.terms.round_trip_s = round_trip_s,
             Change::Link { bytes_per_s } => {
-                // What was never reached bounds nothing, until a link is as narrow.
+                // A bandwidth that was never reached bounds nothing, unless the new link is that narrow.
                 self.terms.upload_bytes_per_s = Some(bytes_per_s);
             }
             Change::Server { times } => self.terms.server_s /= times,
@@ -257,7 +253,7 @@ impl Plan {
                 let small = job.files.saturating_sub(job.large);
                 let members = small.saturating_add(job.others);
                 let compounds = members.div_ceil(files) as f64;
-                // Large files as before: WRITEs together, and a COMMIT.
+                // Large files are sent as before: WRITEs together, then a COMMIT.
                 let large = job.large as f64;
                 let objects = job.files.saturating_add(job.others);
                 let beyond = |n: u64, each: u64| n.saturating_sub(objects.saturating_mul(each)) as f64;
@@ -269,7 +265,7 @@ impl Plan {
                 let each = small.saturating_mul(COMPOUND_SYNCHRONOUS).saturating_add(job.others) as f64;
                 let stable = if at_once { compounds } else { each };
                 self.synchronous = stable + 2.0 * large + SESSION_SYNCHRONOUS as f64 + rest_synchronous;
-                // What a call costs comes with any call for the most part, whatever is in it: an object in it costs another one.
+                // Most of the cost of a call does not depend on its content. Each object in it costs as much again.
                 self.worked = compounds + members as f64 + 3.0 * large + rest;
                 self.parts = compounds + large + rest;
                 self.compounds = true;
@@ -278,7 +274,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What clients do by themselves: each stream its share, but for streams that are one client's COMPOUNDs.
+    /// The clients' own time. Each stream does its share, unless the streams are COMPOUNDs of one client.
     fn client(&self, streams: f64) -> f64 {
         let all = self.calls * self.terms.think_s + self.files * self.terms.file_think_s;
         if self.compounds || streams <= self.seen { all } else { all * self.seen / streams }
@@ -293,7 +289,7 @@ impl Plan {
         let client = self.client(streams);
         let mut persistence = 0.0;
         if self.synchronous > 0.0 && t.persistence_s > 0.0 {
-            // What a stream does between two of them.
+            // What a stream does between two synchronous calls.
             let between = (rtt + server + client) * streams / self.synchronous;
             let waits = |streams| waited(t.persistence_s, between, streams);
             let more = if streams > self.seen { waits(streams) / waits(self.seen) } else { 1.0 };
@@ -310,7 +306,7 @@ impl Plan {
         let messages =
             self.worked * (self.message_s(t.upload_bytes_per_s) - self.message_s(self.seen_bytes_per_s));
         if messages < 0.0 {
-            // On the link as it was they made round trips and the server's part longer.
+            // On the previous link they were part of round trip and server time.
             let mut less = -messages / streams;
             for part in [&mut shares.server, &mut shares.rtt] {
                 let from_here = less.min(*part);
@@ -323,17 +319,17 @@ impl Plan {
         shares
     }
 
-    /// What the bytes of a call without data, and of its answer, take on a link.
+    /// The time that the bytes of a call without data, and of its reply, take on a link.
     fn message_s(&self, bytes_per_s: Option<f64>) -> f64 {
         bytes_per_s.map_or(0.0, |b| self.call_bytes / b)
     }
 }
 
-/// How long bytes are waited for that take `data` on the link, where each of `streams` has its share of them and does other things for
-/// `between`. Under `seen` streams they were waited for one after another.
+/// How long streams wait for bytes that take `data` on the link. Each of `streams` sends its share and does other
+/// things for `between`. With `seen` streams the transfers did not overlap.
 ///
-/// One stream's bytes go while the others wait for something else, until the link has no time left. Those that come while it is busy
-/// wait for half a message on average.
+/// One stream's bytes cross the link while the others wait for something else, until the link is saturated. Bytes
+/// that arrive while it is busy wait for half a message on average.
 fn shared(data: f64, between: f64, streams: f64, seen: f64) -> f64 {
     if data <= 0.0 || streams <= seen {
         return data;
@@ -343,12 +339,13 @@ fn shared(data: f64, between: f64, streams: f64, seen: f64) -> f64 {
     (own * (1.0 + busy / 2.0)).max(data - between)
 }
 
-/// How long a synchronous call waits until it is stable, where a flush takes `persistence` and each of `streams` does other things for
-/// `between`.
+/// How long a synchronous call waits until it is durable. A flush takes `persistence`, and each of `streams` does
+/// other things for `between`.
 ///
-/// What comes while a flush is under way waits for its end, half of it on average, and then for the next one, together with all
-/// that came. How often that is, the other streams' flushes say. Where flushes are longer than what is between, everybody comes back
-/// while one is under way: a call and what is before it take two flushes, whatever is before it.
+/// A call that arrives during a flush waits for its end, half a flush on average, and then for the next flush, which
+/// covers all calls that have arrived. The other streams' flushes determine how often that happens. If a flush takes
+/// longer than `between`, every call arrives during a flush: then a call and what precedes it take two flushes,
+/// regardless of `between`.
 fn waited(persistence: f64, between: f64, streams: f64) -> f64 {
     if streams <= 1.0 || persistence <= 0.0 {
         return persistence;

@@ -1,12 +1,10 @@
-//! Why there is no prediction.
-
 /// Why there is no prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No work.
     #[error("there is nothing to do: neither files nor calls")]
     Nothing,
-    /// A value that cannot be.
+    /// An impossible value; which one.
     #[error("{0}")]
     Nonsense(&'static str),
 }

@@ -49,11 +49,12 @@ fn each_change_changes_its_term() {
     near(one(&terms(), &v3, Change::LogDevice { persistence_s: 1.0 }), 6000.0 * 5.05e-3);
     near(one(&terms(), &v3, Change::RoundTrip { round_trip_s: 0.1e-3 }), 6000.0 * 4.15e-3);
     near(one(&terms(), &v4, Change::Delegations), 5000.0 * 5.05e-3);
-    // 63 COMPOUNDs; three things a file to be made stable, or one a COMPOUND; three or five round trips for a session, three of them stable.
+    // 63 COMPOUNDs; three durable operations per file, or one per COMPOUND; three or five round trips for a session,
+    // three of them durable.
     let compound = |at_once| one(&terms(), &v3, Change::Compound { files: 16, at_once });
     near(compound(true), 66e-3 + 1063.0 * 50e-6 + 66.0 * 4e-3);
     near(compound(false), 68e-3 + 1063.0 * 50e-6 + 3003.0 * 4e-3);
-    // One COMPOUND at a time: what the two ends do is not done at the same time.
+    // One COMPOUND at a time: the two ends do not work in parallel.
     let quick = Terms { server_s: 0.0, persistence_s: 0.0, ..terms() };
     let quick = one(&quick, &v3, Change::Compound { files: 16, at_once: true });
     near(quick, 66e-3 + 1000.0 * (FILE_WORK_S + FILE_IN_TURN_S));
@@ -65,11 +66,11 @@ fn streams_share_flushes_and_wait_for_them() {
         one(&Terms { persistence_s, ..terms() }, &job(Version::V3), Change::Streams { streams: n })
     };
     near(streams(4e-3, 1), 6000.0 * 5.05e-3);
-    // A flush is longer than what is between two: each call waits for the rest of one and for its own.
+    // A flush takes longer than the time between two: each call waits for the rest of one flush and for its own.
     near(streams(4e-3, 4), 6000.0 * 8e-3 / 4.0);
-    // The other way round they meet as often as the others' flushes are under way.
+    // Otherwise they meet as often as the others' flushes are in progress.
     near(streams(1e-3, 2), 6000.0 * (1.05e-3 + 1e-3 + 0.5e-3 / 2.05) / 2.0);
-    // No more streams than files; and the processors' time for a file is not less than it is.
+    // No more streams than files, and the processor time per file stays.
     near(streams(1e-3, 1_000_000), 6.0 * (1e-3 + 1.5e-3) + 1000.0 * FILE_WORK_S);
     near(streams(0.0, 1_000_000), 6.0 * 1e-3 + 1000.0 * FILE_WORK_S);
 }
@@ -87,7 +88,8 @@ fn work_that_was_seen_under_several_streams_takes_what_it_took() {
     let p =
         predict(&terms(), &job, &[Change::Streams { streams: 2 }, Change::Streams { streams: 6 }]).unwrap();
     near(p.now.seconds, work.span_s.unwrap());
-    // Fewer would be slower, and nobody asks for that; with more each waits as long as before, since all flushes were met before.
+    // Fewer streams would be slower, and nobody asks for that. With more, each waits as long as before, because every
+    // call met a flush before.
     near(p.each[0].outlook.unwrap().seconds, p.now.seconds);
     near(p.each[1].outlook.unwrap().seconds, p.now.seconds / 2.0);
 }
@@ -99,7 +101,7 @@ fn compounds_of_files_replace_no_other_work() {
     let seconds = |calls| one(&terms(), &Job::repeat(&work(calls), 1.0, None).unwrap(), change);
     assert!(seconds(900) < 0.2);
     near(seconds(900), seconds(1200));
-    // 100,000 reads beside.
+    // 100,000 additional reads.
     near(seconds(101_400) - seconds(900), 100_000.0 * 1.05e-3);
 }
 
@@ -152,7 +154,7 @@ fn what_a_program_does_for_each_file_stays() {
     near(client(Change::LogDevice { persistence_s: 50e-6 }), 7.0 + 40.0);
     // 63 COMPOUNDs, and three calls for the session.
     near(client(Change::Compound { files: 16, at_once: true }), 66e-3 + 40.0);
-    // Several programs, each with its files; one program with several COMPOUNDs under way.
+    // Several programs, each with its files; one program with several COMPOUNDs in flight.
     near(client(Change::Streams { streams: 4 }), 47.0 / 4.0);
     let both = [Change::Compound { files: 16, at_once: true }, Change::Streams { streams: 4 }];
     near(predict(&slow, &job, &both).unwrap().together.unwrap().shares.client, 66e-3 + 40.0);
@@ -169,7 +171,7 @@ fn what_was_never_tried_has_no_error_bar_alone_or_with_others() {
     let log = Change::LogDevice { persistence_s: 50e-6 };
     assert_eq!(within(&[log, Change::Streams { streams: 4 }]), (vec![true, true], true));
     assert_eq!(within(&[log, Change::Delegations]), (vec![true, false], false));
-    // In COMPOUNDs of files they change nothing.
+    // With COMPOUNDs of files they change nothing.
     let compound = Change::Compound { files: 16, at_once: true };
     assert_eq!(within(&[Change::Delegations, compound]), (vec![false, true], true));
 }
@@ -180,12 +182,12 @@ fn a_faster_link_and_a_faster_server_change_their_terms() {
     let v3 = job(Version::V3);
     let now = predict(&narrow, &v3, &[]).unwrap().now;
     near(now.shares.bandwidth, 4.096);
-    // What calls and answers without data took on the link is in the terms, and goes with it.
+    // The time of calls and replies without data is part of the terms, and disappears with the link.
     let messages = 6000.0 * CALL_BYTES as f64 / 1e6;
     near(one(&narrow, &v3, Change::Link { bytes_per_s: 4e6 }), now.seconds - (4.096 + messages) * 0.75);
-    // Of a link that was never full they are not in the terms.
+    // If the link was never saturated, it is not part of the terms.
     near(one(&terms(), &v3, Change::Link { bytes_per_s: 1e6 }), now.seconds + messages);
-    // Of work that was seen they are among the bytes.
+    // For observed work these bytes are part of `bytes`.
     let work = crate::Work { files: 10, bytes: 1_000_000, calls: 60, synchronous_calls: 60, span_s: None };
     let seen = Job::repeat(&work, 1.0, None).unwrap();
     near(one(&terms(), &seen, Change::Link { bytes_per_s: 1e6 }), 60.0 * 5.05e-3 + 1.0);
@@ -207,9 +209,9 @@ fn streams_send_while_others_wait_until_the_link_is_full() {
         let narrow = Terms { upload_bytes_per_s: Some(bytes_per_s), persistence_s: 0.0, ..terms() };
         one(&narrow, &job(Version::V3), Change::Streams { streams: 4 })
     };
-    // 1.575 s beside the data of each; data of 4.096 s leave no time on the link.
+    // 1.575 s besides the data of each; data of 4.096 s saturate the link.
     near(four(1e6), 4.096);
-    // Data of 0.4096 s: the other three send for a sixth of the time, and half a message is waited for then.
+    // Data of 0.4096 s: the other three send a sixth of the time, and then half a message is waited for.
     let own = 0.1024;
     let busy = 3.0 * own / (1.575 + own);
     near(four(1e7), 1.575 + own * (1.0 + busy / 2.0));
@@ -220,7 +222,7 @@ fn streams_may_find_no_more_processors() {
     let slow = Terms { server_s: 5e-3, ..terms() };
     let p = predict(&slow, &job(Version::V3), &[Change::Streams { streams: 4 }]).unwrap();
     let outlook = p.each[0].outlook.unwrap();
-    // As long as one stream's.
+    // As long as that of one stream.
     assert!(outlook.within_s.unwrap().1 > outlook.seconds + 6000.0 * 5e-3 * 0.75, "{outlook:?}");
 }
 
@@ -246,12 +248,12 @@ fn the_error_bar_holds_what_was_off_before_and_what_is_off_here() {
         let job = Job { measured_s, ..job(Version::V3) };
         predict_with(&terms(), &job, &[], &earned).unwrap().now
     };
-    // Of one case the margin is four times what it was off by.
+    // With one case, the margin is four times its error.
     let outlook = now(None);
     let (low, high) = outlook.within_s.unwrap();
     near(low, outlook.seconds / 1.4);
     near(high, outlook.seconds / 0.6);
-    // Off by a half here: both together.
+    // Off by half for the observed work: both errors combine.
     let (low, high) = now(Some(outlook.seconds / 1.5)).within_s.unwrap();
     let part = 0.4f64.hypot(0.5);
     near(low, outlook.seconds / (1.0 + part));
@@ -262,9 +264,10 @@ fn the_error_bar_holds_what_was_off_before_and_what_is_off_here() {
     );
 }
 
-/// Captures of `tar -x` of 200 files by Linux 6.1 onto nfs-ganesha, with latency added to the network or to what makes things stable, on
-/// a machine that had much other work: version, added milliseconds of each, calls, synchronous ones among them, seconds; then, in
-/// milliseconds, the shortest call, the mean of calls that change nothing and of those that do, and what was between calls.
+/// Captures of `tar -x` of 200 files by Linux 6.1 onto nfs-ganesha, with latency added to the network or to
+/// durability, on a busy machine: version, added milliseconds of each, calls, synchronous calls, seconds. Then, in
+/// milliseconds: the shortest call, the mean of calls that change nothing and of those that do, and the time between
+/// calls.
 struct Seen {
     name: &'static str,
     calls: u64,
@@ -291,7 +294,7 @@ const fn seen(name: &'static str, counts: (u64, u64), span_s: f64, ms: [f64; 4])
 }
 
 const CAPTURES: [Seen; 9] = [
-    // Without anything added; of v3 and v4.1 only the time as a whole is known, and all of it is counted as the client's.
+    // Without added latency. For v3 and v4.1 only the total time is known, and all of it counts as the client's.
     seen("v3", (1877, 1236), 8.13, [0.1, 0.1, 0.1, 8.13 / 1.877 - 0.1]),
     seen("v4.0", (2496, 1236), 8.51, [0.061, 0.422, 1.284, 2.559]),
     seen("v4.1", (2498, 1236), 9.72, [0.1, 0.1, 0.1, 9.72 / 2.498 - 0.1]),
@@ -337,7 +340,7 @@ fn the_equation_makes_up_the_time_of_each_capture() {
 
 #[test]
 fn what_one_capture_says_of_another_is_right_within_20_percent_in_eight_of_ten() {
-    // Milliseconds added to the round trip; what a stable call needs then beyond another, in milliseconds.
+    // Milliseconds added to the round trip; then the additional time of a durable call, in milliseconds.
     let cases: [(&str, &str, f64, Option<f64>); 10] = [
         ("v3", "v3, 10 ms", 10.0, None),
         ("v4.0", "v4.0, 10 ms", 10.0, None),
@@ -347,7 +350,7 @@ fn what_one_capture_says_of_another_is_right_within_20_percent_in_eight_of_ten()
         ("v4.1, stable 10 ms", "v4.1, 10 ms", 10.0, Some(0.709)),
         ("v4.1, stable 10 ms", "v4.1", 0.0, Some(0.709)),
         ("v4.1, 10 ms", "v4.1", -10.0, None),
-        // While these two were made the client was held up more than while the others were: 4 ms between calls.
+        // During these two captures the client was slower than during the others: 4 ms between calls.
         ("v3, 10 ms", "v3", -10.0, None),
         ("v4.1, 5 ms, stable 5 ms", "v4.1", -5.0, Some(0.709)),
     ];

@@ -1,4 +1,5 @@
-//! Two captures of one traffic, made at its two ends: the difference of their service times is the network's. Pure.
+//! Combines two captures of the same traffic, made at its two ends. The difference of their service times is the
+//! network's part. No I/O.
 
 use super::limits::MERGED_MAX;
 use crate::path::Shortest;
@@ -9,15 +10,16 @@ use foldhash::fast::FixedState;
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 
-/// Calls as one end captured them: an observer.
+/// An observer that records the calls as the other end captured them.
 #[derive(Debug, Default)]
 pub struct OtherEnd {
-    /// Service times in nanoseconds; `None`: two calls look alike.
+    /// Service times in nanoseconds. `None`: two calls look alike.
     times: HashMap<u64, Option<i64>>,
     left_out: u64,
 }
 
-/// How a call is known again: addresses and ports may have been translated on the way.
+/// A key that both captures have for a call. It contains no addresses and ports, because these may be translated on
+/// the way.
 fn key(call: &Call, reply: &Reply) -> u64 {
     let kind = call.head.kind;
     let Program::Nfs = kind.program else { return 0 };
@@ -50,33 +52,31 @@ impl Observer for OtherEnd {
     fn path(&mut self, _: Ends, _: [Option<Shortest>; 2]) {}
 }
 
-/// Calls that both ends have. Nanoseconds.
+/// Calls that both ends have. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
     pub calls: u64,
-    /// Their service times here.
+    /// Sum of their service times here.
     pub here_ns: i128,
-    /// Their service times at the other end.
+    /// Sum of their service times at the other end.
     pub there_ns: i128,
 }
 
-/// What both ends have.
+/// Calls that both captures have.
 #[derive(Debug, Default)]
 pub struct Both {
     other: OtherEnd,
-    /// By what was called.
+    /// By operation.
     rows: BTreeMap<u8, Sum>,
 }
 
 impl Both {
-    /// With the calls of the other end.
     #[must_use]
     pub fn new(other: OtherEnd) -> Self {
         Both { other, rows: BTreeMap::new() }
     }
 
-    /// What of a call's service time is the network's; `None`: the other end does not have it.
+    /// The network's part of a call's service time. `None`: the other end does not have the call.
     pub(super) fn network_ns(&mut self, label: u8, call: &Call, reply: &Reply) -> Option<i64> {
         let here = service_ns(call, reply)?;
         let there = self.other.times.remove(&key(call, reply))??;
@@ -87,7 +87,7 @@ impl Both {
         Some(here.saturating_sub(there).max(0))
     }
 
-    /// What both ends have, by what was called, and all together.
+    /// The sums by operation, and the total.
     #[must_use]
     pub fn rows(&self) -> (&BTreeMap<u8, Sum>, Sum) {
         let mut all = Sum::default();
@@ -99,7 +99,6 @@ impl Both {
         (&self.rows, all)
     }
 
-    /// Calls of the other end that were too many to remember.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.other.left_out

@@ -1,4 +1,4 @@
-//! What is called for each file, one after another, and how many files have the same sequence. Pure.
+//! The sequence of calls for each file, and how many files have the same sequence. No I/O.
 
 use super::limits::{FILES_MAX, SEQUENCE_MAX, SHAPES_MAX, TIMED_MAX, TYPICAL_MAX};
 use super::think::About;
@@ -7,36 +7,32 @@ use crate::skim::facts::{Facts, ROOT};
 use foldhash::HashMap;
 use std::net::IpAddr;
 
-/// One call in a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Item {
-    /// Which procedure or operation, as [`super::name`] has it.
+    /// Procedure or operation, numbered as for [`super::name`].
     pub label: u8,
-    /// Whether its effect had to be stable.
+    /// Whether its effect had to be durable.
     pub synchronous: bool,
-    /// Its status, if it failed.
+    /// Its status if it failed, otherwise 0.
     pub error: u32,
-    /// How many of them in a row; 0: more than eight.
+    /// How many in a row. 0: more than eight.
     pub times: u8,
 }
 
-/// Calls of files that have the same sequence.
+/// The files that have the same sequence of calls.
 #[derive(Debug, Clone, Default)]
 pub struct Shape {
-    /// How many files.
     pub files: u64,
-    /// Their calls.
     pub calls: u64,
-    /// Those of them whose effect had to be stable.
+    /// Calls whose effect had to be durable.
     pub synchronous: u64,
-    /// How long these calls took, in nanoseconds together.
+    /// Sum of the durations of these calls, in nanoseconds.
     pub busy_ns: f64,
-    /// How long it took from the first call to the last answer of each, in nanoseconds together.
+    /// Sum, over the files, of the time from first call to last reply, in nanoseconds.
     pub span_ns: f64,
 }
 
 impl Shape {
-    /// Counts all of another one.
     pub fn add(&mut self, other: &Shape) {
         self.files += other.files;
         self.calls += other.calls;
@@ -55,18 +51,18 @@ struct File {
     last_ns: i64,
     busy_ns: f64,
     is_directory: bool,
-    /// Its calls with their times, if it is one of those that this is kept of.
+    /// Its calls with their times, if it is one of the files whose times are kept.
     steps: Option<Box<Steps>>,
 }
 
-/// Who is asked for: by handle, or by directory and name.
+/// How a call identifies its file: by handle, or by directory and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Handle(u64),
     Name(u64, u64),
 }
 
-/// Sequences and how often they were.
+/// Counts sequences of calls.
 #[derive(Debug, Default)]
 pub struct Files {
     keys: HashMap<Key, u32>,
@@ -75,41 +71,36 @@ pub struct Files {
     shapes: HashMap<Vec<Item>, (Shape, Sample)>,
     directories: Shape,
     others: Shape,
-    /// How many of the files have their calls with their times.
+    /// Number of files whose calls are kept with their times.
     timed: usize,
 }
 
-/// All sequences.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
-    /// Those of files and how often they were, those with most calls first.
+    /// Sequences of files with their counts, most calls first.
     pub shapes: Vec<(Vec<Item>, Shape)>,
-    /// A typical file of each of the first of these.
+    /// A typical file for each of the first sequences.
     pub typical: Vec<Option<Steps>>,
-    /// What directories had.
+    /// Calls for directories.
     pub directories: Shape,
-    /// What files had whose sequences are too many.
+    /// Files whose sequences exceed the limit.
     pub others: Shape,
 }
 
-/// A call that was answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Answered {
-    /// Which procedure or operation.
     pub label: u8,
-    /// What is known of it.
     pub facts: Facts,
-    /// Whether it had to become stable, as it was answered.
+    /// Whether it had to be durable, judged by its reply.
     pub synchronous: bool,
-    /// Its status, if it failed.
+    /// Its status if it failed, otherwise 0.
     pub error: u32,
-    /// The handle in the answer.
+    /// The handle in the reply.
     pub found: Option<u64>,
     /// First and last byte of the call, first and last byte of the reply, in nanoseconds.
     pub at: [i64; 4],
-    /// Nanoseconds of its wait that are the network's, where that is known.
+    /// The network's part of its wait in nanoseconds, if known.
     pub network_ns: Option<i64>,
-    /// Client and server.
     pub ends: (IpAddr, IpAddr),
 }
 
@@ -131,7 +122,7 @@ impl Answered {
 }
 
 impl Files {
-    /// Counts a call: which file it is about.
+    /// Counts a call and returns which file it is about.
     pub(super) fn add(&mut self, call: &Answered) -> About {
         let Some(handle) = call.facts.handle.filter(|handle| *handle != ROOT || call.facts.name.is_some())
         else {
@@ -177,7 +168,7 @@ impl Files {
         if self.files.len() >= FILES_MAX {
             self.fold_half();
         }
-        // A number that is in use belongs to a file that is four thousand million files older.
+        // Should the number still be in use, then by a file 2^32 files older.
         self.next = self.next.wrapping_add(1);
         let steps = (self.timed < TIMED_MAX).then(|| Box::new(Steps::new(call.ends)));
         self.timed += usize::from(steps.is_some());
@@ -187,7 +178,7 @@ impl Files {
         self.next
     }
 
-    /// What was asked for by `key` is what has this handle.
+    /// The file that was identified by `key` has this handle.
     fn same(&mut self, key: Key, at: u32, handle: Key) -> u32 {
         match self.keys.get(&handle).copied() {
             Some(known) if known != at && self.files.contains_key(&known) => {
@@ -202,7 +193,7 @@ impl Files {
                     self.timed -= usize::from(new.steps.is_some());
                     match (&mut file.steps, new.steps) {
                         (Some(steps), Some(new)) => steps.add(new.calls),
-                        // Not all of its calls have their times.
+                        // Not all of its calls have times.
                         (steps @ Some(_), None) => {
                             *steps = None;
                             self.timed -= 1;
@@ -255,10 +246,9 @@ impl Files {
         shape.add(&Shape { files: 1, calls, synchronous, busy_ns, span_ns });
     }
 
-    /// What was found.
     #[must_use]
     pub(super) fn finish(mut self) -> Sequences {
-        // In the order in which they began, so that the same capture has the same typical files.
+        // In the order in which they began, so that the same capture always gives the same typical files.
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();
         files.sort_unstable_by_key(|(at, _)| *at);
         for (_, file) in files {
@@ -298,7 +288,7 @@ mod tests {
         }
     }
 
-    /// LOOKUP, CREATE, SETATTR, WRITE, SETATTR twice for each file of a directory.
+    /// LOOKUP, CREATE, SETATTR, WRITE and two SETATTRs for each file of a directory.
     fn untar(files: &mut Files, n: u64) {
         for i in 0..n {
             let (name, handle, ms) = (1000 + i, 100_000 + i, i64::try_from(i).unwrap() * 10);

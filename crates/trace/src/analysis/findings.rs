@@ -1,4 +1,4 @@
-//! What the books of a capture say: round trip, parts of the time, what bounds the work. Pure.
+//! Draws conclusions from the accumulated calls: round trip, parts of the time, what bounds the work. No I/O.
 
 use super::book::{Book, Compounds, Follows};
 use super::both::Both;
@@ -18,20 +18,19 @@ use std::net::IpAddr;
 /// Where the capture was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// At the clients: service times have the network in them.
+    /// At the clients: service times include the network.
     Client,
-    /// At the servers: they have not.
+    /// At the servers: service times exclude the network.
     Server,
     /// Between them.
     Middle,
-    /// Client and server are one machine.
+    /// Client and server are the same machine.
     Loopback,
-    /// The two ways are equally short, or nothing tells.
+    /// Both sides are equally near, or nothing tells.
     Unknown,
 }
 
 impl Side {
-    /// Its name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -44,116 +43,107 @@ impl Side {
     }
 }
 
-/// A client's address and a server's.
 pub type Addresses = (IpAddr, IpAddr);
 
-/// A client and a server.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// Client and server; `None`: those that were too many to be told apart.
+    /// Client and server. `None`: all pairs beyond the limit.
     pub ends: Option<Addresses>,
-    /// Calls that were answered.
+    /// Answered calls.
     pub calls: u64,
-    /// Those of them whose effect had to be stable.
+    /// Answered calls whose effect had to be durable.
     pub synchronous: u64,
-    /// The round trip, in nanoseconds.
     pub round_trip_ns: f64,
     /// Where the capture was made.
     pub side: Side,
-    /// Acknowledgements without bytes are not in the capture, so the place is not known by them.
+    /// The capture lacks acknowledgements without data, so they do not tell where it was made.
     pub no_acknowledgements: bool,
     /// Where its time went, in seconds.
     pub shares: Shares,
-    /// Pauses that came seldom and took longer than such pauses do, in seconds: not in the shares.
+    /// Rare pauses that were longer than usual for their kind, in seconds. Not in `shares`.
     pub irregular_s: f64,
-    /// Few waits that were much longer than others of their kind: not in the shares.
+    /// Few waits that were much longer than others of their kind. Not in `shares`.
     pub stalls: Stalls,
-    /// From the first call to the last answer, in seconds.
+    /// From the first call to the last reply, in seconds.
     pub span_s: f64,
-    /// Calls under way at a time, over the time in which any was.
+    /// Average number of calls in flight while any was in flight.
     pub in_flight: f64,
-    /// What bounds its work.
     pub verdict: Option<Verdict>,
 }
 
 impl Pair {
-    /// The time that what bounds its work took, in seconds; stalls, where these took more.
+    /// Seconds lost to what bounds its work, or to stalls if these took more.
     #[must_use]
     pub fn lost_s(&self) -> f64 {
         self.shares.parts()[0].1.max(self.stalls.time_s)
     }
 }
 
-/// Pauses with nothing under way between two calls of these kinds.
+/// Pauses with nothing in flight between a reply of one kind and a call of another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pause {
-    /// What was answered before.
+    /// What the reply before was for.
     pub before: u8,
-    /// What was called after.
+    /// What the call after was for.
     pub after: u8,
-    /// How many there were.
+    /// How many pauses there were.
     pub count: u64,
-    /// How long half of them were at most, in nanoseconds.
+    /// Median, in nanoseconds.
     pub median_ns: f64,
-    /// What such pauses take, all together, in nanoseconds.
+    /// Sum of such pauses, in nanoseconds.
     pub sum_ns: f64,
 }
 
-/// Kinds of pauses that are told.
+/// At most this many kinds of pauses are reported.
 const PAUSES: usize = 12;
 
-/// All that was found.
 #[derive(Debug)]
 pub struct Findings {
-    /// By client and server, those first that lost most time.
+    /// By client and server; the pair that lost most time comes first.
     pub pairs: Vec<Pair>,
-    /// Not all of them are bound by the same: the verdict is that of the first.
+    /// The pairs are bound by different things. `verdict` is that of the first.
     pub several: bool,
-    /// Where the time went, all pairs together, in seconds.
+    /// Where the time of all pairs together went, in seconds.
     pub shares: Shares,
-    /// Pauses of the clients beyond the usual ones, in seconds: not in the shares.
+    /// Client pauses beyond the usual ones, in seconds. Not in `shares`.
     pub irregular_s: f64,
-    /// Few waits that were much longer than others of their kind: not in the shares.
+    /// Few waits that were much longer than others of their kind. Not in `shares`.
     pub stalls: Stalls,
-    /// What bounds the work.
     pub verdict: Option<Verdict>,
-    /// The equation's terms.
     pub terms: Terms,
-    /// What was done.
     pub work: Work,
-    /// Where the capture was made.
     pub side: Side,
-    /// Waits beyond the round trip by what the server had to do; of what had to be stable also beyond the server's usual time.
+    /// Waits minus the round trip, by what the server had to do. For durable changes the server's usual time is
+    /// subtracted as well.
     pub waits: [Spread; 6],
-    /// Calls of which not even the operation could be read.
+    /// Calls whose operation could not be read.
     pub unread: u64,
-    /// Waits as they were.
+    /// Waits as measured.
     pub raw_waits: [Spread; 6],
-    /// The server's usual time for a call with nothing to make stable, in nanoseconds.
+    /// The server's usual time for a call with nothing to make durable, in nanoseconds.
     pub floor_ns: f64,
-    /// Where the clients paused, those that took most first.
+    /// Where the clients paused, longest sum first.
     pub pauses: Vec<Pause>,
-    /// What was called for each file, and for how many files it was the same.
+    /// Sequences of calls for files, and how many files had each.
     pub shapes: Vec<(Vec<Item>, Shape)>,
-    /// A typical file of each of the first of these, if the times of one are known.
+    /// A typical file for each of the first sequences, if times are known.
     pub typical: Vec<Option<Steps>>,
-    /// The same of directories, all together.
+    /// All calls for directories.
     pub directories: Shape,
-    /// Of files whose shapes are too many.
+    /// Files whose sequences exceed the limit.
     pub other_files: Shape,
-    /// COMPOUNDs by their operations, with their service times.
+    /// COMPOUNDs by their operations, with service times.
     pub compounds: Vec<(Vec<u8>, Spread)>,
-    /// What happened when.
     pub series: Series,
-    /// What two captures of the same traffic have in common.
+    /// The comparison of two captures of the same traffic.
     pub both: Option<Both>,
 }
 
 const S: f64 = 1e-9;
 
-/// One way is so many times as long as the other.
+/// A capture is far from an end if that side takes this many times as long as the other.
 const FAR: f64 = 1.5;
-/// Ways that are shorter than this differ by chance, in nanoseconds.
+/// Below this, differences between the two sides are chance, in nanoseconds.
 const NEAR_NS: f64 = 100_000.0;
 
 fn side(ends: Option<Addresses>, to_server: Option<f64>, to_client: Option<f64>) -> Side {
@@ -174,20 +164,20 @@ fn side(ends: Option<Addresses>, to_server: Option<f64>, to_client: Option<f64>)
     }
 }
 
-/// Pause time, each pause capped at its kind's 75th percentile.
+/// Sum of pauses, each capped at the 75th percentile of its kind.
 struct Regular {
     part: f64,
     pauses: Vec<Pause>,
 }
 
-/// So many in a hundred do not exceed what is usual.
+/// The percentile up to which times are usual.
 const USUAL: f64 = 75.0;
 
-/// Fewer of a kind are measured by all kinds together.
+/// Kinds with fewer pauses are judged by all kinds together.
 const KIND_MIN: u64 = 8;
 
 impl Regular {
-    /// Of the pauses of one pair.
+    /// For the pauses of one pair.
     fn of<'a>(follows: impl Iterator<Item = (&'a (u8, u8, u8), &'a Spread)> + Clone) -> Self {
         let mut all = Spread::default();
         follows.clone().for_each(|(_, spread)| all.merge(spread));
@@ -209,14 +199,14 @@ impl Regular {
     }
 }
 
-/// The pauses of all pairs, those that took most first.
+/// Merges the pauses of all pairs, longest sum first.
 fn pauses_of_all(all: Vec<Pause>) -> Vec<Pause> {
     let mut by_kind: BTreeMap<(u8, u8), Pause> = BTreeMap::new();
     for pause in all {
         by_kind
             .entry((pause.before, pause.after))
             .and_modify(|known| {
-                // The middle of most of them.
+                // The median of the pair with most of them stands for all.
                 if pause.count > known.count {
                     known.median_ns = pause.median_ns;
                 }
@@ -231,14 +221,14 @@ fn pauses_of_all(all: Vec<Pause>) -> Vec<Pause> {
     pauses
 }
 
-/// A pair's round trip as it shows in its waits, and in its pauses.
+/// The part of a pair's round trip that is contained in its waits, and in its pauses.
 struct Trip {
     in_waits: f64,
     in_gaps: f64,
-    /// Measured call by call, and taken off already.
+    /// Measured call by call, and already subtracted.
     known: f64,
     side: Side,
-    /// The client was seen to acknowledge, but never without bytes: such acknowledgements are not in the capture.
+    /// The client acknowledges, but never without data: such acknowledgements are missing from the capture.
     no_acknowledgements: bool,
 }
 
@@ -246,7 +236,7 @@ impl Trip {
     fn of(ends: Option<Addresses>, book: &Book) -> Self {
         let calls: u64 = book.waits.iter().map(Spread::count).sum();
         if book.split * 2 > calls {
-            // The network's part of nearly every wait is known, and is not in it any more.
+            // For nearly every wait the network's part is known and already subtracted.
             let known = book.network_ns / book.split as f64;
             let side = Side::Client;
             return Trip { in_waits: 0.0, in_gaps: 0.0, known, side, no_acknowledgements: false };
@@ -255,13 +245,15 @@ impl Trip {
             let all = [a, b.map(|ns| ns as f64)];
             all.into_iter().flatten().min_by(f64::total_cmp)
         };
-        // How much of a wait a narrow line took is only about right.
+        // The part of a wait that a slow link took is only an estimate.
         let [to_server, to_client] = book.acknowledged;
-        // Acknowledgements that only go with calls come when the client has worked, and tell nothing of the way.
+        // An acknowledgement that comes only with the next call includes the client's work, so it tells nothing about
+        // the path.
         let no_acknowledgements = to_client.is_some_and(|shortest| !shortest.bare);
         let wait = book.waits.iter().filter_map(Spread::least_ns).min();
         let wait = wait.filter(|_| !book.on_line || to_server.is_none());
-        // A call that comes soon behind an answer may be another program's, which did not wait for it: what acknowledges it tells more.
+        // A call soon after a reply may belong to another program that did not wait for the reply. The
+        // acknowledgement of the reply tells more.
         let gap = book.gap_least_ns.filter(|_| to_client.is_none());
         let ways = |beyond_line: bool| {
             let of = |shortest: Shortest| {
@@ -280,7 +272,7 @@ impl Trip {
         }
         let (to_server, to_client) = ways(true);
         let in_waits = if side == Side::Server { 0.0 } else { to_server.unwrap_or(0.0) };
-        // At the client the shortest pause is its own work.
+        // At the client, the shortest pause is the client's own work.
         let in_gaps =
             if matches!(side, Side::Server | Side::Middle) { to_client.unwrap_or(0.0) } else { 0.0 };
         Trip { in_waits, in_gaps, known: 0.0, side, no_acknowledgements }
@@ -291,22 +283,22 @@ impl Trip {
     }
 }
 
-/// The server's usual time for calls with nothing to make stable, in nanoseconds.
+/// The server's usual time for calls with nothing to make durable, in nanoseconds.
 fn floor(book: &Book, trip: &Trip) -> f64 {
     let light = &book.waits[Class::Light as usize];
     light.percentile_ns(50.0).map_or(0.0, |ns| (ns - trip.in_waits).max(0.0))
 }
 
-/// What waits for something stable take beyond the round trip and beyond waits with nothing to make stable: the quickest are held
-/// against the quickest of these, the slowest against the slowest, so that a server which is slow now and then, whatever it is asked,
-/// is not taken for a slow disk. Nanoseconds of each step of `waits`, how many, and what they count.
+/// How much longer waits for durable changes take than the round trip and the waits with nothing to make durable. It
+/// compares the quickest with the quickest and the slowest with the slowest, so that a server that is sometimes slow
+/// at everything is not taken for a slow disk. For each step of `waits`: nanoseconds, number, weight.
 fn beyond_light<'a>(
     waits: &'a Spread,
     light: &'a Spread,
     in_waits: f64,
 ) -> impl Iterator<Item = (f64, u64, f64)> + 'a {
     let all = waits.count() as f64;
-    // What comes seldom says nothing of the others.
+    // Rare values say nothing about the others.
     let usual = light.percentile_ns(USUAL).unwrap_or(0.0);
     let mut seen = 0.0;
     waits.steps().map(move |(ns, count, weight)| {
@@ -318,14 +310,14 @@ fn beyond_light<'a>(
     })
 }
 
-/// A pair with less than this part of the time says nothing against the verdict on the others.
+/// A pair with less than this part of the time does not count against the verdict on the others.
 const MATTERS: f64 = 0.05;
 
 /// Whether the pairs that matter are bound by different things.
 fn several(pairs: &[Pair]) -> bool {
     let of = |pair: &Pair| pair.shares.total() + pair.stalls.time_s;
     let all: f64 = pairs.iter().map(of).sum();
-    // What bounds a pair: one thing, or two that are alike; `None`: stalls.
+    // What bounds a pair: one thing, or two of similar size. `None`: stalls.
     let bounds = |pair: &Pair| -> Vec<Option<Bound>> {
         match pair.verdict {
             _ if pair.stalls.time_s > pair.shares.parts()[0].1 => vec![None],
@@ -346,7 +338,7 @@ fn several(pairs: &[Pair]) -> bool {
     of_all.is_empty()
 }
 
-/// Makes findings of what was kept.
+/// Turns the accumulated calls into findings.
 pub(super) fn find(
     books: Vec<(Option<Addresses>, u8, Book)>,
     follows: &Follows,
@@ -398,7 +390,7 @@ pub(super) fn find(
     }
 }
 
-/// Below this part of the time the bandwidth is that of nothing in particular.
+/// Below this part of the time in transfer, the measured bandwidth means nothing.
 const RATE_MIN: f64 = 0.02;
 
 #[derive(Default)]
@@ -511,13 +503,13 @@ impl Sums {
         *side = (side.0 + pair.calls, Some(pair.side));
     }
 
-    /// Where most calls were captured.
+    /// Where most of the calls were captured.
     fn side(&self) -> Side {
         let most = self.sides.values().max_by_key(|(calls, _)| *calls);
         most.and_then(|(_, side)| *side).unwrap_or(Side::Unknown)
     }
 
-    /// How many clients worked at a time.
+    /// The average number of clients at work at the same time.
     fn beside(&self) -> f64 {
         let span = self.first_ns.map_or(0.0, |first| (self.last_ns - first).max(0) as f64 * S);
         if span > 0.0 { (self.spans_s / span).max(1.0) } else { 1.0 }
@@ -533,7 +525,7 @@ impl Sums {
             round_trip_s: self.round_trip_ns / calls * S,
             server_s: self.server_ns / others.max(1.0) * S,
             persistence_s: self.persistence_ns / (self.synchronous as f64).max(1.0) * S,
-            // Clients that work beside each other pause beside each other.
+            // Clients that work in parallel also pause in parallel.
             think_s: self.shares.client / calls / beside,
             file_think_s: 0.0,
             upload_bytes_per_s: (matters && self.moving > 0.0).then_some(rate),

@@ -1,15 +1,14 @@
-//! What was called, as one byte: a procedure of version 3, an operation of version 4, or neither.
+//! Encodes what was called in one byte: a procedure of version 3, an operation of version 4, or neither.
 
 use crate::skim::Program;
 
-/// Labels of version 4 begin here: the number of the operation is added.
+/// First label of version 4; the number of the operation is added.
 pub(super) const V4: u8 = 64;
-/// A COMPOUND whose main operation is not known.
+/// A COMPOUND whose main operation is unknown.
 pub(super) const UNKNOWN: u8 = u8::MAX;
-/// A call of a program beside NFS that the client waits for, too.
+/// A call of another program that the client waits for.
 pub(super) const BESIDE: u8 = u8::MAX - 1;
 
-/// The name of a label.
 #[must_use]
 pub fn name(label: u8) -> String {
     let known = match label {
@@ -21,7 +20,6 @@ pub fn name(label: u8) -> String {
     known.map_or_else(|| format!("procedure {label}"), str::to_owned)
 }
 
-/// Whether a label is of an operation of version 4.
 #[must_use]
 pub fn is_v4(label: u8) -> bool {
     label >= V4 && label != BESIDE

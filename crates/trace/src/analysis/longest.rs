@@ -1,24 +1,23 @@
-//! The longest waits and pauses, kept while the calls are gone through. Pure.
+//! Keeps the longest waits and pauses while the calls are read. No I/O.
 
 use super::limits::{LONGEST_MAX, LONGEST_PAUSES_MAX};
 use crate::skim::facts::Class;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Shorter waits are remembered by nobody, in nanoseconds. What comes at equal distances counts from here on.
+/// Shorter waits are not kept, in nanoseconds. The search for periodic stalls uses what is kept.
 pub(super) const LEAST_NS: u64 = 10_000_000;
 
-/// A long wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Long {
-    /// What of it is not the network's as far as that is known, and what is.
+    /// The part of it that is not the network's as far as that is known, and the network's part.
     pub rest_ns: u64,
     pub network_ns: u64,
     pub from_ns: i64,
     pub to_ns: i64,
-    /// How long nothing was answered before this was.
+    /// How long nothing was answered before this reply.
     pub quiet_ns: i64,
-    /// What it counts.
+    /// Its weight.
     pub weight: f64,
     pub class: Class,
     pub label: u8,
@@ -50,20 +49,19 @@ impl PartialOrd for Long {
     }
 }
 
-/// The longest waits of a client, up to a number.
+/// The longest waits of a client, up to a limit.
 #[derive(Debug, Default)]
 pub(crate) struct Longest {
     pub(super) waits: BinaryHeap<Reverse<Long>>,
-    /// When a call was answered last.
+    /// Time of the last reply.
     answered_ns: Option<i64>,
 }
 
 impl Longest {
-    /// The memory that it can take, in bytes.
     #[cfg(test)]
     pub const BYTES_MAX: usize = LONGEST_MAX.next_power_of_two() * 3 / 2 * size_of::<Long>();
 
-    /// A call was answered; of `long` how long nothing was answered is not known yet.
+    /// A call was answered. Sets in `long` how long nothing was answered before.
     pub fn add(&mut self, long: Long) {
         self.add_up_to(LONGEST_MAX, long);
     }
@@ -84,7 +82,6 @@ impl Longest {
         }
     }
 
-    /// A pause of a client.
     pub fn pause(&mut self, from_ns: i64, to_ns: i64) {
         let (rest_ns, class) = (to_ns.saturating_sub(from_ns).max(0).unsigned_abs(), Class::Light);
         let long = Long { rest_ns, network_ns: 0, from_ns, to_ns, quiet_ns: 0, weight: 0.0, class, label: 0 };

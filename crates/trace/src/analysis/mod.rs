@@ -1,7 +1,9 @@
-//! Where the time of the work in a capture went, and what bounds it. Pure.
+//! Where the time of the captured work went, and what bounds it. No I/O.
 //!
-//! Each client's calls to each server are laid beside each other in time (`sweep`); what each instant was spent on is kept as
-//! distributions ([`spread`]), out of which, once the round trip is known, the parts are taken ([`findings`]).
+//! - `sweep` lays each client's calls to each server beside each other in time and decides what each instant was
+//!   spent on.
+//! - [`spread`] keeps this as distributions.
+//! - [`findings`] computes the parts of the time from them, once the round trip is known.
 
 mod book;
 pub mod both;
@@ -38,7 +40,7 @@ use std::net::IpAddr;
 use sweep::{Aside, Exchange, Ledger, Spent, Sweep};
 use think::{About, Think, Track};
 
-/// What was called, by the number that it has in version 3.
+/// What was called, as a procedure number of version 3.
 fn procedure(call: &Call) -> Option<u32> {
     let kind = &call.head.kind;
     match (kind.program, kind.version) {
@@ -59,10 +61,9 @@ fn label(call: &Call, reply: &Reply) -> u8 {
     op.filter(|op| *op != BESIDE).unwrap_or(UNKNOWN)
 }
 
-/// What the server had to do.
 fn class(call: &Call, reply: &Reply) -> Class {
     let facts = &call.head.facts;
-    // Arguments that were there have told which handle they are about, or which name.
+    // If the arguments were captured, they contain a handle or a name.
     let seen = match call.head.kind.is_compound() {
         true => facts.class != Class::Light || facts.name.is_some(),
         false => facts.handle.is_some() || call.head.kind.program != Program::Nfs,
@@ -76,12 +77,12 @@ fn class(call: &Call, reply: &Reply) -> Class {
     }
 }
 
-/// The calls of all clients: an observer.
+/// Observes the calls of all clients.
 #[derive(Default)]
 pub struct Analysis {
-    /// Where each pair of a client and a server is.
+    /// The index of each pair of client and server.
     places: HashMap<(IpAddr, IpAddr), usize>,
-    /// The one that was asked for last.
+    /// The result of the last lookup.
     last: Option<((IpAddr, IpAddr), usize)>,
     pairs: Vec<Pair>,
     others: Option<Box<Pair>>,
@@ -103,7 +104,7 @@ impl Pair {
     }
 }
 
-/// What is not told apart by client and server.
+/// What is shared by all pairs.
 #[derive(Default)]
 struct Common {
     follows: Follows,
@@ -113,7 +114,7 @@ struct Common {
     think: Think,
 }
 
-/// A pair's book and what is common, while calls are accounted for.
+/// A pair's book and the shared part, while calls are accounted for.
 struct Writer<'a> {
     /// The number of the pair.
     pair: u8,
@@ -192,8 +193,8 @@ impl Ledger for Writer<'_> {
 }
 
 impl Analysis {
-    /// The most memory that all of it can take, in bytes: a table that has grown was half as large before, an entry of a tree has half
-    /// as much around it.
+    /// The most memory that all of it can take, in bytes. A table that has just grown held half as much before; an
+    /// entry of a tree needs half as much again.
     #[cfg(test)]
     pub(crate) const BYTES_MAX: usize = {
         let spread = spread::STEPS_ALL * 24;
@@ -213,7 +214,6 @@ impl Analysis {
             + compounds
     };
 
-    /// Nothing seen yet.
     #[must_use]
     pub fn new() -> Self {
         Analysis::default()
@@ -253,7 +253,7 @@ impl Analysis {
         Some(place)
     }
 
-    /// What a connection did beside its calls; whether it is known.
+    /// What a connection did outside its calls. Returns whether the connection is known.
     fn aside(&mut self, ends: Ends, from_ns: i64, to_ns: i64, lost: bool) -> bool {
         // Either end may be the client.
         for (client, server) in [(ends.from, ends.to), (ends.to, ends.from)] {
@@ -266,7 +266,7 @@ impl Analysis {
         false
     }
 
-    /// What was found, when all of the capture was seen.
+    /// The findings at the end of the capture.
     #[must_use]
     pub fn finish(mut self) -> Findings {
         let others = self.others.take().map(|pair| (None, *pair));
@@ -288,15 +288,17 @@ impl Analysis {
     }
 }
 
-/// Procedures of NLM that a client waits for: TEST, LOCK, CANCEL, UNLOCK. The others a server calls, or have their answers in calls.
+/// Procedures of NLM that a client waits for: TEST, LOCK, CANCEL, UNLOCK. The others come from a server, or get their
+/// answer in another call.
 const NLM_WAITED_FOR: std::ops::RangeInclusive<u32> = 1..=4;
 
-/// Whether a call is part of the work: not those of other programs, and not what a server asks of its clients.
+/// Whether a call counts as work: not callbacks, and not calls to unrelated programs.
 fn counts(call: &Call) -> bool {
     matches!(call.head.kind.program, Program::Nfs | Program::NfsAcl) || is_beside(call)
 }
 
-/// Whether a client waits for it that has not asked for a file: who mounts a directory for each file waits for that, too.
+/// Whether a client waits for it though it is not NFS. For example, a client that mounts a directory for each file
+/// waits for MOUNT.
 fn is_beside(call: &Call) -> bool {
     match call.head.kind.program {
         Program::Mount => true,
@@ -305,12 +307,13 @@ fn is_beside(call: &Call) -> bool {
     }
 }
 
-/// Times of a capture can be anything; differences of these are numbers.
+/// Clamps a time so that differences cannot overflow. A capture may contain any time.
 fn sane(ns: i64) -> i64 {
     ns.clamp(-(i64::MAX / 4), i64::MAX / 4)
 }
 
-/// When the bytes of a call and its reply were on a narrow line: before the call came by, behind it, before the reply, and behind it.
+/// When the bytes of a call and its reply were on a slow link: before the call was captured, after it, before the
+/// reply, and after it.
 fn on_line(exchange: &Exchange, call: &Times, reply: &Times) -> [Option<Aside>; 4] {
     let [begun, whole, answered, ended] = exchange.at;
     let [[before, behind], [before_reply, behind_reply]] = [call.on_line_ns, reply.on_line_ns];
@@ -351,7 +354,7 @@ impl Observer for Analysis {
             Outcome::NotTaken(n) => n,
             Outcome::Denied => 1,
         };
-        // What was refused had nothing to make stable.
+        // A failed call had nothing to make durable.
         let class = if error == 0 { class(call, reply) } else { Class::Light };
         let connection = connection(ends.to.port(), ends.from.port());
         let times = (call.times.last, reply.times.last);
@@ -374,7 +377,7 @@ impl Observer for Analysis {
             pair.book.files_made += u64::from(call.head.facts.makes);
         }
         if times.1.is_some() {
-            // Where a clock was set back, a reply is older than its call.
+            // If the clock was set back, a reply is older than its call.
             let at = [Some(call.times.first), times.0, Some(reply.times.first), times.1];
             let latest = at.into_iter().flatten().map(|stamp| sane(stamp.ns)).max();
             pair.book.last_ns = pair.book.last_ns.max(latest.unwrap_or(0));
@@ -441,13 +444,13 @@ impl Common {
     }
 }
 
-/// The operations of a COMPOUND's shape, repeated ones once with how often: `SEQUENCE PUTFH (OPEN WRITE) x3`.
+/// The operations of a COMPOUND, with repetitions folded: `SEQUENCE PUTFH (OPEN WRITE) x3`.
 #[must_use]
 pub fn compound(ops: &[u8]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut at = 0;
     while at < ops.len() {
-        // The longest part that comes again right behind itself.
+        // The longest part that is repeated immediately.
         let repeated = (1..=(ops.len() - at) / 2).rev().find_map(|len| {
             let part = &ops[at..at + len];
             let times = ops[at..].chunks_exact(len).take_while(|chunk| *chunk == part).count();

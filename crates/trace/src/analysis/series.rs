@@ -1,33 +1,31 @@
-//! What happened when: a fixed number of steps that grow with the capture. Pure.
+//! A timeline with a fixed number of steps whose width grows with the capture. No I/O.
 
 use super::limits::STEPS_MAX;
 
-/// The width of a step at first, as a power of two: a millisecond.
+/// Initial width of a step in nanoseconds, as a power of two: about a millisecond.
 const FIRST_WIDTH: u32 = 20;
 
-/// One step.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Step {
-    /// Calls that were answered in it.
+    /// Calls answered in this step.
     pub calls: u64,
-    /// Those of them whose effect had to be stable.
+    /// Calls among them whose effect had to be durable.
     pub synchronous: u64,
-    /// How long they waited for their answers, in nanoseconds together.
+    /// Sum of their waits, in nanoseconds.
     pub wait_ns: f64,
-    /// Those whose effect had to be stable.
+    /// Sum of the waits of the durable ones, in nanoseconds.
     pub synchronous_wait_ns: f64,
-    /// The longest wait.
     pub longest_ns: u64,
-    /// Nanoseconds in which calls were under way, counted once for each call: calls under way at a time are this over the step's width.
+    /// Nanoseconds with calls in flight, counted once per call. Divided by the step's width it is the average number
+    /// in flight.
     pub under_way_ns: f64,
-    /// Nanoseconds in which none was.
+    /// Nanoseconds with no call in flight.
     pub idle_ns: f64,
-    /// Nanoseconds in which connections stood still after losses.
+    /// Nanoseconds in which connections made no progress after losses.
     pub stalled_ns: f64,
 }
 
 impl Step {
-    /// Counts all of another one.
     pub fn add(&mut self, other: &Step) {
         self.calls += other.calls;
         self.synchronous += other.synchronous;
@@ -40,11 +38,10 @@ impl Step {
     }
 }
 
-/// All steps.
 #[derive(Debug, Clone)]
 pub struct Series {
     from_ns: Option<i64>,
-    /// How long a step is, as a power of two, in nanoseconds.
+    /// Width of a step in nanoseconds, as a power of two.
     width: u32,
     steps: Vec<Step>,
 }
@@ -56,25 +53,24 @@ impl Default for Series {
 }
 
 impl Series {
-    /// When the first step begins, in nanoseconds since 1970.
+    /// Start of the first step, in nanoseconds since 1970.
     #[must_use]
     pub fn from_ns(&self) -> i64 {
         self.from_ns.unwrap_or(0)
     }
 
-    /// How long a step is, in nanoseconds.
+    /// Width of a step, in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> i64 {
         1 << self.width
     }
 
-    /// The steps.
     #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The step of a time. What is before the first counts as in it.
+    /// The step of a time. Earlier times count in the first step.
     pub fn at(&mut self, ns: i64) -> &mut Step {
         let from = *self.from_ns.get_or_insert(ns);
         let past = ns.saturating_sub(from).max(0);
@@ -88,7 +84,7 @@ impl Series {
         &mut self.steps[at]
     }
 
-    /// Spreads a span of time over its steps: `put` is told how much of it falls into each, in nanoseconds.
+    /// Spreads a time span over its steps: calls `put` with each step and the nanoseconds that fall into it.
     pub fn span(&mut self, from_ns: i64, to_ns: i64, put: impl Fn(&mut Step, f64)) {
         self.at(from_ns);
         self.at(to_ns);

@@ -1,19 +1,19 @@
-//! How often which times were seen, and how much each of them counts. Pure.
+//! A histogram of times, each with a weight. No I/O.
 
-/// Steps in a power of two.
+/// Steps per power of two.
 const STEPS: u32 = 8;
-/// Times below two to this many nanoseconds are one step.
+/// Times below two to the power of this, in nanoseconds, share one step.
 const LEAST: u32 = 10;
-/// Times from two to this many nanoseconds on are one step: 73 minutes.
+/// Times from two to the power of this on, in nanoseconds, share one step: 73 minutes.
 const MOST: u32 = 42;
 
-/// Steps that there are.
+/// Total number of steps.
 pub const STEPS_ALL: usize = ((MOST - LEAST) * STEPS + 2) as usize;
 
-/// Times in steps of a tenth. Means and sums are exact, percentiles to half a step.
+/// Times in steps of about a tenth. Means and sums are exact, percentiles are exact to half a step.
 #[derive(Debug, Clone, Default)]
 pub struct Spread {
-    /// From the shortest that there could be up to the longest that was seen.
+    /// From the shortest possible time up to the longest that was seen.
     steps: Vec<Step>,
     count: u64,
     least_ns: Option<u64>,
@@ -46,19 +46,19 @@ fn step(ns: u64) -> usize {
 impl Spread {
     fn at(&mut self, at: usize) -> &mut Step {
         if self.steps.len() <= at {
-            // There are many of these: they have no room to spare.
+            // Many of these exist, so they keep no spare capacity.
             self.steps.reserve_exact(at + 1 - self.steps.len());
             self.steps.resize(at + 1, Step::default());
         }
         &mut self.steps[at]
     }
 
-    /// Steps with something in them.
+    /// Steps that are not empty.
     fn used(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|step| step.count > 0)
     }
 
-    /// A time that counts `weight`.
+    /// Adds a time with a weight.
     pub fn add(&mut self, ns: u64, weight: f64) {
         let step = self.at(step(ns));
         step.count += 1;
@@ -69,7 +69,7 @@ impl Spread {
         self.most_ns = self.most_ns.max(ns);
     }
 
-    /// A time that was seen so many times.
+    /// Adds a time that was seen `count` times.
     pub fn add_many(&mut self, ns: u64, count: u64) {
         if count > 0 {
             self.add(ns, 0.0);
@@ -80,7 +80,6 @@ impl Spread {
         }
     }
 
-    /// Takes over all of another.
     pub fn merge(&mut self, other: &Spread) {
         for (at, step) in other.steps.iter().enumerate() {
             let mine = self.at(at);
@@ -93,7 +92,7 @@ impl Spread {
         self.most_ns = self.most_ns.max(other.most_ns);
     }
 
-    /// How many times are longer than `over_ns`, and what of their weights is beyond what the time `to_ns` would count.
+    /// The number of times longer than `over_ns`, and by how much their weight exceeds that of times of `to_ns`.
     #[must_use]
     pub fn beyond(&self, over_ns: f64, to_ns: f64) -> (u64, f64) {
         let over = self.used().filter(|s| s.mean_ns() > over_ns);
@@ -101,7 +100,7 @@ impl Spread {
         of.fold((0, 0.0), |(n, weight), (more, w)| (n + more, weight + w))
     }
 
-    /// Makes times that are longer than `over_ns` as long as `to_ns`, and their weights as much less.
+    /// Shortens times longer than `over_ns` to `to_ns`, and reduces their weights in proportion.
     pub fn clip(&mut self, over_ns: f64, to_ns: f64) {
         let mut moved = Step::default();
         for s in self.steps.iter_mut().filter(|s| s.count > 0 && s.mean_ns() > over_ns) {
@@ -119,37 +118,33 @@ impl Spread {
         self.most_ns = self.most_ns.min(over_ns.max(to_ns) as u64);
     }
 
-    /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The shortest.
     #[must_use]
     pub fn least_ns(&self) -> Option<u64> {
         self.least_ns
     }
 
-    /// The longest.
     #[must_use]
     pub fn most_ns(&self) -> u64 {
         self.most_ns
     }
 
-    /// All together.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.used().map(|s| s.sum_ns).sum()
     }
 
-    /// What all count together.
+    /// The sum of all weights.
     #[must_use]
     pub fn weight(&self) -> f64 {
         self.used().map(|s| s.weight).sum()
     }
 
-    /// The time that so many in a hundred do not exceed; `None`: there is none.
+    /// The percentile, with `percent` from 0 to 100. `None`: empty.
     #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let wanted = (percent / 100.0 * self.count as f64).ceil().max(1.0);
@@ -163,13 +158,13 @@ impl Spread {
         None
     }
 
-    /// The sum of what `part` gives for a time, each as often as the time was seen.
+    /// The sum of `part(time)` over all times.
     #[must_use]
     pub fn sum_of(&self, part: impl Fn(f64) -> f64) -> f64 {
         self.used().map(|s| part(s.mean_ns()) * s.count as f64).sum()
     }
 
-    /// What all count, of each only the part that `part` gives of its time.
+    /// The sum of the weights, each scaled by the part of its time that `part` returns.
     #[must_use]
     pub fn weight_of(&self, part: impl Fn(f64) -> f64) -> f64 {
         let share = |s: &Step| {
@@ -179,13 +174,13 @@ impl Spread {
         self.used().map(share).sum()
     }
 
-    /// Each step's mean in nanoseconds, how many there are in it and what these count, shortest first.
+    /// For each step, shortest first: mean in nanoseconds, number of times, weight.
     pub fn steps(&self) -> impl Iterator<Item = (f64, u64, f64)> {
         self.used().map(|s| (s.mean_ns(), s.count, s.weight))
     }
 
-    /// The mean of those that come after the part `from` of all and before the part `to`, shortest first; `None`: there is none. (Parts
-    /// are of one, and `from` is below `to`.)
+    /// The mean of the times between two quantiles, shortest first. `None`: empty. `from` and `to` are between 0 and
+    /// 1, `from` is below `to`.
     #[must_use]
     pub fn mean_between_ns(&self, from: f64, to: f64) -> Option<f64> {
         let (from, to) = (from * self.count as f64, to * self.count as f64);
@@ -224,7 +219,7 @@ mod tests {
                 prop_assert!((found - exact).abs() <= exact * 0.13, "{} {} {}", percent, exact, found);
             }
             prop_assert_eq!(spread.least_ns(), times.first().copied());
-            // The longer half of an odd number has half of the middle one.
+            // With an odd number, the longer half contains half of the middle one.
             let half = times.len() as f64 / 2.0;
             let parts = times.iter().zip(0..).map(|(ns, i)| ((f64::from(i) + 1.0 - half).clamp(0.0, 1.0), *ns as f64));
             let exact = parts.map(|(part, ns)| part * ns).sum::<f64>() / half;

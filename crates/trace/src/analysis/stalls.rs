@@ -1,5 +1,6 @@
-//! Few waits that are much longer than others of their kind: a server that answered nobody for a while, a quota that holds it up again
-//! and again. They say nothing of what a call costs, so they are told by themselves. Pure.
+//! Finds the few waits that are much longer than others of their kind, e.g. when a server answers nobody for a while,
+//! or when a quota holds it up periodically. They say nothing about the cost of a call, so they are reported
+//! separately. No I/O.
 
 use super::book::Book;
 use super::limits::LONGEST_MAX;
@@ -10,38 +11,38 @@ use landfast_model::rhythm::period_s;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// So many times as long as three of four of its kind take, a wait is none of their kind.
+/// A wait is a stall if it takes this many times the 75th percentile of its kind.
 const ODD: f64 = 8.0;
-/// Shorter waits that come seldom may be one seek of a disk, or two.
+/// Shorter rare waits may be a seek or two of a disk.
 const SELDOM_NS: f64 = 50e6;
-/// Of so many calls one may be odd, or three of all.
+/// At most one call in this many may be a stall, or three in total.
 const SELDOM: u64 = 50;
 const SELDOM_MIN: u64 = 3;
-/// Fewer calls say nothing of what is usual; of one kind, and of all.
+/// Fewer calls do not show what is usual: of one kind, and in total.
 const KIND_MIN: u64 = 8;
 const ALL_MIN: u64 = 20;
-/// COMMITs wait for whatever was written before: few of them are not alike.
+/// COMMITs wait for whatever was written before, so a few of them need not resemble each other.
 const COMMITS_MIN: u64 = 20;
-/// So much of the time has to be in them to be told apart.
+/// Stalls are reported if they take this part of the time.
 const WORTH: f64 = 0.05;
-/// Where most of the odd calls are of one operation that is not most of the others, it is that operation.
+/// If this part of the stalled calls are of one operation that is rarer among the others, the operation is the cause.
 const ONE_OPERATION: f64 = 0.8;
-/// So much of a wait without any answer, and nobody was answered.
+/// If this part of a wait passed without any reply, nobody was answered.
 const NOBODY: f64 = 0.5;
 
-/// Who let others wait.
+/// Who caused the stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// The server; or, of a capture of one end only, perhaps the network.
+    /// The server. With a capture of one end only, it may be the network.
     Server,
-    /// The network: both ends have the call, and the server answered soon.
+    /// The network: both ends have the call, and the server answered quickly.
     Network,
-    /// The client asked for nothing.
+    /// The client sent nothing.
     Client,
 }
 
 impl Place {
-    /// In a word, for programs.
+    /// Its name in JSON reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,60 +53,56 @@ impl Place {
     }
 }
 
-/// A wait, or a pause of a client, of which there are few of the kind.
+/// An exceptionally long wait or pause of a client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stall {
-    /// Who let others wait.
     pub place: Place,
-    /// From when, in nanoseconds since 1970.
+    /// Start, in nanoseconds since 1970.
     pub from_ns: i64,
-    /// Until when.
     pub to_ns: i64,
-    /// Calls that waited.
+    /// Number of calls that waited.
     pub calls: u64,
     /// No other call of the client was answered meanwhile.
     pub nobody: bool,
 }
 
 impl Stall {
-    /// How long it was, in seconds.
     #[must_use]
     pub fn length_s(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns).max(0) as f64 / 1e9
     }
 }
 
-/// Stalls at equal distances.
+/// Periodic stalls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rhythm {
     /// From one to the next, in seconds.
     pub period_s: f64,
-    /// How long one is in the middle, in seconds.
+    /// Median length of one, in seconds.
     pub each_s: f64,
 }
 
-/// What was taken out of a client's waits.
+/// What was removed from a client's waits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stalls {
-    /// The longest, longest first, and of clients' pauses.
+    /// The longest, longest first, including pauses of clients.
     pub longest: Vec<Stall>,
-    /// How many waits there were, by who let others wait, and how many calls waited.
+    /// Number of waits for the server or the network, and how many calls waited.
     pub count: u64,
-    /// Calls.
     pub calls: u64,
-    /// The time that they took beyond what such calls usually take, in seconds. (Of pauses it is among the irregular ones.)
+    /// Seconds beyond what such calls usually take. The excess of pauses counts with the irregular ones instead.
     pub time_s: f64,
-    /// They come at equal distances.
+    /// Set if they are periodic.
     pub rhythm: Option<Rhythm>,
 }
 
-/// Stalls that are told one by one.
+/// At most this many stalls are reported individually.
 pub const TOLD_MAX: usize = 8;
 
 impl Stalls {
-    /// With those of another client.
+    /// Adds those of another client.
     pub fn add(&mut self, other: &Stalls) {
-        // Of two rhythms that of more time.
+        // Keeps the rhythm of whichever took more time.
         if self.rhythm.is_none() || other.time_s > self.time_s {
             self.rhythm = other.rhythm.or(self.rhythm);
         }
@@ -123,7 +120,7 @@ impl Stalls {
     }
 }
 
-/// What is usual for each class of calls, in nanoseconds; `None`: too few.
+/// The usual wait for each class of calls, in nanoseconds. `None`: too few calls.
 struct Usual([Option<f64>; 6]);
 
 impl Usual {
@@ -149,7 +146,7 @@ impl Usual {
         }))
     }
 
-    /// Beyond this a wait is odd.
+    /// A longer wait is a stall.
     fn limit(&self, class: Class, least_ns: f64) -> f64 {
         self.0[class as usize].map_or(f64::INFINITY, |ns| (ODD * ns).max(least_ns))
     }
@@ -189,7 +186,7 @@ fn episodes(odd: &[Long]) -> Vec<Episode> {
     all
 }
 
-/// Takes the stalls out of what was kept of a client's waits: of an odd wait what is usual stays.
+/// Removes the stalls from a client's waits. What is usual stays of each.
 pub(super) fn take_out(book: &mut Book) -> Stalls {
     let mut stalls = waits(book).unwrap_or_default();
     stalls.longest.sort_by_key(|stall| Reverse(stall.to_ns.saturating_sub(stall.from_ns)));
@@ -205,7 +202,7 @@ fn waits(book: &mut Book) -> Option<Stalls> {
     }
     let usual = Usual::of(&book.waits);
     let long: Vec<Long> = book.longest.waits.iter().map(|Reverse(long)| *long).collect();
-    // The network's part where it is known: what it takes of the others.
+    // Where the network's part is known: what it is of the other waits.
     let of_longest: u64 = long.iter().map(|l| l.network_ns).sum();
     let others = book.split.saturating_sub(long.iter().filter(|l| l.network_ns > 0).count() as u64);
     let network = if others > 0 {
@@ -244,7 +241,7 @@ fn waits(book: &mut Book) -> Option<Stalls> {
     if found.is_empty() || (rhythm.is_none() && (!seldom || (found.len() > 3 && is_one_operation(&odd)))) {
         return None;
     }
-    // What of them is beyond the usual.
+    // The excess over the usual.
     let clipped: Vec<(Class, f64, f64)> = Class::ALL
         .into_iter()
         .filter_map(|class| Some((class, usual.limit(class, least), usual.0[class as usize]?)))
@@ -276,7 +273,7 @@ fn waits(book: &mut Book) -> Option<Stalls> {
     let mut lengths: Vec<f64> = found.iter().map(|e| e.stall.length_s()).collect();
     lengths.sort_unstable_by(f64::total_cmp);
     let rhythm = rhythm.map(|period_s| Rhythm { period_s, each_s: lengths[lengths.len() / 2] });
-    // Of more than are remembered each was one by itself.
+    // Waits beyond those kept count as one stall each.
     let more = calls.saturating_sub(odd.len() as u64);
     Some(Stalls {
         count: found.len() as u64 + more,
@@ -287,7 +284,7 @@ fn waits(book: &mut Book) -> Option<Stalls> {
     })
 }
 
-/// The client's pauses that are none of their kind.
+/// Exceptionally long pauses of the client.
 fn pauses(book: &Book) -> Vec<Stall> {
     let usual = book.gaps.percentile_ns(75.0).unwrap_or(f64::INFINITY);
     let mut pauses: Vec<&Long> = book.idle.waits.iter().map(|Reverse(long)| long).collect();

@@ -1,73 +1,71 @@
-//! One client's calls to one server, laid beside each other in time: what each instant was spent on. Pure.
+//! Lays one client's calls to one server beside each other in time and decides what each instant was spent on. No
+//! I/O.
 //!
-//! An instant with several calls under way is shared among them in equal parts. A call that waits while the bytes of another message go
-//! over its connection waits for these; while its connection stands still after a loss, for that.
+//! - Several calls in flight share an instant in equal parts.
+//! - While bytes of another message cross its connection, a pending call waits for these bytes.
+//! - While its connection makes no progress after a loss, a pending call waits for the retransmission.
 
 use super::limits::{ASIDES_MAX, PENDING_MAX};
 use crate::skim::facts::Class;
 use foldhash::{HashMap, HashMapExt};
 use std::collections::VecDeque;
 
-/// A call with its reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
-    /// Its connection.
     pub connection: u32,
     /// What the server had to do.
     pub class: Class,
-    /// A short name of what it was, for telling what follows what.
+    /// A short name of the operation, to tell what follows what.
     pub label: u8,
     /// First and last byte of the call, first and last byte of the reply, in nanoseconds.
     pub at: [i64; 4],
-    /// Between the second and the third, whatever was accounted for before.
+    /// Nanoseconds between the last byte of the call and the first of the reply, regardless of what was accounted for
+    /// before.
     pub waited_ns: i64,
-    /// Nanoseconds in which the sender of either waited for acknowledgements.
+    /// Nanoseconds in which the sender of either message waited for acknowledgements.
     pub paused_ns: i64,
-    /// Nanoseconds of its wait that are the network's, where that is known.
+    /// The network's part of its wait in nanoseconds, if known.
     pub network_ns: Option<i64>,
 }
 
-/// What became of the time of a call. Nanoseconds; of an instant with n calls each has the nth part.
+/// What the time of a call was spent on, in nanoseconds. With n calls in flight, each gets the nth part of an
+/// instant.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
-    /// The call.
     pub exchange: Exchange,
-    /// Waiting for the answer.
+    /// Waiting for the reply.
     pub wait: f64,
-    /// While bytes went over its connection.
+    /// While bytes crossed its connection.
     pub moving: f64,
-    /// Of that, in which the sender waited for acknowledgements.
+    /// The part of `moving` in which the sender waited for acknowledgements.
     pub paused: f64,
-    /// While its connection stood still after a loss.
+    /// While its connection made no progress after a loss.
     pub lost: f64,
 }
 
-/// What a connection did for a time beside its calls.
+/// A time in which a connection did something outside its calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aside {
-    /// Which.
     pub connection: u32,
-    /// From when, in nanoseconds.
+    /// Start, in nanoseconds.
     pub from_ns: i64,
-    /// Until when.
     pub to_ns: i64,
-    /// It stood still after a loss; or bytes were on their way of a message that had been sent.
+    /// `true`: no progress after a loss. `false`: bytes of a message were in flight after it had been sent.
     pub lost: bool,
 }
 
-/// Is told what was found.
+/// Receives the results.
 pub(super) trait Ledger {
-    /// A call has ended.
     fn spent(&mut self, spent: &Spent);
-    /// Nothing was under way from one time to the other, between these two; `whole`: that is all of the pause between them.
+    /// Nothing was in flight between these two operations. `whole`: this is the whole pause between them.
     fn gap(&mut self, before: u8, after: u8, from_ns: i64, to_ns: i64, whole: bool);
-    /// No call was under way from one time to the other, and a connection stood still after a loss, or had bytes on their way.
+    /// No call was in flight, and a connection made no progress after a loss, or had bytes in flight.
     fn apart(&mut self, from_ns: i64, to_ns: i64, lost: bool);
-    /// Calls were under way from one time to the other, so many.
+    /// This many calls were in flight.
     fn busy(&mut self, calls: usize, from_ns: i64, to_ns: i64);
 }
 
-/// Where the shares of a connection stand.
+/// The accumulated shares of a connection.
 #[derive(Debug, Default)]
 struct Line {
     messages: u32,
@@ -90,7 +88,7 @@ impl Line {
     }
 }
 
-/// A call under way: the shares at its four times.
+/// A call in flight, with the accumulated shares at its four times.
 #[derive(Debug, Clone, Copy, Default)]
 struct Marks {
     time: [f64; 3],
@@ -98,7 +96,7 @@ struct Marks {
     lost: [f64; 3],
 }
 
-/// Calls that wait for their answers, by connection and number: mostly one.
+/// Pending calls by connection and transaction id. Mostly there is one.
 #[derive(Debug, Default)]
 struct Open {
     one: Option<((u32, u32), i64)>,
@@ -137,23 +135,23 @@ impl Open {
     }
 }
 
-/// A loss that is told so much later than it began, in nanoseconds, is late.
+/// A loss that is reported this much after it began is late, in nanoseconds.
 const LATE_NS: i64 = 10_000_000;
 
-/// The calls of one client to one server.
 #[derive(Debug)]
 pub(super) struct Sweep {
     open: Open,
     pending: Vec<Exchange>,
     asides: VecDeque<Aside>,
-    /// All before this is accounted for.
+    /// All time before this is accounted for.
     at: Option<i64>,
-    /// Losses of one connection were told when that time of others had been accounted for: it is done later, in time for more of them.
+    /// Losses of one connection were reported after the time of others had been accounted for. From now on accounting
+    /// is delayed, so that more of them come in time.
     later: bool,
-    /// The connection of the first call, and whether there were calls on others.
+    /// The connection of the first call, and whether others had calls, too.
     first: Option<u32>,
     several: bool,
-    /// The call that ended last.
+    /// The operation of the call that ended last.
     last: u8,
 }
 
@@ -171,13 +169,12 @@ impl Sweep {
         }
     }
 
-    /// A call was sent.
     pub fn call(&mut self, connection: u32, xid: u32, first_ns: i64) {
         self.open.insert((connection, xid), first_ns);
         self.several |= *self.first.get_or_insert(connection) != connection;
     }
 
-    /// It was answered, or will not be; with its times if they are known.
+    /// A call was answered, or never will be. `exchange` is set if its times are known.
     pub fn reply(&mut self, xid: u32, connection: u32, exchange: Option<Exchange>, ledger: &mut impl Ledger) {
         self.open.remove((connection, xid));
         if let Some(exchange) = exchange {
@@ -194,13 +191,12 @@ impl Sweep {
             }
             self.run(until, ledger);
             if self.pending.len() == held && held >= PENDING_MAX {
-                // One call that is never answered must not hold up all that follow.
+                // A call that is never answered must not hold up all that follow.
                 self.open.forget_until(until);
             }
         }
     }
 
-    /// What a connection did beside its calls.
     pub fn aside(&mut self, aside: Aside) {
         if let Some(last) = self.asides.back_mut()
             && (last.connection, last.lost) == (aside.connection, aside.lost)
@@ -213,7 +209,7 @@ impl Sweep {
         self.later |= self.several && aside.lost && late;
         if self.asides.len() >= ASIDES_MAX {
             self.asides.pop_front();
-            // There are too many to wait.
+            // Too many to wait.
             (self.later, self.several) = (false, false);
         }
         if aside.to_ns > aside.from_ns {
@@ -221,13 +217,13 @@ impl Sweep {
         }
     }
 
-    /// No more comes.
+    /// Ends the input.
     pub fn finish(&mut self, ledger: &mut impl Ledger) {
         self.open = Open::default();
         self.run(i64::MAX, ledger);
     }
 
-    /// Accounts for a call beside which there was no other: what [`Sweep::run`] does, in short.
+    /// Accounts for a call with no other in parallel. A fast path of [`Sweep::run`].
     fn alone(&mut self, mut exchange: Exchange, ledger: &mut impl Ledger) {
         let e = &mut exchange;
         let mut least = self.at.unwrap_or(e.at[0]);
@@ -250,7 +246,7 @@ impl Sweep {
         ledger.spent(&Spent { exchange, wait: (answered - whole) as f64, moving, paused, lost: 0.0 });
     }
 
-    /// A time at which none of the calls that wait was under way, after the first quarter of them if there is one.
+    /// A time at which none of the pending calls was in flight, after the first quarter of them if possible.
     fn between(&self) -> i64 {
         let mut spans: Vec<(i64, i64)> = self.pending.iter().map(|e| (e.at[0], e.at[3])).collect();
         spans.sort_unstable();
@@ -264,9 +260,9 @@ impl Sweep {
         i64::MAX
     }
 
-    /// Accounts for the calls that ended before `until`, and so for all time before the first of the others.
+    /// Accounts for the calls that ended before `until`, and for all time before the first of the others.
     fn run(&mut self, until: i64, ledger: &mut impl Ledger) {
-        // Calls that began later than `until` wait: an open one may have begun before them.
+        // Calls that began later than `until` wait, because a call in flight may have begun before them.
         let (mut now, later): (Vec<Exchange>, Vec<Exchange>) =
             std::mem::take(&mut self.pending).into_iter().partition(|e| e.at[0] < until);
         self.pending = later;
@@ -279,7 +275,7 @@ impl Sweep {
         let end = now.iter().map(|e| e.at[3]).max().unwrap_or(i64::MIN);
         let mut events: Vec<(i64, u8, u32)> = Vec::with_capacity(now.len() * 4);
         for (i, e) in now.iter_mut().enumerate() {
-            // Clocks and reordering: each time is at least the one before.
+            // Clocks and reordering may disturb the order: each time is at least the one before.
             for k in 1..4 {
                 e.at[k] = e.at[k].max(e.at[k - 1]);
             }
@@ -295,7 +291,7 @@ impl Sweep {
             let i = u32::try_from(i).unwrap_or(u32::MAX);
             events.extend([(aside.from_ns, 4, i), (aside.to_ns, 5, i)]);
         }
-        // What goes on beyond belongs to those that come.
+        // What goes on beyond the end belongs to later calls.
         let beyond = asides.iter().filter(|aside| aside.to_ns > end);
         beyond.rev().for_each(|aside| self.asides.push_front(Aside { from_ns: end, ..*aside }));
         events.sort_unstable();
@@ -314,8 +310,8 @@ impl Sweep {
                 } else if what == 0 {
                     let label = now[i as usize].label;
                     let mut from = at;
-                    // What stood still does so at the end of a pause: something was lost, and was sent again. What is on its way is so at
-                    // the beginning.
+                    // A connection without progress is so at the end of a pause, when the lost data is sent again.
+                    // Bytes in flight are so at the beginning.
                     for aside in asides.iter().filter(|a| a.to_ns > at && a.from_ns < ns) {
                         let (begun, ended) = (aside.from_ns.max(from), aside.to_ns.min(ns));
                         if begun < ended {
@@ -373,7 +369,7 @@ fn spent(e: &Exchange, marks: &Marks, shared: f64, line: &Line) -> Spent {
     let lost = line.lost - marks.lost[0];
     let wait =
         (marks.time[2] - marks.time[1]) - (marks.moved[2] - marks.moved[1]) - (marks.lost[2] - marks.lost[1]);
-    // Its own messages are the time on the move that is not waiting.
+    // The transfer of its own messages is not waiting.
     let own_ns = ((e.at[1] - e.at[0]) + (e.at[3] - e.at[2])) as f64;
     let part = if own_ns > 0.0 { (e.paused_ns as f64 / own_ns).clamp(0.0, 1.0) } else { 0.0 };
     let own = (shared - marks.time[0]) - (marks.time[2] - marks.time[1]);
@@ -385,7 +381,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Adds up what everything took.
+    /// Adds up everything.
     #[derive(Default)]
     struct Sum {
         calls: u64,
@@ -444,7 +440,7 @@ mod tests {
         stalls.iter().map(stall).collect()
     }
 
-    /// Calls with their replies and what connections did beside, told in the order in which a capture has them.
+    /// Feeds calls with replies and what connections did outside them, in the order in which a capture has them.
     fn told(calls: &[Exchange], asides: &[Aside]) -> Sum {
         let mut events: Vec<(i64, usize, usize)> = Vec::new();
         for (i, e) in calls.iter().enumerate() {
@@ -484,7 +480,7 @@ mod tests {
             let last = calls.iter().map(|e| e.at[3]).max().unwrap();
             prop_assert_eq!(sum.calls, calls.len() as u64);
             prop_assert!(sum.busy + sum.gaps + sum.stalled <= last - first);
-            // A call whose beginning was seen late shares only what was not accounted for before.
+            // A call whose beginning was seen late shares only time not accounted for before.
             prop_assert!((sum.wait + sum.moving + sum.lost) <= sum.busy as f64 + 1e-3);
         }
     }
@@ -504,7 +500,7 @@ mod tests {
         let sum = told(&calls, &[]);
         assert!((sum.wait - 100.0).abs() < 1e-6, "{}", sum.wait);
         assert!((sum.moving - 400.0).abs() < 1e-6, "{}", sum.moving);
-        // On connections of their own they do not.
+        // On separate connections they do not.
         let calls: Vec<_> = (0..2u32)
             .map(|i| exchange(i, [0, 0, 100 + 100 * i64::from(i), 200 + 100 * i64::from(i)]))
             .collect();
@@ -522,7 +518,8 @@ mod tests {
 
     #[test]
     fn a_loss_that_is_told_when_others_went_on_is_theirs_too() {
-        // On connection 1 a call a millisecond, of a tenth of that; on connection 2 nothing comes by for 200 ms of each 300.
+        // Connection 1: a call each millisecond that takes a tenth of it. Connection 2: no progress for 200 ms of
+        // each 300.
         let (mut sweep, mut sum) = (Sweep::new(), Sum::default());
         let ms = 1_000_000;
         sweep.call(2, 9, 0);
@@ -539,7 +536,7 @@ mod tests {
         sweep.finish(&mut sum);
         assert_eq!(sum.calls, 3000);
         assert_eq!(sum.busy + sum.gaps + sum.stalled, 2999 * ms + ms / 10);
-        // But for the first, which told that there are such, and what was accounted for before.
+        // Except the first, which showed that losses are reported late, and what was accounted for before.
         let stalls = 9 * 200 * ms * 9 / 10 * 9 / 10;
         assert!((stalls..stalls * 5 / 4).contains(&sum.stalled), "{} of {stalls}", sum.stalled);
     }

@@ -1,28 +1,30 @@
-//! Of the pauses of clients that do one thing at a time: what belongs to a call, and what to a file that is begun. Pure.
+//! Divides the pauses of clients that do one thing at a time: a part for each call, and a part for each file that is
+//! begun. No I/O.
 //!
-//! A program's own work between its files stays whatever its calls become; what passes between the calls for one file goes with them.
+//! A program's own work between files stays whatever calls it makes. The pauses between the calls for one file
+//! disappear with these calls.
 
 use super::spread::Spread;
 use landfast_model::Terms;
 
-/// Fewer pauses of a kind say nothing of it.
+/// Fewer pauses of a kind mean nothing.
 const KIND_MIN: u64 = 8;
-/// With more calls under way at a time, what follows what is chance.
+/// With more calls in flight, what follows what is chance.
 const IN_FLIGHT_MAX: f64 = 1.5;
 
 /// Which file a call was about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct About {
-    /// Its number; 0: a directory, or none that is known.
+    /// Number of the file. 0: a directory, or unknown.
     pub file: u32,
-    /// It is the first that is about it.
+    /// It is the first call about this file.
     pub begins: bool,
 }
 
-/// Where a client is in its work.
+/// The current position in a client's work.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Track {
-    /// The last answer, in nanoseconds.
+    /// Time of the last reply, in nanoseconds.
     ended_ns: Option<i64>,
     file: u32,
     /// Pauses since the last call about a file.
@@ -35,14 +37,15 @@ pub(super) struct Track {
 pub(super) struct Think {
     /// Between two calls about the same file.
     within: Spread,
-    /// From a file's last call to the next one's first, with calls about directories between them: all pauses together.
+    /// From a file's last call to the next file's first, with calls about directories between them: the sum of all
+    /// pauses.
     between: Spread,
-    /// How many pauses these were.
+    /// Number of these pauses.
     pauses: u64,
 }
 
 impl Think {
-    /// A call was answered: its first byte and its last.
+    /// A call was answered. Times of its first byte and of its reply's last.
     pub fn call(&mut self, track: &mut Track, begun_ns: i64, ended_ns: i64, about: About) {
         let before = track.ended_ns.replace(track.ended_ns.map_or(ended_ns, |ns| ns.max(ended_ns)));
         let Some(before) = before else {
@@ -68,8 +71,8 @@ impl Think {
         *track = Track { ended_ns: track.ended_ns, file: about.file, pauses: 0, sum_ns: 0 };
     }
 
-    /// What a file takes that is begun, beyond what its pauses would take between the calls of one, and how many there were. Of each
-    /// pause at most what three of four do not exceed.
+    /// The additional pause for each new file, beyond the pauses between the calls for one file, and the number of
+    /// files. Pauses are capped at their 75th percentile.
     fn of_files(&self) -> Option<(f64, u64)> {
         let mean = |spread: &Spread| {
             let most = spread.percentile_ns(75.0)?;
@@ -83,7 +86,7 @@ impl Think {
         (own > 0.0).then_some((own, files))
     }
 
-    /// Divides the client's time among calls and files.
+    /// Divides the client's time between calls and files.
     pub fn divide(&self, terms: &mut Terms, client_s: f64, calls: u64, files: u64) {
         let Some((own_ns, begun)) = self.of_files() else { return };
         if files == 0 || calls == 0 || terms.in_flight > IN_FLIGHT_MAX {
@@ -114,7 +117,8 @@ mod tests {
         }
     }
 
-    /// Files one after another: three calls each a millisecond apart, after `look` calls about directories; `own` before each file.
+    /// Files one after another: three calls each, a millisecond apart, after `look` calls about directories, with
+    /// `own` before each file.
     fn work(think: &mut Think, files: u32, look: u32, own: i64) -> f64 {
         let (mut track, mut now, mut client) = (Track::default(), 0, 0);
         for file in 1..=files {
@@ -137,7 +141,7 @@ mod tests {
             let client_s = work(&mut think, 100, look, 40 * MS);
             let mut terms = terms(1.0);
             think.divide(&mut terms, client_s, 100 * u64::from(look + 3), 100);
-            // In steps of a tenth.
+            // Exact to a tenth, the step of the histogram.
             assert!((terms.file_think_s - 0.040).abs() < 0.004, "{look}: {terms:?}");
             assert!((terms.think_s - 0.001).abs() < 0.001, "{look}: {terms:?}");
             let all = terms.file_think_s * 100.0 + terms.think_s * 100.0 * f64::from(look + 3);
@@ -152,12 +156,12 @@ mod tests {
             think.divide(&mut terms, client_s, 300, 100);
             (terms.think_s, terms.file_think_s)
         };
-        // As long between files as within them.
+        // The pauses between files are as long as those within them.
         let mut think = Think::default();
         let client_s = work(&mut think, 100, 1, 0);
         let (think_s, file_think_s) = divided(&think, 1.0, client_s);
         assert!(file_think_s < 1e-4 && think_s > 0.9 * client_s / 300.0 || file_think_s == 0.0);
-        // Several at a time; nothing; too few; one file that is read by many calls.
+        // Several at a time; nothing; too few; one file read by many calls.
         let mut think = Think::default();
         work(&mut think, 100, 0, 40 * MS);
         assert_eq!(divided(&think, 3.0, 1.0), (9.0, 0.0));

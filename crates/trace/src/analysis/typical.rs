@@ -1,21 +1,20 @@
-//! Of files that have the same calls a typical one, call by call. Pure.
+//! Selects a typical file among those with the same calls. No I/O.
 //!
-//! Of the files of each shape a few are kept that are spread evenly over the capture; of these the one that took the middle of their times
-//! is typical.
+//! It keeps a few files of each sequence, evenly spread over the capture. The typical one is the one with the median
+//! time.
 
 use super::limits::{SAMPLE_MAX, TIMED_CALLS_MAX};
 use std::net::IpAddr;
 
-/// A call of a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
-    /// Which procedure or operation, as [`super::name`] has it.
+    /// Procedure or operation, numbered as for [`super::name`].
     pub label: u8,
-    /// Whether its effect had to be stable.
+    /// Whether its effect had to be durable.
     pub synchronous: bool,
-    /// Its status, if it failed.
+    /// Its status if it failed, otherwise 0.
     pub error: u32,
-    /// When its first byte came by, in nanoseconds.
+    /// Time of its first byte, in nanoseconds.
     pub begun_ns: i64,
     /// From its first byte to its last, in nanoseconds.
     pub upload_ns: f32,
@@ -23,24 +22,23 @@ pub struct Timed {
     pub wait_ns: f32,
     /// From there to the last byte of the reply.
     pub reply_ns: f32,
-    /// What of the wait is the network's, where that was measured.
+    /// The network's part of the wait, if measured.
     pub network_ns: Option<f32>,
 }
 
 impl Timed {
-    /// When the reply was whole.
+    /// Time of the last byte of the reply.
     #[must_use]
     pub fn ended_ns(&self) -> i64 {
         self.begun_ns.saturating_add((self.upload_ns + self.wait_ns + self.reply_ns) as i64)
     }
 }
 
-/// The calls of a file, in the order in which they were answered.
+/// The calls of a file, in the order of their replies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
-    /// Client and server.
     pub ends: (IpAddr, IpAddr),
-    /// Its calls, but for those beyond [`TIMED_CALLS_MAX`].
+    /// Its calls, up to [`TIMED_CALLS_MAX`].
     pub calls: Vec<Timed>,
 }
 
@@ -60,12 +58,12 @@ impl Steps {
     }
 }
 
-/// Files that were seen, of which every so manieth is kept.
+/// A sample of files: each nth is kept.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sample {
     kept: Vec<Steps>,
     seen: u64,
-    /// How many there are from one that is kept to the next, as a power of two.
+    /// The n, as a power of two.
     apart: u32,
 }
 
@@ -87,7 +85,6 @@ impl Sample {
         self.kept.push(steps);
     }
 
-    /// The one in the middle.
     pub fn typical(mut self) -> Option<Steps> {
         self.kept.sort_by_key(Steps::span_ns);
         let middle = self.kept.len() / 2;
@@ -121,7 +118,7 @@ mod tests {
     fn the_typical_file_is_in_the_middle_of_all() {
         assert_eq!(Sample::default().typical(), None);
         for n in [1u32, 2, 3, 10, 1000] {
-            // In whatever order they come.
+            // In any order.
             for step in [1, 7, 331] {
                 let mut sample = Sample::default();
                 (0..n).for_each(|i| sample.add(took((i * step % n) as f32)));

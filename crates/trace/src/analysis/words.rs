@@ -1,4 +1,4 @@
-//! What was found, in words: the verdict, its evidence, what would help, and how far to trust it. Pure.
+//! Phrases the findings for people: the verdict, its evidence, advice, and how far to trust it. No I/O.
 
 use super::findings::{Findings, Side};
 use super::name;
@@ -7,35 +7,31 @@ use crate::skim::facts::Class;
 use crate::trace::Totals;
 use landfast_model::{Bound, Device, SEEN_S, Shares, Wait};
 
-/// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
     /// What bounds the work, in one sentence.
     pub verdict: String,
-    /// What of the capture says so.
+    /// What in the capture supports the verdict.
     pub evidence: Vec<String>,
     /// What would change it.
     pub advice: Vec<String>,
-    /// What a reader has to doubt.
+    /// Reasons to doubt it.
     pub doubts: Vec<String>,
-    /// How sure it is.
     pub confidence: Confidence,
 }
 
-/// How sure a verdict is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// Few calls, or much of them is missing.
+    /// Few calls, or many are missing.
     #[default]
     Low,
     /// Something is missing.
     Medium,
-    /// Nearly all calls with their answers, and the place of the capture is known.
+    /// Nearly all calls have replies, and the place of the capture is known.
     High,
 }
 
 impl Confidence {
-    /// In a word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,23 +42,23 @@ impl Confidence {
     }
 }
 
-/// Fewer calls of a kind say nothing of its distribution.
+/// Fewer calls of a kind do not make a distribution.
 const FEW: u64 = 10;
-/// Clients that have a sentence each.
+/// At most this many clients get a sentence each.
 const CLIENTS: usize = 6;
-/// Below this a part is not worth a sentence.
+/// A smaller part gets no sentence.
 const WORTH: f64 = 0.05;
-/// One hole in so many calls matters.
+/// One hole in this many calls matters.
 const HOLES_EACH: u64 = 100;
-/// A clock that was set back by a smaller part of the whole moved little.
+/// If the clock was set back by a smaller part of the span, little was shifted.
 const SET_BACK_LITTLE: f64 = 0.01;
-/// From this part of the calls on it matters that they cannot be read.
+/// From this part of the calls on, unreadable calls matter.
 const SOME: f64 = 0.02;
 
-/// A longer period is none of a quota, in seconds.
+/// A longer period is not that of a quota, in seconds.
 const QUOTA_S: f64 = 1.0;
 
-/// When a stall began, since the first frame.
+/// When a stall began, relative to the first frame.
 fn since(stall: &Stall, totals: &Totals) -> String {
     let first = totals.span.map_or(stall.from_ns, |(first, _)| first);
     format!("{:.2} s", stall.from_ns.saturating_sub(first).max(0) as f64 / 1e9)
@@ -82,13 +78,13 @@ pub fn part(bound: Bound) -> &'static str {
     }
 }
 
-/// A time for people: three digits and a unit.
+/// A time with three digits and a unit.
 #[must_use]
 pub fn time(s: f64) -> String {
     Unit::of([s]).show(s)
 }
 
-/// One unit for the times of a kind that stand below each other: that of the longest, with digits enough for the shortest.
+/// One unit for times shown below each other: chosen for the longest, with enough digits for the shortest.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit {
     a_second: f64,
@@ -96,7 +92,7 @@ pub struct Unit {
     digits: usize,
 }
 
-/// Digits that the shortest of some times may have more than the longest needs.
+/// The shortest time may have at most this many digits more than the longest needs.
 const MORE_DIGITS: usize = 2;
 
 impl Unit {
@@ -119,13 +115,12 @@ impl Unit {
             v if v >= 9.995 => 1,
             _ => 2,
         };
-        // Two of the shortest are to be seen.
+        // Two digits of the shortest are visible.
         let hidden = (1.0 - (least * a_second).log10().floor()).clamp(0.0, (digits + MORE_DIGITS) as f64);
         let digits = if least < most { digits.max(hidden as usize) } else { digits };
         Unit { a_second, name, digits }
     }
 
-    /// A time in this unit, in seconds.
     #[must_use]
     pub fn show(&self, s: f64) -> String {
         format!("{:.*} {}", self.digits, s * self.a_second, self.name)
@@ -158,7 +153,7 @@ fn bound_by(shares: &Shares) -> String {
     }
 }
 
-/// So many of something: `1 call`, `1,888 calls`.
+/// A count with its noun: `1 call`, `1,888 calls`.
 fn many(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{} {one}s", count(n)) }
 }
@@ -176,7 +171,7 @@ fn count(n: u64) -> String {
 }
 
 impl Findings {
-    /// What was found, in words; `None`: no call was answered.
+    /// The findings in words. `None`: no call was answered.
     #[must_use]
     pub fn words(&self, totals: &Totals) -> Option<Words> {
         if self.several {
@@ -211,7 +206,7 @@ impl Findings {
         let bounds = if self.verdict?.bound == Bound::Mixed { vec![first, second] } else { vec![first] };
         let of_stalls = (stalls > 0.0).then(|| self.advice_on_stalls());
         let of_parts = bounds.into_iter().map(|bound| self.advice(bound));
-        // What takes most first.
+        // The largest cause comes first.
         let advice: Vec<String> = match stalls > most {
             true => of_stalls.into_iter().chain(of_parts).collect(),
             false => of_parts.chain(of_stalls).collect(),
@@ -225,7 +220,7 @@ impl Findings {
         })
     }
 
-    /// The stalls in a sentence; `None`: there are none.
+    /// The stalls in one sentence. `None`: there are none.
     fn stalled(&self, totals: &Totals) -> Option<String> {
         let stalls = &self.stalls;
         let longest = stalls.waits().next()?;
@@ -258,7 +253,7 @@ impl Findings {
         })
     }
 
-    /// Each stall that is told, with its time and its calls.
+    /// One line for each reported stall, with its time and its calls.
     fn stall_lines(&self, totals: &Totals) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(said) = self.stalled(totals) {
@@ -310,7 +305,7 @@ impl Findings {
         .to_owned()
     }
 
-    /// A verdict for each client, where not all are bound by the same: those first that lost most time.
+    /// A verdict for each client, if they are bound by different things. Those that lost most time come first.
     fn words_of_each(&self, totals: &Totals) -> Words {
         let mut evidence = Vec::new();
         let mut bounds: Vec<Bound> = Vec::new();
@@ -360,7 +355,7 @@ impl Findings {
 
     /// What bounds one client's work.
     fn of_client(&self, pair: &super::findings::Pair) -> String {
-        // The server is said where there are several.
+        // Names the server if there are several.
         let servers = |pair: &super::findings::Pair| pair.ends.map(|(_, server)| server);
         let one_server = self.pairs.iter().all(|other| servers(other) == servers(pair));
         let who = match pair.ends {
@@ -424,7 +419,7 @@ impl Findings {
         }
     }
 
-    /// What of the client's time is the program's own between its files, where that is a good part of it.
+    /// A clause on the program's own work between files, if it is a considerable part of the client's time.
     fn pauses_of_files(&self, client_s: f64) -> String {
         let own_s = self.terms.file_think_s * self.work.files as f64;
         if own_s < 0.2 * client_s {
@@ -446,7 +441,7 @@ impl Findings {
         format!(" ({}: median {}, 99th percentile {})", class.words(), at(50.0), at(99.0))
     }
 
-    /// The kind of change that waited longest, all its calls together.
+    /// The kind of durable change that waited longest in total.
     fn slowest(&self) -> Option<Class> {
         let stable =
             Class::ALL.into_iter().filter(|c| c.is_synchronous() && self.waits[*c as usize].count() > 0);
@@ -464,7 +459,8 @@ impl Findings {
         )
     }
 
-    /// What the wait for stable storage looks like: of WRITE FILE_SYNC and COMMIT, or of changes where there are none.
+    /// The device that the waits for durability look like. It uses WRITE FILE_SYNC and COMMIT or, without any,
+    /// metadata changes.
     #[must_use]
     pub fn device(&self) -> Option<(Device, Wait)> {
         let waits =
@@ -546,7 +542,7 @@ impl Findings {
         doubts
     }
 
-    /// Whether answers look as if they were stable at all.
+    /// Whether the replies look durable at all.
     fn stability(&self) -> Vec<String> {
         const VERIFY: &str = "a capture cannot tell which; `landfast verify` around a power cut can";
         let middle = |class: Class| {
@@ -587,18 +583,19 @@ impl Findings {
         doubts
     }
 
-    /// The part of all calls that nobody can read. (What is encrypted is counted of the whole capture.)
+    /// The part of all calls that is encrypted, counted over the whole capture.
     fn encrypted(&self, totals: &Totals) -> f64 {
         (totals.encrypted_calls as f64 / (totals.calls_seen as f64).max(1.0)).min(1.0)
     }
 
-    /// What lowers the confidence in the verdict, in words, and how far.
+    /// What lowers the confidence in the verdict, and how far.
     fn weaknesses(&self, totals: &Totals) -> Vec<(Confidence, String)> {
         use Confidence::{Low, Medium};
         let mut found = Vec::new();
         let Some(verdict) = self.verdict else { return found };
         if totals.set_back > 0 {
-            // What came behind it lies upon what was before: stalls and pauses there are not what they seem. Of one small step little is lost.
+            // Frames after the step overlap those before, so stalls and pauses there are not real. A single small
+            // step does little harm.
             let back = totals.set_back_ns as f64;
             let span = totals.span.map_or(0.0, |(from, to)| to.saturating_sub(from) as f64);
             found.push((
@@ -612,7 +609,7 @@ impl Findings {
                 ),
             ));
         }
-        // What had to be stable is then part of the server's other work.
+        // Then durability counts as part of the server's other work.
         let unread = self.unread.saturating_sub(totals.encrypted_calls);
         let of_all = unread as f64 / (totals.calls_matched as f64).max(1.0);
         if of_all > SOME && matches!(verdict.first, Bound::Server | Bound::Persistence) {
@@ -688,7 +685,7 @@ impl Findings {
         found
     }
 
-    /// How few calls have half of a part of the time; `None`: it is none of waits that differ.
+    /// How few calls make up half of a part of the time. `None`: the part does not consist of waits that differ.
     fn half_in(&self, bound: Bound) -> Option<u64> {
         let synchronous = match bound {
             Bound::Persistence => true,
@@ -730,7 +727,7 @@ impl Findings {
             Confidence::High
         };
         let weaknesses = self.weaknesses(totals);
-        // Three things that are not right are no better than one that is wrong.
+        // Three small weaknesses count like one large one.
         let all = if weaknesses.len() >= 3 { Confidence::Low } else { Confidence::High };
         weaknesses.into_iter().map(|(confidence, _)| confidence).fold(of_calls.min(all), Confidence::min)
     }
@@ -767,7 +764,7 @@ mod tests {
         assert_eq!(shown(&[1.234, 0.0567, 0.0]), ["1.234 s", "0.057 s", "0.000 s"]);
         assert_eq!(shown(&[0.02, 85e-6]), ["20.000 ms", "0.085 ms"]);
         assert_eq!(shown(&[0.2, 0.1]), ["200 ms", "100 ms"]);
-        // What is next to nothing beside the others is it here, too.
+        // A value close to nothing beside the others is shown like that.
         assert_eq!(shown(&[12.0, 1e-7]), ["12.000 s", "0.000 s"]);
         assert_eq!(shown(&[]), Vec::<String>::new());
         assert_eq!(Unit::of([]).show(0.0), "0.00 µs");

@@ -1,16 +1,18 @@
-//! The headers of a frame: addresses hashed, options that say more than is needed taken out, checksums as if a card made them.
+//! Anonymises the headers of a frame: hashes addresses, removes options that reveal more than necessary, and clears
+//! checksums as if the network card computed them.
 
 use super::key::Key;
 use std::net::IpAddr;
 use std::ops::Range;
 
-/// Where the payload of TCP or UDP is, for who knows more of it; all of it is zeros now.
+/// Anonymises the headers and zeroes everything after them. The payload of TCP or UDP is filled in later by code that
+/// understands it.
 pub(super) fn scrub(link: i32, data: &mut [u8], key: &Key) {
     let kept = headers(link, data, key).unwrap_or(0);
     data[kept..].fill(0);
 }
 
-/// How many bytes stay as they are now.
+/// Anonymises the headers and returns their length.
 fn headers(link: i32, data: &mut [u8], key: &Key) -> Option<usize> {
     let (at, version) = match link {
         1 => {
@@ -42,7 +44,7 @@ fn headers(link: i32, data: &mut [u8], key: &Key) -> Option<usize> {
         (0x86dd | 0, Some(6)) => ipv6(rest, key),
         _ => None,
     };
-    // Of what is no IP the headers of its link are left.
+    // Of a packet that is not IP, only the header of the link layer stays.
     let Some((len, protocol)) = ip else { return Some(at) };
     let transport = match protocol {
         Some(6) => tcp(&mut rest[len..]),
@@ -61,7 +63,7 @@ fn mac(data: &mut [u8], at: Range<usize>, key: &Key) -> Option<()> {
     Some(())
 }
 
-/// The length of the headers, and what follows if it is whole.
+/// The length of the header and, if it is complete, the protocol after it.
 fn ipv4(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {
     let len = usize::from(data[0] & 15) * 4;
     if len < 20 || data.len() < len {
@@ -73,7 +75,7 @@ fn ipv4(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {
             data[at..at + 4].copy_from_slice(&new.octets());
         }
     }
-    // No operation.
+    // Replaces options by no-operation.
     data[20..len].fill(1);
     data[10..12].fill(0);
     let words = data[..len].chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
@@ -83,7 +85,7 @@ fn ipv4(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {
     }
     data[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
     let fragment = number(data, 6)?;
-    // The first one of a datagram has its header.
+    // Only the first fragment of a datagram has its header.
     let headed = fragment & 0x3fff == 0 || fragment & 0x1fff == 0 && data[9] == 17;
     Some((len, headed.then_some(data[9])))
 }
@@ -99,11 +101,11 @@ fn ipv6(data: &mut [u8], key: &Key) -> Option<(usize, Option<u8>)> {
         }
     }
     let (mut next, mut at) = (data[6], 40);
-    // Options before what follows: only their lengths stay.
+    // Extension headers: only their lengths stay.
     while matches!(next, 0 | 43 | 60) {
         let head: [u8; 2] = data.get(at..at + 2)?.try_into().ok()?;
         let len = (usize::from(head[1]) + 1) * 8;
-        // All zeros is padding, of one byte each.
+        // All zeros means padding, one byte each.
         data.get_mut(at + 2..at + len)?.fill(0);
         (next, at) = (head[0], at + len);
     }
@@ -138,9 +140,9 @@ fn tcp(data: &mut [u8]) -> Option<usize> {
             break;
         };
         match option {
-            // Segment size, window scale, selective acknowledgements.
+            // Segment size, window scale, SACK.
             2..=5 => {}
-            // Timestamps tell how long a machine is up.
+            // Timestamps reveal how long a machine has been running.
             8 => data[at + 2..at + size].fill(0),
             _ => data[at..at + size].fill(1),
         }

@@ -1,10 +1,11 @@
-//! Names and numbers made unrecognisable with a key: the same in, the same out, of the same length; different in, different out.
+//! Hashes names and numbers with a key. Equal input gives equal output of the same length, different input gives
+//! different output.
 
 use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is hashed, so that the same bytes in another place come out otherwise.
+/// Kind of input, so that the same bytes have different hashes as different kinds.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Realm {
     Name = 1,
@@ -14,11 +15,10 @@ pub(super) enum Realm {
     Mac,
 }
 
-/// A key.
 #[derive(Clone)]
 pub(super) struct Key(SipHasher24);
 
-/// Names shorter than this are permuted, so that no two become one; longer ones are hashed.
+/// Names shorter than this are permuted, so that no two become equal. Longer ones are hashed.
 const PERMUTED_MAX: usize = 10;
 
 impl Key {
@@ -36,7 +36,7 @@ impl Key {
         hasher.finish()
     }
 
-    /// A name: letters, digits and `._-` become others of these, all else becomes other than these.
+    /// A name. Letters, digits and `._-` map to such characters, everything else to other characters.
     pub fn name(&self, name: &[u8], out: &mut [u8]) {
         if name.len() < PERMUTED_MAX {
             out.copy_from_slice(name);
@@ -51,7 +51,6 @@ impl Key {
         }
     }
 
-    /// Any bytes.
     pub fn opaque(&self, bytes: &[u8], out: &mut [u8]) {
         if bytes.len() < PERMUTED_MAX {
             out.copy_from_slice(bytes);
@@ -65,7 +64,8 @@ impl Key {
         }
     }
 
-    /// Each byte is moved along its alphabet by what all others are: twice around, so that each depends on each.
+    /// Shifts each byte within its alphabet by an amount that depends on all others. Several rounds make each byte
+    /// depend on each other.
     fn permute(&self, realm: Realm, bytes: &mut [u8], alphabet: fn(u8) -> &'static [u8]) {
         for round in 0..4u8 {
             for at in 0..bytes.len() {
@@ -78,12 +78,12 @@ impl Key {
         }
     }
 
-    /// A number of a user or a group; that of root stays.
+    /// A user or group id. Root's stays.
     pub fn id(&self, id: u32) -> u32 {
         if id == 0 { 0 } else { self.feistel(Realm::Number, u64::from(id), 16) as u32 }
     }
 
-    /// A permutation of numbers of twice so many bits.
+    /// A permutation of numbers with `2 * half` bits.
     fn feistel(&self, realm: Realm, number: u64, half: u32) -> u64 {
         let mask = u64::MAX >> (64 - half);
         let (mut left, mut right) = (number >> half, number & mask);
@@ -94,13 +94,13 @@ impl Key {
         (left << half) | right
     }
 
-    /// An address; what is not one host's, and this machine's own, stays.
+    /// An IP address. Addresses that are not those of a single host, and loopback addresses, stay.
     pub fn address(&self, addr: IpAddr) -> IpAddr {
         if stays(addr) {
             return addr;
         }
         let mut out = self.permuted(addr);
-        // What comes out as one of those that stay is permuted once more, so that no two become one.
+        // If the result is an address that stays, it is permuted again, so that no two become equal.
         while stays(out) {
             out = self.permuted(out);
         }
@@ -125,7 +125,7 @@ impl Key {
         }
     }
 
-    /// An Ethernet address, as one that is locally administered; those of groups become that of all.
+    /// An Ethernet address becomes a locally administered one. Group addresses become broadcast.
     pub fn mac(&self, mac: &mut [u8]) {
         if mac.first().is_some_and(|first| first & 1 == 1) {
             mac.fill(0xff);
@@ -156,7 +156,7 @@ const ALL: [u8; 256] = {
     all
 };
 
-/// What is neither one of the letters nor means something in a path.
+/// Characters that are not letters of the alphabet and have no meaning in a path.
 const OTHERS: [u8; 256 - 2 - LETTERS.len()] = {
     let mut others = [0; 256 - 2 - LETTERS.len()];
     let (mut n, mut found) = (1, 0);

@@ -1,7 +1,8 @@
-//! A copy of a capture that can be shown to others: the same calls at the same times, without names, addresses and data.
+//! Makes a copy of a capture that can be shared: the same calls at the same times, without names, addresses and data.
 //!
-//! What is not known to be harmless is hashed with a key or becomes zeros; lengths stay. Bytes of TCP and UDP are kept only as part of
-//! an RPC record that was walked through. So tables, listings and findings of the copy are those of the original, but for names.
+//! What is not known to be harmless is hashed with a key or zeroed; lengths stay. Payload of TCP and UDP is kept only
+//! as part of a parsed RPC record. So the copy gives the same tables, listings and findings as the original, except
+//! for names.
 
 mod frames;
 mod key;
@@ -22,26 +23,25 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// What was left out of a copy.
+/// What a copy lacks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Frames of another link layer than that of the first.
+    /// Frames with another link layer than the first.
     pub frames: u64,
-    /// Records of which frames had to be written before they were whole.
+    /// Records whose frames had to be written before the record was complete.
     pub late: u64,
 }
 
-/// A copy that is being made.
 pub struct Anonymiser<W: Write> {
     trace: Trace<Waiting<W>>,
 }
 
-/// Frames that wait until the records in them are whole.
+/// Frames that wait until the records in them are complete.
 struct Waiting<W> {
     key: Key,
     out: W,
     frames: VecDeque<Pending>,
-    /// The number of the first of them.
+    /// Number of the first of them.
     first: u64,
     bytes: usize,
     link: Option<i32>,
@@ -56,19 +56,19 @@ struct Pending {
     data: Vec<u8>,
     /// Where the payload of TCP or UDP ends.
     payload_end: usize,
-    /// Of the copy's link layer.
+    /// It has the link layer of the copy.
     kept: bool,
 }
 
 impl Pending {
-    /// The memory that it takes: of a queue that has grown up to half is free, and what is given out has room beside it.
+    /// Memory in bytes: up to half of a grown queue is unused, and each allocation has some overhead.
     fn held(&self) -> usize {
         2 * size_of::<Pending>() + self.data.len() + 32
     }
 }
 
 impl<W: Write> Anonymiser<W> {
-    /// Begins a copy (pcap, with nanoseconds) that is written to `out`.
+    /// Begins a copy that is written to `out` as pcap with nanoseconds.
     pub fn new(key: &[u8; 16], out: W) -> Self {
         let waiting = Waiting {
             key: Key::new(key),
@@ -84,20 +84,14 @@ impl<W: Write> Anonymiser<W> {
         Anonymiser { trace: Trace::new(waiting) }
     }
 
-    /// The next frame.
-    ///
-    /// # Errors
-    /// What the copy's file returns.
+    /// Takes the next frame. Fails if the copy cannot be written.
     pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.trace.observer().push(frame);
         self.trace.frame(frame);
         self.trace.observer().write(WAITING_MAX)
     }
 
-    /// The capture has ended.
-    ///
-    /// # Errors
-    /// As [`Self::frame`].
+    /// Ends the copy. Fails if it cannot be written.
     pub fn finish(self) -> io::Result<(Totals, LeftOut, W)> {
         let (totals, mut waiting) = self.trace.finish();
         waiting.write(0)?;
@@ -136,7 +130,7 @@ impl<W: Write> Waiting<W> {
         self.out.write_all(&words.map(u32::to_le_bytes).concat())
     }
 
-    /// Writes frames while those that wait have more bytes than so many.
+    /// Writes frames until those that wait have at most this many bytes.
     fn write(&mut self, waiting_max: usize) -> io::Result<()> {
         if let Some(e) = self.failed.take() {
             return Err(e);
@@ -160,7 +154,7 @@ impl<W: Write> Waiting<W> {
         Ok(())
     }
 
-    /// Where bytes of a record are in a frame that still waits.
+    /// Bytes of a record in a frame that is not written yet.
     fn place(&mut self, frame: u64, from_end: usize, len: usize) -> Option<&mut [u8]> {
         let at = usize::try_from(frame.checked_sub(self.first)?).ok()?;
         let frame = self.frames.get_mut(at)?;

@@ -1,4 +1,4 @@
-//! MOUNT, NLM, the protocol of ACLs, and what a server asks of its clients. Of other programs nothing is known to be harmless.
+//! MOUNT, NLM, NFSACL and NFSv4 callbacks. Nothing of other programs is known to be harmless.
 
 use super::scrub::Scrub;
 use super::v3::optional_attributes;
@@ -25,7 +25,7 @@ pub(super) fn call(kind: Kind, s: &mut Scrub<'_>) -> Option<()> {
 
 pub(super) fn reply(kind: Kind, s: &mut Scrub<'_>) -> Option<()> {
     match (kind.program, kind.procedure) {
-        // Version 2: a status, mostly.
+        // Version 2: mostly a status.
         (Program::Nfs, _) => s.keep(4),
         (Program::Callback, 1) => v4::callback_reply(s),
         (Program::Mount, 1) => match (s.word()?, kind.version) {
@@ -54,7 +54,7 @@ pub(super) fn reply(kind: Kind, s: &mut Scrub<'_>) -> Option<()> {
     }
 }
 
-/// Access lists and default lists of who may what.
+/// Access ACLs and default ACLs.
 fn lists(s: &mut Scrub<'_>) -> Option<()> {
     s.keep(4)?;
     for _ in 0..2 {
@@ -118,7 +118,7 @@ fn answer(procedure: u32, version: u32, s: &mut Scrub<'_>) -> Option<()> {
     }
 }
 
-/// Offset and length: of 64 bits since version 4.
+/// Length of offset and length: 64 bits each since version 4.
 fn range(version: u32) -> usize {
     if version >= 4 { 16 } else { 8 }
 }

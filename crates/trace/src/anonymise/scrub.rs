@@ -1,22 +1,22 @@
-//! A record walked through: what is known to be harmless stays, the rest is hashed or becomes zeros. Lengths stay.
+//! Walks through a record: keeps what is known to be harmless, hashes or zeroes the rest. Lengths stay.
 
 use super::key::Key;
 use crate::skim::{Kind, Program, Protection};
 
-/// What names of other programs' procedures and long lists may not exceed.
+/// The most elements of a list.
 const ELEMENTS_MAX: u32 = 1 << 16;
 
-/// A place in a record. What is behind it when the walk ends becomes zeros.
+/// A position in a record. What follows it when the walk ends is zeroed.
 pub(super) struct Scrub<'a> {
     bytes: &'a mut [u8],
     at: usize,
     key: &'a Key,
 }
 
-/// Walks through a record. `answers`: what it is a reply to, if that is known.
+/// Walks through a record. `answers`: the call that it answers, if known.
 pub(super) fn record(bytes: &mut [u8], answers: Option<Kind>, key: &Key) {
     let mut scrub = Scrub { bytes, at: 0, key };
-    // Where the walk ends early, what it has not seen is not kept.
+    // If the walk ends early, the rest is not kept.
     let _ = message(&mut scrub, answers);
     let at = scrub.at;
     bytes[at..].fill(0);
@@ -36,7 +36,7 @@ fn message(s: &mut Scrub<'_>, answers: Option<Kind>) -> Option<()> {
         return body(s, kind, super::v3::call, super::v4::call, super::others::call);
     }
     if s.word()? != 0 {
-        // Denied: why, with versions or a status.
+        // Denied: reason, with versions or a status.
         return s.keep(8);
     }
     s.word()?;
@@ -48,7 +48,6 @@ fn message(s: &mut Scrub<'_>, answers: Option<Kind>) -> Option<()> {
     }
 }
 
-/// Arguments or results.
 fn body(
     s: &mut Scrub<'_>,
     kind: Kind,
@@ -72,7 +71,7 @@ fn body(
     }
 }
 
-/// The credential of a call; how what follows is protected.
+/// The credential of a call. Returns how the arguments are protected.
 fn credential(s: &mut Scrub<'_>) -> Option<Protection> {
     let flavor = s.word()?;
     match flavor {
@@ -108,7 +107,7 @@ fn credential(s: &mut Scrub<'_>) -> Option<Protection> {
     }
 }
 
-/// AUTH_SYS: stamp, machine, user, groups.
+/// AUTH_SYS: stamp, machine name, uid, gids.
 pub(super) fn sys(s: &mut Scrub<'_>) -> Option<()> {
     s.zero(4)?;
     s.name()?;
@@ -125,12 +124,12 @@ impl Scrub<'_> {
         Some(from)
     }
 
-    /// Bytes that are harmless.
+    /// Harmless bytes.
     pub fn keep(&mut self, n: usize) -> Option<()> {
         self.next(n).map(drop)
     }
 
-    /// A number that is harmless.
+    /// A harmless number.
     pub fn word(&mut self) -> Option<u32> {
         let from = self.next(4)?;
         let b = &self.bytes[from..from + 4];
@@ -148,7 +147,7 @@ impl Scrub<'_> {
         self.zero(end.next_multiple_of(4).checked_sub(self.at)?)
     }
 
-    /// Bytes of a fixed length by which one is told from another; all zeros or all ones have a meaning.
+    /// An identifier of fixed length. All zeros and all ones have a meaning and stay.
     pub fn fixed(&mut self, n: usize) -> Option<()> {
         let from = self.next(n)?;
         let bytes = &mut self.bytes[from..from + n];
@@ -159,13 +158,12 @@ impl Scrub<'_> {
         Some(())
     }
 
-    /// A stateid: its number stays.
+    /// A stateid. Its seqid stays.
     pub fn stateid(&mut self) -> Option<()> {
         self.keep(4)?;
         self.fixed(12)
     }
 
-    /// A user or a group.
     pub fn id(&mut self) -> Option<()> {
         let id = self.word()?;
         let at = self.at;
@@ -181,7 +179,6 @@ impl Scrub<'_> {
         Some(())
     }
 
-    /// A name, of whatever.
     pub fn name(&mut self) -> Option<()> {
         self.variable(|key, name| {
             let old = name.to_vec();
@@ -189,7 +186,7 @@ impl Scrub<'_> {
         })
     }
 
-    /// Bytes by which one is told from another: handles, owners.
+    /// An identifier of variable length: handle, owner.
     pub fn opaque(&mut self) -> Option<()> {
         self.variable(|key, bytes| {
             let old = bytes.to_vec();
@@ -197,15 +194,14 @@ impl Scrub<'_> {
         })
     }
 
-    /// Bytes that nobody needs but for their number: data.
+    /// Data. Only its length is needed.
     pub fn blank(&mut self) -> Option<()> {
         let len = usize::try_from(self.word()?).ok()?;
         let padded = len.checked_next_multiple_of(4)?;
-        // Of a long record the end is not held: then what is here of the data is all.
+        // The end of a long record is not held. Then all data that is here belongs to this.
         self.zero(padded.min(self.bytes.len() - self.at))
     }
 
-    /// Some, one after another.
     pub fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let n = self.word()?;
         if n > ELEMENTS_MAX {
@@ -214,12 +210,12 @@ impl Scrub<'_> {
         (0..n).try_for_each(|_| each(self))
     }
 
-    /// What is there if the word before says so.
+    /// An optional value, preceded by a boolean.
     pub fn optional(&mut self, each: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         if self.word()? == 0 { Some(()) } else { each(self) }
     }
 
-    /// A list each of whose elements says that it is there.
+    /// A linked list, each element preceded by a boolean.
     pub fn list(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         while self.word()? != 0 {
             each(self)?;
@@ -227,7 +223,7 @@ impl Scrub<'_> {
         Some(())
     }
 
-    /// The numbers that are set in a bitmap.
+    /// The bits that are set in a bitmap.
     pub fn bitmap(&mut self) -> Option<Vec<u32>> {
         let words = self.word()?;
         if words > 64 {
@@ -241,7 +237,7 @@ impl Scrub<'_> {
         Some(set)
     }
 
-    /// Walks through what is inside of an opaque; what it does not see of that becomes zeros.
+    /// Walks through the content of an opaque. What `walk` does not consume is zeroed.
     pub fn inside(&mut self, walk: impl FnOnce(&mut Scrub<'_>) -> Option<()>) -> Option<()> {
         let len = usize::try_from(self.word()?).ok()?;
         let from = self.next(len.checked_next_multiple_of(4)?)?;

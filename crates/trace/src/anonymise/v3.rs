@@ -149,7 +149,7 @@ fn settable(s: &mut Scrub<'_>) -> Option<()> {
     Some(())
 }
 
-/// `fattr3`: what kind of object it is, its mode, links and size stay.
+/// `fattr3`: type, mode, links and size stay.
 fn attributes(s: &mut Scrub<'_>) -> Option<()> {
     s.keep(12)?;
     s.id()?;

@@ -1,4 +1,4 @@
-//! NFS version 4: the arguments and results of each operation (RFC 7531, RFC 5662, RFC 7863).
+//! NFS version 4: arguments and results of each operation (RFC 7531, RFC 5662, RFC 7863).
 
 use super::scrub::{Scrub, sys};
 use landfast_nfs::v4::OpNum;
@@ -381,7 +381,7 @@ fn results(op: OpNum, status: u32, s: &mut Scrub<'_>) -> Option<()> {
     }
 }
 
-/// A server's requests to its client (RFC 8881 section 20).
+/// CB_COMPOUND (RFC 8881 section 20).
 pub(super) fn callback(s: &mut Scrub<'_>) -> Option<()> {
     s.name()?;
     s.keep(8)?;
@@ -437,7 +437,7 @@ fn attributes(s: &mut Scrub<'_>) -> Option<()> {
     s.inside(|s| set.iter().try_for_each(|number| attribute(*number, s)))
 }
 
-/// One attribute. `None`: it is not known here, and what is behind it is not found.
+/// One attribute. `None`: unknown, so what follows cannot be found.
 fn attribute(number: u32, s: &mut Scrub<'_>) -> Option<()> {
     match number {
         // supported_attrs, suppattr_exclcreat
@@ -534,7 +534,7 @@ fn delegation(s: &mut Scrub<'_>) -> Option<()> {
     }
 }
 
-/// What may protect state: no more than nothing is looked through.
+/// State protection. Only SP4_NONE is parsed.
 fn protection_of_state(s: &mut Scrub<'_>) -> Option<()> {
     match s.word()? {
         0 => Some(()),

@@ -1,20 +1,18 @@
-//! What was counted between two readings.
+//! The difference between two readings of the counters.
 
 use super::{Counters, Mount, Mountstats, Transport};
 use std::collections::BTreeMap;
 
-/// What was counted between two readings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Difference {
-    /// The mounts of the later reading; their ages are the seconds between the two.
+    /// The mounts of the later reading. Their ages are the seconds between the readings.
     pub mounts: Vec<Mount>,
-    /// Which of them are counted from their mount on, as they were not there before, or were mounted again since.
+    /// Mounts whose counters start at their mount, because they are new or were mounted again in between.
     pub new: Vec<String>,
-    /// Mounts that are not there any more.
     pub gone: Vec<String>,
 }
 
-/// Takes a reading from a later one.
+/// Subtracts the earlier reading from the later one.
 #[must_use]
 pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
     let mut found = Difference::default();
@@ -34,14 +32,14 @@ pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
     found
 }
 
-/// `None`: the counters have begun anew.
+/// `None`: the counters have been reset.
 fn since(was: &Mount, is: &Mount) -> Option<Mount> {
     let mut operations = BTreeMap::new();
     for (name, now) in &is.operations {
         let then = was.operations.get(name).copied().unwrap_or_default();
         operations.insert(name.clone(), minus(now, &then)?);
     }
-    // Connections are not named: those of the same place are the same ones unless they have begun anew.
+    // Connections have no names. Those in the same position are the same unless their counters have been reset.
     let transports = is.transports.iter().enumerate().map(|(n, now)| {
         let then = was.transports.get(n).filter(|then| then.kind == now.kind);
         then.and_then(|then| sent(now, then)).unwrap_or_else(|| now.clone())
@@ -115,7 +113,7 @@ mod tests {
         assert_eq!(difference(&reading(1, 7, 7), &none).gone, ["/m"]);
         let found = difference(&reading(100, 1000, 1000), &reading(2, 7, 7));
         assert_eq!((found.new, found.mounts[0].ops()), (vec!["/m".to_owned()], 7));
-        // A connection may begin anew while the mount goes on.
+        // A connection may restart while the mount stays.
         let found = difference(&reading(100, 1000, 1000), &reading(105, 1010, 4));
         assert_eq!((found.new.len(), found.mounts[0].ops(), found.mounts[0].transports[0].sends), (0, 10, 4));
     }

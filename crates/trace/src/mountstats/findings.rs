@@ -1,8 +1,11 @@
-//! Where the time of a mount went, as far as its counters tell. Pure.
+//! Where the time of a mount went, as far as its counters tell. No I/O.
 //!
-//! The counters have sums only, and the time of a call from sending to its reply has both the network and the server in it. So the
-//! quickest of the operations stands for the round trip, whatever of it is the server's; what others that change nothing take beyond it is
-//! the server's; what those that change something take beyond these is the wait for stable storage.
+//! The counters are only sums, and the time from sending a call to its reply includes both network and server. So it
+//! is divided by comparison:
+//!
+//! - The average of the quickest operation stands for the round trip, although a part of it is the server's.
+//! - What other operations that change nothing take beyond that is the server's time.
+//! - What operations that change something take beyond these is the wait for durability.
 
 use super::{Counters, Mount};
 use landfast_model::{Shares, Terms, Verdict, Work};
@@ -12,16 +15,16 @@ use landfast_model::{Shares, Terms, Verdict, Work};
 pub enum Class {
     /// Little, and it changes nothing.
     Plain,
-    /// A change that has to be stable before the answer.
+    /// A change that must be durable before the reply.
     Stable,
-    /// A WRITE: the counters do not tell which.
+    /// A WRITE. The counters do not tell whether it must be durable.
     Write,
-    /// Data or whole directories on their way to the client.
+    /// Data or whole directories for the client.
     Read,
 }
 
 impl Class {
-    /// The class of an operation, by the kernel's name for it.
+    /// The class of an operation, by its name in the kernel.
     #[must_use]
     pub fn of(name: &str) -> Class {
         match name {
@@ -37,44 +40,41 @@ impl Class {
     }
 }
 
-/// An average of fewer is chance.
+/// An average over fewer calls means nothing.
 const ENOUGH: u64 = 10;
 
-/// WRITEs of at least so many bytes on average are on their way, rather than waited for.
+/// With at least this average size in bytes, WRITEs spend their time in transfer rather than waiting.
 const LARGE: f64 = 32.0 * 1024.0;
 
-/// What was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Findings {
-    /// Over how many seconds.
+    /// Length of the span, in seconds.
     pub span_s: f64,
-    /// The terms.
     pub terms: Terms,
-    /// What was done; how many files is not known.
+    /// The work done. The number of files is unknown.
     pub work: Work,
-    /// Where the span went.
+    /// Where the time of the span went.
     pub shares: Shares,
-    /// What bounds it.
     pub verdict: Option<Verdict>,
-    /// What bounds the time in which calls were under way.
+    /// What bounds the time with calls in flight.
     pub under_way: Option<Verdict>,
     /// The operation that stands for the round trip.
     pub quickest: Option<String>,
-    /// WRITEs were taken for stable ones.
+    /// WRITEs were assumed to be durable ones.
     pub writes_stable: bool,
-    /// Requests that were sent again.
+    /// Retransmitted requests.
     pub retransmissions: u64,
-    /// Major timeouts.
     pub timeouts: u64,
 }
 
 impl Findings {
-    /// Of a mount's counters over a span; `None`: over its age.
+    /// Evaluates a mount's counters over a span. `None`: over its age.
     #[must_use]
     pub fn of(mount: &Mount, span_s: Option<f64>) -> Findings {
-        // Of an age in whole seconds as much more may have passed.
+        // The age is in whole seconds, so up to one more may have passed.
         let limit_s = span_s.unwrap_or(mount.age_s as f64 + 1.0).max(1e-3);
-        // Each connection counts for itself what is under way on it: with several there was at least so much at a time as fits into the time.
+        // Each connection counts only its own requests in flight. With several connections, at least as many were in
+        // flight as fit into the time.
         let in_flight = mount.in_flight().max(busy_s(mount) / limit_s);
         let round_trip = round_trip(mount);
         let round_trip_ms = round_trip.map_or(0.0, |(_, ms)| ms);
@@ -85,7 +85,8 @@ impl Findings {
         let (mut synchronous, mut waits) = (0u64, 0.0);
         for (name, c) in mount.used() {
             let (rtt, ops) = (c.rtt_ms as f64, c.ops as f64);
-            // Behind the reply the client has work with it. What a request waits before it is sent, others are under way: that is their time.
+            // After the reply the client processes it. While a request waits to be sent, others are in flight, and
+            // the time is theirs.
             parts.client += behind_ms(c);
             let trips = (ops * round_trip_ms).min(rtt);
             let work = (ops * plain_ms).min(rtt) - trips;
@@ -108,7 +109,7 @@ impl Findings {
                 _ => parts.server += work + rest,
             }
         }
-        // Calls that were under way together share the time that went by.
+        // Calls that were in flight together share the elapsed time.
         let scale = 1e-3 / in_flight;
         let mut shares = Shares {
             rtt: parts.rtt * scale,
@@ -161,24 +162,24 @@ impl Findings {
         }
     }
 
-    /// The part of the span in which no call was under way.
+    /// The part of the span with no call in flight.
     #[must_use]
     pub fn idle_s(&self, mount: &Mount) -> f64 {
         (self.span_s - busy_s(mount) / self.terms.in_flight).max(0.0)
     }
 }
 
-/// What the client does with a reply, of all requests of an operation, in milliseconds.
+/// Time that the client spends on processing replies, over all requests of an operation, in milliseconds.
 fn behind_ms(c: &Counters) -> f64 {
     (c.execute_ms as f64 - c.queue_ms as f64 - c.rtt_ms as f64).max(0.0)
 }
 
-/// From sending to the end, all requests together, in seconds.
+/// From sending to the end, over all requests, in seconds.
 fn busy_s(mount: &Mount) -> f64 {
     mount.used().map(|(_, c)| c.rtt_ms as f64 + behind_ms(c)).sum::<f64>() / 1e3
 }
 
-/// The operation that is quickest on average; of few calls if there are no others.
+/// The operation with the lowest average. Rarely used ones count only if there are no others.
 fn round_trip(mount: &Mount) -> Option<(&str, f64)> {
     let quickest = |least: u64| {
         let used = mount.used().filter(|(_, c)| c.ops >= least);
@@ -195,12 +196,12 @@ fn sum(mount: &Mount, wanted: impl Fn(&str) -> bool) -> Counters {
     })
 }
 
-/// Whether WRITEs are to be taken for stable ones: Linux's client sends what one WRITE holds as FILE_SYNC, and anything larger as UNSTABLE
-/// with a COMMIT behind it.
+/// Whether WRITEs are assumed to be durable. Linux sends data that fits into one WRITE as FILE_SYNC, and more as
+/// UNSTABLE followed by a COMMIT.
 fn writes_stable(mount: &Mount) -> bool {
     let of = |name: &str| mount.operations.get(name).copied().unwrap_or_default();
     let (write, commit) = (of("WRITE"), of("COMMIT"));
-    // Half of the WRITEs are more than the COMMITs can be for, and they are small.
+    // More than half of the WRITEs have no COMMIT, and they are small.
     commit.ops.saturating_mul(2) < write.ops && write.average(write.bytes_sent) < 4.0 * LARGE
         || commit.ops == 0 && write.ops > 0
 }
@@ -245,13 +246,13 @@ mod tests {
         assert_eq!(found.verdict.unwrap().bound, Bound::Client);
         assert_eq!(found.under_way.unwrap().bound, Bound::Rtt);
         assert!((found.terms.think_s - 0.049).abs() < 1e-9, "{found:?}");
-        // A mount of this second, or nearly of the next.
+        // A mount made this second, or nearly two seconds ago.
         assert!((findings(0, 1, &tar(1)).span_s - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn parts_are_never_longer_than_the_time() {
-        // Four connections, on each of which one request was under way when the next was sent.
+        // Four connections. On each, one request was in flight when the next was sent.
         let text = format!(
             "device s:/ mounted on /m with fstype nfs4 statvers=1.1\n\tage:\t10\n{}{}",
             "\txprt:\ttcp 1 1 1 1 1 100 100 0 100 0\n".repeat(4),
@@ -265,7 +266,7 @@ mod tests {
             assert_eq!(found.verdict.unwrap().bound, Bound::Persistence);
             assert!(found.idle_s(mount) < 1e-6);
         }
-        // Many requests wait for a place; the server answers one after another.
+        // Many requests wait for a slot; the server replies to one after another.
         let found =
             findings(5, 2, "LOOKUP: 10 10 0 1 1 0 10 10 0\nSETATTR: 1000 1000 0 1 1 20000 10000 30000 0\n");
         assert!((found.shares.total() - 5.005).abs() < 0.01, "{found:?}");

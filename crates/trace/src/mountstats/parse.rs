@@ -1,13 +1,13 @@
-//! The kernel's text.
+//! Parses the kernel's text.
 
 use super::{Counters, Mount, Mountstats, Transport};
 use crate::limits::{MOUNT_OPERATIONS_MAX, MOUNT_TRANSPORTS_MAX, MOUNTS_MAX};
 
-/// Reads what the kernel printed, as far as it is understood. Of NFS mounts only.
+/// Parses the NFS mounts, as far as they are understood.
 #[must_use]
 pub fn parse(text: &[u8]) -> Mountstats {
     let mut found = Mountstats::default();
-    // Whose lines these are: none of an NFS mount's yet, or those of one too many.
+    // The current mount. `None`: no NFS mount, or one beyond the limit.
     let mut mount: Option<Mount> = None;
     for line in text.split(|b| *b == b'\n') {
         let line = String::from_utf8_lossy(line);
@@ -31,7 +31,7 @@ fn nfs(line: &str) -> Option<Mount> {
     let (place, kind) = line.rsplit_once(" with fstype ")?;
     let (device, on) = place.split_once(" mounted on ")?;
     let (fstype, rest) = kind.split_once(' ').unwrap_or((kind, ""));
-    // Without counters it is another NFS: a server's own directory.
+    // Without counters it is not an NFS client mount, but a server's own directory.
     let statvers = rest.split_whitespace().find_map(|w| w.strip_prefix("statvers="))?;
     matches!(fstype, "nfs" | "nfs4").then(|| Mount {
         device: unescaped(device),
@@ -42,7 +42,7 @@ fn nfs(line: &str) -> Option<Mount> {
     })
 }
 
-/// Spaces and the like are printed as three octal digits behind a backslash.
+/// Spaces and similar are printed as a backslash and three octal digits.
 fn unescaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -64,7 +64,7 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// One line of a mount's; `None`: not understood.
+/// One line of a mount. `None`: not understood.
 fn detail(mount: &mut Mount, line: &str) -> Option<()> {
     if line.is_empty() || line == "per-op statistics" || line.starts_with("RPC iostats version") {
         return Some(());
@@ -85,7 +85,7 @@ fn detail(mount: &mut Mount, line: &str) -> Option<()> {
             }
             mount.transports.push(transport);
         }
-        // Known, and of no use here.
+        // Known but not needed.
         "impl_id" | "caps" | "nfsv4" | "sec" | "events" | "fsc" | "nfsvp" => {}
         name if is_operation(name) => {
             let counters = counters(rest)?;
@@ -108,7 +108,8 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
     text.split_whitespace().map(|w| w.parse().ok()).collect()
 }
 
-/// `tcp PORT BINDS CONNECTS CONNECT-TIME IDLE SENDS RECEIVES BAD-XIDS UNDER-WAY BACKLOG ...`; udp has neither connects nor times.
+/// `tcp PORT BINDS CONNECTS CONNECT-TIME IDLE SENDS RECEIVES BAD-XIDS UNDER-WAY BACKLOG ...`. For udp, the columns
+/// for connects and times are missing.
 fn transport(rest: &str) -> Option<Transport> {
     let (kind, rest) = rest.split_once(' ')?;
     let all = numbers(rest)?;
@@ -127,7 +128,7 @@ fn transport(rest: &str) -> Option<Transport> {
     })
 }
 
-/// Eight columns; the ninth since Linux 5.3; others may follow.
+/// Eight columns, nine since Linux 5.3. More may follow.
 fn counters(rest: &str) -> Option<Counters> {
     let all = numbers(rest)?;
     let &[ops, transmissions, timeouts, bytes_sent, bytes_received, queue_ms, rtt_ms, execute_ms] =

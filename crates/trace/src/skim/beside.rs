@@ -49,9 +49,9 @@ fn mount_result(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()>
     }
     match c.u32()? {
         0 if kind.version == 3 => handle(c, out)?,
-        // RFC 1094 section 2.3.3: always so long.
+        // A handle has a fixed length (RFC 1094 section 2.3.3).
         0 => _ = write!(out, ", FH: 0x{:08x}", super::digest(c.take(32)?)),
-        // The numbers and the names of NFS version 3.
+        // The same numbers and names as in NFS version 3.
         status => _ = write!(out, " Error: {}", NfsStat3(status).to_string().replacen("NFS3", "MNT3", 1)),
     }
     Some(())
@@ -113,7 +113,7 @@ fn exclusively(exclusive: bool) -> &'static str {
     if exclusive { " EXCLUSIVE" } else { " SHARED" }
 }
 
-/// Whose lock it is, and of which bytes. Versions before 4 have 32 bits for a place.
+/// The owner and the byte range of a lock. Before version 4, offsets have 32 bits.
 fn held(svid: u32, kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
     let mut place = || if kind.version == nlm::VERSION { c.u64() } else { c.u32().map(u64::from) };
     let (offset, length) = (place()?, place()?);
@@ -124,7 +124,7 @@ fn held(svid: u32, kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<
 
 fn lock_result(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
     use nlm::proc::*;
-    // What has an answer only later, and FREE_ALL, has none here.
+    // Calls with a later answer, and FREE_ALL, have no result here.
     let answers =
         (TEST..=GRANTED).contains(&kind.procedure) || (TEST_RES..=GRANTED_RES).contains(&kind.procedure);
     if !answers && !matches!(kind.procedure, SHARE | UNSHARE | NM_LOCK) {

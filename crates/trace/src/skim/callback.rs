@@ -1,5 +1,5 @@
-//! CB_COMPOUND, by which an NFSv4 server calls its clients (RFC 8881 section 20, RFC 7862 section 16): its operations, and what of
-//! them a listing shows.
+//! CB_COMPOUND, an NFSv4 server's calls to its clients (RFC 8881 section 20, RFC 7862 section 16): its operations,
+//! and what a listing shows of them.
 
 use super::cursor::Cursor;
 use super::facts::Asked;
@@ -22,7 +22,6 @@ const NOTIFY_DEVICEID: u32 = 14;
 const OFFLOAD: u32 = 15;
 const ILLEGAL: u32 = 10044;
 
-/// The name of an operation.
 pub(super) fn name(op: u32) -> Option<&'static str> {
     Some(match op {
         GETATTR => "CB_GETATTR",
@@ -43,21 +42,21 @@ pub(super) fn name(op: u32) -> Option<&'static str> {
     })
 }
 
-/// What a CB_COMPOUND is not sent for ranks lower, as in [`super::v4`].
+/// The rank for choosing the main operation, as in [`super::v4`]: CB_SEQUENCE comes last.
 pub(super) fn rank(op: u8) -> u8 {
     if u32::from(op) == SEQUENCE { 2 } else { 1 }
 }
 
-/// An operation whose arguments were passed over.
+/// An operation whose arguments were skipped.
 pub(super) struct Read {
     pub op: u32,
-    /// Whether it is known where they end.
+    /// Whether the end of its arguments is known.
     pub ends: bool,
-    /// Whether they have the handle of a file that is asked for.
+    /// Whether the arguments contain the handle of a wanted file.
     pub asked: bool,
 }
 
-/// Passes over an operation and its arguments. `None`: more bytes are needed.
+/// Skips an operation and its arguments. `None`: more bytes are needed.
 pub(super) fn arguments(
     c: &mut Cursor<'_>,
     asked: Option<&dyn Asked>,
@@ -111,7 +110,7 @@ pub(super) fn arguments(
             handle(c, &mut text)?;
             notifications(c).map(|()| true)
         }
-        // A delegation follows, as in an OPEN's results; nobody is known to send it.
+        // A delegation follows as in the results of OPEN. No server is known to send it.
         PUSH_DELEG => handle(c, &mut text).map(|()| false),
         RECALL_ANY | RECALLABLE_OBJ_AVAIL => {
             let _ = write!(text, " Keep: {}", c.u32()?);
@@ -159,7 +158,7 @@ pub(super) fn arguments(
     Some(Read { op, ends, asked: found })
 }
 
-/// Passes over an operation and its results. `None`: more bytes are needed; `Some(false)`: nobody knows where they end.
+/// Skips an operation and its results. `None`: more bytes are needed. `Some(false)`: their end is unknown.
 pub(super) fn results(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
     let (op, status) = (c.u32()?, c.u32()?);
     let known = match op {

@@ -1,6 +1,6 @@
-//! XDR read where it lies: nothing is copied. `None`: more bytes are needed.
+//! Reads XDR in place, without copies. `None`: more bytes are needed.
 
-/// A place in bytes that may not all be there yet.
+/// A position in bytes that may not be complete yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     all: &'a [u8],
@@ -12,7 +12,7 @@ impl<'a> Cursor<'a> {
         Cursor { all, at: 0 }
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes consumed.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -32,14 +32,14 @@ impl<'a> Cursor<'a> {
         Some((u64::from(self.u32()?) << 32) | u64::from(self.u32()?))
     }
 
-    /// Bytes with their length before and padding behind them.
+    /// Bytes with their length before and padding after them.
     pub fn opaque(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
         let padded = self.take(len.checked_next_multiple_of(4)?)?;
         Some(&padded[..len])
     }
 
-    /// Passes over `n` elements that `each` passes over.
+    /// Skips an array; `each` skips an element.
     pub fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         for _ in 0..self.u32()? {
             each(self)?;

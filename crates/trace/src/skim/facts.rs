@@ -1,4 +1,4 @@
-//! What of a call matters for where its time goes: whether its effect has to be stable, and which file it is about.
+//! What a call tells about where its time goes: whether its effect must be durable, and which file it is about.
 
 use super::cursor::Cursor;
 use foldhash::fast::FixedState;
@@ -6,36 +6,34 @@ use landfast_nfs::v3::proc;
 use landfast_nfs::v4::OpNum;
 use std::hash::BuildHasher;
 
-/// What a server has to do for a call. Of several operations in a COMPOUND the last of these counts.
+/// What a server has to do for a call. The last applicable variant counts for a COMPOUND.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Class {
-    /// To look something up.
+    /// Look something up.
     #[default]
     Light,
-    /// To fetch data or a listing.
+    /// Read data or a directory.
     Fetch,
-    /// To take data that need not be stable yet.
+    /// Accept data that need not be durable yet.
     Unstable,
-    /// To change names or attributes, and have the change on stable storage.
+    /// Change names or attributes durably.
     Metadata,
-    /// To have data of this call on stable storage.
+    /// Make the data of this call durable.
     StableWrite,
-    /// To have data of calls before on stable storage.
+    /// Make the data of earlier calls durable.
     Commit,
 }
 
 impl Class {
-    /// All of them.
     pub const ALL: [Class; 6] =
         [Class::Light, Class::Fetch, Class::Unstable, Class::Metadata, Class::StableWrite, Class::Commit];
 
-    /// Whether the answer promises that something is on stable storage (RFC 1813 section 1.1.1, RFC 7530 section 14.3).
+    /// Whether the reply promises that something is durable (RFC 1813 section 1.1.1, RFC 7530 section 14.3).
     #[must_use]
     pub fn is_synchronous(self) -> bool {
         self >= Class::Metadata
     }
 
-    /// In words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -49,40 +47,37 @@ impl Class {
     }
 }
 
-/// What is known of a call beside its operations.
+/// What is known of a call besides its operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// What the server has to do.
     pub class: Class,
-    /// A digest of the handle that the call is about; of a directory where there is a name.
+    /// Digest of the handle that the call is about. With a name: of the directory.
     pub handle: Option<u64>,
-    /// A digest of the name in that directory.
+    /// Digest of the name in that directory.
     pub name: Option<u64>,
-    /// Files that it makes if they are not there.
+    /// How many files it creates if they do not exist.
     pub makes: u16,
-    /// Whether it names a file that is asked for, or has the handle of one.
+    /// Whether it names a wanted file or has the handle of one.
     pub asked: bool,
-    /// Whether the handle in its results is of such a file.
+    /// Whether the handle in its results is of a wanted file.
     pub finds_asked: bool,
 }
 
-/// Tells the files that are asked for from others.
+/// Recognises the wanted files.
 pub trait Asked {
-    /// Whether a file of this name is.
     fn name(&self, name: &[u8]) -> bool;
-    /// Whether the file with this handle is.
     fn handle(&self, handle: &[u8]) -> bool;
 }
 
-/// Stands for the handle of the root, which is not in the call.
+/// Stands for the root's handle, which the call does not contain.
 pub const ROOT: u64 = 0;
 
-/// A digest of a handle or a name, the same in every run.
+/// Digest of a handle or a name, the same in every run.
 pub(crate) fn digest(bytes: &[u8]) -> u64 {
     FixedState::with_seed(0x6c61_6e64).hash_one(bytes)
 }
 
-/// Of a call of version 3 that is encrypted: what its procedure says. How stable a WRITE is to be it does not.
+/// Facts of an encrypted call of version 3: only the procedure is known, so not how stable a WRITE must be.
 pub(super) fn v3_encrypted(procedure: u32) -> Facts {
     let class = match procedure {
         proc::WRITE => Class::Light,
@@ -107,7 +102,7 @@ pub(crate) fn of_name(main: Option<OpNum>, procedure: u32) -> Class {
     }
 }
 
-/// What a procedure of version 3 asks of the server; of a WRITE its arguments say more.
+/// What a procedure of version 3 asks of the server. The arguments of a WRITE say more.
 fn v3_class(procedure: u32) -> Class {
     match procedure {
         proc::CREATE | proc::MKDIR | proc::SYMLINK | proc::MKNOD | proc::REMOVE | proc::RMDIR => {

@@ -1,7 +1,7 @@
-//! Calls and replies, read where they lie and only as far as needed: header, names of operations, statuses. Data is passed over.
+//! Reads RPC calls and replies in place and only as far as needed: header, names of operations, statuses. Skips data.
 //!
-//! Pure, and resumable: each step takes what there is of a record and says how much of it is done with, so that a record
-//! is decoded while it arrives and never held as a whole.
+//! No I/O, and resumable: each step takes the available bytes and says how many it consumed. So a record is decoded
+//! while it arrives and is never held whole.
 
 mod beside;
 mod callback;
@@ -18,24 +18,24 @@ use landfast_nfs::v4::OpNum;
 use landfast_nfs::{mount, nfsacl, nlm, v3 as nfs3};
 use std::fmt::Write;
 
-/// Programs whose traffic is told apart.
+/// Programs that are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Program {
-    /// 100003.
+    /// Program 100003.
     Nfs,
-    /// 100227: ACLs beside NFS version 3.
+    /// Program 100227: ACLs beside NFS version 3.
     NfsAcl,
-    /// 100005.
+    /// Program 100005.
     Mount,
-    /// 100021.
+    /// Program 100021.
     Nlm,
-    /// What an NFSv4 server asks of its clients.
+    /// Callbacks of an NFSv4 server to its clients.
     Callback,
-    /// Any other.
+    /// Any other program, by its number.
     Other(u32),
 }
 
-/// RFC 5531 section 8.3: numbers that are given out while programs run. NFSv4 clients choose those of their callbacks out of these.
+/// Transient program numbers (RFC 5531 section 8.3). NFSv4 clients choose the program of their callbacks from these.
 const TRANSIENT: std::ops::RangeInclusive<u32> = 0x4000_0000..=0x5fff_ffff;
 
 impl Default for Program {
@@ -45,7 +45,6 @@ impl Default for Program {
 }
 
 impl Program {
-    /// By its number.
     #[must_use]
     pub fn of(number: u32) -> Program {
         match number {
@@ -58,7 +57,6 @@ impl Program {
         }
     }
 
-    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,7 +96,7 @@ impl Program {
         }
     }
 
-    /// The lower, the sooner a COMPOUND was sent for an operation and not for others in it.
+    /// Which operation a COMPOUND was sent for: the one with the lowest rank.
     pub(crate) fn rank(self, op: u8) -> u8 {
         if self == Program::Callback { callback::rank(op) } else { v4::rank(op) }
     }
@@ -129,106 +127,89 @@ fn nlm_procedure(number: u32) -> Option<&'static str> {
     })
 }
 
-/// How a call's arguments are protected by RPCSEC_GSS (RFC 2203 section 5.3.1), or that it asks for TLS.
+/// How RPCSEC_GSS protects the arguments of a call (RFC 2203 section 5.3.1), or that the call asks for TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protection {
-    /// Not, or only its header.
     #[default]
     None,
-    /// Signed, readable.
+    /// Signed, but readable.
     Integrity,
-    /// Encrypted.
     Privacy,
-    /// The probe before RPC over TLS (RFC 9289 section 4.1).
+    /// Probe before RPC over TLS (RFC 9289 section 4.1).
     TlsProbe,
 }
 
-/// What of a call is known when its reply is read.
+/// What must be known of a call to read its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kind {
-    /// Of which program.
     pub program: Program,
-    /// The program's version.
     pub version: u32,
-    /// The procedure's number.
     pub procedure: u32,
-    /// Whether its arguments and results can be read.
+    /// Whether arguments and results are readable.
     pub protection: Protection,
-    /// Whether its results have the handle of what was found or made.
+    /// Whether the results contain the handle of the object that was found or created.
     pub gives_handle: bool,
-    /// For a listing: the kinds of access that ACCESS asks about; 0 if there is none, or several that ask about others.
+    /// For a listing: the bits that ACCESS asks about. 0: no ACCESS, or several with different bits.
     pub checks: u16,
 }
 
 impl Kind {
-    /// Whether it is a COMPOUND of NFSv4.
     #[must_use]
     pub fn is_compound(&self) -> bool {
         self.program == Program::Nfs && self.version == 4 && self.procedure == 1
     }
 
-    /// Without what is only known where a listing is wanted: with one and without the same calls are the same.
+    /// Drops what only a listing needs, so that retransmissions compare equal with and without a listing.
     pub(crate) fn unlisted(self) -> Kind {
         Kind { checks: 0, ..self }
     }
 
-    /// Whether it is a CB_COMPOUND.
     pub(crate) fn is_callbacks(&self) -> bool {
         self.program == Program::Callback && self.procedure == landfast_nfs::v4::callback::CB_PROC_COMPOUND
     }
 }
 
-/// A call as far as it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallHead {
-    /// Its transaction id.
     pub xid: u32,
-    /// What is called.
     pub kind: Kind,
-    /// The operations of a COMPOUND or CB_COMPOUND, as [`v4::number`] has them.
+    /// Operations of a COMPOUND or CB_COMPOUND, numbered as in [`v4::number`].
     pub ops: Vec<u8>,
-    /// What it means for the server, and which file it is about.
+    /// What the call asks of the server, and which file it is about.
     pub facts: Facts,
     /// For a listing: what each operation, or the procedure, is about.
     pub shown: Vec<(u8, String)>,
 }
 
-/// What became of a call.
+/// Result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was carried out, with this status where the procedure has one that can be read.
+    /// Executed, with its status if the procedure has a readable one.
     Done(Option<u32>),
-    /// The server did not take it: `accept_stat`.
+    /// Not accepted by the server, with `accept_stat`.
     NotTaken(u32),
-    /// It was denied.
     Denied,
 }
 
-/// A reply as far as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyHead {
-    /// Its transaction id.
     pub xid: u32,
-    /// What became of the call.
     pub outcome: Outcome,
-    /// Operations of a COMPOUND or CB_COMPOUND that were carried out, with the last, which may have failed.
+    /// Number of executed operations of a COMPOUND or CB_COMPOUND. The last of them may have failed.
     pub operations: Option<u32>,
-    /// A digest of the handle of what was found or made.
+    /// Digest of the handle of the object that was found or created.
     pub handle: Option<u64>,
-    /// For a listing: the operations whose results were read, or the procedure, with what the results say.
+    /// For a listing: operations whose results were read, or the procedure, with the results.
     pub shown: Vec<(u8, String)>,
 }
 
-/// A message as far as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Head {
-    /// A call.
     Call(CallHead),
-    /// A reply.
     Reply(ReplyHead),
 }
 
-/// What a listing needs to know of the operations before.
+/// For a listing: state from earlier operations of a COMPOUND.
 #[derive(Debug, Default)]
 pub(crate) struct Show {
     handle: Option<u32>,
@@ -263,12 +244,12 @@ impl Show {
     }
 }
 
-/// A handle in a listing: CRC-32, as in Wireshark, which only tells one from another.
+/// How a listing shows a handle: CRC-32 as in Wireshark.
 pub(crate) fn digest(bytes: &[u8]) -> u32 {
     crc32fast::hash(bytes)
 }
 
-/// A stateid in a listing: CRC-16 of X.25, as in Wireshark.
+/// How a listing shows a stateid: CRC-16 of X.25 as in Wireshark.
 fn stateid_digest(stateid: &[u8]) -> u16 {
     !stateid.iter().fold(!0, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte), |crc, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ 0x8408 })
@@ -284,19 +265,18 @@ fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
     Some(())
 }
 
-/// A name as a line can hold it.
+/// A name with control characters escaped, for one line.
 pub(crate) fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().flat_map(char::escape_debug).collect::<String>().replace("\\'", "'")
 }
 
-/// The kinds of access that ACCESS asks for.
 pub(crate) fn access(bits: u32) -> String {
     let names = ["RD", "LU", "MD", "XT", "DL", "XE", "XAR", "XAW", "XAL"];
     let set = names.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// Which bytes a lock is about; `all` of them to the end of the file.
+/// The byte range of a lock. Length `all` means to the end of the file.
 fn range(offset: u64, length: u64, all: u64, text: &mut String) {
     let _ = write!(text, " Offset: {offset} Length: ");
     if length == all {
@@ -306,7 +286,7 @@ fn range(offset: u64, length: u64, all: u64, text: &mut String) {
     }
 }
 
-/// What ACCESS found: what the server does not know of what was asked about, what is denied, what is allowed.
+/// The reply of ACCESS: bits that the server does not support, denied bits, allowed bits.
 fn answered(checked: u32, supported: u32, allowed: u32) -> String {
     let mut text = String::new();
     let kinds = [
@@ -328,22 +308,22 @@ pub(crate) fn stable(how: u32) -> &'static str {
     ["UNSTABLE", "DATA_SYNC", "FILE_SYNC"].get(how as usize).copied().unwrap_or("stable?")
 }
 
-/// What became of the bytes that were offered.
+/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nothing: more of them are needed.
+    /// Needs more bytes.
     More,
-    /// So many are done with; another step may do more.
+    /// Consumed this many bytes. Another step may consume more.
     Used(usize),
-    /// So many are done with, and so many more are data.
+    /// Consumed this many bytes. This many bytes of data follow.
     Data(usize, u64),
-    /// All that matters of this record is known.
+    /// Knows everything needed of this record.
     Enough,
-    /// This is no RPC message.
+    /// Not an RPC message.
     Strange,
 }
 
-/// Where in a record the next bytes belong.
+/// What comes next in the record.
 #[derive(Debug, Default)]
 enum State {
     #[default]
@@ -366,18 +346,17 @@ pub(crate) struct Skim {
     show: Option<Show>,
 }
 
-/// RFC 5531 section 8.2.
 const AUTH_BODY_MAX: u32 = 400;
 const RPCSEC_GSS: u32 = 6;
 const AUTH_TLS: u32 = 7;
 
 impl Skim {
-    /// A new record; with `detail` for a listing.
+    /// Starts a record. `detail`: for a listing.
     pub fn new(detail: bool) -> Self {
         Skim { show: detail.then(Show::default), ..Skim::default() }
     }
 
-    /// What is known of the record; `None` when not even its header was read.
+    /// What is known of the record. `None`: not even its header was read.
     pub fn finish(&mut self) -> Option<Head> {
         let show = self.show.take();
         match self.head.take()? {
@@ -395,7 +374,7 @@ impl Skim {
         }
     }
 
-    /// What follows `held` cannot be had. An operation whose number is there is one all the same.
+    /// What follows `held` is not captured. An operation whose number is in `held` counts all the same.
     pub fn blind(&mut self, held: &[u8]) {
         if let (State::Operations(1..) | State::Callback(1..), Some(Head::Call(call)), Some(op)) =
             (&self.state, &mut self.head, Cursor::new(held).u32())
@@ -407,7 +386,8 @@ impl Skim {
         self.state = State::Over;
     }
 
-    /// Reads on. `last`: these are the last bytes of the record. `known` tells what a reply answers, `asked` which files are asked for.
+    /// Continues to read. `last`: the record ends with these bytes. `known` returns the call that a reply answers,
+    /// `asked` recognises the wanted files.
     pub fn advance(
         &mut self,
         bytes: &[u8],
@@ -515,7 +495,7 @@ impl Skim {
         }
     }
 
-    /// What follows the header, before a COMPOUND's operations.
+    /// What follows the header, up to the operations of a COMPOUND.
     fn body(
         &mut self,
         c: &mut Cursor<'_>,
@@ -630,7 +610,7 @@ fn more(last: bool) -> Progress {
     if last { Progress::Enough } else { Progress::More }
 }
 
-/// What there is, or nothing more for now.
+/// Yields the value, or returns if more bytes are needed.
 macro_rules! get {
     ($e:expr) => {
         match $e {
@@ -640,8 +620,8 @@ macro_rules! get {
     };
 }
 
-/// Reads as much of a message's header as is needed to know it again; in a frame that was cut short there may be no more of it.
-/// `Err`: it is none, which shows as early as the bytes do.
+/// Reads as much of a header as is needed to recognise the message. In a truncated frame there may be no more. `Err`:
+/// not an RPC header, reported as early as the bytes show it.
 fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
     let xid = get!(c.u32());
     match get!(c.u32()) {
@@ -666,7 +646,7 @@ fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
     }
 }
 
-/// What follows: credential and verifier, or what became of the call.
+/// The rest of the header: credential and verifier of a call, result of a reply.
 fn rest_of_header(head: &mut Head, c: &mut Cursor<'_>) -> Result<Option<()>, ()> {
     match head {
         Head::Call(call) => {
@@ -710,7 +690,7 @@ fn protection(flavor: u32, body: &[u8]) -> Protection {
             let mut c = Cursor::new(body);
             let fields = (c.u32(), c.u32(), c.u32(), c.u32());
             match fields {
-                // Only calls with data are wrapped; a context is set up in the open.
+                // Only calls with data are wrapped. Setting up a context is in clear text.
                 (Some(1), Some(0), Some(_), Some(2)) => Protection::Integrity,
                 (Some(1), Some(0), Some(_), Some(3)) => Protection::Privacy,
                 _ => Protection::None,
@@ -720,8 +700,8 @@ fn protection(flavor: u32, body: &[u8]) -> Protection {
     }
 }
 
-/// Whether a record could begin here: a record mark and the header of a call of one of our programs, or of a reply to a call that waits.
-/// `None`: too few bytes to tell.
+/// Whether a record may begin here: a record mark, then the header of a call of a known program or of a reply to a
+/// pending call. `None`: too few bytes to tell.
 pub(crate) fn plausible(bytes: &[u8], record_max: u32, known: &dyn Fn(u32) -> Option<Kind>) -> Option<bool> {
     let mut c = Cursor::new(bytes);
     let mark = c.u32()?;

@@ -1,13 +1,12 @@
-//! NFS version 2 (RFC 1094): old machines speak it still. What its procedures do, those of version 3 do, too. Pure.
+//! NFS version 2 (RFC 1094), which old machines still use. Its procedures map to those of version 3. No I/O.
 
 use super::cursor::Cursor;
 use super::facts::{self, Asked, Facts, digest};
 use landfast_nfs::v3::proc;
 
-/// The version.
 pub(crate) const VERSION: u32 = 2;
 
-/// The names of the procedures, by number (RFC 1094 section 2.2).
+/// Names of procedures by number (RFC 1094 section 2.2).
 pub(crate) const PROC_NAMES: [&str; 18] = [
     "NULL",
     "GETATTR",
@@ -29,10 +28,10 @@ pub(crate) const PROC_NAMES: [&str; 18] = [
     "STATFS",
 ];
 
-/// Bytes of a handle (section 2.3.3).
+/// Length of a handle (section 2.3.3).
 const HANDLE_BYTES: usize = 32;
 
-/// The procedure of version 3 that does the same. `None`: there is none; ROOT and WRITECACHE nobody calls.
+/// The equivalent procedure of version 3. `None`: there is none. ROOT and WRITECACHE are never called.
 pub(crate) fn as_v3(procedure: u32) -> Option<u32> {
     match *PROC_NAMES.get(usize::try_from(procedure).ok()?)? {
         "STATFS" => Some(proc::FSSTAT),
@@ -40,7 +39,7 @@ pub(crate) fn as_v3(procedure: u32) -> Option<u32> {
     }
 }
 
-/// What is known of a call. `None`: too few bytes to tell. A WRITE is stable when it is answered (section 2.2.9).
+/// What is known of a call. `None`: too few bytes to tell. A WRITE is durable when it is answered (section 2.2.9).
 pub(super) fn facts(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) -> Option<Facts> {
     let Some(same) = as_v3(procedure).filter(|same| *same != proc::NULL) else {
         return Some(Facts::default());

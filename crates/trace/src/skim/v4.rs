@@ -1,4 +1,4 @@
-//! The operations of NFSv4: how long the arguments of each are, without its data, and what of them a listing shows.
+//! Operations of NFSv4: the length of their arguments without data, and what a listing shows of them.
 
 use super::cursor::Cursor;
 use super::facts::{Asked, Facts, Gather};
@@ -6,20 +6,20 @@ use super::{Program, Show, skip, stateid};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
 
-/// The operation that a COMPOUND was sent for: the first of those that rank highest. What goes with every COMPOUND ranks lowest.
-/// (As Wireshark's `nfs.main_opcode`, whose first value is meant where it has several.)
+/// The operation that a COMPOUND was sent for: the first of the highest rank. Operations that every COMPOUND contains
+/// have the lowest rank. It is the first value of Wireshark's `nfs.main_opcode`.
 #[must_use]
 pub fn main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
     ops.iter().min_by_key(|op| of.rank(**op)).map(|op| number(*op))
 }
 
-/// All of those that rank highest.
+/// All operations of the highest rank.
 pub(crate) fn main_operations(of: Program, ops: &[u8]) -> impl Iterator<Item = OpNum> {
     let best = ops.iter().map(|op| of.rank(*op)).min();
     ops.iter().filter(move |op| Some(of.rank(**op)) == best).map(|op| number(*op))
 }
 
-/// [`main_operation`] when more operations follow that cannot be seen: only if none of them can rank higher.
+/// [`main_operation`] if further operations are unknown: only if none of them can have a higher rank.
 #[must_use]
 pub fn only_main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
     ops.iter().find(|op| of.rank(**op) == 1).map(|op| number(*op))
@@ -36,28 +36,28 @@ pub(super) fn rank(op: u8) -> u8 {
     }
 }
 
-/// Operations are remembered in a byte each; there is one number that does not fit.
+/// An operation as one byte. Only one number does not fit.
 pub(crate) fn byte(op: OpNum) -> u8 {
     u8::try_from(op.0).unwrap_or(u8::MAX)
 }
 
-/// The operation again.
+/// The reverse of `byte`.
 #[must_use]
 pub fn number(op: u8) -> OpNum {
     if op == u8::MAX { OpNum::ILLEGAL } else { OpNum(op.into()) }
 }
 
-/// What follows an operation's number.
+/// How far arguments were read.
 pub(crate) enum Arguments {
-    /// They are passed over.
+    /// Skipped completely.
     All,
-    /// These, and then so many bytes of data with their padding.
+    /// Skipped up to this many bytes of data plus padding.
     Data(u64),
-    /// Nobody knows where they end.
+    /// Their end is unknown.
     Unknown,
 }
 
-/// Passes over the arguments of `op`.
+/// Skips the arguments of `op`.
 pub(super) fn arguments(
     op: OpNum,
     c: &mut Cursor<'_>,
@@ -228,11 +228,10 @@ fn owner(c: &mut Cursor<'_>) -> Option<()> {
     c.opaque().map(drop)
 }
 
-/// What an OPEN asks for.
 pub(super) struct Opened<'a> {
     /// The name, if one is opened.
     pub name: Option<&'a [u8]>,
-    /// Whether it is made if it is not there.
+    /// Whether it creates a missing file.
     pub creates: bool,
 }
 
@@ -385,7 +384,7 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
         }
         Some(())
     })();
-    // What is found behind one of these has no handle that was in the call.
+    // The object found by one of these has no handle in the call.
     if matches!(op, OpNum::LOOKUP | OpNum::LOOKUPP | OpNum::OPEN | OpNum::CREATE) {
         show.handle = None;
     }
@@ -419,7 +418,7 @@ pub(super) fn describe_results(op: OpNum, status: u32, mut c: Cursor<'_>, show: 
     show.push(byte(op), text);
 }
 
-/// Passes over the results of an operation, without its data, or finds the handle that it gives. `None`: more bytes are needed.
+/// Skips the results of an operation without its data, or finds the handle in it. `None`: more bytes are needed.
 pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Results> {
     if op == OpNum::SETATTR {
         c.bitmap()?;
@@ -478,15 +477,15 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
     Some(Results::Passed)
 }
 
-/// What was found in the results of an operation.
+/// How far results were read.
 pub(super) enum Results {
-    /// They are passed over.
+    /// Skipped completely.
     Passed,
-    /// These, and then so many bytes of data with their padding.
+    /// Skipped up to this many bytes of data plus padding.
     Data(u64),
-    /// The handle of what was found or made.
+    /// Contains the handle of the object that was found or created.
     Handle(u64),
-    /// Nobody knows where they end, or nothing follows.
+    /// Their end is unknown, or nothing follows.
     Unknown,
 }
 

@@ -1,11 +1,10 @@
-//! What is done to the work of a client, and what `landfast trace` has to say of it.
+//! What is done to a client's work, and what `landfast trace` must say about it.
 
 use std::time::Duration;
 
 use crate::guest::ether::Line;
 use crate::guest::recipe::Vers::{self, V3, V4_0, V4_1, V4_2};
 
-/// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// nfs-ganesha on ext4: WRITE FILE_SYNC and COMMIT wait for the disk, nothing else.
@@ -16,32 +15,27 @@ pub enum Who {
     Landfast,
 }
 
-/// One of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name.
     pub name: &'static str,
-    /// Who serves.
     pub who: Who,
-    /// What is mounted.
     pub vers: Vers,
     /// More options of the mount.
     pub options: &'static str,
-    /// The network.
     pub line: Line,
-    /// What a flush of the server's disk takes.
+    /// Time of a flush of the server's disk.
     pub flush_ms: f64,
-    /// What a read of it takes.
+    /// Time of a read from it.
     pub read_ms: f64,
-    /// What the server takes for each answer, on top.
+    /// Additional time of the server for each reply.
     pub each_ms: u64,
-    /// The server stands still for so many milliseconds of ten.
+    /// Milliseconds of every ten for which the server is stopped.
     pub starved: u64,
-    /// What is done before, by a mount of its own.
+    /// Work before the capture, on a mount of its own.
     pub prepare: &'static str,
-    /// What is done.
+    /// The captured work.
     pub work: &'static str,
-    /// What bounds it: all answers that are right; none: nothing was done to it.
+    /// All correct verdicts. Empty: the work was not slowed down.
     pub bounds: &'static [&'static str],
     /// Part of the short form.
     pub core: bool,
@@ -79,11 +73,8 @@ const fn lossy(lost_of_1000: u64) -> Line {
     line(2000, 0, lost_of_1000)
 }
 
-/// See its words.
 pub const TWO: &str = "tar -C $WORK -xf /root/two.tar";
-/// See its words.
 pub const SOME: &str = "tar -C $WORK -xf /root/two.tar ./d0 ./d1 ./d2";
-/// See its words.
 pub const FOUR_SOME: &str =
     "for i in 1 2 3 4; do mkdir $WORK/$i; tar -C $WORK/$i -xf /root/two.tar ./d$i & done; wait";
 const READ_ALL: &str = "cat $WORK/l* >/dev/null";
@@ -94,12 +85,9 @@ const THINK: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.04;
 const THINK_LITTLE: &str = "for i in $(seq 40); do echo hello$i >$WORK/f$i; sleep 0.01; done";
 const COPY: &str =
     "mkdir -p /tmp/two; tar -C /tmp/two -xf /root/two.tar ./d0 ./d1 ./d2; cp -r /tmp/two $WORK/";
-/// See its words.
 pub const BULK: &str =
     "for i in $(seq 12); do dd if=/dev/urandom of=$WORK/l$i bs=1M count=1 conv=fsync status=none; done";
-/// See its words.
 pub const LARGE: &str = "dd if=/dev/zero of=$WORK/large bs=1M count=16 conv=fsync status=none";
-/// See its words.
 pub const READ: &str = "cat $WORK/large >/dev/null";
 const CAT: &str = "find $WORK -type f -exec cat {} + >/dev/null";
 const LIST: &str = "ls -lR $WORK >/dev/null";
@@ -107,7 +95,6 @@ const REMOVE: &str = "rm -rf $WORK/*";
 const STAT: &str = "find $WORK -newer /etc/passwd >/dev/null; du -s $WORK >/dev/null; find $WORK -type f -exec head -c 10 {} + >/dev/null";
 const GIT: &str = "cd $WORK; git init -q r; cd r; tar -xf /root/two.tar; git add .; git commit -q -m one; git status >/dev/null; cd /";
 
-/// All of them.
 pub const CASES: &[Case] = &[
     Case { name: "v3-some-rtt20", line: ms(20), work: SOME, bounds: &["rtt"], core: true, ..BASE },
     Case {

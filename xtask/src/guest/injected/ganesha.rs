@@ -17,7 +17,6 @@ pub const PORTS: [u16; 2] = [2049, 20048];
 /// How long it may take to start.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Between two tries.
 const TRY: Duration = Duration::from_millis(20);
 
 /// A server; it ends with this value.
@@ -64,12 +63,10 @@ impl Ganesha {
         Ok(server)
     }
 
-    /// Its process.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// The end of what it said.
     pub fn said(&self) -> String {
         tail(&self.messages)
     }

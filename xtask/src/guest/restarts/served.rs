@@ -1,4 +1,4 @@
-//! Servers that are ended and started again: Landfast, nfs-ganesha, and the kernel's in a guest.
+//! Servers that are stopped and restarted: Landfast, nfs-ganesha, and the kernel's in a guest.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,6 @@ impl Who {
     }
 }
 
-/// What is there.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub struct Amount {
     pub objects: u64,
@@ -134,7 +133,7 @@ impl Served {
         Ok(format!("nfs://{address}{path}/{below}?version={vers}{options}"))
     }
 
-    /// Ends it: at once, or in order. The kernel's knows only the second.
+    /// Ends it: at once, or in order. The kernel's server supports only the second.
     pub fn end(&mut self, at_once: bool) -> Result<(), String> {
         match self {
             Served::Landfast { server, .. } if at_once => server.kill(),

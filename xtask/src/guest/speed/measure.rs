@@ -1,4 +1,4 @@
-//! One command in the guest: what it took and what it sent, by either client.
+//! Runs one command in the guest with either client, and measures its time and its RPCs.
 
 use serde_json::Value;
 
@@ -10,10 +10,9 @@ use crate::guest::setup::MOUNTPOINT;
 const KERNEL: &str = include_str!("../../../guest/speed/kernel.sh");
 const LANDFAST: &str = include_str!("../../../guest/speed/landfast.sh");
 
-/// What one command took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Took {
-    /// From its start to its end; what it wrote is stable then.
+    /// From start to end. What it wrote is durable then.
     pub seconds: f64,
     /// RPCs that its client sent.
     pub rpcs: u64,

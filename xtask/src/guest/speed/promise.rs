@@ -41,18 +41,13 @@ const OPEN_RPCS: f64 = 1.0;
 const OPEN_TIMES: f64 = 0.25;
 const OPEN_TIMED_FROM_MS: f64 = 10.0;
 
-/// A promise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
-    /// What it is of.
     pub what: String,
-    /// What was measured.
     pub value: f64,
-    /// What it must not be below, or with `at_most` not above.
+    /// Lower limit of `value`, or with `at_most` the upper limit.
     pub bound: f64,
-    /// Which of the two.
     pub at_most: bool,
-    /// Whether it holds.
     pub kept: bool,
 }
 

@@ -1,9 +1,8 @@
 //! The one file of known differences: which test case does not pass where, and why.
 //!
-//! A place is a server and, but for the guest's local disk, an NFS version. What the file says of the local disk and of
-//! the kernel's own server is the baseline; an entry that names only `landfast` is a difference from Linux.
-//! The file is exact in both directions: a case that does not pass and is not named is an error, and so is a named one
-//! that passes.
+//! A place is a server and, except for the guest's local disk, an NFS version. The entries for the local disk and for
+//! the kernel's server are the baseline. An entry that names only `landfast` is a difference from Linux. The file is
+//! exact in both directions: it is an error if a case fails without an entry, and if a case with an entry passes.
 
 use std::path::Path;
 

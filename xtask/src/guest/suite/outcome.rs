@@ -4,20 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How a test case ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It found what it expects.
     Passed,
-    /// It did not.
     Failed,
-    /// It did not run.
     Skipped,
 }
 
 impl Verdict {
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Passed => "passed",
@@ -30,7 +25,6 @@ impl Verdict {
 /// A test case's end, and what it said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// How it ended.
     pub verdict: Verdict,
     /// The lines below its verdict: why it failed or was skipped.
     pub said: String,

@@ -1,4 +1,4 @@
-//! Captures as they are in the field: the same traffic, seen worse.
+//! Alters captures as they are in the field: the same traffic, recorded worse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,29 +14,26 @@ const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [8, 0];
 const TCP: u8 = 6;
 
-/// What was done to a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Altered {
-    /// Nothing.
     No,
-    /// A filter let acknowledgements without data not pass.
+    /// A filter drops acknowledgements without data.
     NoAcks,
-    /// The same; and the numbers of the packets are those of a machine that counts for all whom it talks to.
+    /// The same, and the IP identifications come from one counter for all connections of the machine.
     NoAcksSharedNumbers,
-    /// A mirror brought each frame twice, the second one behind the next frame at times.
+    /// A mirror delivers each frame twice, sometimes the second one after the next frame.
     Twice,
     /// The clock was set back in the middle.
     SetBack,
-    /// So many bytes of each frame.
+    /// Truncates each frame to this many bytes.
     Cut(usize),
     /// Only what the server sent.
     RepliesOnly,
-    /// One of so many frames is not in it.
+    /// Drops one of this many frames.
     Holes(u64),
 }
 
 impl Altered {
-    /// One of each.
     pub const ALL: [Altered; 7] = [
         Altered::NoAcks,
         Altered::NoAcksSharedNumbers,

@@ -1,4 +1,4 @@
-//! The thirty: what is done to the work, which is the answer.
+//! The thirty cases: what is done to the work, which is also the correct answer.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use crate::guest::injected::Who;
 use crate::guest::injected::cases::{BULK, FOUR_SOME, LARGE, READ, SOME, TWO};
 use crate::guest::recipe::Vers::{self, V3, V4_0, V4_1, V4_2};
 
-/// Who works.
 #[derive(Clone, Copy, Debug)]
 pub enum Client {
     /// Linux in the guest: what is mounted, and more options of the mount.
@@ -17,12 +16,9 @@ pub enum Client {
     Libnfs,
 }
 
-/// Where the capture was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// At the client.
     Client,
-    /// At the server.
     Server,
     /// At both.
     Merged,
@@ -33,51 +29,43 @@ pub enum Seen {
 /// Another client's work meanwhile: libnfs's.
 #[derive(Clone, Copy, Debug)]
 pub struct Beside {
-    /// Its line.
     pub line: Line,
-    /// What it does.
     pub work: &'static str,
 }
 
-/// One of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// Its name.
     pub name: &'static str,
-    /// Who works.
     pub client: Client,
-    /// Who serves.
     pub who: Who,
-    /// The network.
     pub line: Line,
-    /// What a flush of the server's disk takes.
+    /// Time of a flush of the server's disk.
     pub flush_ms: f64,
-    /// What the server takes for each answer, on top.
+    /// Additional time of the server for each reply.
     pub each_ms: u64,
-    /// Under a quota the server stands still for so many milliseconds, and then runs for so many.
+    /// A quota: the server is stopped for the first number of milliseconds, then runs for the second.
     pub quota_ms: Option<(u64, u64)>,
-    /// The server is stopped: after so many milliseconds each, for so many.
+    /// Stops of the server: milliseconds until each, and its length in milliseconds.
     pub stops: &'static [(u64, u64)],
-    /// What is done before.
+    /// Work before the capture.
     pub prepare: &'static str,
-    /// What is done.
+    /// The captured work.
     pub work: &'static str,
-    /// And by whom else.
+    /// Another client's work at the same time.
     pub beside: Option<Beside>,
-    /// Where it is captured.
+    /// Where the capture is made.
     pub seen: Seen,
     /// What was done to the capture.
     pub altered: Altered,
     /// The cause, in words for the table.
     pub done: &'static str,
-    /// All answers that name it.
+    /// All correct answers.
     pub causes: &'static [&'static str],
-    /// The capture is such that nobody can be sure.
+    /// The capture does not allow a certain answer.
     pub doubted: bool,
 }
 
 impl Case {
-    /// Whether Linux works.
     pub fn is_linux(&self) -> bool {
         matches!(self.client, Client::Linux(..))
     }
@@ -155,7 +143,6 @@ const STALL: &[&str] = &["stall"];
 const QUOTA: &[&str] = &["quota"];
 const BANDWIDTH: &[&str] = &["bandwidth"];
 
-/// All of them.
 pub const CASES: [Case; 30] = [
     Case { name: "stop", stops: &[(700, 6000)], done: "server stopped for 6 s", causes: STALL, ..BASE },
     Case {
