@@ -42,9 +42,7 @@ pub(crate) use tx::{Receipts, Txs};
 pub(crate) struct Export {
     pub(crate) volume: Volume,
     pub(crate) root: Node,
-    /// The directory as configured.
     pub(crate) path: PathBuf,
-    /// The log as configured.
     pub(crate) log: Option<PathBuf>,
     pub(crate) rules: Rules,
     /// Take users' groups from this system instead of from the request.
