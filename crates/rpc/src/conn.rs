@@ -69,7 +69,6 @@ pub struct CallHeader {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
-    /// The encoded results.
     Success(Bytes),
     /// The encoded results in pieces, which are sent in order without copying.
     Segments(Vec<Bytes>),
@@ -222,7 +221,6 @@ pub struct ConnInfo {
     queue: mpsc::UnboundedSender<Outgoing>,
     calls: Mutex<Calls>,
     stage: watch::Sender<Stage>,
-    /// Close with a reset.
     aborted: AtomicBool,
     /// The peer sent something that is not a record.
     garbled: AtomicBool,

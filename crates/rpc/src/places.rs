@@ -31,7 +31,6 @@ pub(crate) struct Seen {
     pub(crate) active_ms: u64,
     /// Calls of it are being served.
     pub(crate) busy: bool,
-    /// Its client holds state.
     pub(crate) holds: bool,
 }
 

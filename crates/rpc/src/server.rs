@@ -148,7 +148,6 @@ type Connections = Arc<Mutex<Table>>;
 pub struct Load {
     pub connections: usize,
     pub clients: usize,
-    /// Calls in progress.
     pub calls: usize,
     /// Request bytes being served or received.
     pub bytes: usize,
@@ -170,7 +169,6 @@ pub struct Load {
     pub connection_reply_bytes: usize,
     /// Calls that wait for their turn; at most one per connection.
     pub waiting: usize,
-    /// Clients with waiting calls.
     pub clients_waiting: usize,
     /// Connections closed since the start, on arrival or to make room for a newcomer.
     pub refused: u64,

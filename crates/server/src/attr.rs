@@ -68,7 +68,6 @@ const READABLE: Bitmap = Bitmap::of(&[
     n::FS_CHARSET_CAP,
 ]);
 
-/// The longest handle.
 const HANDLE_BYTES: usize = 128;
 /// Room for all values of [`OWN`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group,
 /// device, space, four times, fileid of the entry.

@@ -121,7 +121,6 @@ impl Reader<'_> {
         self.problems.push(Problem { line, column, message: message.into() });
     }
 
-    /// Reports unknown keys.
     fn keys(&mut self, table: &DeTable<'_>, known: &[&str], of: &str) {
         for key in table.keys() {
             let name: &str = key.get_ref();

@@ -74,7 +74,6 @@ pub(crate) struct Outcome {
     /// A request in progress is, or may be, in the way. Run this one again when that one was answered, for at most this
     /// long.
     pub(crate) waits: Option<(Awaited, Duration)>,
-    /// Copies to start.
     pub(crate) offloads: Vec<Offload>,
 }
 

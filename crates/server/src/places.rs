@@ -27,7 +27,6 @@ impl Own {
         Own { what: what.into(), path: path.to_owned() }
     }
 
-    /// The configuration file.
     #[must_use]
     pub fn config(path: &Path) -> Own {
         Own::new("the configuration file", path)

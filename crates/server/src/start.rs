@@ -40,7 +40,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How to serve volumes.
 pub struct ServerConfig {
     /// The volumes, opened but not started.
     pub exports: Vec<Served>,

@@ -166,7 +166,6 @@ enum Verdict {
     Done(NfsStat),
     /// The number had been used for something else.
     EarlierOne,
-    /// Not now.
     Later,
     /// The numbers do not agree, or the client does not know the session.
     Refused,

@@ -42,7 +42,6 @@ pub(crate) use tx::{Receipts, Txs};
 pub(crate) struct Export {
     pub(crate) volume: Volume,
     pub(crate) root: Node,
-    /// The directory as configured.
     pub(crate) path: PathBuf,
     /// Who may use it.
     pub(crate) rules: Rules,

@@ -19,7 +19,6 @@ pub(crate) const PRIVILEGED_PORTS: u16 = 1024;
 /// Which callers act as the anonymous user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Squash {
-    /// No caller.
     Nobody,
     Root,
     All,

@@ -35,7 +35,6 @@ pub(super) async fn run(nlm: Nlm) {
 
 /// What the client replied to GRANTED.
 enum GrantReply {
-    /// It takes the lock.
     Accepted,
     /// It does not want the lock.
     Refused,

@@ -70,9 +70,7 @@ pub struct V40 {
 /// The arguments of a SETCLIENTID.
 #[derive(Debug, Clone)]
 pub struct SetClientId {
-    /// `client.id`.
     pub owner: Bytes,
-    /// `client.verifier`.
     pub verifier: Verifier,
     pub by: Asker,
     pub callback: Callback,
@@ -143,7 +141,6 @@ impl Client {
 pub struct ExchangeId {
     /// `co_ownerid`.
     pub owner: Bytes,
-    /// `co_verifier`.
     pub verifier: Verifier,
     pub by: Asker,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.

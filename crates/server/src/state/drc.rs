@@ -31,7 +31,6 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     pub conn: ConnId,
-    /// The client's port.
     pub port: u16,
 }
 

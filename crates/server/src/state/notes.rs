@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 /// Version of the notes' format. A log of another version is read as if it held no notes.
 const FORMAT: u8 = 1;
 
-/// A confirmed client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientNote {
     pub id: u64,
@@ -72,7 +71,6 @@ pub struct SlotNote {
     pub session: SessionId,
     pub slot: u32,
     pub sequence: u32,
-    /// Digest of the request.
     pub fingerprint: u64,
     pub reply: Option<KeptBytes>,
 }
@@ -144,16 +142,11 @@ pub struct EndsNote {
 /// The present condition of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Note {
-    /// This client exists.
     Client(ClientNote),
-    /// This client is gone.
     ClientGone(u64),
-    /// This session exists.
     Session(SessionNote),
-    /// This session is gone.
     SessionGone(SessionId),
     Slot(SlotNote),
-    /// This NFSv4.0 client exists.
     Client40(Client40Note),
     /// This NLM host may hold something.
     NlmHost(NlmHostNote),
