@@ -265,7 +265,7 @@ fn a_copy_for_others() {
     assert_ne!(piped, bytes);
     let o = run(&["trace", "--anonymise", path(&plain), path(&plain)]);
     assert_eq!(o.status.code(), Some(2));
-    one_line_with(&stderr(&o), &["over the capture itself"]);
+    one_line_with(&stderr(&o), &["this is the capture"]);
     assert_eq!(table(&plain), table(&copied), "it is still there");
     let o = run(&["trace", "--anonymise", "/no/such/dir/x", path(&plain)]);
     assert_eq!(o.status.code(), Some(2));

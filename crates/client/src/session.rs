@@ -6,7 +6,7 @@
 //! | 4.0 | `v40`: COMPOUNDs without sessions | owners' numbers, and the server's duplicate request cache |
 //! | 3 | `v3`: procedures that do the same | the server's duplicate request cache |
 //!
-//! What a lost reply leaves in doubt, and no cache can tell any more, is [`SessionError::Unknown`].
+//! If a reply is lost and no cache can tell what happened, the outcome is [`SessionError::Unknown`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::{v3, v40, v41};
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
 ///
-/// With a server of version 3 or 4.0 it is one in form only: COMPOUNDs are executed by what those versions have.
+/// Versions 3 and 4.0 have no sessions: there, COMPOUNDs are executed with the operations that these versions have.
 #[derive(Clone)]
 pub struct Session {
     kind: Kind,
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 impl Session {
-    /// Connects and makes a session, of the version asked for or the highest that both sides have.
+    /// Connects and makes a session of the requested version, or of the highest that both sides have.
     ///
     /// # Errors
     /// When the server cannot be reached, does not speak the version, or refuses.
@@ -49,11 +49,9 @@ impl Session {
         Self::connect_with(options, FirstRequest::default()).await.map(|(session, _)| session)
     }
 
-    /// The same, with operations added to the session's first request. Returns their results, up to the first that failed. `None`:
-    /// they were not sent. This is so with versions 3 and 4.0, and where the server takes too few operations.
-    ///
-    /// # Errors
-    /// As [`Session::connect`].
+    /// As [`Session::connect`], with operations added to the session's first request. Returns their results, up to
+    /// the first failure. `None`: they were not sent, because the version is 3 or 4.0 or the server takes too few
+    /// operations.
     pub async fn connect_with(
         options: SessionOptions,
         first: FirstRequest<'_>,
@@ -62,10 +60,8 @@ impl Session {
         Ok((session, answer.wait().await))
     }
 
-    /// The same, but returns before the reply if there are trailing operations and the server begins requests in their order.
-    ///
-    /// # Errors
-    /// As [`Session::connect`].
+    /// As [`Session::connect_with`], but returns before the reply if there are trailing operations and the server
+    /// starts requests in their order.
     pub(crate) async fn connect_with_reply(
         options: SessionOptions,
         mut first: FirstRequest<'_>,
@@ -83,7 +79,8 @@ impl Session {
         Err(last.unwrap_or(SessionError::Ended))
     }
 
-    /// Sends in one request of this session what [`Session::connect_with_reply`] adds to the first one of a new session.
+    /// Sends in one request of this session what [`Session::connect_with_reply`] adds to the first request of a new
+    /// one.
     pub(crate) async fn first_request(&self, mut first: FirstRequest<'_>) -> FirstReply {
         match &self.kind {
             Kind::V41(client) => client.first_request(&mut first).await,
@@ -116,11 +113,11 @@ impl Session {
         }
     }
 
-    /// Sends `ops` behind a SEQUENCE and waits for the reply, through lost connections and server restarts.
-    /// The result has no entry for the SEQUENCE. An operation's failure is part of the reply, not an error
-    /// here; DELAY and GRACE of operations too.
+    /// Sends `ops` behind a SEQUENCE and waits for the reply, through lost connections and server restarts. The
+    /// result has no entry for the SEQUENCE. A failed operation, DELAY and GRACE included, is part of the reply and
+    /// no error here.
     ///
-    /// `cachethis` asks the server to keep the reply for a repetition; the reply must then fit in
+    /// `cachethis` asks the server to keep the reply for a retry. The reply must then fit in
     /// [`SessionLimits::response_cached`]. Dropping the future does not stop the compound.
     ///
     /// # Errors
@@ -133,16 +130,13 @@ impl Session {
     }
 
     /// As [`Session::compound`], with `count` operations that are encoded already.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     pub async fn compound_encoded(
         &self,
         ops: Bytes,
         count: usize,
         cachethis: bool,
     ) -> Result<CompoundRes, SessionError> {
-        // A task of its own, so that a caller who goes away leaves no slot in an unknown state.
+        // A task of its own: a caller that drops the future must not leave a slot in an unknown state.
         let task = match self.kind.clone() {
             Kind::V41(client) => tokio::spawn(async move { client.compound(ops, count, cachethis).await }),
             Kind::V40(client) => tokio::spawn(async move { client.compound(ops, count).await }),
@@ -165,13 +159,14 @@ impl Session {
         self.options().version.unwrap_or(Version::V42)
     }
 
-    /// Each operation of a COMPOUND costs a round trip, one after another. Then many small COMPOUNDs are quicker than a few large ones.
+    /// Each operation of a COMPOUND costs its own round trip. Many small COMPOUNDs are then faster than a few large
+    /// ones.
     pub(crate) fn is_sequential(&self) -> bool {
         matches!(self.kind, Kind::V3(_))
     }
 
-    /// Whether a COMPOUND may hold several READs and READDIRs, or data anywhere. Only servers that are known not to be Linux's get those,
-    /// because Linux corrupts data:
+    /// Whether a COMPOUND may hold several READs and READDIRs, or data at any offset. Only servers known not to be
+    /// Linux get such COMPOUNDs, because Linux corrupts data:
     ///
     /// | kernel | request | result |
     /// |---|---|---|
@@ -183,7 +178,7 @@ impl Session {
         match &self.kind {
             Kind::V41(client) => client.packs_data(),
             Kind::V40(_) => false,
-            // They are calls of their own.
+            // Each operation is a call of its own.
             Kind::V3(_) => true,
         }
     }
@@ -200,7 +195,7 @@ impl Session {
         }
     }
 
-    /// How long the server took for a request, where that is known; else zero.
+    /// The server's response time for a request, or zero if unknown.
     pub(crate) fn response_time(&self) -> Duration {
         match &self.kind {
             Kind::V41(client) => client.response_time(),
@@ -208,13 +203,12 @@ impl Session {
         }
     }
 
-    /// The server is Landfast.
     pub(crate) fn is_landfast(&self) -> bool {
         matches!(&self.kind, Kind::V41(client) if client.is_landfast())
     }
 
-    /// Binds a connection to the back channel of the session in force, unless one is bound. `true`: the server can report the end of
-    /// a copy (CB_OFFLOAD).
+    /// Binds a connection to the back channel of the current session, unless one is bound. `true`: the server can
+    /// report the end of a copy (CB_OFFLOAD).
     pub async fn binds_back_channel(&self) -> bool {
         match &self.kind {
             Kind::V41(client) => client.binds_back_channel().await,
@@ -222,7 +216,7 @@ impl Session {
         }
     }
 
-    /// Whether such a connection is open.
+    /// Whether a connection for the back channel is open.
     pub(crate) async fn has_back_channel(&self) -> bool {
         match &self.kind {
             Kind::V41(client) => client.has_back_channel().await,
@@ -230,7 +224,7 @@ impl Session {
         }
     }
 
-    /// The end of a copy to this file, if the server has reported it or does so within `patience`.
+    /// The end of a copy to this file, if the server has reported it or reports it within `patience`.
     pub(crate) async fn copy_end(
         &self,
         file: &FileHandle,
@@ -274,9 +268,9 @@ impl Session {
         }
     }
 
-    /// Ends the session and the client ID on the server. Compounds under way are lost. The server has been told when this
-    /// returns; its answers are waited for no longer than [`limits::GOODBYE_HEARD`]. One to which nothing can be sent within
-    /// [`limits::GOODBYE_PATIENCE`] is left to its lease timer.
+    /// Ends the session and the client ID on the server. Compounds in flight are lost. The requests were sent when
+    /// this returns; it waits for replies no longer than [`limits::GOODBYE_HEARD`]. If nothing can be sent within
+    /// [`limits::GOODBYE_PATIENCE`], the server's lease timer ends the session.
     pub async fn destroy(self) {
         match &self.kind {
             Kind::V41(client) => client.destroy().await,

@@ -8,7 +8,6 @@ use crate::v3::FileHandle;
 use crate::v3::res::{PostOp, Res};
 use landfast_xdr::{BytesMut, Decode, Encode, Error, Reader};
 
-/// The RPC program number.
 pub const PROGRAM: u32 = 100_227;
 /// The version for NFS version 3.
 pub const VERSION: u32 = 3;
@@ -81,7 +80,6 @@ impl Decode for List {
 /// GETACL.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct GetaclArgs {
-    /// Of what.
     pub object: FileHandle,
     /// [`mask`]: what of it.
     pub mask: u32,
@@ -101,16 +99,13 @@ pub struct Lists {
 /// SETACL.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetaclArgs {
-    /// Of what.
     pub object: FileHandle,
-    /// Which.
     pub lists: Lists,
 }
 
 /// A successful GETACL.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct GetaclOk {
-    /// The object's attributes.
     pub attrs: PostOp,
     /// What was asked for.
     pub lists: Lists,

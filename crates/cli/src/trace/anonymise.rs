@@ -32,9 +32,7 @@ fn copy(file: &Path, out: &Path) -> Result<Vec<String>, Box<dyn Error>> {
         if let (Ok(from), Ok(to)) = (std::fs::metadata(file), std::fs::metadata(out))
             && (from.dev(), from.ino()) == (to.dev(), to.ino())
         {
-            return Err(
-                format!("{}: this is the capture; name another file for the copy", out.display()).into()
-            );
+            return Err("this is the capture; name another file for the copy".into());
         }
         Box::new(File::create(out).map_err(|e| format!("{}: {e}", out.display()))?)
     };

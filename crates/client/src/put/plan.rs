@@ -1,5 +1,5 @@
-//! What is to be done, in which order, and what has become of it. No I/O: members and replies go in,
-//! compounds come out.
+//! Plans the members of an extraction: what to make, in which order, and what became of it. No I/O: members and
+//! replies go in, compounds come out.
 //!
 //! | where an item is | until |
 //! |---|---|
@@ -9,9 +9,11 @@
 //! | in a batch | its reply |
 //! | slow: one operation at a time, or in pieces | its outcome |
 //!
-//! Invariants: a path is busy with one item at a time, and the next one for it starts when that is done,
-//! in the archive's order; every member added comes out exactly once as settled; an item is settled as
-//! done only when the server has said so of each of its operations.
+//! Invariants:
+//! - A path is busy with one item at a time. The next item for it starts when that one is done, in the archive's
+//!   order.
+//! - Every member that was added is settled exactly once.
+//! - An item is settled as done only after the server has confirmed each of its operations.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -32,23 +34,19 @@ use crate::fs::Original;
 use crate::fs::Xattr;
 use crate::ops::Entry;
 
-/// What to make.
 #[derive(Debug, Clone)]
 pub(super) enum Make {
     Dir,
-    /// A whole file.
     File(Bytes),
     /// A file that comes in pieces; its size in bytes.
     Pieces(u64),
-    /// A file that the server copies.
     Copy(Box<Original>),
-    /// A symbolic link, a device, a FIFO.
     Other(CreateType),
     /// A hard link to this path.
     Link(Vec<Bytes>),
 }
 
-/// A member to extract. `P` goes along untouched until the member is settled.
+/// A member to extract. `P` is kept unchanged until the member is settled.
 #[derive(Debug)]
 pub(super) struct Job<P> {
     /// Its name in the archive.
@@ -59,17 +57,17 @@ pub(super) struct Job<P> {
     pub(super) attrs: MemberAttrs,
     /// When the source was modified.
     pub(super) modified: NfsTime,
-    /// A directory that an earlier run made: it is not somebody else's.
+    /// A directory that an earlier run made.
     pub(super) ours: bool,
-    /// It may take the place of what has its name. See [`When::Agreed`].
+    /// It may replace an existing object. See [`When::Agreed`].
     pub(super) agreed: bool,
-    /// It has been sent, by this number.
+    /// It was sent early, under this number.
     pub(super) sent: Option<u32>,
     pub(super) payload: P,
 }
 
 impl<P> Job<P> {
-    /// What it is to those who decide what is done about existing names.
+    /// The kind of object, as the rules for existing names see it.
     pub(super) fn new_kind(&self) -> NewKind {
         match self.make {
             Make::Dir => NewKind::Dir,
@@ -80,12 +78,12 @@ impl<P> Job<P> {
 }
 
 impl<P> Job<P> {
-    /// Whether it is what has its name.
+    /// Whether it is the object that has its name already.
     pub(super) fn is(&self, seen: &Seen) -> bool {
         matches!(&self.make, Make::Copy(original) if seen.id == Some((original.fsid, original.fileid)))
     }
 
-    /// It has to go alone, whatever has its name.
+    /// It needs requests of its own, whatever has its name.
     fn alone(&self) -> bool {
         match &self.make {
             Make::Pieces(_) => true,
@@ -95,18 +93,16 @@ impl<P> Job<P> {
     }
 }
 
-/// How a member succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Success {
-    /// It was made.
     Made,
-    /// It is a directory that existed.
+    /// A directory that existed already.
     Existed,
     /// The existing object stays, as asked.
     Skipped,
 }
 
-/// The final attributes of a directory, set when nothing more is put into it.
+/// The final attributes of a directory. They are set when nothing more is put into it.
 #[derive(Debug, Clone)]
 pub(super) struct Final {
     pub(super) fh: FileHandle,
@@ -116,7 +112,7 @@ pub(super) struct Final {
     pub(super) shown: Vec<u8>,
 }
 
-/// What became of a member.
+/// The outcome of a member.
 #[derive(Debug)]
 pub(super) struct Settled<P> {
     pub(super) job: Job<P>,
@@ -125,7 +121,7 @@ pub(super) struct Settled<P> {
     pub(super) implied: bool,
 }
 
-/// What is known of a slow item's file.
+/// How far a slow item's file has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Leftover {
     Nothing,
@@ -135,7 +131,7 @@ pub(super) enum Leftover {
     Incomplete(FileHandle, Fattr),
 }
 
-/// An item to be extracted one operation at a time.
+/// An item that is extracted one operation at a time.
 #[derive(Debug)]
 pub(super) struct SlowTask<P> {
     pub(super) id: ItemId,
@@ -144,22 +140,22 @@ pub(super) struct SlowTask<P> {
     /// A hard link's target: a directory, and the names from there.
     pub(super) target: Option<(FileHandle, Vec<Bytes>)>,
     pub(super) job: Job<P>,
-    /// The name exists, or may exist, and has to go first.
+    /// The name exists, or may exist, and must be removed first.
     pub(super) replace: bool,
-    /// What has the name is known to be called so, letter for letter.
+    /// The existing name is known to be spelled exactly like this.
     pub(super) known: bool,
-    /// A directory that the archive does not name: it replaces nothing.
+    /// A directory that the archive does not name. It replaces nothing.
     pub(super) implied: bool,
     pub(super) leftover: Leftover,
 }
 
-/// What came of a slow item.
+/// The outcome of a slow item.
 #[derive(Debug)]
 pub(super) enum SlowDone {
     Done,
     /// A directory: its handle, and whether it was there before.
     Dir(FileHandle, bool),
-    /// Not made, because something that is no directory has the name and stays.
+    /// Not made: something that is not a directory has the name, and stays.
     InTheWay,
     /// The same, as asked.
     Skipped,
@@ -171,15 +167,14 @@ pub(super) struct Item<P> {
     pub(super) dir: DirId,
     pub(super) name: Bytes,
     pub(super) replace: bool,
-    /// What has the name is known to be called so, letter for letter.
+    /// The existing name is known to be spelled exactly like this.
     pub(super) known: bool,
     pub(super) child: Option<DirId>,
     /// A hard link's target: a directory, and the names from there.
     pub(super) target: Option<(DirId, Vec<Bytes>)>,
     pub(super) implied: bool,
-    /// To be done slowly.
     pub(super) slow: bool,
-    /// Packed with all its attributes set at the end.
+    /// Packed so that all its attributes are set at the end.
     pub(super) merged: bool,
     /// Its set-ID bits are still to be set.
     pub(super) bits_wait: bool,
@@ -196,8 +191,8 @@ enum Parked<P> {
     Link(ItemId),
 }
 
-/// Items that could be packed. Directories go first: what is in them can then go in any compound, and nothing waits for
-/// them longer than it must.
+/// Items that could be packed. Directories go first: their contents can then go in any compound, and wait no longer
+/// than necessary.
 #[derive(Default)]
 struct Ready {
     dirs: VecDeque<ItemId>,
@@ -222,30 +217,29 @@ pub(super) struct Plan<P> {
     free: Vec<ItemId>,
     ready: Ready,
     slow: VecDeque<ItemId>,
-    /// What the archive has behind a hard link that is not planned yet: it might change the target.
+    /// Members that follow an unplanned hard link in the archive. They wait because the link might change its target.
     behind_link: VecDeque<Job<P>>,
-    /// There is one.
     link_unplanned: bool,
     behind_items: HashMap<ItemId, VecDeque<Parked<P>>>,
     behind_dirs: HashMap<DirId, VecDeque<Parked<P>>>,
     settled: Vec<Settled<P>>,
     pub(super) capacity: Capacity,
     next_batch: u64,
-    /// The server does not set at creation what it is asked to: set it again at the end.
+    /// The server ignores attributes at creation: set them again at the end.
     pub(super) attrs_again: bool,
-    /// It makes things with another owner than asked: they get no set-ID bits before that is set by itself.
+    /// The server creates objects with another owner than asked. Such objects get their set-ID bits only after the
+    /// owner is set.
     pub(super) owners_again: bool,
-    /// Which owners it gives.
+    /// Which owners the server sets at creation.
     pub(super) ownership: Ownership,
     /// Members that were added and are not settled.
     open: usize,
-    /// All members were added.
     ended: bool,
-    /// Directories into which nothing more is put, and which may wait for their last attributes.
+    /// Directories that get no more entries, and can have their final attributes.
     quiet: Vec<DirId>,
-    /// Members that had been sent before they were planned, by their numbers; `None`: settled otherwise.
+    /// Members that were sent before they were planned, by number. `None`: settled otherwise.
     sent: HashMap<u32, Option<ItemId>>,
-    /// Names under which something else stays than a member.
+    /// Names at which another object stays in place of the member.
     left: HashSet<(DirId, Bytes)>,
 }
 
@@ -282,7 +276,7 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// How GNU cp goes about existing names, if that is how it is to be done.
+    /// How GNU cp treats existing names, if that is what was asked for.
     fn over(&self) -> Option<Over> {
         match self.existing {
             Existing::Look(over) => Some(over),
@@ -290,17 +284,16 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// Of the attributes of a new directory those that an existing one gets.
+    /// The attributes of a new directory that an existing directory gets, too.
     fn for_existing(&self, attrs: Fattr) -> Fattr {
         self.over().map_or(attrs.clone(), |over| over.for_existing(&attrs))
     }
 
-    /// Members that are not settled.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// Items that could be packed, or may turn out to have to wait.
+    /// Items that could be packed. Some may turn out to have to wait.
     pub(super) fn ready(&self) -> usize {
         self.ready.dirs.len() + self.ready.others.len()
     }
@@ -313,19 +306,18 @@ impl<P: Default> Plan<P> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Directories whose entries are wanted.
     pub(super) fn take_listings(&mut self) -> Vec<(DirId, FileHandle)> {
         self.tree.take_wanted()
     }
 
-    /// Takes up a member.
     pub(super) fn add(&mut self, job: Job<P>) {
         self.open += 1;
         self.behind_link.push_back(job);
         self.go_on();
     }
 
-    /// The server has made a directory before anything was planned. `implied`: the archive does not name it, or later.
+    /// The server made a directory before anything was planned. `implied`: the archive does not name it, or names it
+    /// later.
     pub(super) fn made_early(
         &mut self,
         parent: DirId,
@@ -344,13 +336,15 @@ impl<P: Default> Plan<P> {
         child
     }
 
-    /// Compounds up to this number were sent before anything was planned. These directories get their last attributes in them.
+    /// Compounds up to this number were sent before anything was planned. They set the final attributes of these
+    /// directories.
     pub(super) fn sent_early(&mut self, number: u64, finishing: impl Iterator<Item = DirId>) {
         self.next_batch = number + 1;
         finishing.for_each(|dir| self.tree.dir_mut(dir).finishing = true);
     }
 
-    /// A compound that was sent ahead, with the members that its numbers stand for, once all of them are planned.
+    /// A compound that was sent early, with the members that its numbers stand for. `None` until all of them are
+    /// planned.
     pub(super) fn planned(&self, batch: &Batch) -> Option<Batch> {
         let item = |&(ItemId(number), ops): &(ItemId, usize)| {
             Some((self.sent.get(&number)?.unwrap_or(ItemId::NONE), ops))
@@ -375,7 +369,6 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// No more members come.
     pub(super) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             self.quiet = self.tree.ids().filter(|id| self.tree.dir(*id).open == 0).collect();
@@ -406,7 +399,7 @@ impl<P: Default> Plan<P> {
                     return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
                 }
                 Walk::Missing(dir, at) => self.add_implied(dir, &parents[..=at]),
-                // What has its name was told.
+                // The caller was told what has the name.
                 Walk::Blocked(_) if self.over().is_some() => {
                     return self.reject(job, MemberError::new(Cause::Parent, "its directory is none"));
                 }
@@ -426,7 +419,7 @@ impl<P: Default> Plan<P> {
                 let item = *item;
                 return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
             }
-            // Whether it is one shows when the server has made it, not before.
+            // Whether it is a directory is known only after the server has made it.
             Some(Name::Dir(id)) if matches!(self.tree.dir(*id).state, DirState::Making) => {
                 let id = *id;
                 return self.behind_dirs.entry(id).or_default().push_back(Parked::Job(job));
@@ -453,7 +446,7 @@ impl<P: Default> Plan<P> {
             Some(Name::Other | Name::Ours | Name::Pinned { .. }) if self.existing == Existing::Keep => {
                 return self.reject(job, "File exists");
             }
-            // A link that comes earlier in the archive is to what is there now.
+            // An earlier link in the archive leads to the object that is there now.
             Some(Name::Pinned { last, .. }) => {
                 let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Job(job));
@@ -475,7 +468,7 @@ impl<P: Default> Plan<P> {
             },
             Some(Name::Other | Name::Ours) => replace = true,
         }
-        // Writing into an existing file is a matter for the slow way, which looks at what is there.
+        // Only the slow way looks at an existing file before it writes into it.
         let overwrite = replace && self.existing == Existing::Overwrite && job.new_kind() == NewKind::File;
         let child = is_dir.then(|| self.tree.add_new(dir, name.clone()));
         if let Some(child) = child {
@@ -484,7 +477,7 @@ impl<P: Default> Plan<P> {
         }
         let is_link = matches!(job.make, Make::Link(_));
         let slow = overwrite || look || job.alone();
-        // What has its name now was not there when it was sent: it goes the usual way.
+        // The object that has the name now was not there when the member was sent. Send it the usual way.
         let sent = job.sent.take_if(|_| !(replace || slow || is_dir || is_link));
         let id = self.new_item(Item {
             job: Some(job),
@@ -514,13 +507,13 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// A member that is not planned at all.
+    /// Settles a member without planning it.
     fn reject(&mut self, job: Job<P>, why: impl Into<MemberError>) {
         self.link_unplanned &= !matches!(job.make, Make::Link(_));
         self.settle(job, Err(why.into()), false);
     }
 
-    /// A member that what has its name stays before; a link that is not made holds up nothing.
+    /// Skips a member in favour of the existing object. A link that is not made delays nothing.
     fn skip(&mut self, job: Job<P>, at: (DirId, Bytes)) {
         let is_link = matches!(job.make, Make::Link(_));
         self.leave(at, is_link);
@@ -528,7 +521,7 @@ impl<P: Default> Plan<P> {
         self.settle(job, Ok(Success::Skipped), false);
     }
 
-    /// What has this name stays although it is not what was to have it: links to the one are not made to the other.
+    /// The existing object stays, and is not the member: links to the member are not made to it.
     fn leave(&mut self, at: (DirId, Bytes), is_link: bool) {
         if !is_link && self.over().is_some_and(|over| over.when == When::Never) {
             self.left.insert(at);
@@ -548,7 +541,7 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// A directory that there is already: only its attributes count.
+    /// A member for a directory that exists: only its attributes count.
     fn meet_dir(&mut self, id: DirId, mut job: Job<P>) {
         let finish = std::mem::take(&mut job.attrs.finish);
         let finish = if self.is_ours(id, job.ours) { finish } else { self.for_existing(finish) };
@@ -557,7 +550,7 @@ impl<P: Default> Plan<P> {
             let why = MemberError::new(Cause::Parent, why.clone());
             return self.reject(job, why);
         }
-        // A directory that the archive had to be given gets the archive's attributes when it names it.
+        // A directory that was made before the archive named it gets the archive's attributes when it is named.
         if self.existing != Existing::Keep || dir.all_known {
             dir.finish = Some((finish, job.shown.clone()));
             dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
@@ -565,8 +558,8 @@ impl<P: Default> Plan<P> {
         self.settle(job, Ok(Success::Existed), false);
     }
 
-    /// Whether this run or an earlier one made a directory that was found; `known`: so it says itself. What is in such a
-    /// one was made, too, though that may not have come to be noted.
+    /// Whether this run or an earlier one made an existing directory. `known`: the journal says so. Its contents were
+    /// then made by these runs as well, even if the journal does not list them.
     fn is_ours(&mut self, id: DirId, known: bool) -> bool {
         let above = self.tree.dir(id).parent;
         let ours = known || (id != ROOT && self.tree.dir(above).ours);
@@ -574,7 +567,7 @@ impl<P: Default> Plan<P> {
         ours
     }
 
-    /// A directory that the archive does not name, at `path`, missing in `parent`.
+    /// Adds a directory at `path`, missing in `parent`, that the archive does not name.
     fn add_implied(&mut self, parent: DirId, path: &[Bytes]) {
         let Some(name) = path.last().cloned() else { return };
         let child = self.tree.add_new(parent, name.clone());
@@ -598,7 +591,7 @@ impl<P: Default> Plan<P> {
         self.is_ready(id);
     }
 
-    /// Finds a hard link's target, or what to wait for.
+    /// Finds a hard link's target, or what the link has to wait for.
     fn aim(&mut self, id: ItemId) {
         let Some(Item { job: Some(Job { make: Make::Link(path), .. }), .. }) = self.item(id) else { return };
         let path = path.clone();
@@ -613,7 +606,7 @@ impl<P: Default> Plan<P> {
             Walk::Busy(item) => {
                 return self.behind_items.entry(item).or_default().push_back(Parked::Link(id));
             }
-            // LOOKUP follows no symbolic links: what it finds below a known directory is there.
+            // LOOKUP follows no symbolic links, so what it finds below a known directory is safe to use.
             Walk::Missing(dir, at) if !self.tree.dir(dir).all_known => (dir, &path[at..]),
             Walk::Missing(..) => return self.fail(id, missing()),
             Walk::Blocked(_) => {
@@ -627,7 +620,7 @@ impl<P: Default> Plan<P> {
             return self.fail(id, MemberError::left_out(&path.join(&b'/')));
         }
         match self.tree.dir(dir).names.get(name) {
-            // To itself: it is there already, or never will be.
+            // A link to itself: it exists already, or never will.
             Some(Name::Busy(item)) if *item == id => {
                 let there = self.item(id).is_some_and(|i| i.replace);
                 return if there { self.done(id) } else { self.fail(id, missing()) };
@@ -641,7 +634,7 @@ impl<P: Default> Plan<P> {
                 return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id));
             }
             Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory"),
-            // Somebody waits to replace the target: before this link, not after it.
+            // Another item waits to replace the target. It waits for this link, not the other way round.
             Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(last) => {
                 let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Link(id));
@@ -650,7 +643,7 @@ impl<P: Default> Plan<P> {
             None if self.tree.dir(dir).all_known => return self.fail(id, missing()),
             None => {}
         }
-        // The target is not replaced until the link is there; one that may not even exist is not touched.
+        // Pin the target: it is not replaced before the link exists. A target that may not exist is not touched.
         let pinned = match self.tree.dir(dir).names.get(name) {
             Some(Name::Pinned { links, .. }) => Name::Pinned { links: links + 1, last: id },
             Some(_) => Name::Pinned { links: 1, last: id },
@@ -663,7 +656,7 @@ impl<P: Default> Plan<P> {
         self.is_ready(id);
     }
 
-    /// A directory's entries, `None` when they cannot all be known.
+    /// Takes a directory's entries; `None` when they cannot all be known.
     pub(super) fn listed(&mut self, id: DirId, entries: Option<Vec<Entry>>) {
         let looks = self.over().is_some();
         let dir = self.tree.dir_mut(id);
@@ -683,7 +676,7 @@ impl<P: Default> Plan<P> {
                     }
                     let name = match (e.attrs.kind, e.attrs.filehandle) {
                         (Some(FileType::Dir), Some(fh)) => Name::Found(fh),
-                        // What the server does not tell is found out by trying.
+                        // The server does not tell the type. Find out by trying.
                         (None, _) | (Some(FileType::Dir), None) => {
                             dir.all_known = false;
                             continue;
@@ -694,7 +687,7 @@ impl<P: Default> Plan<P> {
                 }
             }
         }
-        // Planned for an empty directory: now they know better.
+        // These were planned for an empty directory. Plan them again.
         for item in there {
             if let Some(item) = self.item_mut(item)
                 && item.dir == id
@@ -705,7 +698,7 @@ impl<P: Default> Plan<P> {
         self.wake(id);
     }
 
-    /// A directory is open, or has failed: what waited for that goes on, in its order.
+    /// A directory is open or has failed: continues what waited for it, in order.
     pub(super) fn wake(&mut self, id: DirId) {
         for item in std::mem::take(&mut self.tree.dir_mut(id).held).into_iter().rev() {
             self.again(item);
@@ -714,8 +707,7 @@ impl<P: Default> Plan<P> {
         self.unpark(parked, None);
     }
 
-    /// Lets parked work go on, in its order. What waited for `name` keeps waiting together when the first
-    /// of it makes that name busy again.
+    /// Continues parked work in its order. If the first item makes `name` busy again, the others stay parked.
     fn unpark(&mut self, mut parked: VecDeque<Parked<P>>, name: Option<(DirId, Bytes)>) {
         while let Some(p) = parked.pop_front() {
             match p {
@@ -734,12 +726,11 @@ impl<P: Default> Plan<P> {
         self.go_on();
     }
 
-    /// An item can be packed.
     fn is_ready(&mut self, id: ItemId) {
         self.queue(id).push_back(id);
     }
 
-    /// An item can be packed, before those that are ready already.
+    /// Puts an item before those that are ready already.
     pub(super) fn again(&mut self, id: ItemId) {
         self.queue(id).push_front(id);
     }
@@ -755,7 +746,7 @@ impl<P: Default> Plan<P> {
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
         let mut packer = Packer::new(self.capacity, self.next_batch);
         self.next_batch += 1;
-        // The directory that is being filled, and where that began if there was much before it already.
+        // The directory that is being filled, and where it began if the compound held much before it.
         let mut filling: Option<(DirId, Option<Mark>)> = None;
         while !packer.is_full() {
             let Some(id) = self.ready.pop() else { break };
@@ -782,9 +773,9 @@ impl<P: Default> Plan<P> {
                 None => {}
             }
             let [Some(at), target] = routes else { continue };
-            // A server that has refused to copy since is not asked again.
+            // The server has refused to copy meanwhile: do not ask it again.
             if item.slow || item.job.as_ref().is_some_and(Job::alone) {
-                // Needs handles of its own, which a directory made in this very compound has not yet.
+                // This needs handles of its own. A directory that is made in this same compound has none yet.
                 match [Some(&at), target.as_ref()].into_iter().flatten().find(|r| !r.names.is_empty()) {
                     Some(route) => self.tree.dir_mut(route.dir).held.push(id),
                     None => self.slow.push_back(id),
@@ -828,7 +819,7 @@ impl<P: Default> Plan<P> {
                     self.tree.dir_mut(child).in_batch = packer.number();
                 }
             } else if packer.is_empty() {
-                // Alone it does not fit either.
+                // Does not fit into an empty compound either.
                 self.make_slow(id);
                 self.again(id);
             } else {
@@ -836,7 +827,7 @@ impl<P: Default> Plan<P> {
                 break;
             }
         }
-        // A directory that does not fit as a whole goes with the next compound, which can then finish it.
+        // A directory that does not fit as a whole goes into the next compound, which can then finish it.
         if let (true, Some((dir, Some(mark)))) = (self.ended, filling)
             && self.ready.front().and_then(|next| self.item(*next)).is_some_and(|next| next.dir == dir)
         {
@@ -859,8 +850,8 @@ impl<P: Default> Plan<P> {
         Some(packer.finish())
     }
 
-    /// Lets directories have their last attributes in a compound behind which nothing is put into them: what is in them is
-    /// settled, or goes with it.
+    /// Sets final attributes of directories in this compound. These directories get no more entries: their contents
+    /// are settled, or are in this compound.
     fn finish_with(&mut self, packer: &mut Packer) {
         let parked =
             self.behind_items.values().chain(self.behind_dirs.values()).any(|queue| !queue.is_empty());
@@ -900,24 +891,23 @@ impl<P: Default> Plan<P> {
         for (id, _) in packer.finished() {
             self.tree.dir_mut(*id).finishing = true;
         }
-        // What did not fit may fit the next time.
+        // What did not fit here may fit in the next compound.
         let waits = |dir: &Dir| !dir.finishing && dir.open == 0 && dir.finish.is_some();
         self.quiet = quiet.into_iter().filter(|id| waits(self.tree.dir(*id))).collect();
     }
 
-    /// What became of the directories that a compound was to finish: as many as this were.
+    /// Notes which of the directories of a batch got their final attributes: the first `done`.
     pub(super) fn finished(&mut self, batch: &Batch, done: usize) {
         for (i, (id, _)) in batch.finished.iter().enumerate() {
             let dir = self.tree.dir_mut(*id);
             dir.finishing = false;
-            // If something goes there once more after all, so do they.
+            // If another member is put into it after all, its attributes are set again.
             if i < done && dir.open == 0 {
                 dir.finish = None;
             }
         }
     }
 
-    /// How to reach a directory in batch `number`.
     fn route(&self, dir: DirId, number: u64) -> Result<Route, Obstacle> {
         let (mut at, mut names, mut wait) = (dir, Vec::new(), None);
         loop {
@@ -940,7 +930,7 @@ impl<P: Default> Plan<P> {
         }
     }
 
-    /// The next item that goes the slow way, its job handed over.
+    /// The next item that goes the slow way. Its job is handed over.
     pub(super) fn next_slow(&mut self) -> Option<SlowTask<P>> {
         while let Some(id) = self.slow.pop_front() {
             let Some(item) = self.items[id.0 as usize].as_mut() else { continue };
@@ -996,7 +986,7 @@ impl<P: Default> Plan<P> {
                 let xattrs = job.map(|job| std::mem::take(&mut job.attrs.xattrs)).unwrap_or_default();
                 self.tree.dir_mut(child).xattrs = xattrs;
                 if existed {
-                    // Others may have put things into it.
+                    // Other clients may have put entries into it.
                     let finish = self.tree.dir_mut(child).finish.take();
                     let ours = self.is_ours(child, known);
                     let finish = finish
@@ -1028,7 +1018,7 @@ impl<P: Default> Plan<P> {
         self.close(id, Err(why.into()));
     }
 
-    /// Settles an item and lets go on what waited for it.
+    /// Settles an item and continues what waited for it.
     fn close(&mut self, id: ItemId, result: Result<Success, MemberError>) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::take) else { return };
         let dir = self.tree.dir_mut(item.dir);
@@ -1044,7 +1034,7 @@ impl<P: Default> Plan<P> {
                 dir.seen.remove(&name);
                 dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
             }
-            // Whatever was there still is.
+            // The object that was there still is.
             (None, Err(_)) if !item.sent && item.replace => {
                 self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other);
             }
@@ -1053,11 +1043,11 @@ impl<P: Default> Plan<P> {
             {
                 let dir = self.tree.dir_mut(item.dir);
                 dir.names.remove(&item.name);
-                // After a failure half way there is no telling.
+                // After a partial failure the names are not known.
                 dir.all_known &= !item.sent;
             }
             (Some(child), Err(why)) => {
-                // The cause once, however deep it lies.
+                // Name the cause once, however deep it lies.
                 let text = match why.cause {
                     Cause::Parent => why.text.clone(),
                     _ => format!("its directory was not made: {why}"),
@@ -1067,7 +1057,7 @@ impl<P: Default> Plan<P> {
             }
             (Some(_), Ok(_)) | (None, Err(_)) => {}
         }
-        // Behind a link wait those for its own name and those for its target's.
+        // A link's waiters wait for its own name or for its target's name.
         let name = item.target.is_none().then(|| (item.dir, item.name.clone()));
         if let Some((dir, rest)) = item.target
             && let Some(name) = rest.first()
@@ -1089,7 +1079,7 @@ impl<P: Default> Plan<P> {
             self.settle(job, result, item.implied);
         }
         self.unpark(parked, name);
-        // Not before: nothing above may take the number for an item of its own.
+        // Only now: nothing above may reuse the number for a new item.
         self.free.push(id);
     }
 
@@ -1123,7 +1113,7 @@ impl<P: Default> Plan<P> {
         self.items.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// What directories get at the very end, deepest first.
+    /// The final attributes of directories, deepest first.
     pub(super) fn take_finals(&mut self) -> Vec<Final> {
         let mut all = Vec::new();
         for id in self.tree.ids() {
@@ -1140,7 +1130,7 @@ impl<P: Default> Plan<P> {
         all.into_iter().map(|(_, f)| f).collect()
     }
 
-    /// Nothing more will be done: what is open fails with `why`.
+    /// Stops: every open item fails with `why`.
     pub(super) fn abandon(&mut self, why: &MemberError) {
         for item in self.items.iter_mut() {
             if let Some(job) = item.take().and_then(|i| i.job) {
@@ -1162,8 +1152,8 @@ impl<P: Default> Plan<P> {
     }
 }
 
-/// Whether a directory with these attributes can be filled as before, should its last compound have to go again: by its owner,
-/// and without giving its group to what is made in it.
+/// Whether a directory with these attributes can still be filled if its last compound has to be sent again. Its owner
+/// must have access, and it must not pass its group on to new entries.
 pub(super) fn leaves_open(attrs: &Fattr) -> bool {
     let mode = AttrValues::from_fattr(attrs).map(|values| values.mode);
     mode.is_ok_and(|mode| mode.is_none_or(|mode| mode & 0o2300 == 0o300))

@@ -1,7 +1,7 @@
 //! The journal's file.
 //!
-//! It belongs to one run at a time (flock). What becomes stable is queued and goes to the file by a thread, some at a time,
-//! each time with a fdatasync. If that fails once, nothing more is written: what is in the file stays true.
+//! One run at a time owns it (flock). Durable members are queued. A thread appends them in batches, each with an
+//! fdatasync. After one failure nothing more is written, so that the file stays true.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,10 +28,10 @@ use crate::archive::Member;
 use crate::fs::{Nfs, Start};
 use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERVAL};
 
-/// Why a journal cannot be gone on with.
+/// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
-    /// The system's reason.
+    /// An I/O error.
     #[error("cannot use the journal {}: {why}", path.display())]
     File {
         /// The journal.
@@ -39,10 +39,10 @@ pub enum ResumeError {
         /// Why.
         why: io::Error,
     },
-    /// It is something else.
+    /// The file is not a journal.
     #[error("{} is no journal of --resume: it was left as it is; name a file that does not exist yet", .0.display())]
     Foreign(PathBuf),
-    /// Of another format.
+    /// The journal has another format.
     #[error("the journal {} has format {found}, this program knows {VERSION}: finish that job with the program that began it", path.display())]
     Version {
         /// The journal.
@@ -50,7 +50,7 @@ pub enum ResumeError {
         /// Its format.
         found: u64,
     },
-    /// It was changed after it was written.
+    /// The file was changed after it was written.
     #[error("the journal {} is damaged at line {line} (byte {at}), which was on stable storage once: what was done cannot be told; remove it and begin anew", path.display())]
     Damaged {
         /// The journal.
@@ -60,25 +60,25 @@ pub enum ResumeError {
         /// The byte.
         at: usize,
     },
-    /// It is of another job.
+    /// The journal belongs to another job.
     #[error("the journal {} is of another job: {what}; give this one a journal of its own", path.display())]
     OtherJob {
         /// The journal.
         path: PathBuf,
-        /// In what.
+        /// In what the jobs differ.
         what: String,
     },
-    /// Somebody works with it.
+    /// Another run uses the journal.
     #[error("the journal {} is in use by another run", .0.display())]
     Busy(PathBuf),
 }
 
-/// A journal that is open, and what it holds.
+/// An open journal and its contents.
 #[derive(Debug)]
 pub struct JournalFile {
     path: PathBuf,
     file: File,
-    /// `None`: it is new.
+    /// `None`: the journal is new.
     contents: Option<Contents>,
     key: Vec<u64>,
 }
@@ -92,18 +92,15 @@ pub enum JournalStart {
         /// When it was finished, in seconds since 1970.
         when: u64,
     },
-    /// All of it, or the rest, is to be done.
+    /// The job, or the rest of it, is to be done.
     Go(Arc<Resume>),
 }
 
 impl JournalFile {
-    /// Opens the journal at `path`, or makes an empty one.
-    ///
-    /// # Errors
-    /// [`ResumeError`]. A file that is something else is left as it is.
+    /// Opens the journal at `path`, or creates an empty one. A file that is not a journal is left unchanged.
     pub fn open(path: &Path) -> Result<JournalFile, ResumeError> {
         let fail = |why: io::Error| ResumeError::File { path: path.to_owned(), why };
-        // Not a FIFO that nobody reads; nor one that is written to.
+        // Do not block on a FIFO, whether or not it has a writer.
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let opened =
             File::options().read(true).append(true).create(true).custom_flags(flags).mode(0o600).open(path);
@@ -134,23 +131,23 @@ impl JournalFile {
         Ok(JournalFile { path: path.to_owned(), file, contents, key })
     }
 
-    /// The number by which servers are to know all runs of the job, one of which takes the place of the one before
+    /// The instance number under which servers know all runs of the job. Each run replaces the one before it
     /// ([`crate::SessionOptions::instance`]).
     #[must_use]
     pub fn instance(&self) -> u64 {
         Key(self.key[0], self.key[1]).path(b"the client's own number")
     }
 
-    /// What the first run found, under this name.
+    /// A fact that the first run found, by its name.
     #[must_use]
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.contents.as_ref()?.header.facts.get(name).map(String::as_str)
     }
 
-    /// Begins the job, or goes on with it. `facts` are kept of a job that begins.
+    /// Begins or resumes the job. `facts` are stored when the job begins.
     ///
     /// # Errors
-    /// [`ResumeError`]: it is the journal of another job, or its disk fails.
+    /// [`ResumeError`]: the journal is of another job, or its disk fails.
     pub fn begin(self, job: Job, facts: BTreeMap<String, String>) -> Result<JournalStart, ResumeError> {
         let JournalFile { path, mut file, contents, key } = self;
         let fail = |why: io::Error| ResumeError::File { path: path.clone(), why };
@@ -203,13 +200,13 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// A job on its way: what was done before, and the journal of what is done now.
+/// A running job: what earlier runs did, and the journal of this run.
 pub struct Resume {
     path: PathBuf,
     pub(super) key: Key,
     before: DoneBefore,
     there: OnceLock<Destination>,
-    /// It has been looked at.
+    /// The destination has been examined.
     ready: watch::Sender<bool>,
     met: Mutex<Seen>,
     came: Mutex<partial::Came>,
@@ -224,20 +221,19 @@ impl std::fmt::Debug for Resume {
     }
 }
 
-/// A look at a destination.
+/// An examination of a destination, in progress.
 pub(crate) struct Looking {
     listed: Listed,
     starts: Vec<Start>,
 }
 
 impl Looking {
-    /// Whether there are further levels.
     pub(crate) fn goes_on(&self) -> bool {
         !self.starts.is_empty()
     }
 }
 
-/// What the work and the journal's thread have between them.
+/// State shared by the job and the journal's thread.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
@@ -248,12 +244,11 @@ struct Shared {
 struct State {
     batch: Batch,
     members: Ranges,
-    /// Entries queued in all, and those that are durable.
+    /// Entries queued in total, and those that are durable.
     queued: usize,
     durable: usize,
-    /// Entries in the batch.
     waiting: usize,
-    /// Somebody waits.
+    /// Somebody waits for durability.
     urgent: bool,
     end: Option<Record>,
     closing: bool,
@@ -269,7 +264,6 @@ impl Shared {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues something.
     fn add(&self, put: impl FnOnce(&mut State)) {
         let mut state = self.state();
         while state.waiting >= JOURNAL_QUEUE_MAX && state.broken.is_none() {
@@ -285,7 +279,7 @@ impl Shared {
         }
     }
 
-    /// Waits until all that was queued is durable.
+    /// Waits until everything queued is durable.
     fn flush(&self) -> Result<(), String> {
         let mut state = self.state();
         let upto = state.queued;
@@ -298,10 +292,9 @@ impl Shared {
     }
 }
 
-/// The journal's thread.
 struct Writer {
     file: File,
-    /// In the file, and durable there.
+    /// Lines that are durable in the file.
     lines: u64,
     shared: Arc<Shared>,
 }
@@ -353,22 +346,22 @@ impl Writer {
 }
 
 impl Resume {
-    /// Whether this is not the first run.
+    /// Whether an earlier run exists.
     #[must_use]
     pub fn again(&self) -> bool {
         !self.before.is_empty()
     }
 
-    /// Objects that the runs before removed, at least.
+    /// A lower bound of the objects that earlier runs removed.
     #[must_use]
     pub fn removed_before(&self) -> u64 {
         self.before.removed
     }
 
-    /// The end: nothing more becomes stable; `whole`: all is done. What went wrong with the journal, for people.
+    /// Closes the journal; `whole`: the job is finished.
     ///
     /// # Errors
-    /// In words: another run would do more again than it would have to.
+    /// What went wrong with the journal, as a text for people. Another run would then repeat more than necessary.
     pub fn close(&self, whole: bool) -> Result<(), String> {
         {
             let mut state = self.shared.state();
@@ -380,7 +373,7 @@ impl Resume {
         self.shared.changed.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic of its own was told by itself.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
         let broken = self.shared.state().broken.clone();
@@ -392,10 +385,10 @@ impl Resume {
         })
     }
 
-    /// What was begun is durable in the journal when this returns. Blocks.
+    /// Returns when everything that was begun is durable in the journal. Blocks.
     ///
     /// # Errors
-    /// The journal's disk's, in words.
+    /// The journal's disk failed, as a text for people.
     pub fn flush(&self) -> Result<(), String> {
         self.shared.flush().map_err(|why| format!("cannot write the journal {}: {why}", self.path.display()))
     }
@@ -404,14 +397,14 @@ impl Resume {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what is still at a destination on a server, level by level. `None`: nothing was done, or it has been looked at.
-    /// Until then nothing counts as being there.
+    /// Starts to examine what is still at a destination on a server, level by level. Until that is finished nothing
+    /// counts as present. `None`: nothing was done before, or it has been examined.
     pub(crate) fn look(&self, root: FileHandle) -> Option<Looking> {
         let starts = vec![Start::new(Vec::new(), root)];
         (self.again() && self.there.get().is_none()).then(|| Looking { listed: Listed::default(), starts })
     }
 
-    /// One level; directories that an earlier run made and that have to be opened up to their owner before the next one.
+    /// Examines one level. Returns directories of an earlier run whose owner needs access before the next level.
     pub(crate) async fn look_on(&self, nfs: &Nfs, looking: &mut Looking) -> Closed {
         let starts = std::mem::take(&mut looking.starts);
         let Level { starts, closed } = looking.listed.level(nfs, (&self.before, self.key), starts).await;
@@ -419,27 +412,26 @@ impl Resume {
         closed
     }
 
-    /// All levels have been looked at.
     pub(crate) fn looked(&self, looking: Looking) {
         let _ = self.there.set(Destination::Listed(looking.listed));
         self.ready.send_replace(true);
     }
 
-    /// How to look at a destination on this machine.
+    /// Sets how to examine a destination on this machine.
     pub fn look_here(&self, here: Box<dyn Local>) {
         let _ = self.there.set(Destination::Here(here));
         self.ready.send_replace(true);
     }
 
-    /// Waits until it is known what is still there: before that nothing may be asked.
+    /// Waits until it is known what is still at the destination. Nothing may be asked before.
     pub(crate) async fn ready(&self) {
         if self.again() {
-            // It does not close before this ends.
+            // The channel does not close before this ends.
             let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
         }
     }
 
-    /// Whether a member of an archive, which is no directory, was done.
+    /// Whether a member of an archive was done. Not for directories.
     pub(crate) fn member(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
         let known = match self.there.get() {
             Some(there) if self.again() => {
@@ -453,7 +445,7 @@ impl Resume {
         known
     }
 
-    /// Whether an object of a tree, which is no directory, was done.
+    /// Whether an object of a tree was done. Not for directories.
     pub(crate) fn object(&self, member: &Member) -> Known {
         let known = match self.there.get() {
             Some(there) if self.again() => self.met().object(self.key, (&self.before, there), member),
@@ -469,14 +461,14 @@ impl Resume {
         self.came.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something is done at a path.
+    /// Notes that an object at a path begins.
     fn comes(&self, path: u64, object: u64) {
         if self.before.parts.contains_key(&path) {
             self.came().comes(path, object);
         }
     }
 
-    /// The file that an earlier run began of what comes, and up to where it is stable; `names`: the path.
+    /// The unfinished file of an earlier run for this member, and how much of it is durable. `names`: the path.
     pub(super) fn begun_part(
         &self,
         (path, object): (u64, u64),
@@ -487,13 +479,13 @@ impl Resume {
         self.came().is_first(path, object).then_some((fh, begun))
     }
 
-    /// Up to where an object of a tree has been copied already.
+    /// How far an object of a tree has been copied already.
     pub(crate) fn object_from(&self, member: &Member) -> u64 {
         let numbers = (self.key.path(&member.path), self.key.object(member));
         self.begun_part(numbers, || member.path.clone()).map_or(0, |(_, begun)| begun.upto)
     }
 
-    /// A part of a large file is stable.
+    /// A part of a large file is durable.
     pub(super) fn note_part(&self, path: u64, begun: partial::PartialFile) {
         let partial::PartialFile { object, upto, fh, digest } = begun;
         self.shared.add(|state| match digest {
@@ -502,17 +494,16 @@ impl Resume {
         });
     }
 
-    /// What enters the journal when this object is stable.
+    /// The entry for the journal once this object is durable.
     pub(crate) fn item_of(&self, member: &Member) -> Item {
         Item::Object { path: self.key.path(&member.path), object: self.key.object(member) }
     }
 
-    /// Whether the runs before made this directory: then it is not somebody else's.
+    /// Whether an earlier run made this directory, so that it is not foreign.
     pub(crate) fn made_before(&self, path: &[u8]) -> bool {
         self.before.made.contains(&self.key.path(path))
     }
 
-    /// It is stable.
     pub(crate) fn stable(&self, item: &Item) {
         self.shared.add(|state| match item {
             Item::Member { number, .. } => state.members.add(*number, number + 1),
@@ -520,7 +511,7 @@ impl Resume {
         });
     }
 
-    /// A directory is stable; `met`: it was there.
+    /// A directory is durable. `met`: it existed before.
     pub(crate) fn stable_dir(&self, path: &[u8], met: bool) {
         let number = self.key.path(path);
         if self.before.made.contains(&number) || met && self.before.met.contains(&number) {
@@ -532,12 +523,12 @@ impl Resume {
         });
     }
 
-    /// The digest of an archive that is read.
+    /// The running digest of an archive that is being read.
     pub(crate) fn running(&self) -> Running {
         Running::new(self.key)
     }
 
-    /// A member is settled, well or not; the archive's digest behind it.
+    /// A member is settled, successfully or not. `digest`: that of the archive behind it.
     pub(crate) fn settled(&self, number: u64, digest: Arc<OnceLock<u64>>) {
         let marks = self.water.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
         let last = self.before.marks.last_key_value().map_or(0, |(n, _)| *n);
@@ -546,34 +537,34 @@ impl Resume {
         }
     }
 
-    /// The digest that the archive had before this member, where it is known.
+    /// The archive's digest before this member, if known.
     pub(crate) fn mark(&self, number: u64) -> Option<u64> {
         self.before.marks.get(&number).copied()
     }
 
-    /// Whether there are such behind this member.
+    /// Whether such digests exist behind this member.
     pub(crate) fn marks_behind(&self, number: u64) -> bool {
         self.before.marks.range(number + 1..).next().is_some()
     }
 
-    /// The handle that an operand had when its removal was begun.
+    /// The handle that an operand had when its removal began.
     #[must_use]
     pub fn begun(&self, operand: u32) -> Option<&[u8]> {
         self.before.begun.get(&operand).map(Vec::as_slice)
     }
 
-    /// Whether the runs before removed it.
+    /// Whether an earlier run removed the operand.
     #[must_use]
     pub fn gone(&self, operand: u32) -> bool {
         self.before.gone.contains(&operand)
     }
 
-    /// The removal of an operand begins. [`Resume::flush`] before it does.
+    /// The removal of an operand begins. Call [`Resume::flush`] before it does.
     pub fn begin_removal(&self, operand: u32, handle: &[u8]) {
         self.shared.add(|state| state.batch.begun.push((operand, handle.to_vec())));
     }
 
-    /// An object was removed; `operand`: it was that itself.
+    /// An object was removed. `operand`: the object is this operand itself.
     pub fn removed(&self, operand: Option<u32>) {
         self.shared.add(|state| {
             state.batch.removed += 1;
@@ -584,7 +575,7 @@ impl Resume {
 
 impl Drop for Resume {
     fn drop(&mut self) {
-        // Whoever wanted to know has asked.
+        // Callers that need the result have called `close` already.
         let _ = self.close(false);
     }
 }
@@ -647,7 +638,7 @@ mod tests {
         }
         assert!(refused(dir.path(), "a").contains("cannot use the journal"));
         assert!(refused(&dir.path().join("no/such"), "a").contains("No such file"));
-        // One that is empty has nothing to lose.
+        // An empty file has nothing to lose.
         std::fs::write(&path, "").unwrap();
         go(&path).close(false).unwrap();
     }

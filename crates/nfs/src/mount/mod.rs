@@ -6,7 +6,6 @@
 use crate::v3::types::{FileHandle, List};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
-/// The RPC program number.
 pub const PROGRAM: u32 = 100_005;
 /// The version that goes with NFS version 3.
 pub const VERSION: u32 = 3;

@@ -8,9 +8,7 @@ use crate::v4::Opaque1024;
 use landfast_xdr::{Decode, Encode};
 use std::fmt;
 
-/// The RPC program number.
 pub const PROGRAM: u32 = 100_021;
-/// The version for NFSv3.
 pub const VERSION: u32 = 4;
 
 /// The procedures (RFC 1813 section 6.2).
@@ -70,15 +68,11 @@ impl fmt::Debug for NlmStat {
 /// `nlm4_lock`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Lock {
-    /// The host that asks.
     pub caller_name: NetObj,
-    /// The NFSv3 filehandle.
     pub fh: NetObj,
     /// The owner, opaque.
     pub oh: NetObj,
-    /// The process.
     pub svid: i32,
-    /// First byte.
     pub offset: u64,
     /// How many bytes; 0 is to the end of the file.
     pub length: u64,
@@ -87,13 +81,10 @@ pub struct Lock {
 /// `nlm4_holder`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Holder {
-    /// Whether the lock is exclusive.
     pub exclusive: bool,
-    /// The process.
     pub svid: i32,
     /// The owner, opaque.
     pub oh: NetObj,
-    /// First byte.
     pub offset: u64,
     /// How many bytes; 0 is to the end of the file.
     pub length: u64,
@@ -104,16 +95,13 @@ pub struct Holder {
 pub struct TestArgs {
     /// Comes back in the answer.
     pub cookie: NetObj,
-    /// An exclusive lock.
     pub exclusive: bool,
-    /// Which.
     pub lock: Lock,
 }
 
 /// `nlm4_testrply`: with `DENIED` the holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestReply {
-    /// The outcome.
     pub stat: NlmStat,
     /// The lock in the way: with `DENIED` and only then.
     pub holder: Option<Holder>,
@@ -144,18 +132,14 @@ impl Decode for TestReply {
 /// `nlm4_testres`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TestRes {
-    /// The call's.
     pub cookie: NetObj,
-    /// The outcome.
     pub reply: TestReply,
 }
 
 /// `nlm4_res`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Res {
-    /// The call's.
     pub cookie: NetObj,
-    /// The outcome.
     pub stat: NlmStat,
 }
 
@@ -166,9 +150,7 @@ pub struct LockArgs {
     pub cookie: NetObj,
     /// Wait for it when it is not free.
     pub block: bool,
-    /// An exclusive lock.
     pub exclusive: bool,
-    /// Which.
     pub lock: Lock,
     /// It was held before the server restarted.
     pub reclaim: bool,
@@ -194,16 +176,13 @@ pub struct CancelArgs {
 pub struct UnlockArgs {
     /// Comes back in the answer.
     pub cookie: NetObj,
-    /// Which.
     pub lock: Lock,
 }
 
 /// `nlm4_share`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Share {
-    /// The host that asks.
     pub caller_name: NetObj,
-    /// The NFSv3 filehandle.
     pub fh: NetObj,
     /// The owner, opaque.
     pub oh: NetObj,
@@ -218,7 +197,6 @@ pub struct Share {
 pub struct ShareArgs {
     /// Comes back in the answer.
     pub cookie: NetObj,
-    /// Which.
     pub share: Share,
     /// It was held before the server restarted.
     pub reclaim: bool,
@@ -227,9 +205,7 @@ pub struct ShareArgs {
 /// `nlm4_shareres`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ShareRes {
-    /// The call's.
     pub cookie: NetObj,
-    /// The outcome.
     pub stat: NlmStat,
     /// Of no use: 0.
     pub sequence: i32,

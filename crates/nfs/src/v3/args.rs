@@ -7,9 +7,7 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 /// SETATTR (section 3.3.2).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetattrArgs {
-    /// Of what.
     pub object: FileHandle,
-    /// To what.
     pub attrs: Sattr,
     /// Only if its ctime is this.
     pub guard: Option<Time>,
@@ -18,7 +16,6 @@ pub struct SetattrArgs {
 /// ACCESS (section 3.3.4).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AccessArgs {
-    /// To what.
     pub object: FileHandle,
     /// Bits of [`super::access`].
     pub access: u32,
@@ -27,9 +24,7 @@ pub struct AccessArgs {
 /// READ (section 3.3.6).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReadArgs {
-    /// The file.
     pub file: FileHandle,
-    /// From where.
     pub offset: u64,
     /// How many bytes at most.
     pub count: u32,
@@ -38,15 +33,11 @@ pub struct ReadArgs {
 /// WRITE (section 3.3.7).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WriteArgs {
-    /// The file.
     pub file: FileHandle,
-    /// To where.
     pub offset: u64,
     /// Bytes of `data`.
     pub count: u32,
-    /// How stable before the answer.
     pub stable: StableHow,
-    /// The data.
     pub data: Bytes,
 }
 
@@ -67,42 +58,31 @@ pub enum CreateHow {
 /// CREATE (section 3.3.8).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateArgs {
-    /// Under which name.
     pub at: DirOp,
-    /// How.
     pub how: CreateHow,
 }
 
 /// MKDIR (section 3.3.9).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MkdirArgs {
-    /// Under which name.
     pub at: DirOp,
-    /// With which attributes.
     pub attrs: Sattr,
 }
 
 /// SYMLINK (section 3.3.10).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SymlinkArgs {
-    /// Under which name.
     pub at: DirOp,
-    /// With which attributes.
     pub attrs: Sattr,
-    /// Leading where.
     pub target: Bytes,
 }
 
 /// `mknoddata3`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MknodWhat {
-    /// A character device.
     Chr(Sattr, SpecData),
-    /// A block device.
     Blk(Sattr, SpecData),
-    /// A socket.
     Sock(Sattr),
-    /// A named pipe.
     Fifo(Sattr),
     /// What MKNOD does not make.
     Other(FileType),
@@ -145,18 +125,14 @@ impl Decode for MknodWhat {
 /// MKNOD (section 3.3.11).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MknodArgs {
-    /// Under which name.
     pub at: DirOp,
-    /// What.
     pub what: MknodWhat,
 }
 
 /// RENAME (section 3.3.14).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RenameArgs {
-    /// The old name.
     pub from: DirOp,
-    /// The new one.
     pub to: DirOp,
 }
 
@@ -165,14 +141,12 @@ pub struct RenameArgs {
 pub struct LinkArgs {
     /// What gets a further name.
     pub file: FileHandle,
-    /// That name.
     pub link: DirOp,
 }
 
 /// READDIR (section 3.3.16).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReaddirArgs {
-    /// The directory.
     pub dir: FileHandle,
     /// After which entry; 0 is the beginning.
     pub cookie: u64,
@@ -185,7 +159,6 @@ pub struct ReaddirArgs {
 /// READDIRPLUS (section 3.3.17).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReaddirplusArgs {
-    /// The directory.
     pub dir: FileHandle,
     /// After which entry; 0 is the beginning.
     pub cookie: u64,
@@ -200,9 +173,7 @@ pub struct ReaddirplusArgs {
 /// COMMIT (section 3.3.21).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CommitArgs {
-    /// The file.
     pub file: FileHandle,
-    /// From where.
     pub offset: u64,
     /// How many bytes; 0 is all.
     pub count: u32,
@@ -252,9 +223,6 @@ impl From<Error> for NoCall {
 
 impl Call {
     /// Decodes the arguments of procedure `number`, which must be all of `body`.
-    ///
-    /// # Errors
-    /// [`NoCall`].
     pub fn decode(number: u32, body: Bytes) -> Result<Call, NoCall> {
         Ok(match number {
             proc::NULL => <()>::from_bytes(body).map(|()| Call::Null)?,
@@ -283,7 +251,6 @@ impl Call {
         })
     }
 
-    /// The procedure's number.
     #[must_use]
     pub fn number(&self) -> u32 {
         match self {

@@ -7,14 +7,11 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 /// A result: `T` with [`NfsStat3::OK`], else the status and `F`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Res<T, F> {
-    /// It succeeded.
     Ok(T),
-    /// It failed; the status is not OK.
     Fail(NfsStat3, F),
 }
 
 impl<T, F> Res<T, F> {
-    /// The status.
     #[must_use]
     pub fn status(&self) -> NfsStat3 {
         match self {
@@ -81,52 +78,38 @@ pub type PathconfRes = Res<PathconfOk, PostOp>;
 /// COMMIT (section 3.3.21).
 pub type CommitRes = Res<CommitOk, WccData>;
 
-/// What LOOKUP found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LookupOk {
-    /// Its handle.
     pub object: FileHandle,
-    /// Its attributes.
     pub attrs: PostOp,
-    /// The directory's.
     pub dir: PostOp,
 }
 
-/// What ACCESS found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AccessOk {
-    /// The object's attributes.
     pub attrs: PostOp,
     /// Those of the bits asked for that are granted.
     pub access: u32,
 }
 
-/// What READLINK found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReadlinkOk {
-    /// The link's attributes.
     pub attrs: PostOp,
-    /// Where it leads.
     pub target: Bytes,
 }
 
-/// What READ found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReadOk {
-    /// The file's attributes.
     pub attrs: PostOp,
     /// Bytes of `data`.
     pub count: u32,
     /// The data reaches the file's end.
     pub eof: bool,
-    /// The data.
     pub data: Bytes,
 }
 
-/// What WRITE did.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WriteOk {
-    /// The file.
     pub wcc: WccData,
     /// Bytes written.
     pub count: u32,
@@ -136,54 +119,38 @@ pub struct WriteOk {
     pub verf: [u8; 8],
 }
 
-/// What was made.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct MakeOk {
-    /// Its handle.
     pub object: Option<FileHandle>,
-    /// Its attributes.
     pub attrs: PostOp,
-    /// The directory.
     pub dir: WccData,
 }
 
-/// The directories of a RENAME.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct RenameWcc {
-    /// The old one.
     pub from: WccData,
-    /// The new one.
     pub to: WccData,
 }
 
-/// Object and directory of a LINK.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct LinkWcc {
-    /// The object's attributes.
     pub attrs: PostOp,
-    /// The directory.
     pub dir: WccData,
 }
 
 /// `entry3`, without its link to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Entry {
-    /// File id.
     pub fileid: u64,
-    /// Name.
     pub name: Bytes,
-    /// Position after it.
     pub cookie: u64,
 }
 
-/// What READDIR found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReaddirOk {
-    /// The directory's attributes.
     pub dir: PostOp,
     /// To be sent with its cookies.
     pub cookieverf: [u8; 8],
-    /// Entries.
     pub entries: List<Entry>,
     /// The last of them is the directory's last.
     pub eof: bool,
@@ -192,26 +159,18 @@ pub struct ReaddirOk {
 /// `entryplus3`, without its link to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EntryPlus {
-    /// File id.
     pub fileid: u64,
-    /// Name.
     pub name: Bytes,
-    /// Position after it.
     pub cookie: u64,
-    /// Attributes.
     pub attrs: PostOp,
-    /// Handle.
     pub object: Option<FileHandle>,
 }
 
-/// What READDIRPLUS found.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ReaddirplusOk {
-    /// The directory's attributes.
     pub dir: PostOp,
     /// To be sent with its cookies.
     pub cookieverf: [u8; 8],
-    /// Entries.
     pub entries: List<EntryPlus>,
     /// The last of them is the directory's last.
     pub eof: bool,
@@ -220,7 +179,6 @@ pub struct ReaddirplusOk {
 /// FSSTAT: sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FsstatOk {
-    /// The object's attributes.
     pub attrs: PostOp,
     /// Size of the filesystem.
     pub tbytes: u64,
@@ -241,23 +199,16 @@ pub struct FsstatOk {
 /// FSINFO: sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FsinfoOk {
-    /// The object's attributes.
     pub attrs: PostOp,
-    /// Largest READ.
     pub rtmax: u32,
-    /// Preferred READ.
     pub rtpref: u32,
     /// READs should be multiples of this.
     pub rtmult: u32,
-    /// Largest WRITE.
     pub wtmax: u32,
-    /// Preferred WRITE.
     pub wtpref: u32,
     /// WRITEs should be multiples of this.
     pub wtmult: u32,
-    /// Preferred READDIR.
     pub dtpref: u32,
-    /// Largest file.
     pub maxfilesize: u64,
     /// Granularity of times.
     pub time_delta: Time,
@@ -268,11 +219,9 @@ pub struct FsinfoOk {
 /// PATHCONF.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct PathconfOk {
-    /// The object's attributes.
     pub attrs: PostOp,
     /// Names that an object can have.
     pub linkmax: u32,
-    /// Longest name.
     pub name_max: u32,
     /// Longer names are refused, not cut.
     pub no_trunc: bool,
@@ -284,10 +233,8 @@ pub struct PathconfOk {
     pub case_preserving: bool,
 }
 
-/// What COMMIT did.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CommitOk {
-    /// The file.
     pub wcc: WccData,
     /// Changes when unstable data may be lost.
     pub verf: [u8; 8],

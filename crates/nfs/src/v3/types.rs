@@ -22,25 +22,18 @@ impl Decode for FileHandle {
 /// `ftype3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum FileType {
-    /// Regular file.
     #[xdr(tag = 1)]
     Reg,
-    /// Directory.
     #[xdr(tag = 2)]
     Dir,
-    /// Block device.
     #[xdr(tag = 3)]
     Blk,
-    /// Character device.
     #[xdr(tag = 4)]
     Chr,
-    /// Symbolic link.
     #[xdr(tag = 5)]
     Lnk,
-    /// Socket.
     #[xdr(tag = 6)]
     Sock,
-    /// Named pipe.
     #[xdr(tag = 7)]
     Fifo,
 }
@@ -48,60 +41,44 @@ pub enum FileType {
 /// `specdata3`: a device number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct SpecData {
-    /// Major number.
     pub major: u32,
-    /// Minor number.
     pub minor: u32,
 }
 
 /// `nfstime3`: since 1970.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 pub struct Time {
-    /// Seconds.
     pub seconds: u32,
-    /// Nanoseconds.
     pub nseconds: u32,
 }
 
 /// `fattr3`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Fattr {
-    /// Kind of object.
     pub file_type: FileType,
-    /// Permission bits.
     pub mode: u32,
     /// Names.
     pub nlink: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// Size in bytes.
     pub size: u64,
     /// Bytes of storage.
     pub used: u64,
     /// Of a device.
     pub rdev: SpecData,
-    /// Filesystem.
     pub fsid: u64,
     /// File id within it.
     pub fileid: u64,
-    /// Last access.
     pub atime: Time,
-    /// Last modification of the content.
     pub mtime: Time,
-    /// Last change of anything.
     pub ctime: Time,
 }
 
 /// `wcc_attr`: what of an object, before an operation, tells whether a cache was current.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct WccAttr {
-    /// Size in bytes.
     pub size: u64,
-    /// Last modification of the content.
     pub mtime: Time,
-    /// Last change of anything.
     pub ctime: Time,
 }
 
@@ -110,7 +87,6 @@ pub struct WccAttr {
 pub struct WccData {
     /// Only when nothing else happened between the two.
     pub before: Option<WccAttr>,
-    /// As it is now.
     pub after: Option<Fattr>,
 }
 
@@ -124,7 +100,6 @@ pub enum SetTime {
     /// The server's clock.
     #[xdr(tag = 1)]
     Server,
-    /// This time.
     #[xdr(tag = 2)]
     Client(Time),
 }
@@ -132,24 +107,17 @@ pub enum SetTime {
 /// `sattr3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Sattr {
-    /// Permission bits.
     pub mode: Option<u32>,
-    /// Owner.
     pub uid: Option<u32>,
-    /// Group.
     pub gid: Option<u32>,
-    /// Size in bytes.
     pub size: Option<u64>,
-    /// Access time.
     pub atime: SetTime,
-    /// Modification time.
     pub mtime: SetTime,
 }
 
 /// A name in a directory (`diropargs3`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DirOp {
-    /// The directory.
     pub dir: FileHandle,
     /// The name, any bytes.
     pub name: Bytes,

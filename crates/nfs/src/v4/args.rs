@@ -16,29 +16,22 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 /// BACKCHANNEL_CTL (RFC 8881 section 18.33).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct BackchannelCtlArgs {
-    /// The RPC program of callbacks.
     pub cb_program: u32,
-    /// Security of callbacks.
     pub sec_parms: Vec<CallbackSecParms>,
 }
 
 /// `callback_sec_parms4` (RFC 8881 section 18.33).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum CallbackSecParms {
-    /// AUTH_NONE.
     #[xdr(tag = super::flags::AUTH_NONE)]
     None,
-    /// AUTH_SYS with these credentials.
     #[xdr(tag = super::flags::AUTH_SYS)]
     Sys(AuthSysParms),
-    /// RPCSEC_GSS with these handles.
     #[xdr(tag = super::flags::RPCSEC_GSS)]
     Gss {
         /// 1 none, 2 integrity, 3 privacy.
         service: u32,
-        /// The handle from server to client.
         handle_from_server: Bytes,
-        /// The handle from client to server.
         handle_from_client: Bytes,
     },
 }
@@ -46,13 +39,9 @@ pub enum CallbackSecParms {
 /// `authsys_parms` (RFC 5531 appendix A).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AuthSysParms {
-    /// Arbitrary.
     pub stamp: u32,
-    /// The caller's host.
     pub machine_name: Bytes,
-    /// Effective user.
     pub uid: u32,
-    /// Effective group.
     pub gid: u32,
     /// Other groups, at most 16.
     pub gids: Vec<u32>,
@@ -61,7 +50,6 @@ pub struct AuthSysParms {
 /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct BindConnToSessionArgs {
-    /// Which session.
     pub sessid: SessionId,
     /// `CDFC4_*`.
     pub dir: u32,
@@ -72,7 +60,6 @@ pub struct BindConnToSessionArgs {
 /// EXCHANGE_ID (RFC 8881 section 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ExchangeIdArgs {
-    /// Who.
     pub client_owner: ClientOwner,
     /// `EXCHGID4_FLAG_*`.
     pub flags: u32,
@@ -85,20 +72,14 @@ pub struct ExchangeIdArgs {
 /// `state_protect4_a` (RFC 8881 section 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum StateProtectArgs {
-    /// SP4_NONE.
     #[xdr(tag = 0)]
     None,
-    /// SP4_MACH_CRED.
     #[xdr(tag = 1)]
     MachCred(StateProtectOps),
-    /// SP4_SSV.
     #[xdr(tag = 2)]
     Ssv {
-        /// Operations.
         ops: StateProtectOps,
-        /// Hash algorithms' OIDs.
         hash_algs: Vec<Bytes>,
-        /// Encryption algorithms' OIDs.
         encr_algs: Vec<Bytes>,
         /// Secrets to remember.
         window: u32,
@@ -110,9 +91,7 @@ pub enum StateProtectArgs {
 /// `state_protect_ops4` (RFC 8881 section 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub struct StateProtectOps {
-    /// Must be protected.
     pub must_enforce: Bitmap,
-    /// May be protected.
     pub must_allow: Bitmap,
 }
 
@@ -129,20 +108,16 @@ pub struct CreateSessionArgs {
     pub fore_chan_attrs: ChannelAttrs,
     /// What the client would like, server to client.
     pub back_chan_attrs: ChannelAttrs,
-    /// The RPC program of callbacks.
     pub cb_program: u32,
-    /// Security of callbacks.
     pub sec_parms: Vec<CallbackSecParms>,
 }
 
 /// SEQUENCE (RFC 8881 section 18.46).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SequenceArgs {
-    /// Which session.
     pub sessionid: SessionId,
     /// The slot's next number.
     pub sequenceid: u32,
-    /// Which slot.
     pub slotid: u32,
     /// The highest slot in use by the client.
     pub highest_slotid: u32,
@@ -155,14 +130,12 @@ pub struct SequenceArgs {
 pub struct CloseArgs {
     /// Ignored in NFSv4.1.
     pub seqid: u32,
-    /// The open.
     pub open_stateid: Stateid,
 }
 
 /// COMMIT (RFC 8881 section 18.3).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CommitArgs {
-    /// First byte.
     pub offset: u64,
     /// Bytes; 0 for all to the end.
     pub count: u32,
@@ -173,15 +146,10 @@ pub struct CommitArgs {
 pub enum CreateType {
     /// Symbolic link to this text.
     Lnk(Bytes),
-    /// Block device.
     Blk(SpecData),
-    /// Character device.
     Chr(SpecData),
-    /// Socket.
     Sock,
-    /// FIFO.
     Fifo,
-    /// Directory.
     Dir,
     /// A type that CREATE does not make (the server answers BADTYPE).
     Other(u32),
@@ -227,26 +195,19 @@ impl Decode for CreateType {
 /// CREATE (RFC 8881 section 18.4).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateArgs {
-    /// What.
     pub kind: CreateType,
-    /// Its name in the current directory.
     pub name: Bytes,
-    /// With these attributes.
     pub attrs: Fattr,
 }
 
 /// LOCK (RFC 8881 section 18.10).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LockArgs {
-    /// Shared or exclusive.
     pub locktype: LockType,
-    /// Reclaim after a server restart.
     pub reclaim: bool,
-    /// First byte.
     pub offset: u64,
     /// Bytes; `u64::MAX` for all to the end.
     pub length: u64,
-    /// For whom.
     pub locker: Locker,
 }
 
@@ -256,7 +217,6 @@ pub enum Locker {
     /// A lock owner that has locks on this file already.
     #[xdr(tag = 0)]
     Existing {
-        /// Its lock stateid.
         lock_stateid: Stateid,
         /// Ignored in NFSv4.1.
         lock_seqid: u32,
@@ -266,11 +226,9 @@ pub enum Locker {
     New {
         /// Ignored in NFSv4.1.
         open_seqid: u32,
-        /// The open that the lock belongs to.
         open_stateid: Stateid,
         /// Ignored in NFSv4.1.
         lock_seqid: u32,
-        /// Who.
         lock_owner: StateOwner,
     },
 }
@@ -278,13 +236,10 @@ pub enum Locker {
 /// LOCKT (RFC 8881 section 18.11).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LocktArgs {
-    /// Shared or exclusive.
     pub locktype: LockType,
-    /// First byte.
     pub offset: u64,
     /// Bytes; `u64::MAX` for all to the end.
     pub length: u64,
-    /// Who asks.
     pub owner: StateOwner,
 }
 
@@ -297,7 +252,6 @@ pub struct LockuArgs {
     pub seqid: u32,
     /// The lock owner's stateid.
     pub lock_stateid: Stateid,
-    /// First byte.
     pub offset: u64,
     /// Bytes; `u64::MAX` for all to the end.
     pub length: u64,
@@ -312,7 +266,6 @@ pub struct OpenArgs {
     pub share_access: u32,
     /// `OPEN4_SHARE_DENY_*`.
     pub share_deny: u32,
-    /// Who opens.
     pub owner: StateOwner,
     /// Whether and how to create.
     pub openhow: OpenHow,
@@ -323,7 +276,6 @@ pub struct OpenArgs {
 /// `openflag4` (RFC 8881 section 18.16).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum OpenHow {
-    /// The file must exist.
     #[xdr(tag = 0)]
     NoCreate,
     /// The file may be made.
@@ -346,7 +298,6 @@ pub enum CreateHow {
     /// The same, with attributes.
     #[xdr(tag = 3)]
     Exclusive41 {
-        /// The verifier.
         verf: Verifier,
         /// Attributes out of `suppattr_exclcreat`.
         attrs: Fattr,
@@ -364,12 +315,7 @@ pub enum OpenClaim {
     Previous(u32),
     /// This name, under a delegation.
     #[xdr(tag = 2)]
-    DelegateCur {
-        /// The delegation.
-        delegate_stateid: Stateid,
-        /// The name.
-        file: Bytes,
-    },
+    DelegateCur { delegate_stateid: Stateid, file: Bytes },
     /// This name, under a delegation from before the client restarted.
     #[xdr(tag = 3)]
     DelegatePrev(Bytes),
@@ -387,13 +333,10 @@ pub enum OpenClaim {
 /// OPEN_DOWNGRADE (RFC 8881 section 18.18).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpenDowngradeArgs {
-    /// The open.
     pub open_stateid: Stateid,
     /// Ignored in NFSv4.1.
     pub seqid: u32,
-    /// What remains of the access.
     pub share_access: u32,
-    /// What remains of the denial.
     pub share_deny: u32,
 }
 
@@ -402,7 +345,6 @@ pub struct OpenDowngradeArgs {
 pub struct ReadArgs {
     /// The open, lock or special stateid.
     pub stateid: Stateid,
-    /// First byte.
     pub offset: u64,
     /// Bytes.
     pub count: u32,
@@ -419,16 +361,13 @@ pub struct ReaddirArgs {
     pub dircount: u32,
     /// Limit: bytes of the whole result.
     pub maxcount: u32,
-    /// Attributes of each entry.
     pub attr_request: Bitmap,
 }
 
 /// RENAME (RFC 8881 section 18.26): from the saved directory to the current one.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RenameArgs {
-    /// Name in the saved directory.
     pub oldname: Bytes,
-    /// Name in the current directory.
     pub newname: Bytes,
 }
 
@@ -437,7 +376,6 @@ pub struct RenameArgs {
 pub struct SetattrArgs {
     /// Needed to set the size.
     pub stateid: Stateid,
-    /// What to set.
     pub attrs: Fattr,
 }
 
@@ -446,11 +384,8 @@ pub struct SetattrArgs {
 pub struct WriteArgs {
     /// The open, lock or special stateid.
     pub stateid: Stateid,
-    /// First byte.
     pub offset: u64,
-    /// How stable before the reply.
     pub stable: StableHow,
-    /// The bytes.
     pub data: Bytes,
 }
 
@@ -460,10 +395,8 @@ pub enum SetxattrOption {
     /// Whether it is there or not.
     #[xdr(tag = 0)]
     Either,
-    /// Only if it is not there.
     #[xdr(tag = 1)]
     Create,
-    /// Only if it is there.
     #[xdr(tag = 2)]
     Replace,
 }
@@ -471,11 +404,9 @@ pub enum SetxattrOption {
 /// SETXATTR (RFC 8276 section 8.4.2).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetxattrArgs {
-    /// When.
     pub option: SetxattrOption,
     /// Name, without a namespace.
     pub key: Bytes,
-    /// Value.
     pub value: Bytes,
 }
 
@@ -504,7 +435,6 @@ macro_rules! arg_ops {
         }
 
         impl ArgOp {
-            /// The operation's number.
             #[must_use]
             pub fn op(&self) -> OpNum {
                 match self {
@@ -544,29 +474,22 @@ macro_rules! arg_ops {
 arg_ops! {
     /// Which kinds of access would be allowed (`ACCESS4_*`).
     Access = ACCESS(u32);
-    /// Close a file.
     Close = CLOSE(CloseArgs);
     /// Make unstable data stable.
     Commit = COMMIT(CommitArgs);
     /// Make anything but a regular file.
     Create = CREATE(CreateArgs);
-    /// Return a delegation.
     DelegReturn = DELEGRETURN(Stateid);
     /// Read these attributes.
     Getattr = GETATTR(Bitmap);
-    /// The current filehandle.
     Getfh = GETFH;
     /// Link the saved file under this name into the current directory.
     Link = LINK(Bytes);
-    /// Lock a byte range.
     Lock = LOCK(LockArgs);
-    /// Test for a lock.
     Lockt = LOCKT(LocktArgs);
-    /// Unlock a byte range.
     Locku = LOCKU(LockuArgs);
     /// Go to this name.
     Lookup = LOOKUP(Bytes);
-    /// Go to the parent.
     Lookupp = LOOKUPP;
     /// Go on only if these attributes differ.
     Nverify = NVERIFY(Fattr);
@@ -576,43 +499,28 @@ arg_ops! {
     OpenDowngrade = OPEN_DOWNGRADE(OpenDowngradeArgs);
     /// Go to this filehandle.
     Putfh = PUTFH(FileHandle);
-    /// Go to the public root.
     Putpubfh = PUTPUBFH;
-    /// Go to the root.
     Putrootfh = PUTROOTFH;
-    /// Read data.
     Read = READ(ReadArgs);
-    /// Read entries.
     Readdir = READDIR(ReaddirArgs);
-    /// Read a symbolic link.
     Readlink = READLINK;
-    /// Remove this name.
     Remove = REMOVE(Bytes);
-    /// Rename.
     Rename = RENAME(RenameArgs);
-    /// Go back to the saved filehandle.
     Restorefh = RESTOREFH;
-    /// Save the current filehandle.
     Savefh = SAVEFH;
     /// Which security flavours this name wants.
     Secinfo = SECINFO(Bytes);
-    /// Set attributes.
     Setattr = SETATTR(SetattrArgs);
     /// Go on only if these attributes are the same.
     Verify = VERIFY(Fattr);
-    /// Write data.
     Write = WRITE(WriteArgs);
     /// Change the back channel.
     BackchannelCtl = BACKCHANNEL_CTL(BackchannelCtlArgs);
     /// Add this connection to a session.
     BindConnToSession = BIND_CONN_TO_SESSION(BindConnToSessionArgs);
-    /// Make a client known.
     ExchangeId = EXCHANGE_ID(ExchangeIdArgs);
-    /// Make a session.
     CreateSession = CREATE_SESSION(CreateSessionArgs);
-    /// End a session.
     DestroySession = DESTROY_SESSION(SessionId);
-    /// Forget a stateid.
     FreeStateid = FREE_STATEID(Stateid);
     /// Which security flavours the current object wants (`SECINFO_STYLE4_*`).
     SecinfoNoName = SECINFO_NO_NAME(u32);
@@ -620,19 +528,16 @@ arg_ops! {
     Sequence = SEQUENCE(SequenceArgs);
     /// Are these stateids valid?
     TestStateid = TEST_STATEID(Vec<Stateid>);
-    /// Forget a client.
     DestroyClientid = DESTROY_CLIENTID(u64);
     /// The client has reclaimed all; the boolean is `rca_one_fs`.
     ReclaimComplete = RECLAIM_COMPLETE(bool);
     /// Reserve space.
     Allocate = ALLOCATE(RangeArgs);
-    /// Copy from the saved file.
     Copy = COPY(CopyArgs);
     /// Give space back.
     Deallocate = DEALLOCATE(RangeArgs);
     /// Say how the file will be used.
     IoAdvise = IO_ADVISE(IoAdviseArgs);
-    /// Stop this copy.
     OffloadCancel = OFFLOAD_CANCEL(Stateid);
     /// How far is this copy?
     OffloadStatus = OFFLOAD_STATUS(Stateid);
@@ -640,17 +545,13 @@ arg_ops! {
     ReadPlus = READ_PLUS(ReadPlusArgs);
     /// Read the extended attribute of this name.
     Getxattr = GETXATTR(Bytes);
-    /// Set an extended attribute.
     Setxattr = SETXATTR(SetxattrArgs);
-    /// List the names of extended attributes.
     Listxattrs = LISTXATTRS(ListxattrsArgs);
     /// Remove the extended attribute of this name.
     Removexattr = REMOVEXATTR(Bytes);
-    /// Find data or a hole.
     Seek = SEEK(SeekArgs);
     /// Share the saved file's blocks.
     Clone = CLONE(CloneArgs);
-    /// Make a client known (NFSv4.0).
     Setclientid = SETCLIENTID(SetclientidArgs);
     /// Make use of what SETCLIENTID gave (NFSv4.0).
     SetclientidConfirm = SETCLIENTID_CONFIRM(SetclientidConfirmArgs);

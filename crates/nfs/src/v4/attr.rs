@@ -219,7 +219,6 @@ attributes! {
     2 fh_expire_type / FH_EXPIRE_TYPE: u32;
     /// Changes whenever data, attributes or entries change.
     3 change / CHANGE: u64;
-    /// Size in bytes.
     4 size / SIZE: u64;
     /// Hard links are possible.
     5 link_support / LINK_SUPPORT: bool;
@@ -289,7 +288,6 @@ attributes! {
     44 space_total / SPACE_TOTAL: u64;
     /// Bytes that the object takes.
     45 space_used / SPACE_USED: u64;
-    /// Last access.
     47 time_access / TIME_ACCESS: NfsTime;
     /// Sets the time of last access (SETATTR only).
     48 time_access_set / TIME_ACCESS_SET: SetTime;

@@ -46,11 +46,9 @@ pub const REFERRING_MAX: u32 = 1024;
 /// knows that it was begun, reads them over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CbSequenceArgs {
-    /// Which session.
     pub sessionid: SessionId,
     /// The slot's next number.
     pub sequenceid: u32,
-    /// Which slot.
     pub slotid: u32,
     /// The highest slot in use by the server.
     pub highest_slotid: u32,
@@ -135,7 +133,6 @@ impl Decode for CbOffloadArgs {
 }
 
 impl CbOp {
-    /// The operation's number.
     #[must_use]
     pub fn op(&self) -> OpNum {
         match self {
@@ -179,9 +176,7 @@ pub struct CbCompoundRes {
 /// One operation's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CbRes {
-    /// Which operation.
     pub op: OpNum,
-    /// Its outcome.
     pub status: NfsStat,
     /// What CB_SEQUENCE returns when it succeeds.
     pub sequence: Option<CbSequenceRes>,
@@ -190,11 +185,9 @@ pub struct CbRes {
 /// CB_SEQUENCE, when it succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbSequenceRes {
-    /// Which session.
     pub sessionid: SessionId,
     /// As in the request.
     pub sequenceid: u32,
-    /// Which slot.
     pub slotid: u32,
     /// The highest slot that the client takes.
     pub highest_slotid: u32,

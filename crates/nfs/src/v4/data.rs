@@ -31,7 +31,6 @@ pub mod advice {
 pub struct RangeArgs {
     /// As for a WRITE.
     pub stateid: Stateid,
-    /// First byte.
     pub offset: u64,
     /// Bytes.
     pub length: u64,
@@ -42,7 +41,6 @@ pub struct RangeArgs {
 pub struct SeekArgs {
     /// As for a READ.
     pub stateid: Stateid,
-    /// From where on.
     pub offset: u64,
     /// [`CONTENT_DATA`] or [`CONTENT_HOLE`].
     pub what: u32,
@@ -62,24 +60,19 @@ pub struct SeekRes {
 pub struct IoAdviseArgs {
     /// As for a READ.
     pub stateid: Stateid,
-    /// First byte.
     pub offset: u64,
     /// Bytes; 0 for all to the end.
     pub count: u64,
-    /// Numbers of [`advice`].
     pub hints: Bitmap,
 }
 
 /// `netloc4` (RFC 7862 section 4.5): a server.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum NetLoc {
-    /// A name.
     #[xdr(tag = 1)]
     Name(Bytes),
-    /// A URL.
     #[xdr(tag = 2)]
     Url(Bytes),
-    /// An address.
     #[xdr(tag = 3)]
     Addr(ClientAddr),
 }
@@ -97,7 +90,6 @@ pub struct CopyArgs {
     pub dst_offset: u64,
     /// Bytes; 0 for all to the end of the source.
     pub count: u64,
-    /// In order.
     pub consecutive: bool,
     /// The reply has to wait for the end.
     pub synchronous: bool,
@@ -121,7 +113,6 @@ pub struct WriteResponse {
 /// `copy_requirements4` (RFC 7862 section 15.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct CopyRequirements {
-    /// In order.
     pub consecutive: bool,
     /// The reply waits for the end.
     pub synchronous: bool,

@@ -16,7 +16,6 @@ use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 pub struct AccessRes {
     /// What the server can tell about.
     pub supported: u32,
-    /// What is allowed.
     pub access: u32,
 }
 
@@ -36,16 +35,13 @@ pub struct LockDenied {
     pub offset: u64,
     /// Bytes; `u64::MAX` for all to the end.
     pub length: u64,
-    /// Shared or exclusive.
     pub locktype: LockType,
-    /// Whose.
     pub owner: StateOwner,
 }
 
 /// OPEN (RFC 8881 section 18.16).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpenRes {
-    /// The open.
     pub stateid: Stateid,
     /// The directory's change attribute.
     pub cinfo: ChangeInfo,
@@ -65,34 +61,24 @@ pub enum SpaceLimit {
     Size(u64),
     /// So many blocks may be dirty.
     #[xdr(tag = 2)]
-    Blocks {
-        /// How many.
-        num_blocks: u32,
-        /// Of how many bytes.
-        bytes_per_block: u32,
-    },
+    Blocks { num_blocks: u32, bytes_per_block: u32 },
 }
 
 /// `open_delegation4` (RFC 8881 section 18.16).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum OpenDelegation {
-    /// None.
     #[xdr(tag = 0)]
     None,
-    /// For reading.
     #[xdr(tag = 1)]
     Read {
-        /// The delegation.
         stateid: Stateid,
         /// To be returned at once.
         recall: bool,
         /// Who needs no ACCESS.
         permissions: NfsAce,
     },
-    /// For writing.
     #[xdr(tag = 2)]
     Write {
-        /// The delegation.
         stateid: Stateid,
         /// To be returned at once.
         recall: bool,
@@ -137,25 +123,16 @@ impl Decode for WhyNone {
 pub struct ReadRes {
     /// The end of the file was reached.
     pub eof: bool,
-    /// The bytes.
     pub data: Bytes,
 }
 
 /// One segment of a READ_PLUS reply (RFC 7862 section 15.10).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum ReadPlusContent {
-    /// Data.
     #[xdr(tag = 0)]
-    Data {
-        /// Where.
-        offset: u64,
-        /// The bytes.
-        data: Bytes,
-    },
-    /// Zeroes.
+    Data { offset: u64, data: Bytes },
     #[xdr(tag = 1)]
     Hole {
-        /// Where.
         offset: u64,
         /// How many bytes.
         length: u64,
@@ -167,7 +144,6 @@ pub enum ReadPlusContent {
 pub struct ReadPlusRes {
     /// The end of the file was reached.
     pub eof: bool,
-    /// Segments in order.
     pub contents: Vec<ReadPlusContent>,
 }
 
@@ -176,9 +152,7 @@ pub struct ReadPlusRes {
 pub struct DirEntry {
     /// Go on behind this entry; never 0, 1 or 2.
     pub cookie: u64,
-    /// Its name.
     pub name: Bytes,
-    /// Its attributes.
     pub attrs: Fattr,
 }
 
@@ -187,7 +161,6 @@ pub struct DirEntry {
 pub struct ReaddirRes {
     /// To be sent with the cookies.
     pub cookieverf: Verifier,
-    /// Entries in order.
     pub entries: Vec<DirEntry>,
     /// No more behind them.
     pub eof: bool,
@@ -252,7 +225,6 @@ pub struct WriteRes {
 /// BIND_CONN_TO_SESSION (RFC 8881 section 18.34).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct BindConnToSessionRes {
-    /// Which session.
     pub sessid: SessionId,
     /// `CDFS4_*`.
     pub dir: u32,
@@ -263,15 +235,12 @@ pub struct BindConnToSessionRes {
 /// EXCHANGE_ID (RFC 8881 section 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ExchangeIdRes {
-    /// The client's number.
     pub clientid: u64,
     /// For its first CREATE_SESSION.
     pub sequenceid: u32,
     /// `EXCHGID4_FLAG_*`.
     pub flags: u32,
-    /// How state is protected.
     pub state_protect: StateProtectRes,
-    /// Which server.
     pub server_owner: ServerOwner,
     /// Within what scope client IDs and handles are the same.
     pub server_scope: Opaque1024,
@@ -282,10 +251,8 @@ pub struct ExchangeIdRes {
 /// `state_protect4_r` (RFC 8881 section 18.35), SP4_SSV left out: no server here grants it.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum StateProtectRes {
-    /// SP4_NONE.
     #[xdr(tag = 0)]
     None,
-    /// SP4_MACH_CRED.
     #[xdr(tag = 1)]
     MachCred(super::args::StateProtectOps),
 }
@@ -293,7 +260,6 @@ pub enum StateProtectRes {
 /// CREATE_SESSION (RFC 8881 section 18.36).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CreateSessionRes {
-    /// The session's name.
     pub sessionid: SessionId,
     /// As in the request.
     pub sequence: u32,
@@ -308,11 +274,9 @@ pub struct CreateSessionRes {
 /// SEQUENCE (RFC 8881 section 18.46).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SequenceRes {
-    /// Which session.
     pub sessionid: SessionId,
     /// As in the request.
     pub sequenceid: u32,
-    /// Which slot.
     pub slotid: u32,
     /// The highest slot that the server takes.
     pub highest_slotid: u32,
@@ -325,7 +289,6 @@ pub struct SequenceRes {
 /// What an operation returned besides its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResBody {
-    /// Only a status.
     Empty,
     Access(AccessRes),
     Close(Stateid),
@@ -421,16 +384,12 @@ impl Encode for ResBody {
 /// One operation's result in a COMPOUND's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResOp {
-    /// Which operation.
     pub op: OpNum,
-    /// Its outcome.
     pub status: NfsStat,
-    /// What it returned.
     pub body: ResBody,
 }
 
 impl ResOp {
-    /// A success.
     #[must_use]
     pub fn ok(op: OpNum, body: ResBody) -> ResOp {
         ResOp { op, status: NfsStat::NFS4_OK, body }

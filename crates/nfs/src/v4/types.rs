@@ -17,7 +17,6 @@ pub type SessionId = [u8; 16];
 pub struct Stateid {
     /// Incremented with each change of the state; zero asks for the most recent.
     pub seqid: u32,
-    /// Which state.
     pub other: [u8; 12],
 }
 
@@ -35,31 +34,22 @@ impl Stateid {
 /// `nfs_ftype4` (RFC 8881 section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum FileType {
-    /// Regular file.
     #[xdr(tag = 1)]
     Reg,
-    /// Directory.
     #[xdr(tag = 2)]
     Dir,
-    /// Block device.
     #[xdr(tag = 3)]
     Blk,
-    /// Character device.
     #[xdr(tag = 4)]
     Chr,
-    /// Symbolic link.
     #[xdr(tag = 5)]
     Lnk,
-    /// Socket.
     #[xdr(tag = 6)]
     Sock,
-    /// FIFO.
     #[xdr(tag = 7)]
     Fifo,
-    /// Named attribute directory.
     #[xdr(tag = 8)]
     AttrDir,
-    /// Named attribute.
     #[xdr(tag = 9)]
     NamedAttr,
 }
@@ -79,7 +69,6 @@ pub enum SetTime {
     /// The server's clock.
     #[xdr(tag = 0)]
     ServerTime,
-    /// This time.
     #[xdr(tag = 1)]
     ClientTime(NfsTime),
 }
@@ -87,18 +76,14 @@ pub enum SetTime {
 /// `fsid4` (RFC 8881 section 3.3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Encode, Decode)]
 pub struct Fsid {
-    /// First half.
     pub major: u64,
-    /// Second half.
     pub minor: u64,
 }
 
 /// `specdata4`: a device number (RFC 8881 section 3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 pub struct SpecData {
-    /// Major number.
     pub specdata1: u32,
-    /// Minor number.
     pub specdata2: u32,
 }
 
@@ -107,9 +92,7 @@ pub struct SpecData {
 pub struct ChangeInfo {
     /// Whether nothing came between `before` and `after` but this operation.
     pub atomic: bool,
-    /// The value before.
     pub before: u64,
-    /// The value after.
     pub after: u64,
 }
 
@@ -171,7 +154,6 @@ pub struct ImplId {
 pub struct ClientOwner {
     /// Changes with each start of the client.
     pub verifier: Verifier,
-    /// Which client.
     pub owner_id: Opaque1024,
 }
 
@@ -180,7 +162,6 @@ pub struct ClientOwner {
 pub struct ServerOwner {
     /// Distinguishes the parts of one server.
     pub minor_id: u64,
-    /// Which server.
     pub major_id: Opaque1024,
 }
 
@@ -197,7 +178,6 @@ pub struct ChannelAttrs {
     pub max_response_size_cached: u32,
     /// Operations in one COMPOUND, SEQUENCE included.
     pub max_operations: u32,
-    /// Slots.
     pub max_requests: u32,
     /// At most one element; not used over TCP.
     pub rdma_ird: Vec<u32>,
@@ -220,10 +200,8 @@ pub enum StableHow {
 /// `nfs_lock_type4` (RFC 8881 section 18.10).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum LockType {
-    /// Shared.
     #[xdr(tag = 1)]
     Read,
-    /// Exclusive.
     #[xdr(tag = 2)]
     Write,
     /// Shared; the client would block.
@@ -243,7 +221,6 @@ pub enum SecInfo {
     Gss {
         /// The mechanism's OID, DER-encoded.
         oid: Bytes,
-        /// Quality of protection.
         qop: u32,
         /// 1 none, 2 integrity, 3 privacy.
         service: u32,
@@ -282,8 +259,6 @@ pub struct NfsAce {
     pub kind: u32,
     /// Inheritance and group flags.
     pub flag: u32,
-    /// What.
     pub access_mask: u32,
-    /// Who.
     pub who: Bytes,
 }

@@ -12,7 +12,6 @@ pub const CALLBACKS: u32 = 0x4000_0000;
 pub struct NfsClientId {
     /// Changes with each start of the client.
     pub verifier: Verifier,
-    /// Which client.
     pub id: Opaque1024,
 }
 
@@ -37,7 +36,6 @@ pub struct CallbackClient {
 /// SETCLIENTID (RFC 7530 section 16.33).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetclientidArgs {
-    /// Who.
     pub client: NfsClientId,
     /// Where callbacks would go.
     pub callback: CallbackClient,
@@ -66,7 +64,6 @@ pub struct SetclientidConfirmArgs {
 /// OPEN_CONFIRM (RFC 7530 section 16.18).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct OpenConfirmArgs {
-    /// The open.
     pub open_stateid: Stateid,
     /// The open owner's next number.
     pub seqid: u32,
