@@ -420,6 +420,9 @@ impl Decode for ResOp {
         let op = OpNum(r.u32()?);
         let status = NfsStat::decode(r)?;
         let body = match (op, status.is_ok()) {
+            // Linux (nfsd4_encode_operation) cuts the bitmap off where it runs out of room or of operations: with NFSv4.0 at
+            // the fifty-first operation. Such a result is the reply's last one.
+            (OpNum::SETATTR, false) if r.remaining() == 0 => ResBody::Setattr(Bitmap::default()),
             (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::decode(r)?),
             (OpNum::LOCK | OpNum::LOCKT, false) if status == NfsStat::NFS4ERR_DENIED => {
                 ResBody::Denied(LockDenied::decode(r)?)
@@ -475,4 +478,24 @@ impl Decode for ResOp {
 #[must_use]
 pub fn usable_callback_security(parms: &[CallbackSecParms]) -> Option<&CallbackSecParms> {
     parms.iter().find(|p| !matches!(p, CallbackSecParms::Gss { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7530 section 16.32.2 gives SETATTR4res its bitmap whatever the status; Linux's server leaves it out with RESOURCE.
+    #[test]
+    fn a_setattr_that_linux_refuses_for_lack_of_room_has_no_bitmap() {
+        let mut bytes = BytesMut::new();
+        OpNum::SETATTR.0.encode(&mut bytes);
+        NfsStat::NFS4ERR_RESOURCE.encode(&mut bytes);
+        let res = ResOp::decode(&mut Reader::new(bytes.clone().freeze())).unwrap();
+        assert_eq!(res, ResOp::failed(OpNum::SETATTR, NfsStat::NFS4ERR_RESOURCE));
+        // What succeeded has one.
+        let mut bytes = BytesMut::new();
+        OpNum::SETATTR.0.encode(&mut bytes);
+        NfsStat::NFS4_OK.encode(&mut bytes);
+        assert!(ResOp::decode(&mut Reader::new(Bytes::from(bytes.to_vec()))).is_err());
+    }
 }
