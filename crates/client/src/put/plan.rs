@@ -634,7 +634,7 @@ impl<P: Default> Plan<P> {
                 return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id));
             }
             Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory"),
-            // Another item waits to replace the target. It waits for this link, not the other way round.
+            // Another item waits to replace the target. It goes first; this link waits behind it.
             Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(last) => {
                 let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Link(id));
@@ -687,7 +687,7 @@ impl<P: Default> Plan<P> {
                 }
             }
         }
-        // These were planned for an empty directory. Plan them again.
+        // These were planned for an empty directory. They go the slow way instead.
         for item in there {
             if let Some(item) = self.item_mut(item)
                 && item.dir == id
