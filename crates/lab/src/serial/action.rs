@@ -16,7 +16,7 @@ use landfast_nfs::v4::{
     ArgOp, AttrValues, Bitmap, FileHandle, NfsTime, ResBody, ResOp, SetTime, SpecData, StableHow, Stateid,
     flags,
 };
-use landfast_verify::blocking::session::{attributes, filehandle, find};
+use landfast_verify::blocking::session::{attributes, filehandle, result_of};
 use landfast_xdr::Bytes;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -69,27 +69,60 @@ impl Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Make a regular file that must not exist, and open it for writing.
-    Create { path: Path, mode: u32 },
+    Create {
+        path: Path,
+        mode: u32,
+    },
     /// Write to an open file: FILE_SYNC if `stable`, else UNSTABLE.
-    Write { path: Path, offset: u64, data: Bytes, stable: bool },
+    Write {
+        path: Path,
+        offset: u64,
+        data: Bytes,
+        stable: bool,
+    },
     /// Make all unstable data of a file stable.
-    Commit { path: Path },
-    /// SETATTR.
-    Set { path: Path, change: Change },
+    Commit {
+        path: Path,
+    },
+    Set {
+        path: Path,
+        change: Change,
+    },
     /// CLOSE of a file that the actor has open.
-    Close { path: Path },
+    Close {
+        path: Path,
+    },
     /// Make anything but a regular file.
-    Make { path: Path, node: Node, mode: u32 },
+    Make {
+        path: Path,
+        node: Node,
+        mode: u32,
+    },
     /// Make the hard link `to` of the existing name `from`.
-    Link { from: Path, to: Path },
+    Link {
+        from: Path,
+        to: Path,
+    },
     /// Rename, over whatever is at `to`.
-    Rename { from: Path, to: Path },
+    Rename {
+        from: Path,
+        to: Path,
+    },
     /// REMOVE or RMDIR.
-    Remove { path: Path },
+    Remove {
+        path: Path,
+    },
     /// Set an extended attribute, or remove it if `value` is `None` (RFC 8276). The name has no namespace.
-    Xattr { path: Path, name: Vec<u8>, value: Option<Bytes> },
+    Xattr {
+        path: Path,
+        name: Vec<u8>,
+        value: Option<Bytes>,
+    },
     /// SETATTR of the access list.
-    Acl { path: Path, acl: Vec<NfsAce> },
+    Acl {
+        path: Path,
+        acl: Vec<NfsAce>,
+    },
 }
 
 /// What a reply says about its object.
@@ -478,10 +511,8 @@ impl Actor {
 
     pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
         let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset, count };
-        self.of(fh, ArgOp::Read(read), "READ", |body| match body {
-            ResBody::Read(r) => Some(r.data),
-            _ => None,
-        })
+        let results = self.on(fh, ArgOp::Read(read))?;
+        Ok(result_of!(results, "READ", Read)?.data)
     }
 
     /// The entries of a directory, each with all attributes that this client knows of.
@@ -496,10 +527,8 @@ impl Actor {
                 maxcount: LIST_BYTES,
                 attr_request: ALL,
             };
-            let page = self.of(dir, ArgOp::Readdir(args), "READDIR", |body| match body {
-                ResBody::Readdir(page) => Some(page),
-                _ => None,
-            })?;
+            let results = self.on(dir, ArgOp::Readdir(args))?;
+            let page = result_of!(results, "READDIR", Readdir)?;
             cookieverf = page.cookieverf;
             for entry in page.entries {
                 cookie = entry.cookie;
@@ -515,10 +544,8 @@ impl Actor {
 
     /// Where a symbolic link leads.
     pub fn readlink(&mut self, fh: &FileHandle) -> Result<Vec<u8>> {
-        self.of(fh, ArgOp::Readlink, "READLINK", |body| match body {
-            ResBody::Readlink(to) => Some(to.to_vec()),
-            _ => None,
-        })
+        let results = self.on(fh, ArgOp::Readlink)?;
+        Ok(result_of!(results, "READLINK", Readlink)?.to_vec())
     }
 
     pub fn xattrs(&mut self, fh: &FileHandle) -> Result<Vec<(Vec<u8>, Bytes)>> {
@@ -526,15 +553,11 @@ impl Actor {
         let mut cookie = 0;
         loop {
             let list = ArgOp::Listxattrs(ListxattrsArgs { cookie, maxcount: LIST_BYTES });
-            let page = self.of(fh, list, "LISTXATTRS", |body| match body {
-                ResBody::Listxattrs(page) => Some(page),
-                _ => None,
-            })?;
+            let results = self.on(fh, list)?;
+            let page = result_of!(results, "LISTXATTRS", Listxattrs)?;
             for key in page.names {
-                let value = self.of(fh, ArgOp::Getxattr(key.clone()), "GETXATTR", |body| match body {
-                    ResBody::Getxattr(value) => Some(value),
-                    _ => None,
-                })?;
+                let results = self.on(fh, ArgOp::Getxattr(key.clone()))?;
+                let value = result_of!(results, "GETXATTR", Getxattr)?;
                 out.push((key.to_vec(), value));
             }
             cookie = page.cookie;
@@ -547,22 +570,13 @@ impl Actor {
     /// COMMIT of a whole file: the write verifier.
     pub fn verifier(&mut self, fh: &FileHandle) -> Result<[u8; 8]> {
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
-        self.of(fh, commit, "COMMIT", |body| match body {
-            ResBody::Commit(verf) => Some(verf),
-            _ => None,
-        })
+        let results = self.on(fh, commit)?;
+        Ok(result_of!(results, "COMMIT", Commit)?)
     }
 
-    /// One operation on the object behind a handle, and what `pick` takes of its result.
-    fn of<T>(
-        &mut self,
-        fh: &FileHandle,
-        op: ArgOp,
-        name: &str,
-        pick: impl Fn(ResBody) -> Option<T>,
-    ) -> Result<T> {
-        let results = self.session.compound(vec![ArgOp::Putfh(fh.clone()), op])?;
-        Ok(find(results, name, pick)?)
+    /// Does one operation on the object behind a handle.
+    fn on(&mut self, fh: &FileHandle, op: ArgOp) -> Result<Vec<ResOp>> {
+        self.session.compound(vec![ArgOp::Putfh(fh.clone()), op])
     }
 }
 

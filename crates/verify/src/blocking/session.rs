@@ -19,7 +19,8 @@ use landfast_rpc::rpcbind::universal;
 use landfast_xdr::{Bytes, Decode};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The result of the first operation of this kind.
+/// The result of the first operation of this kind among the results of a COMPOUND.
+#[macro_export]
 macro_rules! result_of {
     ($results:expr, $name:literal, $body:ident) => {
         $crate::blocking::session::find($results, $name, |body| match body {
@@ -28,7 +29,7 @@ macro_rules! result_of {
         })
     };
 }
-pub(super) use result_of;
+pub use result_of;
 
 /// What a client asks of the server when it starts.
 #[derive(Debug, Clone, Copy)]
@@ -259,16 +260,17 @@ impl Session {
     }
 
     /// Gives session and client id back (versions 4.1 and 4.2): a client that never comes back would keep the next server in
-    /// its grace period.
+    /// its grace period. If the session is refused, the client id is given back all the same.
     ///
     /// # Errors
-    /// As [`Session::compound`].
+    /// As [`Session::compound`]; of two failures the first.
     pub fn destroy(&mut self) -> Result<()> {
-        if self.minor > 0 {
-            self.raw(vec![ArgOp::DestroySession(self.sessionid)])?;
-            self.raw(vec![ArgOp::DestroyClientid(self.clientid)])?;
+        if self.minor == 0 {
+            return Ok(());
         }
-        Ok(())
+        let session = self.raw(vec![ArgOp::DestroySession(self.sessionid)]);
+        let client = self.raw(vec![ArgOp::DestroyClientid(self.clientid)]);
+        session.and(client).map(drop)
     }
 }
 

@@ -316,7 +316,9 @@ impl Nfs for Client {
     fn xattr(&mut self, fh: &Fh, key: &str) -> Result<Option<Vec<u8>>> {
         match self.compound(vec![put(fh), ArgOp::Getxattr(name(key))]) {
             Ok(results) => result_of!(results, "GETXATTR", Getxattr).map(|value| Some(value.to_vec())),
-            Err(Error::Refused { status, .. }) if status == NfsStat::NFS4ERR_NOXATTR.to_string() => Ok(None),
+            Err(Error::Refused { code: Some(code), .. }) if NfsStat(code) == NfsStat::NFS4ERR_NOXATTR => {
+                Ok(None)
+            }
             Err(e) => Err(e),
         }
     }
