@@ -77,7 +77,6 @@ impl Decode for List {
     }
 }
 
-/// GETACL.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct GetaclArgs {
     pub object: FileHandle,
@@ -96,7 +95,6 @@ pub struct Lists {
     pub default: List,
 }
 
-/// SETACL.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct SetaclArgs {
     pub object: FileHandle,

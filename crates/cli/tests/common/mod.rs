@@ -66,7 +66,6 @@ pub fn one_line_with(text: &str, parts: &[&str]) {
 pub struct Serving {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// Where.
     pub url: String,
     /// What it said until it served.
     pub words: String,

@@ -71,7 +71,6 @@ impl Action for Setattrs {
     }
 }
 
-/// READLINK.
 #[derive(Debug)]
 pub(super) struct Readlink;
 

@@ -61,7 +61,6 @@ pub(super) enum Way {
 pub(super) enum Next<T> {
     /// Another segment.
     Again,
-    /// Nothing.
     End(Outcome<T>),
 }
 

@@ -96,7 +96,6 @@ impl Action for Make {
     }
 }
 
-/// REMOVE.
 #[derive(Debug)]
 pub(super) struct Remove {
     /// A name that is not there is as good as one that was removed (`rm -f`).

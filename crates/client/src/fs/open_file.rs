@@ -153,7 +153,6 @@ pub(crate) async fn open_by_handle(
     Ok(results.open()?.stateid)
 }
 
-/// SETATTR.
 pub(crate) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Result<(), StepError> {
     let ops = vec![
         ArgOp::Putfh(fh.clone()),

@@ -33,7 +33,6 @@ pub(super) struct Capacity {
     pub(super) reply_cached: usize,
     /// Operations, SEQUENCE included.
     pub(super) ops: usize,
-    /// Members.
     pub(super) members: usize,
     /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,

@@ -355,7 +355,6 @@ enum Trouble {
     Odd(usize),
     /// The reply is lost; executed or not.
     Lost(bool),
-    /// TOO_MANY_OPS.
     TooMany,
 }
 

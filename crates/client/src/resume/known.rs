@@ -17,7 +17,6 @@ use crate::archive::{Kind, Member};
 pub(crate) enum Known {
     /// Nothing, or the result is missing at the destination.
     Do,
-    /// All.
     Done,
     /// All, but its target was replaced later: this link must refer to the object that had the target's name before.
     DoneTooSoon(Vec<u8>),

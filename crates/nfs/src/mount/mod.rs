@@ -44,7 +44,6 @@ impl MountStat {
 /// The result of MNT (section 5.2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MntRes {
-    /// Mounted.
     Ok(Mounted),
     /// Not; the status is not OK.
     Fail(MountStat),

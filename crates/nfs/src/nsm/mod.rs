@@ -39,11 +39,8 @@ pub struct SmName {
 pub struct MyId {
     /// The host.
     pub my_name: Name,
-    /// Program.
     pub my_prog: i32,
-    /// Version.
     pub my_vers: i32,
-    /// Procedure.
     pub my_proc: i32,
 }
 

@@ -216,7 +216,6 @@ pub struct FsinfoOk {
     pub properties: u32,
 }
 
-/// PATHCONF.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct PathconfOk {
     pub attrs: PostOp,

@@ -291,7 +291,6 @@ attributes! {
     47 time_access / TIME_ACCESS: NfsTime;
     /// Sets the time of last access (SETATTR only).
     48 time_access_set / TIME_ACCESS_SET: SetTime;
-    /// Creation.
     50 time_create / TIME_CREATE: NfsTime;
     /// The granularity of times.
     51 time_delta / TIME_DELTA: NfsTime;

@@ -17,7 +17,6 @@ pub const OP_CB_SEQUENCE: OpNum = OpNum(11);
 /// CB_OFFLOAD (RFC 7862 section 16.1).
 pub const OP_CB_OFFLOAD: OpNum = OpNum(15);
 
-/// CB_COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbCompoundArgs {
     /// Comes back in the reply.
@@ -95,7 +94,6 @@ fn bounded(len: u32) -> Result<u32, Error> {
     }
 }
 
-/// CB_OFFLOAD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CbOffloadArgs {
     /// The destination.

@@ -36,7 +36,6 @@ pub enum Subject {
         /// CLAIM_PREVIOUS: needs no confirmation (RFC 7530 section 9.1.11).
         reclaim: bool,
     },
-    /// OPEN_CONFIRM.
     Confirm(Stateid),
     /// CLOSE, OPEN_DOWNGRADE.
     OfOpen(Stateid),

@@ -48,7 +48,6 @@ struct Found {
 }
 
 impl Context<'_> {
-    /// OPEN.
     pub(super) fn open(&mut self, a: &OpenArgs) -> OpResult {
         let wish = self.wish(a)?;
         let found = match (&a.claim, &a.openhow) {
@@ -312,7 +311,6 @@ impl Context<'_> {
         room
     }
 
-    /// OPEN_DOWNGRADE.
     pub(super) fn open_downgrade(&mut self, a: &OpenDowngradeArgs) -> OpResult {
         let access = (a.share_access & 3) as Share;
         if access == 0 || a.share_deny > 3 || (self.minor == 0 && a.share_access > 3) {
@@ -336,7 +334,6 @@ impl Context<'_> {
         Ok(ResBody::Close(Stateid::INVALID))
     }
 
-    /// TEST_STATEID.
     pub(super) fn test_stateid(&mut self, stateids: &[Stateid]) -> OpResult {
         if stateids.len() > limits::TEST_STATEIDS_MAX {
             return Err(NfsStat::NFS4ERR_INVAL.into());
@@ -350,7 +347,6 @@ impl Context<'_> {
         Ok(ResBody::TestStateid(stateids.iter().map(each).collect()))
     }
 
-    /// FREE_STATEID.
     pub(super) fn free_stateid(&mut self, stateid: &Stateid) -> OpResult {
         let stateid = self.resolve_stateid(stateid, false)?;
         let client = self.client()?;

@@ -73,7 +73,6 @@ impl Page {
 }
 
 impl Context<'_> {
-    /// READDIR.
     pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> OpResult {
         if matches!(a.cookie, 1 | 2) {
             return Err(NfsStat::NFS4ERR_BAD_COOKIE.into());
