@@ -6,6 +6,9 @@ mount -t "$FS" /dev/vdb /srv/export
 mount -t nfsd nfsd /proc/fs/nfsd 2>/dev/null || true
 echo 10 >/proc/fs/nfsd/nfsv4leasetime
 echo 10 >/proc/fs/nfsd/nfsv4gracetime
+# The lock manager of NFSv3 has a grace period of its own, 50 s by default, in which nfsd gives no delegations either: 3 s here.
+echo 3 >/proc/sys/fs/nfs/nlm_timeout
+echo 1 >/proc/sys/fs/nfs/nlm_grace_period
 echo "/srv/export *(rw,insecure,no_root_squash,no_subtree_check,fsid=0,$OPTIONS)" >/etc/exports
 exportfs -ra
 sed -i 's/^manage-gids=y/manage-gids=n/' /etc/nfs.conf # believe the client's groups
