@@ -60,7 +60,7 @@ mod trouble;
 
 pub use existing::{Existing, Over, When};
 pub(crate) use existing::{NewKind, Seen, Verdict};
-pub use options::{PutOptions, Tuning, Xattrs};
+pub use options::{Early, PutOptions, Tuning, Xattrs};
 pub use report::{Cause, Failure, FatalError, MemberError, Progress, Report, Silent};
 pub use run::{run, run_as, run_in};
 pub(crate) use source::{ArchiveSource, OpenArchive, ReadCount};

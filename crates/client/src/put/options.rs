@@ -79,6 +79,23 @@ pub struct Tuning {
     pub compounds_in_flight: usize,
     /// TCP connections.
     pub connections: usize,
+    /// What is sent before the destination is known. Experiments ask for less, to measure what it earns.
+    #[doc(hidden)]
+    pub early: Early,
+}
+
+/// What is sent before the reply to the session's first request: each includes those before it.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Early {
+    /// Nothing: first the session, then the destination's path, then members.
+    Nothing,
+    /// The first request resolves the destination's path and lists it.
+    Destination,
+    /// It makes directories, too.
+    Directories,
+    /// Files follow it before its reply.
+    Files,
 }
 
 impl Default for Tuning {
@@ -90,6 +107,7 @@ impl Default for Tuning {
             bytes_in_flight: limits::BYTES_IN_FLIGHT_MAX,
             compounds_in_flight: limits::COMPOUNDS_IN_FLIGHT_MAX,
             connections: limits::CONNECTIONS,
+            early: Early::Files,
         }
     }
 }

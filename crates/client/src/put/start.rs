@@ -17,7 +17,7 @@ use super::early_send;
 use super::engine::extract;
 use super::existing::{Existing, When, listed_attrs};
 use super::input::Input;
-use super::options::{PutOptions, Xattrs};
+use super::options::{Early, PutOptions, Xattrs};
 use super::report::{FatalError, Progress, Report, finished};
 use super::source::Source;
 use super::stop::unless_stopped;
@@ -87,7 +87,8 @@ async fn start_with(
     let is_new = matches!(with, With::New(_));
     let mut input = unless_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let at = Instant::now();
-    let mut asks = ops::resolving(path);
+    let early = options.tuning.early;
+    let mut asks = if early >= Early::Destination { ops::resolving(path) } else { Vec::new() };
     if !asks.is_empty() {
         if options.xattrs != Xattrs::No {
             asks.push(ArgOp::Getattr(Bitmap::of(&[number::XATTR_SUPPORT])));
@@ -116,7 +117,7 @@ async fn start_with(
         Some((body, ops))
     };
     // What was not there before could not be told from what was, if the reply is lost.
-    let makes = options.existing != Existing::Keep;
+    let makes = options.existing != Existing::Keep && early >= Early::Directories;
     let trailing = makes.then_some(&mut trailing as &mut Trailing<'_>);
     let first = FirstRequest { queries: &asks, trailing, connect_all: true };
     let connecting = async {
@@ -132,7 +133,7 @@ async fn start_with(
     let replaces = match options.existing {
         Existing::Look(over) => over.when == When::Always,
         _ => true,
-    };
+    } && early >= Early::Files;
     let mut answer = match &mut input {
         Input::Reading(reading) if reply.is_pending() && replaces && enough(&session).is_ok() => {
             let mut early_files =

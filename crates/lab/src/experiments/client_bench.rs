@@ -21,11 +21,16 @@ use crate::serial::{Actor, Connect, Session};
 use crate::served::{Durability, ServeOptions, Served, free_port};
 use crate::tarball::{Shape, write_random};
 use crate::tools;
+use landfast_client::NfsUrl;
+use landfast_client::put::{PutOptions, Silent};
+use landfast_client::untar::{self, Archive};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// How long the others' pace is measured.
 const PEER_TIME: Duration = Duration::from_secs(2);
@@ -286,6 +291,33 @@ impl Bench {
         }
         tools::run(&["rm", "-r", &self.near(&dir)])?;
         Ok(Run { pace, whole_s, rpcs })
+    }
+
+    /// One extraction by this process, with the client's library, into a directory of its own, which is compared and removed.
+    /// Returns its time from before the session to after it.
+    pub(super) fn untar_here(
+        &mut self,
+        runtime: &Runtime,
+        options: PutOptions,
+        link: &Link,
+    ) -> Result<Duration> {
+        self.runs += 1;
+        let dir = format!("run{}", self.runs);
+        tools::run(&["mkdir", &self.near(&dir)])?;
+        let url: NfsUrl = format!("nfs://{}/{dir}", link.addr()).parse().map_err(|e| super::unable(&e))?;
+        let source = Archive::reader(open(&self.archive)?);
+        let options = PutOptions { same_permissions: Some(true), same_owner: Some(true), ..options };
+        let start = Instant::now();
+        let report = runtime
+            .block_on(untar::run(options, source, &url, Arc::new(Silent)))
+            .map_err(|e| super::unable(&e))?;
+        let took = start.elapsed();
+        if !report.complete() {
+            return Err(Error::Unable(format!("untar: {:?}", report.failed)));
+        }
+        crate::verify::compare(open(&self.archive)?, &self.export.join(&dir))?.into_result()?;
+        tools::run(&["rm", "-r", &self.near(&dir)])?;
+        Ok(took)
     }
 
     fn go(&self, side: &Side, link: &Link, dir: &str) -> Result<Pace> {

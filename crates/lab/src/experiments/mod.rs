@@ -10,6 +10,7 @@ mod client_flushes;
 mod client_memory;
 mod client_round_trips;
 mod client_rpcs;
+mod early_requests;
 mod eight_clients;
 mod findings;
 mod large_directory;
@@ -38,7 +39,7 @@ pub struct Experiment {
     run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-pub const ALL: [Experiment; 19] = [
+pub const ALL: [Experiment; 20] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -73,6 +74,11 @@ pub const ALL: [Experiment; 19] = [
         name: "beside-ganesha",
         about: "processor time for each kind of operation and speed of streams, beside nfs-ganesha",
         run: beside_ganesha::run,
+    },
+    Experiment {
+        name: "early-requests",
+        about: "what untar earns by sending requests before it knows the destination (1 to 50 ms, 100 to 32,768 files)",
+        run: early_requests::run,
     },
     Experiment {
         name: "client-rpcs",
