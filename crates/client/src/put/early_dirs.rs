@@ -1,7 +1,7 @@
 //! Directories that are made in the session's first request: those of the members that were read by then. No I/O.
 //!
 //! They follow the listing of the destination in that request, so that no file waits for them in a round trip of its own. If a
-//! directory's name exists already, the COMPOUND ends there. The directories after it are then made in the usual way.
+//! directory's name exists already, the COMPOUND ends there. The directories after it are then made in the usual way. This earns a round trip ([`super::start`]).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Files that are sent after the request that makes their directories, before its reply. No I/O.
+//! Files that are sent after the request that makes their directories, before its reply. No I/O. This earns a round trip
+//! ([`super::start`]).
 //!
 //! COMPOUNDs in flight together have no order. So each of these begins with a guard: VERIFY that the last of the directories
 //! exists, with the access time that the first request gives it. If it does, that request has made all of them, and they hold only what

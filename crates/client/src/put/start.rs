@@ -1,5 +1,15 @@
 //! An extraction that begins together with its session. The session's first request (or one request of an existing session) looks the
 //! destination up and makes the directories that are certain to be needed. Files follow before its reply.
+//!
+//! Each of the three earns one round trip, whatever the size of the tree (`landfast lab run early-requests`): the lookup with
+//! the session ([`Early::Destination`]), directories in that request (`early_dirs`), and files before its reply (`early_files`).
+//! Together, against a session first, then the lookup, then directories, then files:
+//!
+//! | files | 1 ms | 10 ms | 50 ms |
+//! |--:|--:|--:|--:|
+//! | 100 | 1.4 times as fast | 1.9 | 2.0 |
+//! | 4,096 | within noise | 1.3 | 1.6 |
+//! | 32,768 | within noise | within noise | 1.03 |
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
