@@ -75,7 +75,7 @@ pub(crate) async fn tick(sh: Arc<Shared>) {
 /// Closes files that were opened for I/O without an open stateid and are idle now. Closing may free a file that a local process has
 /// removed, which takes time, so it runs on a blocking thread.
 pub(crate) async fn close_idle(sh: Arc<Shared>) {
-    let mut every = tokio::time::interval(landfast_volume::limits::BRIEF_OPEN);
+    let mut every = tokio::time::interval(landfast_volume::limits::DESCRIPTOR_CACHE_TIME);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;

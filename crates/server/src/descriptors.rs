@@ -17,7 +17,7 @@ const OPENS_DIVISOR: u64 = 4;
 fn within(limits: Limits, descriptors: u64, volumes: usize) -> (Limits, bool) {
     let nodes = (descriptors / volume::NODE_FDS_DIVISOR).min(volume::NODE_FDS_MAX as u64);
     let witnesses = (descriptors / volume::WITNESS_FDS_DIVISOR).min(volume::WITNESSES_MAX as u64);
-    let of_a_volume = nodes + witnesses + volume::BRIEF_OPENS_MAX as u64;
+    let of_a_volume = nodes + witnesses + volume::DESCRIPTOR_CACHE_MAX as u64;
     let others = (volumes as u64).saturating_mul(of_a_volume) + limits[Limit::Connections] as u64 + BESIDE;
     let (least, rest) = (descriptors / OPENS_DIVISOR, descriptors.saturating_sub(others));
     let room = usize::try_from(rest.max(least) / OF_AN_OPEN).unwrap_or(usize::MAX);

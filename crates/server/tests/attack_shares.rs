@@ -40,15 +40,9 @@ async fn server(dir: &tempfile::TempDir) -> Running {
     std::fs::create_dir(&data).expect("the export");
     std::fs::write(data.join("large"), vec![7; MIB]).expect("a file");
     let options = OpenOptions {
-        dir: data.clone(),
-        log: Some(dir.path().join("log").into()),
         log_size: 16 << 20,
-        strict_recovery: false,
-        durability: Durability::Log,
-        injected_flush: None,
-        injected_log_flush: None,
-        unprivileged: false,
         accept_weak: true,
+        ..OpenOptions::with_log(data.clone(), dir.path().join("log"))
     };
     let (volume, recovery) = Volume::open(options).expect("the volume opens");
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -91,7 +91,7 @@ impl Stateless {
 
 /// Nothing tells that the server has closed what was accessed without an open.
 async fn all_closed(rig: &Rig) {
-    while rig.server().volumes()[0].stats().brief_opens > 0 {
+    while rig.server().volumes()[0].stats().cached_descriptors > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

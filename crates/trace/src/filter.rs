@@ -64,7 +64,7 @@ impl Procedure {
     fn is(&self, call: &Call) -> bool {
         let Kind { program, version, procedure, .. } = call.head.kind;
         program.procedure(version, procedure) == Some(self.0.as_str())
-            || v4::main_operations(program, &call.head.ops)
+            || skim::main_operations(program, &call.head.ops)
                 .any(|op| program.operation(op.0) == Some(self.0.as_str()))
     }
 }

@@ -1,7 +1,7 @@
 //! Service times by procedure like tshark's `-z rpc,srt`, with median and 99th percentile. NFSv4 also by operation.
 
 use crate::limits::ROWS_MAX;
-use crate::skim::{Kind, Program, v4};
+use crate::skim::{self, Kind, Program};
 use crate::trace::{Call, Reply};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -138,9 +138,9 @@ pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
     let (of, ops) = (call.head.kind.program, &call.head.ops);
     let done = reply.head.operations.map_or(ops.len(), |n| n as usize);
     if done > ops.len() {
-        return v4::only_main_operation(of, ops).map(|op| op.0);
+        return skim::only_main_operation(of, ops).map(|op| op.0);
     }
-    v4::main_operation(of, if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
+    skim::main_operation(of, if done == 0 { ops } else { &ops[..done] }).map(|op| op.0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use landfast_intentlog::{Checkpoint, Part, Renewed, Snapshot};
 
 use crate::error::{Error, OpenError};
 use crate::faults::{self, Bug, point};
-use crate::lost::Present;
+use crate::lost_log::Present;
 use crate::record::{Fact, Record};
 use crate::volume::{Volume, VolumeInner};
 

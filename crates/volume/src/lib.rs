@@ -23,31 +23,31 @@
 )]
 #![deny(unsafe_code)]
 
+mod access_cache;
 pub mod acl;
-mod brief;
-mod brief_queue;
 mod cache;
 mod change;
 mod checkpoints;
 mod clock;
 mod cred;
-mod cut;
 mod damage;
+mod dependencies;
+mod descriptor_cache;
+mod descriptor_queue;
 mod dirty;
 mod error;
 mod exclusive;
 mod flush;
+mod flush_check;
 pub mod fold;
-mod granted;
 mod handle;
-mod honest;
 mod identity;
 pub mod inside;
 mod kernel;
 pub mod limits;
 mod listing;
 pub mod log;
-mod lost;
+mod lost_log;
 pub mod marker;
 mod nested;
 mod node;
@@ -62,14 +62,14 @@ pub mod record;
 pub mod recover;
 pub mod remap;
 mod reserve;
-mod rests;
 mod results;
 pub mod salvage;
+mod shared_syncfs;
 #[cfg(test)]
 mod simulation;
 mod state;
 pub mod tag;
-mod together;
+mod truncation_notes;
 mod tx;
 mod types;
 mod volume;
@@ -77,8 +77,8 @@ mod witness;
 mod witnesses;
 
 pub use acl::{Acl, AclError, Acls, SetAcls};
-pub use brief::Keep;
 pub use checkpoints::NoteKeeper;
+pub use descriptor_cache::Keep;
 pub use error::{Error, OpenError};
 pub use handle::HANDLE_VERSION;
 pub use landfast_intentlog::limits::DEVICE_BYTES_MIN as LOG_BYTES_MIN;
@@ -86,7 +86,7 @@ pub use landfast_intentlog::{LogPlace, Part, Snapshot, Stats as LogStats, WAIT_B
 pub use nested::THIS_PROCESS;
 pub use node::Node;
 pub use open_file::OpenFile;
-pub use options::{Durability, OpenOptions};
+pub use options::{Durability, Experiment, OpenOptions};
 pub use results::*;
 pub use tx::{Receipt, Tx};
 pub use types::*;

@@ -77,10 +77,10 @@ pub const RESERVE_PART: u64 = 64;
 
 /// Truncations of one file that may be pending at once; further ones are told to retry.
 /// So few in the crate's own tests that they are reached.
-pub const CUTS_MAX: usize = if cfg!(test) { 3 } else { 16 };
+pub const TRUNCATION_NOTES_MAX: usize = if cfg!(test) { 3 } else { 16 };
 
-/// Maximum size of the attribute that lists them, bytes: a handle, a time and [`CUTS_MAX`] pairs of numbers.
-pub const CUT_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * CUTS_MAX;
+/// Maximum size of the attribute that lists them, bytes: a handle, a time and [`TRUNCATION_NOTES_MAX`] pairs of numbers.
+pub const TRUNCATION_NOTES_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * TRUNCATION_NOTES_MAX;
 
 /// Nodes kept in memory, about 500 bytes each. More are held only while clients' requests, open files or the change
 /// attribute's rule (a second after an own change) need them.
@@ -101,11 +101,11 @@ pub const NODE_FDS_MAX: usize = 16_384;
 pub const NODE_FDS_DIVISOR: u64 = 3;
 
 /// How many files accessed without an open stay open for the next access; the oldest is closed first.
-pub const BRIEF_OPENS_MAX: usize = 1024;
+pub const DESCRIPTOR_CACHE_MAX: usize = 1024;
 
 /// How long such a descriptor serves before the file is opened again. A local process's change of rights takes effect at
 /// most this much later.
-pub const BRIEF_OPEN: Duration = Duration::from_millis(500);
+pub const DESCRIPTOR_CACHE_TIME: Duration = Duration::from_millis(500);
 
 /// How many files may have unstable data: each needs a descriptor that reports write-back errors. The process's descriptor
 /// limit may lower it. Beyond that, writes to further files are made stable at once.

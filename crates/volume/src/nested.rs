@@ -34,7 +34,7 @@ pub(crate) struct TreeLocks {
 
 /// Takes the locks of the volume at `mount`; `dir` is its path.
 pub(crate) fn lock(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<TreeLocks, OpenError> {
-    if o.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
+    if o.experiment.unprivileged || bug(Bug::OverlapUnlocked) || !kernel::has_tree() {
         return Ok(TreeLocks::default());
     }
     let wrap = |e: Errno| OpenError::io(format!("locking {} and the directories above it", dir.display()), e);

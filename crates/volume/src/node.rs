@@ -13,8 +13,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::brief::Brief;
 use crate::change::Change;
+use crate::descriptor_cache::CachedDescriptors;
 use crate::dirty::Dirty;
 use crate::kernel;
 use crate::limits::ATTRS_FRESH;
@@ -47,12 +47,12 @@ pub(crate) struct NodeInner {
     pub(crate) opens: AtomicU32,
     pub(crate) dead: AtomicBool,
     /// The log's batch with the last record about this object, or a later batch; replies about it rest on that batch
-    /// ([`crate::rests`]). Set under the lock under which the object was changed.
+    /// ([`crate::dependencies`]). Set under the lock under which the object was changed.
     pub(crate) last_batch: AtomicU64,
     /// How often the volume has changed who may open it.
     pub(crate) rights: AtomicU64,
     /// Descriptors kept from accesses without an open.
-    pub(crate) brief: Brief,
+    pub(crate) cached_descriptors: CachedDescriptors,
 }
 
 #[derive(Debug, Default)]
@@ -161,7 +161,7 @@ impl NodeInner {
             dead: AtomicBool::new(false),
             last_batch: AtomicU64::new(0),
             rights: AtomicU64::new(0),
-            brief: Brief::default(),
+            cached_descriptors: CachedDescriptors::default(),
         }
     }
 

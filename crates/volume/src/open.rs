@@ -18,16 +18,17 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Resource;
 
-use crate::brief_queue::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
 use crate::damage::Damage;
+use crate::dependencies::OngoingFlushes;
+use crate::descriptor_queue::DescriptorQueue;
 use crate::error::OpenError;
 use crate::faults::{Bug, bug};
 use crate::flush;
+use crate::flush_check;
 use crate::handle::HandleCodec;
-use crate::honest;
 use crate::identity::{IDENTITY_FILE, Identity, LogInUse};
 use crate::inside;
 use crate::kernel::btime_ns;
@@ -41,12 +42,11 @@ use crate::options::{Durability, OpenOptions};
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
-use crate::rests::Settlings;
 use crate::salvage;
+use crate::shared_syncfs::SharedSyncfs;
 use crate::state;
 use crate::state::STATE_DIR;
 use crate::tag;
-use crate::together::Together;
 use crate::types::Cred;
 use crate::volume::{RecoveryReport, Volume, VolumeInner};
 use crate::witnesses::Witnesses;
@@ -82,7 +82,7 @@ impl Volume {
         let damage = Damage::watch(&mount);
         check_privileges(&o)?;
         check_filesystem(&o, &dir, &mount)?;
-        let below = honest::check_mount(&o, &dir)?;
+        let below = flush_check::check_mount(&o, &dir)?;
         let (root_id, root_look, mount_id) = look_at_root(&o, &dir, &mount)?;
         for log in o.log.iter().flat_map(LogPlace::paths) {
             check_outside(&dir, log)?;
@@ -95,7 +95,7 @@ impl Volume {
         };
         let tree_locks = nested::lock(&o, &dir, &mount).inspect_err(unmake)?;
         let identity = check_case(&dir, &mount, &state_dir)
-            .and_then(|()| honest::check_flush(&o, &dir, &below, &state_dir))
+            .and_then(|()| flush_check::check_flush(&o, &dir, &below, &state_dir))
             .and_then(|()| load_identity(&o, &dir, &mount, &state_dir, &root_id));
         let mut identity = identity.inspect_err(unmake)?;
         let opened = match &o.log {
@@ -159,13 +159,17 @@ impl Volume {
             device: (root_look.stx_dev_major, root_look.stx_dev_minor),
             _tree_locks: tree_locks,
             durability: o.durability,
-            unprivileged: o.unprivileged,
-            injected_flush: o.injected_flush,
+            unprivileged: o.experiment.unprivileged,
+            injected_flush: o.experiment.injected_flush,
             flush_whole: log.is_some()
                 && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
-            cache: Cache::new(NODES_MAX, descriptors_max(NODE_FDS_DIVISOR).min(NODE_FDS_MAX), o.unprivileged),
+            cache: Cache::new(
+                NODES_MAX,
+                descriptors_max(NODE_FDS_DIVISOR).min(NODE_FDS_MAX),
+                o.experiment.unprivileged,
+            ),
             listings: Listings::default(),
             root: OnceLock::new(),
             clock: Clock::new(identity.floor_ns),
@@ -182,11 +186,11 @@ impl Volume {
             fdatasyncs: AtomicU64::new(0),
             syncfs: AtomicU64::new(0),
             file_opens: AtomicU64::new(0),
-            brief: BriefQueue::default(),
+            descriptor_queue: DescriptorQueue::default(),
             last_removal: AtomicU64::new(0),
-            settlings: Settlings::default(),
+            ongoing_flushes: OngoingFlushes::default(),
             witnesses: Witnesses::new(descriptors_max(WITNESS_FDS_DIVISOR)),
-            together: Together::default(),
+            shared_syncfs: SharedSyncfs::default(),
             damage,
             identity: Mutex::new(identity),
             dir,
@@ -239,7 +243,7 @@ fn open_dir(dir: &Path) -> Result<(PathBuf, OwnedFd), OpenError> {
 }
 
 fn check_privileges(o: &OpenOptions) -> Result<(), OpenError> {
-    if o.unprivileged {
+    if o.experiment.unprivileged {
         return Ok(());
     }
     let missing = cred::missing().map_err(|e| OpenError::io("capabilities", e))?;
@@ -251,7 +255,7 @@ fn check_privileges(o: &OpenOptions) -> Result<(), OpenError> {
 }
 
 fn check_filesystem(o: &OpenOptions, dir: &Path, mount: &OwnedFd) -> Result<(), OpenError> {
-    if o.durability != Durability::Log || o.unprivileged {
+    if o.durability != Durability::Log || o.experiment.unprivileged {
         return Ok(());
     }
     let magic = kernel::magic(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
@@ -277,7 +281,7 @@ fn look_at_root(
     })?;
     let look = kernel::look(mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     let id = ObjId { kh, btime_ns: btime_ns(&look) };
-    if !o.unprivileged {
+    if !o.experiment.unprivileged {
         kernel::open_handle(mount, &id.kh).map_err(|_| lacking("file handles that can be opened"))?;
         if id.btime_ns == 0 && o.durability == Durability::Log {
             return Err(lacking("birth times (ext4 needs inodes of 256 bytes, XFS version 5)"));
@@ -358,7 +362,7 @@ fn load_identity(
             (identity.epoch, identity.floor_ns) = (known.epoch, known.floor_ns);
         }
         None => {
-            let tag = if o.unprivileged { None } else { read_tag(dir, mount)? };
+            let tag = if o.experiment.unprivileged { None } else { read_tag(dir, mount)? };
             if tag.is_some_and(|tag| !tag.clean) {
                 let path = dir.join(STATE_DIR).join(IDENTITY_FILE);
                 let why = "it is missing, and the directory was not stopped cleanly".to_owned();
@@ -419,9 +423,9 @@ fn check_outside(dir: &Path, log: &Path) -> Result<(), OpenError> {
 
 fn open_log(o: &OpenOptions, place: &LogPlace, identity: &Identity) -> Result<(Log, Replay), LogError> {
     let mut config = Config::new(place.clone(), o.log_size, identity.volume_id);
-    config.injected_flush = o.injected_log_flush;
+    config.injected_flush = o.experiment.injected_log_flush;
     // Without root nothing is promised of the directory either.
-    config.accept_weak = o.accept_weak || o.unprivileged;
+    config.accept_weak = o.accept_weak || o.experiment.unprivileged;
     kernel::open_log(config)
 }
 
@@ -483,7 +487,7 @@ fn check_belonging(
             (true, _) => {}
         }
     }
-    let Some(replay) = replay.filter(|_| !o.unprivileged) else { return Ok(()) };
+    let Some(replay) = replay.filter(|_| !o.experiment.unprivileged) else { return Ok(()) };
     let tag = tag::read_both(mount, state_dir);
     let tag = tag.map_err(|e| OpenError::io(dir.display().to_string(), e))?;
     let log = tag::LogState {

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::granted::Granted;
+use crate::access_cache::AccessCache;
 use crate::node::Node;
 use crate::node_fd::NodeFd;
 use crate::types::Cred;
@@ -20,7 +20,7 @@ pub(crate) struct OpenInner {
     /// Whose rights writes have.
     pub(crate) cred: Cred,
     /// The last checks of the opener's rights.
-    pub(crate) granted: Granted,
+    pub(crate) access: AccessCache,
     pub(crate) volume: Volume,
 }
 
@@ -35,8 +35,8 @@ impl OpenFile {
     ) -> OpenFile {
         node.0.opens.fetch_add(1, Ordering::AcqRel);
         node.0.set_open(&fd);
-        let (cred, granted, volume) = (cred.clone(), Granted::default(), volume.clone());
-        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred, granted, volume }))
+        let (cred, access, volume) = (cred.clone(), AccessCache::default(), volume.clone());
+        OpenFile(Arc::new(OpenInner { node, fd, read, write, cred, access, volume }))
     }
 
     pub fn node(&self) -> &Node {

@@ -28,15 +28,23 @@ pub struct OpenOptions {
     pub durability: Durability,
     /// Recovery stops where somebody has changed the directory behind the server's back, instead of resolving it.
     pub strict_recovery: bool,
-    /// For experiments: each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
-    pub injected_flush: Option<Duration>,
-    /// For experiments: each flush of the log takes at least this long.
-    pub injected_log_flush: Option<Duration>,
-    /// For experiments: run without capabilities as the process's own user, whoever the caller is, on any filesystem
-    /// with handles. Such a volume must not be offered to anyone else, and cannot be recovered.
-    pub unprivileged: bool,
     /// Accept filesystems and devices that cannot keep the promise, with a warning.
     pub accept_weak: bool,
+    #[doc(hidden)]
+    pub experiment: Experiment,
+}
+
+/// What experiments and tests change in a volume; none of it is for people's data.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Experiment {
+    /// Each sync call of the volume (fsync, fdatasync, syncfs) also sleeps this long.
+    pub injected_flush: Option<Duration>,
+    /// Each flush of the log takes at least this long.
+    pub injected_log_flush: Option<Duration>,
+    /// Run without capabilities as the process's own user, whoever the caller is, on any filesystem with handles. Such a
+    /// volume must not be offered to anyone else, and cannot be recovered.
+    pub unprivileged: bool,
 }
 
 impl OpenOptions {
@@ -48,10 +56,8 @@ impl OpenOptions {
             log_size: LOG_SIZE_BYTES,
             durability,
             strict_recovery: false,
-            injected_flush: None,
-            injected_log_flush: None,
-            unprivileged: false,
             accept_weak: faults::weak_accepted(),
+            experiment: Experiment::default(),
         }
     }
 

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use landfast_intentlog::{Ticket, Txn};
 use rustix::io::Errno;
 
+use crate::dependencies::{Dependencies, OngoingFlush};
 use crate::error::Error;
 use crate::faults::{self, Bug, point};
 use crate::node::Node;
 use crate::open_file::OpenFile;
 use crate::options::Durability;
 use crate::record::{Fact, Record};
-use crate::rests::{Rests, Settling};
 use crate::results::Around;
 use crate::volume::Volume;
 
@@ -38,9 +38,9 @@ pub struct Tx {
     /// `made`, if it was written to and its attributes are not recorded yet.
     unsaid: Option<OpenFile>,
     /// What its reply rests on.
-    rests: Rests,
+    rests: Dependencies,
     /// Without a log: its entry among the pending changes, and whether all of them are flushed.
-    settling: Option<(Arc<Settling>, bool)>,
+    settling: Option<(Arc<OngoingFlush>, bool)>,
     /// Notes that [`Bug::ReplyApart`] holds back.
     apart: Vec<Vec<u8>>,
 }
@@ -63,8 +63,8 @@ impl Volume {
     }
 
     /// Without a log: waits until the changes that `rests` has seen are flushed.
-    fn await_settlings(&self, rests: &Rests) -> Result<(), Error> {
-        let all_flushed = self.0.settlings.wait(rests);
+    fn await_flushes(&self, rests: &Dependencies) -> Result<(), Error> {
+        let all_flushed = self.0.ongoing_flushes.wait(rests);
         self.check()?;
         if !all_flushed {
             self.assume_root()?;
@@ -86,7 +86,7 @@ impl Tx {
             watched: None,
             made: None,
             unsaid: None,
-            rests: Rests::default(),
+            rests: Dependencies::default(),
             settling: None,
             apart: Vec::new(),
         }
@@ -203,7 +203,7 @@ impl Tx {
     }
 
     /// Makes the reply wait until everything that has happened to `node` is durable, since the reply may depend on it
-    /// ([`crate::rests`]). The volume's operations call this for their arguments and for what they find; a server calls it for
+    /// ([`crate::dependencies`]). The volume's operations call this for their arguments and for what they find; a server calls it for
     /// what it looks at itself. Call without the node's locks.
     pub fn rests_on(&mut self, node: &Node) {
         self.rests.on(node, self.volume.durability() == Durability::Log);
@@ -255,12 +255,12 @@ impl Tx {
     }
 
     /// Without a log: this request's entry among the pending changes.
-    fn settling(&mut self) -> Option<&Settling> {
+    fn settling(&mut self) -> Option<&OngoingFlush> {
         if self.volume.durability() != Durability::Sync {
             return None;
         }
         let (settling, flushed) =
-            self.settling.get_or_insert_with(|| (self.volume.0.settlings.begin(), false));
+            self.settling.get_or_insert_with(|| (self.volume.0.ongoing_flushes.begin(), false));
         *flushed = false;
         Some(settling)
     }
@@ -349,7 +349,7 @@ impl Tx {
                 }
                 Durability::Sync => {
                     self.has_ended();
-                    unsettled = self.volume.await_settlings(&rests).is_err();
+                    unsettled = self.volume.await_flushes(&rests).is_err();
                     self.broken |= unsettled;
                 }
                 Durability::Unsafe => {}
@@ -390,7 +390,7 @@ impl Tx {
     /// Without a log: whoever rests on this request's changes need not wait any more.
     fn has_ended(&mut self) {
         if let Some((settling, flushed)) = self.settling.take() {
-            self.volume.0.settlings.end(&settling, flushed);
+            self.volume.0.ongoing_flushes.end(&settling, flushed);
         }
     }
 }

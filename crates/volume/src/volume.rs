@@ -13,11 +13,12 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::Statx;
 use rustix::io::Errno;
 
-use crate::brief_queue::BriefQueue;
 use crate::cache::Cache;
 use crate::clock::Clock;
 use crate::cred;
 use crate::damage::Damage;
+use crate::dependencies::OngoingFlushes;
+use crate::descriptor_queue::DescriptorQueue;
 use crate::error::Error;
 use crate::faults::point;
 use crate::flush;
@@ -34,9 +35,8 @@ use crate::options::Durability;
 use crate::record::{KernelHandle, ObjId};
 use crate::remap::Remap;
 use crate::reserve;
-use crate::rests::Settlings;
+use crate::shared_syncfs::SharedSyncfs;
 use crate::tag::{self, Tag};
-use crate::together::Together;
 use crate::types::{Cred, Kind};
 use crate::witnesses::Witnesses;
 
@@ -72,7 +72,7 @@ pub struct Stats {
     pub syncfs: u64,
     pub file_opens: u64,
     /// Files kept open after an access without an open; reading and writing count apart.
-    pub brief_opens: u64,
+    pub cached_descriptors: u64,
     /// Descriptors that report write-back errors of unstable data, one per file.
     pub unstable_files: u64,
     pub nodes: u64,
@@ -132,14 +132,14 @@ pub(crate) struct VolumeInner {
     pub(crate) fdatasyncs: AtomicU64,
     pub(crate) syncfs: AtomicU64,
     pub(crate) file_opens: AtomicU64,
-    pub(crate) brief: BriefQueue,
+    pub(crate) descriptor_queue: DescriptorQueue,
     /// The log's batch in which an object last lost its last name.
     pub(crate) last_removal: AtomicU64,
     /// Without a log: changes that are not flushed yet.
-    pub(crate) settlings: Settlings,
+    pub(crate) ongoing_flushes: OngoingFlushes,
     pub(crate) witnesses: Witnesses,
     /// Orders the flushes through `mount`.
-    pub(crate) together: Together,
+    pub(crate) shared_syncfs: SharedSyncfs,
     pub(crate) damage: Damage,
 }
 
@@ -237,7 +237,7 @@ impl Volume {
             fdatasyncs: self.0.fdatasyncs.load(Ordering::Relaxed),
             syncfs: self.0.syncfs.load(Ordering::Relaxed),
             file_opens: self.0.file_opens.load(Ordering::Relaxed),
-            brief_opens: self.0.brief.len() as u64,
+            cached_descriptors: self.0.descriptor_queue.len() as u64,
             unstable_files: self.0.witnesses.len() as u64,
             nodes: self.0.cache.len() as u64,
             node_fds: self.0.cache.fds() as u64,
@@ -471,7 +471,7 @@ impl Volume {
 
     /// Calls syncfs, or shares one that began after this call; an error is final.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
-        self.0.together.flush(|| {
+        self.0.shared_syncfs.flush(|| {
             point("volume.flushing");
             self.0.syncfs.fetch_add(1, Ordering::Relaxed);
             let done = flush::all(&self.0.mount).and_then(|()| self.0.damage.check());

@@ -14,7 +14,7 @@
 //!   finds it silent because it has just told somebody else. It is used only for that and for reading: a flush through it would
 //!   consume the error.
 //! - Flushing the whole filesystem through the descriptor that is open since the start reports errors of every file
-//!   ([`crate::together`]). Data written before such a flush needs no witness any more.
+//!   ([`crate::shared_syncfs`]). Data written before such a flush needs no witness any more.
 //! - It is open for reading only, so a local process can run the file.
 //! - A dead file has none, so that its space is freed with its last open.
 //! - There are at most [`crate::limits::WITNESSES_MAX`]:

@@ -204,7 +204,7 @@ fn injected_latency_is_in_each_sync_call() {
     std::fs::create_dir(temp.path().join("dir")).unwrap();
     let pause = Duration::from_millis(30);
     let slow = OpenOptions {
-        injected_flush: Some(pause),
+        experiment: Experiment { injected_flush: Some(pause), ..Experiment::default() },
         ..OpenOptions::new(temp.path().join("dir"), Durability::Sync)
     };
     let (volume, _) = open(slow);

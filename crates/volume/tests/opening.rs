@@ -291,8 +291,9 @@ fn without_privileges_for_experiments() {
         let mut sets = rustix::thread::capabilities(None).unwrap();
         sets.effective = rustix::thread::CapabilitySet::empty();
         rustix::thread::set_capabilities(None, sets).unwrap();
+        let experiment = Experiment { unprivileged: true, ..Experiment::default() };
         for durability in [Durability::Sync, Durability::Log, Durability::Unsafe] {
-            let options = OpenOptions { unprivileged: true, ..options(temp.path(), logs.path(), durability) };
+            let options = OpenOptions { experiment, ..options(temp.path(), logs.path(), durability) };
             let (volume, _) = open(options);
             let name = format!("{durability:?}");
             let mut tx = volume.tx();

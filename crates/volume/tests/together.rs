@@ -167,7 +167,10 @@ fn requests_at_once_share_flushes() {
     std::fs::create_dir(temp.path().join("dir")).unwrap();
     let logs = beside();
     let slow = OpenOptions {
-        injected_log_flush: Some(Duration::from_millis(5)),
+        experiment: Experiment {
+            injected_log_flush: Some(Duration::from_millis(5)),
+            ..Experiment::default()
+        },
         ..options(temp.path(), logs.path(), Durability::Log)
     };
     let (volume, _) = open(slow);

@@ -36,7 +36,7 @@ fn write(rig: &Rig, node: &Node, data: Bytes) -> Stable {
     let v = &rig.volume;
     let (count, stable) = rig
         .run(|tx| {
-            let file = v.open_briefly(&root(), node, WRITE, Keep::Now)?;
+            let file = v.open_stateless(&root(), node, WRITE, Keep::Now)?;
             v.write(tx, &file, 0, data.clone(), Stable::Unstable)
         })
         .expect("write");
@@ -50,7 +50,7 @@ fn commit(rig: &Rig, node: &Node) -> Result<(), Error> {
 
 /// Waits until files that were accessed without an open are closed.
 fn all_closed(rig: &Rig) {
-    while rig.volume.stats().brief_opens > 0 {
+    while rig.volume.stats().cached_descriptors > 0 {
         rig.volume.close_idle();
         std::thread::yield_now();
     }
@@ -92,7 +92,7 @@ fn a_commit_fails_though_somebody_else_was_told_of_the_error() {
         });
         // Another file has lost nothing. (A flush of the whole filesystem, at a checkpoint or on btrfs, gets the error all the same.)
         let written = rig.run(|tx| {
-            let file = v.open_briefly(&root(), &other, WRITE, Keep::Now)?;
+            let file = v.open_stateless(&root(), &other, WRITE, Keep::Now)?;
             v.write(tx, &file, 0, data, Stable::Unstable)
         });
         if written.is_ok() && commit(rig, &other).is_ok() {
@@ -124,7 +124,7 @@ fn a_large_commit_does_not_take_out_of_the_log_what_was_lost() {
         });
         // More than goes into the log, elsewhere in the file. The log asks nobody.
         let written = rig.run(|tx| {
-            let file = v.open_briefly(&root(), &node, WRITE, Keep::Now)?;
+            let file = v.open_stateless(&root(), &node, WRITE, Keep::Now)?;
             v.write(tx, &file, 1 << 20, Bytes::from(vec![9; 3 << 20]), Stable::Unstable)
         });
         assert_eq!(written.map(|(_, stable)| stable), Ok(Stable::Unstable), "{kernel:?}");

@@ -12,7 +12,9 @@ use landfast_server::exports::rules::Rules;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
 use landfast_server::{Reloaded, Rpcbind, Running, Served, Server, ServerConfig, hidden_by};
 use landfast_volume::faults::ACCEPT_WEAK;
-use landfast_volume::{Durability, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults};
+use landfast_volume::{
+    Durability, Experiment, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults,
+};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -208,9 +210,8 @@ fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), 
         log: e.log.clone(),
         log_size: e.log_size,
         strict_recovery: e.strict_recovery,
-        injected_flush: args.inject_volume_flush,
-        injected_log_flush: args.inject_log_flush,
         accept_weak: accepts_weak(args),
+        experiment: experiment(args),
         ..OpenOptions::new(&e.path, e.durability)
     })?;
     say_recovery(&recovery, volume.durability());
@@ -255,11 +256,17 @@ fn options(args: &ServeArgs, dir: &Path, log: Option<LogPlace>) -> OpenOptions {
         log,
         log_size: args.log_size,
         strict_recovery: args.strict_recovery,
+        accept_weak: accepts_weak(args),
+        experiment: experiment(args),
+        ..OpenOptions::new(dir, durability)
+    }
+}
+
+fn experiment(args: &ServeArgs) -> Experiment {
+    Experiment {
         injected_flush: args.inject_volume_flush,
         injected_log_flush: args.inject_log_flush,
         unprivileged: args.unprivileged,
-        accept_weak: accepts_weak(args),
-        ..OpenOptions::new(dir, durability)
     }
 }
 

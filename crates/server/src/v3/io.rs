@@ -31,7 +31,7 @@ impl Context<'_> {
         obj.must_be_file()?;
         self.not_denied(obj, READ)?;
         let mode = OpenMode { read: true, write: false, owner_override: true };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, Keep::Now).map_err(status)?;
+        let file = obj.volume().open_stateless(obj.cred(), &obj.node, mode, Keep::Now).map_err(status)?;
         let count = a.count.min(limits::V3_IO_BYTES_MAX);
         obj.volume().read(&file, a.offset, count).map_err(status)
     }
@@ -68,7 +68,7 @@ impl Context<'_> {
         };
         let mode = OpenMode { read: false, write: true, owner_override: true };
         let keep = if a.stable == StableHow::Unstable { Keep::Now } else { Keep::IfAgain };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode, keep).map_err(status)?;
+        let file = obj.volume().open_stateless(obj.cred(), &obj.node, mode, keep).map_err(status)?;
         if data.is_empty() {
             return Ok((0, a.stable));
         }

@@ -35,7 +35,7 @@ impl Context<'_> {
         };
         let from = match self.opened_as(&source, src_stateid, READ)? {
             Some(file) => file,
-            None => source.volume().open_briefly(source.cred(), &source.node, mode_for(READ), Keep::Now)?,
+            None => source.volume().open_stateless(source.cred(), &source.node, mode_for(READ), Keep::Now)?,
         };
         let (dest, to) = self.file_for(dst_stateid, WRITE)?;
         Ok(((source, from), (dest, to)))

@@ -66,7 +66,7 @@ impl Context<'_> {
             return Ok((obj, file));
         }
         let keep = if want == WRITE { Keep::IfAgain } else { Keep::Now };
-        let file = obj.volume().open_briefly(obj.cred(), &obj.node, mode_for(want), keep)?;
+        let file = obj.volume().open_stateless(obj.cred(), &obj.node, mode_for(want), keep)?;
         Ok((obj, file))
     }
 

@@ -16,7 +16,7 @@ use landfast_rpc::conn::{ConnConfig, Target};
 use landfast_rpc::{AuthSys, CallError, Credential, NoService};
 use landfast_server::limited::Limits;
 use landfast_server::{Restored, Running, Server, ServerConfig};
-use landfast_volume::{Durability, OpenError, OpenOptions, RecoveryReport, Volume};
+use landfast_volume::{Durability, Experiment, OpenError, OpenOptions, RecoveryReport, Volume};
 use landfast_xdr::{Bytes, Decode, Encode};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -117,15 +117,11 @@ impl Rig {
         let log = self.log.clone().unwrap_or_else(|| self.dir.path().join("log"));
         let log = (self.durability == Durability::Log).then_some(log);
         let options = OpenOptions {
-            dir: self.export(),
             log: log.map(Into::into),
             log_size: self.log_size,
-            strict_recovery: false,
-            durability: self.durability,
-            injected_flush: None,
-            injected_log_flush: self.log_flush,
-            unprivileged: false,
             accept_weak: true,
+            experiment: Experiment { injected_log_flush: self.log_flush, ..Experiment::default() },
+            ..OpenOptions::new(self.export(), self.durability)
         };
         let (volume, recovery) = open_when_free(&options).await;
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -7,6 +7,7 @@
 mod frames;
 mod key;
 mod others;
+mod record;
 mod scrub;
 mod v3;
 mod v4;
@@ -170,7 +171,7 @@ impl<W: Write> Observer for Waiting<W> {
 
     fn whole(&mut self, mut record: Whole) {
         if !record.broken {
-            scrub::record(&mut record.bytes, record.answers, &self.key);
+            record::record(&mut record.bytes, record.answers, &self.key);
         }
         let (mut marked, mut late) = (0, false);
         for piece in &record.pieces {

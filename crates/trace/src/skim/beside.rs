@@ -1,7 +1,9 @@
 //! What a listing shows of the programs beside NFS version 3: MOUNT (RFC 1813 section 5), NLM (section 6), NFSACL.
 
 use super::cursor::Cursor;
-use super::{Kind, Program, range};
+use super::kind::Kind;
+use super::program::Program;
+use super::show::{self, range};
 use landfast_nfs::nlm::{self, NlmStat};
 use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::{mount, nfsacl};
@@ -32,13 +34,13 @@ pub(super) fn reply(kind: &Kind, c: &mut Cursor<'_>, last: bool) -> Option<Strin
 }
 
 fn handle(c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
-    let _ = write!(out, ", FH: 0x{:08x}", super::digest(c.opaque()?));
+    let _ = write!(out, ", FH: 0x{:08x}", show::digest(c.opaque()?));
     Some(())
 }
 
 fn mounted(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
     if matches!(kind.procedure, mount::proc::MNT | mount::proc::UMNT) {
-        let _ = write!(out, " {}", super::text(c.opaque()?));
+        let _ = write!(out, " {}", show::text(c.opaque()?));
     }
     Some(())
 }
@@ -50,7 +52,7 @@ fn mount_result(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()>
     match c.u32()? {
         0 if kind.version == 3 => handle(c, out)?,
         // A handle has a fixed length (RFC 1094 section 2.3.3).
-        0 => _ = write!(out, ", FH: 0x{:08x}", super::digest(c.take(32)?)),
+        0 => _ = write!(out, ", FH: 0x{:08x}", show::digest(c.take(32)?)),
         // The same numbers and names as in NFS version 3.
         status => _ = write!(out, " Error: {}", NfsStat3(status).to_string().replacen("NFS3", "MNT3", 1)),
     }

@@ -3,7 +3,7 @@
 
 use super::cursor::Cursor;
 use super::facts::Asked;
-use super::{Show, skip, stateid};
+use super::show::{self, Show, stateid};
 use landfast_nfs::v4::NfsStat;
 use std::fmt::Write;
 
@@ -68,7 +68,7 @@ pub(super) fn arguments(
     let mut handle = |c: &mut Cursor<'_>, text: &mut String| {
         let handle = c.opaque()?;
         found |= asked.is_some_and(|asked| asked.handle(handle));
-        let _ = write!(text, " FH: 0x{:08x}", super::digest(handle));
+        let _ = write!(text, " FH: 0x{:08x}", show::digest(handle));
         Some(())
     };
     let ends = match op {
@@ -78,22 +78,22 @@ pub(super) fn arguments(
         }
         RECALL => {
             stateid(c, &mut text)?;
-            skip(c, 4)?;
+            c.skip(4)?;
             handle(c, &mut text).map(|()| true)
         }
         LAYOUTRECALL => {
-            skip(c, 8)?;
+            c.skip(8)?;
             let changed = c.u32()? != 0;
             let known = match c.u32()? {
                 1 => {
                     handle(c, &mut text)?;
-                    super::range(c.u64()?, c.u64()?, u64::MAX, &mut text);
+                    show::range(c.u64()?, c.u64()?, u64::MAX, &mut text);
                     stateid(c, &mut text)?;
                     true
                 }
                 2 => {
                     text.push_str(" of a filesystem");
-                    skip(c, 16)?;
+                    c.skip(16)?;
                     true
                 }
                 3 => {
@@ -121,17 +121,17 @@ pub(super) fn arguments(
             Some(true)
         }
         SEQUENCE => {
-            skip(c, 32)?;
+            c.skip(32)?;
             c.array(|c| {
-                skip(c, 16)?;
-                c.array(|c| skip(c, 8))
+                c.skip(16)?;
+                c.array(|c| c.skip(8))
             })
             .map(|()| true)
         }
-        WANTS_CANCELLED => skip(c, 8).map(|()| true),
+        WANTS_CANCELLED => c.skip(8).map(|()| true),
         NOTIFY_LOCK => {
             handle(c, &mut text)?;
-            skip(c, 8)?;
+            c.skip(8)?;
             c.opaque().map(|_| true)
         }
         NOTIFY_DEVICEID => notifications(c).map(|()| true),
@@ -140,10 +140,10 @@ pub(super) fn arguments(
             stateid(c, &mut text)?;
             match c.u32()? {
                 0 => {
-                    c.array(|c| skip(c, 16))?;
+                    c.array(|c| c.skip(16))?;
                     let (count, stable) = (c.u64()?, c.u32()?);
-                    let _ = write!(text, " Len: {count} {}", super::stable(stable));
-                    skip(c, 8)?;
+                    let _ = write!(text, " Len: {count} {}", show::stable(stable));
+                    c.skip(8)?;
                 }
                 status => _ = write!(text, " Len: {} Status: {}", c.u64()?, NfsStat(status)),
             }
@@ -163,7 +163,7 @@ pub(super) fn results(c: &mut Cursor<'_>, show: &mut Show) -> Option<bool> {
     let (op, status) = (c.u32()?, c.u32()?);
     let known = match op {
         _ if status != 0 => false,
-        SEQUENCE => skip(c, 32).map(|()| true)?,
+        SEQUENCE => c.skip(32).map(|()| true)?,
         GETATTR => c.fattr().map(|()| true)?,
         RECALL..=ILLEGAL => true,
         _ => false,

@@ -56,4 +56,14 @@ impl<'a> Cursor<'a> {
         self.bitmap()?;
         self.opaque().map(drop)
     }
+
+    pub fn skip(&mut self, n: usize) -> Option<()> {
+        self.take(n).map(drop)
+    }
+
+    /// Skips a client id and what it calls an owner (RFC 8881 section 3.3.10).
+    pub fn owner(&mut self) -> Option<()> {
+        self.skip(8)?;
+        self.opaque().map(drop)
+    }
 }

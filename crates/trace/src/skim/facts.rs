@@ -202,9 +202,9 @@ impl Gather {
             OpNum::SAVEFH => self.asked.1 = self.asked.0,
             OpNum::RESTOREFH => self.asked.0 = self.asked.1,
             OpNum::LOOKUP => self.asked.0 = asked.name(c.opaque()?),
-            OpNum::CREATE => self.asked.0 = asked.name(super::v4::created(&mut c)?),
+            OpNum::CREATE => self.asked.0 = asked.name(super::opened::created(&mut c)?),
             OpNum::OPEN => {
-                if let Some(name) = super::v4::open(&mut c)?.name {
+                if let Some(name) = super::opened::open(&mut c)?.name {
                     self.asked.0 = asked.name(name);
                 }
             }
@@ -241,13 +241,13 @@ impl Gather {
                 class = Class::Metadata;
             }
             OpNum::OPEN => {
-                let opened = super::v4::open(&mut c)?;
+                let opened = super::opened::open(&mut c)?;
                 name = opened.name.map(digest);
                 class = if opened.creates { Class::Metadata } else { Class::Light };
                 facts.makes = facts.makes.saturating_add(u16::from(opened.creates));
             }
             OpNum::CREATE => {
-                name = Some(digest(super::v4::created(&mut c)?));
+                name = Some(digest(super::opened::created(&mut c)?));
                 class = Class::Metadata;
             }
             OpNum::SETATTR

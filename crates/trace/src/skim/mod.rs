@@ -7,306 +7,31 @@ mod beside;
 mod callback;
 pub(crate) mod cursor;
 pub mod facts;
+mod head;
+mod header;
+mod kind;
+mod opened;
+mod procedures;
+mod program;
+mod show;
 pub(crate) mod v2;
 mod v3;
 pub mod v4;
 
 use crate::limits::OPERATIONS_MAX;
 use cursor::Cursor;
-use facts::{Asked, Facts, Gather};
+use facts::{Asked, Gather};
+use header::{header, rest_of_header};
 use landfast_nfs::v4::OpNum;
-use landfast_nfs::{mount, nfsacl, nlm, v3 as nfs3};
-use std::fmt::Write;
 
-/// Programs that are distinguished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Program {
-    /// Program 100003.
-    Nfs,
-    /// Program 100227: ACLs beside NFS version 3.
-    NfsAcl,
-    /// Program 100005.
-    Mount,
-    /// Program 100021.
-    Nlm,
-    /// Callbacks of an NFSv4 server to its clients.
-    Callback,
-    /// Any other program, by its number.
-    Other(u32),
-}
-
-/// Transient program numbers (RFC 5531 section 8.3). NFSv4 clients choose the program of their callbacks from these.
-const TRANSIENT: std::ops::RangeInclusive<u32> = 0x4000_0000..=0x5fff_ffff;
-
-impl Default for Program {
-    fn default() -> Self {
-        Program::Other(0)
-    }
-}
-
-impl Program {
-    #[must_use]
-    pub fn of(number: u32) -> Program {
-        match number {
-            landfast_nfs::PROGRAM => Program::Nfs,
-            nfsacl::PROGRAM => Program::NfsAcl,
-            mount::PROGRAM => Program::Mount,
-            nlm::PROGRAM => Program::Nlm,
-            n if TRANSIENT.contains(&n) => Program::Callback,
-            n => Program::Other(n),
-        }
-    }
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Program::Nfs => "NFS",
-            Program::NfsAcl => "NFSACL",
-            Program::Mount => "MOUNT",
-            Program::Nlm => "NLM",
-            Program::Callback => "NFS CB",
-            Program::Other(_) => "RPC",
-        }
-    }
-
-    /// The name of one of its procedures.
-    #[must_use]
-    pub fn procedure(self, version: u32, number: u32) -> Option<&'static str> {
-        let at = usize::try_from(number).ok()?;
-        match (self, version) {
-            (Program::Callback, _) if number == 0 => Some("CB_NULL"),
-            (_, _) if number == 0 => Some("NULL"),
-            (Program::Nfs, v2::VERSION) => v2::PROC_NAMES.get(at).copied(),
-            (Program::Nfs, 3) => nfs3::PROC_NAMES.get(at).copied(),
-            (Program::Nfs, 4) if number == 1 => Some("COMPOUND"),
-            (Program::Callback, _) if number == 1 => Some("CB_COMPOUND"),
-            (Program::NfsAcl, 3) => ["NULL", "GETACL", "SETACL"].get(at).copied(),
-            (Program::Mount, _) => ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"].get(at).copied(),
-            (Program::Nlm, _) => nlm_procedure(number),
-            _ => None,
-        }
-    }
-
-    /// The name of an operation of its COMPOUNDs.
-    #[must_use]
-    pub fn operation(self, number: u32) -> Option<&'static str> {
-        match self {
-            Program::Callback => callback::name(number),
-            _ => OpNum(number).name(),
-        }
-    }
-
-    /// Which operation a COMPOUND was sent for: the one with the lowest rank.
-    pub(crate) fn rank(self, op: u8) -> u8 {
-        if self == Program::Callback { callback::rank(op) } else { v4::rank(op) }
-    }
-}
-
-fn nlm_procedure(number: u32) -> Option<&'static str> {
-    Some(match number {
-        nlm::proc::TEST => "TEST",
-        nlm::proc::LOCK => "LOCK",
-        nlm::proc::CANCEL => "CANCEL",
-        nlm::proc::UNLOCK => "UNLOCK",
-        nlm::proc::GRANTED => "GRANTED",
-        nlm::proc::TEST_MSG => "TEST_MSG",
-        nlm::proc::LOCK_MSG => "LOCK_MSG",
-        nlm::proc::CANCEL_MSG => "CANCEL_MSG",
-        nlm::proc::UNLOCK_MSG => "UNLOCK_MSG",
-        nlm::proc::GRANTED_MSG => "GRANTED_MSG",
-        nlm::proc::TEST_RES => "TEST_RES",
-        nlm::proc::LOCK_RES => "LOCK_RES",
-        nlm::proc::CANCEL_RES => "CANCEL_RES",
-        nlm::proc::UNLOCK_RES => "UNLOCK_RES",
-        nlm::proc::GRANTED_RES => "GRANTED_RES",
-        nlm::proc::SHARE => "SHARE",
-        nlm::proc::UNSHARE => "UNSHARE",
-        nlm::proc::NM_LOCK => "NM_LOCK",
-        nlm::proc::FREE_ALL => "FREE_ALL",
-        _ => return None,
-    })
-}
-
-/// How RPCSEC_GSS protects the arguments of a call (RFC 2203 section 5.3.1), or that the call asks for TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Protection {
-    #[default]
-    None,
-    /// Signed, but readable.
-    Integrity,
-    Privacy,
-    /// Probe before RPC over TLS (RFC 9289 section 4.1).
-    TlsProbe,
-}
-
-/// What must be known of a call to read its reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Kind {
-    pub program: Program,
-    pub version: u32,
-    pub procedure: u32,
-    /// Whether arguments and results are readable.
-    pub protection: Protection,
-    /// Whether the results contain the handle of the object that was found or created.
-    pub gives_handle: bool,
-    /// For a listing: the bits that ACCESS asks about. 0: no ACCESS, or several with different bits.
-    pub checks: u16,
-}
-
-impl Kind {
-    #[must_use]
-    pub fn is_compound(&self) -> bool {
-        self.program == Program::Nfs && self.version == 4 && self.procedure == 1
-    }
-
-    /// Drops what only a listing needs, so that retransmissions compare equal with and without a listing.
-    pub(crate) fn unlisted(self) -> Kind {
-        Kind { checks: 0, ..self }
-    }
-
-    pub(crate) fn is_callbacks(&self) -> bool {
-        self.program == Program::Callback && self.procedure == landfast_nfs::v4::callback::CB_PROC_COMPOUND
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct CallHead {
-    pub xid: u32,
-    pub kind: Kind,
-    /// Operations of a COMPOUND or CB_COMPOUND, numbered as in [`v4::number`].
-    pub ops: Vec<u8>,
-    /// What the call asks of the server, and which file it is about.
-    pub facts: Facts,
-    /// For a listing: what each operation, or the procedure, is about.
-    pub shown: Vec<(u8, String)>,
-}
-
-/// Result of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Executed, with its status if the procedure has a readable one.
-    Done(Option<u32>),
-    /// Not accepted by the server, with `accept_stat`.
-    NotTaken(u32),
-    Denied,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplyHead {
-    pub xid: u32,
-    pub outcome: Outcome,
-    /// Number of executed operations of a COMPOUND or CB_COMPOUND. The last of them may have failed.
-    pub operations: Option<u32>,
-    /// Digest of the handle of the object that was found or created.
-    pub handle: Option<u64>,
-    /// For a listing: operations whose results were read, or the procedure, with the results.
-    pub shown: Vec<(u8, String)>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Head {
-    Call(CallHead),
-    Reply(ReplyHead),
-}
-
-/// For a listing: state from earlier operations of a COMPOUND.
-#[derive(Debug, Default)]
-pub(crate) struct Show {
-    handle: Option<u32>,
-    saved: Option<u32>,
-    checks: Option<u16>,
-    operations: Vec<(u8, String)>,
-}
-
-impl Show {
-    fn handle(&self, text: &mut String) {
-        if let Some(handle) = self.handle {
-            let _ = write!(text, " FH: 0x{handle:08x}");
-        }
-    }
-
-    fn checks(&mut self, bits: u32) {
-        let bits = u16::try_from(bits).unwrap_or(0);
-        self.checks = Some(if self.checks.is_none_or(|before| before == bits) { bits } else { 0 });
-    }
-
-    fn push(&mut self, op: u8, text: String) {
-        if self.operations.len() < OPERATIONS_MAX {
-            self.operations.push((op, text));
-        }
-    }
-
-    fn name(&self, out: &mut String, name: &[u8]) {
-        match self.handle {
-            Some(handle) => _ = write!(out, " DH: 0x{handle:08x}/{}", text(name)),
-            None => _ = write!(out, " {}", text(name)),
-        }
-    }
-}
-
-/// How a listing shows a handle: CRC-32 as in Wireshark.
-pub(crate) fn digest(bytes: &[u8]) -> u32 {
-    crc32fast::hash(bytes)
-}
-
-/// How a listing shows a stateid: CRC-16 of X.25 as in Wireshark.
-fn stateid_digest(stateid: &[u8]) -> u16 {
-    !stateid.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte), |crc, _| if crc & 1 == 0 { crc >> 1 } else { crc >> 1 ^ 0x8408 })
-    })
-}
-
-fn skip(c: &mut Cursor<'_>, n: usize) -> Option<()> {
-    c.take(n).map(drop)
-}
-
-fn stateid(c: &mut Cursor<'_>, text: &mut String) -> Option<()> {
-    let _ = write!(text, " StateID: 0x{:04x}", stateid_digest(c.take(16)?));
-    Some(())
-}
-
-/// A name with control characters escaped, for one line.
-pub(crate) fn text(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().flat_map(char::escape_debug).collect::<String>().replace("\\'", "'")
-}
-
-pub(crate) fn access(bits: u32) -> String {
-    let names = ["RD", "LU", "MD", "XT", "DL", "XE", "XAR", "XAW", "XAL"];
-    let set = names.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0);
-    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
-}
-
-/// The byte range of a lock. Length `all` means to the end of the file.
-fn range(offset: u64, length: u64, all: u64, text: &mut String) {
-    let _ = write!(text, " Offset: {offset} Length: ");
-    if length == all {
-        text.push_str("<End of File>");
-    } else {
-        let _ = write!(text, "{length}");
-    }
-}
-
-/// The reply of ACCESS: bits that the server does not support, denied bits, allowed bits.
-fn answered(checked: u32, supported: u32, allowed: u32) -> String {
-    let mut text = String::new();
-    let kinds = [
-        ("NOT Supported", checked & !supported),
-        ("Access Denied", supported & !allowed),
-        ("Allowed", allowed),
-    ];
-    for (what, bits) in kinds {
-        let names = access(bits);
-        if !names.is_empty() {
-            let _ = write!(text, ", [{what}: {names}]");
-        }
-    }
-    text
-}
-
-/// How stable a WRITE is to be, or was.
-pub(crate) fn stable(how: u32) -> &'static str {
-    ["UNSTABLE", "DATA_SYNC", "FILE_SYNC"].get(how as usize).copied().unwrap_or("stable?")
-}
+pub use head::{CallHead, Head, Outcome, ReplyHead};
+pub(crate) use header::plausible;
+pub use kind::{Kind, Protection};
+pub(crate) use procedures::main_operations;
+pub use procedures::{main_operation, only_main_operation};
+pub use program::Program;
+use show::Show;
+pub(crate) use show::digest;
 
 /// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
@@ -345,10 +70,6 @@ pub(crate) struct Skim {
     gather: Gather,
     show: Option<Show>,
 }
-
-const AUTH_BODY_MAX: u32 = 400;
-const RPCSEC_GSS: u32 = 6;
-const AUTH_TLS: u32 = 7;
 
 impl Skim {
     /// Starts a record. `detail`: for a listing.
@@ -522,7 +243,7 @@ impl Skim {
                 }
                 if kind.is_callbacks() {
                     c.opaque()?;
-                    skip(c, 8)?;
+                    c.skip(8)?;
                     return Some(State::Callback(c.u32()?));
                 }
                 if (kind.program, kind.version) == (Program::Nfs, 3) {
@@ -608,115 +329,4 @@ impl Skim {
 
 fn more(last: bool) -> Progress {
     if last { Progress::Enough } else { Progress::More }
-}
-
-/// Yields the value, or returns if more bytes are needed.
-macro_rules! get {
-    ($e:expr) => {
-        match $e {
-            Some(v) => v,
-            None => return Ok(None),
-        }
-    };
-}
-
-/// Reads as much of a header as is needed to recognise the message. In a truncated frame there may be no more. `Err`:
-/// not an RPC header, reported as early as the bytes show it.
-fn header(c: &mut Cursor<'_>) -> Result<Option<Head>, ()> {
-    let xid = get!(c.u32());
-    match get!(c.u32()) {
-        0 => {
-            if get!(c.u32()) != 2 {
-                return Err(());
-            }
-            let (program, version, procedure) = (get!(c.u32()), get!(c.u32()), get!(c.u32()));
-            let kind = Kind { program: Program::of(program), version, procedure, ..Kind::default() };
-            Ok(Some(Head::Call(CallHead { xid, kind, ..CallHead::default() })))
-        }
-        1 => {
-            let outcome = match get!(c.u32()) {
-                0 => Outcome::Done(None),
-                1 => Outcome::Denied,
-                _ => return Err(()),
-            };
-            let (operations, handle) = (None, None);
-            Ok(Some(Head::Reply(ReplyHead { xid, outcome, operations, handle, shown: Vec::new() })))
-        }
-        _ => Err(()),
-    }
-}
-
-/// The rest of the header: credential and verifier of a call, result of a reply.
-fn rest_of_header(head: &mut Head, c: &mut Cursor<'_>) -> Result<Option<()>, ()> {
-    match head {
-        Head::Call(call) => {
-            let flavor = get!(c.u32());
-            let credential = get!(auth_body(c)?);
-            get!(c.u32());
-            get!(auth_body(c)?);
-            call.kind.protection = protection(flavor, credential);
-        }
-        Head::Reply(reply) if reply.outcome == Outcome::Denied => {
-            if get!(c.u32()) > 1 {
-                return Err(());
-            }
-            get!(c.u32());
-        }
-        Head::Reply(reply) => {
-            get!(c.u32());
-            get!(auth_body(c)?);
-            reply.outcome = match get!(c.u32()) {
-                0 => Outcome::Done(None),
-                n @ 1..=5 => Outcome::NotTaken(n),
-                _ => return Err(()),
-            };
-        }
-    }
-    Ok(Some(()))
-}
-
-fn auth_body<'a>(c: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, ()> {
-    let len = get!(c.u32());
-    if len > AUTH_BODY_MAX {
-        return Err(());
-    }
-    Ok(c.take((len as usize).next_multiple_of(4)))
-}
-
-fn protection(flavor: u32, body: &[u8]) -> Protection {
-    match flavor {
-        AUTH_TLS => Protection::TlsProbe,
-        RPCSEC_GSS => {
-            let mut c = Cursor::new(body);
-            let fields = (c.u32(), c.u32(), c.u32(), c.u32());
-            match fields {
-                // Only calls with data are wrapped. Setting up a context is in clear text.
-                (Some(1), Some(0), Some(_), Some(2)) => Protection::Integrity,
-                (Some(1), Some(0), Some(_), Some(3)) => Protection::Privacy,
-                _ => Protection::None,
-            }
-        }
-        _ => Protection::None,
-    }
-}
-
-/// Whether a record may begin here: a record mark, then the header of a call of a known program or of a reply to a
-/// pending call. `None`: too few bytes to tell.
-pub(crate) fn plausible(bytes: &[u8], record_max: u32, known: &dyn Fn(u32) -> Option<Kind>) -> Option<bool> {
-    let mut c = Cursor::new(bytes);
-    let mark = c.u32()?;
-    let len = mark & 0x7fff_ffff;
-    if mark >> 31 != 1 || len < 20 || len > record_max || len % 4 != 0 {
-        return Some(false);
-    }
-    let xid = c.u32()?;
-    Some(match c.u32()? {
-        0 if len >= 40 => {
-            let (rpc, program, version, procedure) = (c.u32()?, c.u32()?, c.u32()?, c.u32()?);
-            let ours = !matches!(Program::of(program), Program::Other(_));
-            rpc == 2 && ours && version <= 4 && procedure <= 64
-        }
-        1 => c.u32()? <= 1 && known(xid).is_some(),
-        _ => false,
-    })
 }

@@ -1,7 +1,8 @@
 //! What a listing shows of the calls and replies of NFS version 3 (RFC 1813 section 3.3).
 
 use super::cursor::Cursor;
-use super::{Kind, Show};
+use super::kind::Kind;
+use super::show::{self, Show};
 use landfast_nfs::v3::{NfsStat3, proc};
 use std::fmt::Write;
 
@@ -19,7 +20,7 @@ fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String, show: &mut Sh
     if procedure == proc::NULL {
         return Some(());
     }
-    let handle = super::digest(c.opaque()?);
+    let handle = show::digest(c.opaque()?);
     match procedure {
         proc::LOOKUP
         | proc::CREATE
@@ -28,7 +29,7 @@ fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String, show: &mut Sh
         | proc::MKNOD
         | proc::REMOVE
         | proc::RMDIR => {
-            let _ = write!(out, ", DH: 0x{handle:08x}/{}", super::text(c.opaque()?));
+            let _ = write!(out, ", DH: 0x{handle:08x}/{}", show::text(c.opaque()?));
             if procedure == proc::CREATE {
                 let mode = c.u32()?;
                 let name = ["UNCHECKED", "GUARDED", "EXCLUSIVE"].get(mode as usize).unwrap_or(&"?");
@@ -45,29 +46,29 @@ fn arguments(procedure: u32, c: &mut Cursor<'_>, out: &mut String, show: &mut Sh
                         c.take(8)?;
                     }
                 }
-                let _ = write!(out, " To: {}", super::text(c.opaque()?));
+                let _ = write!(out, " To: {}", show::text(c.opaque()?));
             }
         }
         proc::RENAME => {
-            let _ = write!(out, ", From DH: 0x{handle:08x}/{}", super::text(c.opaque()?));
-            let to = super::digest(c.opaque()?);
-            let _ = write!(out, " To DH: 0x{to:08x}/{}", super::text(c.opaque()?));
+            let _ = write!(out, ", From DH: 0x{handle:08x}/{}", show::text(c.opaque()?));
+            let to = show::digest(c.opaque()?);
+            let _ = write!(out, " To DH: 0x{to:08x}/{}", show::text(c.opaque()?));
         }
         proc::LINK => {
-            let to = super::digest(c.opaque()?);
-            let _ = write!(out, ", FH: 0x{handle:08x} To DH: 0x{to:08x}/{}", super::text(c.opaque()?));
+            let to = show::digest(c.opaque()?);
+            let _ = write!(out, ", FH: 0x{handle:08x} To DH: 0x{to:08x}/{}", show::text(c.opaque()?));
         }
         proc::ACCESS => {
             let bits = c.u32()?;
             show.checks(bits);
-            let _ = write!(out, ", FH: 0x{handle:08x}, [Check: {}]", super::access(bits));
+            let _ = write!(out, ", FH: 0x{handle:08x}, [Check: {}]", show::access(bits));
         }
         proc::READ => {
             let _ = write!(out, ", FH: 0x{handle:08x} Offset: {} Len: {}", c.u64()?, c.u32()?);
         }
         proc::WRITE => {
             let (offset, len, stable) = (c.u64()?, c.u32()?, c.u32()?);
-            let stable = super::stable(stable);
+            let stable = show::stable(stable);
             let _ = write!(out, ", FH: 0x{handle:08x} Offset: {offset} Len: {len} {stable}");
         }
         _ => _ = write!(out, ", FH: 0x{handle:08x}"),
@@ -108,7 +109,7 @@ fn results(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
         proc::ACCESS => {
             attributes(c)?;
             let checked = kind.checks.into();
-            out.push_str(&super::answered(checked, checked, c.u32()?));
+            out.push_str(&show::answered(checked, checked, c.u32()?));
         }
         proc::READ => {
             attributes(c)?;
@@ -120,10 +121,10 @@ fn results(kind: &Kind, c: &mut Cursor<'_>, out: &mut String) -> Option<()> {
             }
             attributes(c)?;
             let (len, stable) = (c.u32()?, c.u32()?);
-            let _ = write!(out, " Len: {len} {}", super::stable(stable));
+            let _ = write!(out, " Len: {len} {}", show::stable(stable));
         }
         proc::LOOKUP => {
-            let _ = write!(out, ", FH: 0x{:08x}", super::digest(c.opaque()?));
+            let _ = write!(out, ", FH: 0x{:08x}", show::digest(c.opaque()?));
         }
         _ => {}
     }

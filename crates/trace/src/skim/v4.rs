@@ -2,28 +2,10 @@
 
 use super::cursor::Cursor;
 use super::facts::{Asked, Facts, Gather};
-use super::{Program, Show, skip, stateid};
+use super::opened::{created, open};
+use super::show::{self, Show, stateid};
 use landfast_nfs::v4::{NfsStat, OpNum};
 use std::fmt::Write;
-
-/// The operation that a COMPOUND was sent for: the first of the highest rank. Operations that every COMPOUND contains
-/// have the lowest rank. It is the first value of Wireshark's `nfs.main_opcode`.
-#[must_use]
-pub fn main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
-    ops.iter().min_by_key(|op| of.rank(**op)).map(|op| number(*op))
-}
-
-/// All operations of the highest rank.
-pub(crate) fn main_operations(of: Program, ops: &[u8]) -> impl Iterator<Item = OpNum> {
-    let best = ops.iter().map(|op| of.rank(*op)).min();
-    ops.iter().filter(move |op| Some(of.rank(**op)) == best).map(|op| number(*op))
-}
-
-/// [`main_operation`] if further operations are unknown: only if none of them can have a higher rank.
-#[must_use]
-pub fn only_main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
-    ops.iter().find(|op| of.rank(**op) == 1).map(|op| number(*op))
-}
 
 pub(super) fn rank(op: u8) -> u8 {
     match number(op) {
@@ -69,18 +51,18 @@ pub(super) fn arguments(
     match op {
         OpNum::GETFH | OpNum::LOOKUPP | OpNum::PUTPUBFH | OpNum::PUTROOTFH | OpNum::READLINK => {}
         OpNum::RESTOREFH | OpNum::SAVEFH | OpNum::ILLEGAL => {}
-        OpNum::ACCESS | OpNum::OPENATTR | OpNum::SECINFO_NO_NAME | OpNum::RECLAIM_COMPLETE => skip(c, 4)?,
-        OpNum::DELEGPURGE | OpNum::RENEW | OpNum::DESTROY_CLIENTID => skip(c, 8)?,
-        OpNum::COMMIT | OpNum::LISTXATTRS => skip(c, 12)?,
-        OpNum::DELEGRETURN | OpNum::DESTROY_SESSION | OpNum::FREE_STATEID => skip(c, 16)?,
-        OpNum::OFFLOAD_CANCEL | OpNum::OFFLOAD_STATUS | OpNum::SETCLIENTID_CONFIRM => skip(c, 16)?,
-        OpNum::CLOSE | OpNum::OPEN_CONFIRM => skip(c, 20)?,
-        OpNum::BIND_CONN_TO_SESSION | OpNum::GETDEVICELIST => skip(c, 24)?,
-        OpNum::OPEN_DOWNGRADE | OpNum::READ | OpNum::READ_PLUS | OpNum::SEEK => skip(c, 28)?,
-        OpNum::SEQUENCE | OpNum::ALLOCATE | OpNum::DEALLOCATE => skip(c, 32)?,
-        OpNum::LOCKU => skip(c, 40)?,
-        OpNum::LAYOUTGET => skip(c, 56)?,
-        OpNum::CLONE => skip(c, 56)?,
+        OpNum::ACCESS | OpNum::OPENATTR | OpNum::SECINFO_NO_NAME | OpNum::RECLAIM_COMPLETE => c.skip(4)?,
+        OpNum::DELEGPURGE | OpNum::RENEW | OpNum::DESTROY_CLIENTID => c.skip(8)?,
+        OpNum::COMMIT | OpNum::LISTXATTRS => c.skip(12)?,
+        OpNum::DELEGRETURN | OpNum::DESTROY_SESSION | OpNum::FREE_STATEID => c.skip(16)?,
+        OpNum::OFFLOAD_CANCEL | OpNum::OFFLOAD_STATUS | OpNum::SETCLIENTID_CONFIRM => c.skip(16)?,
+        OpNum::CLOSE | OpNum::OPEN_CONFIRM => c.skip(20)?,
+        OpNum::BIND_CONN_TO_SESSION | OpNum::GETDEVICELIST => c.skip(24)?,
+        OpNum::OPEN_DOWNGRADE | OpNum::READ | OpNum::READ_PLUS | OpNum::SEEK => c.skip(28)?,
+        OpNum::SEQUENCE | OpNum::ALLOCATE | OpNum::DEALLOCATE => c.skip(32)?,
+        OpNum::LOCKU => c.skip(40)?,
+        OpNum::LAYOUTGET => c.skip(56)?,
+        OpNum::CLONE => c.skip(56)?,
         OpNum::GETATTR => c.bitmap()?,
         OpNum::NVERIFY | OpNum::VERIFY => c.fattr()?,
         OpNum::LINK | OpNum::LOOKUP | OpNum::PUTFH | OpNum::REMOVE | OpNum::SECINFO => {
@@ -98,116 +80,116 @@ pub(super) fn arguments(
             c.fattr()?;
         }
         OpNum::LOCK => {
-            skip(c, 24)?;
+            c.skip(24)?;
             match c.u32()? {
-                0 => skip(c, 20)?,
+                0 => c.skip(20)?,
                 _ => {
-                    skip(c, 24)?;
-                    owner(c)?;
+                    c.skip(24)?;
+                    c.owner()?;
                 }
             }
         }
         OpNum::LOCKT => {
-            skip(c, 20)?;
-            owner(c)?;
+            c.skip(20)?;
+            c.owner()?;
         }
-        OpNum::RELEASE_LOCKOWNER => owner(c)?,
+        OpNum::RELEASE_LOCKOWNER => c.owner()?,
         OpNum::OPEN => {
             open(c)?;
         }
         OpNum::READDIR => {
-            skip(c, 24)?;
+            c.skip(24)?;
             c.bitmap()?;
         }
         OpNum::SETATTR => {
-            skip(c, 16)?;
+            c.skip(16)?;
             c.fattr()?;
         }
         OpNum::WRITE => {
-            skip(c, 28)?;
+            c.skip(28)?;
             data = Some(u64::from(c.u32()?));
         }
         OpNum::SETXATTR => {
-            skip(c, 4)?;
+            c.skip(4)?;
             c.opaque()?;
             data = Some(u64::from(c.u32()?));
         }
         OpNum::SETCLIENTID => {
-            skip(c, 8)?;
+            c.skip(8)?;
             c.opaque()?;
-            skip(c, 4)?;
+            c.skip(4)?;
             c.opaque()?;
             c.opaque()?;
-            skip(c, 4)?;
+            c.skip(4)?;
         }
         OpNum::BACKCHANNEL_CTL => {
-            skip(c, 4)?;
+            c.skip(4)?;
             c.array(security)?;
         }
         OpNum::EXCHANGE_ID => exchange_id(c)?,
         OpNum::CREATE_SESSION => {
-            skip(c, 16)?;
+            c.skip(16)?;
             for _ in 0..2 {
-                skip(c, 24)?;
+                c.skip(24)?;
                 c.bitmap()?;
             }
-            skip(c, 4)?;
+            c.skip(4)?;
             c.array(security)?;
         }
-        OpNum::TEST_STATEID => c.array(|c| skip(c, 16))?,
+        OpNum::TEST_STATEID => c.array(|c| c.skip(16))?,
         OpNum::GET_DIR_DELEGATION => {
-            skip(c, 4)?;
+            c.skip(4)?;
             c.bitmap()?;
-            skip(c, 24)?;
+            c.skip(24)?;
             c.bitmap()?;
             c.bitmap()?;
         }
         OpNum::GETDEVICEINFO => {
-            skip(c, 24)?;
+            c.skip(24)?;
             c.bitmap()?;
         }
         OpNum::LAYOUTCOMMIT => {
-            skip(c, 36)?;
+            c.skip(36)?;
             optional(c, 8)?;
             optional(c, 12)?;
-            skip(c, 4)?;
+            c.skip(4)?;
             c.opaque()?;
         }
         OpNum::LAYOUTRETURN => {
-            skip(c, 12)?;
+            c.skip(12)?;
             if c.u32()? == 1 {
-                skip(c, 32)?;
+                c.skip(32)?;
                 c.opaque()?;
             }
         }
         OpNum::WANT_DELEGATION => {
-            skip(c, 4)?;
+            c.skip(4)?;
             if c.u32()? == 1 {
-                skip(c, 4)?;
+                c.skip(4)?;
             }
         }
         OpNum::COPY => {
-            skip(c, 64)?;
+            c.skip(64)?;
             c.array(location)?;
         }
         OpNum::COPY_NOTIFY => {
-            skip(c, 16)?;
+            c.skip(16)?;
             location(c)?;
         }
         OpNum::IO_ADVISE => {
-            skip(c, 32)?;
+            c.skip(32)?;
             c.bitmap()?;
         }
         OpNum::LAYOUTERROR => {
-            skip(c, 32)?;
-            c.array(|c| skip(c, 24))?;
+            c.skip(32)?;
+            c.array(|c| c.skip(24))?;
         }
         OpNum::LAYOUTSTATS => {
-            skip(c, 84)?;
+            c.skip(84)?;
             c.opaque()?;
         }
         OpNum::WRITE_SAME => {
-            skip(c, 64)?;
+            c.skip(64)?;
             c.opaque()?;
         }
         _ => return Some(Arguments::Unknown),
@@ -220,74 +202,19 @@ pub(super) fn arguments(
 }
 
 fn optional(c: &mut Cursor<'_>, n: usize) -> Option<()> {
-    if c.u32()? != 0 { skip(c, n) } else { Some(()) }
-}
-
-fn owner(c: &mut Cursor<'_>) -> Option<()> {
-    skip(c, 8)?;
-    c.opaque().map(drop)
-}
-
-pub(super) struct Opened<'a> {
-    /// The name, if one is opened.
-    pub name: Option<&'a [u8]>,
-    /// Whether it creates a missing file.
-    pub creates: bool,
-}
-
-pub(super) fn open<'a>(c: &mut Cursor<'a>) -> Option<Opened<'a>> {
-    skip(c, 12)?;
-    owner(c)?;
-    let creates = c.u32()? != 0;
-    if creates {
-        match c.u32()? {
-            2 => skip(c, 8)?,
-            3 => {
-                skip(c, 8)?;
-                c.fattr()?;
-            }
-            _ => c.fattr()?,
-        }
-    }
-    let name = match c.u32()? {
-        0 | 3 => Some(c.opaque()?),
-        1 => {
-            skip(c, 4)?;
-            None
-        }
-        2 => {
-            skip(c, 16)?;
-            Some(c.opaque()?)
-        }
-        5 => {
-            skip(c, 16)?;
-            None
-        }
-        _ => None,
-    };
-    Some(Opened { name, creates })
-}
-
-/// The name that a CREATE makes.
-pub(super) fn created<'a>(c: &mut Cursor<'a>) -> Option<&'a [u8]> {
-    match c.u32()? {
-        3 | 4 => skip(c, 8)?,
-        5 => drop(c.opaque()?),
-        _ => {}
-    }
-    c.opaque()
+    if c.u32()? != 0 { c.skip(n) } else { Some(()) }
 }
 
 fn security(c: &mut Cursor<'_>) -> Option<()> {
     match c.u32()? {
         1 => {
-            skip(c, 4)?;
+            c.skip(4)?;
             c.opaque()?;
-            skip(c, 8)?;
+            c.skip(8)?;
             c.bitmap()
         }
         6 => {
-            skip(c, 4)?;
+            c.skip(4)?;
             c.opaque()?;
             c.opaque().map(drop)
         }
@@ -296,8 +223,8 @@ fn security(c: &mut Cursor<'_>) -> Option<()> {
 }
 
 fn exchange_id(c: &mut Cursor<'_>) -> Option<()> {
-    owner(c)?;
-    skip(c, 4)?;
+    c.owner()?;
+    c.skip(4)?;
     let protect = c.u32()?;
     if protect == 1 || protect == 2 {
         c.bitmap()?;
@@ -306,12 +233,12 @@ fn exchange_id(c: &mut Cursor<'_>) -> Option<()> {
     if protect == 2 {
         c.array(|c| c.opaque().map(drop))?;
         c.array(|c| c.opaque().map(drop))?;
-        skip(c, 8)?;
+        c.skip(8)?;
     }
     c.array(|c| {
         c.opaque()?;
         c.opaque()?;
-        skip(c, 12)
+        c.skip(12)
     })
 }
 
@@ -326,7 +253,7 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
     let mut text = op.to_string();
     let _: Option<()> = (|| {
         match op {
-            OpNum::PUTFH => show.handle = Some(super::digest(c.opaque()?)),
+            OpNum::PUTFH => show.handle = Some(show::digest(c.opaque()?)),
             OpNum::PUTROOTFH | OpNum::PUTPUBFH => show.handle = None,
             OpNum::SAVEFH => show.saved = show.handle,
             OpNum::RESTOREFH => show.handle = show.saved,
@@ -345,17 +272,17 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
             }
             OpNum::RENAME => {
                 let (from, to) = (c.opaque()?, c.opaque()?);
-                let _ = write!(text, " From: {} To: {}", super::text(from), super::text(to));
+                let _ = write!(text, " From: {} To: {}", show::text(from), show::text(to));
             }
             OpNum::GETATTR | OpNum::NVERIFY | OpNum::VERIFY | OpNum::SETATTR => show.handle(&mut text),
             OpNum::ACCESS => {
                 show.handle(&mut text);
                 let bits = c.u32()?;
                 show.checks(bits);
-                let _ = write!(text, ", [Check: {}]", super::access(bits));
+                let _ = write!(text, ", [Check: {}]", show::access(bits));
             }
             OpNum::CLOSE => {
-                skip(&mut c, 4)?;
+                c.skip(4)?;
                 stateid(&mut c, &mut text)?;
             }
             OpNum::READ | OpNum::READ_PLUS => {
@@ -365,7 +292,7 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
             OpNum::WRITE => {
                 stateid(&mut c, &mut text)?;
                 let (offset, stable) = (c.u64()?, c.u32()?);
-                let _ = write!(text, " Offset: {offset} Len: {} {}", c.u32()?, super::stable(stable));
+                let _ = write!(text, " Offset: {offset} Len: {} {}", c.u32()?, show::stable(stable));
             }
             OpNum::COMMIT => {
                 show.handle(&mut text);
@@ -373,12 +300,12 @@ fn describe(op: OpNum, mut c: Cursor<'_>, show: &mut Show) {
             }
             OpNum::DELEGRETURN | OpNum::FREE_STATEID => stateid(&mut c, &mut text)?,
             OpNum::LOCK | OpNum::LOCKT | OpNum::LOCKU => {
-                skip(&mut c, if op == OpNum::LOCKT { 4 } else { 8 })?;
+                c.skip(if op == OpNum::LOCKT { 4 } else { 8 })?;
                 if op == OpNum::LOCKU {
-                    skip(&mut c, 16)?;
+                    c.skip(16)?;
                 }
                 show.handle(&mut text);
-                super::range(c.u64()?, c.u64()?, u64::MAX, &mut text);
+                show::range(c.u64()?, c.u64()?, u64::MAX, &mut text);
             }
             _ => {}
         }
@@ -400,16 +327,16 @@ pub(super) fn describe_results(op: OpNum, status: u32, mut c: Cursor<'_>, show: 
             OpNum::ACCESS => {
                 let (supported, allowed) = (c.u32()?, c.u32()?);
                 let checked = show.checks.unwrap_or(0).into();
-                text.push_str(&super::answered(checked, supported, allowed));
+                text.push_str(&show::answered(checked, supported, allowed));
             }
             OpNum::OPEN => stateid(&mut c, &mut text)?,
             OpNum::READ => {
-                skip(&mut c, 4)?;
+                c.skip(4)?;
                 let _ = write!(text, " Len: {}", c.u32()?);
             }
             OpNum::WRITE => {
                 let (len, stable) = (c.u32()?, c.u32()?);
-                let _ = write!(text, " Len: {len} {}", super::stable(stable));
+                let _ = write!(text, " Len: {len} {}", show::stable(stable));
             }
             _ => {}
         }
@@ -433,40 +360,40 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
         OpNum::LOCKT | OpNum::DELEGRETURN | OpNum::RECLAIM_COMPLETE | OpNum::FREE_STATEID => {}
         OpNum::ALLOCATE | OpNum::DEALLOCATE | OpNum::CLONE => {}
         OpNum::GETFH => return Some(Results::Handle(super::facts::digest(c.opaque()?))),
-        OpNum::SEQUENCE => skip(c, 36)?,
-        OpNum::ACCESS | OpNum::COMMIT => skip(c, 8)?,
+        OpNum::SEQUENCE => c.skip(36)?,
+        OpNum::ACCESS | OpNum::COMMIT => c.skip(8)?,
         OpNum::GETATTR => c.fattr()?,
-        OpNum::CLOSE | OpNum::WRITE | OpNum::OPEN_CONFIRM | OpNum::OPEN_DOWNGRADE => skip(c, 16)?,
-        OpNum::LOCK | OpNum::LOCKU => skip(c, 16)?,
-        OpNum::REMOVE | OpNum::LINK => skip(c, 20)?,
-        OpNum::RENAME => skip(c, 40)?,
+        OpNum::CLOSE | OpNum::WRITE | OpNum::OPEN_CONFIRM | OpNum::OPEN_DOWNGRADE => c.skip(16)?,
+        OpNum::LOCK | OpNum::LOCKU => c.skip(16)?,
+        OpNum::REMOVE | OpNum::LINK => c.skip(20)?,
+        OpNum::RENAME => c.skip(40)?,
         OpNum::READ => {
-            skip(c, 4)?;
+            c.skip(4)?;
             return Some(Results::Data(c.u32()?.into()));
         }
         OpNum::CREATE => {
-            skip(c, 20)?;
+            c.skip(20)?;
             c.bitmap()?;
         }
         OpNum::OPEN => {
-            skip(c, 40)?;
+            c.skip(40)?;
             c.bitmap()?;
             let entry = |c: &mut Cursor<'_>| {
-                skip(c, 12)?;
+                c.skip(12)?;
                 c.opaque().map(drop)
             };
             match c.u32()? {
                 1 => {
-                    skip(c, 20)?;
+                    c.skip(20)?;
                     entry(c)?;
                 }
                 2 => {
-                    skip(c, 32)?;
+                    c.skip(32)?;
                     entry(c)?;
                 }
                 3 => {
                     if matches!(c.u32()?, 1 | 2) {
-                        skip(c, 4)?;
+                        c.skip(4)?;
                     }
                 }
                 _ => {}

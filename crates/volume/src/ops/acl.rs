@@ -141,7 +141,7 @@ impl Volume {
         }
         drop(state);
         if any {
-            node.0.brief.close_writing();
+            node.0.cached_descriptors.close_writing();
         }
         if done.is_ok() || any {
             self.settle(tx, &[], Some((node, &fd)))?;

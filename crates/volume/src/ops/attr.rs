@@ -122,7 +122,7 @@ impl Volume {
         drop(state);
         if set.mode || set.uid || set.gid {
             // It serves nobody any more.
-            node.0.brief.close_writing();
+            node.0.cached_descriptors.close_writing();
         }
         // Reports what was set before an error, too.
         if done.is_ok() || set != AttrsSet::default() {

@@ -1,4 +1,4 @@
-//! Checks whether a caller may use a file that is already open. Each access asks, whoever opened the file ([`crate::granted`]).
+//! Checks whether a caller may use a file that is already open. Each access asks, whoever opened the file ([`crate::access_cache`]).
 
 use std::sync::atomic::Ordering;
 
@@ -19,12 +19,12 @@ impl Volume {
         // Read before the check: if somebody revokes the right meanwhile, the answer does not count.
         let rights = file.0.node.0.rights.load(Ordering::Acquire);
         let is_opener = file.0.cred == *cred;
-        if is_opener && file.0.granted.holds(mode, rights, now) {
+        if is_opener && file.0.access.holds(mode, rights, now) {
             return Ok(file.clone());
         }
         self.ask(cred, &file.0.fd, mode)?;
         if is_opener {
-            file.0.granted.note(mode, rights, now);
+            file.0.access.note(mode, rights, now);
             return Ok(file.clone());
         }
         let (node, fd) = (file.0.node.clone(), file.0.fd.clone());
@@ -37,7 +37,7 @@ impl Volume {
         let mode = OpenMode { owner_override: true, ..mode };
         let rights = node.0.rights.load(Ordering::Acquire);
         // The caller has just accessed it without an open.
-        if node.0.brief.get(cred, mode, rights, kernel::instant()).is_some() {
+        if node.0.cached_descriptors.get(cred, mode, rights, kernel::instant()).is_some() {
             return Ok(());
         }
         self.ask(cred, &*self.fd(node)?, mode)

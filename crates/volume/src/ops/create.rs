@@ -96,7 +96,7 @@ impl Volume {
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
         // Its owner may use it, whatever its mode.
         if look.stx_uid == cred.uid || cred.uid == 0 {
-            file.0.granted.note(mode, node.0.rights.load(Ordering::Acquire), kernel::instant());
+            file.0.access.note(mode, node.0.rights.load(Ordering::Acquire), kernel::instant());
         }
         record(tx, &[dir, &node], || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
@@ -221,7 +221,7 @@ impl Volume {
         };
         let fd = node.0.share_fd(NodeFd::uncounted(opened), mode.read, mode.write);
         let file = OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred);
-        file.0.granted.note(mode, rights, asked);
+        file.0.access.note(mode, rights, asked);
         Ok(file)
     }
 

@@ -240,7 +240,7 @@ impl Volume {
             self.flush_file(tx, node, &fd, false)?;
         }
         // A client that commits has usually finished writing.
-        node.0.brief.close_writing();
+        node.0.cached_descriptors.close_writing();
         Ok(())
     }
 

@@ -14,7 +14,6 @@
 
 mod acl;
 mod attr;
-mod briefly;
 mod caller;
 mod create;
 mod file;
@@ -23,6 +22,7 @@ mod make;
 mod range;
 mod readdir;
 mod rename;
+mod stateless;
 mod unstable;
 mod xattr;
 
@@ -494,7 +494,7 @@ impl Volume {
     /// locks, while the transaction that removed the name is still joined, and after marking the node as dead under the locks.
     fn bury(&self, node: &Node) {
         self.0.remap.write().purge(&node.0.id);
-        node.0.brief.close();
+        node.0.cached_descriptors.close();
         self.dismiss_witness(node);
         if !node.0.is_open() {
             self.forget(node);

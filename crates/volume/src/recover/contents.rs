@@ -5,17 +5,17 @@
 //!
 //! On a disk that is ahead of the log, sizes are right, or too small where appended data is missing: the filesystem keeps them
 //! in order. So nothing is cut there, with one exception: a truncation that the log lacks, but that left a note
-//! ([`crate::cut`]), may be on disk, so it is completed.
+//! ([`crate::truncation_notes`]), may be on disk, so it is completed.
 
 use std::collections::HashMap;
 
 use super::work::{Object, Work};
 use super::{Error, Run, io, surprise};
-use crate::cut::{CUT_XATTR, Cuts};
 use crate::faults::point;
 use crate::fold::{Content, Fill};
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
+use crate::truncation_notes::{TRUNCATION_XATTR, TruncationNotes};
 
 impl Work<'_> {
     pub(super) fn contents(&mut self, object: &Object<'_>) -> Result<(), Error> {
@@ -96,9 +96,11 @@ impl<T: Tree> Run<'_, T> {
     }
 
     fn contents_ahead(&mut self, obj: &ObjId, content: &Content) -> Result<(), Error> {
-        let said =
-            self.tree.xattr(obj, CUT_XATTR.as_bytes()).map_err(io("reading what was to be cut", obj))?;
-        let cuts = Cuts::after(self.fold.last_seq, obj, &said.unwrap_or_default());
+        let said = self
+            .tree
+            .xattr(obj, TRUNCATION_XATTR.as_bytes())
+            .map_err(io("reading what was to be cut", obj))?;
+        let cuts = TruncationNotes::after(self.fold.last_seq, obj, &said.unwrap_or_default());
         let mut work = Work::new(self.tree);
         work.fill(obj, content, cuts.lowest())?;
         self.done.add(work.done);

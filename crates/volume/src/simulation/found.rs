@@ -473,7 +473,7 @@ fn the_log_keeps_what_was_lost_before_a_large_commit() {
         });
         let large = Bytes::from(b"y".repeat(crate::limits::LOGGED_DATA_MAX as usize + 1));
         let done = served.request(|v, tx| {
-            let file = v.open_briefly(&Cred::root(), &node, OpenMode::BOTH, Keep::Now)?;
+            let file = v.open_stateless(&Cred::root(), &node, OpenMode::BOTH, Keep::Now)?;
             v.write(tx, &file, 1024, large, Stable::Unstable)?;
             v.commit(tx, &node, 0, 0)
         });

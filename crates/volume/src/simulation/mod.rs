@@ -110,7 +110,7 @@ const ELSEWHERE: &[(crate::faults::Bug, &str)] = &[
     // Needs two volumes and the server's own replies.
     (crate::faults::Bug::ReplyKeptEarly, "server/tests/several_logs.rs"),
     // Needs mount options and devices below.
-    (crate::faults::Bug::VolatileUnnoticed, "volume/tests/honest.rs"),
+    (crate::faults::Bug::VolatileUnnoticed, "volume/tests/flush_check.rs"),
     // Needs two servers or two volumes.
     (crate::faults::Bug::OverlapUnlocked, "volume/tests/nested.rs"),
 ];

@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::strangers::Edit;
-use crate::cut::{CUT_XATTR, Cuts};
 use crate::kernel::sim::{DataEvent, Entry, Kernel, Meta, ROOT, Serial};
 use crate::state::STATE_DIR;
+use crate::truncation_notes::{TRUNCATION_XATTR, TruncationNotes};
 use crate::types::Kind;
 
 /// All objects at one moment, by serial number; those without names are missing.
@@ -339,8 +339,10 @@ impl Past {
         if was.kind == Kind::File {
             let (mut may, found) = (self.may_be(serial, position, by), k.contents(is));
             edit.into_iter().for_each(|edit| may.edited(edit));
-            let cut =
-                was.xattrs.get(CUT_XATTR.as_bytes()).and_then(|said| Cuts::last_after(logged_seq, said));
+            let cut = was
+                .xattrs
+                .get(TRUNCATION_XATTR.as_bytes())
+                .and_then(|said| TruncationNotes::last_after(logged_seq, said));
             // A truncation that was about to happen may have happened.
             let cut_off = cut.is_some_and(|size| may.sized(size).check(&found).is_ok());
             if !cut_off {

@@ -121,7 +121,7 @@ impl World {
         }
         let Some(node) = self.a_file() else { return Err(Error::NoEnt) };
         let file = if self.rng.one_in(3) {
-            self.volume().open_briefly(&Cred::root(), &node, OpenMode::BOTH, Keep::Now)?
+            self.volume().open_stateless(&Cred::root(), &node, OpenMode::BOTH, Keep::Now)?
         } else {
             self.volume().open_file(&Cred::root(), &node, OpenMode::BOTH)?
         };

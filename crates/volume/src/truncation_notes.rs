@@ -1,4 +1,4 @@
-//! Cuts: notes on a file of what a truncation is about to remove.
+//! Truncation notes: notes on a file of what a truncation is about to remove.
 //!
 //! A truncation may be on disk without its record being in the log: the disk is *ahead* ([`crate::marker`]). Recovery then
 //! writes the log's data of the file and must know of the truncation. Of the removed bytes the log has only those since the
@@ -26,36 +26,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::kernel::{self, AsFd};
-use crate::limits::{CUT_BYTES_MAX, CUTS_MAX};
+use crate::limits::{TRUNCATION_NOTES_BYTES_MAX, TRUNCATION_NOTES_MAX};
 use crate::node::{Node, NodeState};
 use crate::record::ObjId;
 use crate::tx::Tx;
 use crate::volume::Volume;
 
 /// The name of the attribute. Only root can use the `trusted` namespace, and ordinary tools do not copy it.
-pub(crate) const CUT_XATTR: &str = "trusted.landfast.cut";
+pub(crate) const TRUNCATION_XATTR: &str = "trusted.landfast.cut";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Cuts {
+pub(crate) struct TruncationNotes {
     /// The file to which it belongs.
     of: ObjId,
     /// Transaction number and the size that it set, in order; sizes ascend.
     set: Vec<(u64, u64)>,
 }
 
-impl Cuts {
-    pub(crate) fn none(of: &ObjId) -> Cuts {
-        Cuts { of: of.clone(), set: Vec::new() }
+impl TruncationNotes {
+    pub(crate) fn none(of: &ObjId) -> TruncationNotes {
+        TruncationNotes { of: of.clone(), set: Vec::new() }
     }
 
     /// The cuts of a file in `bytes` from transactions after `seq`; none if `bytes` are malformed or of another file.
-    pub(crate) fn after(seq: u64, of: &ObjId, bytes: &[u8]) -> Cuts {
-        match postcard::from_bytes::<Cuts>(bytes) {
+    pub(crate) fn after(seq: u64, of: &ObjId, bytes: &[u8]) -> TruncationNotes {
+        match postcard::from_bytes::<TruncationNotes>(bytes) {
             Ok(mut said) if said.of == *of => {
                 said.set.retain(|(n, _)| *n > seq);
                 said
             }
-            _ => Cuts::none(of),
+            _ => TruncationNotes::none(of),
         }
     }
 
@@ -77,13 +77,13 @@ impl Cuts {
     /// The size that was set last after `seq`, whatever the file.
     #[cfg(test)]
     pub(crate) fn last_after(seq: u64, bytes: &[u8]) -> Option<u64> {
-        let said = postcard::from_bytes::<Cuts>(bytes).ok()?;
+        let said = postcard::from_bytes::<TruncationNotes>(bytes).ok()?;
         said.set.last().filter(|(n, _)| *n > seq).map(|(_, size)| *size)
     }
 
     fn leave(&self, fd: impl AsFd) -> Result<(), Errno> {
         let Ok(bytes) = postcard::to_allocvec(self) else { return Err(Errno::NOMEM) };
-        kernel::fsetxattr(fd, CUT_XATTR, &bytes, XattrFlags::empty())
+        kernel::fsetxattr(fd, TRUNCATION_XATTR, &bytes, XattrFlags::empty())
     }
 }
 
@@ -130,7 +130,7 @@ impl Volume {
         }
         let mut cuts = before.clone();
         cuts.push(seq, size);
-        if cuts.set.len() > CUTS_MAX {
+        if cuts.set.len() > TRUNCATION_NOTES_MAX {
             return Err(Error::Resources);
         }
         match cuts.leave(&fd) {
@@ -150,15 +150,15 @@ impl Volume {
         })
     }
 
-    fn not_known_to_be_logged(&self, node: &Node, fd: impl AsFd) -> Result<Cuts, Error> {
-        let mut bytes = [0; CUT_BYTES_MAX];
-        match kernel::fgetxattr(fd, CUT_XATTR, &mut bytes) {
+    fn not_known_to_be_logged(&self, node: &Node, fd: impl AsFd) -> Result<TruncationNotes, Error> {
+        let mut bytes = [0; TRUNCATION_NOTES_BYTES_MAX];
+        match kernel::fgetxattr(fd, TRUNCATION_XATTR, &mut bytes) {
             Ok(len) => {
                 let known = self.0.durable_seq.load(Ordering::SeqCst);
-                Ok(Cuts::after(known, &node.0.id, bytes.get(..len).unwrap_or_default()))
+                Ok(TruncationNotes::after(known, &node.0.id, bytes.get(..len).unwrap_or_default()))
             }
             // RANGE: too large to be ours.
-            Err(Errno::NODATA | Errno::RANGE) => Ok(Cuts::none(&node.0.id)),
+            Err(Errno::NODATA | Errno::RANGE) => Ok(TruncationNotes::none(&node.0.id)),
             Err(e) => Err(e.into()),
         }
     }
@@ -173,14 +173,14 @@ mod tests {
         ObjId { kh: KernelHandle { kind: 1, bytes: vec![7; 8].into() }, btime_ns: n }
     }
 
-    fn read(cuts: &Cuts, seq: u64) -> Cuts {
-        Cuts::after(seq, &cuts.of, &postcard::to_allocvec(cuts).unwrap())
+    fn read(cuts: &TruncationNotes, seq: u64) -> TruncationNotes {
+        TruncationNotes::after(seq, &cuts.of, &postcard::to_allocvec(cuts).unwrap())
     }
 
     #[test]
     fn whatever_the_log_has_the_lowest_and_the_last_size_since_are_known() {
         let sizes = [900u64, 300, 500, 400, 700, 700, 800];
-        let mut cuts = Cuts::none(&file(1));
+        let mut cuts = TruncationNotes::none(&file(1));
         for (seq, size) in (10..).zip(sizes) {
             cuts.push(seq, size);
         }
@@ -194,22 +194,25 @@ mod tests {
 
     #[test]
     fn another_files_attribute_says_nothing() {
-        let mut cuts = Cuts::none(&file(1));
+        let mut cuts = TruncationNotes::none(&file(1));
         cuts.push(5, 100);
         let bytes = postcard::to_allocvec(&cuts).unwrap();
-        assert_eq!(Cuts::after(4, &file(1), &bytes).last(), Some(100));
-        assert_eq!(Cuts::after(4, &file(2), &bytes), Cuts::none(&file(2)));
-        assert_eq!(Cuts::after(4, &file(1), &bytes[..bytes.len() - 1]), Cuts::none(&file(1)));
-        assert_eq!(Cuts::after(4, &file(1), b""), Cuts::none(&file(1)));
+        assert_eq!(TruncationNotes::after(4, &file(1), &bytes).last(), Some(100));
+        assert_eq!(TruncationNotes::after(4, &file(2), &bytes), TruncationNotes::none(&file(2)));
+        assert_eq!(
+            TruncationNotes::after(4, &file(1), &bytes[..bytes.len() - 1]),
+            TruncationNotes::none(&file(1))
+        );
+        assert_eq!(TruncationNotes::after(4, &file(1), b""), TruncationNotes::none(&file(1)));
     }
 
     #[test]
     fn the_attribute_is_never_larger_than_what_is_read() {
         let kh = KernelHandle { kind: 255, bytes: vec![0xff; crate::limits::HANDLE_BYTES_MAX].into() };
-        let mut cuts = Cuts::none(&ObjId { kh, btime_ns: i64::MIN });
-        for n in 0..crate::limits::CUTS_MAX as u64 {
+        let mut cuts = TruncationNotes::none(&ObjId { kh, btime_ns: i64::MIN });
+        for n in 0..crate::limits::TRUNCATION_NOTES_MAX as u64 {
             cuts.set.push((u64::MAX - n, u64::MAX - n));
         }
-        assert!(postcard::to_allocvec(&cuts).unwrap().len() <= CUT_BYTES_MAX);
+        assert!(postcard::to_allocvec(&cuts).unwrap().len() <= TRUNCATION_NOTES_BYTES_MAX);
     }
 }

@@ -9,7 +9,7 @@
 //! request whose own record is in that batch or a later one waits for it anyway. Any other request asks the log for
 //! the latest batch among its objects. Where nothing is pending this costs two loads and no flush.
 //!
-//! Without a log, an operation flushes its changes before the reply. A short list ([`Settlings`]) has the changes that are not
+//! Without a log, an operation flushes its changes before the reply. A short list ([`OngoingFlushes`]) has the changes that are not
 //! flushed yet; a request that rests on one waits for that flush.
 //!
 //! Invariants:
@@ -30,7 +30,7 @@ use crate::limits::RESTING_NODES_MAX;
 use crate::node::Node;
 
 #[derive(Debug, Default)]
-pub(crate) struct Rests {
+pub(crate) struct Dependencies {
     nodes: Vec<Node>,
     /// The latest batch of nodes that are no longer in `nodes`.
     batch: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Rests {
     gone: bool,
 }
 
-impl Rests {
+impl Dependencies {
     /// The reply depends on this object. Call without its attribute lock.
     pub(crate) fn on(&mut self, node: &Node, with_log: bool) {
         if self.nodes.iter().rev().take(4).any(|known| known == node) {
@@ -77,10 +77,10 @@ impl Rests {
 
 /// Without a log: changes that are made but not flushed yet, one entry per request.
 #[derive(Debug, Default)]
-pub(crate) struct Settlings(Mutex<Vec<Arc<Settling>>>);
+pub(crate) struct OngoingFlushes(Mutex<Vec<Arc<OngoingFlush>>>);
 
 #[derive(Debug, Default)]
-pub(crate) struct Settling {
+pub(crate) struct OngoingFlush {
     changed: Mutex<Changed>,
     ended: Condvar,
 }
@@ -94,16 +94,16 @@ struct Changed {
     end: Option<bool>,
 }
 
-impl Settlings {
+impl OngoingFlushes {
     /// Enters a request that begins to change something.
-    pub(crate) fn begin(&self) -> Arc<Settling> {
-        let settling = Arc::new(Settling::default());
+    pub(crate) fn begin(&self) -> Arc<OngoingFlush> {
+        let settling = Arc::new(OngoingFlush::default());
         self.0.lock().push(settling.clone());
         settling
     }
 
     /// Removes a request. `flushed`: all its changes are durable.
-    pub(crate) fn end(&self, settling: &Arc<Settling>, flushed: bool) {
+    pub(crate) fn end(&self, settling: &Arc<OngoingFlush>, flushed: bool) {
         self.0.lock().retain(|other| !Arc::ptr_eq(other, settling));
         settling.changed.lock().end = Some(flushed);
         settling.ended.notify_all();
@@ -111,7 +111,7 @@ impl Settlings {
 
     /// Waits until the changes that `rests` has seen are flushed. Blocks; call when the caller's own changes are flushed and ended.
     /// Returns false if a request failed before its flush, so that somebody else must flush its changes.
-    pub(crate) fn wait(&self, rests: &Rests) -> bool {
+    pub(crate) fn wait(&self, rests: &Dependencies) -> bool {
         for node in &rests.nodes {
             drop(node.0.state.lock());
         }
@@ -140,7 +140,7 @@ impl Settlings {
     }
 }
 
-impl Settling {
+impl OngoingFlush {
     pub(crate) fn changes(&self, nodes: &[&Node]) {
         self.changed.lock().nodes.extend(nodes.iter().map(|node| (*node).clone()));
     }

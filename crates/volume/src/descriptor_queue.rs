@@ -1,4 +1,4 @@
-//! The files that are open from accesses without an open ([`crate::brief`]), oldest first.
+//! The files that are open from accesses without an open ([`crate::descriptor_cache`]), oldest first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -6,32 +6,33 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::limits::{BRIEF_OPEN, BRIEF_OPENS_MAX};
+use crate::limits::{DESCRIPTOR_CACHE_MAX, DESCRIPTOR_CACHE_TIME};
 use crate::node::{Node, NodeInner};
 
 /// Nodes that keep descriptors, with the time of opening, oldest first.
 #[derive(Default)]
-pub(crate) struct BriefQueue(Mutex<VecDeque<(Weak<NodeInner>, Instant)>>);
+pub(crate) struct DescriptorQueue(Mutex<VecDeque<(Weak<NodeInner>, Instant)>>);
 
-impl BriefQueue {
+impl DescriptorQueue {
     pub(crate) fn push(&self, node: &Node, opened: Instant) {
         let over = {
             let mut rows = self.0.lock();
             rows.push_back((Arc::downgrade(&node.0), opened));
-            if rows.len() > BRIEF_OPENS_MAX { rows.pop_front() } else { None }
+            if rows.len() > DESCRIPTOR_CACHE_MAX { rows.pop_front() } else { None }
         };
         close(over);
     }
 
     pub(crate) fn has_old(&self, now: Instant) -> bool {
         let rows = self.0.lock();
-        rows.front().is_some_and(|(_, opened)| now.saturating_duration_since(*opened) >= BRIEF_OPEN)
+        rows.front()
+            .is_some_and(|(_, opened)| now.saturating_duration_since(*opened) >= DESCRIPTOR_CACHE_TIME)
     }
 
     pub(crate) fn pop_old(&self, now: Instant) -> Option<(Weak<NodeInner>, Instant)> {
         let mut rows = self.0.lock();
         let (_, opened) = rows.front()?;
-        if now.saturating_duration_since(*opened) < BRIEF_OPEN { None } else { rows.pop_front() }
+        if now.saturating_duration_since(*opened) < DESCRIPTOR_CACHE_TIME { None } else { rows.pop_front() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -40,7 +41,7 @@ impl BriefQueue {
         drop(rows);
         nodes.sort_unstable_by_key(Arc::as_ptr);
         nodes.dedup_by_key(|n| Arc::as_ptr(n));
-        nodes.iter().map(|n| n.brief.count()).sum()
+        nodes.iter().map(|n| n.cached_descriptors.count()).sum()
     }
 }
 
@@ -48,6 +49,6 @@ pub(crate) fn close(row: Option<(Weak<NodeInner>, Instant)>) {
     if let Some((node, opened)) = row
         && let Some(node) = node.upgrade()
     {
-        node.brief.close_until(opened);
+        node.cached_descriptors.close_until(opened);
     }
 }

@@ -16,7 +16,7 @@ const PROBE_FILE: &str = "probe";
 
 /// Whether anything is promised that the filesystem must keep.
 fn matters(o: &OpenOptions) -> bool {
-    o.durability != Durability::Unsafe && !o.unprivileged && !bug(Bug::VolatileUnnoticed)
+    o.durability != Durability::Unsafe && !o.experiment.unprivileged && !bug(Bug::VolatileUnnoticed)
 }
 
 /// Checks the mount and its filesystem. Leaves no trace.

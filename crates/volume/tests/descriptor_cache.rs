@@ -1,4 +1,4 @@
-//! Files that stay open between accesses without an open ([`Volume::open_briefly`]).
+//! Files that stay open between accesses without an open ([`Volume::open_stateless`]).
 
 mod common;
 
@@ -36,16 +36,16 @@ fn a_hundred_accesses_are_few_opens() {
         let before = opens(rig);
         let begun = std::time::Instant::now();
         for n in 0..100u8 {
-            let file = v.open_briefly(&root(), &node, WRITE, Keep::Now).unwrap();
+            let file = v.open_stateless(&root(), &node, WRITE, Keep::Now).unwrap();
             rig.write(&file, u64::from(n), &[n]).unwrap();
-            let file = v.open_briefly(&root(), &node, READ, Keep::Now).unwrap();
+            let file = v.open_stateless(&root(), &node, READ, Keep::Now).unwrap();
             assert_eq!(v.read(&file, u64::from(n), 1).unwrap().0, Bytes::copy_from_slice(&[n]));
         }
         // Each file is opened again once in that time.
-        let times = (begun.elapsed().as_millis() / limits::BRIEF_OPEN.as_millis()) as u64 + 1;
+        let times = (begun.elapsed().as_millis() / limits::DESCRIPTOR_CACHE_TIME.as_millis()) as u64 + 1;
         let count = opens(rig) - before;
         assert!((2..=2 * times).contains(&count), "{count} opens in {times} times");
-        assert_eq!(v.stats().brief_opens, 2);
+        assert_eq!(v.stats().cached_descriptors, 2);
     });
 }
 
@@ -56,9 +56,9 @@ fn each_caller_needs_the_right_itself_and_loses_it_at_once() {
         rig.setattr(&root(), &dir, mode(0o777)).unwrap();
         let node = rig.create_how(&alice, &dir, "f", CreateHow::Guarded(mode(0o604))).unwrap().node;
         let reads = |cred: &Cred| {
-            v.open_briefly(cred, &node, READ, Keep::Now).and_then(|f| v.read(&f, 0, 1)).map(|_| ())
+            v.open_stateless(cred, &node, READ, Keep::Now).and_then(|f| v.read(&f, 0, 1)).map(|_| ())
         };
-        let writes = |cred: &Cred| v.open_briefly(cred, &node, WRITE, Keep::Now).map(|_| ());
+        let writes = |cred: &Cred| v.open_stateless(cred, &node, WRITE, Keep::Now).map(|_| ());
         assert_eq!((writes(&alice), writes(&bob)), (Ok(()), Err(Error::Access)));
         assert_eq!((reads(&alice), reads(&bob), reads(&bob)), (Ok(()), Ok(()), Ok(())));
         // Another set of groups makes another caller.
@@ -90,10 +90,10 @@ fn what_loses_its_last_name_is_closed_and_gone() {
         let (v, dir) = (&rig.volume, rig.volume.root());
         for (gone, by_rename) in [("removed-brief", false), ("replaced-brief", true)] {
             let node = rig.create(&root(), &dir, gone).unwrap().node;
-            let file = v.open_briefly(&root(), &node, WRITE, Keep::Now).unwrap();
+            let file = v.open_stateless(&root(), &node, WRITE, Keep::Now).unwrap();
             rig.write(&file, 0, b"data").unwrap();
             drop(file);
-            drop(v.open_briefly(&root(), &node, READ, Keep::Now).unwrap());
+            drop(v.open_stateless(&root(), &node, READ, Keep::Now).unwrap());
             assert!(is_open(gone), "kept open");
             if by_rename {
                 rig.create(&root(), &dir, "other").unwrap();
@@ -102,7 +102,7 @@ fn what_loses_its_last_name_is_closed_and_gone() {
                 rig.remove(&root(), &dir, gone).unwrap();
             }
             assert!(!is_open(&format!("{gone} (deleted)")), "its space is free");
-            assert_eq!(v.open_briefly(&root(), &node, READ, Keep::Now).unwrap_err(), Error::Stale);
+            assert_eq!(v.open_stateless(&root(), &node, READ, Keep::Now).unwrap_err(), Error::Stale);
             assert_eq!(v.getattr(&node).unwrap_err(), Error::Stale);
         }
     });
@@ -112,15 +112,15 @@ fn what_loses_its_last_name_is_closed_and_gone() {
 fn kept_descriptors_are_bounded_and_go_with_time() {
     check(|rig| {
         let (v, dir) = (&rig.volume, rig.volume.root());
-        for n in 0..limits::BRIEF_OPENS_MAX + 50 {
+        for n in 0..limits::DESCRIPTOR_CACHE_MAX + 50 {
             let node = rig.create(&root(), &dir, &format!("f{n}")).unwrap().node;
-            v.open_briefly(&root(), &node, READ, Keep::Now).unwrap();
-            assert!(v.stats().brief_opens <= limits::BRIEF_OPENS_MAX as u64);
+            v.open_stateless(&root(), &node, READ, Keep::Now).unwrap();
+            assert!(v.stats().cached_descriptors <= limits::DESCRIPTOR_CACHE_MAX as u64);
         }
-        assert!(v.stats().brief_opens > 0);
+        assert!(v.stats().cached_descriptors > 0);
         let begun = std::time::Instant::now();
-        while v.stats().brief_opens > 0 {
-            assert!(begun.elapsed().as_secs() < 60, "{} are kept", v.stats().brief_opens);
+        while v.stats().cached_descriptors > 0 {
+            assert!(begun.elapsed().as_secs() < 60, "{} are kept", v.stats().cached_descriptors);
             std::thread::yield_now();
             v.close_idle();
         }
@@ -142,18 +142,18 @@ fn a_program_that_was_just_written_can_be_run() {
         drop(made);
         let path = rig.dir().join("program");
         let write = |keep| {
-            let file = v.open_briefly(&root(), &node, WRITE, keep).unwrap();
+            let file = v.open_stateless(&root(), &node, WRITE, keep).unwrap();
             rig.write(&file, 0, &program).unwrap();
         };
         // Written once, as small files are: it does not stay open.
         write(Keep::IfAgain);
-        assert_eq!((run(&path), v.stats().brief_opens), (None, 0));
+        assert_eq!((run(&path), v.stats().cached_descriptors), (None, 0));
         // Written repeatedly: it stays open until its mode or list changes, until COMMIT, or for a time.
         for end in ["mode", "list", "commit", "time"] {
             for _ in 0..3 {
                 write(Keep::Now);
             }
-            assert_eq!(v.stats().brief_opens, 1, "{end}");
+            assert_eq!(v.stats().cached_descriptors, 1, "{end}");
             match end {
                 "mode" => drop(rig.setattr(&root(), &node, mode(0o755)).unwrap()),
                 "list" => {
@@ -162,13 +162,13 @@ fn a_program_that_was_just_written_can_be_run() {
                 }
                 "commit" => rig.run(|tx| v.commit(tx, &node, 0, 0)).unwrap(),
                 _ => {
-                    while v.stats().brief_opens > 0 {
+                    while v.stats().cached_descriptors > 0 {
                         v.close_idle();
                         std::thread::yield_now();
                     }
                 }
             }
-            assert_eq!((run(&path), v.stats().brief_opens), (None, 0), "{end}");
+            assert_eq!((run(&path), v.stats().cached_descriptors), (None, 0), "{end}");
         }
         // Repeated stable writes keep it open from the second one on.
         let before = opens(rig);
@@ -176,7 +176,7 @@ fn a_program_that_was_just_written_can_be_run() {
         for _ in 0..20 {
             write(Keep::IfAgain);
         }
-        let times = (begun.elapsed().as_millis() / limits::BRIEF_OPEN.as_millis()) as u64 + 1;
+        let times = (begun.elapsed().as_millis() / limits::DESCRIPTOR_CACHE_TIME.as_millis()) as u64 + 1;
         assert!((1..=2 * times).contains(&(opens(rig) - before)));
     });
 }

@@ -1,9 +1,9 @@
-//! Accesses without an open; closing the descriptors that they leave open ([`crate::brief`]).
+//! Accesses without an open; closing the descriptors that they leave open ([`crate::descriptor_cache`]).
 
 use std::sync::atomic::Ordering;
 
-use crate::brief::{Keep, Kept};
-use crate::brief_queue::close;
+use crate::descriptor_cache::{CachedDescriptor, Keep};
+use crate::descriptor_queue::close;
 use crate::error::Error;
 use crate::kernel;
 use crate::node::Node;
@@ -13,7 +13,7 @@ use crate::volume::Volume;
 
 impl Volume {
     /// Opens a regular file for one access, as [`Volume::open_file`]. The same caller's next access may find it still open.
-    pub fn open_briefly(
+    pub fn open_stateless(
         &self,
         cred: &Cred,
         node: &Node,
@@ -23,36 +23,36 @@ impl Volume {
         let now = kernel::instant();
         // Read before the file is opened: if somebody revokes the right meanwhile, the descriptor is not reused.
         let rights = node.0.rights.load(Ordering::Acquire);
-        if let Some(fd) = node.0.brief.get(cred, mode, rights, now)
+        if let Some(fd) = node.0.cached_descriptors.get(cred, mode, rights, now)
             && !node.0.is_dead()
         {
             return Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred));
         }
         let file = self.open_file(cred, node, mode)?;
-        if keep == Keep::IfAgain && !node.0.brief.is_again(now) {
+        if keep == Keep::IfAgain && !node.0.cached_descriptors.is_again(now) {
             return Ok(file);
         }
-        let kept = Kept { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
-        node.0.brief.keep(kept);
-        self.0.brief.push(node, now);
+        let kept = CachedDescriptor { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
+        node.0.cached_descriptors.keep(kept);
+        self.0.descriptor_queue.push(node, now);
         // A node is marked as dead before its descriptors are closed, so either this thread or that one closes this descriptor.
         if node.0.is_dead() {
-            node.0.brief.close();
+            node.0.cached_descriptors.close();
         }
         Ok(file)
     }
 
     pub fn has_idle(&self) -> bool {
         let now = kernel::instant();
-        self.0.brief.has_old(now) || self.0.witnesses.has_old(now)
+        self.0.descriptor_queue.has_old(now) || self.0.witnesses.has_old(now)
     }
 
-    /// Closes files that [`Volume::open_briefly`] opened [`crate::limits::BRIEF_OPEN`] ago and that nobody else has open. Call at
+    /// Closes files that [`Volume::open_stateless`] opened [`crate::limits::DESCRIPTOR_CACHE_TIME`] ago and that nobody else has open. Call at
     /// that interval, since a local process cannot run a file that is open for writing. Then commits files whose unstable data
     /// is older than [`crate::limits::UNSTABLE_OLD`]; this may wait for the disk.
     pub fn close_idle(&self) {
         let now = kernel::instant();
-        while let Some(row) = self.0.brief.pop_old(now) {
+        while let Some(row) = self.0.descriptor_queue.pop_old(now) {
             close(Some(row));
         }
         if self.0.witnesses.has_old(now) {

@@ -4,25 +4,25 @@
 //! with all groups. Invariants:
 //!
 //! - A kept descriptor serves only a caller that could open the file again. It is closed when the volume changes the file's
-//!   owner, mode or access list (`rights` counts that), and at the age of [`BRIEF_OPEN`], which bounds how long a local
+//!   owner, mode or access list (`rights` counts that), and at the age of [`DESCRIPTOR_CACHE_TIME`], which bounds how long a local
 //!   process's change goes unnoticed.
 //! - A local process cannot run a program that is open for writing. So a descriptor for writing is kept only while writes
-//!   continue: a stable write keeps it only if another came within [`BRIEF_OPEN`] before ([`Keep::IfAgain`]; a small file is
+//!   continue: a stable write keeps it only if another came within [`DESCRIPTOR_CACHE_TIME`] before ([`Keep::IfAgain`]; a small file is
 //!   written in one go). COMMIT and a change of rights close it.
 //! - A dead file keeps none, so that its space is freed with its last open.
 //! - Kept descriptors do not count as opens: whoever removes a file's last name is told that it is gone.
-//! - Each has a row in a queue, oldest first, of at most [`crate::limits::BRIEF_OPENS_MAX`] rows; removing a row closes the descriptor.
+//! - Each has a row in a queue, oldest first, of at most [`crate::limits::DESCRIPTOR_CACHE_MAX`] rows; removing a row closes the descriptor.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::limits::BRIEF_OPEN;
+use crate::limits::DESCRIPTOR_CACHE_TIME;
 use crate::node_fd::NodeFd;
 use crate::types::{Cred, OpenMode};
 
-pub(crate) struct Kept {
+pub(crate) struct CachedDescriptor {
     pub(crate) fd: Arc<NodeFd>,
     pub(crate) cred: Cred,
     pub(crate) mode: OpenMode,
@@ -31,12 +31,12 @@ pub(crate) struct Kept {
 }
 
 #[derive(Default)]
-pub(crate) struct Brief(Mutex<Briefly>);
+pub(crate) struct CachedDescriptors(Mutex<Slots>);
 
 #[derive(Default)]
-struct Briefly {
+struct Slots {
     /// One for reading, one for writing.
-    kept: [Option<Kept>; 2],
+    kept: [Option<CachedDescriptor>; 2],
     /// The last access with [`Keep::IfAgain`].
     last: Option<Instant>,
 }
@@ -49,17 +49,17 @@ pub enum Keep {
     IfAgain,
 }
 
-impl Brief {
+impl CachedDescriptors {
     /// The kept descriptor that this caller would get by opening the file now.
     pub(crate) fn get(&self, cred: &Cred, mode: OpenMode, rights: u64, now: Instant) -> Option<Arc<NodeFd>> {
         let kept = &self.0.lock().kept;
         let kept = kept[usize::from(mode.write)].as_ref()?;
-        let young = now.saturating_duration_since(kept.opened) < BRIEF_OPEN;
+        let young = now.saturating_duration_since(kept.opened) < DESCRIPTOR_CACHE_TIME;
         (young && kept.rights == rights && kept.mode == mode && kept.cred == *cred).then(|| kept.fd.clone())
     }
 
     /// Keeps a descriptor in place of the previous one for reading or writing.
-    pub(crate) fn keep(&self, kept: Kept) {
+    pub(crate) fn keep(&self, kept: CachedDescriptor) {
         let replaced = self.0.lock().kept[usize::from(kept.mode.write)].replace(kept);
         drop(replaced);
     }
@@ -86,7 +86,7 @@ impl Brief {
     /// Whether an access with [`Keep::IfAgain`] follows another one closely.
     pub(crate) fn is_again(&self, now: Instant) -> bool {
         let last = self.0.lock().last.replace(now);
-        last.is_some_and(|last| now.saturating_duration_since(last) < BRIEF_OPEN)
+        last.is_some_and(|last| now.saturating_duration_since(last) < DESCRIPTOR_CACHE_TIME)
     }
 
     pub(crate) fn count(&self) -> usize {

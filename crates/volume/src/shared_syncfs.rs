@@ -7,7 +7,7 @@
 use parking_lot::{Condvar, Mutex};
 
 #[derive(Default)]
-pub(crate) struct Together {
+pub(crate) struct SharedSyncfs {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -19,7 +19,7 @@ struct State {
     under_way: bool,
 }
 
-impl Together {
+impl SharedSyncfs {
     /// Returns after the end of a flush that began after this call. `flush` performs one, and fails the volume on an error.
     pub(crate) fn flush<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut state = self.state.lock();
@@ -42,7 +42,7 @@ impl Together {
 }
 
 /// Ends a flush even if it panics, so that nobody waits for ever.
-struct Ended<'a>(&'a Together, u64);
+struct Ended<'a>(&'a SharedSyncfs, u64);
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn who_comes_while_one_is_under_way_shares_the_next() {
-        let (together, count) = (Together::default(), AtomicU64::new(0));
+        let (together, count) = (SharedSyncfs::default(), AtomicU64::new(0));
         let (begun, wait) = mpsc::channel();
         let (go_on, held) = mpsc::channel::<()>();
         std::thread::scope(|s| {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn one_after_the_other_each_does_its_own() {
-        let (together, mut count) = (Together::default(), 0);
+        let (together, mut count) = (SharedSyncfs::default(), 0);
         for _ in 0..3 {
             together
                 .flush(|| {

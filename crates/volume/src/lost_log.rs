@@ -141,7 +141,7 @@ impl Volume {
         // Like a checkpoint, until all is durable.
         self.0.syncing.store(number, Ordering::SeqCst);
         self.set_tag_locked(number)?;
-        self.0.together.flush(|| {
+        self.0.shared_syncfs.flush(|| {
             point("volume.flushing");
             self.0.syncfs.fetch_add(1, Ordering::Relaxed);
             // Whoever shares this flush must find that the volume has failed.
