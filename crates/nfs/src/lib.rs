@@ -15,6 +15,7 @@ pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
 mod status;
+mod types;
 pub mod v3;
 pub mod v4;
 

@@ -63,6 +63,7 @@ mod reload;
 mod replies;
 mod running;
 mod shared;
+mod stable;
 mod standing;
 mod start;
 pub mod state;

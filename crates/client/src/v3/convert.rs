@@ -4,7 +4,7 @@ use bytes::Bytes;
 use landfast_nfs::v3;
 use landfast_nfs::v3::types as nfs3;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime, SpecData};
+use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime};
 
 /// A status by its number, which is the same (RFC 1813 section 2.6, RFC 8881 section 15.1): but NOT_SYNC has another
 /// meaning there, and here only comes of guards, which are not used.
@@ -43,7 +43,7 @@ pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
         numlinks: Some(a.nlink),
         owner: Some(Bytes::from(a.uid.to_string())),
         owner_group: Some(Bytes::from(a.gid.to_string())),
-        rawdev: Some(SpecData { specdata1: a.rdev.major, specdata2: a.rdev.minor }),
+        rawdev: Some(a.rdev),
         space_used: Some(a.used),
         time_access: Some(time(a.atime)),
         time_metadata: Some(time(a.ctime)),

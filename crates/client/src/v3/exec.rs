@@ -10,7 +10,7 @@ use landfast_nfs::v3::res::{
     AccessRes, CommitRes, GetattrRes, LinkRes, LookupRes, MakeRes, PostOp, ReadRes, ReaddirRes,
     ReaddirplusRes, ReadlinkRes, RemoveRes, RenameRes, SetattrRes, WriteRes,
 };
-use landfast_nfs::v3::types::{DirOp, FileType as Type3, SpecData as Spec3, StableHow as Stable3};
+use landfast_nfs::v3::types::{DirOp, FileType as Type3};
 use landfast_nfs::v3::{self, Call, FileHandle as Fh3, NfsStat3, Res};
 use landfast_nfs::v4;
 use landfast_nfs::v4::args::{CreateHow as CreateHow4, CreateType, OpenArgs, OpenClaim, OpenHow};
@@ -301,11 +301,6 @@ impl<'a> Exec<'a> {
     async fn write(&mut self, args: v4::args::WriteArgs) -> Done<ResBody> {
         let file = self.object()?;
         self.changed();
-        let stable = match args.stable {
-            StableHow::Unstable => Stable3::Unstable,
-            StableHow::DataSync => Stable3::DataSync,
-            StableHow::FileSync => Stable3::FileSync,
-        };
         let mut count = 0;
         let mut worst: Option<(StableHow, [u8; 8])> = None;
         while count < args.data.len() || worst.is_none() {
@@ -314,22 +309,16 @@ impl<'a> Exec<'a> {
                 file: file.clone(),
                 offset: args.offset + count as u64,
                 count: part.len() as u32,
-                stable,
+                stable: args.stable,
                 data: part.clone(),
             });
             let res = ok(self.wire.call::<WriteRes>(call).await?)?;
-            let committed = match res.committed {
-                Stable3::Unstable => StableHow::Unstable,
-                Stable3::DataSync => StableHow::DataSync,
-                Stable3::FileSync => StableHow::FileSync,
-            };
             if worst.is_some_and(|(_, verf)| verf != res.verf) {
                 // The server has restarted between two parts: as if nothing of the later ones had been written.
                 break;
             }
             count += res.count as usize;
-            let before = worst.map_or(committed, |(how, _)| how);
-            let least = if (before as u32) < committed as u32 { before } else { committed };
+            let least = worst.map_or(res.committed, |(before, _)| before.min(res.committed));
             worst = Some((least, res.verf));
             if (res.count as usize) < part.len() {
                 break;
@@ -426,12 +415,11 @@ impl<'a> Exec<'a> {
         let dir = self.object()?;
         let attrs = sattr(&args.attrs)?;
         let at = DirOp { dir: dir.clone(), name: args.name.clone() };
-        let device = |d: v4::SpecData| Spec3 { major: d.specdata1, minor: d.specdata2 };
         let call = match args.kind {
             CreateType::Dir => Call::Mkdir(MkdirArgs { at, attrs }),
             CreateType::Lnk(target) => Call::Symlink(SymlinkArgs { at, attrs, target }),
-            CreateType::Blk(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Blk(attrs, device(d)) }),
-            CreateType::Chr(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Chr(attrs, device(d)) }),
+            CreateType::Blk(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Blk(attrs, d) }),
+            CreateType::Chr(d) => Call::Mknod(MknodArgs { at, what: MknodWhat::Chr(attrs, d) }),
             CreateType::Sock => Call::Mknod(MknodArgs { at, what: MknodWhat::Sock(attrs) }),
             CreateType::Fifo => Call::Mknod(MknodArgs { at, what: MknodWhat::Fifo(attrs) }),
             CreateType::Other(_) => return Err(NfsStat::NFS4ERR_BADTYPE.into()),

@@ -1,6 +1,7 @@
 //! What arguments and results are made of (RFC 1813 sections 2.4 to 2.6).
 
 use super::FHSIZE;
+pub use crate::types::{List, SpecData, StableHow};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader, put_opaque};
 
 /// `nfs_fh3`: at most [`FHSIZE`] bytes.
@@ -36,13 +37,6 @@ pub enum FileType {
     Sock,
     #[xdr(tag = 7)]
     Fifo,
-}
-
-/// `specdata3`: a device number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
-pub struct SpecData {
-    pub major: u32,
-    pub minor: u32,
 }
 
 /// `nfstime3`: since 1970.
@@ -121,48 +115,4 @@ pub struct DirOp {
     pub dir: FileHandle,
     /// The name, any bytes.
     pub name: Bytes,
-}
-
-/// `stable_how`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub enum StableHow {
-    /// Until COMMIT only in memory.
-    #[xdr(tag = 0)]
-    Unstable,
-    /// Data and what is needed to read it.
-    #[xdr(tag = 1)]
-    DataSync,
-    /// All.
-    #[xdr(tag = 2)]
-    FileSync,
-}
-
-/// A linked list (`T *next`), as XDR writes it: each element behind a `TRUE`, a `FALSE` at the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct List<T>(pub Vec<T>);
-
-impl<T> Default for List<T> {
-    fn default() -> Self {
-        List(Vec::new())
-    }
-}
-
-impl<T: Encode> Encode for List<T> {
-    fn encode(&self, out: &mut BytesMut) {
-        for item in &self.0 {
-            true.encode(out);
-            item.encode(out);
-        }
-        false.encode(out);
-    }
-}
-
-impl<T: Decode> Decode for List<T> {
-    fn decode(r: &mut Reader) -> Result<Self, Error> {
-        let mut items = Vec::new();
-        while bool::decode(r)? {
-            items.push(T::decode(r)?);
-        }
-        Ok(List(items))
-    }
 }

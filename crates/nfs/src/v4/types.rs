@@ -1,5 +1,6 @@
 //! The basic types that operations share (RFC 8881 section 3).
 
+pub use crate::types::{SpecData, StableHow};
 use landfast_xdr::{Bytes, Decode, Encode, Error, Reader};
 
 /// The longest filehandle, in bytes (RFC 8881 section 3.1).
@@ -78,13 +79,6 @@ pub enum SetTime {
 pub struct Fsid {
     pub major: u64,
     pub minor: u64,
-}
-
-/// `specdata4`: a device number (RFC 8881 section 3.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-pub struct SpecData {
-    pub specdata1: u32,
-    pub specdata2: u32,
 }
 
 /// `change_info4`: a directory's change attribute around an operation (RFC 8881 section 3.3.3).
@@ -181,20 +175,6 @@ pub struct ChannelAttrs {
     pub max_requests: u32,
     /// At most one element; not used over TCP.
     pub rdma_ird: Vec<u32>,
-}
-
-/// `stable_how4` (RFC 8881 section 18.32).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
-pub enum StableHow {
-    /// May be lost until COMMIT.
-    #[xdr(tag = 0)]
-    Unstable,
-    /// The data, and what is needed to read it, is stable.
-    #[xdr(tag = 1)]
-    DataSync,
-    /// All is stable.
-    #[xdr(tag = 2)]
-    FileSync,
 }
 
 /// `nfs_lock_type4` (RFC 8881 section 18.10).

@@ -7,13 +7,14 @@ use super::context::{Context, Obj};
 use super::errors::status;
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
+use crate::stable;
 use crate::state::opens::{READ, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v3::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v3::res::{CommitOk, CommitRes, ReadOk, ReadRes, WriteOk, WriteRes};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{NfsStat3, Res, WccData};
-use landfast_volume::{Keep, OpenMode, Stable};
+use landfast_volume::{Keep, OpenMode};
 
 impl Context<'_> {
     pub(super) fn read(&mut self, a: &ReadArgs) -> ReadRes {
@@ -72,18 +73,9 @@ impl Context<'_> {
         if data.is_empty() {
             return Ok((0, a.stable));
         }
-        let stable = match a.stable {
-            StableHow::Unstable => Stable::Unstable,
-            StableHow::DataSync => Stable::DataSync,
-            StableHow::FileSync => Stable::FileSync,
-        };
+        let stable = stable::asked(a.stable);
         let (count, committed) = obj.volume().write(tx, &file, a.offset, data, stable).map_err(status)?;
-        let committed = match committed {
-            Stable::Unstable => StableHow::Unstable,
-            Stable::DataSync => StableHow::DataSync,
-            Stable::FileSync => StableHow::FileSync,
-        };
-        Ok((count, committed))
+        Ok((count, stable::answered(committed)))
     }
 
     pub(super) fn commit(&mut self, a: &CommitArgs) -> CommitRes {

@@ -3,12 +3,13 @@
 use super::context::{Context, Obj, OpError, OpResult, key};
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
+use crate::stable;
 use crate::state::opens::{READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v4::res::{ReadRes, WriteRes};
-use landfast_nfs::v4::{NfsStat, ResBody, StableHow, Stateid};
-use landfast_volume::{Keep, OpenFile, OpenMode, Stable};
+use landfast_nfs::v4::{NfsStat, ResBody, Stateid};
+use landfast_volume::{Keep, OpenFile, OpenMode};
 
 /// Bytes of a READ result besides its data: number, status, end of file, length, padding.
 const READ_AROUND: usize = 8 + 4 + 4 + 3;
@@ -92,11 +93,7 @@ impl Context<'_> {
         let (obj, file) = self.file_for(&a.stateid, WRITE)?;
         // A request above the announced maximum is written in part: the client sends the rest again.
         let data = a.data.slice(..a.data.len().min(limits::IO_BYTES_MAX as usize));
-        let stable = match a.stable {
-            StableHow::Unstable => Stable::Unstable,
-            StableHow::DataSync => Stable::DataSync,
-            StableHow::FileSync => Stable::FileSync,
-        };
+        let stable = stable::asked(a.stable);
         if a.offset.checked_add(data.len() as u64).is_none_or(|end| end > FILE_SIZE_MAX) {
             return Err(NfsStat::NFS4ERR_FBIG.into());
         }
@@ -107,11 +104,7 @@ impl Context<'_> {
         };
         Ok(ResBody::Write(WriteRes {
             count,
-            committed: match committed {
-                Stable::Unstable => StableHow::Unstable,
-                Stable::DataSync => StableHow::DataSync,
-                Stable::FileSync => StableHow::FileSync,
-            },
+            committed: stable::answered(committed),
             writeverf: obj.volume().write_verifier(),
         }))
     }
