@@ -3,18 +3,13 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::archive::{ArchiveError, ArchiveReader, Filter, is_plain, open};
-use crate::put::{
-    self, ArchiveSource, DataError, FatalError, Given, Members, OpenArchive, Progress, PutOptions, ReadCount,
-    Report, Source,
-};
+use crate::put::{ArchiveSource, DataError, Given, Members, OpenArchive, ReadCount, Source};
+pub use crate::put::{run, run_as};
 use crate::resume::{Digested, Resume};
-use crate::session::SessionOptions;
-use crate::url::NfsUrl;
 
 /// An archive to extract, plain or compressed.
 pub struct Archive {
@@ -48,33 +43,6 @@ impl From<Archive> for Source {
     fn from(archive: Archive) -> Source {
         Source::archive(Box::new(archive))
     }
-}
-
-/// Extracts `archive` into the directory that `url` names; see [`put::run`].
-///
-/// # Errors
-/// As [`put::run`].
-pub async fn run(
-    options: PutOptions,
-    archive: Archive,
-    url: &NfsUrl,
-    progress: Arc<dyn Progress>,
-) -> Result<Report, FatalError> {
-    put::run(options, archive.into(), url, progress).await
-}
-
-/// As [`run`], with a session of the caller's choice.
-///
-/// # Errors
-/// As [`put::run`].
-pub async fn run_as(
-    options: PutOptions,
-    session_options: SessionOptions,
-    archive: Archive,
-    url: &NfsUrl,
-    progress: Arc<dyn Progress>,
-) -> Result<Report, FatalError> {
-    put::run_as(options, session_options, archive.into(), url, progress).await
 }
 
 impl ArchiveSource for Archive {

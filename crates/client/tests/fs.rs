@@ -382,7 +382,7 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
     let report = put::run_in(how, nfs.session(), to.fh, source, Arc::new(put::Silent)).await.unwrap();
     let mut failed: Vec<&str> = report.failed.iter().map(|f| &f.path[..]).collect();
     failed.sort_unstable();
-    assert_eq!((failed, report.files), (vec!["t/secret", "t/sub/50"], 81), "{report:?}");
+    assert_eq!((failed, report.counts.files), (vec!["t/secret", "t/sub/50"], 81), "{report:?}");
     let moved = |before: &SessionStats| {
         let now = nfs.stats();
         now.bytes_sent + now.bytes_received - before.bytes_sent - before.bytes_received

@@ -26,7 +26,10 @@ const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
 
 fn check(report: &Report, work: &Path, rig: &Rig) {
     assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
-    assert_eq!((report.files, report.hard_links, report.symlinks, report.dirs), (401, 10, 1, 11));
+    assert_eq!(
+        (report.counts.files, report.counts.hard_links, report.counts.symlinks, report.counts.dirs),
+        (401, 10, 1, 11)
+    );
     assert_eq!(tree(&work.join("t")), tree(&rig.dest().join("t")));
 }
 

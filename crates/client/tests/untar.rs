@@ -72,11 +72,14 @@ async fn one_of_each_as_gnu_tar_has_it() {
         let local = extract_locally(&work, name, "");
         let report = rig.untar_all(&work.join(name)).await;
         assert_same(&local, &rig.dest());
-        assert_eq!((report.dirs, report.symlinks, report.hard_links, report.specials), (7, 3, 2, 3));
+        assert_eq!(
+            (report.counts.dirs, report.counts.symlinks, report.counts.hard_links, report.counts.specials),
+            (7, 3, 2, 3)
+        );
         // A second time, over what is there.
         let again = rig.untar_all(&work.join(name)).await;
         assert_same(&local, &rig.dest());
-        assert_eq!(again.files, report.files);
+        assert_eq!(again.counts.files, report.counts.files);
         rig.stop().await;
     }
 }
@@ -97,7 +100,15 @@ async fn one_of_each_over_versions_without_sessions() {
             let report = rig.untar_over(version, &work.join("gnu.tar"), PutOptions::default()).await.unwrap();
             assert!(report.complete(), "{version}: {:?} {:?}", report.stopped, &report.failed);
             assert_same(&local, &rig.dest());
-            assert_eq!((report.dirs, report.symlinks, report.hard_links, report.specials), (7, 3, 2, 3));
+            assert_eq!(
+                (
+                    report.counts.dirs,
+                    report.counts.symlinks,
+                    report.counts.hard_links,
+                    report.counts.specials
+                ),
+                (7, 3, 2, 3)
+            );
         }
         rig.stop().await;
     }
@@ -208,7 +219,7 @@ async fn no_member_gets_out() {
     ];
     expected.sort();
     assert_eq!(failed, expected, "{:?}", report.failed);
-    assert_eq!(report.files, 2);
+    assert_eq!(report.counts.files, 2);
     assert!(!report.complete() && report.stopped.is_none());
     assert_eq!(tree(&outside).len(), 1);
     assert!(!rig.dir.path().join("data/up").exists());
@@ -297,7 +308,7 @@ async fn a_caller_who_is_not_root() {
     std::os::unix::fs::chown(&dest, Some(0), Some(0)).unwrap();
     fs::remove_dir_all(dest.join("t")).unwrap();
     let report = run_as(PutOptions::default(), session(), source(), &url, Arc::new(Silent)).await.unwrap();
-    assert_eq!((report.failures, report.files), (2, 0), "{:?}", report.failed);
+    assert_eq!((report.failures, report.counts.files), (2, 0), "{:?}", report.failed);
     rig.stop().await;
 }
 
@@ -351,7 +362,7 @@ async fn a_tenth_of_an_rpc_per_file() {
         "for d in $(seq 64); do mkdir -p t/d$d; for f in $(seq 32); do head -c 4096 /dev/urandom > t/d$d/f$f; done; done; tar --format=posix -cf a.tar t",
     );
     let report = rig.untar_all(&work.join("a.tar")).await;
-    assert_eq!(report.files, 2048);
+    assert_eq!(report.counts.files, 2048);
     assert!(report.rpcs_per_file <= 0.1, "{}", report.rpcs_per_file);
     let again = rig.untar_all(&work.join("a.tar")).await;
     assert!(again.rpcs_per_file <= 0.1, "over existing files: {}", again.rpcs_per_file);
@@ -434,7 +445,7 @@ async fn nothing_but_files_takes_rpcs_of_its_own() {
     // What is not sent before the first answer is planned a little at a time, and may not know yet what fills a directory.
     let report = untar_with_replies_held(&rig, 40 * 64, true).await;
     assert!(report.complete(), "{:?} {:?}", report.stopped, &report.failed);
-    assert_eq!((report.files, report.dirs), (40 * 64, 1 + 40 * 2));
+    assert_eq!((report.counts.files, report.counts.dirs), (40 * 64, 1 + 40 * 2));
     // Three for the session, and two for its end.
     assert_eq!(report.rpcs, 3 + 40 + 2);
     assert_same(&work.join("t"), &rig.dest().join("t"));
@@ -527,7 +538,7 @@ async fn files_go_behind_their_directories_before_these_are_answered() {
         let report = untar_with_replies_held(&rig, 300, passes).await;
         assert!(report.complete(), "{:?} {:?}", report.stopped, report.failed);
         assert_same(&local, &rig.dest());
-        assert_eq!((report.files, report.dirs), (300, 31));
+        assert_eq!((report.counts.files, report.counts.dirs), (300, 31));
         // Each once, whatever was sent again.
         assert_eq!(rig.running.as_ref().unwrap().stats().op(OpNum::OPEN), 300);
         rig.stop().await;
@@ -554,7 +565,7 @@ async fn nothing_goes_into_directories_that_were_there() {
             fs::remove_dir(rig.dest().join("other")).unwrap();
         }
         assert_same(&local, &rig.dest());
-        assert_eq!((report.files, rig.running.as_ref().unwrap().stats().op(OpNum::OPEN)), (300, 300));
+        assert_eq!((report.counts.files, rig.running.as_ref().unwrap().stats().op(OpNum::OPEN)), (300, 300));
         rig.stop().await;
     }
 }

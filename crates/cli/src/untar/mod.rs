@@ -192,10 +192,10 @@ fn summary(r: &Report, url: &str) {
         eprintln!("landfast: interrupted: the rest of the archive was not started");
     }
     let others: Vec<String> = [
-        (r.dirs, "directories"),
-        (r.symlinks, "symbolic links"),
-        (r.hard_links, "hard links"),
-        (r.specials, "devices and FIFOs"),
+        (r.counts.dirs, "directories"),
+        (r.counts.symlinks, "symbolic links"),
+        (r.counts.hard_links, "hard links"),
+        (r.counts.specials, "devices and FIFOs"),
         (r.skipped, "left out"),
         (r.resumed, "done before"),
         (r.incomplete, "of these incomplete"),
@@ -207,7 +207,7 @@ fn summary(r: &Report, url: &str) {
     .collect();
     println!(
         "{} files{}, {} in {:.2} s: {} files/s, {} RPCs, {:.3} RPCs per file; {} {url}",
-        show_count(r.files),
+        show_count(r.counts.files),
         others.concat(),
         show_bytes(r.bytes),
         r.seconds,

@@ -4,6 +4,7 @@
 //! the reader returns names as they stand. [`Filter`] says which of them may be extracted.
 
 mod compress;
+mod counts;
 mod decompress;
 mod error;
 mod filter;
@@ -14,6 +15,7 @@ mod sparse;
 mod writer;
 
 pub use compress::Compressor;
+pub use counts::Counts;
 pub(crate) use decompress::is_plain;
 pub use decompress::{Compression, open};
 pub use error::ArchiveError;

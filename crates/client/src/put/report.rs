@@ -5,7 +5,7 @@ use std::time::Instant;
 use landfast_nfs::v4::{NfsStat, OpNum};
 use serde::Serialize;
 
-use crate::archive::{ArchiveError, Kind};
+use crate::archive::{ArchiveError, Counts, Kind};
 use crate::compound::OpError;
 use crate::limits;
 use crate::ops;
@@ -123,16 +123,9 @@ pub struct Failure {
 /// The result of an extraction. Everything that is counted here is on the server's stable storage.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Regular files.
-    pub files: u64,
-    /// Directories named in the archive or made on the way.
-    pub dirs: u64,
-    /// Symbolic links.
-    pub symlinks: u64,
-    /// Hard links.
-    pub hard_links: u64,
-    /// Devices and FIFOs.
-    pub specials: u64,
+    /// What is there; directories made on the way are among them.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Members left out on request.
     pub skipped: u64,
     /// Bytes of file data.
@@ -173,23 +166,18 @@ impl Report {
     /// The figures of a session that has done nothing else.
     pub(super) fn measure(&mut self, start: Instant, stats: &SessionStats) {
         self.seconds = start.elapsed().as_secs_f64();
-        self.files_per_s = self.files as f64 / self.seconds.max(1e-9);
+        self.files_per_s = self.counts.files as f64 / self.seconds.max(1e-9);
         (self.rpcs, self.retransmissions) = (stats.rpcs, stats.retransmissions);
         self.session_renewals = stats.renewals;
-        self.rpcs_per_file = if self.files > 0 { stats.rpcs as f64 / self.files as f64 } else { 0.0 };
+        self.rpcs_per_file =
+            if self.counts.files > 0 { stats.rpcs as f64 / self.counts.files as f64 } else { 0.0 };
     }
 
     /// A member is done.
     pub(crate) fn count(&mut self, kind: Option<Kind>, bytes: u64) {
-        match kind {
-            Some(Kind::File) => {
-                self.files += 1;
-                self.bytes += bytes;
-            }
-            Some(Kind::HardLink) => self.hard_links += 1,
-            Some(Kind::Symlink) => self.symlinks += 1,
-            Some(Kind::Char | Kind::Block | Kind::Fifo | Kind::Socket) => self.specials += 1,
-            Some(Kind::Dir) | None => self.dirs += 1,
+        self.counts.add(kind.unwrap_or(Kind::Dir));
+        if kind == Some(Kind::File) {
+            self.bytes += bytes;
         }
     }
 
@@ -205,11 +193,11 @@ impl Report {
 
 /// The result: the report, or the error when nothing was extracted.
 pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
-    let nothing = report.files + report.symlinks + report.hard_links + report.specials == 0;
+    let nothing = report.counts.without_dirs() == 0;
     match fatal {
         // Directories are met before it shows.
         Some(e @ FatalError::Another(_)) if nothing => Err(e),
-        Some(e) if nothing && report.dirs == 0 => Err(e),
+        Some(e) if nothing && report.counts.dirs == 0 => Err(e),
         Some(e) => {
             report.stopped.get_or_insert(e.to_string());
             Ok(report)

@@ -24,7 +24,7 @@ use crate::url::NfsUrl;
 /// [`FatalError`] when nothing was extracted: the archive, the server or the destination is missing.
 pub async fn run(
     options: PutOptions,
-    source: Source,
+    source: impl Into<Source>,
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
@@ -40,11 +40,11 @@ pub async fn run(
 pub async fn run_as(
     options: PutOptions,
     session_options: SessionOptions,
-    source: Source,
+    source: impl Into<Source>,
     url: &NfsUrl,
     progress: Arc<dyn Progress>,
 ) -> Result<Report, FatalError> {
-    let started = start(options, session_options, source, &url.path, progress).await?;
+    let started = start(options, session_options, source.into(), &url.path, progress).await?;
     let (session, at) = (started.session().clone(), started.at);
     let done = started.go_on().await;
     session.clone().destroy().await;

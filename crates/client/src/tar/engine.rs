@@ -341,14 +341,7 @@ impl Writer<'_> {
     async fn order(&mut self, planned: Planned, payload: Payload) -> Result<(), Gone> {
         let Planned { member, key, .. } = planned;
         self.watch.member(&member.path);
-        let count = match member.kind {
-            Kind::File => &mut self.report.files,
-            Kind::Dir => &mut self.report.dirs,
-            Kind::Symlink => &mut self.report.symlinks,
-            Kind::HardLink => &mut self.report.hard_links,
-            Kind::Char | Kind::Block | Kind::Fifo | Kind::Socket => &mut self.report.specials,
-        };
-        *count += 1;
+        self.report.counts.add(member.kind);
         self.report.bytes += member.stored;
         if let Some(key) = key {
             self.written.entry(key).or_insert_with(|| member.path.clone());

@@ -5,7 +5,7 @@ use std::io;
 use landfast_nfs::v4::NfsStat;
 use serde::Serialize;
 
-use crate::archive::DeviceRange;
+use crate::archive::{Counts, DeviceRange};
 use crate::fs::ItemError;
 
 /// How bad something is.
@@ -107,16 +107,9 @@ impl Watch for Silent {}
 /// What is in the archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Regular files.
-    pub files: u64,
-    /// Directories.
-    pub dirs: u64,
-    /// Symbolic links.
-    pub symlinks: u64,
-    /// Further names of members.
-    pub hard_links: u64,
-    /// Devices and FIFOs.
-    pub specials: u64,
+    /// Members.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Bytes of file data.
     pub bytes: u64,
     /// Bytes of the archive, before it was compressed.
@@ -132,12 +125,6 @@ impl Report {
     #[must_use]
     pub fn complete(&self) -> bool {
         self.missing == 0 && self.differing == 0
-    }
-
-    /// All members.
-    #[must_use]
-    pub fn members(&self) -> u64 {
-        self.files + self.dirs + self.symlinks + self.hard_links + self.specials
     }
 }
 

@@ -246,5 +246,5 @@ pub fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
     if let Some(why) = &report.stopped {
         tool.complain(&format!("the rest was not copied: {why}"));
     }
-    report.files + report.dirs + report.symlinks + report.hard_links + report.specials
+    report.counts.all()
 }

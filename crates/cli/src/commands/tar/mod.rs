@@ -132,7 +132,7 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
         report => report.map_err(|why| format!("{shown}: {why}"))?,
     };
     tool.set_status(said);
-    tool.summary("archived", report.members());
+    tool.summary("archived", report.counts.all());
     Ok(said)
 }
 
