@@ -28,7 +28,6 @@ pub enum OpError {
     /// The operation failed.
     #[error("{op}: {status}")]
     Failed {
-        /// Which operation.
         op: OpNum,
         /// Why.
         status: NfsStat,
@@ -142,27 +141,16 @@ impl Results {
     }
 
     bodies! {
-        /// GETFH.
         getfh: GETFH => Getfh -> FileHandle;
-        /// GETATTR.
         getattr: GETATTR => Getattr -> Fattr;
-        /// OPEN.
         open: OPEN => Open -> OpenRes;
-        /// READ.
         read: READ => Read -> ReadRes;
-        /// READDIR.
         readdir: READDIR => Readdir -> ReaddirRes;
-        /// READLINK.
         readlink: READLINK => Readlink -> Bytes;
-        /// GETXATTR.
         getxattr: GETXATTR => Getxattr -> Bytes;
-        /// LISTXATTRS.
         listxattrs: LISTXATTRS => Listxattrs -> ListxattrsRes;
-        /// WRITE.
         write: WRITE => Write -> WriteRes;
-        /// COMMIT.
         commit: COMMIT => Commit -> Verifier;
-        /// CLOSE.
         close: CLOSE => Close -> Stateid;
     }
 }

@@ -18,7 +18,6 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this process.
     pub fn of_process() -> Identity {
         Identity {
             uid: rustix::process::geteuid().as_raw(),

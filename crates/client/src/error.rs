@@ -24,7 +24,6 @@ pub enum SessionError {
         server: String,
         /// The operation that failed.
         step: &'static str,
-        /// Its status.
         status: NfsStat,
     },
     /// The server's limits are too small to work with.

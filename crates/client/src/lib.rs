@@ -34,7 +34,6 @@
 //! reported as unknown or found out, never assumed; an archive's names never lead out of the destination.
 
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
 
 pub mod archive;
 pub mod book;

@@ -73,7 +73,6 @@ pub const STAT: Bitmap = Bitmap::of(&[
 /// An entry of a directory.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its name.
     pub name: Bytes,
     /// Its attributes, as far as the server gave them.
     pub attrs: AttrValues,

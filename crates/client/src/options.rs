@@ -12,7 +12,6 @@ use crate::limits;
 use crate::outage::Watch;
 use crate::url::{NfsUrl, Version};
 
-/// How to make a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
     /// Server's name or address.

@@ -61,7 +61,6 @@ enum Next {
     GiveUp,
 }
 
-/// One that waits.
 struct Waiting<'a>(&'a Health);
 
 impl Drop for Waiting<'_> {

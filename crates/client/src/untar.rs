@@ -23,7 +23,6 @@ enum Input {
 }
 
 impl Archive {
-    /// An archive in a file.
     pub fn file(path: impl Into<PathBuf>) -> Archive {
         Archive { input: Input::File(path.into()), filter: Filter::default() }
     }
@@ -91,7 +90,6 @@ impl<R: Read + Send> Members for ArchiveReader<R> {
     }
 }
 
-/// Counts what is read.
 struct Counted<R>(R, ReadCount);
 
 impl<R: Read> Read for Counted<R> {

@@ -186,7 +186,6 @@ impl Superblock {
     }
 }
 
-/// The header of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
     /// Offset of the batch in the ring, in bytes.

@@ -101,19 +101,16 @@ impl Inspected {
         Ok(log)
     }
 
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// `None` on a device that was never used.
-    #[must_use]
     pub fn superblock(&self) -> Option<&Superblock> {
         self.superblock.as_ref()
     }
 
     /// One line on a damaged superblock beside the valid one.
-    #[must_use]
     pub fn warning(&self) -> Option<String> {
         self.damaged_superblock.map(|offset| damaged_superblock(&self.path, offset))
     }

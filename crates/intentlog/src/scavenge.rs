@@ -161,7 +161,6 @@ impl Remains {
         }
     }
 
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

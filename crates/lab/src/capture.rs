@@ -35,7 +35,6 @@ impl Tap {
         Ok(Tap { addr, relay })
     }
 
-    #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -99,7 +98,6 @@ pub struct Frame {
 }
 
 /// The frames of a connection over which this passed.
-#[must_use]
 pub fn frames(passed: &[Passed]) -> Vec<Frame> {
     let begun = passed.first().map_or(0, |p| p.ns);
     let mut out = Frames { out: Vec::new(), seq: [0x1000_0000, 0x2000_0000] };

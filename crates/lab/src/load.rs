@@ -66,7 +66,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Kind::Getattr => "GETATTR",

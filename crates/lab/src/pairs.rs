@@ -107,7 +107,6 @@ impl Work {
 }
 
 /// The options of `landfast verify write` with these arguments.
-#[must_use]
 pub fn options(journal: &Path, clients: u32, seed: u64) -> Options {
     Options {
         journal: journal.to_owned(),

@@ -75,7 +75,6 @@ pub struct Options {
 
 impl Options {
     /// The versions that a server is asked in, unless one is named. Of nfs-ganesha those that need no port mapper.
-    #[must_use]
     pub fn versions_of(server: Server) -> Vec<String> {
         let all: &[&str] = match server {
             Server::Landfast => &["3", "4.0", "4.1", "4.2"],
@@ -85,7 +84,6 @@ impl Options {
     }
 
     /// The title of a column of the table.
-    #[must_use]
     pub fn title(&self) -> String {
         let options =
             if self.mount_options.is_empty() { String::new() } else { format!(" {}", self.mount_options) };
@@ -101,7 +99,6 @@ impl Options {
     }
 
     /// The servers of the table in docs/durability.md.
-    #[must_use]
     pub fn all(cuts: u32, clients: u32, seed: u64) -> Vec<Options> {
         use Filesystem::{Btrfs, Ext4, Xfs};
         let one = |server, durability, fs, mount: &str| Options {

@@ -46,7 +46,6 @@ pub struct ServeOptions {
     pub show: bool,
     /// The log's second half.
     pub mirror: Option<PathBuf>,
-    /// Where to give the metrics.
     pub metrics: Option<SocketAddr>,
     /// Another `landfast` than this one.
     pub binary: Option<PathBuf>,

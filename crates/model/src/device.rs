@@ -39,7 +39,6 @@ const ROTATION: f64 = 0.10;
 
 impl Device {
     /// The kind of device with such waits.
-    #[must_use]
     pub fn of(wait: &Wait) -> Device {
         match wait.median_s {
             s if s < SEEN_S => Device::None,
@@ -52,7 +51,6 @@ impl Device {
         }
     }
 
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Device::None => "no wait for stable storage can be seen",

@@ -12,7 +12,6 @@ const OFF_MAX: f64 = 0.12;
 const ENOUGH: f64 = 0.8;
 
 /// The period of events, in seconds. `None`: not periodic. `times` are in seconds, in any order.
-#[must_use]
 pub fn period_s(times: &[f64]) -> Option<f64> {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);

@@ -20,7 +20,6 @@ pub enum Bound {
 }
 
 impl Bound {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Bound::Rtt => "rtt",
@@ -79,7 +78,6 @@ impl AddAssign for Shares {
 
 impl Shares {
     /// All parts, largest first.
-    #[must_use]
     pub fn parts(&self) -> [(Bound, f64); 6] {
         let mut parts = [
             (Bound::Rtt, self.rtt),
@@ -93,13 +91,11 @@ impl Shares {
         parts
     }
 
-    #[must_use]
     pub fn total(&self) -> f64 {
         self.parts().iter().map(|(_, s)| s).sum()
     }
 
     /// The verdict. `None`: there is no time.
-    #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let total = self.total();
         if total <= 0.0 {

@@ -7,7 +7,6 @@ macro_rules! statuses {
             $(pub const $name: $status = $status($value);)*
 
             /// The RFC's name, or `None` for a number that it does not define.
-            #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*

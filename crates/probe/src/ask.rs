@@ -33,7 +33,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Operation::Null => "NULL",
@@ -112,7 +111,6 @@ pub trait Calls {
     fn has_opens(&self) -> bool;
     /// A lane's first open must be confirmed and kept (version 4.0).
     fn confirms(&self) -> bool;
-    /// The largest WRITE, in bytes.
     fn write_bytes_max(&self) -> usize;
     /// Sends a call in a lane with none in flight. Returns its transaction id. Fails if the connection is lost.
     fn submit(&mut self, lane: usize, ask: &Ask) -> Result<u32>;

@@ -121,7 +121,6 @@ fn gone(e: &Said) -> bool {
     matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale))
 }
 
-/// The URL of a name below a URL.
 fn below(url: &str, name: &str) -> String {
     let (place, query) = url.split_once('?').map_or((url, None), |(p, q)| (p, Some(q)));
     let place = format!("{}/{name}", place.trim_end_matches('/'));
@@ -129,7 +128,6 @@ fn below(url: &str, name: &str) -> String {
 }
 
 /// Measures the time for connecting. `None`: connecting fails.
-#[must_use]
 pub fn connect_time(target: &Target, patience: Duration) -> Option<Duration> {
     let addresses = target.addresses(target.port).ok()?;
     addresses.iter().find_map(|addr| {

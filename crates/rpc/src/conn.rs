@@ -531,7 +531,6 @@ pub struct Room {
 
 impl Room {
     /// Wraps the reply so that it keeps the room until its last byte is in the socket.
-    #[must_use]
     pub fn hold(self, reply: Bytes) -> Bytes {
         struct Held(Bytes, #[expect(dead_code, reason = "dropped with the bytes")] Room);
         impl AsRef<[u8]> for Held {
@@ -545,7 +544,6 @@ impl Room {
 
 impl Response {
     /// Attaches to the response the room that was taken for it.
-    #[must_use]
     pub fn in_room(self, room: Option<Room>) -> Response {
         let Some(room) = room else { return self };
         match self {

@@ -40,13 +40,11 @@ pub struct Mapping {
 
 impl Mapping {
     /// A version of a program that listens on a TCP address.
-    #[must_use]
     pub fn tcp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
         Mapping::new(program, version, if addr.is_ipv4() { "tcp" } else { "tcp6" }, addr)
     }
 
     /// A version of a program that takes datagrams at a UDP address.
-    #[must_use]
     pub fn udp(program: u32, version: u32, addr: SocketAddr) -> Mapping {
         Mapping::new(program, version, if addr.is_ipv4() { "udp" } else { "udp6" }, addr)
     }
@@ -68,14 +66,11 @@ impl Mapping {
 
 /// The universal address of a socket (RFC 1833 section 2.1 and RFC 5665 section 5.2.3): the address, and the two bytes of
 /// the port as decimal numbers.
-#[must_use]
 pub fn universal(addr: SocketAddr) -> String {
     let [high, low] = addr.port().to_be_bytes();
     format!("{}.{high}.{low}", addr.ip())
 }
 
-/// The socket of a universal address.
-#[must_use]
 pub fn socket_of(universal: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(universal).ok()?;
     let (rest, low) = text.rsplit_once('.')?;
@@ -126,7 +121,6 @@ impl Decode for Rows {
 }
 
 impl Rpcbind {
-    #[must_use]
     pub fn at(socket: impl AsRef<Path>) -> Rpcbind {
         Rpcbind { socket: socket.as_ref().to_owned() }
     }

@@ -12,7 +12,6 @@ use crate::limits::{WARN_EVERY, WARN_OF_MAX};
 pub struct Seldom(Mutex<(Option<Instant>, u64)>);
 
 impl Seldom {
-    #[must_use]
     pub const fn new() -> Seldom {
         Seldom(Mutex::new((None, 0)))
     }

@@ -24,7 +24,6 @@ use tokio::sync::oneshot;
 
 /// What tells clients apart: the address; of IPv6 the first 64 bits, since a host may take any address below them (RFC
 /// 4291 section 2.5.4, RFC 8981).
-#[must_use]
 pub fn share_of(addr: IpAddr) -> IpAddr {
     match addr.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -47,14 +46,12 @@ pub struct Held {
 impl Held {
     /// `max` is the bound of all, `client_max` of one client. Up to `least` each client may hold whatever the others
     /// hold, as long as all hold at most twice `max`. The first sixteenth of `least` it may always hold.
-    #[must_use]
     pub fn new(max: usize, client_max: usize, least: usize) -> Held {
         let client_max = client_max.min(max);
         Held { max, client_max, least: least.min(client_max), used: 0, clients: HashMap::new() }
     }
 
     /// Whether this client may hold so much more.
-    #[must_use]
     pub fn may(&self, client: IpAddr, more: usize) -> bool {
         let has = self.of(client);
         let (sum, all) = (has.saturating_add(more), self.used.saturating_add(more));
@@ -66,7 +63,6 @@ impl Held {
     }
 
     /// How much more than its least the client may hold now.
-    #[must_use]
     pub fn spare(&self, client: IpAddr) -> usize {
         let (has, free) = (self.of(client), self.max.saturating_sub(self.used));
         let most = if has == self.used { self.client_max } else { self.client_max.min((free + has) / 2) };
@@ -74,7 +70,6 @@ impl Held {
     }
 
     /// The bound of all, and how much of it one client may have.
-    #[must_use]
     pub fn most_allowed(&self) -> (usize, usize) {
         (self.max, self.client_max)
     }
@@ -104,18 +99,15 @@ impl Held {
         }
     }
 
-    #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    #[must_use]
     pub fn of(&self, client: IpAddr) -> usize {
         self.clients.get(&client).copied().unwrap_or(0)
     }
 
     /// The most that one client holds.
-    #[must_use]
     pub fn most(&self) -> usize {
         self.clients.values().copied().max().unwrap_or(0)
     }

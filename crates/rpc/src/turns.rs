@@ -76,23 +76,19 @@ impl<W> FairQueue<W> {
         who.map(|who| (client, who))
     }
 
-    #[must_use]
     pub fn has(&self, client: &IpAddr) -> bool {
         self.queues.contains_key(client)
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// How many clients have something waiting.
-    #[must_use]
     pub fn clients(&self) -> usize {
         self.round.len()
     }
@@ -151,7 +147,6 @@ pub struct Turn {
 
 impl Turn {
     /// A turn for a call that needs no place.
-    #[must_use]
     pub fn free() -> Turn {
         Turn { of: None, held: false }
     }

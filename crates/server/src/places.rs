@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 pub struct Own {
     /// What it is, in words: `the log of /srv/data`.
     pub what: String,
-    /// Where it is.
     pub path: PathBuf,
 }
 
@@ -27,20 +26,17 @@ impl Own {
         Own { what: what.into(), path: path.to_owned() }
     }
 
-    #[must_use]
     pub fn config(path: &Path) -> Own {
         Own::new("the configuration file", path)
     }
 }
 
 /// The logs of an export.
-#[must_use]
 pub fn of_export(e: &ExportConfig) -> Vec<Own> {
     of_log(&e.path, e.log.as_ref())
 }
 
 /// All that a configuration names.
-#[must_use]
 pub(crate) fn of_config(config: &Config) -> Vec<Own> {
     config.exports.iter().flat_map(of_export).collect()
 }

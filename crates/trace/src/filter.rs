@@ -23,7 +23,6 @@ pub struct Network {
 }
 
 impl Network {
-    #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
         let shift = |width: u32| width - u32::from(self.bits);
         match (self.addr, addr.to_canonical()) {
@@ -170,7 +169,6 @@ pub struct Wanted {
 
 impl Wanted {
     /// Whether everything is wanted.
-    #[must_use]
     pub fn is_all(&self) -> bool {
         let Wanted { client, server, file, procedures, from, to } = self;
         let whole = from.is_none() && to.is_none() && procedures.is_empty();

@@ -65,7 +65,6 @@ pub enum Passed {
 }
 
 impl Passed {
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Passed::Other => "neither TCP nor UDP",
@@ -315,7 +314,6 @@ fn sliced<'a>(frame: &Frame<'a>, tunnels: u8) -> Result<Packet<'a>, Passed> {
     }
 }
 
-/// The fragment that a frame is.
 pub(crate) fn fragment<'a>(frame: &Frame<'a>) -> Option<Fragment<'a>> {
     let Some(LaxNetSlice::Ipv4(ip)) = slice(frame).ok()?.net else { return None };
     let (header, payload) = (ip.header(), ip.payload());

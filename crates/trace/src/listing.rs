@@ -9,7 +9,6 @@ use std::fmt::{self, Display};
 
 /// A call's line: `13 0.000175 0.005327 10.0.2.11 -> 10.0.2.10 NFS 194 V3 LOOKUP Call, DH: 0x44856022/testfile1`.
 /// Times are relative to `from_ns`.
-#[must_use]
 pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
     let kind = &call.head.kind;
     let head = Head { from_ns, ends, times: &call.times, kind };
@@ -23,7 +22,6 @@ pub fn call(from_ns: i64, ends: Ends, call: &Call) -> String {
 }
 
 /// A reply's line: `14 0.000044 0.005371 10.0.2.10 -> 10.0.2.11 NFS 186 V3 LOOKUP Reply (Call In 13) Error: NFS3ERR_NOENT`.
-#[must_use]
 pub fn reply(from_ns: i64, ends: Ends, call: &Call, reply: &Reply) -> String {
     let kind = &call.head.kind;
     let head = Head { from_ns, ends, times: &reply.times, kind };

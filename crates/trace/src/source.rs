@@ -151,7 +151,6 @@ impl Capture {
     }
 
     /// Frames whose link layer or length is unknown.
-    #[must_use]
     pub fn strange(&self) -> u64 {
         self.strange
     }

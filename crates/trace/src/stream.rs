@@ -44,7 +44,6 @@ pub struct Times {
 impl Times {
     /// The stamp that service times are measured from and to: the last segment or, if frames were truncated, the
     /// first, as tshark does.
-    #[must_use]
     pub fn counted(&self) -> Option<Stamp> {
         if self.cut { Some(self.first) } else { self.last }
     }

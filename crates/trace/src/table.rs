@@ -23,7 +23,6 @@ pub struct Place {
 }
 
 impl Place {
-    #[must_use]
     pub fn name(&self) -> String {
         let (known, number) = match self.item {
             Item::Procedure(n) => (self.program.procedure(self.version, n), n),
@@ -32,7 +31,6 @@ impl Place {
         known.map_or_else(|| format!("{number}"), str::to_owned)
     }
 
-    #[must_use]
     pub fn index(&self) -> u32 {
         match self.item {
             Item::Procedure(n) | Item::Operation(n) => n,
@@ -70,20 +68,17 @@ impl Row {
         let _ = self.times.record(ns.min(LONGEST_NS));
     }
 
-    #[must_use]
     pub fn avg_ns(&self) -> u64 {
         u64::try_from(self.sum_ns / u128::from(self.calls.max(1))).unwrap_or(u64::MAX)
     }
 
     /// A percentile of the service times in nanoseconds, to three digits.
-    #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.times.value_at_percentile(percent).clamp(self.min_ns.min(self.max_ns), self.max_ns)
     }
 }
 
 /// Nanoseconds as seconds with six decimals, rounded as tshark does.
-#[must_use]
 pub fn seconds(ns: u128) -> String {
     let us = (ns + 500) / 1000;
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
@@ -105,7 +100,6 @@ impl Table {
     }
 
     /// COMPOUNDs of NFSv4 whose main operation is unknown.
-    #[must_use]
     pub fn operations_unknown(&self) -> u64 {
         self.operations_unknown
     }
@@ -133,7 +127,6 @@ impl Table {
 
 /// The main operation among those that were executed. A reply lists them in the order of the call, up to the first
 /// that failed. `None`: encrypted, or not in the captured part of the call.
-#[must_use]
 pub fn main_operation(call: &Call, reply: &Reply) -> Option<u32> {
     let (of, ops) = (call.head.kind.program, &call.head.ops);
     let done = reply.head.operations.map_or(ops.len(), |n| n as usize);

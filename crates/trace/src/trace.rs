@@ -62,7 +62,6 @@ pub trait Observer {
     fn begun(&mut self, _ns: i64) {}
     /// A call that was not seen before, i.e. not a retransmission.
     fn call(&mut self, ends: Ends, call: &Call);
-    /// A reply and its call.
     fn reply(&mut self, ends: Ends, call: &Call, reply: &Reply);
     /// A connection made no progress in this time, in nanoseconds, because of a loss.
     fn stall(&mut self, ends: Ends, from_ns: i64, to_ns: i64);
@@ -346,7 +345,6 @@ impl<O: Observer> Trace<O> {
     }
 
     /// The counts so far, without those added at the end of each connection.
-    #[must_use]
     pub fn totals(&self) -> &Totals {
         &self.common.totals
     }

@@ -49,24 +49,20 @@ pub struct Difference {
 
 impl Contents {
     /// The smallest size in bytes that it may have.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Its size if nothing is lost.
-    #[must_use]
     pub fn size_live(&self) -> usize {
         self.pending.iter().map(Pending::end).fold(self.bytes.len(), usize::max)
     }
 
     /// Writes that may be lost.
-    #[must_use]
     pub fn pending(&self) -> &[Pending] {
         &self.pending
     }
@@ -149,7 +145,6 @@ impl Contents {
     }
 
     /// Compares with the bytes on the server.
-    #[must_use]
     pub fn difference(&self, found: &[u8]) -> Difference {
         let mut d = Difference::default();
         let pending = |i: usize| self.pending.iter().filter_map(move |p| p.at(i));
@@ -179,7 +174,6 @@ impl Contents {
 
     /// Acknowledged pending writes with bytes that are missing in `found`, and their verifiers. Such a write is lost unless the
     /// verifier has changed.
-    #[must_use]
     pub fn unstable_missing(&self, found: &[u8]) -> Vec<(OpNo, String)> {
         let missing = |n: usize, p: &Pending| {
             let over = &self.pending[n + 1..];

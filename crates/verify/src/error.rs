@@ -71,7 +71,6 @@ impl Error {
     }
 
     /// What the status means, if there was one.
-    #[must_use]
     pub fn meaning(&self) -> Option<Meaning> {
         match self {
             Error::Refused { meaning, .. } => Some(*meaning),
@@ -81,7 +80,6 @@ impl Error {
     }
 
     /// Whether the server could not be reached or did not answer.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
             Error::Gone { .. } => true,

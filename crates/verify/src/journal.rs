@@ -65,19 +65,15 @@ fn is_zero(n: &u32) -> bool {
 
 impl Header {
     /// The run's directory, below that of the URL.
-    #[must_use]
     pub fn top(&self) -> String {
         format!("landfast-verify-{}", self.id)
     }
 
-    /// The directory of one of its clients.
-    #[must_use]
     pub fn client_dir(&self, client: u32) -> String {
         format!("{}/c{client}", self.top())
     }
 
     /// The directory of one of its pairs, in that of the run.
-    #[must_use]
     pub fn pair_name(&self, pair: u32) -> String {
         format!("p{pair}")
     }
@@ -116,7 +112,6 @@ pub enum Record {
 }
 
 /// The line of a record, with its newline.
-#[must_use]
 pub fn encode(seq: u64, durable: u64, record: &Record) -> String {
     // A record has nothing that JSON cannot say.
     let json = serde_json::to_string(record).unwrap_or_default();

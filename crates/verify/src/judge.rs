@@ -98,7 +98,6 @@ pub struct Verdict {
 }
 
 /// Whether an entry can be the model's object `id`: it has the same kind, and the file id is the object's or no other's.
-#[must_use]
 pub fn plausible(model: &Model, id: Id, entry: &ObservedEntry) -> bool {
     let Some(object) = model.object(id) else { return false };
     let kind = match object.what {
@@ -117,7 +116,6 @@ struct Judge<'a> {
 }
 
 /// Compares what was observed with a model.
-#[must_use]
 pub fn judge(model: &Model, seen: &Observed) -> Verdict {
     let mut j = Judge { model, seen, verdict: Verdict::default() };
     j.dir(crate::model::BASE, "");
@@ -273,7 +271,6 @@ pub struct Outcome {
 }
 
 /// Joins the verdicts: a fact is lost if it holds in none of the trees.
-#[must_use]
 pub fn decide(mut verdicts: Vec<Verdict>) -> Outcome {
     if let Some(right) = verdicts.iter().position(|v| v.wrong.is_empty()) {
         return Outcome { verdict: verdicts.swap_remove(right), partly: false };

@@ -78,7 +78,6 @@ impl Default for Model {
 
 impl Model {
     /// Nothing but the directory of the URL.
-    #[must_use]
     pub fn new() -> Model {
         let base = Object {
             what: Node::dir(true),
@@ -92,7 +91,6 @@ impl Model {
         Model { objects: BTreeMap::from([(BASE, base)]), next: 1, owners: HashMap::new() }
     }
 
-    #[must_use]
     pub fn object(&self, id: Id) -> Option<&Object> {
         self.objects.get(&id)
     }
@@ -103,7 +101,6 @@ impl Model {
     }
 
     /// The object to which a file id belonged last.
-    #[must_use]
     pub fn owner(&self, fileid: u64) -> Option<Id> {
         self.owners.get(&fileid).copied()
     }
@@ -117,7 +114,6 @@ impl Model {
         entries.into_iter().flatten().filter_map(|(n, f)| Some((n.as_str(), f.value?)))
     }
 
-    #[must_use]
     pub fn find(&self, path: &str) -> Option<Id> {
         let mut names = path.split('/').filter(|n| !n.is_empty());
         names.try_fold(BASE, |at, name| match &self.objects.get(&at)?.what {
@@ -127,7 +123,6 @@ impl Model {
     }
 
     /// Every path below `top` with its object, parents first.
-    #[must_use]
     pub fn paths(&self, top: &str) -> Vec<(String, Id)> {
         let mut out = Vec::new();
         let mut todo: Vec<(String, Id)> = self.find(top).map(|id| (top.to_owned(), id)).into_iter().collect();
@@ -141,7 +136,6 @@ impl Model {
         out
     }
 
-    #[must_use]
     pub fn links(&self, id: Id) -> usize {
         self.objects.keys().flat_map(|dir| self.names(*dir)).filter(|(_, child)| *child == id).count()
     }

@@ -58,14 +58,12 @@ macro_rules! kinds {
             /// All kinds, in the order of tables.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),*];
 
-            #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
                     $(Kind::$variant => $word,)*
                 }
             }
 
-            #[must_use]
             pub fn label(self) -> &'static str {
                 match self {
                     $(Kind::$variant => $label,)*
@@ -141,7 +139,6 @@ pub struct Reply {
 
 impl Op {
     /// What it counts as, given the reply.
-    #[must_use]
     pub fn kind(&self, reply: &Reply) -> Kind {
         match self {
             Op::Create { exclusive: false, .. } => Kind::Create,
@@ -166,7 +163,6 @@ impl Op {
     }
 
     /// The last byte of a file or value that it reaches, plus one.
-    #[must_use]
     pub fn reach(&self) -> u64 {
         match self {
             Op::Write { offset, len, .. } => offset.saturating_add(u64::from(*len)),
@@ -177,7 +173,6 @@ impl Op {
     }
 
     /// The path that it is about, the new one of two.
-    #[must_use]
     pub fn path(&self) -> &str {
         match self {
             Op::Create { path, .. }
@@ -198,7 +193,6 @@ impl Op {
 }
 
 /// The bytes that `tag` stands for: different tags give different bytes, so that each byte tells which operation wrote it.
-#[must_use]
 pub fn data(tag: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     Rng::new(tag).fill(&mut out);
@@ -206,13 +200,11 @@ pub fn data(tag: u64, len: usize) -> Vec<u8> {
 }
 
 /// Bytes as hexadecimal text.
-#[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The bytes of hexadecimal text, or `None`.
-#[must_use]
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
@@ -223,7 +215,6 @@ pub fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Splits a path into its directory's and its last name.
-#[must_use]
 pub fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

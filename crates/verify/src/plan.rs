@@ -61,7 +61,6 @@ struct Existing {
 impl Plan {
     /// Operations below the directory `top`: those of `kinds` (all that the server can do, if it is empty) and those that
     /// these need first.
-    #[must_use]
     pub fn new(seed: u64, top: String, kinds: &[Kind], abilities: Abilities) -> Plan {
         let wanted = |kind: &Kind| (kinds.is_empty() && *kind != Kind::CommitLate) || kinds.contains(kind);
         let able = |kind: &Kind| abilities.xattrs || !matches!(kind, Kind::SetXattr | Kind::RemoveXattr);

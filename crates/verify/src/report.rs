@@ -50,7 +50,6 @@ pub struct RaceResult {
 }
 
 impl RaceResult {
-    #[must_use]
     pub fn new(meeting: Race) -> RaceResult {
         RaceResult { meeting, rounds: 0, second_alone: 0, first_alone: 0, broken: 0, examples: Vec::new() }
     }
@@ -111,18 +110,15 @@ pub struct Report {
 
 impl Report {
     /// Whether the server has lost something of what it acknowledged, or has something that nobody made.
-    #[must_use]
     pub fn has_losses(&self) -> bool {
         self.lost + self.broken() + self.strange.count + self.stale.count + self.renumbered.count > 0
     }
 
     /// Rounds after which a reply to one of two clients is not true.
-    #[must_use]
     pub fn broken(&self) -> u64 {
         self.met.iter().map(|m| m.broken).sum()
     }
 
-    #[must_use]
     pub fn rounds(&self) -> u64 {
         self.met.iter().map(|m| m.rounds).sum()
     }

@@ -51,7 +51,6 @@ impl Name {
     pub const ALL: [Name; 5] = [Name::X, Name::Y, Name::Z, Name::D, Name::Inner];
 
     /// The name as it stands in its directory.
-    #[must_use]
     pub fn text(self, round: u32) -> String {
         match self {
             Name::X => format!("x{round}"),
@@ -75,17 +74,14 @@ macro_rules! race_ops {
             /// All operations, in the order of tables.
             pub const ALL: &'static [RaceOp] = &[$(RaceOp::$variant),*];
 
-            #[must_use]
             pub fn word(self) -> &'static str {
                 match self { $(RaceOp::$variant => $word,)* }
             }
 
-            #[must_use]
             pub fn label(self) -> &'static str {
                 match self { $(RaceOp::$variant => $label,)* }
             }
 
-            #[must_use]
             pub fn names(self) -> &'static [Name] {
                 match self { $(RaceOp::$variant => &[$(Name::$name),*],)* }
             }
@@ -143,13 +139,11 @@ impl RaceOp {
     }
 
     /// Whether it needs version 4.2.
-    #[must_use]
     pub fn of_42(self) -> bool {
         matches!(self, RaceOp::Allocate | RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
 
     /// Whether it needs extended attributes.
-    #[must_use]
     pub fn of_xattrs(self) -> bool {
         matches!(self, RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
@@ -177,13 +171,11 @@ impl Race {
     }
 
     /// Whether one of the two does this.
-    #[must_use]
     pub fn has(self, race_op: RaceOp) -> bool {
         self.first == race_op || self.second == race_op
     }
 
     /// Whether a name is looked at.
-    #[must_use]
     pub fn uses(self, name: Name) -> bool {
         self.first.names().contains(&name) || self.second.names().contains(&name)
     }
@@ -244,7 +236,6 @@ impl Answer {
         }
     }
 
-    #[must_use]
     pub fn word(&self) -> &str {
         match self {
             Answer::Done(_) => "OK",
@@ -286,7 +277,6 @@ pub struct Round {
     pub meeting: Race,
     /// Its data depends on it.
     pub tag: u64,
-    /// What was there before.
     pub before: Prepared,
     /// The replies that the first and the second client read.
     pub told: [Option<Answer>; 2],
@@ -294,14 +284,12 @@ pub struct Round {
 
 impl Round {
     /// The two replies, for people.
-    #[must_use]
     pub fn shown(&self) -> String {
         let told = |who: usize| self.told[who].as_ref().map_or("not answered", Answer::word);
         let Race { first, second } = self.meeting;
         format!("{} was told {}, {} was told {}", first.label(), told(0), second.label(), told(1))
     }
 
-    #[must_use]
     pub fn looks_at_xattrs(&self) -> bool {
         self.meeting.first.of_xattrs() || self.meeting.second.of_xattrs()
     }
@@ -321,13 +309,11 @@ pub enum Bytes {
     Second,
 }
 
-#[must_use]
 pub fn bytes(tag: u64, which: Bytes) -> Vec<u8> {
     data(tag ^ (0x1000 + which as u64), BYTES)
 }
 
 /// The verifier of a round's exclusive creates.
-#[must_use]
 pub fn verifier(tag: u64) -> [u8; 8] {
     (tag | 1).to_be_bytes()
 }
@@ -742,7 +728,6 @@ fn outcomes(round: &Round) -> Vec<State> {
 }
 
 /// Judges a round by what was found.
-#[must_use]
 pub fn judge(round: &Round, found: &ObservedNames) -> Judgement {
     let outcomes = outcomes(round);
     let nearest = outcomes.iter().map(|s| s.differences(found)).min_by_key(Vec::len);

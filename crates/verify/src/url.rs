@@ -97,13 +97,11 @@ impl Target {
     }
 
     /// The error that the server cannot be reached.
-    #[must_use]
     pub fn gone(&self, why: std::io::Error) -> Error {
         Error::Gone { server: format!("{}:{}", self.host, self.port), why }
     }
 
     /// The first `names` names of the path, for messages.
-    #[must_use]
     pub fn shown(&self, names: usize) -> String {
         let names = &self.path[..names.min(self.path.len())];
         names.iter().map(|n| format!("/{}", String::from_utf8_lossy(n))).collect::<String>()

@@ -218,7 +218,6 @@ impl Run<'_> {
         nfs.leave();
     }
 
-    /// Whether there is more to do.
     pub(crate) fn goes_on(&self) -> bool {
         !self.stop.load(Ordering::Acquire) && self.until.is_none_or(|until| Instant::now() < until)
     }

@@ -51,20 +51,17 @@ pub enum AclError {
 
 impl Acl {
     /// The ACL that is equivalent to permission bits.
-    #[must_use]
     pub fn from_mode(mode: u32) -> Acl {
         let bits = |shift: u32| (mode >> shift & 7) as u8;
         Acl { owner: bits(6), group: bits(3), other: bits(0), ..Acl::default() }
     }
 
     /// The permission bits of an object with this ACL: the mask stands for the group.
-    #[must_use]
     pub fn mode(&self) -> u32 {
         u32::from(self.owner) << 6 | u32::from(self.mask.unwrap_or(self.group)) << 3 | u32::from(self.other)
     }
 
     /// The ACL after chmod(2): the group's bits go to the mask if there is one.
-    #[must_use]
     pub fn with_mode(&self, mode: u32) -> Acl {
         let bits = Acl::from_mode(mode);
         let mut acl = Acl { owner: bits.owner, other: bits.other, ..self.clone() };
@@ -76,12 +73,10 @@ impl Acl {
     }
 
     /// Permission bits express all of it; then the kernel stores nothing else.
-    #[must_use]
     pub fn is_mode(&self) -> bool {
         self.mask.is_none() && self.users.is_empty() && self.groups.is_empty()
     }
 
-    #[must_use]
     pub fn entries(&self) -> usize {
         3 + self.users.len() + self.groups.len() + usize::from(self.mask.is_some())
     }
@@ -101,7 +96,6 @@ impl Acl {
         if self.entries() > ACL_ENTRIES_MAX { Err(AclError::TooLong) } else { Ok(()) }
     }
 
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + 8 * self.entries());
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -188,7 +182,6 @@ pub struct SetAcls {
 }
 
 impl SetAcls {
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == SetAcls::default()
     }

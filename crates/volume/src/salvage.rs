@@ -120,7 +120,6 @@ pub struct Salvage {
     pub foreign: u64,
     /// Records of a version that this program does not read.
     pub unread: u64,
-    /// A superblock is whole.
     pub has_superblock: bool,
 }
 

@@ -141,7 +141,6 @@ impl Tx {
     }
 
     /// How `node` looked around the last operation of this transaction that changed it, if known.
-    #[must_use]
     pub fn around(&self, node: &Node) -> Option<&Around> {
         self.watched.as_ref()?.iter().rev().find(|seen| seen.node == *node)
     }

@@ -66,7 +66,6 @@ pub mod v3 {
         status(link, 8, user, &args.u32(verifier[0]).u32(verifier[1]))
     }
 
-    /// COMMIT of the whole file.
     pub fn commit(link: &mut Link, user: User, file: &[u8]) -> Result<u32, String> {
         status(link, 21, user, &Xdr::default().opaque(file).u64(0).u32(0))
     }
@@ -122,7 +121,6 @@ impl Ops {
         self.op(18, &args.u32(0).opaque(name.as_bytes()))
     }
 
-    /// READ under a stateid.
     pub fn read(self, stateid: &[u8], count: u32) -> Ops {
         self.op(25, &Xdr::default().fixed(stateid).u64(0).u32(count))
     }

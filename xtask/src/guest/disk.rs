@@ -41,7 +41,6 @@ impl Disk {
         self.dir.join("disk.img")
     }
 
-    /// More control words.
     pub fn control(&self, words: &str) -> Result<(), String> {
         let ctl = self.dir.join("ctl");
         fs::write(&ctl, words).map_err(|e| format!("{}: {words}: {e}", ctl.display()))

@@ -231,7 +231,6 @@ impl Shared {
         }
     }
 
-    /// Gives it to the other one.
     fn give(&self, to: &mut UnixStream, receive: &Receiver<Due>, end: End) -> io::Result<()> {
         while let Ok((due, frame)) = receive.recv() {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));

@@ -16,7 +16,6 @@ const EXPORT: &str = include_str!("../../guest/squashed.sh");
 /// Whose the files are that are brought there.
 const OWNER: &str = "1234:2345";
 
-/// Exports it.
 pub fn export(guest: &mut Machine, limit: std::time::Duration) -> Result<(), String> {
     let mut said = Vec::new();
     match guest.run(EXPORT, &[], limit, &mut said)? {

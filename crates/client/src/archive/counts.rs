@@ -9,9 +9,7 @@ use super::Kind;
 pub struct Counts {
     /// Regular files.
     pub files: u64,
-    /// Directories.
     pub dirs: u64,
-    /// Symbolic links.
     pub symlinks: u64,
     /// Further names of members.
     pub hard_links: u64,
@@ -20,7 +18,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.dirs + self.without_dirs()

@@ -9,7 +9,6 @@ use crate::limits::{ARCHIVE_READ_BUFFER, XZ_MEMORY_MAX};
 /// How an archive is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
     None,
     /// gzip (RFC 1952), one member or several.
     Gzip,

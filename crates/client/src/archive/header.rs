@@ -21,15 +21,12 @@ pub enum Kind {
     File,
     /// Another name of a member.
     HardLink,
-    /// Symbolic link.
     Symlink,
     /// Character device.
     Char,
     /// Block device.
     Block,
-    /// Directory.
     Dir,
-    /// FIFO.
     Fifo,
     /// Socket: no archive holds one, but trees do.
     Socket,

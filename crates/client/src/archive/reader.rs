@@ -15,7 +15,6 @@ use crate::limits::{ARCHIVE_META_MAX, ARCHIVE_READ_BUFFER, SPARSE_SEGMENTS_MAX};
 pub struct Member {
     /// Its name, as it stands.
     pub path: Vec<u8>,
-    /// What it is.
     pub kind: Kind,
     /// Permission bits, 0 to 0o7777.
     pub mode: u32,

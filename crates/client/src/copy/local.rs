@@ -25,7 +25,6 @@ use crate::resume::{Known, Resume};
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]
 pub struct LocalStart {
-    /// Where it is.
     pub path: PathBuf,
     /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
     /// itself.
@@ -65,7 +64,6 @@ pub struct LocalOptions {
     pub resume: Option<Arc<Resume>>,
 }
 
-/// Trees one after another.
 pub struct LocalTrees {
     options: LocalOptions,
     starts: VecDeque<LocalStart>,

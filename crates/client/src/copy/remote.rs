@@ -32,7 +32,6 @@ use crate::resume::{Known, Resume};
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]
 pub struct RemoteStart {
-    /// Its handle.
     pub fh: FileHandle,
     /// Its attributes.
     pub meta: Meta,
@@ -57,7 +56,6 @@ pub struct RemoteObject {
     pub name: Vec<u8>,
     /// Its attributes.
     pub meta: Meta,
-    /// Its handle.
     pub fh: Option<FileHandle>,
     /// A symbolic link's text.
     pub text: Option<Bytes>,
@@ -82,7 +80,6 @@ pub struct RemoteOptions {
     pub resume: Option<Arc<Resume>>,
 }
 
-/// Trees one after another.
 pub struct RemoteTrees {
     given: mpsc::Receiver<Ready>,
     now: Now,

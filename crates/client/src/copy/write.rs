@@ -139,7 +139,6 @@ struct Writer<'a> {
     /// Names under which something else stays than a member.
     left: HashSet<Vec<u8>>,
     number: u64,
-    /// When it was synced.
     synced: Instant,
     report: Report,
     done: (u64, u64),

@@ -37,7 +37,6 @@ pub(super) struct Room {
 /// What came of one round.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
-    /// All is done.
     Done(T),
     /// Another round, at the same place.
     More,
@@ -76,7 +75,6 @@ pub(super) enum Lost {
 
 /// See the module.
 pub(super) trait Action: Send + 'static {
-    /// What it gives.
     type Out: Send + 'static;
 
     /// Where it works.

@@ -29,7 +29,6 @@ pub struct Wanted {
     pub xattrs: bool,
 }
 
-/// What was fetched.
 #[derive(Debug, Clone)]
 pub struct Fetched {
     /// Its data; fewer bytes than wanted if there are no more.

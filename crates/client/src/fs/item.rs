@@ -37,7 +37,6 @@ pub(super) struct Segment {
     pub(super) place: Place,
     /// The steps from the top that `place` stands for: what is found there can be remembered under them.
     pub(super) known_as: Option<Vec<Step>>,
-    /// Then does that.
     pub(super) ops: Vec<ArgOp>,
     /// Upper bound of the results' bytes.
     pub(super) reply: usize,

@@ -26,7 +26,6 @@ pub(super) struct List {
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) entries: Vec<Entry>,
-    /// There are more, from here on.
     pub(super) rest: Option<(u64, Verifier)>,
 }
 

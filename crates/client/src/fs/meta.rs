@@ -53,9 +53,7 @@ pub struct Meta {
     pub mode: u32,
     /// Hard links.
     pub links: u32,
-    /// Owner.
     pub owner: Owner,
-    /// Group.
     pub group: Owner,
     /// Bytes of data, or of a symbolic link's text.
     pub size: u64,
@@ -99,13 +97,11 @@ impl Meta {
         }
     }
 
-    /// Whether it is a directory.
     #[must_use]
     pub fn is_dir(&self) -> bool {
         self.kind == Some(FileType::Dir)
     }
 
-    /// Whether it is a symbolic link.
     #[must_use]
     pub fn is_link(&self) -> bool {
         self.kind == Some(FileType::Lnk)

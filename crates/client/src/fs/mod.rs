@@ -101,9 +101,7 @@ pub struct Nfs {
 /// A file to be written whole.
 #[derive(Debug, Clone)]
 pub struct NewFile {
-    /// Where.
     pub path: Vec<u8>,
-    /// What is in it.
     pub data: Bytes,
     /// Permission bits of a new file.
     pub mode: u32,
@@ -129,9 +127,7 @@ impl NewFile {
 /// An object and its attributes: [`ops::STAT`] and the time of its birth.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// Its filehandle.
     pub fh: FileHandle,
-    /// Its attributes.
     pub attrs: AttrValues,
     /// The first page of a directory's listing, if it was asked for and could be had.
     pub first_page: Option<FirstPage>,

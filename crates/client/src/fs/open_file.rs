@@ -17,7 +17,6 @@ use super::step::{StepError, repeat, step};
 use crate::patience::Patience;
 use crate::session::Session;
 
-/// An open file.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) fh: FileHandle,

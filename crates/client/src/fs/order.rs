@@ -26,7 +26,6 @@ pub enum Step {
     },
     /// The directory that came last could not be listed; its [`Step::Left`] follows.
     Unlisted {
-        /// Its path.
         path: Vec<u8>,
         /// Why.
         outcome: Outcome<()>,

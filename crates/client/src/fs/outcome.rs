@@ -50,7 +50,6 @@ impl<T> Outcome<T> {
 pub enum Failure {
     /// An operation failed.
     Status {
-        /// Which operation.
         op: OpNum,
         /// Its status (RFC 8881 section 15).
         status: NfsStat,

@@ -98,7 +98,6 @@ pub(super) enum Lead {
 /// A segment in a COMPOUND.
 #[derive(Debug)]
 pub(super) struct Member<T> {
-    /// Whose it is.
     pub(super) whose: T,
     /// What goes before.
     pub(super) lead: Vec<Lead>,

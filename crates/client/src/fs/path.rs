@@ -16,7 +16,6 @@ pub(super) enum Step {
     Up,
 }
 
-/// The steps of a path.
 pub(super) fn steps(path: &[u8]) -> Vec<Step> {
     path.split(|b| *b == b'/')
         .filter(|name| !name.is_empty() && *name != b".")

@@ -79,9 +79,7 @@ impl Action for Visit {
 /// Where a walk begins: an object and what it is called.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// What its path is to be called.
     pub path: Vec<u8>,
-    /// Its handle.
     pub fh: FileHandle,
     /// The first page of its listing, if it is known already.
     pub first_page: Option<FirstPage>,
@@ -268,7 +266,6 @@ impl Walk {
 pub struct Removal {
     /// Its path, from the start's on.
     pub path: Vec<u8>,
-    /// It is, or was, a directory.
     pub dir: bool,
     /// What became of it. A directory in which something is left is not tried, and nothing is said of it.
     pub outcome: Outcome<()>,
@@ -283,11 +280,9 @@ pub struct ToRemove {
     pub path: Vec<u8>,
     /// The directory that it is in.
     pub parent: FileHandle,
-    /// Its name there.
     pub name: Vec<u8>,
     /// Its own handle, if it is a directory to empty first.
     pub dir: Option<FileHandle>,
-    /// It is a directory.
     pub is_dir: bool,
     /// The first page of its listing, if it is known already.
     pub first_page: Option<FirstPage>,

@@ -90,7 +90,6 @@ impl EarlyFiles {
         }
     }
 
-    /// Looks at new events.
     fn look(&mut self, events: &[Event], rules: &mut AttrRules) {
         for (i, event) in events.iter().enumerate().skip(self.looked) {
             let taken = match event {

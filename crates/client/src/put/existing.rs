@@ -38,7 +38,6 @@ pub struct Over {
 /// Which existing files are copied over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum When {
-    /// All.
     #[default]
     Always,
     /// None (`--no-clobber`).

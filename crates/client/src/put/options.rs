@@ -38,7 +38,6 @@ pub struct PutOptions {
 /// Whether extended attributes are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Xattrs {
-    /// No.
     #[default]
     No,
     /// Where the destination has any; elsewhere nothing is said of them.
@@ -67,7 +66,6 @@ impl Default for PutOptions {
 /// How much is packed together and how much is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuning {
-    /// Members in one compound, at most.
     pub members_per_compound: usize,
     /// Bytes of one request, at most; the session's limit holds too.
     pub request_bytes: usize,

@@ -153,7 +153,6 @@ pub(super) struct SlowTask<P> {
 #[derive(Debug)]
 pub(super) enum SlowDone {
     Done,
-    /// A directory: its handle, and whether it was there before.
     Dir(FileHandle, bool),
     /// Not made: something that is not a directory has the name, and stays.
     InTheWay,

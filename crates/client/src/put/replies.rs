@@ -24,7 +24,6 @@ pub(super) enum Feedback {
 }
 
 impl<P: Default> Plan<P> {
-    /// The reply to a batch.
     pub(super) fn replied(&mut self, batch: &Batch, reply: CompoundRes) -> Feedback {
         let status = reply.status;
         if reply.results.is_empty() && !status.is_ok() {

@@ -71,7 +71,6 @@ pub struct MemberError {
 }
 
 impl MemberError {
-    /// With a text of its own.
     pub fn new(cause: Cause, text: impl Into<String>) -> MemberError {
         MemberError { cause, text: text.into(), kind: None, status: None }
     }
@@ -116,7 +115,6 @@ impl From<OpError> for MemberError {
 pub struct Failure {
     /// Its name in the archive; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Why.
     pub why: String,
 }
 
@@ -225,7 +223,6 @@ pub enum FatalError {
     Destination {
         /// Host and port.
         server: String,
-        /// The path.
         path: String,
         /// What is wrong.
         source: ops::Error,
@@ -235,7 +232,6 @@ pub enum FatalError {
     NotDirectory {
         /// Host and port.
         server: String,
-        /// The path.
         path: String,
     },
     /// It was asked to stop.
@@ -269,7 +265,6 @@ pub trait Progress: Send + Sync {
     fn skipped(&self, _path: &[u8]) {}
     /// A member was done by an earlier run.
     fn resumed(&self, _path: &[u8]) {}
-    /// A member failed.
     fn failed(&self, _path: &[u8], _why: &MemberError) {}
 }
 

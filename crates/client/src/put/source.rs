@@ -39,7 +39,6 @@ pub(crate) trait ArchiveSource: Send {
     fn open(self: Box<Self>, resume: Option<&Resume>, read: ReadCount) -> Result<OpenArchive, ArchiveError>;
 }
 
-/// An open archive.
 pub(crate) struct OpenArchive {
     pub(crate) members: Box<dyn Members>,
     /// Bytes of the archive as it lies on disk, if it is a file.
@@ -83,7 +82,6 @@ pub trait Members: Send {
 /// The next item of a source.
 #[derive(Debug)]
 pub enum Given {
-    /// A member.
     Member(Member),
     /// A file that the destination's own server is to copy: its data is not asked for.
     Copy(Member, Original),
@@ -258,7 +256,6 @@ struct Worker {
     filter: Filter,
     budget: Arc<Semaphore>,
     runtime: Handle,
-    /// Its bytes.
     budget_bytes: usize,
     whole_max: u64,
     resume: Option<Arc<Resume>>,

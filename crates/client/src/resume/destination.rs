@@ -15,14 +15,12 @@ use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
 
 /// A destination on this machine, as far as it is asked about paths below it.
 pub trait Local: Send + Sync {
-    /// Whether the member is there.
     fn has(&self, path: &[u8], member: &Member) -> bool;
 
     /// Whether the file of this identity is there, and not shorter.
     fn holds(&self, path: &[u8], identity: &[u8], upto: u64) -> bool;
 }
 
-/// What is there.
 pub(super) enum Destination {
     /// On a server.
     Listed(Listed),

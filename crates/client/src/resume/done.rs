@@ -99,7 +99,6 @@ impl DoneBefore {
         self.members.count().saturating_add(self.objects.len() as u64).saturating_add(self.removed)
     }
 
-    /// Whether the directory of this path has to do with it.
     pub(super) fn dir(&self, path: u64) -> bool {
         self.made.contains(&path) || self.met.contains(&path)
     }

@@ -36,7 +36,6 @@ pub enum ResumeError {
     File {
         /// The journal.
         path: PathBuf,
-        /// Why.
         why: io::Error,
     },
     /// The file is not a journal.
@@ -55,7 +54,6 @@ pub enum ResumeError {
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// The line.
         line: u64,
         /// The byte.
         at: usize,

@@ -49,7 +49,6 @@ impl Job {
         Job { command: command.to_owned(), about: BTreeMap::new() }
     }
 
-    /// It is also about this.
     #[must_use]
     pub fn about(mut self, name: &str, value: impl Into<String>) -> Job {
         self.about.insert(name.to_owned(), value.into());
@@ -85,7 +84,6 @@ pub(super) struct Header {
     pub(super) started: u64,
 }
 
-/// A record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Record {
@@ -123,7 +121,6 @@ pub(super) struct Contents {
     pub(super) before: DoneBefore,
     /// When it was finished, in seconds since 1970.
     pub(super) ended: Option<u64>,
-    /// Its whole lines.
     pub(super) lines: u64,
     /// Bytes of these.
     pub(super) len: usize,
@@ -132,9 +129,7 @@ pub(super) struct Contents {
 /// What a journal holds, for those who have its bytes only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Whole lines.
     pub lines: u64,
-    /// Bytes of these.
     pub bytes: usize,
     /// Objects that are done.
     pub done: u64,

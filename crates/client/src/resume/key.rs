@@ -65,7 +65,6 @@ impl Key {
 pub(crate) enum Item {
     /// A member of an archive.
     Member {
-        /// Its number.
         number: u64,
         /// The archive's digest behind its data, when that has been read; `None`: the archive can be read again.
         digest: Option<Arc<OnceLock<u64>>>,
@@ -74,7 +73,6 @@ pub(crate) enum Item {
     Object {
         /// Its path's number.
         path: u64,
-        /// Its own.
         object: u64,
     },
 }

@@ -25,7 +25,6 @@ impl Came {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
     }
 
-    /// Whether it was the first at this path.
     pub(super) fn is_first(&self, path: u64, object: u64) -> bool {
         self.0.get(&path) == Some(&Some(object))
     }

@@ -123,7 +123,6 @@ impl Top {
     }
 }
 
-/// Roots on one server.
 async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Semaphore) {
     let tops: Vec<_> = roots.iter().map(Top::of).collect();
     let links = tops.iter().filter_map(|top| top.as_ref().ok().filter(|top| top.meta.is_link()));

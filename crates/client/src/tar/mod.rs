@@ -50,7 +50,6 @@ pub struct Root {
 
 /// How an archive is made.
 pub struct TarOptions {
-    /// How it is compressed.
     pub compression: Compression,
     /// Extended attributes as well, where the server and the version have them.
     pub xattrs: bool,

@@ -17,7 +17,6 @@ pub(super) type Key = (usize, Fsid, u64);
 /// What comes next in the archive.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// A member.
     Member(Box<Planned>),
     /// Nothing but words.
     Complaint(Vec<u8>, Complaint),

@@ -16,7 +16,6 @@ pub struct Compare {
     pub mode: bool,
     /// Owners.
     pub owner: bool,
-    /// Groups.
     pub group: bool,
     /// Times of modification, of all but directories.
     pub times: bool,
@@ -32,12 +31,10 @@ impl Default for Compare {
     }
 }
 
-/// One difference.
 #[derive(Debug, Clone)]
 pub struct Difference {
     /// Where; the top is the empty path.
     pub path: Vec<u8>,
-    /// What.
     pub what: What,
 }
 
@@ -52,9 +49,7 @@ pub enum What {
     Type,
     /// Permission bits.
     Mode,
-    /// Owner.
     Owner,
-    /// Group.
     Group,
     /// Bytes.
     Size,

@@ -27,9 +27,7 @@ pub struct PlanOptions {
 pub struct XattrChange {
     /// Which object.
     pub path: Vec<u8>,
-    /// To be set.
     pub set: Vec<Xattr>,
-    /// To be removed.
     pub remove: Vec<Bytes>,
 }
 

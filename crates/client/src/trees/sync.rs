@@ -62,7 +62,6 @@ pub struct SyncReport {
     pub failures: u64,
 }
 
-/// Where to, and how.
 pub struct Target<'a> {
     /// The destination's server, in which `path` leads to the destination.
     pub nfs: &'a Nfs,

@@ -96,7 +96,6 @@ impl Tree {
         self.nodes.get(path).is_some_and(|node| node.meta.kind == Some(FileType::Reg))
     }
 
-    /// Whether a path is that of a directory.
     pub(super) fn is_dir(&self, path: &[u8]) -> bool {
         self.nodes.get(path).is_some_and(|node| node.meta.is_dir())
     }

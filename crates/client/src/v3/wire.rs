@@ -51,7 +51,6 @@ impl Wire {
         self.peer().options()
     }
 
-    /// Bytes of one WRITE.
     pub(super) fn write_bytes(&self) -> usize {
         self.write_bytes.load(Ordering::Relaxed).clamp(limits::WRITE3_BYTES_MIN, limits::WRITE3_BYTES_MAX)
     }

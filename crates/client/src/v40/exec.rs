@@ -23,7 +23,6 @@ enum Role {
     Hidden,
     /// It is one of the COMPOUND's.
     Own,
-    /// The OPEN of this open.
     Open(usize),
     /// The same with the anonymous stateid in place of this open's.
     Instead(usize),

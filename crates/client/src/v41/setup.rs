@@ -58,7 +58,6 @@ pub(super) struct Caller<'a> {
 /// lease time, and the caller's operations.
 pub(super) struct Opening {
     pub(super) body: Bytes,
-    /// Operations in it.
     pub(super) ops: usize,
     /// How many of them are not the caller's.
     own: usize,

@@ -233,7 +233,6 @@ fn number(path: &Path) -> Option<u64> {
 }
 
 /// Whether a block device is at `path` now.
-#[must_use]
 pub fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }

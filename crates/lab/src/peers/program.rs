@@ -50,7 +50,6 @@ pub fn name(program: &Path) -> String {
     name.strip_prefix("landfast-peer-").unwrap_or(&name).to_owned()
 }
 
-/// The ways that it has.
 pub fn ways(program: &Path) -> Result<Vec<Mode>> {
     if !program.exists() {
         return Err(Error::Missing(PathBuf::from(program)));

@@ -8,7 +8,6 @@ use crate::served::Served;
 use landfast_nfs::v4::NfsStat;
 use std::net::SocketAddr;
 
-/// The directory.
 pub(super) const DIR: &str = "probe";
 
 /// A file that is there all the time.

@@ -22,7 +22,6 @@ pub struct Options {
     pub fs: Filesystem,
     /// What fails, one after the other.
     pub faults: Vec<Fault>,
-    /// Rounds of each.
     pub rounds: u32,
     /// Seed of all random choices.
     pub seed: u64,

@@ -102,7 +102,6 @@ impl Kind {
         Kind::Together,
     ];
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Kind::Now => "now",
@@ -119,7 +118,6 @@ impl Kind {
 }
 
 impl Change {
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Change::LogDevice { .. } => Kind::LogDevice,
@@ -140,7 +138,6 @@ impl Change {
     /// - delegations
     /// - a quarter of the round trip, if it is worth it
     /// - ten times the bandwidth, if it is known
-    #[must_use]
     pub fn usual(terms: &Terms) -> Vec<Change> {
         let mut all = Vec::new();
         if terms.persistence_s > 2.0 * LOG_S {

@@ -22,7 +22,6 @@ pub struct Case {
 
 impl Case {
     /// The error of the prediction, relative to the measured value.
-    #[must_use]
     pub fn error(&self) -> f64 {
         (self.predicted_s - self.measured_s) / self.measured_s
     }
@@ -53,12 +52,10 @@ struct Values {
 
 impl Earned {
     /// The cases that are built into the program.
-    #[must_use]
     pub fn stored() -> &'static Earned {
         &STORED
     }
 
-    #[must_use]
     pub fn of(cases: Vec<Case>) -> Earned {
         Earned { cases }
     }
@@ -75,19 +72,16 @@ impl Earned {
         Earned { cases: report.lines.into_iter().filter_map(case).collect() }
     }
 
-    #[must_use]
     pub fn cases(&self) -> &[Case] {
         &self.cases
     }
 
-    #[must_use]
     pub fn tried(&self, kind: Kind) -> usize {
         self.cases.iter().filter(|c| c.kind == kind).count()
     }
 
     /// The 90th percentile of the relative errors of this kind. With up to ten cases this is the largest. `None`:
     /// none was tested.
-    #[must_use]
     pub fn within(&self, kind: Kind) -> Option<f64> {
         let mut errors: Vec<f64> =
             self.cases.iter().filter(|c| c.kind == kind).map(|c| c.error().abs()).collect();

@@ -55,7 +55,6 @@ pub struct Manner {
 
 impl Manner {
     /// GNU tar as root on Linux, with a server that reports how directories change.
-    #[must_use]
     pub fn new(version: Version) -> Manner {
         Manner {
             version,
@@ -149,7 +148,6 @@ impl Tree {
     }
 
     /// The calls of a sequential client.
-    #[must_use]
     pub fn calls(&self, manner: &Manner) -> Calls {
         let set = manner.settings();
         let v4 = manner.version == Version::V4;
@@ -215,7 +213,6 @@ pub struct Job {
 
 impl Job {
     /// Extraction of a tree by `tar -x`, one call after another.
-    #[must_use]
     pub fn extract(tree: &Tree, manner: &Manner) -> Job {
         // Linux 6.11 and later with a server that gives a delegation instead of an open (RFC 9754): the client sets
         // times itself, and sends no CLOSE.

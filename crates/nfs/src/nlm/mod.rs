@@ -167,7 +167,6 @@ pub struct CancelArgs {
     pub block: bool,
     /// As in the LOCK.
     pub exclusive: bool,
-    /// As in the LOCK.
     pub lock: Lock,
 }
 

@@ -5,7 +5,6 @@ use crate::v4::Opaque1024;
 use landfast_xdr::{Decode, Encode};
 
 pub const PROGRAM: u32 = 100_024;
-/// The version.
 pub const VERSION: u32 = 1;
 
 /// The procedures.

@@ -251,7 +251,6 @@ impl Call {
         })
     }
 
-    #[must_use]
     pub fn number(&self) -> u32 {
         match self {
             Call::Null => proc::NULL,

@@ -12,7 +12,6 @@ pub enum Res<T, F> {
 }
 
 impl<T, F> Res<T, F> {
-    #[must_use]
     pub fn status(&self) -> NfsStat3 {
         match self {
             Res::Ok(_) => NfsStat3::OK,

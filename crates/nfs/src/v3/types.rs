@@ -113,6 +113,5 @@ pub struct Sattr {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DirOp {
     pub dir: FileHandle,
-    /// The name, any bytes.
     pub name: Bytes,
 }

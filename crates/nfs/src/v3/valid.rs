@@ -64,8 +64,6 @@ fn names(list: &str, name: &str) -> bool {
     list.split_ascii_whitespace().any(|n| n == name)
 }
 
-/// Whether a procedure may have this status.
-#[must_use]
 pub fn is_valid(procedure: u32, status: NfsStat3) -> bool {
     let Some(procedure) = PROC_NAMES.get(procedure as usize) else { return false };
     let Some((_, list)) = VALID.iter().find(|(p, _)| p == procedure) else { return false };

@@ -63,7 +63,6 @@ pub struct ExchangeIdArgs {
     pub client_owner: ClientOwner,
     /// `EXCHGID4_FLAG_*`.
     pub flags: u32,
-    /// How state is to be protected.
     pub state_protect: StateProtectArgs,
     /// At most one element.
     pub client_impl_id: Vec<ImplId>,
@@ -83,7 +82,6 @@ pub enum StateProtectArgs {
         encr_algs: Vec<Bytes>,
         /// Secrets to remember.
         window: u32,
-        /// GSS handles to make.
         num_gss_handles: u32,
     },
 }
@@ -392,7 +390,6 @@ pub struct WriteArgs {
 /// `setxattr_option4` (RFC 8276 section 8.4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum SetxattrOption {
-    /// Whether it is there or not.
     #[xdr(tag = 0)]
     Either,
     #[xdr(tag = 1)]
@@ -435,7 +432,6 @@ macro_rules! arg_ops {
         }
 
         impl ArgOp {
-            #[must_use]
             pub fn op(&self) -> OpNum {
                 match self {
                     $(arg_ops!(@pattern $variant $(($ty))?) => OpNum::$op,)*
@@ -574,14 +570,12 @@ impl ArgOp {
     }
 
     /// Whether nothing behind this operation can be decoded.
-    #[must_use]
     pub fn ends_decoding(&self) -> bool {
         matches!(self, ArgOp::Other(_) | ArgOp::Malformed(_))
     }
 }
 
 /// An owner as the types of this module want it.
-#[must_use]
 pub fn owner(clientid: u64, name: &[u8]) -> StateOwner {
     StateOwner { clientid, owner: Opaque1024(Bytes::copy_from_slice(name)) }
 }

@@ -20,7 +20,6 @@ impl Bitmap {
     const WORDS_MAX: usize = 64;
 
     /// The set of these numbers.
-    #[must_use]
     pub const fn of(numbers: &[u32]) -> Bitmap {
         let mut b = Bitmap { words: [0; Bitmap::WORDS] };
         let mut i = 0;
@@ -32,14 +31,12 @@ impl Bitmap {
     }
 
     /// The same with `number`, which is below 127.
-    #[must_use]
     pub const fn with(mut self, number: u32) -> Bitmap {
         self.words[(number / 32) as usize] |= 1 << (number % 32);
         self
     }
 
     /// Whether `number` is in the set.
-    #[must_use]
     pub fn has(&self, number: u32) -> bool {
         self.words.get((number / 32) as usize).is_some_and(|w| w & (1 << (number % 32)) != 0)
     }
@@ -58,19 +55,16 @@ impl Bitmap {
     }
 
     /// What is in both.
-    #[must_use]
     pub fn and(&self, other: &Bitmap) -> Bitmap {
         Bitmap { words: std::array::from_fn(|i| self.words[i] & other.words[i]) }
     }
 
     /// What is in either.
-    #[must_use]
     pub fn or(&self, other: &Bitmap) -> Bitmap {
         Bitmap { words: std::array::from_fn(|i| self.words[i] | other.words[i]) }
     }
 
     /// What is here and not in `other`.
-    #[must_use]
     pub fn minus(&self, other: &Bitmap) -> Bitmap {
         Bitmap { words: std::array::from_fn(|i| self.words[i] & !other.words[i]) }
     }
@@ -81,7 +75,6 @@ impl Bitmap {
     }
 
     /// Whether the set is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words == [0; Bitmap::WORDS]
     }
@@ -161,7 +154,6 @@ macro_rules! attributes {
             pub const KNOWN: Bitmap = Bitmap::of(&[$($number),*]);
 
             /// The RFC's name of an attribute that has a typed value here.
-            #[must_use]
             pub fn name(number: u32) -> Option<&'static str> {
                 let name = match number {
                     $($number => stringify!($name),)*
@@ -171,7 +163,6 @@ macro_rules! attributes {
             }
 
             /// Which attributes are there.
-            #[must_use]
             pub fn mask(&self) -> Bitmap {
                 let mut mask = Bitmap::default();
                 $(if self.$name.is_some() { mask.set($number); })*
@@ -179,7 +170,6 @@ macro_rules! attributes {
             }
 
             /// The wire form of what is there, `wanted` only.
-            #[must_use]
             pub fn to_fattr(&self, wanted: &Bitmap) -> Fattr {
                 let mut values = BytesMut::with_capacity(192);
                 let mut mask = Bitmap::default();

@@ -25,7 +25,6 @@ pub struct CbCompoundArgs {
     pub minor_version: u32,
     /// NFSv4.0 only.
     pub callback_ident: u32,
-    /// What to do.
     pub ops: Vec<CbOp>,
 }
 
@@ -131,7 +130,6 @@ impl Decode for CbOffloadArgs {
 }
 
 impl CbOp {
-    #[must_use]
     pub fn op(&self) -> OpNum {
         match self {
             CbOp::Sequence(_) => OP_CB_SEQUENCE,

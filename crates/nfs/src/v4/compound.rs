@@ -15,7 +15,6 @@ pub struct CompoundArgs {
     /// How many operations the request announced; there are fewer in `ops` when one could not be decoded, or when
     /// there are more than the limit given to [`CompoundArgs::decode_limited`].
     pub announced: u32,
-    /// The operations.
     pub ops: Vec<ArgOp>,
 }
 

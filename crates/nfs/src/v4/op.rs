@@ -12,7 +12,6 @@ macro_rules! operations {
             $(pub const $name: OpNum = OpNum($value);)*
 
             /// The RFC's name without `OP_`, or `None` for a number that no RFC here defines.
-            #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*

@@ -87,7 +87,6 @@ pub enum OpenDelegation {
         /// Who needs no ACCESS.
         permissions: NfsAce,
     },
-    /// None, and why.
     #[xdr(tag = 3)]
     NoneExt(WhyNone),
 }
@@ -380,13 +379,11 @@ pub struct ResOp {
 }
 
 impl ResOp {
-    #[must_use]
     pub fn ok(op: OpNum, body: ResBody) -> ResOp {
         ResOp { op, status: NfsStat::NFS4_OK, body }
     }
 
     /// A failure; SETATTR says that nothing was set.
-    #[must_use]
     pub fn failed(op: OpNum, status: NfsStat) -> ResOp {
         let body = match (op, status) {
             (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::default()),
@@ -421,7 +418,6 @@ impl Decode for ResOp {
 }
 
 /// Callback security that a server without GSS can use.
-#[must_use]
 pub fn usable_callback_security(parms: &[CallbackSecParms]) -> Option<&CallbackSecParms> {
     parms.iter().find(|p| !matches!(p, CallbackSecParms::Gss { .. }))
 }

@@ -126,14 +126,12 @@ crate::status::statuses! {
 
 impl NfsStat {
     /// Whether the operation succeeded.
-    #[must_use]
     pub fn is_ok(self) -> bool {
         self == NfsStat::NFS4_OK
     }
 
     /// Whether a reply with this status moves the sequence number of an NFSv4.0 owner on, on both sides (RFC 7530 section
     /// 9.1.7).
-    #[must_use]
     pub fn advances_seqid(self) -> bool {
         !matches!(
             self,

@@ -29,7 +29,6 @@ pub struct ClientAddr {
 pub struct CallbackClient {
     /// The RPC program.
     pub program: u32,
-    /// Its address.
     pub location: ClientAddr,
 }
 

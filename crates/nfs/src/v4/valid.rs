@@ -541,7 +541,6 @@ fn names(list: &str, name: &str) -> bool {
 
 /// Whether an operation of this minor version may have this status. One that the minor version does not have, no status at
 /// all: what is not known is answered as `ILLEGAL`.
-#[must_use]
 pub fn is_valid(minor: u32, op: OpNum, status: NfsStat) -> bool {
     let Some(op) = op.name() else { return false };
     let tables: &[&[(&str, &str)]] = match minor {
@@ -564,7 +563,6 @@ const TROUBLE: &str = "BADXDR DEADSESSION DELAY FHEXPIRED MOVED NOT_ONLY_OP OP_N
     REQ_TOO_BIG RESOURCE RETRY_UNCACHED_REP SEQUENCE_POS SERVERFAULT TOO_MANY_OPS";
 
 /// [`is_valid`], or trouble, which the tables do not have for each operation: for fuzzing, which brings servers there.
-#[must_use]
 pub fn is_plausible(minor: u32, op: OpNum, status: NfsStat) -> bool {
     let name = status.name().and_then(|n| n.strip_prefix("NFS4ERR_")).unwrap_or_default();
     is_valid(minor, op, status) || (is_valid(minor, op, NfsStat::NFS4_OK) && names(TROUBLE, name))

@@ -69,7 +69,6 @@ fn last_snapshot(log: &[Stamped]) -> Option<Last<'_>> {
 }
 
 /// Merges logs. Each is in the order in which it was written.
-#[must_use]
 pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
     let snapshots: Vec<_> = logs.iter().map(|log| last_snapshot(log)).collect();
     // Of several servers, the one in most logs counts; then the one with the most instances.

@@ -173,7 +173,6 @@ pub enum BackUse {
     Never,
 }
 
-/// How a callback ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallbackEnd {
     /// The client executed the callback with this sequence number.
@@ -320,7 +319,6 @@ impl SessionMut<'_> {
     }
 
     /// The highest slot that the client should use (`sr_target_highest_slotid`).
-    #[must_use]
     pub fn target_slot(&self) -> u32 {
         let most = self.session.highest_slot();
         let each = slot_bytes(self.session.fore.max_response_size_cached);
@@ -336,7 +334,6 @@ impl SessionMut<'_> {
 
 impl Sessions {
     /// The sessions together may keep at most `bound` bytes.
-    #[must_use]
     pub fn new(bound: u64, limits: &Limits) -> Self {
         let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
         let operations_max = limits[Limit::CompoundOperations] as u32;
@@ -427,7 +424,6 @@ impl Sessions {
         );
     }
 
-    #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<&Session> {
         self.by_id.get(id)
     }
@@ -441,7 +437,6 @@ impl Sessions {
         self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
-    #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.by_id.keys().copied().collect()
     }
@@ -450,24 +445,20 @@ impl Sessions {
         self.by_id.values()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    #[must_use]
     pub fn of_client(&self, client: u64) -> Vec<SessionId> {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
     /// The most sessions of one client, the most slots of one session, and the most operations that one COMPOUND may
     /// have.
-    #[must_use]
     pub fn most(&self) -> (usize, usize, usize) {
         let sessions = self.by_client.values().map(Vec::len).max().unwrap_or(0);
         let slots = self.by_id.values().map(|s| s.slots.len()).max().unwrap_or(0);
@@ -475,13 +466,11 @@ impl Sessions {
     }
 
     /// The bytes that all sessions keep, guaranteed room included, and their bound.
-    #[must_use]
     pub fn reserved(&self) -> (u64, u64) {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
     /// Whether a request of the client is in progress.
-    #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.by_client
             .get(&client)
@@ -490,7 +479,6 @@ impl Sessions {
 
     /// The session to remove so that the client can create another: the one unused longest that is not busy. `None`
     /// while the client is below its limit.
-    #[must_use]
     pub fn to_evict(&self, client: u64) -> Option<SessionId> {
         let ids = self.by_client.get(&client)?;
         if ids.len() < self.per_client {
@@ -517,7 +505,6 @@ impl Sessions {
 
     /// The back channel's status flags in a SEQUENCE reply (RFC 8881 section 18.46.3). No flag is set when the client
     /// asked for no back channel, or offered no usable credential.
-    #[must_use]
     pub fn back_status(&self, id: &SessionId) -> u32 {
         let Some(s) = self.by_id.get(id) else { return 0 };
         let mut flags = if s.back_fault { SEQ4_STATUS_BACKCHANNEL_FAULT } else { 0 };
@@ -560,7 +547,6 @@ pub struct NewSession {
 
 impl Session {
     /// Whether callbacks can reach the client now.
-    #[must_use]
     pub fn can_call_back(&self) -> bool {
         self.callback_cred.is_some()
             && !self.back_fault
@@ -642,7 +628,6 @@ impl Session {
     }
 
     /// The session's own notes in the log, without its slots.
-    #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
         let back = BackNote {
             session: self.id,
@@ -653,7 +638,6 @@ impl Session {
         [Note::Session(self.to_note()), Note::Back(back)].map(|note| Stamped { v: self.version, note })
     }
 
-    #[must_use]
     pub fn to_note(&self) -> SessionNote {
         SessionNote {
             id: self.id,
@@ -666,23 +650,19 @@ impl Session {
     }
 
     /// Whether a request is in progress.
-    #[must_use]
     pub fn busy(&self) -> bool {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }
 
-    #[must_use]
     pub fn is_busy(&self, slot: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.phase != Phase::Free)
     }
 
     /// Whether a request on another slot is in progress.
-    #[must_use]
     pub fn busy_beside(&self, slot: u32) -> bool {
         self.slots.iter().enumerate().any(|(i, s)| i != slot as usize && s.phase != Phase::Free)
     }
 
-    #[must_use]
     pub fn highest_slot(&self) -> u32 {
         (self.slots.len() as u32).saturating_sub(1)
     }
@@ -802,7 +782,6 @@ impl Session {
     }
 
     /// Where the last request of a slot came from, if that is known.
-    #[must_use]
     pub fn asked_from(&self, slot: u32) -> Option<IpAddr> {
         self.slots.get(slot as usize)?.asked_from
     }

@@ -24,7 +24,6 @@ pub enum Place {
     InSession,
     /// After a SEQUENCE, or alone (RFC 8881 section 2.10.2.1 and the operations' own sections).
     InSessionOrAlone,
-    /// Alone only.
     Alone,
     /// First only: SEQUENCE.
     First,
@@ -179,13 +178,11 @@ pub const OPS: &[OpSpec] = &[
 const FIRST: u32 = OpNum::ACCESS.0;
 
 /// The operation of this number in this minor version; `None` is `OP_ILLEGAL`.
-#[must_use]
 pub fn find(op: OpNum, minor: u32) -> Option<&'static OpSpec> {
     OPS.get(op.0.checked_sub(FIRST)? as usize).filter(|s| s.op == op && s.minor <= minor)
 }
 
 /// Whether an operation may change the tree: an OPEN that makes nothing does not.
-#[must_use]
 pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
     match op {
         ArgOp::Open(a) => a.openhow != OpenHow::NoCreate,
@@ -195,7 +192,6 @@ pub fn may_modify(op: &ArgOp, minor: u32) -> bool {
 
 /// Whether a COMPOUND of these waits for the disk, even if no single operation does: many small copies add up to a
 /// large one.
-#[must_use]
 pub fn waits_for_the_disk(ops: &[ArgOp]) -> bool {
     let mut copied = 0u64;
     ops.iter().any(|op| {

@@ -303,7 +303,6 @@ impl Context<'_> {
         st.files.open_from(from, &file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
     }
 
-    /// Whether the client may have one more open, or this one, if it is known which.
     fn room_to_open(&mut self, client: u64, known: Option<(&Bytes, &FileKey)>) -> Result<(), NfsStat> {
         let from = share_of(self.caller.addr);
         let (room, gone) = self.sh.state().make_room_for_open(self.now, client, known, from);

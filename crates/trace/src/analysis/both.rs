@@ -71,7 +71,6 @@ pub struct Both {
 }
 
 impl Both {
-    #[must_use]
     pub fn new(other: OtherEnd) -> Self {
         Both { other, rows: BTreeMap::new() }
     }
@@ -88,7 +87,6 @@ impl Both {
     }
 
     /// The sums by operation, and the total.
-    #[must_use]
     pub fn rows(&self) -> (&BTreeMap<u8, Sum>, Sum) {
         let mut all = Sum::default();
         for sum in self.rows.values() {
@@ -99,7 +97,6 @@ impl Both {
         (&self.rows, all)
     }
 
-    #[must_use]
     pub fn left_out(&self) -> u64 {
         self.other.left_out
     }

@@ -246,7 +246,6 @@ impl Files {
         shape.add(&Shape { files: 1, calls, synchronous, busy_ns, span_ns });
     }
 
-    #[must_use]
     pub(super) fn finish(mut self) -> Sequences {
         // In the order in which they began, so that the same capture always gives the same typical files.
         let mut files: Vec<_> = std::mem::take(&mut self.files).into_iter().collect();

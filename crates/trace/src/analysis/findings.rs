@@ -22,7 +22,6 @@ pub enum Side {
     Client,
     /// At the servers: service times exclude the network.
     Server,
-    /// Between them.
     Middle,
     /// Client and server are the same machine.
     Loopback,
@@ -31,7 +30,6 @@ pub enum Side {
 }
 
 impl Side {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Side::Client => "client",
@@ -73,7 +71,6 @@ pub struct Pair {
 
 impl Pair {
     /// Seconds lost to what bounds its work, or to stalls if these took more.
-    #[must_use]
     pub fn lost_s(&self) -> f64 {
         self.shares.parts()[0].1.max(self.stalls.time_s)
     }

@@ -9,7 +9,6 @@ pub(super) const UNKNOWN: u8 = u8::MAX;
 /// A call of another program that the client waits for.
 pub(super) const BESIDE: u8 = u8::MAX - 1;
 
-#[must_use]
 pub fn name(label: u8) -> String {
     let known = match label {
         UNKNOWN => Some("COMPOUND"),
@@ -20,7 +19,6 @@ pub fn name(label: u8) -> String {
     known.map_or_else(|| format!("procedure {label}"), str::to_owned)
 }
 
-#[must_use]
 pub fn is_v4(label: u8) -> bool {
     label >= V4 && label != BESIDE
 }

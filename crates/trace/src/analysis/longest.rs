@@ -17,7 +17,6 @@ pub(crate) struct Long {
     pub to_ns: i64,
     /// How long nothing was answered before this reply.
     pub quiet_ns: i64,
-    /// Its weight.
     pub weight: f64,
     pub class: Class,
     pub label: u8,

@@ -214,13 +214,11 @@ impl Analysis {
             + compounds
     };
 
-    #[must_use]
     pub fn new() -> Self {
         Analysis::default()
     }
 
     /// With the calls as the other end captured them.
-    #[must_use]
     pub fn with_other_end(other: OtherEnd) -> Self {
         Analysis { both: Some(Both::new(other)), ..Analysis::default() }
     }
@@ -267,7 +265,6 @@ impl Analysis {
     }
 
     /// The findings at the end of the capture.
-    #[must_use]
     pub fn finish(mut self) -> Findings {
         let others = self.others.take().map(|pair| (None, *pair));
         let mut ends: Vec<_> = self.places.into_iter().collect();
@@ -445,7 +442,6 @@ impl Common {
 }
 
 /// The operations of a COMPOUND, with repetitions folded: `SEQUENCE PUTFH (OPEN WRITE) x3`.
-#[must_use]
 pub fn compound(ops: &[u8]) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut at = 0;

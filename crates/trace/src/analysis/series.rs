@@ -54,18 +54,15 @@ impl Default for Series {
 
 impl Series {
     /// Start of the first step, in nanoseconds since 1970.
-    #[must_use]
     pub fn from_ns(&self) -> i64 {
         self.from_ns.unwrap_or(0)
     }
 
     /// Width of a step, in nanoseconds.
-    #[must_use]
     pub fn width_ns(&self) -> i64 {
         1 << self.width
     }
 
-    #[must_use]
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

@@ -93,7 +93,6 @@ impl Spread {
     }
 
     /// The number of times longer than `over_ns`, and by how much their weight exceeds that of times of `to_ns`.
-    #[must_use]
     pub fn beyond(&self, over_ns: f64, to_ns: f64) -> (u64, f64) {
         let over = self.used().filter(|s| s.mean_ns() > over_ns);
         let of = over.map(|s| (s.count, s.weight * (1.0 - to_ns / s.mean_ns()).max(0.0)));
@@ -118,34 +117,28 @@ impl Spread {
         self.most_ns = self.most_ns.min(over_ns.max(to_ns) as u64);
     }
 
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    #[must_use]
     pub fn least_ns(&self) -> Option<u64> {
         self.least_ns
     }
 
-    #[must_use]
     pub fn most_ns(&self) -> u64 {
         self.most_ns
     }
 
-    #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.used().map(|s| s.sum_ns).sum()
     }
 
     /// The sum of all weights.
-    #[must_use]
     pub fn weight(&self) -> f64 {
         self.used().map(|s| s.weight).sum()
     }
 
     /// The percentile, with `percent` from 0 to 100. `None`: empty.
-    #[must_use]
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let wanted = (percent / 100.0 * self.count as f64).ceil().max(1.0);
         let mut seen = 0;
@@ -159,13 +152,11 @@ impl Spread {
     }
 
     /// The sum of `part(time)` over all times.
-    #[must_use]
     pub fn sum_of(&self, part: impl Fn(f64) -> f64) -> f64 {
         self.used().map(|s| part(s.mean_ns()) * s.count as f64).sum()
     }
 
     /// The sum of the weights, each scaled by the part of its time that `part` returns.
-    #[must_use]
     pub fn weight_of(&self, part: impl Fn(f64) -> f64) -> f64 {
         let share = |s: &Step| {
             let mean = s.mean_ns();
@@ -181,7 +172,6 @@ impl Spread {
 
     /// The mean of the times between two quantiles, shortest first. `None`: empty. `from` and `to` are between 0 and
     /// 1, `from` is below `to`.
-    #[must_use]
     pub fn mean_between_ns(&self, from: f64, to: f64) -> Option<f64> {
         let (from, to) = (from * self.count as f64, to * self.count as f64);
         let (mut seen, mut count, mut sum) = (0.0, 0.0, 0.0);

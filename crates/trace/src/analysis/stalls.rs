@@ -43,7 +43,6 @@ pub enum Place {
 
 impl Place {
     /// Its name in JSON reports.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Place::Server => "server",
@@ -67,7 +66,6 @@ pub struct Stall {
 }
 
 impl Stall {
-    #[must_use]
     pub fn length_s(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns).max(0) as f64 / 1e9
     }

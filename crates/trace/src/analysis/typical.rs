@@ -28,7 +28,6 @@ pub struct Timed {
 
 impl Timed {
     /// Time of the last byte of the reply.
-    #[must_use]
     pub fn ended_ns(&self) -> i64 {
         self.begun_ns.saturating_add((self.upload_ns + self.wait_ns + self.reply_ns) as i64)
     }

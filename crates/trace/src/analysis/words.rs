@@ -32,7 +32,6 @@ pub enum Confidence {
 }
 
 impl Confidence {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Confidence::Low => "low",
@@ -65,7 +64,6 @@ fn since(stall: &Stall, totals: &Totals) -> String {
 }
 
 /// What a part of the time was spent on.
-#[must_use]
 pub fn part(bound: Bound) -> &'static str {
     match bound {
         Bound::Rtt => "round trips",
@@ -79,7 +77,6 @@ pub fn part(bound: Bound) -> &'static str {
 }
 
 /// A time with three digits and a unit.
-#[must_use]
 pub fn time(s: f64) -> String {
     Unit::of([s]).show(s)
 }
@@ -121,7 +118,6 @@ impl Unit {
         Unit { a_second, name, digits }
     }
 
-    #[must_use]
     pub fn show(&self, s: f64) -> String {
         format!("{:.*} {}", self.digits, s * self.a_second, self.name)
     }
@@ -172,7 +168,6 @@ fn count(n: u64) -> String {
 
 impl Findings {
     /// The findings in words. `None`: no call was answered.
-    #[must_use]
     pub fn words(&self, totals: &Totals) -> Option<Words> {
         if self.several {
             return Some(self.words_of_each(totals));
@@ -461,7 +456,6 @@ impl Findings {
 
     /// The device that the waits for durability look like. It uses WRITE FILE_SYNC and COMMIT or, without any,
     /// metadata changes.
-    #[must_use]
     pub fn device(&self) -> Option<(Device, Wait)> {
         let waits =
             [Class::StableWrite, Class::Commit, Class::Metadata].map(|class| &self.waits[class as usize]);

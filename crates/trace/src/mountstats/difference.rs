@@ -13,7 +13,6 @@ pub struct Difference {
 }
 
 /// Subtracts the earlier reading from the later one.
-#[must_use]
 pub fn difference(before: &Mountstats, after: &Mountstats) -> Difference {
     let mut found = Difference::default();
     let mut earlier: BTreeMap<(&str, &str), &Mount> =

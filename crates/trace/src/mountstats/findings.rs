@@ -25,7 +25,6 @@ pub enum Class {
 
 impl Class {
     /// The class of an operation, by its name in the kernel.
-    #[must_use]
     pub fn of(name: &str) -> Class {
         match name {
             "WRITE" => Class::Write,
@@ -69,7 +68,6 @@ pub struct Findings {
 
 impl Findings {
     /// Evaluates a mount's counters over a span. `None`: over its age.
-    #[must_use]
     pub fn of(mount: &Mount, span_s: Option<f64>) -> Findings {
         // The age is in whole seconds, so up to one more may have passed.
         let limit_s = span_s.unwrap_or(mount.age_s as f64 + 1.0).max(1e-3);
@@ -163,7 +161,6 @@ impl Findings {
     }
 
     /// The part of the span with no call in flight.
-    #[must_use]
     pub fn idle_s(&self, mount: &Mount) -> f64 {
         (self.span_s - busy_s(mount) / self.terms.in_flight).max(0.0)
     }

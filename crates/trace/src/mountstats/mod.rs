@@ -89,13 +89,11 @@ pub struct Counters {
 
 impl Counters {
     /// Retransmitted requests.
-    #[must_use]
     pub fn retransmissions(&self) -> u64 {
         self.transmissions.saturating_sub(self.ops)
     }
 
     /// Divides a sum by the number of requests.
-    #[must_use]
     pub fn average(&self, sum: u64) -> f64 {
         if self.ops == 0 { 0.0 } else { sum as f64 / self.ops as f64 }
     }
@@ -103,13 +101,11 @@ impl Counters {
 
 impl Mount {
     /// The value of an option, such as `vers`.
-    #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         self.options.split(',').find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
     }
 
     /// The NFS version: 3, 4.0, ...
-    #[must_use]
     pub fn version(&self) -> String {
         let given = self.option("vers").map(str::to_owned);
         let minor = self.option("minorversion");
@@ -126,13 +122,11 @@ impl Mount {
         named.filter(|(_, c)| c.ops > 0 || c.transmissions > 0)
     }
 
-    #[must_use]
     pub fn ops(&self) -> u64 {
         self.operations.values().fold(0, |sum, c| sum.saturating_add(c.ops))
     }
 
     /// Average number of requests in flight when one is sent, including it. 1 if unknown.
-    #[must_use]
     pub fn in_flight(&self) -> f64 {
         let sum = |of: fn(&Transport) -> u64| self.transports.iter().map(|t| of(t) as f64).sum::<f64>();
         let (sends, under_way) = (sum(|t| t.sends), sum(|t| t.under_way));

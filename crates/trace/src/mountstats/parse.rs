@@ -4,7 +4,6 @@ use super::{Counters, Mount, Mountstats, Transport};
 use crate::limits::{MOUNT_OPERATIONS_MAX, MOUNT_TRANSPORTS_MAX, MOUNTS_MAX};
 
 /// Parses the NFS mounts, as far as they are understood.
-#[must_use]
 pub fn parse(text: &[u8]) -> Mountstats {
     let mut found = Mountstats::default();
     // The current mount. `None`: no NFS mount, or one beyond the limit.

@@ -29,12 +29,10 @@ impl Class {
         [Class::Light, Class::Fetch, Class::Unstable, Class::Metadata, Class::StableWrite, Class::Commit];
 
     /// Whether the reply promises that something is durable (RFC 1813 section 1.1.1, RFC 7530 section 14.3).
-    #[must_use]
     pub fn is_synchronous(self) -> bool {
         self >= Class::Metadata
     }
 
-    #[must_use]
     pub fn words(self) -> &'static str {
         match self {
             Class::Light => "looking up",
@@ -165,7 +163,6 @@ pub(super) fn v3_gives_handle(procedure: u32) -> bool {
     matches!(procedure, proc::LOOKUP | proc::CREATE | proc::MKDIR | proc::SYMLINK | proc::MKNOD)
 }
 
-/// That handle.
 pub(super) fn v3_handle(procedure: u32, c: &mut Cursor<'_>) -> Option<Option<u64>> {
     if procedure != proc::LOOKUP && c.u32()? == 0 {
         return Some(None);

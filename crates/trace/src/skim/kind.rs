@@ -29,7 +29,6 @@ pub struct Kind {
 }
 
 impl Kind {
-    #[must_use]
     pub fn is_compound(&self) -> bool {
         self.program == Program::Nfs && self.version == 4 && self.procedure == 1
     }

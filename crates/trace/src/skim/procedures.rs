@@ -7,7 +7,6 @@ use landfast_nfs::{nlm, v3 as nfs3};
 
 impl Program {
     /// The name of one of its procedures.
-    #[must_use]
     pub fn procedure(self, version: u32, number: u32) -> Option<&'static str> {
         let at = usize::try_from(number).ok()?;
         match (self, version) {
@@ -25,7 +24,6 @@ impl Program {
     }
 
     /// The name of an operation of its COMPOUNDs.
-    #[must_use]
     pub fn operation(self, number: u32) -> Option<&'static str> {
         match self {
             Program::Callback => callback::name(number),
@@ -66,7 +64,6 @@ fn nlm_procedure(number: u32) -> Option<&'static str> {
 
 /// The operation that a COMPOUND was sent for: the first of the highest rank. Operations that every COMPOUND contains
 /// have the lowest rank. It is the first value of Wireshark's `nfs.main_opcode`.
-#[must_use]
 pub fn main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
     ops.iter().min_by_key(|op| of.rank(**op)).map(|op| v4::number(*op))
 }
@@ -78,7 +75,6 @@ pub(crate) fn main_operations(of: Program, ops: &[u8]) -> impl Iterator<Item = O
 }
 
 /// [`main_operation`] if further operations are unknown: only if none of them can have a higher rank.
-#[must_use]
 pub fn only_main_operation(of: Program, ops: &[u8]) -> Option<OpNum> {
     ops.iter().find(|op| of.rank(**op) == 1).map(|op| v4::number(*op))
 }

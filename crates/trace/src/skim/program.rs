@@ -29,7 +29,6 @@ impl Default for Program {
 }
 
 impl Program {
-    #[must_use]
     pub fn of(number: u32) -> Program {
         match number {
             landfast_nfs::PROGRAM => Program::Nfs,
@@ -41,7 +40,6 @@ impl Program {
         }
     }
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Program::Nfs => "NFS",

@@ -24,7 +24,6 @@ pub(crate) fn byte(op: OpNum) -> u8 {
 }
 
 /// The reverse of `byte`.
-#[must_use]
 pub fn number(op: u8) -> OpNum {
     if op == u8::MAX { OpNum::ILLEGAL } else { OpNum(op.into()) }
 }

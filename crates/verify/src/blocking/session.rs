@@ -38,7 +38,6 @@ pub struct Options {
     pub operations: u32,
     /// Requests in flight.
     pub slots: u32,
-    /// Bytes of a request.
     pub request_bytes: u32,
     /// Ask for a session that survives a restart of the server (RFC 8881 section 2.10.6.5).
     pub persistent: bool,
@@ -163,8 +162,6 @@ impl Session {
         all_done(res)
     }
 
-    /// A COMPOUND of these operations.
-    #[must_use]
     pub fn args(&self, ops: Vec<ArgOp>) -> CompoundArgs {
         CompoundArgs { tag: Bytes::new(), minor_version: self.minor, announced: ops.len() as u32, ops }
     }
@@ -183,30 +180,25 @@ impl Session {
         &mut self.wire
     }
 
-    #[must_use]
     pub fn minor(&self) -> u32 {
         self.minor
     }
 
-    #[must_use]
     pub fn clientid(&self) -> u64 {
         self.clientid
     }
 
     /// What the server granted of what was asked for; `None` in version 4.0.
-    #[must_use]
     pub fn granted(&self) -> Option<&ChannelAttrs> {
         self.granted.as_ref()
     }
 
     /// Whether the server promised to keep the session over a restart.
-    #[must_use]
     pub fn persistent(&self) -> bool {
         self.persistent
     }
 
     /// How many requests may be in flight.
-    #[must_use]
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -300,7 +292,6 @@ pub fn results(reply: Bytes) -> Result<Vec<ResOp>> {
 }
 
 /// The error of an operation that failed.
-#[must_use]
 pub fn refused(op: OpNum, status: NfsStat) -> Error {
     // No operation at all: the COMPOUND as a whole.
     let name = if op == OpNum::ILLEGAL { Some("COMPOUND") } else { op.name() };

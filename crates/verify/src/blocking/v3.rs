@@ -51,7 +51,6 @@ fn refused(proc: u32, status: NfsStat3) -> Error {
 }
 
 /// The RPC procedure of a call.
-#[must_use]
 pub fn procedure(call: &Call) -> Procedure {
     Procedure { prog: PROGRAM, vers: v3::VERSION, proc: call.number() }
 }

@@ -96,7 +96,6 @@ impl Wire {
     }
 
     /// The transaction id of the last call.
-    #[must_use]
     pub fn xid(&self) -> u32 {
         self.xid
     }
@@ -256,7 +255,6 @@ fn refused(to: Procedure, status: String) -> Error {
 }
 
 /// A call of NFS version 4's NULL with its record mark, for whoever has a socket of their own.
-#[must_use]
 pub fn null_call() -> Bytes {
     let null = Procedure { prog: landfast_nfs::PROGRAM, vers: landfast_nfs::v4::VERSION, proc: 0 };
     encoded(1, null, OpaqueAuth::NONE, &()).freeze()

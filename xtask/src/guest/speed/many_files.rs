@@ -12,7 +12,6 @@ use crate::proc::{command, run};
 
 const COMPARE: &str = include_str!("../../../guest/speed/compare.sh");
 
-/// Bytes of a file.
 const FILE_BYTES: u64 = 4096;
 
 /// Files of a directory.

@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::{Report, Row, Side, Subject};
 
-/// All of it.
 pub fn text(report: &Report) -> String {
     let mut text = format!("Linux {} and Landfast's client, {} server\n\n", report.kernel, report.server);
     // Writing to a string cannot fail.

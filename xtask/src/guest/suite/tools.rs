@@ -16,7 +16,6 @@ struct Tool {
     version: &'static str,
 }
 
-/// All of them.
 const TOOLS: &[Tool] =
     &[Tool { program: "pjdfstest", version: "0.2.2" }, Tool { program: "fsx", version: "0.3.2" }];
 

@@ -15,7 +15,6 @@ const DEVICE: &str = "libnfs0";
 /// Files to copy: their names and lengths.
 const FILES: [(&str, usize); 3] = [("small", 3000), ("larger", 12_000), ("large", 12 << 20)];
 
-/// Where libnfs is.
 pub struct Libnfs {
     /// Its line.
     pub ether: Ether,

@@ -12,7 +12,6 @@ pub type Serial = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub serial: Serial,
-    /// The position after it.
     pub position: u64,
 }
 
