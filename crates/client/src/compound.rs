@@ -82,9 +82,6 @@ pub struct Results {
 macro_rules! bodies {
     ($($(#[$doc:meta])* $method:ident: $op:ident => $body:ident -> $ty:ty;)*) => {
         $($(#[$doc])*
-        ///
-        /// # Errors
-        /// [`OpError`].
         pub fn $method(&mut self) -> Result<$ty, OpError> {
             match self.take(OpNum::$op)? {
                 ResBody::$body(body) => Ok(body),
@@ -120,9 +117,6 @@ impl Results {
     }
 
     /// Passes over successful results of these operations.
-    ///
-    /// # Errors
-    /// As [`Results::take`].
     pub fn skip(&mut self, ops: &[OpNum]) -> Result<(), OpError> {
         ops.iter().try_for_each(|op| self.take(*op).map(drop))
     }

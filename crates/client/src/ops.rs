@@ -111,9 +111,6 @@ pub(crate) fn resolving(path: &[Vec<u8>]) -> Vec<ArgOp> {
 }
 
 /// As [`resolve`], if there is one with the reply to [`resolving`].
-///
-/// # Errors
-/// As [`resolve`].
 pub(crate) async fn resolve_from(
     session: &Session,
     path: &[Vec<u8>],
@@ -233,9 +230,6 @@ fn show(path: &[Vec<u8>]) -> String {
 }
 
 /// The attributes of an object.
-///
-/// # Errors
-/// [`Error`].
 pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Error> {
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(STAT)];
     let mut results = Results::new(repeatable(session, ops).await?);
@@ -245,9 +239,6 @@ pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Erro
 
 /// A name in a directory: its filehandle and attributes, or `None` when there is none. Symbolic links are
 /// not followed.
-///
-/// # Errors
-/// [`Error`].
 pub async fn lookup(
     session: &Session,
     dir: &FileHandle,
@@ -269,9 +260,6 @@ pub async fn lookup(
 }
 
 /// The text of a symbolic link.
-///
-/// # Errors
-/// [`Error`].
 pub async fn readlink(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
     let mut results =
         Results::new(repeatable(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Readlink]).await?);
@@ -280,9 +268,6 @@ pub async fn readlink(session: &Session, fh: &FileHandle) -> Result<Bytes, Error
 }
 
 /// All entries of a directory with these attributes, at most `max` of them: `None` when there are more.
-///
-/// # Errors
-/// [`Error`].
 pub async fn list(
     session: &Session,
     dir: &FileHandle,
@@ -336,9 +321,6 @@ pub(crate) fn listed(reply: &CompoundRes) -> Option<Vec<Entry>> {
 }
 
 /// The contents of a file.
-///
-/// # Errors
-/// [`Error`].
 pub async fn read_file(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
     let count = limits::READ_BYTES.min(session.limits().response.saturating_sub(1024)).max(1024);
     let mut all = BytesMut::new();

@@ -367,9 +367,6 @@ impl Log {
 
     /// Runs a checkpoint that covers everything committed before, and waits for it. Does nothing if nothing was logged
     /// since the last one.
-    ///
-    /// # Errors
-    /// [`LogError::Failed`], [`LogError::Closed`], [`LogError::NotStarted`].
     pub fn checkpoint_now(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
         let mut state = core.state.lock();

@@ -215,9 +215,6 @@ impl Model {
     }
 
     /// Applies an acknowledged operation.
-    ///
-    /// # Errors
-    /// [`Contradiction`].
     pub fn apply(&mut self, no: OpNo, op: &Op, reply: &Reply) -> Result<(), Contradiction> {
         match op {
             Op::Create { path, mode, exclusive } => {
@@ -305,9 +302,6 @@ impl Model {
 
     /// The trees that are possible when `op` was sent and not answered: without it and with it. A write may be done in part, so
     /// it gives one tree in which it is pending; a truncation may have begun.
-    ///
-    /// # Errors
-    /// [`Contradiction`].
     pub fn variants(&self, no: OpNo, op: &Op) -> Result<Vec<Model>, Contradiction> {
         let mut with = self.clone();
         match op {

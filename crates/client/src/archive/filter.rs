@@ -97,9 +97,6 @@ impl Filter {
     }
 
     /// The target of a hard link is a name in the archive, and stripped like one.
-    ///
-    /// # Errors
-    /// [`PathError`].
     pub fn link_target(&self, name: &[u8]) -> Result<Vec<Bytes>, PathError> {
         let mut parts = components(name)?;
         if parts.len() <= self.strip {

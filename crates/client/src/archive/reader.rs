@@ -296,9 +296,6 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     /// Up to `max` bytes of the member's data; empty when there is no more.
-    ///
-    /// # Errors
-    /// [`ArchiveError`].
     pub fn data(&mut self, max: usize) -> Result<Bytes, ArchiveError> {
         let n = self.data_left.min(max as u64);
         let data = self.take(n)?;

@@ -58,9 +58,6 @@ impl<W: Write> Drop for ArchiveWriter<W> {
 pub struct DeviceRange;
 
 /// Whether an archive can hold a device with these numbers.
-///
-/// # Errors
-/// [`DeviceRange`].
 pub fn check_device((major, minor): (u32, u32)) -> Result<(), DeviceRange> {
     let fits = |n: u32| u64::from(n) <= SEVEN_DIGITS;
     if fits(major) && fits(minor) { Ok(()) } else { Err(DeviceRange) }

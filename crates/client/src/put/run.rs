@@ -34,9 +34,6 @@ pub async fn run(
 }
 
 /// As [`run`], with a session of the caller's choice.
-///
-/// # Errors
-/// As [`run`].
 pub async fn run_as(
     options: PutOptions,
     session_options: SessionOptions,
@@ -55,9 +52,6 @@ pub async fn run_as(
 }
 
 /// As [`run`], over an existing session, into the directory `root`. The report counts all RPCs of the session.
-///
-/// # Errors
-/// As [`run`].
 pub async fn run_in(
     options: PutOptions,
     session: &Session,

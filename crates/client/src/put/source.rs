@@ -57,15 +57,9 @@ pub trait Members: Send {
 
     /// Up to `max` bytes of the data of the member that came last; those of its segments, if it is sparse. Less: there is
     /// no more.
-    ///
-    /// # Errors
-    /// [`DataError`].
     fn data(&mut self, max: usize) -> Result<Bytes, DataError>;
 
     /// Passes over so many bytes of that data, or to its end.
-    ///
-    /// # Errors
-    /// [`DataError`].
     fn skip(&mut self, mut bytes: u64) -> Result<(), DataError> {
         while bytes > 0 {
             let max = usize::try_from(bytes).unwrap_or(usize::MAX).min(limits::PIECE_BYTES);

@@ -63,9 +63,6 @@ pub async fn start(
 }
 
 /// The same over an existing session, which stays when this fails.
-///
-/// # Errors
-/// As [`start`].
 pub async fn start_in(
     options: PutOptions,
     session: &Session,
@@ -194,9 +191,6 @@ impl Started {
     }
 
     /// The destination's handle.
-    ///
-    /// # Errors
-    /// [`FatalError::NotDirectory`] and [`FatalError::Destination`].
     pub fn destination(&self) -> Result<&FileHandle, &FatalError> {
         self.destination.as_ref()
     }

@@ -146,9 +146,6 @@ impl Client {
     }
 
     /// Sends a COMPOUND until its reply comes.
-    ///
-    /// # Errors
-    /// As [`Lines::call`].
     pub(super) async fn send(&self, ops: &[ArgOp]) -> Result<Replied, SessionError> {
         let mut args = BytesMut::new();
         compound_header(0, ops.len(), &mut args);

@@ -81,9 +81,6 @@ impl FileDevice {
 
     /// Opens `path`, creating a file of `create_size` bytes if nothing is there or if the file is empty, and locks it.
     /// Whether it created the file's contents.
-    ///
-    /// # Errors
-    /// [`OpenError::InUse`], [`OpenError::Kind`], [`OpenError::TooSmall`], [`OpenError::Io`].
     pub fn open(path: &Path, create_size: u64) -> Result<(FileDevice, bool), OpenError> {
         let fail = |action| move |source: Errno| io_error(path, action, source.into());
         if let Ok(stat) = rustix::fs::stat(path)
@@ -221,9 +218,6 @@ impl FileDevice {
 
     /// Refuses a filesystem or device that cannot keep what a flush promises; with `accept` only warns. Writes to the scratch
     /// blocks.
-    ///
-    /// # Errors
-    /// [`OpenError::Weak`], [`OpenError::Io`].
     pub fn check_below(&self, accept: bool) -> Result<(), OpenError> {
         if faults::bug(Bug::VolatileUnnoticed) {
             return Ok(());

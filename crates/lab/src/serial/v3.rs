@@ -139,9 +139,6 @@ impl Actor3 {
     }
 
     /// The handle at `path`, looked up when it is not remembered.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`], [`Error::Lost`].
     pub fn handle(&mut self, path: &[u8]) -> Result<FileHandle> {
         if let Some(fh) = self.handles.get(path) {
             return Ok(fh.clone());
@@ -259,18 +256,12 @@ impl Actor3 {
     }
 
     /// The attributes of the object behind a handle.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`], [`Error::Lost`].
     pub fn getattr(&mut self, fh: &FileHandle) -> Result<AttrValues> {
         let found: Fattr = self.call::<_, ()>(Call::Getattr(Handle3(fh.0.clone())))?;
         Ok(values(&found))
     }
 
     /// Up to `count` bytes of a file.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`], [`Error::Lost`].
     pub fn read(&mut self, fh: &FileHandle, offset: u64, count: u32) -> Result<Bytes> {
         let read = Call::Read(ReadArgs { file: Handle3(fh.0.clone()), offset, count });
         let ok: ReadOk = self.call::<_, PostOp>(read)?;

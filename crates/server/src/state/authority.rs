@@ -32,9 +32,6 @@ impl<F> State<F> {
     }
 
     /// A request used this session. Whoever knows its name is its client, from any address; returns that client.
-    ///
-    /// # Errors
-    /// `BADSESSION`.
     pub fn heard_on(&mut self, id: &SessionId, addr: IpAddr) -> Result<u64, NfsStat> {
         let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
         self.clients.heard_at(client, addr);
@@ -42,9 +39,6 @@ impl<F> State<F> {
     }
 
     /// The same for a connection that is bound for callbacks. Only the principal that made the client may bind one.
-    ///
-    /// # Errors
-    /// `BADSESSION`.
     pub fn binds(&mut self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
         if !self.is_spoken_for_by(id, by.principal) {
             return Err(NfsStat::NFS4ERR_BADSESSION);

@@ -34,9 +34,6 @@ impl<'a> Allowance<'a> {
     }
 
     /// Takes `bytes`, for work that is done as a whole or not at all: the first is done whatever its size.
-    ///
-    /// # Errors
-    /// As [`Allowance::part`].
     pub(crate) fn whole(&mut self, bytes: u64) -> Result<(), NfsStat> {
         if self.left == 0 || self.reply_conn.is_closed() {
             return Err(NfsStat::NFS4ERR_DELAY);

@@ -150,9 +150,6 @@ impl Session {
     }
 
     /// Sends operations as they are. Returns the results of all of them, or the failure of the one at which the server stopped.
-    ///
-    /// # Errors
-    /// As [`Session::compound`].
     fn raw(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         let seq_ids: Vec<OpNum> = ops.iter().map(ArgOp::op).filter(|op| has_seqid(*op)).collect();
         let res = decoded(self.send(&self.args(ops))?)?;

@@ -58,9 +58,6 @@ impl Wire {
     }
 
     /// Connects from any port as the caller of `cred`. The first call has the transaction id `first_xid`.
-    ///
-    /// # Errors
-    /// [`Error::Gone`].
     pub fn connect_as(
         addr: SocketAddr,
         cred: OpaqueAuth,
@@ -110,9 +107,6 @@ impl Wire {
     }
 
     /// Makes a call with the transaction id that it had before: the server sees a retransmission.
-    ///
-    /// # Errors
-    /// As [`Wire::call`].
     pub fn call_again(&mut self, xid: u32, to: Procedure, args: &impl Encode) -> Result<Bytes> {
         let cred = self.cred.clone();
         self.send(xid, to, cred, args).map_err(|why| self.gone(why))?;
@@ -130,9 +124,6 @@ impl Wire {
     }
 
     /// Sends a call without waiting. Returns its transaction id, for [`Wire::next_reply`].
-    ///
-    /// # Errors
-    /// [`Error::Gone`].
     pub fn submit(&mut self, to: Procedure, args: &impl Encode) -> Result<u32> {
         let (xid, cred) = (self.next_xid(), self.cred.clone());
         self.send(xid, to, cred, args).map_err(|why| self.gone(why))?;
@@ -171,9 +162,6 @@ impl Wire {
     }
 
     /// The address of this machine by which the server knows it.
-    ///
-    /// # Errors
-    /// [`Error::Gone`].
     pub fn local_ip(&self) -> Result<IpAddr> {
         let addr = self.stream.local_addr().map_err(|why| self.gone(why))?;
         Ok(addr.ip().to_canonical())
@@ -234,9 +222,6 @@ impl Wire {
 }
 
 /// The results of a call, if the server accepted it.
-///
-/// # Errors
-/// [`Error::Refused`].
 pub fn results(to: Procedure, outcome: Outcome) -> Result<Bytes> {
     match outcome {
         Outcome::Accepted(AcceptStat::Success, results) => Ok(results),
