@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, landfast, one_line_with, path, root, run, stderr};
+use common::{Serving, landfast, one_line_with, path, run, stderr};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -22,10 +22,8 @@ fn first_line(command: &mut Command) -> String {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn securebits_that_make_every_user_root_are_refused() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let with = |options: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -117,10 +115,8 @@ impl Drop for Bind {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_in_another_export_is_refused_at_the_start_and_by_check() {
-    if !root() {
-        return;
-    }
     let place = Place::new();
     std::os::unix::fs::symlink(place.at("b"), place.at("link")).expect("a link");
     fs::create_dir(place.at("bound")).expect("a directory");
@@ -168,10 +164,8 @@ fn a_log_in_another_export_is_refused_at_the_start_and_by_check() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_configuration_file_in_an_export_is_refused() {
-    if !root() {
-        return;
-    }
     let place = Place::new();
     let file = place.file("b/landfast.toml", &place.at("logs/a"), true);
     for args in [&["check", path(&file)][..], &["serve", "--config", path(&file)]] {
@@ -184,10 +178,8 @@ fn the_configuration_file_in_an_export_is_refused() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_export_around_a_log_is_refused_at_a_reload() {
-    if !root() {
-        return;
-    }
     let place = Place::new();
     // The log of `a` lies where `b` will be exported.
     let file = place.file("landfast.toml", &place.at("b/log"), false);
@@ -205,10 +197,8 @@ fn an_export_around_a_log_is_refused_at_a_reload() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_network_is_let_in_by_name_and_the_first_line_says_who_may_do_what() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let serve = ["serve", path(dir.path()), "--durability", "sync"];
     let o = run(&[&serve[..], &["--listen", "0.0.0.0:0"]].concat());
@@ -225,10 +215,8 @@ fn the_network_is_let_in_by_name_and_the_first_line_says_who_may_do_what() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_squashed_root_may_not_what_root_may() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     fs::write(dir.path().join("secret"), b"secret").expect("a file");
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, landfast, one_line_with, path, root, run, stderr, stdout};
+use common::{Serving, landfast, one_line_with, path, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -55,10 +55,8 @@ fn tar_does_not_extract() {
 
 /// `--debug` twice: each request, with what came back.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn requests_are_shown_when_asked_for() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -89,10 +87,8 @@ fn words_that_are_no_text() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn each_export_has_its_own_url() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let mut text = "listen = [\"127.0.0.1:0\"]\n".to_owned();
     for name in ["one", "two"] {
@@ -157,10 +153,8 @@ fn nothing_is_left_of_an_interrupted_run_of_the_lab() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_sync_tree_says_what_it_did() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let (volume, source) = (dir.path().join("volume"), dir.path().join("source"));
     fs::create_dir(&volume).expect("a directory");
@@ -197,10 +191,8 @@ fn an_interrupted_sync_tree_says_what_it_did() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_destination_that_is_not_there() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -239,10 +231,8 @@ fn block(document: &str, heading: &str) -> Vec<String> {
 /// The README's commands, in a directory where there is nothing but the archive: each as it stands there, with a directory, a log and
 /// a server of this machine.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_commands_of_the_readme() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let at = path(dir.path());
     fs::create_dir(dir.path().join("data")).expect("a directory");

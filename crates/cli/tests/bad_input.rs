@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, landfast, one_line_with, path, root, run, stderr};
+use common::{Serving, landfast, one_line_with, path, run, stderr};
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -24,10 +24,8 @@ fn a_log_is_needed() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_filesystem_that_is_not_on_the_list() {
-    if !root() {
-        return;
-    }
     let log = tempfile::tempdir().expect("a directory");
     let shm = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let o =
@@ -37,10 +35,8 @@ fn a_filesystem_that_is_not_on_the_list() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_port_in_use() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = taken.local_addr().expect("an address").to_string();
@@ -51,10 +47,8 @@ fn a_port_in_use() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_directory_and_a_log_in_use_and_a_log_of_another_volume() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (a, b, log) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("log"));
     fs::create_dir(&a).expect("a directory");
@@ -76,10 +70,8 @@ fn a_directory_and_a_log_in_use_and_a_log_of_another_volume() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn serving_without_root_names_the_capabilities() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
     fs::set_permissions(dir.path(), open).expect("a mode");
@@ -143,10 +135,8 @@ fn raw_name(mut h: tar::Header, name: &[u8]) -> tar::Header {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn archives_that_climb_out() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (volume, outside) = (dir.path().join("volume"), dir.path().join("outside"));
     fs::create_dir_all(volume.join("dest")).expect("a directory");
@@ -189,10 +179,8 @@ fn archives_that_climb_out() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_archive_that_is_cut_off() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -219,9 +207,10 @@ fn an_archive_that_is_cut_off() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_file_on_fuse() {
-    if !root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: needs root and FUSE");
+    if !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs FUSE");
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");
@@ -250,10 +239,8 @@ fn a_log_file_on_fuse() {
 /// The filesystem is not mounted, so DIR is the empty directory below it: that is no place to play the log into, or to
 /// begin a new one.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_directory_whose_filesystem_is_not_mounted() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (a, away, log) = (dir.path().join("a"), dir.path().join("away"), dir.path().join("log"));
     fs::create_dir(&a).expect("a directory");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, path, root, run, stderr, stdout};
+use common::{Serving, path, run, stderr, stdout};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -61,10 +61,8 @@ fn extracted(archive: &Path, url: &str) -> (Value, String) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_destination_that_is_read_only() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let archive = archive(dir.path());
     let server = exported(dir.path(), "\"insecure\"");
@@ -85,10 +83,8 @@ fn a_destination_that_is_read_only() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_on_which_root_is_nobody() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let archive = archive(dir.path());
     let server = exported(dir.path(), "\"rw\", \"insecure\"");
@@ -121,10 +117,8 @@ fn a_server_on_which_root_is_nobody() {
 
 /// `cp` tells a lost owner once as well; its names are all told with `-v`.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_copy_to_a_server_on_which_root_is_nobody() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     archive(dir.path());
     let tree = dir.path().join("tree");
@@ -164,10 +158,8 @@ fn a_copy_to_a_server_on_which_root_is_nobody() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_directory_that_one_may_not_write_to() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let archive = archive(dir.path());
     let server = exported(dir.path(), "\"rw\", \"insecure\"");
@@ -196,10 +188,8 @@ impl Drop for Small {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_disk_that_is_full() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let archive = archive(dir.path());
     for version in ["4.2", "3"] {

@@ -77,10 +77,8 @@ fn what_is_set_in_the_file_is_not_taken_from_the_command_line() {
 
 /// The most usual file: nothing is said but who may use it, so `secure` holds.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn exports_with_all_defaults_serve_root_and_say_whom_they_refuse() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let file = dir.path().join("landfast.toml");
     std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
@@ -119,10 +117,8 @@ fn exports_with_all_defaults_serve_root_and_say_whom_they_refuse() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_stop_message_counts_requests_of_version_3() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let serving = Serving::with(dir.path(), &["--durability", "sync"]);
     let listed = run(&["ls", &format!("{}?version=3", serving.url)]);
@@ -165,10 +161,8 @@ impl Drop for Hearing {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let file = dir.path().join("landfast.toml");
     std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");
@@ -200,10 +194,8 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn one_export_that_cannot_be_opened_does_not_keep_the_others_down() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let file = dir.path().join("landfast.toml");
     std::fs::write(&file, text(dir.path(), &["a", "b"])).expect("written");

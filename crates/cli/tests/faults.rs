@@ -6,6 +6,7 @@ mod common;
 use common::{emulates_disks, landfast, makes, run, stderr, stdout};
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn every_fault_on_ext4() {
     if !emulates_disks() || !makes("ext4") {
         return;
@@ -16,6 +17,7 @@ fn every_fault_on_ext4() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_data_disk_that_fails_on_the_other_filesystems() {
     if !emulates_disks() {
         return;
@@ -29,6 +31,7 @@ fn a_data_disk_that_fails_on_the_other_filesystems() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_error_that_is_taken_for_success_is_found_out() {
     // Deliberate bugs are in debug builds only.
     if !emulates_disks() || !makes("ext4") || !cfg!(debug_assertions) {

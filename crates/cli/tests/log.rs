@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, one_line_with, path, root, run, stderr, stdout};
+use common::{Serving, one_line_with, path, run, stderr, stdout};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -26,10 +26,8 @@ fn killed(dir: &std::path::Path) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_a_log_holds() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let log = killed(dir.path());
     let o = run(&["log", "info", path(&log), "--json"]);
@@ -48,10 +46,8 @@ fn what_a_log_holds() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_can_be_had_out_of_any_log() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let log = killed(dir.path());
     fs::remove_dir_all(dir.path().join("volume")).expect("the volume is gone");
@@ -94,10 +90,8 @@ fn what_can_be_had_out_of_any_log() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_is_damaged_is_named() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let log = killed(dir.path());
     let o = run(&["log", "dump", path(&log)]);
@@ -148,10 +142,8 @@ fn what_is_damaged_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_made_beforehand_grows_between_two_runs() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (volume, log) = (dir.path().join("volume"), dir.path().join("log"));
     fs::create_dir(&volume).expect("a directory");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Serving, path, root, run, stderr};
+use common::{Serving, path, run, stderr};
 use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
@@ -37,10 +37,8 @@ fn figure(server: &Serving, volume: &Path, name: &str) -> u64 {
 
 /// One client that goes on through all of it, and a server that is killed at the end.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_goes_on_through_the_loss_of_its_log_and_everything_is_there_after_a_kill() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (volume, log) = (dir.path().join("volume"), dir.path().join("log"));
     fs::create_dir(&volume).expect("a directory");
@@ -91,10 +89,8 @@ fn a_server_goes_on_through_the_loss_of_its_log_and_everything_is_there_after_a_
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn where_no_new_log_can_be_made_nothing_is_acknowledged_and_nothing_acknowledged_is_lost() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (volume, log) = (dir.path().join("volume"), dir.path().join("log"));
     fs::create_dir(&volume).expect("a directory");

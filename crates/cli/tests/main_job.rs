@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, path, root, run, stderr, stdout};
+use common::{Serving, path, run, stderr, stdout};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -57,10 +57,8 @@ fn assert_same(a: &Path, b: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_archive_lands_as_tar_would_extract_it() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -100,10 +98,8 @@ fn an_archive_lands_as_tar_would_extract_it() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_landed_is_there_after_a_kill_and_the_next_start_says_so() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let (volume, log) = (dir.path().join("volume"), dir.path().join("log"));
     fs::create_dir(&volume).expect("a directory");
@@ -123,10 +119,8 @@ fn what_landed_is_there_after_a_kill_and_the_next_start_says_so() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn unsafe_warns_and_says_what_it_risks() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let server = Serving::with(dir.path(), &["--durability", "unsafe"]);
     assert!(server.words.contains("WARNING") && server.words.contains("seconds"), "{}", server.words);
@@ -144,10 +138,8 @@ fn unsafe_warns_and_says_what_it_risks() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn flags_of_gnu_tar() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -199,10 +191,8 @@ fn flags_of_gnu_tar() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_export_also_appears_under_its_own_path() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let volume = fs::canonicalize(dir.path()).expect("a path").join("volume");
     fs::create_dir(&volume).expect("a directory");

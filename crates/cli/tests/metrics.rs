@@ -22,10 +22,8 @@ fn value(page: &str, of: &str) -> f64 {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn figures_are_given_by_http() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let data = dir.path().join("data");
     std::fs::create_dir(&data).expect("the export");

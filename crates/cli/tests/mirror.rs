@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, emulates_disks, one_line_with, path, root, run, stderr};
+use common::{Serving, emulates_disks, one_line_with, path, run, stderr};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,8 @@ impl Place {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn either_half_may_be_lost_and_is_made_a_copy_again() {
-    if !root() {
-        return;
-    }
     let mut place = Place::new();
     let server = place.serve();
     assert!(server.words.contains("log mirror of file "), "{}", server.words);
@@ -101,10 +99,8 @@ fn either_half_may_be_lost_and_is_made_a_copy_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_mirror_of_itself_is_none() {
-    if !root() {
-        return;
-    }
     let place = Place::new();
     let (volume, a) = (place.at("volume"), place.at("a"));
     let same =
@@ -167,6 +163,7 @@ impl Drop for Breakable {
 
 /// What docs/faults.md says of one export of several, done while the server runs.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn one_export_that_fails_is_taken_out_mended_and_put_back() {
     if !emulates_disks() {
         return;

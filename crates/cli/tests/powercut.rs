@@ -12,6 +12,7 @@ fn cuts(fs: &str, workload: &str, durability: &str, how: &[&str]) -> (Option<i32
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_the_log_acknowledges_survives() {
     if !emulates_disks() {
         return;
@@ -33,6 +34,7 @@ fn what_the_log_acknowledges_survives() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_is_lost_without_a_log_is_found_out() {
     if !emulates_disks() {
         return;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, landfast, one_line_with, own_network, path, root, run, stderr, stdout};
+use common::{Serving, landfast, one_line_with, own_network, path, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -93,10 +93,8 @@ fn untimely(report: &Value) -> Option<String> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_slow_log_is_found_in_each_version() {
-    if !root() {
-        return;
-    }
     let served = serve(&["--inject-log-flush", "20ms"]);
     for version in ["3", "4.0", "4.1", "4.2"] {
         let measure = || {
@@ -137,10 +135,8 @@ fn a_slow_log_is_found_in_each_version() {
 
 /// Answers that nothing was made stable for look as they are.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_does_not_wait_looks_like_one() {
-    if !root() {
-        return;
-    }
     let served = serve(&["--durability", "unsafe"]);
     let (o, report) = probe(&served.url("4.2"), &["--seconds", "2"]);
     assert_eq!(o.status.code(), Some(0), "{}", stderr(&o));
@@ -154,10 +150,8 @@ fn a_server_that_does_not_wait_looks_like_one() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_a_killed_probe_left_is_named_and_an_interrupted_one_leaves_nothing() {
-    if !root() {
-        return;
-    }
     let served = serve(&["--inject-log-flush", "20ms"]);
     let ended = |signal: Signal| {
         let url = served.url("4.2");
@@ -197,10 +191,8 @@ fn what_a_killed_probe_left_is_named_and_an_interrupted_one_leaves_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn where_nothing_can_be_made_or_nobody_is_it_says_so() {
-    if !root() {
-        return;
-    }
     let served = serve(&[]);
     let refused = |url: &str, parts: &[&str]| {
         let (o, _) = probe(url, &[]);
@@ -253,10 +245,8 @@ done
 "#;
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nfs_ganesha_in_each_version() {
-    if !root() {
-        return;
-    }
     let Some(mut script) = own_network(GANESHA, &["ganesha.nfsd"]) else { return };
     // Not below /run or /tmp, which may have no handles to export.
     let work =

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::{Serving, landfast, path, root};
+use common::{Serving, landfast, path};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -250,9 +250,6 @@ fn under_restarts(rig: &mut Rig, what: What, version: &str, size: &Size, dice: &
 }
 
 fn all_under_restarts(version: &str, all: &[What], size: &Size) {
-    if !root() {
-        return;
-    }
     let (mut rig, mut dice) = (Rig::new(), Dice::new());
     let root = rig.local("tree");
     tree(&root, size);
@@ -272,26 +269,31 @@ fn short() -> Size {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn version_4_2_survives_restarts() {
     all_under_restarts("4.2", &WHAT, &short());
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn version_4_1_survives_restarts() {
     all_under_restarts("4.1", &[What::Untar, What::Up, What::Down], &short());
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn version_4_0_survives_restarts() {
     all_under_restarts("4.0", &[What::Up, What::Down, What::Untar], &short());
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn version_3_survives_restarts() {
     all_under_restarts("3", &[What::Down, What::Untar, What::Up], &short());
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 #[ignore = "takes many minutes"]
 fn every_command_in_each_version_survives_many_restarts() {
     let large = [1, 1, 2, 3, 5, 8, 12, 12, 12, 20, 40, 100].map(|mib| (mib << 20) + 77).to_vec();
@@ -363,10 +365,8 @@ impl Waiting {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_stands_still_is_told_once_and_so_is_its_answer() {
-    if !root() {
-        return;
-    }
     for version in ["4.1", "3"] {
         let rig = Rig::new();
         let name = rig.server.address().to_owned();
@@ -386,10 +386,8 @@ fn a_server_that_stands_still_is_told_once_and_so_is_its_answer() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_signal_ends_a_command_whose_server_is_dead() {
-    if !root() {
-        return;
-    }
     for (version, signal) in [("4.2", Signal::TERM), ("3", Signal::INT)] {
         let mut rig = Rig::new();
         let mut waiting = Waiting::new(&rig, version, &[]);
@@ -409,10 +407,8 @@ fn a_signal_ends_a_command_whose_server_is_dead() {
 
 /// The first signal says what is waited for, the second one waits for nothing.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_second_signal_ends_a_command_at_once() {
-    if !root() {
-        return;
-    }
     let rig = Rig::new();
     let mut waiting = Waiting::new(&rig, "4.2", &[]);
     rig.server.signal(Signal::STOP);
@@ -429,10 +425,8 @@ fn a_second_signal_ends_a_command_at_once() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_timeout_gives_up_a_server() {
-    if !root() {
-        return;
-    }
     let mut rig = Rig::new();
     let address = rig.server.address().to_owned();
     let given_up = format!("landfast: server {address} has not replied for 0.5 s: giving up");
@@ -471,10 +465,8 @@ fn a_timeout_gives_up_a_server() {
 
 /// A command that starts while its server is being started again waits for it, and says so within a second.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_first_connection_that_is_refused_is_tried_again() {
-    if !root() {
-        return;
-    }
     let mut rig = Rig::new();
     let (here, address) = (rig.local("here"), rig.server.address().to_owned());
     fs::write(&here, "data").expect("a file");
@@ -510,10 +502,8 @@ fn a_first_connection_that_is_refused_is_tried_again() {
 
 /// Where nobody listens that is an error after the limit, which names what was tried; a signal ends it before.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_is_not_there_is_an_error_soon() {
-    if !root() {
-        return;
-    }
     let mut rig = Rig::new();
     let (url, address) = (rig.url("d", "4.2"), rig.server.address().to_owned());
     rig.server.kill();
@@ -545,10 +535,8 @@ fn a_server_that_is_not_there_is_an_error_soon() {
 /// A server that goes down between the first connection and the session is waited for as at any other time: nothing is said of it
 /// when it does not last.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_connection_that_ends_while_the_session_is_made_is_no_news() {
-    if !root() {
-        return;
-    }
     let rig = Rig::new();
     for (version, ends) in [("4.2", 1), ("4.1", 2), ("4.0", 1), ("3", 1)] {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

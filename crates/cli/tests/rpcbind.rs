@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{own_network, path, root, stderr, stdout};
+use common::{own_network, path, stderr, stdout};
 use std::fs;
 
 /// rpcbind comes up, the server registers; then `showmount` and `rpcinfo`, a clean stop, a crash and a start after it.
@@ -55,10 +55,8 @@ fn part_of(text: &str, name: &str) -> String {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_from_a_file_registers_as_the_file_says() {
-    if !root() {
-        return;
-    }
     let Some(mut script) = own_network(FROM_A_FILE, &["showmount"]) else { return };
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");
@@ -86,10 +84,8 @@ fn a_server_from_a_file_registers_as_the_file_says() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn showmount_finds_the_server_and_a_clean_stop_leaves_nothing() {
-    if !root() {
-        return;
-    }
     let Some(mut script) = own_network(SCRIPT, &["showmount"]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let volume = dir.path().join("volume");

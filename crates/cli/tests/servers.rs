@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Serving, own_network, path, root, run, stderr, stdout};
+use common::{Serving, own_network, path, run, stderr, stdout};
 use std::fs;
 use std::path::Path;
 
@@ -86,25 +86,21 @@ done
 "#;
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn restarts_of_nfs_ganesha_break_no_file_in_any_version() {
-    if root() {
-        on_ganesha(RESTARTED);
-    }
+    on_ganesha(RESTARTED);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn every_command_on_nfs_ganesha_in_each_version() {
-    if !root() {
-        return;
-    }
     on_ganesha(COMMANDS);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_archive_goes_on_after_a_kill_on_nfs_ganesha_in_each_version() {
-    if root() {
-        on_ganesha(KILLED);
-    }
+    on_ganesha(KILLED);
 }
 
 fn on_ganesha(script: &str) {
@@ -119,10 +115,8 @@ fn on_ganesha(script: &str) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn every_command_on_our_own_server_in_each_version() {
-    if !root() {
-        return;
-    }
     let dir =
         tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");

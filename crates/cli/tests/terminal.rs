@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Serving, landfast, path, root, stderr, stdout};
+use common::{Serving, landfast, path, stderr, stdout};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
@@ -77,10 +77,8 @@ fn served(dir: &Path) -> Serving {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn names_do_not_command_a_terminal() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let server = served(dir.path());
     let tree = format!("{}tree", server.url);
@@ -144,10 +142,8 @@ fn names_do_not_command_a_terminal() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_pipe_gets_the_names_as_they_are() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let server = served(dir.path());
     let tree = format!("{}tree", server.url);
@@ -165,10 +161,8 @@ fn a_pipe_gets_the_names_as_they_are() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_listing_has_the_width_of_the_terminal() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");
     fs::create_dir(&volume).expect("a directory");
@@ -192,10 +186,8 @@ fn shown(said: &[u8]) -> Vec<String> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_bar_fits_a_terminal() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let (volume, tree) = (dir.path().join("volume"), dir.path().join("tree"));
     fs::create_dir(&volume).expect("a directory");
@@ -260,10 +252,8 @@ fn left(said: &[u8]) -> String {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn who_waits_sees_how_far_it_is() {
-    if !root() {
-        return;
-    }
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let (volume, local) = (dir.path().join("volume"), dir.path().join("local"));
     // One directory in another: each costs a round trip at least, after the one that it is in.

@@ -499,13 +499,11 @@ fn two_captures_of_the_same_traffic() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_comes_at_an_interface() {
     let o = run(&["trace", "--interface", "no-such-one"]);
     assert_eq!(o.status.code(), Some(2));
     one_line_with(&stderr(&o), &["no-such-one: there is no such interface"]);
-    if !common::root() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a directory");
     let export = dir.path().join("export");
     std::fs::create_dir(&export).expect("a directory");

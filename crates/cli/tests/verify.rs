@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Serving, landfast, one_line_with, path, root, run, stderr, stdout};
+use common::{Serving, landfast, one_line_with, path, run, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
@@ -85,10 +85,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn every_version_keeps_all_and_the_directory_goes_when_asked() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     for version in ["3", "4.0", "4.1", "4.2"] {
@@ -108,10 +106,8 @@ fn every_version_keeps_all_and_the_directory_goes_when_asked() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_is_killed_loses_nothing_and_the_writer_says_that_it_is_gone() {
-    if !root() {
-        return;
-    }
     for version in ["3", "4.2"] {
         let p = place();
         let server = p.serve();
@@ -130,10 +126,8 @@ fn a_server_that_is_killed_loses_nothing_and_the_writer_says_that_it_is_gone() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_pairs_are_told_holds_in_every_version_and_after_a_kill() {
-    if !root() {
-        return;
-    }
     for version in ["3", "4.0", "4.1", "4.2"] {
         let p = place();
         let server = p.serve();
@@ -156,10 +150,8 @@ fn what_pairs_are_told_holds_in_every_version_and_after_a_kill() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_one_of_a_pair_was_told_and_is_not_so_is_found() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     let meet = ["--pairs", "1", "--meet", "create:create-unchecked", "--operations", "60"];
@@ -183,10 +175,8 @@ fn what_one_of_a_pair_was_told_and_is_not_so_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn late_commits_are_as_good_as_others() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     for version in ["3", "4.1"] {
@@ -203,10 +193,8 @@ fn late_commits_are_as_good_as_others() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_is_lost_behind_the_servers_back_is_found_by_operation() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     let kinds = ["--kinds", "create,write,mkdir", "--operations", "200", "--seed", "1"];
@@ -242,10 +230,8 @@ fn what_is_lost_behind_the_servers_back_is_found_by_operation() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_writer_ends_cleanly() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     let writer = p.writing(&server.url, &[]);
@@ -258,10 +244,8 @@ fn an_interrupted_writer_ends_cleanly() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn journals_that_are_torn_are_used_and_others_are_refused_by_name() {
-    if !root() {
-        return;
-    }
     let p = place();
     let server = p.serve();
     let url = server.url.clone();

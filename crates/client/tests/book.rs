@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Rig, skipped, tree};
+use common::{Rig, tree};
 
 macro_rules! chapters {
     ($($name:ident),* $(,)?) => { $(mod $name { include!(concat!("../book/", stringify!($name), ".rs")); })* };
@@ -14,10 +14,8 @@ chapters!(
 );
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn each_example_in_each_version() {
-    if skipped() {
-        return;
-    }
     for version in ["3", "4.0", "4.1", "4.2"] {
         let rig = Rig::new().await;
         let work = rig.work();

@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::Arc;
 
-use common::{Rig, shell, skipped};
+use common::{Rig, shell};
 use landfast_client::copy::{RemoteOptions, RemoteStart, RemoteTrees};
 use landfast_client::fs::{
     AsNamed, Failure, ItemError, NewFile, Nfs, Outcome, Reflink, ServerCopies, ToRemove, WalkOptions,
@@ -40,10 +40,8 @@ fn status<T: std::fmt::Debug>(outcome: Outcome<T>) -> NfsStat {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_nested_path_of_any_depth_costs_one_request_the_first_time() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     for (ops, depths) in [(2048, [1, 8, 32, 500]), (50, [1, 8, 32, 36])] {
         let nfs = narrow(&rig, ops).await;
@@ -69,10 +67,8 @@ async fn a_nested_path_of_any_depth_costs_one_request_the_first_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn files_are_written_read_listed_and_removed_in_few_requests() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     for (ops, most) in [(200, [0, 40, 25, 5, 20, 20]), (50, [0, 90, 90, 5, 25, 40])] {
         let nfs = narrow(&rig, ops).await;
@@ -157,10 +153,8 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn each_item_has_its_own_outcome() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let nfs = connect(&rig, version).await;
@@ -191,10 +185,8 @@ async fn each_item_has_its_own_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let nfs = connect(&rig, version).await;
@@ -228,10 +220,8 @@ async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn names_links_attributes() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let nfs = connect(&rig, version).await;
@@ -264,10 +254,8 @@ async fn names_links_attributes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn large_files_and_files_with_times_are_stable_and_whole() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let nfs = connect(&rig, version).await;
@@ -303,10 +291,8 @@ async fn large_files_and_files_with_times_are_stable_and_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_those_that_it_refuses() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let nfs = connect(&rig, version).await;
@@ -357,10 +343,8 @@ async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_thos
 
 /// Where COPYs and CLONEs get a COMMIT, and no COMPOUND several READs: on servers that are not known to be Landfast.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     shell(
         &rig.dest(),
@@ -405,10 +389,8 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
 
 /// A tree of more objects than wait for their turn: all of them come, each directory before what is in it.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_tree_that_is_listed_faster_than_it_is_taken() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (dirs, each) = (10, limits::WALKED_AHEAD_MAX / 5);
     for d in 0..dirs {

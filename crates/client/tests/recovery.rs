@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use common::proxy::Proxy;
-use common::{Rig, shell, skipped};
+use common::{Rig, shell};
 use landfast_client::fs::{NewFile, Nfs, Outcome};
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::ArgOp;
@@ -125,30 +125,24 @@ async fn changes_under(version: &str, trouble: Trouble, hold_after: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn lost_replies_change_nothing() {
-    if skipped() {
-        return;
-    }
     for (version, hold_after) in VERSIONS.into_iter().zip([4000, 0, 0, 4000]) {
         changes_under(version, Trouble::Cut, hold_after).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_restart_in_the_middle() {
-    if skipped() {
-        return;
-    }
     for (version, hold_after) in VERSIONS.into_iter().zip([0, 4000, 4000, 0]) {
         changes_under(version, Trouble::Restart, hold_after).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_restart_after_which_nobody_is_known() {
-    if skipped() {
-        return;
-    }
     for (version, hold_after) in VERSIONS.into_iter().zip([0, 4000, 4000, 0]) {
         changes_under(version, Trouble::Amnesia, hold_after).await;
     }
@@ -156,10 +150,8 @@ async fn a_restart_after_which_nobody_is_known() {
 
 /// Files are queued in any number; each has its outcome, also those that cannot be written.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn queued_files_are_stable_after_one_sync() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let mut rig = Rig::new().await;
         let addr = rig.addr();
@@ -202,10 +194,8 @@ async fn queued_files_are_stable_after_one_sync() {
 
 /// `nconnect` in the URL: so many connections, one of them for MOUNT in version 3.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn the_url_says_how_many_connections() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     for (version, count, connections) in [("4.2", 5, 5), ("4.1", 1, 1), ("4.0", 4, 4), ("3", 3, 4)] {
         let proxy = Proxy::holding(rig.addr()).await;

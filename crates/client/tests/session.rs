@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use common::Rig;
 use common::proxy::Proxy;
-use common::{Rig, skipped};
 use landfast_client::limits;
 use landfast_client::ops::{self, Error};
 use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions};
@@ -24,10 +24,8 @@ fn path(p: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn more_compounds_than_slots_on_several_connections() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut options = options(&rig);
     options.connections = 3;
@@ -50,10 +48,8 @@ async fn more_compounds_than_slots_on_several_connections() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_compound_over_the_limits_is_refused_and_the_slot_goes_on() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let ask = SessionLimits { request: 8192, response: 8192, response_cached: 1024, ops: 10, slots: 1 };
     let session = Session::connect(SessionOptions { ask, ..options(&rig) }).await.unwrap();
@@ -72,10 +68,8 @@ async fn a_compound_over_the_limits_is_refused_and_the_slot_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn paths_lists_and_contents() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let dest = rig.dest();
     fs::create_dir_all(dest.join("a/b/c")).unwrap();
@@ -109,10 +103,8 @@ async fn paths_lists_and_contents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn connections_that_break_while_the_session_is_made_cost_no_session() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     // Bytes of replies that each connection lets through more than the one before.
     for (version, more) in [("4.2", 100), ("4.2", 73), ("4.1", 100), ("4.0", 30), ("3", 10)] {
@@ -149,10 +141,8 @@ async fn what_never_answers_is_given_up() {
 
 /// What a session leaves behind goes although nobody hears that it has gone.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn the_answers_to_the_end_of_a_session_are_not_waited_for() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let there = || {
         let stats = rig.running.as_ref().unwrap().stats();

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::proxy::Proxy;
-use common::{Rig, shell, skipped, tree};
+use common::{Rig, shell, tree};
 use landfast_client::put::{Progress, PutOptions, Report, Silent, Tuning};
 use landfast_client::untar::{Archive, run};
 use tokio::sync::Notify;
@@ -34,10 +34,8 @@ fn check(report: &Report, work: &Path, rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn cut_connections_cost_a_retransmission_and_no_file() {
-    if skipped() {
-        return;
-    }
     for version in VERSIONS {
         let rig = Rig::new().await;
         let work = rig.work();
@@ -90,10 +88,8 @@ impl Read for HeldBack {
 
 /// The server ends while the archive is not yet read to its end, so the restart is in the middle of the work for certain.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_server_restart_costs_no_file() {
-    if skipped() {
-        return;
-    }
     for (version, clean) in VERSIONS.map(|v| (v, false)).into_iter().chain([("4.2", true)]) {
         let mut rig = Rig::new().await;
         rig.short_grace_for(version);
@@ -124,10 +120,8 @@ async fn a_server_restart_costs_no_file() {
 
 /// Without a log the server forgets sessions: what was under way is looked at again.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_restart_that_loses_sessions() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::with(landfast_volume::Durability::Sync).await;
     let work = rig.work();
     shell(&work, MANY);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::proxy::Proxy;
-use common::{Rig, archive, member, shell, skipped, tree};
+use common::{Rig, archive, member, shell, tree};
 use landfast_client::archive::{ArchiveError, ArchiveReader, Filter};
 use landfast_client::cred::Identity;
 use landfast_client::put::{
@@ -61,10 +61,8 @@ fn assert_same(left: &Path, right: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn one_of_each_as_gnu_tar_has_it() {
-    if skipped() {
-        return;
-    }
     for name in ["gnu.tar", "pax.tar", "plain.tar.gz"] {
         let rig = Rig::new().await;
         let work = rig.work();
@@ -85,10 +83,8 @@ async fn one_of_each_as_gnu_tar_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn one_of_each_over_versions_without_sessions() {
-    if skipped() {
-        return;
-    }
     for version in ["4.0", "3"] {
         let rig = Rig::new().await;
         let work = rig.work();
@@ -115,10 +111,8 @@ async fn one_of_each_over_versions_without_sessions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_time_that_version_3_cannot_say_is_a_failure_of_its_member() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(&work, "mkdir t; touch -d 1965-01-01 t/old; touch t/new; tar -cf a.tar t");
@@ -130,10 +124,8 @@ async fn a_time_that_version_3_cannot_say_is_a_failure_of_its_member() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn files_that_are_there_already() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -167,10 +159,8 @@ async fn files_that_are_there_already() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn no_member_gets_out() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (work, dest) = (rig.work(), rig.dest());
     let outside = rig.dir.path().join("data/outside");
@@ -233,10 +223,8 @@ async fn no_member_gets_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn duplicates_keep_their_order() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let tar = rig.work().join("d.tar");
     let mut members = Vec::new();
@@ -255,10 +243,8 @@ async fn duplicates_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn stripping_and_excluding_as_gnu_tar() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -276,10 +262,8 @@ async fn stripping_and_excluding_as_gnu_tar() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_caller_who_is_not_root() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (work, dest) = (rig.work(), rig.dest());
     shell(
@@ -313,10 +297,8 @@ async fn a_caller_who_is_not_root() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_ends_before_it_begins_or_in_the_middle() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -351,10 +333,8 @@ async fn what_ends_before_it_begins_or_in_the_middle() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_tenth_of_an_rpc_per_file() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -372,10 +352,8 @@ async fn a_tenth_of_an_rpc_per_file() {
 
 /// The limits that the Linux server grants: 50 operations, 1 MiB, small replies kept, few slots.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_server_that_grants_little() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -431,10 +409,8 @@ async fn read_before_the_session(rig: &Rig, dest: &str) -> Report {
 /// An archive that is read while the server answers for the first time: directories are made by the session's first request,
 /// and have their last attributes with the files.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nothing_but_files_takes_rpcs_of_its_own() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     shell(
@@ -454,10 +430,8 @@ async fn nothing_but_files_takes_rpcs_of_its_own() {
 
 /// What is made with the session, where things are in the way of it.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn directories_made_ahead_meet_what_is_there() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let work = rig.work();
     // `a/x` is named behind what is in it, `b` is first a file, `d` comes twice.
@@ -527,10 +501,8 @@ async fn untar_with_replies_held(rig: &Rig, files: u64, passes: bool) -> Report 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn files_go_behind_their_directories_before_these_are_answered() {
-    if skipped() {
-        return;
-    }
     for passes in [true, false] {
         let rig = Rig::new().await;
         shell(&rig.work(), SMALL_TREE);
@@ -546,10 +518,8 @@ async fn files_go_behind_their_directories_before_these_are_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nothing_goes_into_directories_that_were_there() {
-    if skipped() {
-        return;
-    }
     for there in
         ["mkdir -p t/d30", "mkdir -p t other; ln -s ../other t/d30", "mkdir -p t; printf old > t/d30"]
     {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use common::{Rig, shell, skipped};
+use common::{Rig, shell};
 use landfast_client::cred::Identity;
 use landfast_client::fs::{NewFile, Nfs, Outcome};
 use landfast_client::{NfsUrl, Session, SessionError, SessionOptions, Version};
@@ -33,10 +33,8 @@ fn all<T: std::fmt::Debug>(outcomes: Vec<Outcome<T>>) {
 
 /// Two COMPOUNDs for as many files as one takes, and one more for owners that the server does not know yet.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn owners_are_confirmed_once_and_used_again() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let nfs = connect(options(&rig)).await;
     assert_eq!(nfs.session().version(), Version::V40);
@@ -58,10 +56,8 @@ async fn owners_are_confirmed_once_and_used_again() {
 
 /// The mode of a new file forbids what its open allows: the anonymous stateid does not do there.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_file_without_write_permission_is_written_by_its_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     shell(&rig.dest(), "chmod 777 .");
     let user = Identity { uid: 4321, gid: 4321, groups: Vec::new(), ..Identity::of_process() };
@@ -79,10 +75,8 @@ async fn a_file_without_write_permission_is_written_by_its_open() {
 
 /// Names and opens in one COMPOUND of the caller's: more than one on the wire, and the results of one.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_compound_of_many_kinds_has_its_results_in_order() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let session = Session::connect(options(&rig)).await.unwrap();
     let name = |n: &str| Bytes::copy_from_slice(n.as_bytes());
@@ -170,10 +164,8 @@ async fn a_compound_of_many_kinds_has_its_results_in_order() {
 
 /// A client ID that the server has forgotten is got anew; what the server did not see is executed under the new one.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_forgotten_client_id_is_got_anew() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::with(landfast_volume::Durability::Sync).await;
     rig.lease_seconds = 1;
     let nfs = connect(options(&rig)).await;
@@ -192,12 +184,10 @@ async fn a_forgotten_client_id_is_got_anew() {
 
 /// Many requests under way while a restarted server waits for a client that does not come back: one of them asks, for all.
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn one_request_asks_a_server_in_its_grace_period() {
     const FILES: u64 = 64;
     const GRACE_SECONDS: u32 = 6;
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     rig.lease_seconds = GRACE_SECONDS;
     let (nfs, gone) =

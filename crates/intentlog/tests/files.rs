@@ -72,6 +72,7 @@ fn a_file_restarts_with_everything_acknowledged_however_it_is_flushed() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_block_device_restarts_with_everything_acknowledged() {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
@@ -80,7 +81,7 @@ fn a_block_device_restarts_with_everything_acknowledged() {
     let device = match attached {
         Ok(output) if output.status.success() => String::from_utf8(output.stdout).unwrap().trim().to_owned(),
         _ => {
-            println!("skipped: needs root");
+            println!("skipped: needs loop devices");
             return;
         }
     };

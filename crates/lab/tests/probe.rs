@@ -23,7 +23,9 @@ fn main() -> ExitCode {
         return ended;
     }
     if rig::possible().is_err() || ganesha::possible().is_err() {
-        println!("skipped: needs root, FUSE, loop devices and nfs-ganesha");
+        println!(
+            "test result: ok. 0 passed; 0 failed; 1 ignored, needs root, FUSE, loop devices and nfs-ganesha"
+        );
         return ExitCode::SUCCESS;
     }
     // Panics, and so fails, at the first difference.

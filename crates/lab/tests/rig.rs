@@ -29,13 +29,14 @@ fn main() -> ExitCode {
     let filter = args.iter().skip(1).find(|a| !a.starts_with('-'));
     let able = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     println!("\nrunning {} tests", TESTS.len());
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut ignored) = (0, 0, 0);
     for (name, test) in TESTS {
         if filter.is_some_and(|f| !name.contains(f.as_str())) {
             continue;
         }
         if !able {
-            println!("test {name} ... skipped: needs root");
+            println!("test {name} ... ignored, needs root and FUSE");
+            ignored += 1;
             continue;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         if ok { passed += 1 } else { failed += 1 }
     }
     println!(
-        "\ntest result: {}. {passed} passed; {failed} failed",
+        "\ntest result: {}. {passed} passed; {failed} failed; {ignored} ignored",
         if failed == 0 { "ok" } else { "FAILED" }
     );
     ExitCode::from(u8::from(failed > 0))

@@ -65,10 +65,8 @@ async fn access(c: &mut Client, fh: &FileHandle) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_6_2_1_a_list_is_read_set_and_applied() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let fh = file(&mut c).await;
@@ -113,10 +111,8 @@ async fn rfc8881_6_2_1_a_list_is_read_set_and_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_6_2_1_what_posix_cannot_say_is_refused_and_changes_nothing() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let fh = file(&mut c).await;
@@ -150,10 +146,8 @@ async fn rfc8881_6_2_1_what_posix_cannot_say_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_6_4_1_3_mode_and_list_together() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let list = vec![allow(R | W, "OWNER@"), allow(R, "1001")];
@@ -199,10 +193,8 @@ async fn rfc8881_6_4_1_3_mode_and_list_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_6_2_1_4_entries_to_be_inherited() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let list = vec![
@@ -250,10 +242,8 @@ async fn rfc8881_6_2_1_4_entries_to_be_inherited() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc9754_open_arguments_say_what_is_served() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = c.handle(&[]).await;

@@ -125,10 +125,8 @@ fn is_bounded(what: &str, alone: [Duration; 2], beside: [Duration; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_honest_client_beside_attackers() {
-    if skipped() {
-        return;
-    }
     many_descriptors();
     let dir =
         tempfile::Builder::new().prefix("landfast-server-").tempdir_in("/var/tmp").expect("a directory");
@@ -208,12 +206,10 @@ fn getattr(sessionid: SessionId, sequenceid: u32) -> Vec<ArgOp> {
 /// Each with the session that Linux asks for and a connection of its own, on the log that a server has by default; and again
 /// after a crash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn four_thousand_linux_clients() {
     const CLIENTS: u16 = 4096;
     const AT_ONCE: usize = 64;
-    if skipped() {
-        return;
-    }
     many_descriptors();
     let dir =
         tempfile::Builder::new().prefix("landfast-server-").tempdir_in("/var/tmp").expect("a directory");
@@ -279,10 +275,8 @@ async fn four_thousand_linux_clients() {
 
 /// One address asks for sessions with all that a session can have, as many as it can; another is served as before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn sessions_that_ask_for_all_leave_room_for_others() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let to = rig.addr();
     let greedy = ChannelAttrs { max_response_size_cached: u32::MAX, max_requests: u32::MAX, ..channel() };

@@ -42,10 +42,8 @@ async fn copy_without_opens(c: &mut Client) -> Stateid {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_a_restored_session_asks_for_a_connection_and_then_serves_callbacks() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     make_source(&rig);
     let (mut c, _) = with_back_channel(&rig, Vec::new()).await;
@@ -76,10 +74,8 @@ async fn rfc8881_18_46_3_a_restored_session_asks_for_a_connection_and_then_serve
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_a_back_channel_whose_numbers_a_restart_lost_is_at_fault() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     make_source(&rig);
     let (mut c, mut listening) = with_back_channel(&rig, Vec::new()).await;

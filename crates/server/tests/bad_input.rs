@@ -14,10 +14,8 @@ async fn still_serves(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc5531_9_unknown_programs_versions_procedures() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let accepted = |reply: Vec<u8>| words(&reply)[5..].to_vec();
     assert_eq!(accepted(send(&rig, &record(&header(100_099, 3, 0))).await), [1], "PROG_UNAVAIL");
@@ -47,10 +45,8 @@ async fn rfc5531_9_unknown_programs_versions_procedures() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc5531_8_2_credentials_that_lie() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     // Stamp, machine name, user, group, groups.
     let sys = |groups: u32, there: u32| {
@@ -92,10 +88,8 @@ async fn rfc5531_8_2_credentials_that_lie() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn records_that_are_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let call = record(&header(100_003, 4, 0));
     for cut in 0..call.len() {
@@ -111,10 +105,8 @@ async fn records_that_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn more_operations_than_anybody_may_send() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.seq += 1;
@@ -137,10 +129,8 @@ async fn more_operations_than_anybody_may_send() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn arguments_cut_anywhere_are_bad_xdr() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let how = args::OpenHow::Create(args::CreateHow::Unchecked(mode(0o644)));
@@ -177,10 +167,8 @@ async fn arguments_cut_anywhere_are_bad_xdr() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn any_bytes_as_arguments_get_an_answer() {
-    if skipped() {
-        return;
-    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let rig = runtime.block_on(Rig::new());
     let c = std::cell::RefCell::new(runtime.block_on(rig.client(b"c")));

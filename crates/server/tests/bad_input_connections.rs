@@ -44,10 +44,8 @@ async fn all_are_served(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_thousand_connections_of_one_client_are_cut_to_its_share() {
-    if skipped() {
-        return;
-    }
     many_descriptors();
     let rig = Rig::new().await;
     let mut first = Line::new(rig.addr()).await;
@@ -86,10 +84,8 @@ async fn a_thousand_connections_of_one_client_are_cut_to_its_share() {
 
 /// Four hundred megabytes are announced, and half of each record is sent: others have their turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn halves_of_records_take_no_more_than_a_clients_share() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let half = [&(0x8000_0000u32 | 4 << 20).to_be_bytes()[..], &[0; 4096]].concat();
     let mut halves = Vec::new();
@@ -106,10 +102,8 @@ async fn halves_of_records_take_no_more_than_a_clients_share() {
 
 /// Reads of half a megabyte, again and again, and nobody takes what comes: of NFS version 3 and of version 4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn who_never_reads_its_replies_is_not_read_from_for_ever() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let file = c.file("f").await;

@@ -102,10 +102,8 @@ async fn so_many(minor: u32, wanted: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_million_ranges_on_versions_4_1_and_4_2() {
-    if skipped() {
-        return;
-    }
     // The limits are the same, and below both numbers.
     for (minor, wanted) in [(1, 150_000), (2, 1_000_000)] {
         so_many(minor, wanted).await;
@@ -113,10 +111,8 @@ async fn a_million_ranges_on_versions_4_1_and_4_2() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_million_ranges_on_version_4_0() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"c").await;
     let (fh, open) = c.open("f", 3, 0).await;

@@ -216,10 +216,8 @@ impl Speaker {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_14_and_rfc1813_4_6_names_are_kept_byte_for_byte_on_every_version() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut speakers = Speaker::all(&rig).await;
     let mut made = Vec::new();
@@ -283,10 +281,8 @@ async fn rfc8881_14_and_rfc1813_4_6_names_are_kept_byte_for_byte_on_every_versio
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_4_2_names_of_extended_attributes_are_kept_byte_for_byte() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.cachethis = false;
@@ -311,10 +307,8 @@ async fn rfc8276_8_4_2_names_of_extended_attributes_are_kept_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_5_2_1_a_path_to_mount_is_bytes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     for n in odd() {

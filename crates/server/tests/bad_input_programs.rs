@@ -6,7 +6,7 @@ use crate::common;
 use common::lockd::{cookie, text};
 use common::v3::{V3, at, create, mode, setattr, write};
 use common::wire::{Line, header};
-use common::{PATIENCE, Rig, lockd, name, skipped};
+use common::{PATIENCE, Rig, lockd, name};
 use landfast_nfs::nfsacl::{self, Entry, GetaclArgs, List, Lists, SetaclArgs};
 use landfast_nfs::nlm::{
     CancelArgs, Lock, LockArgs, NlmStat, Notify, Res, Share, ShareArgs, TestArgs, UnlockArgs,
@@ -150,10 +150,8 @@ fn acls(file: &FileHandle) -> Vec<Good> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc5531_9_arguments_cut_anywhere_are_garbage() {
-    if skipped() {
-        return;
-    }
     let (rig, c, file) = rig().await;
     let mut line = Line::new(rig.addr()).await;
     for (to, args) in all(&c.root, &file) {
@@ -169,10 +167,8 @@ async fn rfc5531_9_arguments_cut_anywhere_are_garbage() {
 /// Each word of the arguments says something else: a length of 4 GiB, one that is beyond the message, one that is a little too
 /// short or long, a number that is none of an enumeration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn lies_in_each_word_of_the_arguments_get_an_answer() {
-    if skipped() {
-        return;
-    }
     let (rig, c, file) = rig().await;
     let mut line = Line::new(rig.addr()).await;
     for (to, args) in all(&c.root, &file) {
@@ -190,10 +186,8 @@ async fn lies_in_each_word_of_the_arguments_get_an_answer() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn any_bytes_to_any_procedure_get_an_answer() {
-    if skipped() {
-        return;
-    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let (rig, c, file) = runtime.block_on(rig());
     let line = tokio::sync::Mutex::new(runtime.block_on(Line::new(rig.addr())));
@@ -218,10 +212,8 @@ fn any_bytes_to_any_procedure_get_an_answer() {
 
 /// NLM and NSM by datagram: what is no call gets no answer, what is a wrong call an error, and the next call its answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn datagrams_that_are_none() {
-    if skipped() {
-        return;
-    }
     let (rig, _c, file) = rig().await;
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     socket.connect(rig.addr()).await.expect("connected");
@@ -257,10 +249,8 @@ async fn datagrams_that_are_none() {
 
 /// RFC 1813 section 2.6, 3.3: each name that is none, in each procedure that has one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_3_2_names_that_are_none() {
-    if skipped() {
-        return;
-    }
     let (_rig, c, file) = rig().await;
     let dir = c.dir("d").await;
     let long = "x".repeat(256);
@@ -309,10 +299,8 @@ async fn rfc1813_3_2_names_that_are_none() {
 
 /// A target that no symbolic link can have; data that is not what was announced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_3_3_7_and_10_targets_and_data_that_cannot_be() {
-    if skipped() {
-        return;
-    }
     let (_rig, c, file) = rig().await;
     let symlink = |target: &[u8]| {
         let target = Bytes::copy_from_slice(target);

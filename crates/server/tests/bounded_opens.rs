@@ -20,10 +20,8 @@ fn descriptors(of: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn opens_of_one_file_share_their_descriptors() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let path = rig.export().join("f");
@@ -75,11 +73,9 @@ fn create(i: usize) -> Vec<ArgOp> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_address_with_many_clients_leaves_opens_to_others() {
     const OPENS: usize = 64;
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     rig.limits = Limits::default().with(Limit::Opens, OPENS).with(Limit::ClientOpens, OPENS / 4);
     rig.restart().await;

@@ -64,10 +64,8 @@ fn written(rig: &Rig) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_compound_of_copies_ends_where_it_has_copied_enough() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let files = files(&rig, &mut c).await;
@@ -91,10 +89,8 @@ async fn a_compound_of_copies_ends_where_it_has_copied_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_large_copy_is_cut_short_and_what_has_no_parts_is_done_once() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let files = files(&rig, &mut c).await;
@@ -116,12 +112,10 @@ async fn a_large_copy_is_cut_short_and_what_has_no_parts_is_done_once() {
 
 /// An attacker sends two gigabytes' worth of COPYs in a few kilobytes and leaves. What runs is stopped, what waits is not begun.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn copies_end_when_nobody_waits_for_them() {
     const SESSIONS: u64 = 4;
     const SLOTS: u64 = 8;
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::stopped(
         tempfile::Builder::new().prefix("landfast-server-").tempdir_in("/var/tmp").expect("a directory"),
         landfast_volume::Durability::Log,

@@ -65,10 +65,8 @@ fn make_files(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_9_a_copy_dies_with_the_server_and_the_client_copies_again() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     make_files(&rig);
     let (mut c, mut listening) = with_back_channel(&rig, Vec::new()).await;
@@ -122,10 +120,8 @@ async fn rfc7862_15_9_a_copy_dies_with_the_server_and_the_client_copies_again() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_9_a_session_that_goes_on_does_not_know_the_copy_either() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     make_files(&rig);
     std::fs::write(rig.export().join("to"), b"").expect("a file");

@@ -77,10 +77,8 @@ async fn work(mut c: Client, who: usize, mut addr: watch::Receiver<Option<Socket
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_5_effects_exactly_once_over_the_death_of_the_server() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let (tell, addr) = watch::channel(Some(rig.addr()));
     let mut workers = Vec::new();

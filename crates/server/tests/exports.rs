@@ -149,10 +149,8 @@ async fn owner(c: &mut Client, path: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn each_client_sees_what_it_may_use() {
-    if skipped() {
-        return;
-    }
     let both = "{ from = \"127.0.0.1\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }, \
                 { from = \"::1\", options = [\"insecure\"] }";
     let one = "{ from = \"127.0.0.0/8\", options = [\"rw\", \"insecure\"] }";
@@ -194,10 +192,8 @@ async fn each_client_sees_what_it_may_use() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn squashed_callers_are_somebody_else() {
-    if skipped() {
-        return;
-    }
     let root = "{ from = \"*\", options = [\"rw\", \"insecure\"], anonuid = 77 }";
     let all = "{ from = \"*\", options = [\"rw\", \"all_squash\", \"insecure\"], anonuid = 1234, sec = [\"sys\", \"none\"] }";
     let many = Many::new(&[("root", root), ("all", all), ("none", RW)]).await;
@@ -220,10 +216,8 @@ async fn squashed_callers_are_somebody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_6_3_1_wrongsec() {
-    if skipped() {
-        return;
-    }
     const WRONGSEC: NfsStat = NfsStat::NFS4ERR_WRONGSEC;
     let many = Many::new(&[("sys", RW)]).await;
     let mut c = many.v4(b"c").await;
@@ -258,10 +252,8 @@ async fn rfc8881_2_6_3_1_wrongsec() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_handle_of_one_export_opens_no_other() {
-    if skipped() {
-        return;
-    }
     let many = Many::new(&[("a", RW), ("b", RW)]).await;
     let mut c = many.v4(b"c").await;
     let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
@@ -293,10 +285,8 @@ async fn a_handle_of_one_export_opens_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_within_another_is_refused() {
-    if skipped() {
-        return;
-    }
     let mut many = Many::new(&[("a", RW)]).await;
     let mut c = many.v4(b"c").await;
     match many.reload(&[("a", RW), ("a/inner", RW)]).await {
@@ -308,10 +298,8 @@ async fn an_export_within_another_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_reload_drops_no_client() {
-    if skipped() {
-        return;
-    }
     let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
     let mut c = many.v4(b"c").await;
     let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
@@ -373,10 +361,8 @@ async fn a_reload_drops_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn replies_survive_a_crash_in_whichever_log() {
-    if skipped() {
-        return;
-    }
     let mut many = Many::new(&[("a", RW), ("b", RW)]).await;
     let mut c = many.v4(b"c").await;
     let (a, b) = (c.handle(&["x", "a"]).await, c.handle(&["x", "b"]).await);
@@ -422,10 +408,8 @@ async fn replies_survive_a_crash_in_whichever_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_5_2_export_lists_each_exports_clients_and_mnt_gives_what_it_takes() {
-    if skipped() {
-        return;
-    }
     let several = "{ from = [\"127.0.0.1\", \"192.168.7.0/24\"], options = [\"insecure\"] }, \
                    { from = [\"::1\", \"127.0.0.1\"], options = [\"insecure\"], sec = [\"none\"] }, \
                    { from = [\"build?.example.org\", \"@builders\"] }";
@@ -454,10 +438,8 @@ async fn rfc1813_5_2_export_lists_each_exports_clients_and_mnt_gives_what_it_tak
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_stranger_does_not_hear_from_mnt_what_exports_are_called() {
-    if skipped() {
-        return;
-    }
     let many = Many::new(&[("one", "{ from = \"192.0.2.1\", options = [\"insecure\"] }")]).await;
     let stranger = V3::connect(many.server().local_addrs()[0]).await;
     for path in [&b"/x/one"[..], b"/x/one/below", b"/x/other", b"/x", b"/"] {
@@ -467,10 +449,8 @@ async fn a_stranger_does_not_hear_from_mnt_what_exports_are_called() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn the_lock_manager_takes_datagrams_at_each_address() {
-    if skipped() {
-        return;
-    }
     let many = Many::new(&[("one", RW)]).await;
     assert_eq!(
         many.datagrams(nlm::PROGRAM, nlm::VERSION, nlm::proc::NULL, ()).await,
@@ -480,10 +460,8 @@ async fn the_lock_manager_takes_datagrams_at_each_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nlm_hosts_are_known_after_a_crash_where_only_some_exports_have_a_log() {
-    if skipped() {
-        return;
-    }
     let mut many = Many::new(&[("sync", RW), ("logged", RW)]).await;
     let c = V3::connect(many.server().local_addrs()[0]).await;
     let dir = c.mounted(b"/x/sync").await.handle;
@@ -531,11 +509,9 @@ fn metrics(of: &Running) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_cannot_be_recovered_is_missed_by_its_own_clients_only() {
     use landfast_nfs::v3;
-    if skipped() {
-        return;
-    }
     let exports = [("a", RW), ("b", RW)];
     let mut many = Many::new(&exports).await;
     let mut c = many.v4(b"c").await;

@@ -73,10 +73,8 @@ async fn listed(c: &mut Client, dir: &FileHandle) -> Vec<(String, Option<u32>)> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_ends_at_a_mount_point() {
-    if skipped() {
-        return;
-    }
     let (dir, mounted) = place();
     let running = serve(dir.path(), &[("outer", "/")]).await;
     let mut c = Client::new(Raw::new(running.local_addr()).await, b"c").await;
@@ -116,10 +114,8 @@ async fn an_export_ends_at_a_mount_point() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_is_mounted_in_an_export_may_be_an_export_of_its_own() {
-    if skipped() {
-        return;
-    }
     let (dir, _mounted) = place();
     let running = serve(dir.path(), &[("outer", "/outer"), ("outer/mnt", "/inner")]).await;
     let mut c = Client::new(Raw::new(running.local_addr()).await, b"c").await;

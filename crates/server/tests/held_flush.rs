@@ -5,7 +5,7 @@
 mod common;
 
 use common::v3::{self as c3, V3};
-use common::{Client, PATIENCE, Raw, Rig, mkdir, skipped};
+use common::{Client, PATIENCE, Raw, Rig, mkdir};
 use landfast_nfs::v3::args::{LinkArgs, MkdirArgs};
 use landfast_nfs::v3::types::StableHow as Stable3;
 use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
@@ -290,10 +290,8 @@ async fn reads_wait_for_no_device(durability: Durability, versions: &[Version]) 
 const ALL: [Version; 4] = [Version::V3, Version::V40, Version::V41, Version::V42];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn reads_wait_for_no_log_and_no_disk() {
-    if skipped() {
-        return;
-    }
     reads_wait_for_no_device(Durability::Log, &ALL).await;
     reads_wait_for_no_device(Durability::Sync, &ALL).await;
     reads_wait_for_no_change().await;
@@ -385,10 +383,8 @@ async fn reads_wait_for_no_change() {
 
 /// What the test above needs to be worth anything: a server whose threads wait for the device fails it.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_thread_that_waits_for_the_device_is_seen() {
-    if skipped() {
-        return;
-    }
     let this = std::env::current_exe().expect("this program");
     let test = ["--exact", "reads_wait_for_no_log_and_no_disk"];
     let run = Command::new(this).args(test).env("LANDFAST_BUG", "flush-in-place").output().expect("it runs");

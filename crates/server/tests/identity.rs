@@ -71,10 +71,8 @@ async fn holds(rig: &Rig, c: &mut Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_host_that_knows_a_clients_name_ends_nothing_of_it() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, _) = holder(&rig).await;
     let mut bad = Somebody::at(rig.addr(), 2);
@@ -102,10 +100,8 @@ async fn a_host_that_knows_a_clients_name_ends_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn another_user_of_a_host_ends_nothing_of_its_client() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, _) = holder(&rig).await;
     let mut bad = Somebody::at(rig.addr(), 1);
@@ -129,10 +125,8 @@ async fn another_user_of_a_host_ends_nothing_of_its_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_honest_client_goes_on_from_another_address() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, _) = holder(&rig).await;
     let mut moved = Somebody::at(rig.addr(), 3);
@@ -152,10 +146,8 @@ async fn an_honest_client_goes_on_from_another_address() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_a_client_left_at_another_address_is_free_when_its_lease_is_over() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(Durability::Log, 1).await;
     let (c, _) = holder(&rig).await;
     drop(c);
@@ -184,10 +176,8 @@ async fn what_a_client_left_at_another_address_is_free_when_its_lease_is_over() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_client_of_nfsv40_is_its_hosts() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"victim").await;
     let (f, stateid) = c.open("f", 3, 0).await;
@@ -240,10 +230,8 @@ fn only(n: &[u8]) -> Vec<ClientSpec> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_address_that_no_export_names_gets_nothing() {
-    if skipped() {
-        return;
-    }
     let dir = directory();
     let running = serve(dir.path(), vec![Rule::open(only(&[1]))]).await;
     let at = running.local_addr();
@@ -317,10 +305,8 @@ async fn locks(who: &mut Somebody, host: &str, file: &v3::FileHandle) -> NlmStat
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn only_root_of_a_host_frees_what_it_has_locked() {
-    if skipped() {
-        return;
-    }
     let dir = directory();
     // As Linux clients are served: from ports that only their root can use.
     let secure = |n: &[u8]| Rule { secure: true, ..Rule::open(only(n)) };
@@ -374,10 +360,8 @@ async fn only_root_of_a_host_frees_what_it_has_locked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_datagram_is_answered_by_no_more_than_it_was() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     // An owner with the longest name that there is: TEST tells it.
     let mut c = rig.client(b"c").await;

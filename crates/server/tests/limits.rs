@@ -25,10 +25,8 @@ fn used(rig: &Rig, resource: &str) -> (u64, u64) {
 
 /// A thousand connections are served, each is heard, the next is closed, and when one goes there is room.
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_thousand_connections() {
-    if skipped() {
-        return;
-    }
     const MANY: usize = 1000;
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let wanted = rustix::process::Rlimit { current: files.maximum, ..files };
@@ -54,10 +52,8 @@ async fn a_thousand_connections() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn sessions_and_slots_over_the_limit() {
-    if skipped() {
-        return;
-    }
     let rig = rig(Limits::default().with(Limit::ClientSessions, 2).with(Limit::SessionSlots, 4)).await;
     let raw = rig.raw().await;
     let ex = raw.exchange_id(b"c", 1).await;
@@ -84,10 +80,8 @@ async fn sessions_and_slots_over_the_limit() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn operations_over_the_limit() {
-    if skipped() {
-        return;
-    }
     let rig = rig(Limits::default().with(Limit::CompoundOperations, 16)).await;
     let mut a = rig.client(b"a").await;
     let raw = rig.raw().await;
@@ -105,10 +99,8 @@ async fn operations_over_the_limit() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn opens_over_the_limit() {
-    if skipped() {
-        return;
-    }
     // Both clients are at one address, which has as many as are free.
     let rig = rig(Limits::default().with(Limit::Opens, 40).with(Limit::ClientOpens, 16)).await;
     let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
@@ -141,10 +133,8 @@ fn lock(open_stateid: Stateid, owner: &'static [u8], clientid: u64, offset: u64)
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn locks_over_the_limit() {
-    if skipped() {
-        return;
-    }
     // Both clients are at one address, which has as many as are free.
     let rig = rig(Limits::default().with(Limit::Locks, 40).with(Limit::ClientLocks, 16)).await;
     let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
@@ -189,10 +179,8 @@ async fn locks_over_the_limit() {
 
 /// So many that each of the last limit's locks has an owner of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn lock_owners_over_the_limit() {
-    if skipped() {
-        return;
-    }
     const AT_ONCE: usize = 120;
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
@@ -240,10 +228,8 @@ async fn lock_owners_over_the_limit() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn clients_over_the_limit() {
-    if skipped() {
-        return;
-    }
     let rig = rig(Limits::default().with(Limit::Clients, 2)).await;
     let (mut a, mut b) = (rig.client(b"a").await, rig.client(b"b").await);
     let (fa, sa) = a.open("a", 3).await;

@@ -75,10 +75,8 @@ async fn c3_known(c: &V3, root: &FileHandle) {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_time_without_the_log_makes_its_replies_old() {
-    if skipped() {
-        return;
-    }
     for (without, died_before) in
         [(Durability::Sync, false), (Durability::Sync, true), (Durability::Unsafe, false)]
     {
@@ -89,10 +87,8 @@ async fn a_time_without_the_log_makes_its_replies_old() {
 /// What the test above needs to be worth anything: a server that believes an old log fails it.
 #[cfg(debug_assertions)]
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_old_reply_is_seen() {
-    if skipped() {
-        return;
-    }
     let this = std::env::current_exe().expect("this program");
     let test = ["--exact", "log_again::a_time_without_the_log_makes_its_replies_old"];
     let run = std::process::Command::new(this)

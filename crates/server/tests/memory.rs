@@ -3,7 +3,7 @@
 mod common;
 
 use common::v3::V3;
-use common::{Rig, skipped, user};
+use common::{Rig, user};
 use landfast_nfs::v3::{self, Call, args::ReaddirplusArgs};
 use landfast_rpc::message::RawCall;
 use landfast_rpc::record::last_fragment_header;
@@ -43,10 +43,8 @@ fn message(call: &Call) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn memory_of_large_listings_is_given_back() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let dir = c.dir("d").await;

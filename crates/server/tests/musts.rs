@@ -20,10 +20,8 @@ fn setattr(stateid: Stateid, values: AttrValues) -> ArgOp {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_26_3_two_names_of_one_file_both_stay() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = c.open("a", BOTH).await;
@@ -40,10 +38,8 @@ async fn rfc8881_18_26_3_two_names_of_one_file_both_stay() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_4_a_file_can_be_made_longer() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = c.open("f", BOTH).await;
@@ -58,10 +54,8 @@ async fn rfc8881_18_30_4_a_file_can_be_made_longer() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_4_the_owner_may_set_the_owner_that_it_is() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     std::fs::write(rig.export().join("f"), b"").expect("a file");
     std::os::unix::fs::chown(rig.export().join("f"), Some(1000), Some(1000)).expect("given away");
@@ -77,10 +71,8 @@ async fn rfc8881_18_30_4_the_owner_may_set_the_owner_that_it_is() {
 
 /// The fields that are there for version 4.0 mean nothing.
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_and_18_10_3_the_client_id_and_the_seqids_of_owners_are_ignored() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let open = |seqid, clientid, openhow| {
@@ -127,10 +119,8 @@ async fn rfc8881_18_16_3_and_18_10_3_the_client_id_and_the_seqids_of_owners_are_
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_4_an_exclusive_create_is_for_its_owner_alone() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client::not_persistent(rig.raw().await, b"c").await;
     std::fs::set_permissions(rig.export(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
@@ -154,10 +144,8 @@ async fn rfc8881_18_16_4_an_exclusive_create_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_36_3_what_the_back_channel_may_do_is_the_clients_to_say() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let ex = raw.exchange_id(b"c", 1).await;
@@ -189,10 +177,8 @@ async fn rfc8881_18_36_3_what_the_back_channel_may_do_is_the_clients_to_say() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_a_sequence_that_is_refused_leaves_the_slot_as_it_was() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let first = c.run(vec![ArgOp::Putrootfh, mkdir("d")]).await;
@@ -219,10 +205,8 @@ async fn filled(c: &mut Client, file: &str, data: &[u8]) -> (FileHandle, Stateid
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_what_is_no_regular_file_is_neither_copied_nor_cloned_nor_cut() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (file, s) = filled(&mut c, "f", &[7; 100]).await;
@@ -259,10 +243,8 @@ async fn rfc7862_15_what_is_no_regular_file_is_neither_copied_nor_cloned_nor_cut
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_13_3_what_cannot_be_cloned() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (file, s) = filled(&mut c, "f", &[7; 16384]).await;
@@ -287,10 +269,8 @@ async fn rfc7862_15_13_3_what_cannot_be_cloned() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_11_3_every_file_ends_with_a_hole() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for (file, size) in [("empty", 0usize), ("small", 100), ("large", 256 << 10)] {
@@ -307,10 +287,8 @@ async fn rfc7862_15_11_3_every_file_ends_with_a_hole() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_10_4_a_hole_reads_as_zeroes_by_read_too() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.cachethis = false;
@@ -347,10 +325,8 @@ async fn rfc7862_15_10_4_a_hole_reads_as_zeroes_by_read_too() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_13_optional_operations_that_this_server_lacks() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for op in [OpNum::COPY_NOTIFY, OpNum::LAYOUTERROR, OpNum::LAYOUTSTATS, OpNum::WRITE_SAME] {
@@ -534,10 +510,8 @@ fn of_others(o: &Objects) -> Wanted {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_15_2_and_rfc7530_13_2_errors_of_names_and_objects() {
-    if skipped() {
-        return;
-    }
     for minor in 0..=2 {
         let rig = Rig::new().await;
         let at = |path: &str| rig.export().join(path);

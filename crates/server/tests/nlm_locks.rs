@@ -40,10 +40,8 @@ fn v4_lock(open_stateid: Stateid, locktype: LockType, offset: u64, length: u64) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_6_1_4_lock_test_unlock() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     for by_udp in [false, true] {
@@ -76,10 +74,8 @@ async fn rfc1813_6_1_4_lock_test_unlock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_6_1_4_what_is_refused() {
-    if skipped() {
-        return;
-    }
     let (rig, mut v4, f, _) = rig(90).await;
     let mut a = Lockd::new(&rig, "a", 2).await;
     let max = i64::MAX as u64;
@@ -111,10 +107,8 @@ async fn rfc1813_6_1_4_what_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_10_locks_of_both_protocols_are_in_one_table() {
-    if skipped() {
-        return;
-    }
     let (rig, mut v4, f, stateid) = rig(90).await;
     let mut a = Lockd::new(&rig, "a", 2).await;
     assert_eq!(a.lock(a.bytes(&f, 1, 0, 10), true).await, GRANTED);
@@ -143,10 +137,8 @@ async fn rfc8881_18_10_locks_of_both_protocols_are_in_one_table() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_14_share_reservations_of_both_protocols() {
-    if skipped() {
-        return;
-    }
     let (rig, mut v4, f, stateid) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     assert_eq!(a.share(proc::SHARE, &f, 1, 2).await, DENIED, "the v4 client may write");
@@ -167,10 +159,8 @@ async fn c702_14_share_reservations_of_both_protocols() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_10_a_blocked_lock_is_granted_when_it_is_free() {
-    if skipped() {
-        return;
-    }
     let (rig, mut v4, f, stateid) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     for by_udp in [false, true] {
@@ -199,10 +189,8 @@ async fn c702_10_a_blocked_lock_is_granted_when_it_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     let mut c = Lockd::new(&rig, "c", 4).await;
@@ -226,10 +214,8 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_10_cancel() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
@@ -246,10 +232,8 @@ async fn c702_10_cancel() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_6_2_asynchronous_messages_are_answered_by_calls() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     for by_udp in [false, true] {
@@ -280,10 +264,8 @@ async fn rfc1813_6_2_asynchronous_messages_are_answered_by_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_11_a_client_that_restarts_holds_nothing() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a.example", 2).await, Lockd::new(&rig, "b", 3).await);
     for monitor in [true, false] {
@@ -312,10 +294,8 @@ async fn c702_11_a_client_that_restarts_holds_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_11_after_a_restart_of_the_server_locks_are_reclaimed() {
-    if skipped() {
-        return;
-    }
     let (mut rig, mut v4, f, stateid) = rig(3).await;
     assert_ok(&v4.run(vec![ArgOp::Putfh(f.clone()), close_op(stateid)]).await);
     assert_eq!(rig.restart().await.reclaiming, 0);
@@ -359,10 +339,8 @@ async fn c702_11_after_a_restart_of_the_server_locks_are_reclaimed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_11_nobody_monitors_through_this_server() {
-    if skipped() {
-        return;
-    }
     let (rig, _v4, f, _) = rig(90).await;
     let mut a = Lockd::new(&rig, "a", 2).await;
     assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
@@ -383,10 +361,8 @@ async fn c702_11_nobody_monitors_through_this_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn c702_10_who_would_wait_for_itself_is_told() {
-    if skipped() {
-        return;
-    }
     let (rig, mut v4, f, _) = rig(90).await;
     let (g, g_open) = v4.open("g", 3).await;
     let (h, _) = v4.open("h", 3).await;

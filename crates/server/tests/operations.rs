@@ -28,10 +28,8 @@ fn opened(res: &ResOp) -> OpenRes {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_14_names_that_are_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let long = vec![b'x'; 256];
@@ -79,10 +77,8 @@ async fn rfc8881_14_names_that_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn handles_that_are_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (good, _) = c.open("f", 3).await;
@@ -108,10 +104,8 @@ async fn handles_that_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_operation_that_is_none_or_not_served() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for number in [0, 1, 2, 76, 4711, 10044, u32::MAX] {
@@ -134,10 +128,8 @@ async fn an_operation_that_is_none_or_not_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_16_2_3_1_2_the_current_stateid() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let how = OpenHow::Create(CreateHow::Guarded(mode(0o644)));
@@ -195,10 +187,8 @@ async fn rfc8881_16_2_3_1_2_the_current_stateid() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_creating() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let attrs = AttrValues {
@@ -265,10 +255,8 @@ async fn rfc8881_18_16_creating() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_7_shares_between_clients() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
     let mut a = rig.client(b"a").await;
     let mut b = rig.client(b"b").await;
@@ -303,10 +291,8 @@ async fn rfc8881_9_7_shares_between_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_10_locks_between_clients() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = rig.client(b"a").await;
     let mut b = rig.client(b"b").await;
@@ -366,10 +352,8 @@ async fn rfc8881_18_10_locks_between_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_3_3_3_change_info_follows_the_change_attribute() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = c.handle(&[]).await;
@@ -427,10 +411,8 @@ async fn rfc8881_3_3_3_change_info_follows_the_change_attribute() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_26_and_18_25_what_cannot_be_renamed_or_removed() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir("d"), mkdir("sub")]).await);
@@ -464,10 +446,8 @@ async fn rfc8881_18_26_and_18_25_what_cannot_be_renamed_or_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_reading_a_directory() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = vec![ArgOp::Putrootfh];
@@ -535,10 +515,8 @@ async fn rfc8881_18_23_reading_a_directory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_5_what_linux_asks_for_at_mount() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = c.handle(&[]).await;
@@ -563,10 +541,8 @@ async fn rfc8881_5_what_linux_asks_for_at_mount() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_setting_and_18_31_verifying_attributes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, stateid) = c.open("f", 3).await;
@@ -614,10 +590,8 @@ async fn rfc8881_18_30_setting_and_18_31_verifying_attributes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_1_access_is_the_callers() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, _) = c.open("f", 3).await;
@@ -636,10 +610,8 @@ async fn rfc8881_18_1_access_is_the_callers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_32_and_18_3_writing() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, stateid) = c.open("f", 3).await;
@@ -681,10 +653,8 @@ async fn rfc8881_18_32_and_18_3_writing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_7_3_the_exports_own_path_leads_to_it() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = c.handle(&[]).await;
@@ -744,10 +714,8 @@ async fn rfc8881_7_3_the_exports_own_path_leads_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_7_3_an_export_path_of_one_component() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::named("/data").await;
     let mut c = rig.client(b"c").await;
     assert_ok(&c.run(vec![ArgOp::Putrootfh, mkdir("d")]).await);
@@ -781,10 +749,8 @@ async fn rfc8881_7_3_an_export_path_of_one_component() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_29_secinfo_consumes_the_filehandle() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("f", 1).await;

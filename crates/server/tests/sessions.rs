@@ -9,10 +9,8 @@ use landfast_nfs::v4::*;
 use landfast_volume::Durability;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_a_retry_gets_the_first_reply_and_is_executed_once() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.seq += 1;
@@ -37,10 +35,8 @@ async fn rfc8881_18_46_a_retry_gets_the_first_reply_and_is_executed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_retry_that_overtakes_its_request_waits_for_it() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut other = c.clone();
@@ -56,10 +52,8 @@ async fn a_retry_that_overtakes_its_request_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_1_3_a_reply_that_was_not_kept() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.cachethis = false;
@@ -77,10 +71,8 @@ async fn rfc8881_2_10_6_1_3_a_reply_that_was_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_4_limits_are_checked_before_anything_is_done() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let ex = raw.exchange_id(b"c", 1).await;
@@ -115,10 +107,8 @@ async fn rfc8881_2_10_6_4_limits_are_checked_before_anything_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_2_1_what_may_stand_where() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let alone = |op| c.raw.alone(op);
@@ -139,10 +129,8 @@ async fn rfc8881_2_10_2_1_what_may_stand_where() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_and_18_36_negotiation() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let mut args = exchange_args(b"c", 1);
@@ -171,10 +159,8 @@ async fn rfc8881_18_35_and_18_36_negotiation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn sessions_and_clients_end() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (_, open) = c.open("f", 1).await;
@@ -191,10 +177,8 @@ async fn sessions_and_clients_end() {
 
 /// Whichever of the two runs first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_session_and_its_client_end_without_a_wait_between_them() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = rig.client(b"c").await;
     let forgotten = {
@@ -212,10 +196,8 @@ async fn a_session_and_its_client_end_without_a_wait_between_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn replies_survive_the_death_of_the_server() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let server = c.raw.exchange_id(b"probe", 1).await;
@@ -241,10 +223,8 @@ async fn replies_survive_the_death_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_4_2_opens_are_reclaimed_after_the_death_of_the_server() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut d = rig.client(b"d").await;
@@ -312,10 +292,8 @@ async fn rfc8881_8_4_2_opens_are_reclaimed_after_the_death_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn without_a_log_nothing_persistent_is_promised() {
-    if skipped() {
-        return;
-    }
     for durability in [Durability::Sync, Durability::Unsafe] {
         let mut rig = Rig::with(durability, 90).await;
         let mut c = rig.client(b"c").await;

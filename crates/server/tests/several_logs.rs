@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Client, PATIENCE, Raw, mkdir, skipped};
+use common::{Client, PATIENCE, Raw, mkdir};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, NfsStat};
 use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::conn::Target;
@@ -254,10 +254,8 @@ async fn asker(two: &Two, minor: u32, name: &[u8]) -> (Asker, Roots) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_request_over_two_logs_is_retried_with_the_truth() {
-    if skipped() {
-        return;
-    }
     for minor in [0, 1, 2] {
         for lost in [0, 1] {
             let mut two = Two::new().await;
@@ -270,10 +268,8 @@ async fn a_request_over_two_logs_is_retried_with_the_truth() {
 
 /// What it is told of the second export is what another client has done there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_reply_that_tells_of_others_work_in_another_log_is_not_kept_before_that_is_stable() {
-    if skipped() {
-        return;
-    }
     for minor in [0, 1, 2] {
         for lost in [0, 1] {
             let mut two = Two::new().await;
@@ -287,10 +283,8 @@ async fn a_reply_that_tells_of_others_work_in_another_log_is_not_kept_before_tha
 
 /// The reply of a request that ends in an export without a log is kept by another one than those that it changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_third_log_has_the_reply_after_all_effects() {
-    if skipped() {
-        return;
-    }
     for minor in [0, 1, 2] {
         let mut two = Two::new().await;
         let (mut asker, roots) = asker(&two, minor, b"client").await;
@@ -322,10 +316,8 @@ async fn a_third_log_has_the_reply_after_all_effects() {
 
 /// What the test above needs to be worth anything: a server that writes the reply down with the last of its effects fails it.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_reply_that_is_kept_early_is_seen() {
-    if skipped() {
-        return;
-    }
     let this = std::env::current_exe().expect("this program");
     let test = ["--exact", "a_request_over_two_logs_is_retried_with_the_truth"];
     let run =

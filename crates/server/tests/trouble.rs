@@ -112,10 +112,8 @@ async fn a_filesystem_that_turns_read_only_is_still_read() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_vanishes_is_stale_and_the_server_goes_on() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = c.open("f", 3).await;

@@ -20,10 +20,8 @@ use std::process::Command;
 use v40::Client40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_is_deleted_is_stale_for_version_3_mount_and_nlm() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     rig.portmapper = lockd::portmapper_port().await;
     rig.restart().await;
@@ -70,10 +68,8 @@ async fn an_export_that_is_deleted_is_stale_for_version_3_mount_and_nlm() {
 
 /// Handles lead to objects, not to paths: who moves the directory moves nothing away from the clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_is_moved_is_served_where_it_went() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let mut four = rig.client(b"c").await;

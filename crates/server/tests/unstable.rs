@@ -55,10 +55,8 @@ async fn batches<F: Future<Output = ()>>(rig: &Rig, mut work: impl FnMut() -> F)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_32_3_an_unstable_write_waits_for_no_flush() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, stateid) = c.open("f", 3).await;
@@ -102,10 +100,8 @@ async fn rfc8881_18_32_3_an_unstable_write_waits_for_no_flush() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_5_a_retry_after_a_restart_writes_again() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.cachethis = false;
@@ -165,10 +161,8 @@ async fn rfc8881_2_10_6_5_a_retry_after_a_restart_writes_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_3_1_1_what_an_unstable_write_stands_beside_is_kept_with_its_reply() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let c = Client40::new(&rig, b"c").await;
     let fh = rig.client(b"d").await.open("f", 3).await.0;

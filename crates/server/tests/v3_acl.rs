@@ -47,10 +47,8 @@ fn ok(res: GetaclRes) -> (u32, Lists) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn lists_are_read_and_set() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let fh = c.file("f").await;
@@ -85,10 +83,8 @@ async fn lists_are_read_and_set() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn default_lists_of_directories() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let both = mask::ACL | mask::DFACL;
@@ -112,10 +108,8 @@ async fn default_lists_of_directories() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn who_may_and_what_is_refused() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let fh = c.file("f").await;

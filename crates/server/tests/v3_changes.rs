@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::v3::*;
-use common::{Rig, assert_ok, close_op, open_op, skipped};
+use common::{Rig, assert_ok, close_op, open_op};
 use landfast_nfs::v3::args::*;
 use landfast_nfs::v3::res::*;
 use landfast_nfs::v3::types::*;
@@ -15,10 +15,8 @@ use landfast_xdr::Bytes;
 macro_rules! on_a_server {
     ($(async fn $name:ident($rig:ident, $c:ident) $body:block)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[cfg_attr(not(root), ignore = "needs root")]
         async fn $name() {
-            if skipped() {
-                return;
-            }
             let $rig = Rig::new().await;
             let $c = V3::new(&$rig).await;
             $body
@@ -305,10 +303,8 @@ on_a_server! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_4_8_the_verifier_changes_when_unstable_data_may_be_lost() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let fh = c.file("f").await;

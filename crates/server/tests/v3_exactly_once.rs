@@ -3,8 +3,8 @@
 
 use crate::common;
 
+use common::Rig;
 use common::v3::*;
-use common::{Rig, skipped};
 use landfast_nfs::v3::args::*;
 use landfast_nfs::v3::types::*;
 use landfast_nfs::v3::{Call, NfsStat3};
@@ -58,10 +58,8 @@ async fn others(wire: &mut Wire, calls: &[(Call, NfsStat3)]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_4_5_a_retry_gets_the_first_reply() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let calls = calls(&c);
@@ -79,10 +77,8 @@ async fn rfc1813_4_5_a_retry_gets_the_first_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_4_5_a_retry_after_a_crash_gets_the_first_reply() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let calls = calls(&c);
@@ -101,10 +97,8 @@ async fn rfc1813_4_5_a_retry_after_a_crash_gets_the_first_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn two_copies_of_a_call_at_once_are_one() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     for n in 0..50 {
@@ -119,10 +113,8 @@ async fn two_copies_of_a_call_at_once_are_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_program_that_is_started_again_and_counts_from_the_beginning_is_another_client() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let mkdir = Call::Mkdir(MkdirArgs { at: at(&c.root, "d"), attrs: mode(0o755) });
@@ -141,10 +133,8 @@ async fn a_program_that_is_started_again_and_counts_from_the_beginning_is_anothe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_write_that_is_repeated_late_does_not_undo_a_later_one() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = V3::new(&rig).await;
     let fh = c.file("f").await;

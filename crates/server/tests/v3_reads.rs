@@ -2,8 +2,8 @@
 
 use crate::common;
 
+use common::Rig;
 use common::v3::*;
-use common::{Rig, skipped};
 use landfast_nfs::mount::{self, ExportEntry, MntRes, MountEntry, MountStat};
 use landfast_nfs::v3::args::*;
 use landfast_nfs::v3::res::*;
@@ -17,10 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 macro_rules! on_a_server {
     ($(async fn $name:ident($rig:ident, $c:ident) $body:block)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[cfg_attr(not(root), ignore = "needs root")]
         async fn $name() {
-            if skipped() {
-                return;
-            }
             let $rig = Rig::new().await;
             let $c = V3::new(&$rig).await;
             $body

@@ -12,10 +12,8 @@ use landfast_xdr::Bytes;
 use v40::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_15_2_compounds_need_no_session() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut raw = rig.raw().await;
     raw.minor = 0;
@@ -32,10 +30,8 @@ async fn rfc7530_15_2_compounds_need_no_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_which_operations_there_are() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = Client40::new(&rig, b"x").await;
     for number in [0, 1, 2, 10044, u32::MAX].into_iter().chain(OpNum::BACKCHANNEL_CTL.0..80) {
@@ -61,10 +57,8 @@ async fn rfc7530_16_which_operations_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_5_attributes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = Client40::new(&rig, b"x").await;
     let asked = Bitmap::of(&[n::SUPPORTED_ATTRS, n::LEASE_TIME, n::SUPPATTR_EXCLCREAT, n::XATTR_SUPPORT]);
@@ -81,10 +75,8 @@ async fn rfc7530_5_attributes() {
 /// No version has `NOTSUPP` for SETATTR (RFC 7530 section 13.2, RFC 8881 section 15.2); Linux' server and ganesha leave the
 /// mode alone, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_32_the_mode_of_a_symbolic_link_is_left_alone() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut old = Client40::new(&rig, b"x").await;
     let mut later = rig.client(b"y").await;
@@ -107,10 +99,8 @@ async fn rfc7530_16_32_the_mode_of_a_symbolic_link_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_6_2_1_acl_is_there_and_dacl_and_sacl_are_not() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, _) = c.open("f", 3, 0).await;
@@ -134,10 +124,8 @@ async fn rfc7530_6_2_1_acl_is_there_and_dacl_and_sacl_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_16_what_an_open_may_say() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, _) = c.open("f", 3, 0).await;
@@ -193,10 +181,8 @@ async fn rfc7530_16_16_what_an_open_may_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_13_errors_of_this_version() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = Client40::new(&rig, b"x").await;
     let root = rig.export();
@@ -222,10 +208,8 @@ async fn rfc7530_13_errors_of_this_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn reads_writes_and_sizes_under_the_stateid_of_an_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -247,10 +231,8 @@ async fn reads_writes_and_sizes_under_the_stateid_of_an_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_29_nothing_to_restore() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = Client40::new(&rig, b"x").await;
     for ops in [vec![ArgOp::Restorefh], vec![ArgOp::Putrootfh, ArgOp::Restorefh]] {

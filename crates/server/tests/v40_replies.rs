@@ -37,10 +37,8 @@ async fn send(wire: &mut Wire, xid: u32, ops: &[ArgOp]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_3_1_1_a_retry_gets_the_first_reply() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut wire = Wire::new(rig.addr(), 0).await;
     let make = [ArgOp::Putrootfh, mkdir("d"), ArgOp::Getfh];
@@ -69,10 +67,8 @@ async fn rfc7530_3_1_1_a_retry_gets_the_first_reply() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_3_1_1_also_after_a_crash() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut wire = Wire::new(rig.addr(), 0).await;
     let make = [ArgOp::Putrootfh, mkdir("d"), ArgOp::Getfh];
@@ -96,10 +92,8 @@ async fn rfc7530_3_1_1_also_after_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_3_1_1_a_retry_that_overtakes_its_request_is_executed_once() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut a, mut b) = (Wire::new(rig.addr(), 0).await, Wire::new(rig.addr(), 0).await);
     for xid in 0..50 {

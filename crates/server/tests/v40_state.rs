@@ -15,10 +15,8 @@ const STALE_CLIENTID: NfsStat = NfsStat::NFS4ERR_STALE_CLIENTID;
 const ALL: (u64, u64) = (0, u64::MAX);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_33_5_the_cases_of_setclientid() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -66,10 +64,8 @@ async fn rfc7530_16_33_5_the_cases_of_setclientid() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_1_7_retries_of_each_kind() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = Client40::new(&rig, b"x").await;
     // OPEN, with what follows it in the COMPOUND.
@@ -111,10 +107,8 @@ async fn rfc7530_9_1_7_retries_of_each_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_1_7_retries_at_the_same_time_on_two_connections() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let mut d = c.clone();
@@ -138,10 +132,8 @@ async fn rfc7530_9_1_7_retries_at_the_same_time_on_two_connections() {
 
 /// RFC 7530 sections 9.1.7 to 9.1.9, 16.18.5: what is asked of another object is another request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_1_9_the_same_arguments_on_another_filehandle_are_no_retry() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     for dir in ["A", "B"] {
         std::fs::create_dir(rig.export().join(dir)).expect("a directory");
@@ -189,10 +181,8 @@ async fn rfc7530_9_1_9_the_same_arguments_on_another_filehandle_are_no_retry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_18_open_confirm() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s, unconfirmed) = c.open_only("f", 3, 0).await;
@@ -226,10 +216,8 @@ async fn rfc7530_16_18_open_confirm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_1_4_stateids() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -269,10 +257,8 @@ async fn rfc7530_9_1_4_stateids() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_10_and_16_37_locks_and_their_owners() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -331,10 +317,8 @@ async fn rfc7530_16_10_and_16_37_locks_and_their_owners() {
 /// pynfs's LOCK24: an owner that holds nothing any more locks by way of the open again. Versions of the suite that count the
 /// lock owner's requests find it allowed, as by Linux' server; older ones begin with 0 again, which is `BAD_SEQID` there, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_16_10_5_a_known_lock_owner_locks_by_its_open_once_more() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 1, 0).await;
@@ -359,10 +343,8 @@ async fn rfc7530_16_10_5_a_known_lock_owner_locks_by_its_open_once_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_9_share_reservations() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 1).await;
@@ -381,10 +363,8 @@ async fn rfc7530_9_9_share_reservations() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_6_3_a_lease_that_is_over() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(Durability::Log, 1).await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 3).await;
@@ -410,10 +390,8 @@ async fn rfc7530_9_6_3_a_lease_that_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_6_2_after_a_crash_opens_and_locks_are_reclaimed() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::with(Durability::Log, 3).await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -469,10 +447,8 @@ async fn rfc7530_9_6_2_after_a_crash_opens_and_locks_are_reclaimed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_clean_stop_with_nothing_open_begins_no_grace() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;
@@ -488,10 +464,8 @@ async fn a_clean_stop_with_nothing_open_begins_no_grace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_was_answered_is_there_after_a_crash() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = Client40::new(&rig, b"x").await;
     let (fh, s) = c.open("f", 3, 0).await;

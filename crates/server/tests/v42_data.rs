@@ -81,10 +81,8 @@ fn response(res: ResOp) -> WriteResponse {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_4_and_15_11_a_hole_is_made_found_and_survives_a_crash() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let data = vec![7u8; 256 << 10];
@@ -117,10 +115,8 @@ async fn rfc7862_15_4_and_15_11_a_hole_is_made_found_and_survives_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_10_read_plus_gives_data_and_holes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (k64, k128) = (64u64 << 10, 128u64 << 10);
@@ -156,10 +152,8 @@ async fn rfc7862_15_10_read_plus_gives_data_and_holes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_1_allocate_makes_the_file_grow_and_takes_space() {
-    if skipped() {
-        return;
-    }
     for durability in [Durability::Log, Durability::Sync] {
         let rig = Rig::with(durability, 90).await;
         let mut c = rig.client(b"c").await;
@@ -187,10 +181,8 @@ async fn rfc7862_15_1_allocate_makes_the_file_grow_and_takes_space() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_5_advice_is_never_an_error() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, stateid) = filled(&mut c, "f", b"data").await;
@@ -208,10 +200,8 @@ async fn rfc7862_15_5_advice_is_never_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_2_copy_and_its_rules() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let data: Vec<u8> = (0..200_000u32).map(|n| (n / 7) as u8).collect();
@@ -267,10 +257,8 @@ async fn rfc7862_15_2_copy_and_its_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_13_clone_where_the_filesystem_can() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (from, src) = filled(&mut c, "from", &[7; 10_000]).await;
@@ -298,10 +286,8 @@ async fn rfc7862_15_13_clone_where_the_filesystem_can() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_16_1_a_large_copy_ends_with_a_callback_and_is_stable_then() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let data: Vec<u8> = (0..(40u32 << 20)).map(|n| (n >> 10) as u8).collect();
     std::fs::write(rig.export().join("from"), &data).expect("a large file");
@@ -348,10 +334,8 @@ async fn rfc7862_16_1_a_large_copy_ends_with_a_callback_and_is_stable_then() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7862_15_8_and_15_9_a_copy_can_be_watched_and_stopped() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     // A hole, which the copy fills with zeroes on some filesystems: far more than can be copied before it is stopped.
     let large = std::fs::File::create(rig.export().join("from")).expect("a file");

@@ -54,10 +54,8 @@ async fn on(c: &mut Client, fh: &FileHandle, op: ArgOp) -> ResOp {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_4_values_and_options() {
-    if skipped() {
-        return;
-    }
     let (rig, mut c, fh) = with_file().await;
     assert_eq!(on(&mut c, &fh, get("a")).await.status, NfsStat::NFS4ERR_NOXATTR);
     let replace = set(SetxattrOption::Replace, "a", b"x");
@@ -86,10 +84,8 @@ async fn rfc8276_8_4_values_and_options() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_4_2_names_and_sizes() {
-    if skipped() {
-        return;
-    }
     let (_rig, mut c, fh) = with_file().await;
     let long = "n".repeat(251);
     for (key, status) in [
@@ -136,10 +132,8 @@ async fn rfc8276_8_4_2_names_and_sizes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_4_3_lists_in_pieces() {
-    if skipped() {
-        return;
-    }
     let (_rig, mut c, fh) = with_file().await;
     let empty = listed(on(&mut c, &fh, list(0, 16)).await);
     assert_eq!((empty.names.len(), empty.eof), (0, true));
@@ -170,10 +164,8 @@ async fn rfc8276_8_4_3_lists_in_pieces() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_5_rights_and_the_bits_of_access() {
-    if skipped() {
-        return;
-    }
     let (rig, mut c, fh) = with_file().await;
     assert_eq!(on(&mut c, &fh, either("a", b"x")).await.status, NfsStat::NFS4_OK);
     let mut other = rig.client(b"other").await;
@@ -200,10 +192,8 @@ async fn rfc8276_8_5_rights_and_the_bits_of_access() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8276_8_2_support_is_said_where_clients_ask() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::named("/srv/data").await;
     let mut c = rig.client(b"c").await;
     let root = c.handle(&[]).await;
@@ -223,10 +213,8 @@ async fn rfc8276_8_2_support_is_said_where_clients_ask() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_was_set_is_there_after_a_crash_and_a_retry_gets_the_first_answer() {
-    if skipped() {
-        return;
-    }
     let (mut rig, mut c, fh) = with_file().await;
     assert_eq!(on(&mut c, &fh, either("kept", b"x")).await.status, NfsStat::NFS4_OK);
     let ops = vec![ArgOp::Putfh(fh.clone()), set(SetxattrOption::Create, "a", b"one")];

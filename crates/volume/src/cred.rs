@@ -139,6 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn the_thread_is_who_it_was_told_to_be() {
         if !kernel::geteuid().is_root() {
             println!("skipped: needs root");

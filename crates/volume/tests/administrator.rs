@@ -258,16 +258,19 @@ fn all(kernel: Kernel) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_administrator_on_ext4() {
     all(Kernel::Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_administrator_on_xfs() {
     all(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_administrator_on_btrfs() {
     all(Kernel::Btrfs);
 }

@@ -343,6 +343,7 @@ fn said(image: &Image, command: &str) -> Option<String> {
 
 /// With its key it works like any other directory; without the key the start says what to do.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_encrypted_directory() {
     let Some(image) = Image::with(Ext4, &["-O", "encrypt"], "noatime") else { return };
     std::fs::create_dir_all(image.path().join("export/d")).expect("mkdir");
@@ -366,22 +367,26 @@ fn an_encrypted_directory() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn attributes_on_ext4() {
     rows(Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn attributes_on_xfs() {
     rows(Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn attributes_on_btrfs() {
     rows(Btrfs);
 }
 
 /// Somebody makes objects append-only or immutable after the crash: recovery does its work and restores the flags.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn flags_that_forbid_changes_are_given_back() {
     for kernel in [Ext4, Xfs, Btrfs] {
         let Some(mut image) = Image::new(kernel) else { return };
@@ -437,6 +442,7 @@ fn flags_that_forbid_changes_are_given_back() {
 
 /// If recovery made objects without their directory's project, it could not put them there: they would go to `lost+found`.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 #[cfg(debug_assertions)]
 fn a_project_that_is_ignored_is_seen() {
     use landfast_volume::faults::{Bug, with};

@@ -246,6 +246,7 @@ fn flip(path: &Path, at: u64) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn each_is_detected_named_and_never_served_over() {
     let Some(mut scene) = Scene::new() else { return };
     logs(&mut scene);

@@ -20,10 +20,8 @@ fn fsyncs<T>(rig: &Rig, op: impl FnOnce(&mut Tx) -> Result<T, Error>) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_flushes_what_changed_and_its_directory() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Sync);
     assert!(!rig.volume.keeps_notes());
     let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
@@ -60,10 +58,8 @@ fn sync_flushes_what_changed_and_its_directory() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn unsafe_flushes_nothing_until_the_stop() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Unsafe);
     let made = rig.create(&root(), &rig.volume.root(), "f").unwrap();
     assert_eq!(rig.write(&made.file, 0, b"x").unwrap(), (1, Stable::FileSync));
@@ -75,8 +71,9 @@ fn unsafe_flushes_nothing_until_the_stop() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn with_the_log_one_flush_for_a_request_and_none_on_the_disk() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -113,8 +110,9 @@ fn with_the_log_one_flush_for_a_request_and_none_on_the_disk() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn unstable_data_waits_for_no_flush_and_what_stands_beside_it_for_one() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -136,8 +134,9 @@ fn unstable_data_waits_for_no_flush_and_what_stands_beside_it_for_one() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn notes_come_back_after_a_crash_in_order() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -157,8 +156,9 @@ fn notes_come_back_after_a_crash_in_order() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn after_a_crash_everything_is_as_it_was_but_newer() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -196,10 +196,8 @@ fn after_a_crash_everything_is_as_it_was_but_newer() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn injected_latency_is_in_each_sync_call() {
-    if !is_root() {
-        return;
-    }
     let temp = tempfile::tempdir().unwrap();
     std::fs::create_dir(temp.path().join("dir")).unwrap();
     let pause = Duration::from_millis(30);
@@ -216,10 +214,8 @@ fn injected_latency_is_in_each_sync_call() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_stopped_volume_acknowledges_nothing() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Sync);
     let dir = rig.volume.root();
     let made = rig.create(&root(), &dir, "f").unwrap();
@@ -241,8 +237,9 @@ fn a_stopped_volume_acknowledges_nothing() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     // A block device under the log that disappears: writes to it fail.
@@ -274,6 +271,7 @@ fn a_volume_whose_log_fails_acknowledges_nothing_any_more() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_commit_does_not_copy_what_is_on_the_disk_where_writing_back_has_failed() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
     let log = beside();
@@ -372,8 +370,9 @@ fn checkpoints(rig: &Rig, dir: &Node, more: u64) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_checkpoint_leaves_the_root_as_it_is_and_is_known_all_the_same() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();

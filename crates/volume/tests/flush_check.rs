@@ -36,9 +36,6 @@ struct Mounted {
 impl Mounted {
     /// `None`, with a message, where that is impossible.
     fn new(mkfs: &[&str], options: &str) -> Option<Mounted> {
-        if !is_root() {
-            return None;
-        }
         let only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: only this thread's view of mounts becomes its own; descriptors are not touched.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.ok()?;
@@ -135,6 +132,7 @@ fn is_taken(mkfs: &[&str], options: &str) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn usual_mounts_are_taken() {
     for options in ["noatime", "data=writeback", "data=journal", "commit=300"] {
         is_taken(EXT4, options);
@@ -146,12 +144,14 @@ fn usual_mounts_are_taken() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn no_journal() {
     is_refused(&["mkfs.ext4", "-q", "-F", "-O", "^has_journal"], "noatime", &["has no journal", "tune2fs"]);
     is_refused(&["mkfs.ext2", "-q", "-F", "-I", "256"], "noatime", &["has no journal"]);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nobarrier() {
     is_refused(EXT4, "nobarrier", &["nobarrier", "no flush reaches the disk"]);
     is_refused(EXT4, "barrier=0", &["no flush reaches the disk"]);
@@ -160,6 +160,7 @@ fn nobarrier() {
 
 /// As the log's and the mirror's filesystem, with the directory on a good one.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
     let Some(there) = Mounted::new(EXT4, "nobarrier") else { return };
     let base = there.dir.path();
@@ -195,6 +196,7 @@ fn a_log_or_a_mirror_on_a_filesystem_without_flushes() {
 
 /// A filesystem on a loop device whose file is on another filesystem that drops flushes, or in memory.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_a_loop_device_stands_on() {
     for options in ["nobarrier", "noatime"] {
         let Some(there) = Mounted::new(EXT4, options) else { return };
@@ -247,6 +249,7 @@ fn options_at(at: &Path, durability: Durability) -> OpenOptions {
 
 /// Without checking any option: the device counts.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_device_tells_whether_a_flush_arrives() {
     for (options, arrives) in [("noatime", true), ("nobarrier", false)] {
         let Some(there) = Mounted::new(EXT4, options) else { return };
@@ -262,6 +265,7 @@ fn the_device_tells_whether_a_flush_arrives() {
 
 /// The checks above detect a server that does not look.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {
     use landfast_volume::faults::{Bug, with};

@@ -315,6 +315,7 @@ fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: E
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nospc_on_ext4() {
     every_operation(
         Kernel::Ext4,
@@ -327,6 +328,7 @@ fn nospc_on_ext4() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nospc_on_xfs() {
     every_operation(
         Kernel::Xfs,
@@ -339,6 +341,7 @@ fn nospc_on_xfs() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nospc_on_btrfs() {
     every_operation(
         Kernel::Btrfs,
@@ -351,6 +354,7 @@ fn nospc_on_btrfs() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn dquot_on_btrfs() {
     every_operation(Kernel::Btrfs, |image| image.limited("12M"), Error::Quota);
 }

@@ -82,7 +82,7 @@ fn has_all(volume: &Volume, all: &Acknowledged) {
 
 /// `lose` takes away a part of a volume's log or state directory; `mend` does what the message says.
 fn loses(lose: impl FnOnce(&Rig), words: &[&str], mend: impl FnOnce(&Path, &Path)) -> Option<RecoveryReport> {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return None;
     }
     let rig = Rig::log();
@@ -111,7 +111,7 @@ fn loses(lose: impl FnOnce(&Rig), words: &[&str], mend: impl FnOnce(&Path, &Path
 /// `lose` takes away a volume's log; the volume makes a new one and continues. Nothing is refused, and everything acknowledged
 /// before and afterwards is there after a crash. Returns the rig, to look at what is left in the log's directory.
 fn goes_on_after(lose: impl FnOnce(&Rig), times: u64) -> Option<Rig> {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return None;
     }
     let rig = Rig::log();
@@ -172,12 +172,14 @@ fn remove_what_is_left(_: &Path, beside: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_is_removed() {
     let Some(rig) = goes_on_after(remove_log, 1) else { return };
     assert!(put_aside(&rig).is_empty(), "nothing stood in its place");
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_is_truncated() {
     let cut = |rig: &Rig| fs::File::options().write(true).open(log_of(rig)).unwrap().set_len(8192).unwrap();
     let Some(rig) = goes_on_after(cut, 1) else { return };
@@ -185,6 +187,7 @@ fn a_log_that_is_truncated() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_is_overwritten() {
     let zero = |rig: &Rig| {
         let file = fs::File::options().write(true).open(log_of(rig)).unwrap();
@@ -200,6 +203,7 @@ fn a_log_that_is_overwritten() {
 
 /// A file that somebody has put there stays his.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_is_replaced() {
     let replace = |rig: &Rig| {
         let other = rig.beside.path().join("other");
@@ -218,6 +222,7 @@ fn a_log_that_is_replaced() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_is_lost_again_and_again() {
     let lose = |rig: &Rig| {
         for times in 1..3 {
@@ -235,6 +240,7 @@ fn a_log_that_is_lost_again_and_again() {
 
 /// The lost log returns beside the new one: it is known to be old and is not replayed.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_was_away_and_comes_back_for_the_new_one_is_refused() {
     let rename = |rig: &Rig| fs::rename(log_of(rig), rig.beside.path().join("away")).unwrap();
     let Some(rig) = goes_on_after(rename, 1) else { return };
@@ -263,6 +269,7 @@ fn remove_the_directory(_: &Path, beside: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_in_whose_place_no_other_can_stand_is_given_up() {
     let words = &["/log was re", "no new log", "something else stands there that is no file"];
     let report = loses(in_whose_place_is_a_directory, words, remove_the_directory);
@@ -270,6 +277,7 @@ fn a_log_in_whose_place_no_other_can_stand_is_given_up() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_in_whose_place_is_a_file_that_is_in_use_is_given_up() {
     let mut lock = None;
     let replace = |rig: &Rig| {
@@ -283,6 +291,7 @@ fn a_log_in_whose_place_is_a_file_that_is_in_use_is_given_up() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_whose_directory_is_gone_is_given_up() {
     let away = |rig: &Rig| {
         let beside = rig.beside.path();
@@ -297,8 +306,9 @@ fn a_log_whose_directory_is_gone_is_given_up() {
 
 /// A log that was given up returns: it is known to be old and is not replayed.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_was_away_and_comes_back_is_refused() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -329,6 +339,7 @@ fn state(rig: &Rig) -> PathBuf {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_state_directory_that_is_removed_is_written_again() {
     let remove = |rig: &Rig| fs::remove_dir_all(state(rig)).unwrap();
     let report = loses(remove, &[".landfast was removed"], nothing);
@@ -336,12 +347,14 @@ fn a_state_directory_that_is_removed_is_written_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_state_directory_that_is_renamed_is_written_again() {
     let rename = |rig: &Rig| fs::rename(state(rig), rig.temp.path().join("away")).unwrap();
     loses(rename, &[".landfast was removed or renamed"], nothing);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_state_directory_in_whose_place_something_stands_is_left_alone() {
     let replace = |rig: &Rig| {
         fs::rename(state(rig), rig.temp.path().join("away")).unwrap();
@@ -357,6 +370,7 @@ fn a_state_directory_in_whose_place_something_stands_is_left_alone() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn each_state_file_that_is_removed_is_written_again() {
     for file in ["volume", "remap", "marker"] {
         let remove = |rig: &Rig| fs::remove_file(state(rig).join(file)).unwrap();
@@ -365,8 +379,9 @@ fn each_state_file_that_is_removed_is_written_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_export_that_is_deleted_as_a_whole_is_no_lost_state_directory() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -402,26 +417,30 @@ fn survives_a_power_cut_after_the_notice(kernel: Kernel) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_ext4_it_survives_a_power_cut_after_the_notice() {
     survives_a_power_cut_after_the_notice(Kernel::Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_xfs_it_survives_a_power_cut_after_the_notice() {
     survives_a_power_cut_after_the_notice(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_btrfs_it_survives_a_power_cut_after_the_notice() {
     survives_a_power_cut_after_the_notice(Kernel::Btrfs);
 }
 
 /// The checks above detect a server that does not look.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {
     use landfast_volume::faults::{Bug, with};
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = with(Some(Bug::LostLogUnnoticed), Rig::log);

@@ -142,8 +142,9 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_second_is_refused_in_either_order_and_names_both_and_the_process() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());
@@ -174,8 +175,9 @@ fn the_second_is_refused_in_either_order_and_names_both_and_the_process() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn by_a_symbolic_link_too() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());
@@ -188,6 +190,7 @@ fn by_a_symbolic_link_too() {
 
 /// In a mount namespace of its own that has only the inner directory's mount and the filesystem's own.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn by_bind_mounts_too_in_either_order() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
     let logs = Logs::new();
@@ -225,6 +228,7 @@ fn by_bind_mounts_too_in_either_order() {
 
 /// A file that a bind mount does not show is not inside.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_beside_a_bind_mounts_directory_on_the_same_filesystem() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
     let [outer, inner] = tree(image.path());
@@ -246,8 +250,9 @@ fn a_log_beside_a_bind_mounts_directory_on_the_same_filesystem() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());
@@ -285,8 +290,9 @@ fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {
 
 /// A copy of a volume that was not stopped cleanly is an ordinary directory: no log is about it.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_copy_of_a_volume_is_none() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());
@@ -309,10 +315,11 @@ fn a_copy_of_a_volume_is_none() {
 
 /// The checks above detect a server that takes no locks.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 #[cfg(debug_assertions)]
 fn the_deliberate_bug_is_seen() {
     use landfast_volume::faults::{Bug, with};
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (base, logs) = (tempfile::tempdir().expect("tempdir"), Logs::new());

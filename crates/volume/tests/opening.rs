@@ -49,8 +49,9 @@ fn a_log_goes_with_durability_log_only() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn filesystems_that_cannot_keep_the_promise() {
-    if !is_root() || !Path::new("/dev/shm").is_dir() {
+    if !Path::new("/dev/shm").is_dir() {
         return;
     }
     let temp = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -66,10 +67,8 @@ fn filesystems_that_cannot_keep_the_promise() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn two_servers_cannot_share_a_directory() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Sync);
     let line = refused(options(rig.temp.path(), rig.beside.path(), Durability::Sync));
     assert!(line.contains("in use by another"), "{line}");
@@ -79,8 +78,9 @@ fn two_servers_cannot_share_a_directory() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_log_must_be_this_volumes_own_and_nobody_elses() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -103,8 +103,9 @@ fn the_log_must_be_this_volumes_own_and_nobody_elses() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_that_refuses_leaves_no_trace_in_the_directory() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -136,8 +137,9 @@ fn a_log_that_refuses_leaves_no_trace_in_the_directory() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_a_log_still_holds_is_never_left_behind() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -166,8 +168,9 @@ fn what_a_log_still_holds_is_never_left_behind() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_copy_is_not_the_original() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::log();
@@ -192,10 +195,8 @@ fn a_copy_is_not_the_original() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn damage_to_the_state_is_seen() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Sync);
     let file = rig.dir().join(".landfast/volume");
     let Rig { temp, beside, volume, .. } = rig;
@@ -211,10 +212,8 @@ fn damage_to_the_state_is_seen() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_state_directory_is_private() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::new(Durability::Sync);
     let mode = |path: &Path| std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(path).unwrap()) & 0o777;
     assert_eq!(mode(&rig.dir().join(".landfast")), 0o700);
@@ -227,10 +226,8 @@ fn the_state_directory_is_private() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn missing_capabilities_are_named() {
-    if !is_root() {
-        return;
-    }
     let (temp, logs) = place();
     let options = options(temp.path(), logs.path(), Durability::Sync);
     // On a thread of its own, which gives up the capabilities.
@@ -259,10 +256,8 @@ fn opened_with(bits: CapabilitiesSecureBits) -> Result<(), String> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn whoever_would_keep_the_superusers_rights_as_another_user_serves_nothing() {
-    if !is_root() {
-        return;
-    }
     use CapabilitiesSecureBits as Bits;
     for bits in [
         Bits::NO_SETUID_FIXUP,
@@ -325,8 +320,9 @@ fn without_privileges_for_experiments() {
 
 /// After a clean stop any new log is accepted, also one that an interrupted start has made.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_first_start_with_a_new_log_that_is_cut_short() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let mut rig = Rig::log();

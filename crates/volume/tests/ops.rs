@@ -21,19 +21,22 @@ fn on(kernel: Kernel) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_xfs() {
     on(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_btrfs() {
     on(Kernel::Btrfs);
 }
 
 /// Nothing is known after a start: the listing itself makes the nodes.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_listing_of_what_is_not_known_yet() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let r = root();
@@ -69,8 +72,9 @@ fn a_listing_of_what_is_not_known_yet() {
 
 /// A directory that has not changed for a while is listed from memory; any change shows at once, whoever made it.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_kept_listing_is_as_good_as_the_directory() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (rig, r) = (Rig::log(), root());
@@ -140,8 +144,9 @@ fn a_kept_listing_is_as_good_as_the_directory() {
 /// The bug: a local process removes files and makes others, which get their inode numbers. A listing within the same second gave
 /// the new names the handles and attributes of the removed files.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn numbers_that_a_local_process_has_given_to_other_files() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let r = root();
@@ -173,8 +178,9 @@ fn numbers_that_a_local_process_has_given_to_other_files() {
 
 /// Where the temporary directory is on something else.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_ext4() {
-    if is_root() && !tempdir_suits() {
+    if !tempdir_suits() {
         on(Kernel::Ext4);
     }
 }
@@ -186,8 +192,9 @@ macro_rules! checks {
         /// On the filesystem of the temporary directory.
         mod here {
             $(#[test]
+            #[cfg_attr(not(root), ignore = "needs root")]
             fn $name() {
-                if crate::common::is_root() && crate::common::tempdir_suits() {
+                if crate::common::tempdir_suits() {
                     super::$name(&crate::common::Rig::log());
                 }
             })*
@@ -1017,6 +1024,7 @@ fn wrong_kinds(rig: &Rig) {
 
 /// Recovery could not move anything into it or out of it, and its inodes share numbers with others.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_subvolume_of_btrfs_is_another_filesystem() {
     let Some(image) = common::image::Image::new(common::image::Kernel::Btrfs) else { return };
     let dir = image.path().join("export");

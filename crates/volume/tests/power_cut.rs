@@ -14,10 +14,8 @@ use common::*;
 use landfast_volume::*;
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_thread_that_acted_for_a_user_goes_on() {
-    if !is_root() {
-        return;
-    }
     let rig = Rig::log();
     let root_dir = rig.volume.root();
     let dir = rig.mkdir(&root(), &root_dir, "d").unwrap();
@@ -350,6 +348,7 @@ fn make_file(volume: &Volume, dir: &Node, name: &str, data: &'static [u8]) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_the_log_does_not_know_is_kept_aside() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let done = cut_off(
@@ -389,6 +388,7 @@ fn what_the_log_does_not_know_is_kept_aside() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_object_that_somebody_removed_stops_a_strict_recovery_and_no_other() {
     let done = cut_off(
         Kernel::Ext4,
@@ -440,6 +440,7 @@ fn an_object_that_somebody_removed_stops_a_strict_recovery_and_no_other() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_log_is_not_replayed_over_a_directory_that_was_put_back() {
     let stop = |volume: Volume| volume.shutdown().expect("clean stop");
     let done = cut_off(Kernel::Ext4, |v| make_file(v, &v.root(), "one", b"1"), |_, _| ());
@@ -460,6 +461,7 @@ fn a_log_is_not_replayed_over_a_directory_that_was_put_back() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_full_disk_is_recovered_from_the_reserve() {
     for kernel in [Kernel::Ext4, Kernel::Xfs] {
         let after = |v: &Volume, _: &Image| {
@@ -487,6 +489,7 @@ fn a_full_disk_is_recovered_from_the_reserve() {
 /// The disk has operations that the log never got: names stay as they are on disk, and data of acknowledged writes comes
 /// from the log.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_disk_that_is_ahead_of_the_log_keeps_its_names() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let root_cred = root();
@@ -530,6 +533,7 @@ fn a_disk_that_is_ahead_of_the_log_keeps_its_names() {
 
 /// Prints how fast recovery is; `LANDFAST_FILES` says for how many files.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn very_many_lost_files_are_made_again() {
     let files = std::env::var("LANDFAST_FILES").ok().and_then(|s| s.parse().ok()).unwrap_or(1000u64);
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
@@ -560,16 +564,19 @@ fn very_many_lost_files_are_made_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn ext4_keeps_what_was_acknowledged() {
     lives(Kernel::Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn xfs_keeps_what_was_acknowledged() {
     lives(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn btrfs_keeps_what_was_acknowledged() {
     lives(Kernel::Btrfs);
 }

@@ -64,8 +64,9 @@ fn cut(image: &mut Image, options: &OpenOptions, volume: Volume) -> Volume {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_hole_reads_as_zeroes_and_is_found() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     for durability in [Durability::Log, Durability::Sync, Durability::Unsafe] {
@@ -103,6 +104,7 @@ fn a_hole_reads_as_zeroes_and_is_found() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn allocated_space_makes_the_file_grow_and_stays_after_a_crash() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let Some((mut image, options, v)) = on(kernel) else { return };
@@ -141,6 +143,7 @@ fn allocated_space_makes_the_file_grow_and_stays_after_a_crash() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn holes_survive_a_power_cut_among_what_was_written_before_and_after() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let Some((mut image, options, v)) = on(kernel) else { return };
@@ -167,6 +170,7 @@ fn holes_survive_a_power_cut_among_what_was_written_before_and_after() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_copy_is_stable_when_it_is_answered_also_of_what_is_not() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let Some((mut image, options, v)) = on(kernel) else { return };
@@ -207,6 +211,7 @@ fn a_copy_is_stable_when_it_is_answered_also_of_what_is_not() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_clone_is_whole_and_stable_where_the_filesystem_can() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let Some((mut image, options, v)) = on(kernel) else { return };
@@ -240,8 +245,9 @@ fn a_clone_is_whole_and_stable_where_the_filesystem_can() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn between_two_volumes_bytes_are_copied() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let (one, two) = (Rig::log(), Rig::new(Durability::Unsafe));
@@ -260,8 +266,9 @@ fn between_two_volumes_bytes_are_copied() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn advice_is_taken() {
-    if !is_root() || !tempdir_suits() {
+    if !tempdir_suits() {
         return;
     }
     let rig = Rig::new(Durability::Unsafe);

@@ -175,16 +175,19 @@ fn at_each_point(kernel: Kernel) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_ext4() {
     at_each_point(Kernel::Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_xfs() {
     at_each_point(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_btrfs() {
     at_each_point(Kernel::Btrfs);
 }

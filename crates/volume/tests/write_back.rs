@@ -80,6 +80,7 @@ fn lost_now(rig: &Rig, image: &Image, name: &str, lost: &[u8], write: impl Fn())
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_commit_fails_though_somebody_else_was_told_of_the_error() {
     check(&KERNELS, &PROMISING, |rig, image| {
         let v = &rig.volume;
@@ -107,6 +108,7 @@ fn a_commit_fails_though_somebody_else_was_told_of_the_error() {
 /// A large COMMIT records that the log's older data of the file is not needed any more. It must not, if that data could not be
 /// written back before the file had a witness.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_commit_does_not_take_out_of_the_log_what_was_lost() {
     for kernel in KERNELS {
         let Some(image) = Image::new(kernel) else { return };
@@ -133,6 +135,7 @@ fn a_large_commit_does_not_take_out_of_the_log_what_was_lost() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_was_not_committed_is_copied_from_only_if_it_is_whole() {
     check(&[Kernel::Ext4], &PROMISING, |rig, image| {
         let v = &rig.volume;
@@ -151,6 +154,7 @@ fn what_was_not_committed_is_copied_from_only_if_it_is_whole() {
 
 /// A file's witness does not count as an open, and it is closed when nothing is unstable any more.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
     check(&[Kernel::Ext4], &[Durability::Log], |rig, _| {
         let v = &rig.volume;
@@ -198,6 +202,7 @@ fn watching_over_unstable_data_costs_few_descriptors_and_keeps_nothing_busy() {
 /// ext4 drops data without an error if it finds no place for it ("This should not happen!! Data will be lost"). It only counts
 /// that it has found itself damaged. Here it is told that it has.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nothing_is_acknowledged_once_ext4_has_found_itself_damaged() {
     for promise in ["commit", "large commit", "stable write", "checkpoint"] {
         check(&[Kernel::Ext4], &PROMISING, |rig, image| {

@@ -24,16 +24,19 @@ fn on(kernel: Kernel) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_ext4() {
     on(Kernel::Ext4);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_xfs() {
     on(Kernel::Xfs);
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn on_btrfs() {
     on(Kernel::Btrfs);
 }

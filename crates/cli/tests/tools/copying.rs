@@ -118,8 +118,9 @@ impl Pair<'_> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("cd ../local; mkdir -p s/sub/deep s/empty other; echo one > s/one; echo two > s/sub/two; ln -s one s/link; \
         ln s/one s/hard; ln -s nowhere s/broken; mkfifo s/fifo; chmod 751 s/sub; chmod 6755 s/sub/two; echo x > s/sub/deep/x; \
@@ -208,8 +209,9 @@ fn cp_makes_what_gnu_cp_makes_and_says_the_same() {
 
 /// GNU's copies the file once more for them.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_makes_no_name_of_what_was_there_in_place_of_a_file() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell(
         "cd ../local; mkdir s; echo new > s/a; ln s/a s/b; ln s/a s/c; echo x > s/x; cp -a s ../volume/s",
@@ -255,8 +257,9 @@ fn cp_makes_no_name_of_what_was_there_in_place_of_a_file() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_takes_few_requests_and_counts_what_is_stable() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("cd ../local; mkdir t; cd t; for d in $(seq 40); do mkdir $d; (cd $d; for f in $(seq 50); do echo $d $f > $f; done); done; mkdir ../u");
     let said = |words: &[&str]| said(landfast().args(["cp", "-r", "--json"]).args(words));
@@ -284,8 +287,9 @@ fn cp_takes_few_requests_and_counts_what_is_stable() {
 
 /// RFC 7862 sections 15.2 and 15.13; RFC 8881 section 2.10.4.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_has_a_server_copy_what_it_has_already_and_moves_no_data() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("mkdir -p s/sub dest; for f in $(seq 120); do head -c 20000 /dev/urandom > s/sub/$f; done; head -c 9000000 /dev/urandom > s/large; \
         : > s/empty; ln s/large s/hard; ln -s large s/link; chmod 4755 s/sub/7; chmod 0 s/sub/8; chown 12:34 s/sub/9; touch -d 2001-02-03 s/sub/* s/large s/sub");
     let bytes = 120 * 20_000 + 9_000_000;
@@ -323,8 +327,9 @@ fn cp_has_a_server_copy_what_it_has_already_and_moves_no_data() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("mkdir -p s/in t; head -c 5000000 /dev/urandom > s/large; echo small > s/small; ln s/large t/large; ln s/small t/small; \
         ln -s s again; echo x > s/in/x; cd ../local; echo here > here");
@@ -384,8 +389,9 @@ fn cp_copies_no_file_onto_itself_and_clones_or_says_that_it_cannot() {
 
 /// RFC 8276.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_and_untar_keep_extended_attributes_where_there_are_any() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("cd ../local; mkdir -p s/sub t old/s/sub; echo one > s/one; head -c 600000 /dev/urandom > s/large; : > s/sub/empty; ln -s one s/link; \
         ln s/large s/hard; for n in $(seq 60); do echo $n > s/sub/$n; done; echo old > old/s/one");
@@ -504,8 +510,9 @@ fn cp_clones_where_the_filesystem_does() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_asks_as_gnu_cp_does() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("chmod 755 .. ../local; cd ../local; mkdir -p s/sub/new s/dir tree; echo one > s/one; echo two > s/sub/two; ln -s one s/link; \
         echo three > s/sub/new/three; ln s/one s/hard; echo x > s/dir/x; echo t > tree/t; cp -a s tree ../volume; chown -R 4321:4321 s tree ../volume/s");

@@ -4,8 +4,9 @@ use super::trees::shell_in;
 use super::*;
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_removes_what_gnu_rm_removes_and_says_the_same() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     for (n, version) in VERSIONS.into_iter().enumerate() {
         let theirs = format!("t{n}");
         let make = |name: &str| {
@@ -44,8 +45,9 @@ fn rm_removes_what_gnu_rm_removes_and_says_the_same() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_takes_few_requests_and_counts_them() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("mkdir t; cd t; mkdir -p d{0..39}/s{0..1}; for d in d*; do touch $d/f{0..49} $d/s0/g{0..24} $d/s1/h{0..24}; done");
     let said = rig.ours("4.2", &["rm", "-rf", "--json", "--rpc-counts"], &["t"]);
     assert_eq!(said.code, Some(0), "{said:?}");
@@ -59,8 +61,9 @@ fn rm_takes_few_requests_and_counts_them() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_leaves_the_top_of_an_export_and_ends_as_gnu_when_typed_wrongly() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("touch f");
     for version in VERSIONS {
         let said = rig.ours(version, &["rm", "-rf"], &[""]);
@@ -101,8 +104,9 @@ fn rm_leaves_the_top_of_an_export_and_ends_as_gnu_when_typed_wrongly() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_rm_says_what_it_did() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("mkdir t; cd t; for d in $(seq 60); do mkdir d$d; (cd d$d; touch $(seq 400)); done");
     let mut child = landfast()
         .args(["rm", "-rv", &rig.url("t", "4.2")])
@@ -133,8 +137,9 @@ fn an_interrupted_rm_says_what_it_did() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     for version in VERSIONS {
         let all: &[&[&str]] = &[
             &["mkdir", "-pv"],
@@ -188,8 +193,9 @@ fn mkdir_makes_what_gnu_mkdir_makes_and_says_the_same() {
 
 /// The examples of docs/client.md, as they stand there.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_examples_of_the_manual_work() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell(
         "mkdir -p src home/ann home/bob etc work build tmp; touch src/Makefile build/x tmp/new; echo hello > etc/motd
          touch -d '31 days ago' tmp/old",
@@ -251,8 +257,9 @@ fn answered(
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_asks_once_as_gnu_rm_does() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let few = ["a", "b", "c"];
     let many = ["a", "b", "c", "d"];
     let make = "touch a b c d; mkdir t; touch t/x";
@@ -278,8 +285,9 @@ fn rm_asks_once_as_gnu_rm_does() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_asks_about_each_object_as_gnu_rm_does() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     // A user who is not root may look at it, too.
     rig.shell("chmod 755 ..");
     // In each directory one entry, as two have no order.
@@ -320,9 +328,10 @@ fn rm_asks_about_each_object_as_gnu_rm_does() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rm_that_asks_removes_at_once_and_ends_at_a_signal() {
     use std::io::{Read, Write};
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("mkdir w; touch w/a w/b w/c");
     let mut child = landfast()
         .args(["rm", "-ri", "--rpc-counts", &rig.url("w", "4.2")])

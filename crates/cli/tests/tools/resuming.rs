@@ -177,8 +177,9 @@ fn extracted(report: &serde_json::Value) -> u64 {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_archive_goes_on_after_each_of_several_kills() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     let plain = tree(&local, "t", DIRS);
     shell_in(&local, "gzip -1k t.tar");
@@ -207,8 +208,9 @@ fn an_archive_goes_on_after_each_of_several_kills() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_is_done_is_not_sent_again_and_what_is_lost_is() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     let archive = tree(&local, "t", 12);
     // Somebody who is not root: directories that may not be written to have to be opened again before they are filled.
@@ -251,8 +253,9 @@ fn what_is_done_is_not_sent_again_and_what_is_lost_is() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_server_restarts_between_and_loses_nothing() {
-    let Some(mut rig) = Rig::new() else { return };
+    let mut rig = Rig::new();
     let local = local(&rig);
     let archive = tree(&local, "t", DIRS);
     let gate = Gate::new(rig.server.address());
@@ -276,8 +279,9 @@ fn feed(running: &mut Running, archive: &[u8], bytes: Range<usize>) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_stream_goes_on_when_the_same_bytes_come_and_no_other() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     let (archive, other) = (tree(&local, "t", 12), tree(&local, "u", 1));
     let bytes = fs::read(&archive).expect("an archive");
@@ -327,8 +331,9 @@ fn a_stream_goes_on_when_the_same_bytes_come_and_no_other() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_torn_journal_is_gone_on_with_and_a_damaged_or_wrong_one_refused() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     shell_in(
         &local,
@@ -378,8 +383,9 @@ fn a_torn_journal_is_gone_on_with_and_a_damaged_or_wrong_one_refused() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_interrupted_untar_ends_in_order_and_goes_on() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     let archive = tree(&local, "t", 12);
     let bytes = fs::read(&archive).expect("an archive");
@@ -412,8 +418,9 @@ fn an_interrupted_untar_ends_in_order_and_goes_on() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn copies_go_on_in_each_direction() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     // Not on the disk that the server has.
     let elsewhere = Path::new("/dev/shm");
     let elsewhere = if elsewhere.is_dir() { elsewhere } else { Path::new("/var/tmp") };
@@ -471,8 +478,9 @@ fn copies_go_on_in_each_direction() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_copy_goes_on_with_what_has_changed_since() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     shell_in(
         &local,
@@ -513,8 +521,9 @@ fn a_copy_goes_on_with_what_has_changed_since() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_removal_goes_on_and_takes_nothing_that_came_later() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     rig.shell("mkdir kept; for t in a b; do mkdir $t; cd $t; for d in $(seq 60); do mkdir d$d; (cd d$d; touch $(seq 150)); done; cd ..; done");
     let journal = local.join("j");

@@ -21,8 +21,9 @@ pub fn shell_in(dir: &Path, script: &str) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn diff_tree_tells_each_difference_and_nothing_else() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local_tree(&rig);
     let archive = rig.dir.path().join("a.tar.gz");
     shell_in(
@@ -124,8 +125,9 @@ fn diff_tree_tells_each_difference_and_nothing_else() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_makes_the_destination_as_the_source_is() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local_tree(&rig);
     let src = path(&local);
     for (n, version) in VERSIONS.into_iter().enumerate() {
@@ -186,8 +188,9 @@ fn sync_tree_makes_the_destination_as_the_source_is() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = rig.dir.path().join("local");
     fs::create_dir(&local).expect("a directory");
     shell_in(&local, "mkdir d{0..19}; for d in d*; do for f in $(seq 50); do echo $f > $d/$f; done; done");
@@ -223,8 +226,9 @@ fn sync_tree_says_what_did_not_land_and_asks_little_when_nothing_differs() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_makes_a_directory_of_this_machine_as_a_server_s_is() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     odd_tree(&rig, "s");
     let from = rig.at("s");
     for (n, version) in VERSIONS.into_iter().enumerate() {
@@ -290,7 +294,7 @@ fn sync_tree_makes_a_directory_of_this_machine_as_a_server_s_is() {
 
 #[test]
 fn sync_tree_makes_a_server_s_directory_as_another_server_s_is() {
-    let (Some(one), Some(two)) = (Rig::new(), Rig::new()) else { return };
+    let (one, two) = (Rig::new(), Rig::new());
     odd_tree(&one, "s");
     // Another owner than all others, a large file that is no zeroes.
     one.shell("head -c 3000000 /dev/urandom > s/random; chown 4321:8765 s/random");
@@ -333,8 +337,9 @@ fn sync_tree_makes_a_server_s_directory_as_another_server_s_is() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_that_is_interrupted_leaves_no_half_file_under_its_name() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     rig.shell("mkdir s s/d; for f in a b c d/e; do head -c 12000000 /dev/urandom > s/$f; done; for n in $(seq 200); do echo $n > s/d/$n; done");
     let (from, to) = (rig.at("s"), rig.dir.path().join("here"));
     shell_in(rig.dir.path(), "mkdir here; echo old > here/a; echo old > here/c");
@@ -376,8 +381,9 @@ fn shown(rig: &Rig, name: &str) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_makes_extended_attributes_the_same_when_asked() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = rig.dir.path().join("local");
     shell_in(
         rig.dir.path(),

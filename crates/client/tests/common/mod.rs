@@ -20,15 +20,6 @@ use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
 /// The longest that a checkpoint of a server that has died keeps its locks.
 const LOCKED_MAX: Duration = Duration::from_secs(30);
 
-/// Whether the tests can run here: a volume needs root and a real filesystem.
-pub fn skipped() -> bool {
-    if rustix::process::geteuid().is_root() {
-        return false;
-    }
-    println!("skipped: needs root");
-    true
-}
-
 pub fn shell(dir: &Path, script: &str) {
     let done = Command::new("sh").arg("-ec").arg(script).current_dir(dir).output().unwrap();
     assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));

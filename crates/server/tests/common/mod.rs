@@ -25,16 +25,6 @@ use std::time::{Duration, Instant};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether the tests can run here: a volume needs root and a real filesystem.
-pub fn skipped() -> bool {
-    // SAFETY: geteuid has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
-        return false;
-    }
-    println!("skipped: needs root");
-    true
-}
-
 /// A server and its directory.
 pub struct Rig {
     pub dir: tempfile::TempDir,

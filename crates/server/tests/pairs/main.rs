@@ -29,10 +29,8 @@ mod tests {
 
     /// In a process of its own, since that is what a bug is chosen for.
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn answers_that_wait_for_nobody_are_seen() {
-        if crate::common::skipped() {
-            return;
-        }
         for test in ["tests::v3_with_a_log_on_ext4", "tests::v3_in_sync_on_xfs"] {
             let program = std::env::current_exe().expect("this program");
             let mut command = std::process::Command::new(program);
@@ -49,41 +47,49 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v3_with_a_log_on_ext4() {
         every_pair(V3, Log, Ext4);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v40_with_a_log_on_xfs() {
         every_pair(V40, Log, Xfs);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v41_with_a_log_on_btrfs() {
         every_pair(V41, Log, Btrfs);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v42_with_a_log_on_xfs() {
         every_pair(V42, Log, Xfs);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v3_in_sync_on_xfs() {
         every_pair(V3, Sync, Xfs);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v40_in_sync_on_ext4() {
         every_pair(V40, Sync, Ext4);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v41_in_sync_on_ext4() {
         every_pair(V41, Sync, Ext4);
     }
 
     #[test]
+    #[cfg_attr(not(root), ignore = "needs root")]
     fn v42_in_sync_on_btrfs() {
         every_pair(V42, Sync, Btrfs);
     }

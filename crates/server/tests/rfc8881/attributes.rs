@@ -58,10 +58,8 @@ async fn supported(c: &mut Client, fh: &FileHandle) -> Bitmap {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_5_each_attribute_of_each_type() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let all = objects(&mut c).await;
@@ -105,10 +103,8 @@ async fn rfc8881_5_each_attribute_of_each_type() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_5_unknown_and_no_attributes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut unknown = Bitmap::default();
@@ -121,10 +117,8 @@ async fn rfc8881_5_unknown_and_no_attributes() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_what_can_be_read_only_is_not_set() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let all = objects(&mut c).await;
@@ -152,10 +146,8 @@ async fn rfc8881_18_30_what_can_be_read_only_is_not_set() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_values_that_are_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, _) = c.open("f", 3).await;
@@ -190,10 +182,8 @@ async fn rfc8881_18_30_values_that_are_none() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_30_4_the_size_of_what_has_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let all = objects(&mut c).await;
@@ -208,10 +198,8 @@ async fn rfc8881_18_30_4_the_size_of_what_has_none() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_5_8_1_4_every_setattr_changes_the_change_attribute() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for fh in objects(&mut c).await {
@@ -237,10 +225,8 @@ async fn rfc8881_5_8_1_4_every_setattr_changes_the_change_attribute() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_31_3_what_cannot_be_compared() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let one = |number, values: &'static [u8]| Fattr {
@@ -264,10 +250,8 @@ async fn rfc8881_18_31_3_what_cannot_be_compared() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_1_access_answers_for_the_bits_that_mean_something() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let all = objects(&mut c).await;

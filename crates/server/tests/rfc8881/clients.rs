@@ -37,10 +37,8 @@ async fn probe(raw: &Raw, sessionid: SessionId) -> NfsStat {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_3_flags_and_roles() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut raw = rig.raw().await;
     raw.minor = 1;
@@ -64,10 +62,8 @@ async fn rfc8881_18_35_3_flags_and_roles() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_1_an_array_of_at_most_one_implementation() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let id = ImplId {
@@ -85,10 +81,8 @@ async fn rfc8881_18_35_1_an_array_of_at_most_one_implementation() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_4_cases_1_2_and_4_new_again_and_unconfirmed() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     // Case 4: whatever differs or not, an unconfirmed record is replaced.
@@ -110,10 +104,8 @@ async fn rfc8881_18_35_4_cases_1_2_and_4_new_again_and_unconfirmed() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_4_case_3_collision() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let mut c = rig.client(b"c").await;
@@ -135,10 +127,8 @@ async fn rfc8881_18_35_4_case_3_collision() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_4_case_5_a_restarted_client() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let mut old = rig.client(b"c").await;
@@ -155,10 +145,8 @@ async fn rfc8881_18_35_4_case_5_a_restarted_client() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_35_4_cases_6_to_9_updates() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     // Case 7: nothing confirmed.
@@ -178,10 +166,8 @@ async fn rfc8881_18_35_4_cases_6_to_9_updates() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_36_4_a_retried_create_session_gets_the_same_reply() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let ex = exchange(&raw, exchange_args(b"c", 1)).await.expect("new");
@@ -217,10 +203,8 @@ async fn rfc8881_18_36_4_a_retried_create_session_gets_the_same_reply() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_36_3_principals() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = by(&rig.raw().await, 500);
     let ex = exchange(&raw, exchange_args(b"c", 1)).await.expect("new");
@@ -240,10 +224,8 @@ async fn rfc8881_18_36_3_principals() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_36_3_channels() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let ex = exchange(&raw, exchange_args(b"c", 1)).await.expect("new");
@@ -286,10 +268,8 @@ async fn rfc8881_18_36_3_channels() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_36_callback_security_of_every_kind() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let sys = |gids: Vec<u32>| {
@@ -342,10 +322,8 @@ async fn rfc8881_18_36_callback_security_of_every_kind() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_50_3_a_client_id_that_is_in_use_is_not_destroyed() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let destroy = |id| ArgOp::DestroyClientid(id);
@@ -370,10 +348,8 @@ async fn rfc8881_18_50_3_a_client_id_that_is_in_use_is_not_destroyed() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_37_3_where_destroy_session_may_stand() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let mut c = rig.client(b"c").await;
@@ -392,10 +368,8 @@ async fn rfc8881_18_37_3_where_destroy_session_may_stand() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_34_a_connection_joins_a_session() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = rig.client(b"c").await;
     // A SEQUENCE on a connection that the session does not know yet binds it.
@@ -427,10 +401,8 @@ async fn rfc8881_18_34_a_connection_joins_a_session() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_a_session_says_that_no_connection_serves_its_back_channel() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     // One that never asked for a back channel lacks none, whatever becomes of its connections.
     let mut plain = rig.client(b"plain").await;
@@ -477,10 +449,8 @@ async fn rfc8881_18_46_3_a_session_says_that_no_connection_serves_its_back_chann
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_51_3_nothing_is_opened_before_reclaim_complete() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = Client::without_reclaim(rig.raw().await, b"c", 1).await;
     let create = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
@@ -512,10 +482,8 @@ async fn rfc8881_18_51_3_nothing_is_opened_before_reclaim_complete() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_client_owner_is_any_bytes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     for owner in [&b""[..], b"\0", b"\xff\xfe", b"a b\n"] {

@@ -25,10 +25,8 @@ fn bytes(ops: &[ArgOp]) -> Vec<u8> {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_16_2_3_the_tag_comes_back_whatever_it_is() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     for tag in [&b""[..], b"tag test", b"\xc0\xc1", b"\0\0\0", &[b'x'; 1000]] {
@@ -42,10 +40,8 @@ async fn rfc8881_16_2_3_the_tag_comes_back_whatever_it_is() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_16_2_3_a_minor_version_that_is_not_served_comes_before_all_else() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     for minor in [3, 50, u32::MAX] {
@@ -57,10 +53,8 @@ async fn rfc8881_16_2_3_a_minor_version_that_is_not_served_comes_before_all_else
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_15_1_3_4_numbers_that_are_no_operation() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for minor in [1, 2] {
@@ -95,10 +89,8 @@ async fn rfc8881_15_1_3_4_numbers_that_are_no_operation() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_what_4_1_has_taken_away_is_not_supported() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for op in [
@@ -118,10 +110,8 @@ async fn rfc8881_18_what_4_1_has_taken_away_is_not_supported() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_15_1_2_what_comes_before_a_malformed_operation_is_answered() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let malformed: &[(OpNum, &[u8])] = &[
@@ -164,10 +154,8 @@ async fn rfc8881_15_1_2_what_comes_before_a_malformed_operation_is_answered() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc5531_9_a_header_that_does_not_decode_is_garbage() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     for body in [vec![], vec![0, 0], vec![0xff; 4], vec![0, 0, 0, 1, b'x'], vec![0; 8]] {
@@ -177,10 +165,8 @@ async fn rfc5531_9_a_header_that_does_not_decode_is_garbage() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_2_1_sequence_comes_first_or_one_of_the_few_alone() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for op in [ArgOp::Putrootfh, ArgOp::Getfh, ArgOp::ReclaimComplete(false), ArgOp::TestStateid(Vec::new())]

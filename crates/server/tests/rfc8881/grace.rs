@@ -53,10 +53,8 @@ async fn after_a_crash(lease_seconds: u32) -> (Rig, Client, Client, FileHandle) 
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_4_2_1_what_is_served_during_grace_and_what_waits() {
-    if skipped() {
-        return;
-    }
     let (_rig, mut c, mut d, fh) = after_a_crash(90).await;
     let put = ArgOp::Putfh(fh);
     let lockt =
@@ -102,10 +100,8 @@ async fn rfc8881_8_4_2_1_what_is_served_during_grace_and_what_waits() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_11_opens_and_locks_are_reclaimed_and_hold() {
-    if skipped() {
-        return;
-    }
     let (rig, mut c, mut d, fh) = after_a_crash(90).await;
     assert_eq!(c.status_flags().await, flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED);
     let put = ArgOp::Putfh(fh);
@@ -125,10 +121,8 @@ async fn rfc8881_9_11_opens_and_locks_are_reclaimed_and_hold() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_4_2_1_grace_ends_with_the_lease_when_a_client_does_not_come_back() {
-    if skipped() {
-        return;
-    }
     let (_rig, _c, mut d, fh) = after_a_crash(1).await;
     let open = vec![ArgOp::Putrootfh, open_op(b"o", "f", 3, 0, OpenHow::NoCreate)];
     let patience = std::time::Instant::now();
@@ -148,10 +142,8 @@ async fn rfc8881_8_4_2_1_grace_ends_with_the_lease_when_a_client_does_not_come_b
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_4_2_1_a_clean_stop_with_nothing_held_needs_no_grace() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, open) = c.open("f", 3).await;

@@ -40,10 +40,8 @@ async fn with_text(rig: &Rig) -> (Client, ArgOp, Stateid) {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_22_3_eof_and_counts() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put, s) = with_text(&rig).await;
     let len = TEXT.len() as u64;
@@ -67,10 +65,8 @@ async fn rfc8881_18_22_3_eof_and_counts() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_what_is_no_regular_file_has_no_data() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let d = SpecData { major: 1, minor: 2 };
@@ -100,10 +96,8 @@ async fn rfc8881_18_what_is_no_regular_file_has_no_data() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_32_3_writing() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put, s) = with_text(&rig).await;
     for (stateid, stable) in [
@@ -146,10 +140,8 @@ async fn rfc8881_18_32_3_writing() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_32_3_as_much_as_maxwrite_and_maxread_say() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let raw = rig.raw().await;
     let ex = raw.exchange_id(b"large", 1).await;
@@ -180,10 +172,8 @@ async fn rfc8881_18_32_3_as_much_as_maxwrite_and_maxread_say() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_3_3_commit() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put, s) = with_text(&rig).await;
     let w = wrote(c.last(vec![put.clone(), write(s, StableHow::Unstable, 0, TEXT)]).await);
@@ -202,10 +192,8 @@ async fn rfc8881_18_3_3_commit() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_2_3_share_denial_and_io_without_an_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("f", 3).await;

@@ -64,10 +64,8 @@ impl Locking {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_10_3_ranges() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let lock = a.lock(first(a.open, b"l", LockType::Write, 0, 1)).await;
@@ -90,10 +88,8 @@ async fn rfc8881_18_10_3_ranges() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_1_the_seqid_grows_with_every_lock_and_unlock() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let one = a.lock(first(a.open, b"l", LockType::Write, 0, 25)).await;
@@ -113,10 +109,8 @@ async fn rfc8881_9_1_the_seqid_grows_with_every_lock_and_unlock() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_5_overlaps_upgrades_and_downgrades() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let one = a.lock(first(a.open, b"l", LockType::Write, 25, 75)).await;
@@ -140,10 +134,8 @@ async fn rfc8881_9_5_overlaps_upgrades_and_downgrades() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_4_readers_and_writers() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let mut b = Locking::new(&rig, b"b").await;
@@ -164,10 +156,8 @@ async fn rfc8881_9_4_readers_and_writers() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_10_a_lock_needs_its_kind_of_open_and_a_file() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("f", 3).await;
@@ -211,10 +201,8 @@ async fn rfc8881_18_10_a_lock_needs_its_kind_of_open_and_a_file() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_1_4_4_close_releases_locks() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let mut b = Locking::new(&rig, b"b").await;
@@ -225,10 +213,8 @@ async fn rfc8881_9_1_4_4_close_releases_locks() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_11_4_lockt_needs_no_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     a.lock(first(a.open, b"o", LockType::Write, 10, 5)).await;
@@ -242,10 +228,8 @@ async fn rfc8881_18_11_4_lockt_needs_no_open() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_12_3_what_can_be_unlocked() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let held = a.lock(first(a.open, b"o", LockType::Write, 10, 10)).await;
@@ -279,10 +263,8 @@ async fn rfc8881_18_12_3_what_can_be_unlocked() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_2_3_what_can_be_closed_and_is_closed_then() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = Locking::new(&rig, b"a").await;
     let held = a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;
@@ -316,10 +298,8 @@ async fn outlived(rig: &Rig, ask: impl Fn(&Locking) -> ArgOp) -> (Locking, Locki
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_10_locks_of_a_client_whose_lease_is_over_are_in_nobodys_way() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
     let (a, mut b) = outlived(&rig, |b| first(b.open, b"o", LockType::Write, 0, END)).await;
     assert_eq!(b.denied(test(b"p", LockType::Read, 0, 1)).await.owner.clientid, b.c.id);
@@ -327,10 +307,8 @@ async fn rfc8881_9_10_locks_of_a_client_whose_lease_is_over_are_in_nobodys_way()
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_11_3_lockt_finds_no_lock_of_a_client_whose_lease_is_over() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
     let (a, mut b) = outlived(&rig, |_| test(b"o", LockType::Read, 0, 1)).await;
     assert_ok(&[b.last(first(b.open, b"o", LockType::Write, 0, END)).await]);
@@ -339,11 +317,9 @@ async fn rfc8881_18_11_3_lockt_finds_no_lock_of_a_client_whose_lease_is_over() {
 
 /// Whether a client still has its lock shows in what another one is told that wants it.
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_only_a_sequence_that_succeeds_renews_the_lease() {
     const LEASE: std::time::Duration = std::time::Duration::from_secs(1);
-    if skipped() {
-        return;
-    }
     let rig = Rig::with(landfast_volume::Durability::Log, 1).await;
     let mut a = Locking::new(&rig, b"a").await;
     a.lock(first(a.open, b"o", LockType::Write, 0, END)).await;

@@ -51,10 +51,8 @@ async fn clients(rig: &Rig, file: impl Fn(usize) -> String) -> Vec<(usize, Clien
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_3_a_thousand_clients_whose_leases_are_over_are_in_nobodys_way() {
-    if skipped() {
-        return;
-    }
     let rig = rig(1).await;
     let all = clients(&rig, |_| "f".to_owned()).await;
     let mut breaker = rig.client(b"breaker").await;
@@ -73,10 +71,8 @@ async fn rfc8881_8_3_a_thousand_clients_whose_leases_are_over_are_in_nobodys_way
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_4_2_1_a_thousand_clients_reclaim_and_half_of_them_twice() {
-    if skipped() {
-        return;
-    }
     let mut rig = rig(90).await;
     let all = clients(&rig, |i| format!("f{i}")).await;
     assert_eq!(rig.crash().await.reclaiming, CLIENTS);

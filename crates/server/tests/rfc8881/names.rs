@@ -47,10 +47,8 @@ fn no_directory(file: &str, op: OpNum) -> NfsStat {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_4_3_each_type_is_made_and_is_what_it_is() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     let types = [
@@ -91,10 +89,8 @@ async fn rfc8881_18_4_3_each_type_is_made_and_is_what_it_is() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_4_3_types_that_create_does_not_make() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     for number in [0, 1, 8, 9, 10, u32::MAX] {
@@ -118,10 +114,8 @@ async fn rfc8881_18_4_3_types_that_create_does_not_make() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_what_is_no_directory_holds_no_names() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     for (file, fh) in &all[1..] {
@@ -152,10 +146,8 @@ async fn rfc8881_18_what_is_no_directory_holds_no_names() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_9_what_can_be_linked() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     for (file, fh) in &all {
@@ -184,10 +176,8 @@ async fn rfc8881_18_9_what_can_be_linked() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_25_each_type_is_removed() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     assert_ok(&c.run(vec![ArgOp::Putfh(all[0].1.clone()), make("in", CreateType::Fifo)]).await);
@@ -204,10 +194,8 @@ async fn rfc8881_18_25_each_type_is_removed() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_26_3_renaming_over() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     let inside = |ops: Vec<ArgOp>| [vec![ArgOp::Putrootfh, ArgOp::Savefh], ops].concat();
@@ -242,10 +230,8 @@ async fn rfc8881_18_26_3_renaming_over() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_24_readlink() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, all) = zoo(&rig).await;
     for (file, fh) in &all {
@@ -259,10 +245,8 @@ async fn rfc8881_18_24_readlink() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_14_any_bytes_but_nul_and_slash_are_a_name_and_come_back_as_they_were() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut names: Vec<Vec<u8>> =
@@ -305,10 +289,8 @@ async fn rfc8881_14_any_bytes_but_nul_and_slash_are_a_name_and_come_back_as_they
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_13_4_lookup_follows_nothing() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     assert_ok(&c.run(vec![ArgOp::Putrootfh, make("d", CreateType::Dir), make("e", CreateType::Dir)]).await);
@@ -331,10 +313,8 @@ async fn rfc8881_18_13_4_lookup_follows_nothing() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_6_3_1_1_8_secinfo_consumes_the_filehandle() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     assert_ok(&c.run(vec![ArgOp::Putrootfh, make("d", CreateType::Dir), make("e", CreateType::Dir)]).await);

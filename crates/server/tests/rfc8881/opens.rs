@@ -29,10 +29,8 @@ fn unchecked(attrs: Fattr) -> OpenHow {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_7_every_pair_of_access_and_deny() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut a = rig.client(b"a").await;
     let mut b = rig.client(b"b").await;
@@ -65,10 +63,8 @@ async fn rfc8881_9_7_every_pair_of_access_and_deny() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_7_values_that_are_none() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("f", 3).await;
@@ -82,10 +78,8 @@ async fn rfc8881_9_7_values_that_are_none() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_9_opens_of_one_owner_are_one() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s1) = c.open("f", 1).await;
@@ -116,10 +110,8 @@ async fn rfc8881_9_9_opens_of_one_owner_are_one() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_what_is_no_regular_file() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let d = SpecData { major: 1, minor: 2 };
@@ -155,10 +147,8 @@ async fn rfc8881_18_16_3_what_is_no_regular_file() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_claims() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, stateid) = c.open("f", 3).await;
@@ -187,10 +177,8 @@ async fn rfc8881_18_16_3_claims() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_an_open_by_handle_is_held_to_the_mode() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     std::os::unix::fs::chown(rig.export(), Some(1000), Some(1000)).expect("given away");
     let mut c = rig.client(b"c").await;
@@ -217,10 +205,8 @@ async fn rfc8881_18_16_3_an_open_by_handle_is_held_to_the_mode() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_why_there_is_no_delegation() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("f", 3).await;
@@ -237,10 +223,8 @@ async fn rfc8881_18_16_3_why_there_is_no_delegation() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_attributes_of_a_create() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let create = |how: OpenHow| {
@@ -280,10 +264,8 @@ async fn rfc8881_18_16_3_attributes_of_a_create() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_1_4_1_opening_checks_the_caller_and_not_the_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = c.open("f", 3).await;
@@ -308,10 +290,8 @@ async fn rfc8881_9_1_4_1_opening_checks_the_caller_and_not_the_open() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_16_3_an_open_file_that_is_removed_stays_until_it_is_closed() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = c.open("f", 3).await;

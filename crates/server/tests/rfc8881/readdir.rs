@@ -42,10 +42,8 @@ async fn list(c: &mut Client, put: &ArgOp, maxcount: u32) -> Vec<String> {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_an_empty_directory() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 0).await;
     // The encoding of nothing takes 16 bytes.
@@ -63,10 +61,8 @@ async fn rfc8881_18_23_3_an_empty_directory() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_every_page_size_lists_each_entry_once() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 100).await;
     let expected: Vec<String> = (0..100).map(|i| format!("entry{i:04}")).collect();
@@ -83,10 +79,8 @@ async fn rfc8881_18_23_3_every_page_size_lists_each_entry_once() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_cookies() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 20).await;
     let all = page(c.last(vec![put.clone(), readdir_op(0, 0, 1 << 16, &[n::FILEID])]).await);
@@ -114,10 +108,8 @@ async fn rfc8881_18_23_3_cookies() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_what_is_removed_and_made_meanwhile() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 200).await;
     let (mut cookie, mut seen, mut step) = (0, BTreeSet::new(), 0);
@@ -148,10 +140,8 @@ async fn rfc8881_18_23_3_what_is_removed_and_made_meanwhile() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_removing_all_that_is_listed_empties_the_directory() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 150).await;
     let mut cookie = 0;
@@ -171,10 +161,8 @@ async fn rfc8881_18_23_3_removing_all_that_is_listed_empties_the_directory() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_attributes_of_entries_are_those_of_getattr() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 3).await;
     assert_ok(&c.run(vec![put.clone(), mkdir("sub")]).await);
@@ -197,10 +185,8 @@ async fn rfc8881_18_23_3_attributes_of_entries_are_those_of_getattr() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_23_3_a_directory_that_may_not_be_read_or_searched() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let (mut c, put) = filled(&rig, 3).await;
     let chmod = |bits| ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: mode(bits) });

@@ -41,10 +41,8 @@ async fn limited(rig: &Rig, f: impl Fn(&mut ChannelAttrs)) -> Client {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_46_3_the_reply_names_the_slot() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = rig.client(b"c").await;
     let s = sequence(&c.raw.compound(vec![on(&c, 2, 1, 3)]).await);
@@ -55,10 +53,8 @@ async fn rfc8881_18_46_3_the_reply_names_the_slot() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_1_each_slot_counts_for_itself() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = rig.client(b"c").await;
     let slots = c.fore.max_requests;
@@ -87,10 +83,8 @@ async fn rfc8881_2_10_6_1_each_slot_counts_for_itself() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_1_a_replay_gets_the_same_bytes() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     c.open("a", 3).await;
@@ -129,10 +123,8 @@ async fn rfc8881_2_10_6_1_a_replay_gets_the_same_bytes() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_1_3_1_a_false_retry_is_recognised() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let ops = vec![ArgOp::Putrootfh, ArgOp::Getfh];
@@ -153,10 +145,8 @@ async fn rfc8881_2_10_6_1_3_1_a_false_retry_is_recognised() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_4_a_request_that_is_too_big() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = limited(&rig, |f| f.max_request_size = 512).await;
     c.seq = 1;
@@ -169,10 +159,8 @@ async fn rfc8881_2_10_6_4_a_request_that_is_too_big() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_4_too_many_operations() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = limited(&rig, |f| f.max_operations = 4).await;
     let max = c.fore.max_operations as usize;
@@ -190,10 +178,8 @@ async fn rfc8881_2_10_6_4_too_many_operations() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_4_a_reply_that_is_too_big() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = limited(&rig, |f| {
         (f.max_response_size, f.max_response_size_cached) = (400, 400);
@@ -224,10 +210,8 @@ async fn rfc8881_2_10_6_4_a_reply_that_is_too_big() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_4_a_reply_that_is_too_big_to_keep() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = limited(&rig, |f| f.max_response_size_cached = 10).await;
     c.seq = 1;
@@ -245,10 +229,8 @@ async fn rfc8881_2_10_6_4_a_reply_that_is_too_big_to_keep() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_6_1_4_a_client_may_use_fewer_slots() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let c = rig.client(b"c").await;
     for (slot, seq, highest) in [(7, 1, 7), (1, 1, 1), (1, 2, 1), (7, 2, 7)] {
@@ -257,10 +239,8 @@ async fn rfc8881_2_10_6_1_4_a_client_may_use_fewer_slots() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_2_10_3_1_sessions_of_one_client_are_independent() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let second = c.raw.create_session(session_args(c.id, 2)).await;

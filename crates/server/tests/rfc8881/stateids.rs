@@ -66,10 +66,8 @@ async fn open_ops(c: &mut Client, fh: &FileHandle, s: Stateid) -> Vec<(OpNum, Nf
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_2_2_old_and_future_seqids() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, first) = c.open("f", 1).await;
@@ -89,10 +87,8 @@ async fn rfc8881_8_2_2_old_and_future_seqids() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_2_4_stateids_that_name_nothing_here() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut d = rig.client(b"d").await;
@@ -119,10 +115,8 @@ async fn rfc8881_8_2_4_stateids_that_name_nothing_here() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_8_2_3_special_stateids() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, open) = c.open("f", 3).await;
@@ -162,10 +156,8 @@ async fn rfc8881_8_2_3_special_stateids() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_16_2_3_1_2_what_sets_and_clears_the_current_stateid() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let root = ArgOp::Putrootfh;
@@ -201,10 +193,8 @@ async fn rfc8881_16_2_3_1_2_what_sets_and_clears_the_current_stateid() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_48_test_stateid_answers_for_each() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, open) = c.open("f", 1).await;
@@ -232,10 +222,8 @@ async fn rfc8881_18_48_test_stateid_answers_for_each() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_38_free_stateid() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, open) = c.open("f", 3).await;
@@ -253,10 +241,8 @@ async fn rfc8881_18_38_free_stateid() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_9_1_2_a_lock_stateid_is_for_io_of_its_open() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, _) = c.open("f", 3).await;

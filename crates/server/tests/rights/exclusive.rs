@@ -2,7 +2,7 @@
 
 use super::victim::*;
 use super::wire::Wire;
-use crate::common::{assert_ok, fattr, name, read_op, skipped, write_op};
+use crate::common::{assert_ok, fattr, name, read_op, write_op};
 use landfast_nfs::v3;
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v4::args::*;
@@ -111,10 +111,8 @@ fn imitations(verf: [u8; 8]) -> Vec<(i64, i64)> {
 const VERF: [u8; 8] = [0x12, 0x34, 0x56, 0x78, 0x1a, 0xbc, 0xde, 0xf0];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn roots_empty_file_with_a_verifiers_times_is_nobody_elses() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     for (w, way) in WAYS.into_iter().enumerate() {
         let mut attacker = Creator::new(&rig, ROOT_SQUASH, way, &format!("attacker-{w}")).await;
@@ -133,10 +131,8 @@ async fn roots_empty_file_with_a_verifiers_times_is_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_repetition_finds_the_file_that_it_made_and_another_caller_does_not() {
-    if skipped() {
-        return;
-    }
     for durability in ["log", "sync"] {
         let mut rig = Rig::with(durability, 1).await;
         for (w, way) in WAYS.into_iter().enumerate() {
@@ -204,10 +200,8 @@ async fn set_by_client(c: &mut Creator, fh: Bytes) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_repetition_with_less_is_no_way_to_more() {
-    if skipped() {
-        return;
-    }
     // Made by root for all to read: a repetition by somebody who may read gets what he may, and no more.
     let rig = Rig::new("log").await;
     let mut root = Creator::new(&rig, HONEST, Way::V41(1), "root").await;

@@ -2,7 +2,7 @@
 //! their owner may use, root.
 
 use super::victim::*;
-use crate::common::{assert_ok, fattr, mode, read_op, skipped, write_op};
+use crate::common::{assert_ok, fattr, mode, read_op, write_op};
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::*;
@@ -25,10 +25,8 @@ fn commit() -> ArgOp {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn the_owner_goes_on_whatever_becomes_of_the_mode() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     for minor in [0, 1, 2] {
         let mut wire = rig.from(HONEST).await;
@@ -64,10 +62,8 @@ async fn the_owner_goes_on_whatever_becomes_of_the_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn who_loses_the_right_loses_it_under_an_open_file_at_once_and_gets_it_back() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     for minor in [0, 1, 2] {
         let mut wire = rig.from(HONEST).await;
@@ -94,10 +90,8 @@ async fn who_loses_the_right_loses_it_under_an_open_file_at_once_and_gets_it_bac
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn several_users_of_one_session_each_have_their_own() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     for minor in [0, 1, 2] {
         let mut wire = rig.from(HONEST).await;
@@ -128,10 +122,8 @@ async fn several_users_of_one_session_each_have_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_program_that_may_only_be_run_is_read_and_not_written() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     std::fs::write(rig.path("program"), b"#!/bin/true").expect("a file");
     chown(rig.path("program"), Some(1000), Some(1000)).expect("an owner");
@@ -152,10 +144,8 @@ async fn a_program_that_may_only_be_run_is_read_and_not_written() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_is_written_is_written_by_the_caller() {
-    if skipped() {
-        return;
-    }
     // The kernel takes set-user-ID away from a file that somebody writes who is not root: it must know who does.
     let rig = Rig::new("log").await;
     for minor in [0, 1, 2] {
@@ -174,12 +164,10 @@ async fn what_is_written_is_written_by_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn version_3_commits_for_who_may_write() {
     use landfast_nfs::v3::{self, Call, args::CommitArgs};
     use landfast_xdr::{Bytes, Encode};
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     let mut wire = rig.from(HONEST).await;
     let mut party = Party::new(&mut wire, 1, b"honest").await;

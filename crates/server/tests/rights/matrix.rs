@@ -3,7 +3,7 @@
 
 use super::ops::{self, Needs, Op};
 use super::victim::*;
-use crate::common::{name, skipped};
+use crate::common::name;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 use std::os::unix::fs::PermissionsExt;
@@ -91,9 +91,6 @@ impl Who {
 }
 
 async fn every_operation_by_every_caller(minor: u32) {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("unsafe").await;
     let mut wires = Vec::new();
     for host in 1..=OUTSIDER {
@@ -143,26 +140,27 @@ async fn every_operation_by_every_caller(minor: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nobody_does_more_under_a_stateid_of_4_0_than_he_may() {
     every_operation_by_every_caller(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nobody_does_more_under_a_stateid_of_4_1_than_he_may() {
     every_operation_by_every_caller(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nobody_does_more_under_a_stateid_of_4_2_than_he_may() {
     every_operation_by_every_caller(2).await;
 }
 
 /// Under each version: a stateid of one export with a file of another, whose rules are others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_stateid_of_one_export_opens_nothing_in_another() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::of_several().await;
     let mut wire = rig.from(HONEST).await;
     let (mut wrong, mut tried) = (Vec::new(), 0);

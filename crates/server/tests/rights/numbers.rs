@@ -1,7 +1,7 @@
 //! Client IDs, stateids and session IDs: who has some of them finds no other by them.
 
 use super::victim::*;
-use crate::common::{mode, skipped};
+use crate::common::mode;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::*;
@@ -23,10 +23,8 @@ fn assert_far_apart(what: &str, mut numbers: Vec<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn no_number_is_found_by_its_neighbours_and_none_comes_again_after_a_restart() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::with("log", 1).await;
     let mut seen = HashSet::new();
     let (mut clients, mut stateids, mut sessions) = (Vec::new(), Vec::new(), Vec::new());
@@ -60,10 +58,8 @@ async fn no_number_is_found_by_its_neighbours_and_none_comes_again_after_a_resta
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn what_the_log_has_kept_keeps_its_number() {
-    if skipped() {
-        return;
-    }
     let mut rig = Rig::new("log").await;
     let mut wire = rig.from(HONEST).await;
     let mut party = Party::new(&mut wire, 1, b"idle").await;
@@ -77,10 +73,8 @@ async fn what_the_log_has_kept_keeps_its_number() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc7530_9_1_7_a_retry_is_answered_to_its_sender_only() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("log").await;
     let mut wire = rig.from(HONEST).await;
     let mut party = Party::new(&mut wire, 0, b"honest").await;

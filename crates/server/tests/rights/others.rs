@@ -1,16 +1,13 @@
 //! What is one client's, asked for by another one; and what is a host's, asked for by one of its users.
 
 use super::victim::*;
-use crate::common::skipped;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 
 /// Callbacks are the host's: one of its users does not say where they go, as he binds no connection for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_user_of_a_session_does_not_change_its_callbacks() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("unsafe").await;
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {
@@ -29,10 +26,8 @@ async fn a_user_of_a_session_does_not_change_its_callbacks() {
 
 /// Whether all has been reclaimed is the host's to say: one of its users who says so would take from the others what they had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_user_of_a_session_does_not_end_the_hosts_reclaims() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("unsafe").await;
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {
@@ -52,10 +47,8 @@ async fn a_user_of_a_session_does_not_end_the_hosts_reclaims() {
 /// A reply that is kept for a retry is told to the user who asked for it, from where he has the same rights: not to another user of the
 /// session, and not to an address that is given less, even if it repeats all of the request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_kept_reply_is_told_to_nobody_who_might_not_have_asked() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("unsafe").await;
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {
@@ -91,10 +84,8 @@ async fn a_kept_reply_is_told_to_nobody_who_might_not_have_asked() {
 
 /// Another client's stateids are no stateids: whether there is such a one is not told either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn another_clients_stateids_are_told_from_none_by_nobody() {
-    if skipped() {
-        return;
-    }
     let rig = Rig::new("unsafe").await;
     let mut wire = rig.from(HONEST).await;
     for minor in [1, 2] {

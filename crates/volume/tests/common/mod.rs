@@ -29,15 +29,6 @@ pub struct Rig {
     pub report: RecoveryReport,
 }
 
-/// False, with a message, if the test cannot run.
-pub fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: needs root");
-    }
-    root
-}
-
 /// `base` contains the directory, `beside` the log.
 pub fn options(base: &Path, beside: &Path, durability: Durability) -> OpenOptions {
     let mut options = OpenOptions::new(base.join("dir"), durability);

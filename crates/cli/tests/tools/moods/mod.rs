@@ -171,7 +171,7 @@ fn judge(what: &str, end: &Said, must: bool, [wanted, is]: [&Path; 2]) {
 
 /// Every command, with the server in this mood; `must`: each one succeeds.
 fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     let script = format!("{TREE}\ncd ..; tar -cf t.tar t");
     super::trees::shell_in(&local, &script);
@@ -262,6 +262,7 @@ fn every_command(version: &str, must: bool, mood: impl Fn() -> Box<dyn Mood>) {
 const WITH: [&str; 2] = ["4.2", "4.0"];
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_is_to_be_tried_again_is() {
     for version in WITH {
         every_command(version, true, || sometimes(NfsStat::NFS4ERR_DELAY, 120, WORK));
@@ -271,6 +272,7 @@ fn what_is_to_be_tried_again_is() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn fewer_operations_than_were_promised() {
     for version in WITH {
         every_command(version, true, || at_most(9, NfsStat::NFS4ERR_RESOURCE));
@@ -280,8 +282,9 @@ fn fewer_operations_than_were_promised() {
 
 /// Nothing has told the client before that it is too many.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn fewer_operations_than_the_attributes_of_all_directories_take() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     super::trees::shell_in(&local, TREE);
     let source = local.join("t");
@@ -299,6 +302,7 @@ fn fewer_operations_than_the_attributes_of_all_directories_take() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn replies_that_are_too_big() {
     every_command("4.2", true, || {
         says(|call| {
@@ -317,6 +321,7 @@ fn replies_that_are_too_big() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sessions_that_are_forgotten() {
     for version in ["4.2", "4.1"] {
         every_command(version, true, || {
@@ -330,6 +335,7 @@ fn sessions_that_are_forgotten() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn connections_that_end_in_the_middle_of_a_reply() {
     for version in WITH {
         every_command(version, true, || {
@@ -340,6 +346,7 @@ fn connections_that_end_in_the_middle_of_a_reply() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn reads_and_writes_of_half_of_it() {
     for version in WITH {
         every_command(version, true, halves);
@@ -347,6 +354,7 @@ fn reads_and_writes_of_half_of_it() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_was_not_committed_is_forgotten() {
     for version in WITH {
         every_command(version, true, || Box::new(Forgets(3)));
@@ -354,6 +362,7 @@ fn what_was_not_committed_is_forgotten() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn errors_are_told_of_each_object() {
     for version in WITH {
         for status in [NfsStat::NFS4ERR_IO, NfsStat::NFS4ERR_NOSPC, NfsStat::NFS4ERR_DQUOT] {
@@ -366,6 +375,7 @@ fn errors_are_told_of_each_object() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_server_that_is_full_from_some_moment_on() {
     for version in WITH {
         every_command(version, false, || {
@@ -383,6 +393,7 @@ fn a_server_that_is_full_from_some_moment_on() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn requests_that_are_too_long_are_told_or_made_shorter() {
     every_command("4.2", false, || {
         let long = |call: &CompoundArgs| {
@@ -418,6 +429,7 @@ const OLD_WORK: &[u32] = &[1, 2, 3, 5, 6, 7, 8, 9, 10, 12, 13, 14, 15, 17, 21];
 const OLD_CHANGES: &[u32] = &[2, 7, 8, 9, 10, 12, 13, 14, 15, 21];
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn version_3_is_tried_again() {
     // JUKEBOX.
     every_command("3", true, || of_old(60, OLD_WORK, || Old::Fail(10_008)));
@@ -425,6 +437,7 @@ fn version_3_is_tried_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn errors_of_version_3_are_told_of_each_object() {
     // IO, NOSPC, DQUOT.
     every_command("3", false, || of_old(60, OLD_CHANGES, || Old::Fail(5)));
@@ -437,8 +450,9 @@ fn errors_of_version_3_are_told_of_each_object() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn an_answer_that_never_comes_is_asked_for_again() {
-    let Some(rig) = Rig::new() else { return };
+    let rig = Rig::new();
     let local = local(&rig);
     super::trees::shell_in(&local, &format!("{TREE}\ncd ..; tar -cf t.tar t"));
     let server = rig.server.address().to_owned();

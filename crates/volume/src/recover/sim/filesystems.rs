@@ -438,16 +438,19 @@ fn lives(kernel: Kernel, count: u64) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn ext4_is_recovered() {
     lives(Kernel::Ext4, env("LANDFAST_LIVES").unwrap_or(12));
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn xfs_is_recovered() {
     lives(Kernel::Xfs, env("LANDFAST_LIVES").unwrap_or(12));
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn btrfs_is_recovered() {
     lives(Kernel::Btrfs, env("LANDFAST_LIVES").unwrap_or(12));
 }
@@ -463,6 +466,7 @@ fn make_some(v: &mut Volume, prefix: &str) -> Vec<ObjId> {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn btrfs_does_not_issue_a_lost_handle_again() {
     for bump in [false, true] {
         let Some(mut image) = Image::new(Kernel::Btrfs) else { return };
@@ -494,6 +498,7 @@ fn btrfs_does_not_issue_a_lost_handle_again() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn rows_of_what_is_gone_are_dropped() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
     let mut v = Volume::open(&image);

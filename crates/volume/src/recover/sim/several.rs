@@ -93,6 +93,7 @@ fn tree(dir: &Path, top: &Path, lines: &mut BTreeSet<String>) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn several_threads_make_what_one_makes() {
     for kernel in [Kernel::Ext4, Kernel::Xfs, Kernel::Btrfs] {
         let mut trees = Vec::new();
@@ -130,6 +131,7 @@ fn several_threads_make_what_one_makes() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn the_first_error_ends_it_and_results_are_in_order() {
     let Some(image) = Image::new(Kernel::Ext4) else { return };
     let mut v = Volume::open(&image);
