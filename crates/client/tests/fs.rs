@@ -35,6 +35,27 @@ async fn narrow(rig: &Rig, ops: u32) -> Nfs {
     Nfs::with(session, &url.path).await.unwrap()
 }
 
+/// Tests that run in each version, each on a server of its own.
+macro_rules! in_each_version {
+    ($(async fn $name:ident($rig:ident, $nfs:ident, $version:ident) $body:block)*) => {$(
+        #[tokio::test(flavor = "multi_thread")]
+        #[cfg_attr(not(root), ignore = "needs root")]
+        async fn $name() {
+            for $version in VERSIONS {
+                let $rig = Rig::new().await;
+                let $nfs = connect(&$rig, $version).await;
+                $body
+                $rig.stop().await;
+            }
+        }
+    )*};
+}
+
+/// What all gave, if all were done.
+fn done<T: std::fmt::Debug>(outcomes: Vec<Outcome<T>>) -> Vec<T> {
+    outcomes.into_iter().map(|o| o.into_result().unwrap()).collect()
+}
+
 fn status<T: std::fmt::Debug>(outcome: Outcome<T>) -> NfsStat {
     outcome.into_result().unwrap_err().status().unwrap()
 }
@@ -73,23 +94,11 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
     for (ops, most) in [(200, [0, 40, 25, 5, 20, 20]), (50, [0, 90, 90, 5, 25, 40])] {
         let nfs = narrow(&rig, ops).await;
         let dirs: Vec<String> = (0..10).map(|n| format!("t{ops}/d{n}")).collect();
-        for outcome in nfs.mkdirs(&dirs, 0o750).await {
-            outcome.into_result().unwrap();
-        }
+        done(nfs.mkdirs(&dirs, 0o750).await);
         let names: Vec<String> = (0..1000).map(|n| format!("t{ops}/d{}/f{n}", n / 100)).collect();
-        let mut spent = Vec::new();
-        let mut before = nfs.stats().rpcs;
-        let mut count = |nfs: &Nfs| {
-            let now = nfs.stats().rpcs;
-            spent.push(now - std::mem::replace(&mut before, now));
-        };
-        count(&nfs);
-        spent.clear();
         let files =
             names.iter().map(|name| NewFile { mode: 0o600, ..NewFile::new(name.clone(), name.clone()) });
-        for outcome in nfs.write_files(files).await {
-            outcome.into_result().unwrap();
-        }
+        done(nfs.write_files(files).await);
         let mut before = nfs.stats().rpcs;
         let mut count = |nfs: &Nfs| {
             let now = nfs.stats().rpcs;
@@ -112,9 +121,7 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
         .await;
         assert_eq!((seen.len(), seen.values().sum::<usize>()), (11, 1010));
         spent.push(count(&nfs));
-        for outcome in nfs.remove(&names).await {
-            outcome.into_result().unwrap();
-        }
+        done(nfs.remove(&names).await);
         spent.push(count(&nfs));
         // The same tree again, removed whole.
         shell(
@@ -152,12 +159,8 @@ async fn files_are_written_read_listed_and_removed_in_few_requests() {
     rig.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn each_item_has_its_own_outcome() {
-    for version in VERSIONS {
-        let rig = Rig::new().await;
-        let nfs = connect(&rig, version).await;
+in_each_version! {
+    async fn each_item_has_its_own_outcome(rig, nfs, _version) {
         shell(&rig.dest(), "mkdir d; echo a > d/a; ln -s loop loop; ln -s nowhere broken; mkdir -p x/y");
         let paths =
             ["d/a", "d/none", "none/a", "d/a/b", "loop", "broken", "d/../d/./a", "../../dest/d/a", "", "x/y"];
@@ -180,16 +183,9 @@ async fn each_item_has_its_own_outcome() {
         assert_eq!(removed[2].as_ref().unwrap_err(), &ItemError::Failed(Failure::Root));
         assert_eq!(removed[3].as_ref().unwrap_err().status(), Some(NfsStat::NFS4ERR_NOTEMPTY));
         assert!(removed[1].is_ok(), "{removed:?}");
-        rig.stop().await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them() {
-    for version in VERSIONS {
-        let rig = Rig::new().await;
-        let nfs = connect(&rig, version).await;
+    async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them(rig, nfs, _version) {
         shell(
             &rig.dest(),
             "mkdir -p real/sub other; echo x > real/sub/f; ln -s real one; ln -s one two; ln -s /real/sub real/abs; ln -s ../real/sub other/up; ln -s ../two/sub/f other/file",
@@ -199,46 +195,34 @@ async fn symbolic_links_anywhere_are_followed_by_whatever_comes_behind_them() {
             assert_eq!(read.into_result().unwrap(), &b"x\n"[..], "{path}");
         }
         let files = ["two/new", "other/up/new"].map(|p| NewFile::new(p, "new"));
-        assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
+        done(nfs.write_files(files).await);
         assert_eq!(fs::read(rig.dest().join("real/new")).unwrap(), b"new");
         assert_eq!(fs::read(rig.dest().join("real/sub/new")).unwrap(), b"new");
         // A file is written through a link, and made where a broken link leads.
         symlink("real/made", rig.dest().join("to-be")).unwrap();
         let through = [NewFile::new("other/file", "y"), NewFile::new("to-be", "made")];
-        assert!(nfs.write_files(through).await.into_iter().all(|o| o.into_result().is_ok()));
+        done(nfs.write_files(through).await);
         assert_eq!(fs::read(rig.dest().join("real/sub/f")).unwrap(), b"y");
         assert_eq!(fs::read(rig.dest().join("real/made")).unwrap(), b"made");
-        let moved = nfs.rename([("two/new", "other/up/moved"), ("one/sub/new", "real/new2")]).await;
-        assert!(moved.iter().all(|o| matches!(o, Outcome::Committed(()))), "{moved:?}");
+        done(nfs.rename([("two/new", "other/up/moved"), ("one/sub/new", "real/new2")]).await);
         assert!(rig.dest().join("real/sub/moved").exists() && rig.dest().join("real/new2").exists());
-        let made = nfs.mkdirs(["two/a/b/c", "one/a/x"], 0o755).await;
-        assert!(made.iter().all(|o| matches!(o, Outcome::Committed(()))), "{made:?}");
+        done(nfs.mkdirs(["two/a/b/c", "one/a/x"], 0o755).await);
         assert!(rig.dest().join("real/a/b/c").is_dir() && rig.dest().join("real/a/x").is_dir());
         assert_eq!(status(nfs.mkdirs(["real/sub/f/x"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-        rig.stop().await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn names_links_attributes() {
-    for version in VERSIONS {
-        let rig = Rig::new().await;
-        let nfs = connect(&rig, version).await;
+    async fn names_links_attributes(rig, nfs, _version) {
         shell(&rig.dest(), "mkdir -p a/b c; echo 1 > a/1; echo 2 > a/2");
-        let ok = |all: Vec<Outcome<()>>| {
-            assert!(all.iter().all(|o| matches!(o, Outcome::Committed(()))), "{all:?}")
-        };
-        ok(nfs.rename([("a/1", "c/one"), ("a/b", "c/b")]).await);
-        ok(nfs.link([("c/one", "a/again"), ("a/2", "c/b/two")]).await);
-        ok(nfs.symlinks([("c/link", "one".into())]).await);
+        done(nfs.rename([("a/1", "c/one"), ("a/b", "c/b")]).await);
+        done(nfs.link([("c/one", "a/again"), ("a/2", "c/b/two")]).await);
+        done(nfs.symlinks([("c/link", "one".into())]).await);
         let time = NfsTime { seconds: 1_000_000_000, nseconds: 7 };
         let set = AttrValues {
             mode: Some(0o640),
             time_modify_set: Some(SetTime::ClientTime(time)),
             ..AttrValues::default()
         };
-        ok(nfs.setattrs([("c/one", set)]).await);
+        done(nfs.setattrs([("c/one", set)]).await);
         let meta = fs::metadata(rig.dest().join("a/again")).unwrap();
         assert_eq!(
             (meta.mode() & 0o7777, meta.mtime(), meta.mtime_nsec(), meta.nlink()),
@@ -249,16 +233,9 @@ async fn names_links_attributes() {
         assert_eq!(status(nfs.rename([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
         assert_eq!(status(nfs.link([("none", "c/x")]).await.remove(0)), NfsStat::NFS4ERR_NOENT);
         assert_eq!(status(nfs.mkdir(["c"], 0o755).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-        rig.stop().await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn large_files_and_files_with_times_are_stable_and_whole() {
-    for version in VERSIONS {
-        let rig = Rig::new().await;
-        let nfs = connect(&rig, version).await;
+    async fn large_files_and_files_with_times_are_stable_and_whole(rig, nfs, _version) {
         let large: Vec<u8> =
             (0..9_000_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) >> 16).to_le_bytes()).collect();
         let time = NfsTime { seconds: 5, nseconds: 6 };
@@ -268,17 +245,17 @@ async fn large_files_and_files_with_times_are_stable_and_whole() {
             NewFile { finish, ..NewFile::new("small", "s") },
             NewFile::new("empty", ""),
         ];
-        assert!(nfs.write_files(files).await.into_iter().all(|o| o.into_result().is_ok()));
+        done(nfs.write_files(files).await);
         assert!(fs::read(rig.dest().join("large")).unwrap() == large);
         for name in ["large", "small"] {
             let meta = fs::metadata(rig.dest().join(name)).unwrap();
             assert_eq!((meta.mtime(), meta.mtime_nsec()), (5, 6), "{name}");
         }
         let read = nfs.read_files(["large", "empty"]).await;
-        let read: Vec<_> = read.into_iter().map(|o| o.into_result().unwrap()).collect();
+        let read = done(read);
         assert!(read[0] == large && read[1].is_empty());
         let part = nfs.read([("large", 35_999_990, 100), ("large", 5, 3)]).await;
-        let part: Vec<_> = part.into_iter().map(|o| o.into_result().unwrap()).collect();
+        let part = done(part);
         assert_eq!((&part[0][..], &part[1][..]), (&large[35_999_990..], &large[5..8]));
         // Shorter contents over longer ones; an exclusive one over anything is refused.
         let over = nfs.write_files([NewFile::new("large", "short")]).await;
@@ -286,16 +263,9 @@ async fn large_files_and_files_with_times_are_stable_and_whole() {
         assert_eq!(fs::read(rig.dest().join("large")).unwrap(), b"short");
         let exclusive = NewFile { exclusive: true, ..NewFile::new("small", "x") };
         assert_eq!(status(nfs.write_files([exclusive]).await.remove(0)), NfsStat::NFS4ERR_EXIST);
-        rig.stop().await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_those_that_it_refuses() {
-    for version in VERSIONS {
-        let rig = Rig::new().await;
-        let nfs = connect(&rig, version).await;
+    async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_those_that_it_refuses(rig, nfs, version) {
         shell(
             &rig.dest(),
             "umask 022; mkdir in out; for n in $(seq 100); do head -c 30000 /dev/urandom > in/$n; done; head -c 9000000 /dev/urandom > in/large; \
@@ -337,7 +307,6 @@ async fn files_are_copied_by_the_server_where_it_can_and_nothing_is_lost_of_thos
         assert_eq!(said, [NfsStat::NFS4ERR_ISDIR, noent, inval, inval, inval, noent], "{version}");
         assert!(fs::read(rig.dest().join("in/large")).unwrap() == before, "{version}");
         assert!(!rig.dest().join("out/none").exists() && !rig.dest().join("out/dir").exists());
-        rig.stop().await;
     }
 }
 
@@ -380,8 +349,7 @@ async fn a_stranger_copies_its_files_and_what_may_not_be_read_leaves_nothing() {
     let before = nfs.stats();
     let names = ["large", "sub/1", "sub/2", "empty"];
     let copied = nfs.copy(names.map(|n| (format!("in/{n}"), format!("out/{}", n.replace('/', "-"))))).await;
-    let sizes: Vec<u64> = copied.into_iter().map(|o| o.into_result().unwrap()).collect();
-    assert_eq!(sizes, [9_000_000, 20_000, 20_000, 0]);
+    assert_eq!(done(copied), [9_000_000, 20_000, 20_000, 0]);
     assert!(moved(&before) < 30_000, "{} bytes", moved(&before));
     shell(&rig.dest(), "cmp in/large out/large; cmp in/sub/1 out/sub-1; cmp in/sub/2 out/sub-2");
     rig.stop().await;

@@ -52,6 +52,12 @@ fn extract_locally(work: &Path, name: &str, options: &str) -> std::path::PathBuf
     to
 }
 
+/// Directories, symbolic links, hard links, devices and FIFOs.
+fn of_each_kind(report: &Report) -> (u64, u64, u64, u64) {
+    let counts = &report.counts;
+    (counts.dirs, counts.symlinks, counts.hard_links, counts.specials)
+}
+
 fn assert_same(left: &Path, right: &Path) {
     let (l, r) = (tree(left), tree(right));
     for (path, line) in &l {
@@ -70,10 +76,7 @@ async fn one_of_each_as_gnu_tar_has_it() {
         let local = extract_locally(&work, name, "");
         let report = rig.untar_all(&work.join(name)).await;
         assert_same(&local, &rig.dest());
-        assert_eq!(
-            (report.counts.dirs, report.counts.symlinks, report.counts.hard_links, report.counts.specials),
-            (7, 3, 2, 3)
-        );
+        assert_eq!(of_each_kind(&report), (7, 3, 2, 3));
         // A second time, over what is there.
         let again = rig.untar_all(&work.join(name)).await;
         assert_same(&local, &rig.dest());
@@ -96,15 +99,7 @@ async fn one_of_each_over_versions_without_sessions() {
             let report = rig.untar_over(version, &work.join("gnu.tar"), PutOptions::default()).await.unwrap();
             assert!(report.complete(), "{version}: {:?} {:?}", report.stopped, &report.failed);
             assert_same(&local, &rig.dest());
-            assert_eq!(
-                (
-                    report.counts.dirs,
-                    report.counts.symlinks,
-                    report.counts.hard_links,
-                    report.counts.specials
-                ),
-                (7, 3, 2, 3)
-            );
+            assert_eq!(of_each_kind(&report), (7, 3, 2, 3));
         }
         rig.stop().await;
     }
@@ -315,20 +310,18 @@ async fn what_ends_before_it_begins_or_in_the_middle() {
     assert!(matches!(none, Err(FatalError::Archive { .. })));
     let none = rig.untar(&work.join("absent.tar"), PutOptions::default()).await;
     assert!(matches!(none, Err(FatalError::Archive { .. })));
-    let url: NfsUrl = format!("nfs://{}/nowhere/at/all", rig.addr()).parse().unwrap();
-    let source = || Archive::file(work.join("a.tar"));
-    let none =
-        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
-    assert!(matches!(none, Err(FatalError::Destination { .. })));
     fs::write(rig.dest().join("file"), "").unwrap();
-    let url: NfsUrl = format!("nfs://{}/dest/file", rig.addr()).parse().unwrap();
-    let none =
-        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
-    assert!(matches!(none, Err(FatalError::NotDirectory { .. })));
-    let url: NfsUrl = "nfs://127.0.0.1:1/".parse().unwrap();
-    let none =
-        run_as(PutOptions::default(), SessionOptions::for_url(&url), source(), &url, Arc::new(Silent)).await;
-    assert!(matches!(none, Err(FatalError::Session(_))));
+    type Expected = fn(&FatalError) -> bool;
+    let rows: [(String, Expected); 3] = [
+        (format!("nfs://{}/nowhere/at/all", rig.addr()), |e| matches!(e, FatalError::Destination { .. })),
+        (format!("nfs://{}/dest/file", rig.addr()), |e| matches!(e, FatalError::NotDirectory { .. })),
+        ("nfs://127.0.0.1:1/".to_owned(), |e| matches!(e, FatalError::Session(_))),
+    ];
+    for (url, expected) in rows {
+        let source = Archive::file(work.join("a.tar"));
+        let none = run(PutOptions::default(), source, &url.parse().unwrap(), Arc::new(Silent)).await;
+        assert!(expected(&none.unwrap_err()), "{url}");
+    }
     rig.stop().await;
 }
 

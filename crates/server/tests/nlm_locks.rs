@@ -13,6 +13,46 @@ use landfast_xdr::{Bytes, Decode, Encode};
 
 const GRANTED: NlmStat = NlmStat::GRANTED;
 const DENIED: NlmStat = NlmStat::DENIED;
+const BLOCKED: NlmStat = NlmStat::BLOCKED;
+const DEADLCK: NlmStat = NlmStat::DEADLCK;
+const FBIG: NlmStat = NlmStat::FBIG;
+
+/// What a process asks for. Locks are exclusive unless they are said to be shared.
+#[derive(Debug, Clone, Copy)]
+enum Ask {
+    Lock,
+    LockShared,
+    Wait,
+    WaitShared,
+    Unlock,
+    Cancel,
+    CancelShared,
+}
+use Ask::*;
+
+/// A host by its place in a list, a process of it, what it asks for, which bytes (length 0: to the end), what it is told, and why.
+type Row = (usize, i32, Ask, u64, u64, NlmStat, &'static str);
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+async fn play(hosts: &mut [&mut Lockd], file: &FileHandle, rows: &[Row]) {
+    for (n, row) in rows.iter().enumerate() {
+        let (host, svid, ask, offset, length, told, _) = *row;
+        let host = &mut hosts[host];
+        let bytes = host.bytes(file, svid, offset, length);
+        let stat = match ask {
+            Lock => host.lock(bytes, true).await,
+            LockShared => host.lock(bytes, false).await,
+            Wait => host.lock_and_wait(bytes, true).await,
+            WaitShared => host.lock_and_wait(bytes, false).await,
+            Unlock => host.unlock(bytes).await,
+            Cancel => host.cancel(bytes, true).await,
+            CancelShared => host.cancel(bytes, false).await,
+        };
+        assert_eq!(stat, told, "row {n}: {row:?}");
+    }
+}
 
 /// A server and a file `f` on it.
 async fn rig(lease_seconds: u32) -> (Rig, Client, FileHandle, Stateid) {
@@ -46,15 +86,18 @@ async fn rfc1813_6_1_4_lock_test_unlock() {
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     for by_udp in [false, true] {
         (a.by_udp, b.by_udp) = (by_udp, by_udp);
-        assert_eq!(a.lock(a.bytes(&f, 1, 10, 10), true).await, GRANTED);
-        assert_eq!(a.lock(a.bytes(&f, 1, 10, 10), true).await, GRANTED, "the same again");
+        let rows = [(A, 1, Lock, 10, 10, GRANTED, ""), (A, 1, Lock, 10, 10, GRANTED, "the same again")];
+        play(&mut [&mut a], &f, &rows).await;
         let denied = b.test(b.bytes(&f, 7, 0, 0), false).await;
         let holder = Holder { exclusive: true, svid: 1, oh: text("1@a"), offset: 10, length: 10 };
         assert_eq!((denied.stat, denied.holder), (DENIED, Some(holder)));
-        assert_eq!(b.lock(b.bytes(&f, 7, 19, 1), false).await, DENIED);
-        assert_eq!(a.lock(a.bytes(&f, 2, 19, 1), false).await, DENIED, "another process of the same host");
-        assert_eq!(b.lock(b.bytes(&f, 7, 20, 0), false).await, GRANTED, "to the end");
-        assert_eq!(a.lock(a.bytes(&f, 1, 1 << 40, 5), false).await, GRANTED, "shared by two");
+        let rows = [
+            (B, 7, LockShared, 19, 1, DENIED, ""),
+            (A, 2, LockShared, 19, 1, DENIED, "another process of the same host"),
+            (B, 7, LockShared, 20, 0, GRANTED, "to the end"),
+            (A, 1, LockShared, 1 << 40, 5, GRANTED, "shared by two"),
+        ];
+        play(&mut [&mut a, &mut b], &f, &rows).await;
         let denied = a.test(a.bytes(&f, 1, 1 << 50, 5), true).await;
         let holder = Holder { exclusive: false, svid: 7, oh: text("7@b"), offset: 20, length: 0 };
         assert_eq!((denied.stat, denied.holder), (DENIED, Some(holder)));
@@ -66,8 +109,8 @@ async fn rfc1813_6_1_4_lock_test_unlock() {
             Some((14, 6))
         );
         for _ in 0..2 {
-            assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
-            assert_eq!(b.unlock(b.bytes(&f, 7, 0, 0)).await, GRANTED);
+            let rows = [(A, 1, Unlock, 0, 0, GRANTED, ""), (B, 7, Unlock, 0, 0, GRANTED, "")];
+            play(&mut [&mut a, &mut b], &f, &rows).await;
         }
         assert_eq!(a.test(a.bytes(&f, 1, 0, 0), true).await.stat, GRANTED);
     }
@@ -79,10 +122,13 @@ async fn rfc1813_6_1_4_what_is_refused() {
     let (rig, mut v4, f, _) = rig(90).await;
     let mut a = Lockd::new(&rig, "a", 2).await;
     let max = i64::MAX as u64;
-    assert_eq!(a.lock(a.bytes(&f, 1, max, 1), true).await, GRANTED);
-    assert_eq!(a.lock(a.bytes(&f, 1, max, 2), true).await, NlmStat::FBIG);
-    assert_eq!(a.lock(a.bytes(&f, 1, max + 1, 0), true).await, NlmStat::FBIG);
-    assert_eq!(a.lock(a.bytes(&f, 1, 1, u64::MAX), true).await, NlmStat::FBIG);
+    let rows = [
+        (A, 1, Lock, max, 1, GRANTED, ""),
+        (A, 1, Lock, max, 2, FBIG, ""),
+        (A, 1, Lock, max + 1, 0, FBIG, ""),
+        (A, 1, Lock, 1, u64::MAX, FBIG, ""),
+    ];
+    play(&mut [&mut a], &f, &rows).await;
     let mut forged = f.clone();
     forged.0 = f.0.iter().map(|b| b ^ 1).collect::<Vec<u8>>().into();
     assert_eq!(a.lock(a.bytes(&forged, 1, 0, 1), true).await, NlmStat::STALE_FH);
@@ -168,7 +214,7 @@ async fn c702_10_a_blocked_lock_is_granted_when_it_is_free() {
         assert_eq!(a.lock(a.bytes(&f, 1, 0, 10), true).await, GRANTED);
         let wanted = b.bytes(&f, 7, 5, 0);
         for _ in 0..2 {
-            assert_eq!(b.lock_and_wait(wanted.clone(), true).await, NlmStat::BLOCKED, "and when asked again");
+            assert_eq!(b.lock_and_wait(wanted.clone(), true).await, BLOCKED, "and when asked again");
         }
         assert_eq!(a.unlock(a.bytes(&f, 1, 0, 5)).await, GRANTED);
         assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
@@ -182,7 +228,7 @@ async fn c702_10_a_blocked_lock_is_granted_when_it_is_free() {
     // A lock of NFSv4 that goes frees it, too.
     let put = ArgOp::Putfh(f.clone());
     assert_ok(&v4.run(vec![put.clone(), v4_lock(stateid, LockType::Write, 0, 10)]).await);
-    assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 1), true).await, NlmStat::BLOCKED);
+    assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 1), true).await, BLOCKED);
     assert_ok(&v4.run(vec![put, close_op(stateid)]).await);
     assert_eq!(b.hears().await.proc, proc::GRANTED);
     assert!(b.heard.try_recv().is_err(), "told once");
@@ -194,11 +240,14 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
     let mut c = Lockd::new(&rig, "c", 4).await;
-    assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
     b.answers(Some(DENIED));
-    assert_eq!(b.lock_and_wait(b.bytes(&f, 2, 0, 0), true).await, NlmStat::BLOCKED);
-    assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 0, 0), true).await, NlmStat::BLOCKED);
-    assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
+    let rows = [
+        (A, 1, Lock, 0, 0, GRANTED, ""),
+        (B, 2, Wait, 0, 0, BLOCKED, ""),
+        (C, 3, Wait, 0, 0, BLOCKED, ""),
+        (A, 1, Unlock, 0, 0, GRANTED, ""),
+    ];
+    play(&mut [&mut a, &mut b, &mut c], &f, &rows).await;
     assert_eq!(b.hears().await.proc, proc::GRANTED);
     assert_eq!(c.hears().await.proc, proc::GRANTED);
     // The server has c's answer when c's lock can no longer be cancelled.
@@ -206,7 +255,7 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
     assert_eq!(a.test(a.bytes(&f, 1, 0, 1), true).await.holder.map(|h| h.svid), Some(3));
     // One that asks again while it is being told gets it at once; that its answer was lost does no harm.
     a.answers(None);
-    assert_eq!(a.lock_and_wait(a.bytes(&f, 1, 0, 0), true).await, NlmStat::BLOCKED);
+    assert_eq!(a.lock_and_wait(a.bytes(&f, 1, 0, 0), true).await, BLOCKED);
     assert_eq!(c.unlock(c.bytes(&f, 3, 0, 0)).await, GRANTED);
     assert_eq!(a.hears().await.proc, proc::GRANTED);
     assert_eq!(c.test(c.bytes(&f, 3, 0, 1), true).await.holder.map(|h| h.svid), Some(1), "kept for it");
@@ -218,14 +267,17 @@ async fn c702_10_a_grant_that_is_not_wanted_goes_to_the_next() {
 async fn c702_10_cancel() {
     let (rig, _v4, f, _) = rig(90).await;
     let (mut a, mut b) = (Lockd::new(&rig, "a", 2).await, Lockd::new(&rig, "b", 3).await);
-    assert_eq!(a.lock(a.bytes(&f, 1, 0, 0), true).await, GRANTED);
-    assert_eq!(b.cancel(b.bytes(&f, 7, 0, 4), true).await, DENIED, "nothing waits");
-    assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 4), true).await, NlmStat::BLOCKED);
-    assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 8, 4), true).await, NlmStat::BLOCKED);
-    assert_eq!(b.cancel(b.bytes(&f, 7, 0, 4), false).await, DENIED, "of another kind");
-    assert_eq!(a.cancel(a.bytes(&f, 7, 0, 4), true).await, DENIED, "another host's");
-    assert_eq!(b.cancel(b.bytes(&f, 7, 0, 4), true).await, GRANTED);
-    assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
+    let rows = [
+        (A, 1, Lock, 0, 0, GRANTED, ""),
+        (B, 7, Cancel, 0, 4, DENIED, "nothing waits"),
+        (B, 7, Wait, 0, 4, BLOCKED, ""),
+        (B, 7, Wait, 8, 4, BLOCKED, ""),
+        (B, 7, CancelShared, 0, 4, DENIED, "of another kind"),
+        (A, 7, Cancel, 0, 4, DENIED, "another host's"),
+        (B, 7, Cancel, 0, 4, GRANTED, ""),
+        (A, 1, Unlock, 0, 0, GRANTED, ""),
+    ];
+    play(&mut [&mut a, &mut b], &f, &rows).await;
     let args = TestArgs::from_bytes(b.hears().await.body).expect("arguments");
     assert_eq!(args.lock.offset, 8, "only the other");
     assert_eq!(a.lock(a.bytes(&f, 1, 0, 4), true).await, GRANTED);
@@ -243,7 +295,7 @@ async fn rfc1813_6_2_asynchronous_messages_are_answered_by_calls() {
         b.message(proc::LOCK_MSG, args).await;
         let called = b.hears().await;
         assert_eq!((called.proc, called.udp), (proc::LOCK_RES, by_udp));
-        let blocked = Res { cookie: cookie(), stat: NlmStat::BLOCKED };
+        let blocked = Res { cookie: cookie(), stat: BLOCKED };
         assert_eq!(Res::from_bytes(called.body), Ok(blocked));
         assert_eq!(a.unlock(a.bytes(&f, 1, 0, 0)).await, GRANTED);
         let called = b.hears().await;
@@ -278,7 +330,7 @@ async fn c702_11_a_client_that_restarts_holds_nothing() {
         b.free_all("a.example").await;
         a.sm_notify("other").await;
         assert_eq!(b.lock(b.bytes(&f, 7, 0, 1), true).await, DENIED);
-        assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 1), true).await, NlmStat::BLOCKED);
+        assert_eq!(b.lock_and_wait(b.bytes(&f, 7, 0, 1), true).await, BLOCKED);
         if monitor {
             a.by_udp = true;
             a.sm_notify("A").await;
@@ -368,8 +420,6 @@ async fn c702_10_who_would_wait_for_itself_is_told() {
     let (h, _) = v4.open("h", 3).await;
     let mut a = Lockd::new(&rig, "a", 2).await;
     let (mut b, mut c) = (Lockd::new(&rig, "b", 3).await, Lockd::new(&rig, "c", 4).await);
-    const BLOCKED: NlmStat = NlmStat::BLOCKED;
-    const DEADLCK: NlmStat = NlmStat::DEADLCK;
     // a has f, b has g, c has h; a waits for b, b for c.
     assert_eq!(a.lock(a.bytes(&f, 1, 0, 10), true).await, GRANTED);
     assert_eq!(b.lock(b.bytes(&g, 2, 0, 10), true).await, GRANTED);
@@ -377,13 +427,14 @@ async fn c702_10_who_would_wait_for_itself_is_told() {
     assert_eq!(a.lock_and_wait(a.bytes(&g, 1, 5, 1), false).await, BLOCKED);
     assert_eq!(b.lock_and_wait(b.bytes(&h, 2, 0, 0), true).await, BLOCKED);
     // c, which waits for a, would wait for itself; another process of c would not; and who does not wait is just denied.
-    for _ in 0..2 {
-        assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 9, 1), false).await, DEADLCK);
-    }
-    assert_eq!(c.lock(c.bytes(&f, 3, 9, 1), false).await, DENIED);
-    assert_eq!(c.lock_and_wait(c.bytes(&f, 4, 9, 1), false).await, BLOCKED);
-    // Elsewhere in the file nobody is in the way.
-    assert_eq!(c.lock_and_wait(c.bytes(&f, 3, 20, 1), false).await, GRANTED);
+    let rows = [
+        (C, 3, WaitShared, 9, 1, DEADLCK, ""),
+        (C, 3, WaitShared, 9, 1, DEADLCK, "again"),
+        (C, 3, LockShared, 9, 1, DENIED, "it does not wait"),
+        (C, 4, WaitShared, 9, 1, BLOCKED, "another process"),
+        (C, 3, WaitShared, 20, 1, GRANTED, "nobody is in the way there"),
+    ];
+    play(&mut [&mut a, &mut b, &mut c], &f, &rows).await;
     // It did not wait: c lets go, and the others go on one after the other.
     assert_eq!(c.unlock(c.bytes(&h, 3, 0, 0)).await, GRANTED);
     assert_eq!(b.hears().await.proc, proc::GRANTED);
