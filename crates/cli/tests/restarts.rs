@@ -293,7 +293,6 @@ fn version_3_survives_restarts() {
 }
 
 #[test]
-#[cfg_attr(not(root), ignore = "needs root")]
 #[ignore = "takes many minutes"]
 fn every_command_in_each_version_survives_many_restarts() {
     let large = [1, 1, 2, 3, 5, 8, 12, 12, 12, 20, 40, 100].map(|mib| (mib << 20) + 77).to_vec();
