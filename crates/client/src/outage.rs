@@ -55,7 +55,7 @@ struct State {
 
 /// What somebody who waits is to do.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum WaitStep {
     LookAt(Instant),
     Wait,
     GiveUp,
@@ -102,9 +102,9 @@ impl Health {
         let mut work = pin!(work);
         loop {
             let until = match self.look(Instant::now()) {
-                Next::LookAt(until) => until,
-                Next::Wait => return work.await,
-                Next::GiveUp => return Err(self.gave_up()),
+                WaitStep::LookAt(until) => until,
+                WaitStep::Wait => return work.await,
+                WaitStep::GiveUp => return Err(self.gave_up()),
             };
             tokio::select! {
                 biased;
@@ -127,10 +127,10 @@ impl Health {
         SessionError::GivenUp { server: self.server.clone(), after: self.patience.unwrap_or_default() }
     }
 
-    fn look(&self, now: Instant) -> Next {
+    fn look(&self, now: Instant) -> WaitStep {
         let mut state = self.state();
         if state.given_up {
-            return Next::GiveUp;
+            return WaitStep::GiveUp;
         }
         let silent_at = state.since + limits::SILENT_AFTER;
         let given_up_at = self.patience.and_then(|patience| state.since.checked_add(patience));
@@ -140,7 +140,7 @@ impl Health {
             if let Some(watch) = &self.watch {
                 watch.given_up(&self.server, self.patience.unwrap_or_default());
             }
-            return Next::GiveUp;
+            return WaitStep::GiveUp;
         }
         let mut next = given_up_at;
         let says = !state.silent && silent_at <= now;
@@ -153,7 +153,7 @@ impl Health {
         }
         // What is waited for may last longer than one outage.
         let later = self.watch.is_some().then(|| now + limits::SILENT_AFTER);
-        next.into_iter().chain(later).min().map_or(Next::Wait, Next::LookAt)
+        next.into_iter().chain(later).min().map_or(WaitStep::Wait, WaitStep::LookAt)
     }
 }
 
@@ -203,16 +203,16 @@ mod tests {
         let (_one, _another) = (health.begin(), health.begin());
         let since = health.state().since;
         let silent = since + limits::SILENT_AFTER;
-        assert_eq!(health.look(since), Next::LookAt(silent));
+        assert_eq!(health.look(since), WaitStep::LookAt(silent));
         assert!(told.take().is_empty());
-        assert!(matches!(health.look(silent), Next::LookAt(at) if at > silent));
-        assert!(matches!(health.look(silent + limits::SILENT_AFTER), Next::LookAt(_)));
+        assert!(matches!(health.look(silent), WaitStep::LookAt(at) if at > silent));
+        assert!(matches!(health.look(silent + limits::SILENT_AFTER), WaitStep::LookAt(_)));
         assert_eq!(told.take(), ["s silent"]);
         health.heard();
         health.heard();
         assert_eq!(told.take(), ["s answers"]);
         let since = health.state().since;
-        assert!(matches!(health.look(since + limits::SILENT_AFTER), Next::LookAt(_)));
+        assert!(matches!(health.look(since + limits::SILENT_AFTER), WaitStep::LookAt(_)));
         assert_eq!(told.take(), ["s silent"]);
     }
 
@@ -224,7 +224,7 @@ mod tests {
         let _waiting = health.begin();
         let since = health.state().since;
         assert!(since >= before);
-        assert_eq!(health.look(since), Next::LookAt(since + Duration::from_secs(1)));
+        assert_eq!(health.look(since), WaitStep::LookAt(since + Duration::from_secs(1)));
         assert!(told.take().is_empty());
     }
 
@@ -242,7 +242,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_not_asked_to_tell_waits_without_a_clock() {
         let health = Health::new("s".into(), None, None);
-        assert_eq!(health.look(Instant::now() + limits::DELAY_PATIENCE), Next::Wait);
+        assert_eq!(health.look(Instant::now() + limits::DELAY_PATIENCE), WaitStep::Wait);
         assert!(health.waited(async { Ok(()) }).await.is_ok());
     }
 }

@@ -235,7 +235,7 @@ fn is_refusal(e: &io::Error) -> bool {
 
 /// A place for one connection.
 #[derive(Default)]
-pub(crate) struct Line {
+pub(crate) struct ConnectionSlot {
     place: Mutex<Place>,
 }
 
@@ -247,10 +247,10 @@ struct Place {
     ends: Option<Ends>,
 }
 
-impl Line {
+impl ConnectionSlot {
     /// So many, at least one, the first of them connected.
-    pub(crate) async fn several(count: usize, first: Option<Connection>) -> Vec<Line> {
-        let lines: Vec<Line> = (0..count.max(1)).map(|_| Line::default()).collect();
+    pub(crate) async fn several(count: usize, first: Option<Connection>) -> Vec<ConnectionSlot> {
+        let lines: Vec<ConnectionSlot> = (0..count.max(1)).map(|_| ConnectionSlot::default()).collect();
         if let (Some(line), Some(conn)) = (lines.first(), first) {
             line.hold().await.keep(conn, 0);
         }
@@ -258,17 +258,17 @@ impl Line {
     }
 
     /// Waits for its turn at the line.
-    pub(crate) async fn hold(&self) -> Held<'_> {
-        Held { place: self.place.lock().await }
+    pub(crate) async fn hold(&self) -> ConnectionGuard<'_> {
+        ConnectionGuard { place: self.place.lock().await }
     }
 }
 
 /// A line while it is looked after by one.
-pub(crate) struct Held<'a> {
+pub(crate) struct ConnectionGuard<'a> {
     place: MutexGuard<'a, Place>,
 }
 
-impl Held<'_> {
+impl ConnectionGuard<'_> {
     /// The connection, if it is open and bound to `to`.
     pub(crate) fn ready(&self, to: u64) -> Option<Connection> {
         self.place.conn.as_ref().filter(|conn| self.place.bound == to && !conn.is_closed()).cloned()
@@ -303,9 +303,9 @@ impl Held<'_> {
 
 /// Connections for calls that need no session: each is sent, under one transaction id and over one line, until its reply
 /// comes, so that the server's duplicate request cache knows it again (RFC 5531 section 9).
-pub(crate) struct Lines {
+pub(crate) struct Connections {
     pub(crate) peer: Arc<Peer>,
-    lines: Vec<Line>,
+    lines: Vec<ConnectionSlot>,
     turn: AtomicUsize,
     next_xid: AtomicU32,
 }
@@ -317,17 +317,17 @@ pub(crate) struct Answer {
     pub(crate) again: bool,
 }
 
-impl Lines {
+impl Connections {
     /// Connects.
     ///
     /// # Errors
     /// The server cannot be reached.
-    pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Lines, SessionError> {
+    pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Connections, SessionError> {
         let first = peer.connect().await?;
-        let lines = Line::several(peer.options.connections, Some(first)).await;
+        let lines = ConnectionSlot::several(peer.options.connections, Some(first)).await;
         let next_xid =
             getrandom::u32().map_err(|e| SessionError::Unknown(format!("no random numbers: {e}")))?;
-        Ok(Lines { peer, lines, turn: AtomicUsize::new(0), next_xid: AtomicU32::new(next_xid) })
+        Ok(Connections { peer, lines, turn: AtomicUsize::new(0), next_xid: AtomicU32::new(next_xid) })
     }
 
     /// One call, until its reply comes.

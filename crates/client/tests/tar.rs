@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use common::{Rig, shell};
 use landfast_client::archive::{ArchiveReader, Kind};
-use landfast_client::fs::{AsNamed, Nfs, Owner, Who};
+use landfast_client::fs::{AsNamed, Nfs, Owner, OwnerNames};
 use landfast_client::tar::{self, Complaint, Root, Sink, TarOptions, Watch};
 
 /// Is asked for an owner between the listing of a directory and the reading of its files, and changes files then.
@@ -19,7 +19,7 @@ struct Meddler {
     script: &'static str,
 }
 
-impl Who for Meddler {
+impl OwnerNames for Meddler {
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
         // The one that comes last.
         if *owner == Owner::Id(77) && !std::mem::replace(&mut *self.done.lock().unwrap(), true) {

@@ -2,7 +2,7 @@
 
 use crate::sys;
 use landfast_client::fs::Owner;
-use landfast_client::fs::{AsNamed, NOBODY, Who};
+use landfast_client::fs::{AsNamed, NOBODY, OwnerNames};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub struct LocalNames {
     groups: Mutex<HashMap<Owner, (u32, Vec<u8>)>>,
 }
 
-impl Who for LocalNames {
+impl OwnerNames for LocalNames {
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
         look_up(&self.users, owner, sys::user, sys::user_id)
     }

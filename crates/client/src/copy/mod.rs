@@ -16,16 +16,16 @@ use bytes::Bytes;
 use landfast_nfs::v4::NfsTime;
 
 use crate::archive::{Kind, Member, Time};
-use crate::fs::Who;
+use crate::fs::OwnerNames;
 use crate::fs::{Meta, Xattr};
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
 pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
 pub(crate) use write::descend;
-pub use write::{How, write};
+pub use write::{WriteOptions, write};
 
 /// A member with the attributes of a file; its data is still to be looked at.
-fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn Who) -> Member {
+fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn OwnerNames) -> Member {
     let time = |t: NfsTime| Time { seconds: t.seconds, nanos: t.nseconds };
     Member {
         path: path.to_vec(),

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 use super::{member, named};
 use crate::archive::{ArchiveError, Kind, Member};
-use crate::fs::Who;
-use crate::fs::server_copy::{Original, ServerCopies, Way};
+use crate::fs::OwnerNames;
+use crate::fs::server_copy::{CopyMethod, Original, ServerCopies};
 use crate::fs::{
     Fetched, FirstPage, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted,
     Xattr, join,
@@ -82,11 +82,11 @@ pub struct RemoteOptions {
 
 pub struct RemoteTrees {
     given: mpsc::Receiver<Ready>,
-    now: Now,
+    now: CurrentData,
 }
 
 /// The data of the member that came last.
-enum Now {
+enum CurrentData {
     None,
     Whole(Bytes),
     /// And what of them is passed over already.
@@ -104,7 +104,7 @@ enum Ready {
 }
 
 /// What the walk has come to.
-enum Seen {
+enum Walked {
     Object { path: Vec<u8>, meta: Meta, fh: Option<FileHandle>, text: Option<Bytes> },
     Unlisted(Vec<u8>, ItemError),
 }
@@ -117,7 +117,7 @@ impl RemoteTrees {
         nfs: &Nfs,
         starts: Vec<RemoteStart>,
         options: RemoteOptions,
-        who: Box<dyn Who>,
+        who: Box<dyn OwnerNames>,
     ) -> RemoteTrees {
         // Bounded by the room that the walk waits for.
         let (seen, walked) = mpsc::unbounded_channel();
@@ -131,12 +131,12 @@ impl RemoteTrees {
         nfs: &Nfs,
         objects: impl IntoIterator<Item = RemoteObject>,
         options: RemoteOptions,
-        who: Box<dyn Who>,
+        who: Box<dyn OwnerNames>,
     ) -> RemoteTrees {
         let (seen, walked) = mpsc::unbounded_channel();
         for RemoteObject { name: path, meta, fh, text } in objects {
             // The other end is here.
-            let _ = seen.send((Seen::Object { path, meta, fh, text }, None));
+            let _ = seen.send((Walked::Object { path, meta, fh, text }, None));
         }
         RemoteTrees::seen(nfs, walked, options, who)
     }
@@ -145,7 +145,7 @@ impl RemoteTrees {
         nfs: &Nfs,
         walked: mpsc::UnboundedReceiver<Queued>,
         options: RemoteOptions,
-        who: Box<dyn Who>,
+        who: Box<dyn OwnerNames>,
     ) -> RemoteTrees {
         let (tell, given) = mpsc::channel(COPIED_TOGETHER);
         let mut reader = Reader {
@@ -162,23 +162,23 @@ impl RemoteTrees {
         };
         // One who listens no more has been told all that there was to tell.
         tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
-        RemoteTrees { given, now: Now::None }
+        RemoteTrees { given, now: CurrentData::None }
     }
 }
 
 impl Members for RemoteTrees {
     fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
-        self.now = Now::None;
+        self.now = CurrentData::None;
         Ok(self.given.blocking_recv().map(|ready| match ready {
             Ready::Trouble(path, why) => Given::Trouble(path, why),
             Ready::Done(path) => Given::Done(path),
             Ready::Whole(member, data) => {
-                self.now = Now::Whole(data);
+                self.now = CurrentData::Whole(data);
                 Given::Member(*member)
             }
             Ready::Copy(copy) => Given::Copy(copy.0, copy.1),
             Ready::Pieces(member, from, pieces) => {
-                self.now = Now::Pieces(pieces, Bytes::new(), from);
+                self.now = CurrentData::Pieces(pieces, Bytes::new(), from);
                 Given::Member(*member)
             }
         }))
@@ -186,10 +186,12 @@ impl Members for RemoteTrees {
 
     fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
         match &mut self.now {
-            Now::None => Ok(Bytes::new()),
-            Now::Whole(data) => Ok(data.split_to(max.min(data.len()))),
-            Now::Pieces(_, _, 1..) => Err(DataError::Member("what was copied before is wanted again".into())),
-            Now::Pieces(pieces, rest, 0) => {
+            CurrentData::None => Ok(Bytes::new()),
+            CurrentData::Whole(data) => Ok(data.split_to(max.min(data.len()))),
+            CurrentData::Pieces(_, _, 1..) => {
+                Err(DataError::Member("what was copied before is wanted again".into()))
+            }
+            CurrentData::Pieces(pieces, rest, 0) => {
                 if rest.is_empty() {
                     match pieces.blocking_recv() {
                         Some(piece) => *rest = piece.map_err(DataError::Member)?,
@@ -204,7 +206,7 @@ impl Members for RemoteTrees {
     /// What was not read; nothing else is passed over.
     fn skip(&mut self, bytes: u64) -> Result<(), DataError> {
         match &mut self.now {
-            Now::Pieces(_, _, from) if *from == bytes => *from = 0,
+            CurrentData::Pieces(_, _, from) if *from == bytes => *from = 0,
             _ if bytes == 0 => {}
             _ => return Err(DataError::Member("other bytes were copied before".into())),
         }
@@ -213,7 +215,7 @@ impl Members for RemoteTrees {
 }
 
 /// What waits for its turn, and its share of [`WALKED_AHEAD_MAX`].
-type Queued = (Seen, Option<OwnedSemaphorePermit>);
+type Queued = (Walked, Option<OwnedSemaphorePermit>);
 
 /// Sends what is in the trees, depth first.
 async fn walk(
@@ -225,7 +227,7 @@ async fn walk(
 ) {
     let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
     // What one reply brought goes as a whole; the walk waits then.
-    let send = |what: Seen| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
+    let send = |what: Walked| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
     for RemoteStart { fh, meta, first_page, name } in starts {
         if stop.load(Ordering::Acquire) {
             return;
@@ -238,7 +240,7 @@ async fn walk(
             },
             false => None,
         };
-        let object = Seen::Object { path: name.clone(), meta, fh: Some(fh.clone()), text };
+        let object = Walked::Object { path: name.clone(), meta, fh: Some(fh.clone()), text };
         if send(object).is_err() {
             return;
         }
@@ -262,10 +264,10 @@ async fn walk(
                         if one_file_system && entry.meta.is_dir() && entry.meta.fsid != device {
                             elsewhere = Some(path.clone());
                         }
-                        send(Seen::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
+                        send(Walked::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
                     }
                     Step::Unlisted { path, outcome } => match outcome.into_result() {
-                        Err(e) => send(Seen::Unlisted(path, e)),
+                        Err(e) => send(Walked::Unlisted(path, e)),
                         Ok(_) => Ok(()),
                     },
                     Step::Start(_) | Step::Left => Ok(()),
@@ -295,13 +297,13 @@ enum Data {
 }
 
 /// Data and extended attributes, and the size and time of modification after them.
-type Found = (Bytes, Vec<Xattr>, Option<(u64, NfsTime)>);
+type FileContents = (Bytes, Vec<Xattr>, Option<(u64, NfsTime)>);
 
 /// A call under way: what it reads, in order.
 struct Batch {
     bytes: usize,
     members: Vec<(Member, Data)>,
-    reading: JoinHandle<Vec<Outcome<Found>>>,
+    reading: JoinHandle<Vec<Outcome<FileContents>>>,
 }
 
 /// Reads files as they come and gives all members on, in their order.
@@ -327,7 +329,7 @@ impl Reader {
         &mut self,
         options: RemoteOptions,
         mut walked: mpsc::UnboundedReceiver<Queued>,
-        who: Box<dyn Who>,
+        who: Box<dyn OwnerNames>,
     ) -> Result<(), Abandoned> {
         let mut links = Links::default();
         if let Some(resume) = &options.resume {
@@ -404,7 +406,7 @@ impl Reader {
     /// A file that the destination's server copies; otherwise its handle again.
     fn original(&self, options: &RemoteOptions, fh: FileHandle, meta: &Meta) -> Result<Original, FileHandle> {
         let Some(copies) = options.copies.clone() else { return Err(fh) };
-        if copies.way(meta.fsid, meta.size) == Way::Read {
+        if copies.way(meta.fsid, meta.size) == CopyMethod::Read {
             return Err(fh);
         }
         let Meta { size, fsid, fileid, .. } = *meta;
@@ -442,7 +444,7 @@ impl Reader {
                 Some(read) => read,
                 None => Err(ItemError::NotExecuted("its task has ended".into())),
             };
-            let nothing = || Ok(Found::default());
+            let nothing = || Ok(FileContents::default());
             let (data, original) = match data {
                 Data::None => (nothing(), None),
                 Data::Read(n) => (take(n), None),
@@ -542,14 +544,14 @@ fn listed(member: &Member) -> (u64, NfsTime) {
 /// What is known of a member, and the file whose data is wanted.
 #[allow(clippy::type_complexity)] // things of one object
 fn describe(
-    seen: Seen,
+    seen: Walked,
     options: &RemoteOptions,
     links: &mut Links,
-    who: &dyn Who,
+    who: &dyn OwnerNames,
 ) -> Result<(Member, Option<(FileHandle, Meta)>), (Vec<u8>, MemberError)> {
     let (path, meta, fh, text) = match seen {
-        Seen::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
-        Seen::Object { path, meta, fh, text } => (path, meta, fh, text),
+        Walked::Unlisted(path, e) => return Err((path, why(Cause::Unlisted, &e))),
+        Walked::Object { path, meta, fh, text } => (path, meta, fh, text),
     };
     let Some(kind) = meta.kind.and_then(Kind::of) else {
         return Err((path, MemberError::new(Cause::Unseen, "the server does not say what it is")));
@@ -611,7 +613,7 @@ mod tests {
             owner_group: name("7"),
             ..AttrValues::default()
         };
-        let seen = Seen::Object {
+        let seen = Walked::Object {
             path: b"f".to_vec(),
             meta: Meta::of(&attrs),
             fh: Some(FileHandle(Bytes::from_static(b"h"))),

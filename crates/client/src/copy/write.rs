@@ -38,7 +38,7 @@ use crate::resume::{Item, Local, Part, fits};
 
 /// How members are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct How {
+pub struct WriteOptions {
     /// Blocks of zeroes are not written.
     pub zeroes_to_holes: bool,
     /// What is no directory gets its name, in place of what had it, when all of it is on stable storage, and another name
@@ -52,7 +52,7 @@ pub fn write(
     members: &mut dyn Members,
     root: File,
     options: &PutOptions,
-    how: How,
+    how: WriteOptions,
     progress: &dyn Progress,
 ) -> Report {
     let over = match options.existing {
@@ -62,7 +62,7 @@ pub fn write(
     let root = Arc::new(OwnedFd::from(root));
     if let Some(resume) = &options.resume {
         let root = root.clone();
-        resume.look_here(Box::new(Here(root)));
+        resume.look_here(Box::new(EarlierDestination(root)));
     }
     let mut writer = Writer {
         over,
@@ -117,7 +117,7 @@ pub fn write(
 struct Writer<'a> {
     over: Over,
     options: &'a PutOptions,
-    how: How,
+    how: WriteOptions,
     progress: &'a dyn Progress,
     /// The root, and the directories on the way to where the last member went.
     dirs: Vec<(Bytes, Arc<OwnedFd>)>,
@@ -161,7 +161,7 @@ struct Pending {
 }
 
 /// What came of one member.
-enum Came {
+enum MemberOutcome {
     Made(u64),
     Met,
     Skipped,
@@ -180,18 +180,18 @@ impl Writer<'_> {
         let item = resume.map(|resume| resume.item_of(&member));
         match self.place((member, agreed), members) {
             // A directory that was there.
-            Ok(Came::Met) => {
+            Ok(MemberOutcome::Met) => {
                 self.progress.met(&path);
                 self.report.count(Some(kind), 0);
                 if let Some(resume) = &self.options.resume {
                     resume.stable_dir(&path, true);
                 }
             }
-            Ok(Came::Made(bytes)) => {
+            Ok(MemberOutcome::Made(bytes)) => {
                 self.pending_bytes += bytes;
                 self.pending.push(Pending { path, kind, bytes, item });
             }
-            Ok(Came::Skipped) => {
+            Ok(MemberOutcome::Skipped) => {
                 self.progress.skipped(&path);
                 self.report.skipped += 1;
             }
@@ -203,11 +203,11 @@ impl Writer<'_> {
         &mut self,
         (member, agreed): (Member, bool),
         members: &mut dyn Members,
-    ) -> Result<Came, MemberError> {
+    ) -> Result<MemberOutcome, MemberError> {
         let mut names = components(&member.path).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(name) = names.pop() else {
             self.finals.push((member, true));
-            return Ok(Came::Met);
+            return Ok(MemberOutcome::Met);
         };
         let dir = self.enter(&names)?;
         let mut part = self.options.resume.as_ref().filter(|_| member.kind == Kind::File).map(|resume| {
@@ -245,7 +245,7 @@ impl Writer<'_> {
                     if member.kind != Kind::HardLink && self.over.when == When::Never {
                         self.left.insert(member.path.clone());
                     }
-                    return Ok(Came::Skipped);
+                    return Ok(MemberOutcome::Skipped);
                 }
                 Verdict::Refuse(why) => return Err(why),
                 Verdict::Replace if self.how.under_other_names => {}
@@ -334,7 +334,7 @@ impl Writer<'_> {
         name: &CString,
         member: Member,
         there: bool,
-    ) -> Result<Came, MemberError> {
+    ) -> Result<MemberOutcome, MemberError> {
         if !there {
             // Filled first, whatever its mode.
             let mode = self.mode(&member, 0o1777) | 0o700;
@@ -352,7 +352,7 @@ impl Writer<'_> {
             self.ours.insert(member.path.clone());
         }
         self.finals.push((member, there && !ours));
-        Ok(if there { Came::Met } else { Came::Made(0) })
+        Ok(if there { MemberOutcome::Met } else { MemberOutcome::Made(0) })
     }
 
     fn file(
@@ -362,7 +362,7 @@ impl Writer<'_> {
         (member, part): (&Member, &mut Option<Part>),
         into: bool,
         members: &mut dyn Members,
-    ) -> Result<Came, MemberError> {
+    ) -> Result<MemberOutcome, MemberError> {
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let old = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(self.mode(member, 0o777));
@@ -385,7 +385,7 @@ impl Writer<'_> {
         name: &CString,
         (member, part): (&Member, Part),
         members: &mut dyn Members,
-    ) -> Result<Came, MemberError> {
+    ) -> Result<MemberOutcome, MemberError> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(dir, name, flags, Mode::empty()).map(File::from);
         let begun = part.begun().map(|(fh, upto)| (fh.0.clone(), upto));
@@ -411,7 +411,7 @@ impl Writer<'_> {
         (member, part): (&Member, &mut Option<Part>),
         new: bool,
         members: &mut dyn Members,
-    ) -> Result<Came, MemberError> {
+    ) -> Result<MemberOutcome, MemberError> {
         let meta = file.metadata().map_err(|e| self.refused(Cause::Other, errno(&e)))?;
         {
             use std::os::unix::fs::MetadataExt;
@@ -420,7 +420,7 @@ impl Writer<'_> {
         let bytes = self.data(file, (member, part), new, members)?;
         self.xattrs(file, member)?;
         self.attributes(file, member, new || self.over.set_mode)?;
-        Ok(Came::Made(bytes))
+        Ok(MemberOutcome::Made(bytes))
     }
 
     fn data(
@@ -483,7 +483,12 @@ impl Writer<'_> {
         Ok(member.size)
     }
 
-    fn other(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, MemberError> {
+    fn other(
+        &mut self,
+        dir: &OwnedFd,
+        name: &CString,
+        member: &Member,
+    ) -> Result<MemberOutcome, MemberError> {
         let mode = Mode::from_raw_mode(self.mode(member, 0o777));
         let device = rustix::fs::makedev(member.device.0, member.device.1);
         let node = |kind| mknodat(dir, name, kind, mode, device);
@@ -511,10 +516,10 @@ impl Writer<'_> {
         if !self.options.touch {
             utimensat(dir, name, &times(member), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
         }
-        Ok(Came::Made(0))
+        Ok(MemberOutcome::Made(0))
     }
 
-    fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<Came, MemberError> {
+    fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<MemberOutcome, MemberError> {
         let mut names = components(&member.link).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(target) = names.pop() else { return Err(MemberError::from("a hard link to a directory")) };
         if self.left.contains(&member.link) {
@@ -528,7 +533,7 @@ impl Writer<'_> {
             None => CString::new(&target[..]).map_err(|e| MemberError::from(e.to_string()))?,
         };
         linkat(&*from?, &target, dir, name, AtFlags::empty()).map_err(|e| self.refused(Cause::Other, e))?;
-        Ok(Came::Made(0))
+        Ok(MemberOutcome::Made(0))
     }
 
     /// Those of users; a filesystem that has none is passed over unless they must be kept.
@@ -693,9 +698,9 @@ pub(crate) fn descend(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
 }
 
 /// A destination that is asked what of an earlier run is there, through directories only.
-struct Here(Arc<OwnedFd>);
+struct EarlierDestination(Arc<OwnedFd>);
 
-impl Here {
+impl EarlierDestination {
     /// The directory of a path, and the name there.
     fn at<'a>(&self, path: &'a [u8]) -> Option<(Arc<OwnedFd>, &'a [u8])> {
         let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
@@ -708,7 +713,7 @@ impl Here {
     }
 }
 
-impl Local for Here {
+impl Local for EarlierDestination {
     fn has(&self, path: &[u8], member: &Member) -> bool {
         let Some((dir, name)) = self.at(path) else { return false };
         let Ok(stat) = statat(&*dir, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };

@@ -23,7 +23,7 @@ pub(super) enum Wants {
 
 /// Room for one segment in an otherwise empty COMPOUND.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct Budget {
     /// Operations, those that lead to the place not included.
     pub(super) ops: usize,
     /// Bytes of the request.
@@ -66,7 +66,7 @@ impl<T> Answer<T> {
 
 /// What to do when a reply is lost for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum AfterLostReply {
     /// To send it again does no harm, or the action will know the answer of a second time when it comes.
     Again,
     /// Nobody can tell whether it was executed.
@@ -82,7 +82,7 @@ pub(super) trait Action: Send + 'static {
 
     /// The operations of the next round. `name`: the path's last name, for [`Wants::Parent`]. The filehandle that the
     /// round began with must be the current one at the end if [`Action::stays`] says so.
-    fn ops(&mut self, name: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>);
+    fn ops(&mut self, name: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>);
 
     /// Upper bound of the bytes of the results of `ops`.
     fn reply(&self, ops: &[ArgOp]) -> usize {
@@ -106,7 +106,7 @@ pub(super) trait Action: Send + 'static {
     fn answer(&mut self, results: &mut Results) -> Result<Answer<Self::Out>, OpError>;
 
     /// The reply to a round that [`Action::changes`] is lost.
-    fn lost(&mut self) -> Lost {
-        Lost::Unknown
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Unknown
     }
 }

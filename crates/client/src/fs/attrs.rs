@@ -5,7 +5,7 @@ use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, ResBody, Stateid};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::compound::{OpError, Results, values};
 
 /// GETFH, GETATTR.
@@ -22,7 +22,7 @@ impl Action for Getattrs {
         Wants::Object { follow: self.follow }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         out.extend([ArgOp::Getfh, ArgOp::Getattr(self.mask)]);
     }
 
@@ -53,7 +53,7 @@ impl Action for Setattrs {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         out.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: self.attrs.clone() }));
     }
 
@@ -66,8 +66,8 @@ impl Action for Setattrs {
         Ok(Answer::Done(()))
     }
 
-    fn lost(&mut self) -> Lost {
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Again
     }
 }
 
@@ -81,7 +81,7 @@ impl Action for Readlink {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         out.push(ArgOp::Readlink);
     }
 
@@ -107,7 +107,7 @@ impl Action for Access {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         out.push(ArgOp::Access(self.rights));
     }
 

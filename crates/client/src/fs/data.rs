@@ -9,7 +9,7 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, NfsStat, OpNum, StableHow, Stateid, Verifier};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::outcome::Failure;
 use crate::compound::{OpError, Results};
 use crate::limits::{READ_BYTES, READ_BYTES_MIN, READ_FIRST_BYTES, REWRITES_MAX};
@@ -50,7 +50,7 @@ impl Action for Read {
         Wants::Object { follow: true }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         if self.fh.is_none() {
             out.push(ArgOp::Getfh);
         }
@@ -110,11 +110,11 @@ pub(super) struct Write {
     verifier: Option<Verifier>,
     rewrites: usize,
     /// What the last segment was.
-    doing: Doing,
+    doing: FileStep,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Doing {
+enum FileStep {
     /// OPEN and all that fits; the bytes written, and whether that is all.
     Open(u64, bool),
     Write,
@@ -138,7 +138,7 @@ impl Write {
             open: None,
             verifier: None,
             rewrites: 0,
-            doing: Doing::Open(0, false),
+            doing: FileStep::Open(0, false),
         }
     }
 
@@ -159,7 +159,7 @@ impl Write {
         }
     }
 
-    fn part(&self, room: &Room) -> Bytes {
+    fn part(&self, room: &Budget) -> Bytes {
         let most = room.request.saturating_sub(1024).max(1);
         let from = usize::try_from(self.at).unwrap_or(usize::MAX).min(self.data.len());
         self.data.slice(from..self.data.len().min(from.saturating_add(most)))
@@ -205,7 +205,7 @@ impl Write {
         match self.open.as_ref().filter(|(_, stateid)| *stateid != Stateid::ANONYMOUS) {
             Some((fh, _)) => {
                 let fh = fh.clone();
-                self.doing = Doing::Close(e.into());
+                self.doing = FileStep::Close(e.into());
                 Ok(Answer::MoreAt(fh))
             }
             None => Err(e),
@@ -272,7 +272,7 @@ impl Write {
         if self.rewrites > REWRITES_MAX {
             return Answer::Failed(Failure::Status { op: OpNum::COMMIT, status: NfsStat::NFS4ERR_IO });
         }
-        self.doing = if self.at < self.data.len() as u64 { Doing::Write } else { Doing::Commit };
+        self.doing = if self.at < self.data.len() as u64 { FileStep::Write } else { FileStep::Commit };
         Answer::MoreAt(fh)
     }
 
@@ -288,13 +288,13 @@ impl Action for Write {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         let stateid = self.stateid();
         match self.doing.clone() {
-            Doing::Open(..) => {
+            FileStep::Open(..) => {
                 let part = self.part(room);
                 let all = part.len() == self.data.len();
-                self.doing = Doing::Open(part.len() as u64, all);
+                self.doing = FileStep::Open(part.len() as u64, all);
                 out.push(ArgOp::Open(self.open_args(name.cloned().unwrap_or_default())));
                 // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
                 out.push(ArgOp::Getfh);
@@ -311,17 +311,17 @@ impl Action for Write {
                     self.finish(Stateid::CURRENT, out);
                 }
             }
-            Doing::Write => out.push(ArgOp::Write(WriteArgs {
+            FileStep::Write => out.push(ArgOp::Write(WriteArgs {
                 stateid,
                 offset: self.at,
                 stable: StableHow::Unstable,
                 data: self.part(room),
             })),
-            Doing::Commit => {
+            FileStep::Commit => {
                 out.push(ArgOp::Commit(CommitArgs { offset: 0, count: 0 }));
                 self.finish(stateid, out);
             }
-            Doing::Close(_) => out.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })),
+            FileStep::Close(_) => out.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })),
         }
     }
 
@@ -331,8 +331,8 @@ impl Action for Write {
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<FileHandle>, OpError> {
         match self.doing.clone() {
-            Doing::Open(count, all) => self.opened(results, count, all),
-            Doing::Write => match results.write() {
+            FileStep::Open(count, all) => self.opened(results, count, all),
+            FileStep::Write => match results.write() {
                 Ok(written) if written.count > 0 => {
                     self.wrote(&written);
                     let Some((fh, _)) = &self.open else { return Err(OpError::Missing { op: OpNum::OPEN }) };
@@ -341,7 +341,7 @@ impl Action for Write {
                 Ok(_) => self.give_up(OpError::Failed { op: OpNum::WRITE, status: NfsStat::NFS4ERR_IO }),
                 Err(e) => self.give_up(e),
             },
-            Doing::Commit => {
+            FileStep::Commit => {
                 let verifier = match results.commit() {
                     Ok(verifier) => verifier,
                     Err(e) => return self.give_up(e),
@@ -362,7 +362,7 @@ impl Action for Write {
                 self.open = Some((fh.clone(), Stateid::ANONYMOUS));
                 Ok(self.go_on(fh))
             }
-            Doing::Close(failure) => {
+            FileStep::Close(failure) => {
                 // A CLOSE that fails leaves the open to the lease.
                 let _ = results.close();
                 Ok(Answer::Failed(failure))
@@ -370,8 +370,8 @@ impl Action for Write {
         }
     }
 
-    fn lost(&mut self) -> Lost {
-        self.lost |= self.exclusive && matches!(self.doing, Doing::Open(..));
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        self.lost |= self.exclusive && matches!(self.doing, FileStep::Open(..));
+        AfterLostReply::Again
     }
 }

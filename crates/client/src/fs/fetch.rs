@@ -5,7 +5,7 @@ use landfast_nfs::v4::args::{ListxattrsArgs, ReadArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, Stateid};
 
-use super::action::{Action, Answer, Room, Wants};
+use super::action::{Action, Answer, Budget, Wants};
 use super::data::Read;
 use super::item::Item;
 use super::meta::Meta;
@@ -53,11 +53,11 @@ struct Fetch {
     listing: bool,
     names: Vec<Bytes>,
     xattrs: Vec<Xattr>,
-    doing: Doing,
+    doing: FetchStep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum FetchStep {
     Read,
     List,
     Values(usize),
@@ -75,7 +75,7 @@ impl Fetch {
             listing: false,
             names: Vec::new(),
             xattrs: Vec::new(),
-            doing: Doing::Read,
+            doing: FetchStep::Read,
         }
     }
 
@@ -108,11 +108,11 @@ impl Fetch {
 
     fn next(&mut self) -> Answer<Fetched> {
         if self.list.is_some() {
-            self.doing = Doing::List;
+            self.doing = FetchStep::List;
             return Answer::More;
         }
         if !self.names.is_empty() {
-            self.doing = Doing::Values(0);
+            self.doing = FetchStep::Values(0);
             return Answer::More;
         }
         let Some(meta) = self.meta.take() else {
@@ -173,10 +173,10 @@ impl Action for Fetch {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         self.listing = false;
         match self.doing {
-            Doing::Read => {
+            FetchStep::Read => {
                 let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(1024);
                 let most = room.saturating_sub(LISTXATTRS_BYTES).clamp(READ_BYTES_MIN, READ_BYTES);
                 let count = u32::try_from(self.left).unwrap_or(u32::MAX).min(most);
@@ -190,11 +190,11 @@ impl Action for Fetch {
                     self.list_op(out);
                 }
             }
-            Doing::List => self.list_op(out),
-            Doing::Values(_) => {
+            FetchStep::List => self.list_op(out),
+            FetchStep::Values(_) => {
                 let fit = (room.reply / (XATTR_BYTES_MAX + 64)).min(room.ops).max(1);
                 let count = fit.min(self.names.len());
-                self.doing = Doing::Values(count);
+                self.doing = FetchStep::Values(count);
                 out.extend(self.names.iter().take(count).cloned().map(ArgOp::Getxattr));
             }
         }
@@ -206,12 +206,12 @@ impl Action for Fetch {
 
     fn answer(&mut self, results: &mut Results) -> Result<Answer<Fetched>, OpError> {
         match self.doing {
-            Doing::Read => self.read(results),
-            Doing::List => {
+            FetchStep::Read => self.read(results),
+            FetchStep::List => {
                 self.listed(results)?;
                 Ok(self.next())
             }
-            Doing::Values(count) => self.values(count, results),
+            FetchStep::Values(count) => self.values(count, results),
         }
     }
 }
@@ -259,7 +259,7 @@ mod tests {
         let mut fetch = Fetch::new(0, true);
         fetch.meta = Some(Meta::of(&Default::default()));
         (fetch.list, fetch.names) = (None, ["a", "b", "c"].map(Bytes::from).to_vec());
-        fetch.doing = Doing::Values(3);
+        fetch.doing = FetchStep::Values(3);
         let reply = |results: Vec<ResOp>| {
             let status = results.last().map_or(NfsStat::NFS4_OK, |last| last.status);
             Results::new(CompoundRes { status, tag: Bytes::new(), results })
@@ -268,7 +268,7 @@ mod tests {
         let gone = ResOp::failed(OpNum::GETXATTR, NfsStat::NFS4ERR_NOXATTR);
         assert!(matches!(fetch.answer(&mut reply(vec![value("1"), gone])), Ok(Answer::More)));
         assert_eq!(fetch.names, ["c"]);
-        fetch.doing = Doing::Values(1);
+        fetch.doing = FetchStep::Values(1);
         let Ok(Answer::Done(fetched)) = fetch.answer(&mut reply(vec![value("3")])) else {
             panic!("not done")
         };

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::dirs::Dirs;
 use super::outcome::{Failure, Outcome};
 use super::path::{Base, Place, Step, steps};
@@ -50,7 +50,7 @@ pub(super) struct Segment {
 
 /// Which of a segment's places could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PathOf {
     Source,
     Place,
 }
@@ -122,15 +122,15 @@ impl Route {
 }
 
 #[derive(Debug)]
-enum Doing {
+enum ItemStep {
     /// The action, at the end of its path.
     Act,
     /// The action goes on at an object found earlier.
     ActAt(FileHandle),
     /// So many steps of a route, to remember where they lead.
-    Walk(Way, usize),
+    Walk(PathOf, usize),
     /// Step `at` of a route seems to be a symbolic link; `why`: what made it seem so.
-    ReadLink { way: Way, at: usize, why: OpError },
+    ReadLink { way: PathOf, at: usize, why: OpError },
 }
 
 /// See the module.
@@ -139,7 +139,7 @@ pub(super) struct Item<A> {
     pub(super) action: A,
     route: Route,
     source: Option<Route>,
-    doing: Doing,
+    doing: ItemStep,
     links: usize,
     restarted: bool,
     /// Where the path leads through has no handle (with version 3: above an export), so it is not asked for.
@@ -162,7 +162,7 @@ impl<A: Action> Item<A> {
             action,
             route,
             source: None,
-            doing: Doing::Act,
+            doing: ItemStep::Act,
             links: 0,
             restarted: false,
             nameless: false,
@@ -176,7 +176,7 @@ impl<A: Action> Item<A> {
     /// The same on an object whose handle is known.
     pub(super) fn at(fh: FileHandle, action: A) -> Item<A> {
         let mut item = Item::new(b"", action);
-        item.doing = Doing::ActAt(fh);
+        item.doing = ItemStep::ActAt(fh);
         item
     }
 
@@ -200,7 +200,7 @@ impl<A: Action> Item<A> {
 
     /// Whether the next segment changes something.
     pub(super) fn changes(&self) -> bool {
-        matches!(self.doing, Doing::Act | Doing::ActAt(_)) && self.action.changes()
+        matches!(self.doing, ItemStep::Act | ItemStep::ActAt(_)) && self.action.changes()
     }
 
     /// Whether something may have been changed for it.
@@ -209,31 +209,31 @@ impl<A: Action> Item<A> {
     }
 
     /// The next segment, or the end when there can be none.
-    pub(super) fn segment(&mut self, dirs: &Dirs, room: &Room, now: Instant) -> Result<Segment, Failure> {
+    pub(super) fn segment(&mut self, dirs: &Dirs, room: &Budget, now: Instant) -> Result<Segment, Failure> {
         match &self.doing {
-            Doing::ActAt(fh) => {
+            ItemStep::ActAt(fh) => {
                 let place = Place { base: Base::Handle(fh.clone()), steps: Vec::new() };
                 Ok(self.act(None, place, None, None, room))
             }
-            Doing::Walk(way, len) => {
+            ItemStep::Walk(way, len) => {
                 let (way, len) = (*way, *len);
                 let (begin, base) = self.of(way).begin(len, dirs, now);
                 let steps = self.of(way).steps[begin..len].to_vec();
                 let place = Place { base, steps };
                 Ok(look(place, vec![ArgOp::Getfh]))
             }
-            Doing::ReadLink { way, at, .. } => {
+            ItemStep::ReadLink { way, at, .. } => {
                 let (way, at) = (*way, *at);
                 let (begin, base) = self.of(way).begin(at, dirs, now);
                 let steps = self.of(way).steps[begin..=at].to_vec();
                 Ok(look(Place { base, steps }, vec![ArgOp::Readlink]))
             }
-            Doing::Act => self.whole(dirs, room, now),
+            ItemStep::Act => self.whole(dirs, room, now),
         }
     }
 
     /// Both places and the action, or a walk when that is too much for one COMPOUND.
-    fn whole(&mut self, dirs: &Dirs, room: &Room, now: Instant) -> Result<Segment, Failure> {
+    fn whole(&mut self, dirs: &Dirs, room: &Budget, now: Instant) -> Result<Segment, Failure> {
         // Names on the way have what the action does not need.
         let mut spare = room.ops.saturating_sub(OWN_OPS).max(room.ops / 2).max(1);
         let mut source = None;
@@ -245,7 +245,7 @@ impl<A: Action> Item<A> {
             let (begin, base) = route.begin(until, dirs, now);
             let most = (spare / 2).max(1);
             if until - begin > most {
-                self.doing = Doing::Walk(Way::Source, begin + most);
+                self.doing = ItemStep::Walk(PathOf::Source, begin + most);
                 return self.segment(dirs, room, now);
             }
             source = Some(Place { base, steps: route.steps[begin..until].to_vec() });
@@ -258,11 +258,11 @@ impl<A: Action> Item<A> {
             false => near(&self.route.steps[begin..until]),
         };
         if until - begin > near {
-            self.doing = Doing::Walk(Way::Place, begin + near);
+            self.doing = ItemStep::Walk(PathOf::Place, begin + near);
             return self.segment(dirs, room, now);
         }
         if until - begin > spare {
-            self.doing = Doing::Walk(Way::Place, begin + spare);
+            self.doing = ItemStep::Walk(PathOf::Place, begin + spare);
             return self.segment(dirs, room, now);
         }
         let place = Place { base, steps: self.route.steps[begin..until].to_vec() };
@@ -281,7 +281,7 @@ impl<A: Action> Item<A> {
         place: Place,
         known_as: Option<Vec<Step>>,
         name: Option<Step>,
-        room: &Room,
+        room: &Budget,
     ) -> Segment {
         let mut ops = Vec::new();
         let mut stays = self.action.stays();
@@ -306,24 +306,24 @@ impl<A: Action> Item<A> {
         Segment { source, place, known_as, ops, reply, stays, changes: self.changed, moves }
     }
 
-    fn of(&mut self, way: Way) -> &mut Route {
+    fn of(&mut self, way: PathOf) -> &mut Route {
         match (way, &mut self.source) {
-            (Way::Source, Some(source)) => source,
+            (PathOf::Source, Some(source)) => source,
             _ => &mut self.route,
         }
     }
 
     /// Results of the segment's own operations are next.
     pub(super) fn answer(&mut self, results: &mut Results) -> Next<A::Out> {
-        match std::mem::replace(&mut self.doing, Doing::Act) {
-            Doing::Walk(way, len) => match results.getfh() {
+        match std::mem::replace(&mut self.doing, ItemStep::Act) {
+            ItemStep::Walk(way, len) => match results.getfh() {
                 Ok(fh) => {
                     self.of(way).walked = Some((len, fh));
                     Next::Again
                 }
                 Err(e) => fail(e),
             },
-            Doing::ReadLink { way, at, why } => match results.readlink() {
+            ItemStep::ReadLink { way, at, why } => match results.readlink() {
                 Ok(text) => self.follow(way, at, &text),
                 // No symbolic link after all.
                 Err(OpError::Failed {
@@ -331,15 +331,15 @@ impl<A: Action> Item<A> {
                 }) => self.no_link(way, why),
                 Err(e) => fail(e),
             },
-            Doing::ActAt(fh) => match self.action.answer(results) {
+            ItemStep::ActAt(fh) => match self.action.answer(results) {
                 Ok(Answer::More) => {
-                    self.doing = Doing::ActAt(fh);
+                    self.doing = ItemStep::ActAt(fh);
                     Next::Again
                 }
                 Ok(answer) => self.answered(answer),
                 Err(e) => fail(e),
             },
-            Doing::Act => {
+            ItemStep::Act => {
                 let last = self.route.steps.last();
                 let looked = match last {
                     Some(Step::Name(_)) if !self.route.parent_only => results.take(OpNum::LOOKUP),
@@ -347,7 +347,7 @@ impl<A: Action> Item<A> {
                     _ => Ok(landfast_nfs::v4::ResBody::Empty),
                 };
                 if let Err(e) = looked {
-                    return self.missed(Way::Place, self.route.parent_len(), e);
+                    return self.missed(PathOf::Place, self.route.parent_len(), e);
                 }
                 match self.action.answer(results) {
                     Ok(answer) => self.answered(answer),
@@ -362,11 +362,11 @@ impl<A: Action> Item<A> {
             Answer::Done(out) => Next::End(Outcome::Committed(out)),
             Answer::More => Next::Again,
             Answer::MoreAt(fh) => {
-                self.doing = Doing::ActAt(fh);
+                self.doing = ItemStep::ActAt(fh);
                 Next::Again
             }
             Answer::Follow if self.route.follow || self.route.parent_only => self.read_link(
-                Way::Place,
+                PathOf::Place,
                 self.route.parent_len(),
                 OpError::Failed { op: OpNum::READLINK, status: NfsStat::NFS4ERR_SYMLINK },
             ),
@@ -385,11 +385,11 @@ impl<A: Action> Item<A> {
         let parent = self.route.parent_len();
         match e.status() {
             NfsStat::NFS4ERR_NOTDIR | NfsStat::NFS4ERR_SYMLINK if self.route.parent_only && parent > 0 => {
-                self.read_link(Way::Place, parent - 1, e)
+                self.read_link(PathOf::Place, parent - 1, e)
             }
             // What version 4.0 says of a symbolic link (RFC 7530 section 16.23), and some servers later on: of other things, too,
             // so that only a READLINK can tell.
-            NfsStat::NFS4ERR_INVAL if self.may_be_link(&e) => self.read_link(Way::Place, parent, e),
+            NfsStat::NFS4ERR_INVAL if self.may_be_link(&e) => self.read_link(PathOf::Place, parent, e),
             _ => fail(e),
         }
     }
@@ -401,22 +401,22 @@ impl<A: Action> Item<A> {
             OpNum::OPEN => self.route.parent_only,
             _ => false,
         };
-        acts_on_last && matches!(self.doing, Doing::Act) && !self.route.steps.is_empty()
+        acts_on_last && matches!(self.doing, ItemStep::Act) && !self.route.steps.is_empty()
     }
 
     /// What seemed to be a symbolic link is none. An action that refuses a place may have meant its source.
-    fn no_link(&mut self, way: Way, why: OpError) -> Next<A::Out> {
+    fn no_link(&mut self, way: PathOf, why: OpError) -> Next<A::Out> {
         let at = self.source.as_ref().filter(|s| s.parent_only).map_or(0, Route::parent_len);
         match why {
-            OpError::Failed { op: OpNum::RENAME, .. } if way == Way::Place && at > 0 => {
-                self.read_link(Way::Source, at - 1, why)
+            OpError::Failed { op: OpNum::RENAME, .. } if way == PathOf::Place && at > 0 => {
+                self.read_link(PathOf::Source, at - 1, why)
             }
             _ => fail(why),
         }
     }
 
     /// The way to a place ended before its step `at` (from the top).
-    fn missed(&mut self, way: Way, at: usize, e: OpError) -> Next<A::Out> {
+    fn missed(&mut self, way: PathOf, at: usize, e: OpError) -> Next<A::Out> {
         match e.status() {
             NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_NOTDIR if at > 0 => self.read_link(way, at - 1, e),
             // Above the top there is the top.
@@ -431,7 +431,7 @@ impl<A: Action> Item<A> {
     /// The way to a place could not be gone: at its base (`None`), or at step `step` of [`Place::steps`].
     pub(super) fn unreached(
         &mut self,
-        way: Way,
+        way: PathOf,
         place: &Place,
         step: Option<usize>,
         e: OpError,
@@ -444,8 +444,8 @@ impl<A: Action> Item<A> {
             // Where a remembered directory leads nowhere, its path may.
             self.restarted = true;
             self.of(way).walked = None;
-            if !matches!(self.doing, Doing::ActAt(_)) {
-                self.doing = Doing::Act;
+            if !matches!(self.doing, ItemStep::ActAt(_)) {
+                self.doing = ItemStep::Act;
             }
             return Next::Again;
         }
@@ -456,18 +456,18 @@ impl<A: Action> Item<A> {
             return Next::Again;
         }
         let until = match &self.doing {
-            Doing::ActAt(_) => return fail(e),
-            Doing::Walk(_, len) => *len,
-            Doing::ReadLink { at, .. } => at + 1,
-            Doing::Act => match way {
-                Way::Place => self.route.parent_len(),
-                Way::Source => self.source.as_ref().map_or(0, Route::source_len),
+            ItemStep::ActAt(_) => return fail(e),
+            ItemStep::Walk(_, len) => *len,
+            ItemStep::ReadLink { at, .. } => at + 1,
+            ItemStep::Act => match way {
+                PathOf::Place => self.route.parent_len(),
+                PathOf::Source => self.source.as_ref().map_or(0, Route::source_len),
             },
         };
         match step {
             Some(step) => {
-                if !matches!(self.doing, Doing::ReadLink { .. }) {
-                    self.doing = Doing::Act;
+                if !matches!(self.doing, ItemStep::ReadLink { .. }) {
+                    self.doing = ItemStep::Act;
                 }
                 self.missed(way, until - place.steps.len() + step, e)
             }
@@ -475,16 +475,16 @@ impl<A: Action> Item<A> {
         }
     }
 
-    fn read_link(&mut self, way: Way, at: usize, why: OpError) -> Next<A::Out> {
+    fn read_link(&mut self, way: PathOf, at: usize, why: OpError) -> Next<A::Out> {
         if matches!(self.of(way).steps.get(at), Some(Step::Name(_))) {
-            self.doing = Doing::ReadLink { way, at, why };
+            self.doing = ItemStep::ReadLink { way, at, why };
             Next::Again
         } else {
             fail(why)
         }
     }
 
-    fn follow(&mut self, way: Way, at: usize, text: &[u8]) -> Next<A::Out> {
+    fn follow(&mut self, way: PathOf, at: usize, text: &[u8]) -> Next<A::Out> {
         self.links += 1;
         if self.links > SYMLINKS_MAX {
             return Next::End(Outcome::Failed(Failure::Loop));
@@ -495,8 +495,8 @@ impl<A: Action> Item<A> {
 
     /// The reply to the segment is lost for good.
     pub(super) fn lost(&mut self, why: &str) -> Next<A::Out> {
-        let acting = matches!(self.doing, Doing::Act | Doing::ActAt(_));
-        if !acting || !self.changed || self.action.lost() == Lost::Again {
+        let acting = matches!(self.doing, ItemStep::Act | ItemStep::ActAt(_));
+        if !acting || !self.changed || self.action.lost() == AfterLostReply::Again {
             return Next::Again;
         }
         Next::End(Outcome::Unknown(why.to_owned()))

@@ -5,7 +5,7 @@ use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, Verifier};
 
-use super::action::{Action, Answer, Room, Wants};
+use super::action::{Action, Answer, Budget, Wants};
 use super::meta::{Entry, LISTED, LOOKED};
 use crate::compound::{OpError, Results, values};
 use crate::limits::{READDIR_BYTES, READDIR_FIRST_BYTES};
@@ -58,7 +58,7 @@ impl Action for List {
         Wants::Object { follow: self.follow }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         let room = u32::try_from(room.reply).unwrap_or(u32::MAX).saturating_sub(64);
         let maxcount = self.page.min(room);
         out.push(ArgOp::Readdir(ReaddirArgs {
@@ -150,7 +150,7 @@ impl Action for LookInto {
         Wants::Object { follow: self.follow }
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         out.extend([ArgOp::Getfh, ArgOp::Getattr(LOOKED)]);
         List::new(LISTED, false).ops(name, room, out);
     }

@@ -80,7 +80,7 @@ use meta::LOOKED;
 pub use meta::{Entry, Meta, Owner};
 pub use order::{InOrder, Step};
 pub use outcome::{Failure, ItemError, Outcome};
-pub use owners::{AsNamed, NOBODY, Who};
+pub use owners::{AsNamed, NOBODY, OwnerNames};
 use pack::Capacity;
 use path::above;
 pub(crate) use path::join;

@@ -14,7 +14,7 @@ use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
 use landfast_nfs::v4::attr::{Bitmap, number};
 use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::compound::{OpError, Results, values};
 
 /// CREATE, GETFH: anything but a regular file.
@@ -38,7 +38,7 @@ impl Action for Make {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         let name = name.cloned().unwrap_or_default();
         if self.exists {
             out.extend([ArgOp::Lookup(name), ArgOp::Getattr(Bitmap::of(&[number::TYPE]))]);
@@ -90,9 +90,9 @@ impl Action for Make {
         }
     }
 
-    fn lost(&mut self) -> Lost {
+    fn lost(&mut self) -> AfterLostReply {
         self.lost = true;
-        Lost::Again
+        AfterLostReply::Again
     }
 }
 
@@ -112,7 +112,7 @@ impl Action for Remove {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         out.push(ArgOp::Remove(name.cloned().unwrap_or_default()));
     }
 
@@ -134,9 +134,9 @@ impl Action for Remove {
         }
     }
 
-    fn lost(&mut self) -> Lost {
+    fn lost(&mut self) -> AfterLostReply {
         self.lost = true;
-        Lost::Again
+        AfterLostReply::Again
     }
 }
 
@@ -154,7 +154,7 @@ impl Action for Unlink {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         Remove { or_missing: true, lost: false }.ops(Some(&self.name), room, out);
     }
 
@@ -170,8 +170,8 @@ impl Action for Unlink {
         Remove { or_missing: true, lost: false }.answer(results)
     }
 
-    fn lost(&mut self) -> Lost {
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Again
     }
 }
 
@@ -188,7 +188,7 @@ impl Action for Rename {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         let newname = name.cloned().unwrap_or_default();
         out.push(ArgOp::Rename(RenameArgs { oldname: self.from.clone(), newname }));
     }
@@ -223,7 +223,7 @@ impl Action for Link {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         let name = name.cloned().unwrap_or_default();
         match self.exists {
             false => out.push(ArgOp::Link(name)),
@@ -258,8 +258,8 @@ impl Action for Link {
         }
     }
 
-    fn lost(&mut self) -> Lost {
+    fn lost(&mut self) -> AfterLostReply {
         self.lost = true;
-        Lost::Again
+        AfterLostReply::Again
     }
 }

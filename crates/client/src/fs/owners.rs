@@ -3,7 +3,7 @@
 use super::Owner;
 
 /// Maps owners to the numbers and names that an archive or a local file gets.
-pub trait Who: Send + Sync {
+pub trait OwnerNames: Send + Sync {
     /// The number and the name of an owner; empty: it has no name.
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>);
     /// The same of a group.
@@ -17,7 +17,7 @@ pub struct AsNamed;
 /// The number that stands for an owner of whom only a name is known.
 pub const NOBODY: u32 = 65534;
 
-impl Who for AsNamed {
+impl OwnerNames for AsNamed {
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>) {
         match owner {
             Owner::Id(id) => (*id, Vec::new()),

@@ -8,8 +8,8 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::{ArgOp, FileHandle, OpNum};
 use landfast_xdr::Encode;
 
-use super::action::Room;
-use super::item::{Segment, Way};
+use super::action::Budget;
+use super::item::{PathOf, Segment};
 use super::path::{Base, Place, Step};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::limits::COPIED_PER_COMPOUND;
@@ -62,8 +62,8 @@ impl Capacity {
     }
 
     /// What one segment may fill: PUTFH and the names before it, SAVEFH, GETFH are taken off.
-    pub(super) fn room(&self) -> Room {
-        Room {
+    pub(super) fn room(&self) -> Budget {
+        Budget {
             ops: self.ops.saturating_sub(4).max(1),
             request: self.request.saturating_sub(1024),
             reply: self.reply.saturating_sub(512),
@@ -84,11 +84,11 @@ fn halve(limit: &mut usize, used: usize, least: usize, alone: bool) -> bool {
 
 /// An operation before a segment's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Lead {
+pub(super) enum Prefix {
     /// PUTFH, PUTROOTFH.
-    Put(Way, OpNum),
+    Put(PathOf, OpNum),
     /// LOOKUP or LOOKUPP: step number so many of the place.
-    Step(Way, usize, OpNum),
+    Step(PathOf, usize, OpNum),
     /// GETFH of the place, to be remembered.
     Learn,
     /// SAVEFH, RESTOREFH.
@@ -100,7 +100,7 @@ pub(super) enum Lead {
 pub(super) struct Member<T> {
     pub(super) whose: T,
     /// What goes before.
-    pub(super) lead: Vec<Lead>,
+    pub(super) lead: Vec<Prefix>,
     /// Operations of the segment itself.
     pub(super) own: usize,
     pub(super) source: Option<Place>,
@@ -220,11 +220,11 @@ impl<T> Packer<T> {
         self.reply += result_bytes(op);
     }
 
-    fn lead(&mut self, segment: &Segment, more_here: bool, lead: &mut Vec<Lead>) {
+    fn lead(&mut self, segment: &Segment, more_here: bool, lead: &mut Vec<Prefix>) {
         if let Some(source) = &segment.source {
-            self.walk(Way::Source, source, lead);
+            self.walk(PathOf::Source, source, lead);
             self.op(&ArgOp::Savefh);
-            lead.push(Lead::Keep(OpNum::SAVEFH));
+            lead.push(Prefix::Keep(OpNum::SAVEFH));
             // A COMPOUND that moves within one directory need not go there twice.
             if *source == segment.place {
                 return;
@@ -233,35 +233,35 @@ impl<T> Packer<T> {
             return;
         } else if self.saved.as_ref() == Some(&segment.place) {
             self.op(&ArgOp::Restorefh);
-            lead.push(Lead::Keep(OpNum::RESTOREFH));
+            lead.push(Prefix::Keep(OpNum::RESTOREFH));
             return;
         }
-        self.walk(Way::Place, &segment.place, lead);
+        self.walk(PathOf::Place, &segment.place, lead);
         if segment.known_as.is_some() {
             self.op(&ArgOp::Getfh);
-            lead.push(Lead::Learn);
+            lead.push(Prefix::Learn);
         }
         if segment.source.is_none() && !segment.stays && more_here {
             self.op(&ArgOp::Savefh);
-            lead.push(Lead::Keep(OpNum::SAVEFH));
+            lead.push(Prefix::Keep(OpNum::SAVEFH));
             self.saved = Some(segment.place.clone());
         }
     }
 
-    fn walk(&mut self, way: Way, place: &Place, lead: &mut Vec<Lead>) {
+    fn walk(&mut self, way: PathOf, place: &Place, lead: &mut Vec<Prefix>) {
         let put = match &place.base {
             Base::Top => self.top.clone(),
             Base::Handle(fh) => ArgOp::Putfh(fh.clone()),
         };
         self.op(&put);
-        lead.push(Lead::Put(way, put.op()));
+        lead.push(Prefix::Put(way, put.op()));
         for (n, step) in place.steps.iter().enumerate() {
             let op = match step {
                 Step::Name(name) => ArgOp::Lookup(name.clone()),
                 Step::Up => ArgOp::Lookupp,
             };
             self.op(&op);
-            lead.push(Lead::Step(way, n, op.op()));
+            lead.push(Prefix::Step(way, n, op.op()));
         }
     }
 }

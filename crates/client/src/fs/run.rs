@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::action::Action;
-use super::item::{Item, Next, Segment, Way};
+use super::item::{Item, Next, PathOf, Segment};
 use super::outcome::{Failure, Outcome};
-use super::pack::{Capacity, Lead, Packed, Packer, base_handle};
+use super::pack::{Capacity, Packed, Packer, Prefix, base_handle};
 use super::shared::Shared;
 use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
@@ -393,7 +393,7 @@ where
                 }
                 Err((way, step, e)) => {
                     let place = match (way, &member.source) {
-                        (Way::Source, Some(source)) => source,
+                        (PathOf::Source, Some(source)) => source,
                         _ => &member.place,
                     };
                     if let (None, Some(fh)) = (step, base_handle(place)) {
@@ -432,14 +432,17 @@ where
 }
 
 /// Takes the results of what leads to a segment: the handle to be remembered, or where the way ended.
-fn walk(lead: &[Lead], results: &mut Results) -> Result<Option<FileHandle>, (Way, Option<usize>, OpError)> {
+fn walk(
+    lead: &[Prefix],
+    results: &mut Results,
+) -> Result<Option<FileHandle>, (PathOf, Option<usize>, OpError)> {
     let mut learnt = None;
     for op in lead {
         match op {
-            Lead::Put(way, op) => drop(results.take(*op).map_err(|e| (*way, None, e))?),
-            Lead::Step(way, n, op) => drop(results.take(*op).map_err(|e| (*way, Some(*n), e))?),
-            Lead::Learn => learnt = Some(results.getfh().map_err(|e| (Way::Place, None, e))?),
-            Lead::Keep(op) => drop(results.take(*op).map_err(|e| (Way::Place, None, e))?),
+            Prefix::Put(way, op) => drop(results.take(*op).map_err(|e| (*way, None, e))?),
+            Prefix::Step(way, n, op) => drop(results.take(*op).map_err(|e| (*way, Some(*n), e))?),
+            Prefix::Learn => learnt = Some(results.getfh().map_err(|e| (PathOf::Place, None, e))?),
+            Prefix::Keep(op) => drop(results.take(*op).map_err(|e| (PathOf::Place, None, e))?),
         }
     }
     Ok(learnt)

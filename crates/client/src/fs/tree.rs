@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::attrs::Readlink;
 use super::item::Item;
 use super::list::{FirstPage, List, Listed, Page};
@@ -46,7 +46,7 @@ impl Action for Visit {
         }
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         match self {
             Visit::List(list) => list.ops(name, room, out),
             Visit::Text(text) => text.ops(name, room, out),
@@ -71,8 +71,8 @@ impl Action for Visit {
         })
     }
 
-    fn lost(&mut self) -> Lost {
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Again
     }
 }
 
@@ -125,12 +125,12 @@ pub struct Listing {
 pub(super) struct Walk {
     options: WalkOptions,
     /// What each item is about.
-    asked: Vec<Asked>,
+    asked: Vec<Request>,
     /// Directories by their numbers, until they are given away.
     dirs: Vec<Option<Dir>>,
 }
 
-enum Asked {
+enum Request {
     Entries(usize),
     /// The text of such an entry.
     Text(usize, usize),
@@ -166,7 +166,7 @@ impl Walk {
                 Some(FirstPage(Page::First(list))) => list,
                 None => List::new(LISTED, false),
             };
-            self.asked.push(Asked::Entries(number));
+            self.asked.push(Request::Entries(number));
             items.push(Item::at(fh, Visit::List(list)));
         }
         (items, done)
@@ -175,7 +175,7 @@ impl Walk {
     /// The same by a path, through symbolic links.
     pub(super) fn start_at(&mut self, path: &[u8]) -> Item<Visit> {
         let number = self.dir(path.to_vec(), 0);
-        self.asked.push(Asked::Entries(number));
+        self.asked.push(Request::Entries(number));
         Item::new(path, Visit::List(List::new(LISTED, true)))
     }
 
@@ -192,8 +192,8 @@ impl Walk {
         more: &mut Vec<Item<Visit>>,
     ) -> Option<Listing> {
         match self.asked.get(number) {
-            Some(&Asked::Entries(dir)) => self.listed(dir, outcome, more),
-            Some(&Asked::Text(dir, entry)) => {
+            Some(&Request::Entries(dir)) => self.listed(dir, outcome, more),
+            Some(&Request::Text(dir, entry)) => {
                 let state = self.dirs.get_mut(dir)?.as_mut()?;
                 if let (Outcome::Committed(Visited::Text(text)), Some(entry)) =
                     (outcome, state.entries.get_mut(entry))
@@ -238,11 +238,11 @@ impl Walk {
                 };
                 let child = self.dir(below, depth + 1);
                 entry.listing = Some(child);
-                self.asked.push(Asked::Entries(child));
+                self.asked.push(Request::Entries(child));
                 more.push(item);
             } else if entry.meta.is_link() && self.options.texts {
                 texts += 1;
-                self.asked.push(Asked::Text(number, n));
+                self.asked.push(Request::Text(number, n));
                 more.push(match &entry.fh {
                     Some(fh) => Item::at(fh.clone(), Visit::Text(Readlink)),
                     None => Item::new(&join(&path, &entry.name), Visit::Text(Readlink)),
@@ -295,7 +295,7 @@ pub(super) struct Removals {
     /// By their numbers, until they have ended.
     asked: HashMap<usize, Asking>,
     given: usize,
-    dirs: Vec<Option<Branch>>,
+    dirs: Vec<Option<DirToRemove>>,
 }
 
 enum Asking {
@@ -311,7 +311,7 @@ enum Asking {
 }
 
 /// A directory on its way out.
-struct Branch {
+struct DirToRemove {
     path: Vec<u8>,
     fh: FileHandle,
     parent: FileHandle,
@@ -331,15 +331,15 @@ struct Branch {
     stays: bool,
 }
 
-impl Branch {
+impl DirToRemove {
     fn new(
         path: Vec<u8>,
         fh: FileHandle,
         parent: FileHandle,
         name: Vec<u8>,
         within: Option<usize>,
-    ) -> Branch {
-        Branch {
+    ) -> DirToRemove {
+        DirToRemove {
             path,
             fh,
             parent,
@@ -365,7 +365,7 @@ impl Removals {
     ) {
         let ToRemove { path, parent, name, dir, is_dir, first_page } = target;
         let Some(fh) = dir else { return more.push(self.unlink(&parent, &name, None, path, is_dir)) };
-        let branch = Branch::new(path, fh.clone(), parent, name, None);
+        let branch = DirToRemove::new(path, fh.clone(), parent, name, None);
         let number = self.branch(branch);
         match first_page.map(FirstPage::listed) {
             Some(listed) => self.listed(number, Outcome::Committed(Visited::Entries(listed)), more, tell),
@@ -380,12 +380,12 @@ impl Removals {
         self.given - 1
     }
 
-    fn branch(&mut self, branch: Branch) -> usize {
+    fn branch(&mut self, branch: DirToRemove) -> usize {
         self.dirs.push(Some(branch));
         self.dirs.len() - 1
     }
 
-    fn at(&mut self, number: usize) -> Option<&mut Branch> {
+    fn at(&mut self, number: usize) -> Option<&mut DirToRemove> {
         self.dirs.get_mut(number).and_then(Option::as_mut)
     }
 
@@ -509,7 +509,7 @@ impl Removals {
             let item = match (&entry.fh, entry.meta.is_dir()) {
                 (Some(own), true) => {
                     let name = entry.name.to_vec();
-                    let branch = Branch::new(below, own.clone(), fh.clone(), name, Some(number));
+                    let branch = DirToRemove::new(below, own.clone(), fh.clone(), name, Some(number));
                     let branch = self.branch(branch);
                     self.list(branch, own.clone(), None)
                 }
@@ -549,7 +549,7 @@ impl Removals {
             return more.push(self.list(number, fh, Some(from)));
         }
         let Some(branch) = self.dirs.get_mut(number).and_then(Option::take) else { return };
-        let Branch { path, parent, name, within, .. } = branch;
+        let DirToRemove { path, parent, name, within, .. } = branch;
         if branch.stays {
             // No removal of it was asked for.
             return self.entry_done(within, None, true, more);

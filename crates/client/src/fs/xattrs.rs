@@ -6,7 +6,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::args::{SetxattrArgs, SetxattrOption};
 use landfast_nfs::v4::{ArgOp, NfsStat, OpNum};
 
-use super::action::{Action, Answer, Lost, Room, Wants};
+use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::item::Item;
 use super::{Nfs, Outcome, Xattr};
 use crate::compound::{OpError, Results};
@@ -34,7 +34,7 @@ impl Action for SetXattrs {
         Wants::Object { follow: false }
     }
 
-    fn ops(&mut self, _: Option<&Bytes>, room: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, _: Option<&Bytes>, room: &Budget, out: &mut Vec<ArgOp>) {
         let mut request = 0;
         let fits = |op: &&ArgOp| {
             request += bytes(op);
@@ -68,8 +68,8 @@ impl Action for SetXattrs {
         Ok(if self.left.is_empty() { Answer::Done(()) } else { Answer::More })
     }
 
-    fn lost(&mut self) -> Lost {
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Again
     }
 }
 

@@ -18,7 +18,7 @@ use crate::compound::fattr;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::fs::Xattr;
 use crate::fs::open_file::open_args;
-use crate::fs::server_copy::{Original, Way, clone, copy};
+use crate::fs::server_copy::{CopyMethod, Original, clone, copy};
 use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
 use crate::session::SessionLimits;
 
@@ -370,7 +370,7 @@ impl Packer {
             return;
         }
         let none = Stateid::ANONYMOUS;
-        let cloned = original.way() == Way::Clone;
+        let cloned = original.way() == CopyMethod::Clone;
         match cloned {
             true => self.op(&clone(none, none)),
             false => self.op(&copy(none, none, 0, original.size, true)),

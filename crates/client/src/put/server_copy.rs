@@ -12,7 +12,7 @@ use super::stepwise::{self, How};
 use super::trouble::Trouble;
 use crate::fs::StepError;
 use crate::fs::open_file::{self, OpenFile};
-use crate::fs::server_copy::{self, Original, Stable, Way};
+use crate::fs::server_copy::{self, CopyMethod, Original, Stable};
 use crate::resume::Part;
 use crate::session::Session;
 
@@ -46,8 +46,8 @@ pub(super) async fn extract<P>(
     }
     // Before anything is done to the destination.
     let source = match original.way() {
-        Way::Read => None,
-        Way::Clone | Way::Copy => match open_source(session, task.id.0, original).await {
+        CopyMethod::Read => None,
+        CopyMethod::Clone | CopyMethod::Copy => match open_source(session, task.id.0, original).await {
             Ok(source) => Some(source),
             Err(e) => {
                 if matches!(task.leftover, Leftover::Opened(..)) {

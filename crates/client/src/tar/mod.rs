@@ -36,7 +36,7 @@ pub use report::{Complaint, Report, Severity, Silent, TarError, Watch};
 pub use sink::Sink;
 
 use crate::archive::Compression;
-use crate::fs::{AsNamed, ItemError, Nfs, Object, Who};
+use crate::fs::{AsNamed, ItemError, Nfs, Object, OwnerNames};
 
 /// Where a tree begins, and what it is called in the archive.
 pub struct Root {
@@ -56,7 +56,7 @@ pub struct TarOptions {
     /// Patterns of names to leave out, as GNU tar's `--exclude`.
     pub exclude: Vec<String>,
     /// Owners in the archive.
-    pub who: Box<dyn Who>,
+    pub who: Box<dyn OwnerNames>,
 }
 
 impl Default for TarOptions {

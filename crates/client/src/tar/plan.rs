@@ -8,7 +8,7 @@ use landfast_nfs::v4::{FileHandle, Fsid};
 use super::report::Complaint;
 use crate::archive::Filter;
 use crate::archive::{Kind, Member, Time, check_device};
-use crate::fs::{Meta, Wanted, Who};
+use crate::fs::{Meta, OwnerNames, Wanted};
 use crate::limits::{FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, MEMBER_OVERHEAD};
 
 /// What is the same under several names: server, filesystem, file.
@@ -64,7 +64,7 @@ pub(super) struct Batch {
 /// See the module.
 pub(super) struct Plan<'a> {
     filter: Filter,
-    who: &'a dyn Who,
+    who: &'a dyn OwnerNames,
     /// Which server the next objects are on.
     pub(super) server: usize,
     /// Objects may come twice under one name.
@@ -79,7 +79,7 @@ impl<'a> Plan<'a> {
     /// Complete batches go to `give`. `twice`: an object may come twice under one name, and is a link then.
     pub(super) fn new(
         filter: Filter,
-        who: &'a dyn Who,
+        who: &'a dyn OwnerNames,
         twice: bool,
         give: impl FnMut(Batch) + 'a,
     ) -> Plan<'a> {

@@ -24,7 +24,7 @@ use super::plan::{Plan, XattrChange};
 use super::sync::{Hearing, SyncReport, Telling};
 use super::tree::{Node, Origin, Tree};
 use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
-use crate::fs::{AsNamed, Who};
+use crate::fs::{AsNamed, OwnerNames};
 use crate::fs::{Owner, join};
 use crate::put::{Existing, Over, PutOptions, Xattrs};
 
@@ -43,7 +43,7 @@ pub struct Here {
 
 impl Tree {
     /// Owners that a server names by names become numbers.
-    pub fn number_owners(&mut self, who: &dyn Who) {
+    pub fn number_owners(&mut self, who: &dyn OwnerNames) {
         for node in self.nodes.values_mut() {
             if let Owner::Name(_) = node.meta.owner {
                 node.meta.owner = Owner::Id(who.user(&node.meta.owner).0);
@@ -102,7 +102,7 @@ pub async fn sync_here(
         };
         let (root, told) = (top.try_clone()?, heard.clone());
         let written = tokio::task::spawn_blocking(move || {
-            let how = copy::How { under_other_names: true, ..copy::How::default() };
+            let how = copy::WriteOptions { under_other_names: true, ..copy::WriteOptions::default() };
             copy::write(&mut members, root, &options, how, &*told)
         });
         let written = written.await.map_err(io::Error::other)?;

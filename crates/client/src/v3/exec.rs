@@ -31,7 +31,7 @@ const OPEN: Stateid = Stateid { seqid: 1, other: *b"NFSv3 stands" };
 
 /// Where the COMPOUND is.
 #[derive(Debug, Clone)]
-enum At {
+enum Current {
     Nowhere,
     /// Above all exports that were found so far: a path that MNT did not take.
     Above(Vec<Bytes>),
@@ -71,13 +71,13 @@ fn ok<T, F>(res: Res<T, F>) -> Done<T> {
 /// See the module.
 pub(super) struct Exec<'a> {
     wire: &'a Wire,
-    at: At,
-    saved: At,
+    at: Current,
+    saved: Current,
 }
 
 impl<'a> Exec<'a> {
     pub(super) fn new(wire: &'a Wire) -> Exec<'a> {
-        Exec { wire, at: At::Nowhere, saved: At::Nowhere }
+        Exec { wire, at: Current::Nowhere, saved: Current::Nowhere }
     }
 
     /// Executes all, up to the first that fails.
@@ -126,7 +126,7 @@ impl<'a> Exec<'a> {
     async fn one(&mut self, op: ArgOp) -> Done<ResBody> {
         match op {
             ArgOp::Putrootfh => self.at = self.mounted(Vec::new()).await?,
-            ArgOp::Putfh(fh) => self.at = At::Object(Fh3(fh.0), None),
+            ArgOp::Putfh(fh) => self.at = Current::Object(Fh3(fh.0), None),
             ArgOp::Savefh => self.saved = self.at.clone(),
             ArgOp::Restorefh => self.at = self.saved.clone(),
             ArgOp::Lookup(name) => self.lookup(name).await?,
@@ -207,20 +207,20 @@ impl<'a> Exec<'a> {
 
     /// The attributes that are known of the object are those of before.
     fn changed(&mut self) {
-        if let At::Object(_, attrs) | At::Rooted(_, attrs, _) = &mut self.at {
+        if let Current::Object(_, attrs) | Current::Rooted(_, attrs, _) = &mut self.at {
             *attrs = None;
         }
     }
 
     /// The attributes that came along with a reply.
     fn learnt(&mut self, new: PostOp) {
-        if let (At::Object(_, attrs) | At::Rooted(_, attrs, _), Some(new)) = (&mut self.at, new) {
+        if let (Current::Object(_, attrs) | Current::Rooted(_, attrs, _), Some(new)) = (&mut self.at, new) {
             *attrs = Some(new);
         }
     }
 
     /// The place of a path from the server's root: an export, or above one.
-    async fn mounted(&self, names: Vec<Bytes>) -> Done<At> {
+    async fn mounted(&self, names: Vec<Bytes>) -> Done<Current> {
         let path: Vec<u8> = match names.is_empty() {
             true => b"/".to_vec(),
             false => names.iter().flat_map(|n| [&b"/"[..], n].concat()).collect(),
@@ -228,19 +228,19 @@ impl<'a> Exec<'a> {
         match self.wire.mount(&path).await? {
             Ok(fh) => {
                 self.wire.learn_sizes(&fh).await?;
-                Ok(At::Rooted(fh, None, names))
+                Ok(Current::Rooted(fh, None, names))
             }
             // It may lie above an export: what comes behind it will tell.
             Err(
                 MountStat::NOENT | MountStat::ACCES | MountStat::PERM | MountStat::NOTDIR | MountStat::INVAL,
-            ) => Ok(At::Above(names)),
+            ) => Ok(Current::Above(names)),
             Err(MountStat(status)) => Err(NfsStat(status).into()),
         }
     }
 
     async fn lookup(&mut self, name: Bytes) -> Done<()> {
         let dir = match &self.at {
-            At::Above(names) => {
+            Current::Above(names) => {
                 let mut names = names.clone();
                 match &name[..] {
                     b".." if names.pop().is_none() => return Err(NfsStat::NFS4ERR_NOENT.into()),
@@ -255,7 +255,7 @@ impl<'a> Exec<'a> {
         let call = Call::Lookup(DirOp { dir, name: name.clone() });
         let res = self.wire.call::<LookupRes>(call).await?;
         let names = match &self.at {
-            At::Rooted(_, _, names) if &name[..] != b".." => Some([&names[..], &[name]].concat()),
+            Current::Rooted(_, _, names) if &name[..] != b".." => Some([&names[..], &[name]].concat()),
             _ => None,
         };
         self.at = match (res, names) {
@@ -263,8 +263,8 @@ impl<'a> Exec<'a> {
             (res, names) => {
                 let found = ok(res)?;
                 match names {
-                    Some(names) => At::Rooted(found.object, found.attrs, names),
-                    None => At::Object(found.object, found.attrs),
+                    Some(names) => Current::Rooted(found.object, found.attrs, names),
+                    None => Current::Object(found.object, found.attrs),
                 }
             }
         };
@@ -274,11 +274,11 @@ impl<'a> Exec<'a> {
     /// The attributes of where we are, asked for if they did not come along.
     async fn look(&mut self) -> Done<v3::Fattr> {
         let fh = match &self.at {
-            At::Object(_, Some(attrs)) | At::Rooted(_, Some(attrs), _) => return Ok(attrs.clone()),
+            Current::Object(_, Some(attrs)) | Current::Rooted(_, Some(attrs), _) => return Ok(attrs.clone()),
             at => object(at)?,
         };
         let attrs = ok(self.wire.call::<GetattrRes>(Call::Getattr(fh.clone())).await?)?;
-        self.at = At::Object(fh, Some(attrs.clone()));
+        self.at = Current::Object(fh, Some(attrs.clone()));
         Ok(attrs)
     }
 
@@ -401,11 +401,11 @@ impl<'a> Exec<'a> {
         let made = ok(res)?;
         match made.object {
             Some(fh) => {
-                self.at = At::Object(fh, made.attrs);
+                self.at = Current::Object(fh, made.attrs);
                 Ok(())
             }
             None => {
-                self.at = At::Object(dir, None);
+                self.at = Current::Object(dir, None);
                 self.lookup(name).await
             }
         }
@@ -594,10 +594,10 @@ where
     }
 }
 
-fn object(at: &At) -> Done<Fh3> {
+fn object(at: &Current) -> Done<Fh3> {
     match at {
-        At::Object(fh, _) | At::Rooted(fh, _, _) => Ok(fh.clone()),
-        At::Above(_) => Err(NfsStat::NFS4ERR_NOENT.into()),
-        At::Nowhere => Err(NfsStat::NFS4ERR_NOFILEHANDLE.into()),
+        Current::Object(fh, _) | Current::Rooted(fh, _, _) => Ok(fh.clone()),
+        Current::Above(_) => Err(NfsStat::NFS4ERR_NOENT.into()),
+        Current::Nowhere => Err(NfsStat::NFS4ERR_NOFILEHANDLE.into()),
     }
 }

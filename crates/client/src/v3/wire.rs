@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::error::SessionError;
 use crate::limits;
 use crate::options::SessionOptions;
-use crate::peer::{Lines, Peer};
+use crate::peer::{Connections, Peer};
 use crate::requests;
 
 /// The port mapper (RFC 1833 section 3): version 2, GETPORT.
@@ -27,7 +27,7 @@ const IPPROTO_TCP: u32 = 6;
 
 /// See the module.
 pub(super) struct Wire {
-    lines: Lines,
+    lines: Connections,
     mount: Mutex<Option<Connection>>,
     /// What the server takes in one WRITE; 0: not asked yet.
     write_bytes: AtomicUsize,
@@ -36,7 +36,7 @@ pub(super) struct Wire {
 impl Wire {
     /// Connects to the NFS program; MOUNT is looked for when it is needed.
     pub(super) async fn connect(options: SessionOptions) -> Result<Wire, SessionError> {
-        let lines = Lines::connect(Arc::new(Peer::new(options))).await?;
+        let lines = Connections::connect(Arc::new(Peer::new(options))).await?;
         let wire = Wire { lines, mount: Mutex::new(None), write_bytes: AtomicUsize::new(0) };
         // NULL: whether there is a version 3 at all.
         wire.call::<()>(Call::Null).await?;

@@ -21,11 +21,11 @@ use crate::error::SessionError;
 use crate::limits;
 use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
-use crate::peer::{Lines, Peer};
+use crate::peer::{Connections, Peer};
 
 /// A client of an NFSv4.0 server. See the module above.
 pub(crate) struct Client {
-    pub(super) lines: Lines,
+    pub(super) lines: Connections,
     owner: ClientOwner,
     client: tokio::sync::Mutex<()>,
     /// When it was last asked whether the server knows the client ID.
@@ -70,7 +70,7 @@ impl Client {
     /// # Errors
     /// When the server cannot be reached or does not speak NFSv4.0.
     pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Client>, SessionError> {
-        let lines = Lines::connect(Arc::new(Peer::new(options))).await?;
+        let lines = Connections::connect(Arc::new(Peer::new(options))).await?;
         let owner = lines.peer.options().client_owner()?;
         let server = lines.peer.server().to_owned();
         let mut client = Client {

@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::client::{Client, Replied, Turn};
 use super::owners::Owner;
-use super::place::{Place, Way, uses_current, uses_saved};
+use super::place::{HandlePath, Place, uses_current, uses_saved};
 use crate::error::SessionError;
 use crate::limits;
 use crate::patience::Patience;
@@ -33,14 +33,14 @@ enum Role {
 }
 
 #[derive(Debug)]
-enum Deed {
+enum Step {
     Send(ArgOp),
     Given(ResOp),
 }
 
 #[derive(Debug)]
 struct Entry {
-    deed: Deed,
+    deed: Step,
     role: Role,
     /// Which of the COMPOUND's operations it is, or leads to.
     index: usize,
@@ -53,7 +53,7 @@ struct Entry {
 struct Opened {
     /// Until the open is closed or its number is not known any more.
     owner: Option<Owner>,
-    way: Way,
+    way: HandlePath,
     /// Set by the OPEN's result.
     stateid: Option<Stateid>,
     confirm: bool,
@@ -79,7 +79,7 @@ enum Kind {
 }
 
 /// What follows from a leg's reply.
-enum After {
+enum Continue {
     GoOn,
     Stop(NfsStat),
 }
@@ -131,7 +131,7 @@ impl<'a> Exec<'a> {
             if self.leg.is_empty() {
                 break NfsStat::NFS4_OK;
             }
-            if let After::Stop(status) = self.flush().await? {
+            if let Continue::Stop(status) = self.flush().await? {
                 break status;
             }
         };
@@ -173,18 +173,18 @@ impl<'a> Exec<'a> {
         !rivals && self.leg.len() < self.client.leg_ops()
     }
 
-    fn enter(&mut self, deed: Deed, role: Role) {
+    fn enter(&mut self, deed: Step, role: Role) {
         let before = (self.at.clone(), self.saved.clone());
         self.leg.push(Entry { deed, role, index: self.next, before });
     }
 
     fn hidden(&mut self, op: ArgOp) {
-        self.enter(Deed::Send(op), Role::Hidden);
+        self.enter(Step::Send(op), Role::Hidden);
     }
 
     fn given(&mut self, status: NfsStat, body: ResBody, role: Role) {
         let op = self.ops[self.next].op();
-        self.enter(Deed::Given(ResOp { op, status, body }), role);
+        self.enter(Step::Given(ResOp { op, status, body }), role);
     }
 
     /// Goes to where the COMPOUND stands, as far as what follows needs it.
@@ -248,15 +248,15 @@ impl<'a> Exec<'a> {
             }
             ArgOp::Read(mut args) => {
                 let role = self.stateid(&mut args.stateid);
-                self.enter(Deed::Send(ArgOp::Read(args)), role);
+                self.enter(Step::Send(ArgOp::Read(args)), role);
             }
             ArgOp::Write(mut args) => {
                 let role = self.stateid(&mut args.stateid);
-                self.enter(Deed::Send(ArgOp::Write(args)), role);
+                self.enter(Step::Send(ArgOp::Write(args)), role);
             }
             ArgOp::Setattr(mut args) => {
                 let role = self.stateid(&mut args.stateid);
-                self.enter(Deed::Send(ArgOp::Setattr(args)), role);
+                self.enter(Step::Send(ArgOp::Setattr(args)), role);
             }
             ArgOp::Access(_)
             | ArgOp::Commit(_)
@@ -276,7 +276,7 @@ impl<'a> Exec<'a> {
     }
 
     fn own(&mut self, op: ArgOp) {
-        self.enter(Deed::Send(op), Role::Own);
+        self.enter(Step::Send(op), Role::Own);
     }
 
     /// There is no current stateid in version 4.0.
@@ -321,8 +321,8 @@ impl<'a> Exec<'a> {
         args.share_access &= OPEN4_SHARE_ACCESS_BOTH;
         args.owner = owner(clientid, &taken.name);
         let number = self.opened.len();
-        self.enter(Deed::Send(ArgOp::Open(args)), Role::Open(number));
-        let mut way = self.at.way.clone().unwrap_or_else(|| Way::to(ArgOp::Putrootfh));
+        self.enter(Step::Send(ArgOp::Open(args)), Role::Open(number));
+        let mut way = self.at.way.clone().unwrap_or_else(|| HandlePath::to(ArgOp::Putrootfh));
         way.name(&name);
         self.at = Place { way: Some(way.clone()), open: Some(number) };
         self.opened.push(Opened {
@@ -352,7 +352,7 @@ impl<'a> Exec<'a> {
             (open_stateid, _) => match self.client.owner_of(open_stateid) {
                 Some(owner) => {
                     let close = CloseArgs { seqid: owner.seqid, open_stateid };
-                    self.enter(Deed::Send(ArgOp::Close(close)), Role::Close(owner, open_stateid));
+                    self.enter(Step::Send(ArgOp::Close(close)), Role::Close(owner, open_stateid));
                 }
                 // It went with its client ID.
                 None => self.given(NfsStat::NFS4ERR_BAD_STATEID, ResBody::Empty, Role::Own),
@@ -361,13 +361,13 @@ impl<'a> Exec<'a> {
     }
 
     /// Sends the leg and reads its reply.
-    async fn flush(&mut self) -> Result<After, SessionError> {
+    async fn flush(&mut self) -> Result<Continue, SessionError> {
         let leg = std::mem::take(&mut self.leg);
         let ops: Vec<ArgOp> = leg
             .iter()
             .filter_map(|e| match &e.deed {
-                Deed::Send(op) => Some(op.clone()),
-                Deed::Given(_) => None,
+                Step::Send(op) => Some(op.clone()),
+                Step::Given(_) => None,
             })
             .collect();
         let Replied { reply, again } = self.send(&ops).await?;
@@ -380,8 +380,8 @@ impl<'a> Exec<'a> {
         let mut entries = leg.into_iter().enumerate();
         while let Some((number, entry)) = entries.next() {
             let result = match entry.deed {
-                Deed::Given(result) => result,
-                Deed::Send(ref op) => match results.next() {
+                Step::Given(result) => result,
+                Step::Send(ref op) => match results.next() {
                     Some(result) => result,
                     None if whole.is_ok() => {
                         return Err(SessionError::Unknown("the server's reply ends too early".into()));
@@ -408,7 +408,7 @@ impl<'a> Exec<'a> {
         }
         self.asking = None;
         self.learn(&told);
-        Ok(After::GoOn)
+        Ok(Continue::GoOn)
     }
 
     async fn send(&self, ops: &[ArgOp]) -> Result<Replied, SessionError> {
@@ -499,7 +499,7 @@ impl<'a> Exec<'a> {
         index: usize,
         result: ResOp,
         sent: usize,
-    ) -> Result<After, SessionError> {
+    ) -> Result<Continue, SessionError> {
         let status = result.status;
         let again = index < self.doubtful;
         let op = self.ops[index].op();
@@ -524,10 +524,10 @@ impl<'a> Exec<'a> {
                 match status {
                     NfsStat::NFS4ERR_STALE_CLIENTID | NfsStat::NFS4ERR_EXPIRED if may_try => {
                         self.client.renew_client(generation).await?;
-                        return if again { unknown() } else { Ok(After::GoOn) };
+                        return if again { unknown() } else { Ok(Continue::GoOn) };
                     }
                     NfsStat::NFS4ERR_BAD_SEQID if may_try => {
-                        return if again { unknown() } else { Ok(After::GoOn) };
+                        return if again { unknown() } else { Ok(Continue::GoOn) };
                     }
                     _ => {}
                 }
@@ -536,7 +536,7 @@ impl<'a> Exec<'a> {
                 self.confirm(&[n]).await;
                 if let Some(open) = self.opened.get_mut(n).filter(|o| o.stateid.is_some() && !o.real) {
                     open.real = true;
-                    return Ok(After::GoOn);
+                    return Ok(Continue::GoOn);
                 }
             }
             Role::Close(owner, _) => self.settle(owner, status),
@@ -557,7 +557,7 @@ impl<'a> Exec<'a> {
             && self.client.grace(&mut self.asking).await
         {
             self.tries -= 1;
-            return Ok(After::GoOn);
+            return Ok(Continue::GoOn);
         }
         match (op, status) {
             (OpNum::REMOVE, NfsStat::NFS4ERR_NOENT) if again && result.op == op => {
@@ -567,7 +567,7 @@ impl<'a> Exec<'a> {
                     body: ResBody::Remove(ChangeInfo::default()),
                 });
                 self.next = index + 1;
-                return Ok(After::GoOn);
+                return Ok(Continue::GoOn);
             }
             (OpNum::CREATE | OpNum::LINK, NfsStat::NFS4ERR_EXIST)
             | (OpNum::RENAME, NfsStat::NFS4ERR_NOENT)
@@ -581,14 +581,14 @@ impl<'a> Exec<'a> {
                 return unknown();
             }
             (_, NfsStat::NFS4ERR_RESOURCE) if may_try && self.client.shorter_legs(sent) => {
-                return Ok(After::GoOn);
+                return Ok(Continue::GoOn);
             }
             _ => {}
         }
         // The way to it that ends is its own failure.
         let result = if result.op == op { result } else { ResOp::failed(op, status) };
         self.out.push(result);
-        Ok(After::Stop(status))
+        Ok(Continue::Stop(status))
     }
 
     /// OPEN_CONFIRM of those of these opens whose owners are new to the server. One that fails is lost, as the next use of

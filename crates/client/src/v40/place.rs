@@ -5,16 +5,16 @@ use landfast_nfs::v4::{ArgOp, FileHandle};
 
 /// The way to a filehandle: a base, and names from there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct HandlePath {
     base: ArgOp,
     steps: Vec<ArgOp>,
     /// The GETFH, by its place among the operations of the leg, that says the handle.
     told_by: Option<usize>,
 }
 
-impl Way {
-    pub(super) fn to(base: ArgOp) -> Way {
-        Way { base, steps: Vec::new(), told_by: None }
+impl HandlePath {
+    pub(super) fn to(base: ArgOp) -> HandlePath {
+        HandlePath { base, steps: Vec::new(), told_by: None }
     }
 
     /// Further by LOOKUP or LOOKUPP.
@@ -36,7 +36,7 @@ impl Way {
     /// What the GETFH at `by` has said.
     pub(super) fn learn(&mut self, by: usize, fh: &FileHandle) {
         if self.told_by == Some(by) {
-            *self = Way::to(ArgOp::Putfh(fh.clone()));
+            *self = HandlePath::to(ArgOp::Putfh(fh.clone()));
         }
     }
 
@@ -54,13 +54,13 @@ impl Way {
 /// A filehandle, and the open that the current stateid would be of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) way: Option<Way>,
+    pub(super) way: Option<HandlePath>,
     pub(super) open: Option<usize>,
 }
 
 impl Place {
     pub(super) fn at(base: ArgOp) -> Place {
-        Place { way: Some(Way::to(base)), open: None }
+        Place { way: Some(HandlePath::to(base)), open: None }
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_way_is_as_short_as_what_is_known() {
         let fh = |n| FileHandle(Bytes::copy_from_slice(&[n]));
-        let mut way = Way::to(ArgOp::Putrootfh);
+        let mut way = HandlePath::to(ArgOp::Putrootfh);
         way.name(&"a".into());
         way.told(3);
         way.learn(2, &fh(1));

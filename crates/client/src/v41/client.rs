@@ -31,7 +31,7 @@ use crate::error::SessionError;
 use crate::limits;
 use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
-use crate::peer::{Line, Peer};
+use crate::peer::{ConnectionSlot, Peer};
 use crate::requests;
 
 /// A client of a server that has sessions. See the module.
@@ -40,7 +40,7 @@ pub(crate) struct Client {
     minor: u32,
     owner_id: Opaque1024,
     epoch: Mutex<Arc<Epoch>>,
-    lines: Vec<Line>,
+    lines: Vec<ConnectionSlot>,
     back: tokio::sync::Mutex<(u64, Option<Connection>)>,
     callbacks: Arc<Callbacks>,
     setup: tokio::sync::Mutex<Setup>,
@@ -108,7 +108,7 @@ impl Client {
             minor,
             owner_id,
             epoch: Mutex::new(Arc::new(nothing)),
-            lines: Line::several(peer.options().connections, None).await,
+            lines: ConnectionSlot::several(peer.options().connections, None).await,
             back: tokio::sync::Mutex::default(),
             callbacks: Arc::default(),
             setup: tokio::sync::Mutex::new(Setup {

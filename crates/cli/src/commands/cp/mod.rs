@@ -26,7 +26,7 @@ use args::CpArgs;
 use asking::{Asking, Dest};
 use early::Early;
 use ends::{End, Ends, Errand};
-use landfast_client::copy::{How, Sparse};
+use landfast_client::copy::{Sparse, WriteOptions};
 use landfast_client::fs::{Meta, Reflink, ServerCopies};
 use landfast_client::put::{self, Members, Report, Source, When};
 use landfast_client::resume::{Job, JournalFile, Resume};
@@ -189,7 +189,8 @@ async fn some(
             let Some(source) = members(tool, (args, journal), errands, None).await else { return 0 };
             let dest = Dest::Here { root: path.clone() };
             let mut source = asked(tool, args, (errands, source), dest, &say);
-            let holes = How { zeroes_to_holes: args.sparse == Sparse::Always, ..How::default() };
+            let holes =
+                WriteOptions { zeroes_to_holes: args.sparse == Sparse::Always, ..WriteOptions::default() };
             let (options, told) = (how(args, journal), say.clone());
             let written = tokio::task::spawn_blocking(move || {
                 landfast_client::copy::write(&mut *source, root, &options, holes, &*told)

@@ -1,7 +1,7 @@
 //! What an expression is evaluated on.
 
 use landfast_client::fs::Meta;
-use landfast_client::fs::Who;
+use landfast_client::fs::OwnerNames;
 use landfast_nfs::v4::NfsTime;
 
 pub struct Object<'a> {
@@ -23,5 +23,5 @@ pub struct Context<'a> {
     pub references: &'a [Meta],
     /// The numbers of [`super::expression::Query::owners`].
     pub owners: &'a [u32],
-    pub who: &'a dyn Who,
+    pub who: &'a dyn OwnerNames,
 }

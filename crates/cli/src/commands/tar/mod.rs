@@ -12,7 +12,7 @@ use crate::progress::Counter;
 use crate::say;
 use args::TarArgs;
 use landfast_client::archive::Compression;
-use landfast_client::fs::{AsNamed, Who};
+use landfast_client::fs::{AsNamed, OwnerNames};
 use landfast_client::tar::{self, Complaint, Root, Severity, Sink, TarOptions, Watch};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -104,7 +104,7 @@ async fn start(tool: &mut Tool, mut args: TarArgs) -> Result<Exit, String> {
             ("-".to_owned(), sink)
         }
     };
-    let who: Box<dyn Who> = match args.numeric_owner {
+    let who: Box<dyn OwnerNames> = match args.numeric_owner {
         true => Box::new(AsNamed),
         false => Box::new(LocalNames::default()),
     };

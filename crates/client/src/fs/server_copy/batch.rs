@@ -17,11 +17,11 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, ResBody, Sta
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::choice::{Reflink, ServerCopies, Way, clone, copy};
+use super::choice::{CopyMethod, Reflink, ServerCopies, clone, copy};
 use super::original::Original;
 use super::single;
 use crate::compound::{OpError, Results, fattr};
-use crate::fs::action::{Action, Answer, Lost, Room, Wants};
+use crate::fs::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::fs::item::Item;
 use crate::fs::{Failure, Nfs, Object, Outcome};
 use crate::limits::STEPWISE_MAX;
@@ -33,12 +33,12 @@ struct Copy {
     mode: u32,
     number: u64,
     /// What the round holds.
-    way: Option<Way>,
+    way: Option<CopyMethod>,
 }
 
 /// What came of it.
 #[derive(Debug)]
-enum Made {
+enum BatchOutcome {
     /// All is done.
     Whole,
     /// There is a file to copy to.
@@ -53,8 +53,9 @@ impl Copy {
             let mut unstable = None;
             done = true;
             if self.original.size > 0 {
-                match (way, results.take(if way == Way::Clone { OpNum::CLONE } else { OpNum::COPY })?) {
-                    (Way::Clone, _) => {}
+                match (way, results.take(if way == CopyMethod::Clone { OpNum::CLONE } else { OpNum::COPY })?)
+                {
+                    (CopyMethod::Clone, _) => {}
                     (_, ResBody::Copy(copied)) => {
                         let copied = copied.response;
                         done = copied.callback_id.is_none() && copied.count == self.original.size;
@@ -75,8 +76,8 @@ impl Copy {
     }
 }
 
-fn commits(way: Way, original: &Original) -> bool {
-    original.size > 0 && (way == Way::Clone || original.copies.commits)
+fn commits(way: CopyMethod, original: &Original) -> bool {
+    original.size > 0 && (way == CopyMethod::Clone || original.copies.commits)
 }
 
 fn size(of: &Original) -> ArgOp {
@@ -85,13 +86,13 @@ fn size(of: &Original) -> ArgOp {
 }
 
 impl Action for Copy {
-    type Out = Made;
+    type Out = BatchOutcome;
 
     fn wants(&self) -> Wants {
         Wants::Parent
     }
 
-    fn ops(&mut self, name: Option<&Bytes>, _: &Room, out: &mut Vec<ArgOp>) {
+    fn ops(&mut self, name: Option<&Bytes>, _: &Budget, out: &mut Vec<ArgOp>) {
         let create = fattr(&AttrValues { mode: Some(self.mode), ..AttrValues::default() });
         out.push(ArgOp::Open(OpenArgs {
             seqid: 0,
@@ -108,7 +109,7 @@ impl Action for Copy {
             let none = Stateid::ANONYMOUS;
             match way {
                 _ if self.original.size == 0 => {}
-                Way::Clone => out.push(clone(none, none)),
+                CopyMethod::Clone => out.push(clone(none, none)),
                 _ => out.push(copy(none, none, 0, self.original.size, true)),
             }
             out.push(size(&self.original));
@@ -130,7 +131,7 @@ impl Action for Copy {
         true
     }
 
-    fn answer(&mut self, results: &mut Results) -> Result<Answer<Made>, OpError> {
+    fn answer(&mut self, results: &mut Results) -> Result<Answer<BatchOutcome>, OpError> {
         match results.open() {
             Ok(_) => {}
             Err(OpError::Failed { op: OpNum::OPEN, status: NfsStat::NFS4ERR_SYMLINK }) => {
@@ -140,11 +141,11 @@ impl Action for Copy {
         }
         let fh = results.getfh()?;
         match self.read(results) {
-            Ok(true) => Ok(Answer::Done(Made::Whole)),
-            Ok(false) => Ok(Answer::Done(Made::Opened(fh))),
+            Ok(true) => Ok(Answer::Done(BatchOutcome::Whole)),
+            Ok(false) => Ok(Answer::Done(BatchOutcome::Opened(fh))),
             Err(OpError::Failed { op: op @ (OpNum::CLONE | OpNum::COPY), status }) => {
                 match self.original.copies.refused(self.original.fsid, op, status) {
-                    true => Ok(Answer::Done(Made::Opened(fh))),
+                    true => Ok(Answer::Done(BatchOutcome::Opened(fh))),
                     false => Err(OpError::Failed { op, status }),
                 }
             }
@@ -153,8 +154,8 @@ impl Action for Copy {
     }
 
     /// To copy once more does no harm.
-    fn lost(&mut self) -> Lost {
-        Lost::Again
+    fn lost(&mut self) -> AfterLostReply {
+        AfterLostReply::Again
     }
 }
 
@@ -210,8 +211,8 @@ impl Nfs {
         let turns = Arc::new(Semaphore::new(STEPWISE_MAX));
         for (((n, number), original), made) in numbers.into_iter().zip(originals).zip(self.all(items).await) {
             match made {
-                Outcome::Committed(Made::Whole) => {}
-                Outcome::Committed(Made::Opened(fh)) => {
+                Outcome::Committed(BatchOutcome::Whole) => {}
+                Outcome::Committed(BatchOutcome::Opened(fh)) => {
                     let (nfs, turns) = (self.clone(), turns.clone());
                     rest.spawn(async move {
                         // Never closed.

@@ -34,7 +34,7 @@ pub enum Reflink {
 
 /// How one file is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Way {
+pub(crate) enum CopyMethod {
     Clone,
     Copy,
     /// Through this machine.
@@ -45,9 +45,9 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub struct ServerCopies {
     reflink: Reflink,
-    first: Way,
+    first: CopyMethod,
     /// Filesystems where the server has refused `first`, and what is used there.
-    less: Mutex<HashMap<Fsid, Way>>,
+    less: Mutex<HashMap<Fsid, CopyMethod>>,
     /// Copies are not stable before a COMMIT.
     pub(crate) commits: bool,
     /// The server does not copy without opens' own stateids (RFC 7862 section 15.2.3).
@@ -66,8 +66,8 @@ impl ServerCopies {
         let clone = has(session, clone(Stateid::ANONYMOUS, Stateid::ANONYMOUS)).await?;
         let copies = clone || has(session, copy(Stateid::ANONYMOUS, Stateid::ANONYMOUS, 0, 0, true)).await?;
         let first = match clone || reflink == Reflink::Always {
-            true => Way::Clone,
-            false => Way::Copy,
+            true => CopyMethod::Clone,
+            false => CopyMethod::Copy,
         };
         let commits = !session.is_landfast();
         let (less, wants_opens) = (Mutex::default(), AtomicBool::new(false));
@@ -79,7 +79,7 @@ impl ServerCopies {
     pub(crate) fn none() -> ServerCopies {
         ServerCopies {
             reflink: Reflink::Never,
-            first: Way::Read,
+            first: CopyMethod::Read,
             less: Mutex::default(),
             commits: true,
             wants_opens: AtomicBool::new(false),
@@ -91,14 +91,14 @@ impl ServerCopies {
     }
 
     /// How a file is copied.
-    pub(crate) fn way(&self, fsid: Fsid, size: u64) -> Way {
+    pub(crate) fn way(&self, fsid: Fsid, size: u64) -> CopyMethod {
         if self.only_clones() {
-            return Way::Clone;
+            return CopyMethod::Clone;
         }
         let less = self.less.lock().unwrap_or_else(PoisonError::into_inner);
         let way = less.get(&fsid).copied().unwrap_or(self.first);
         // A COPY of little costs the server less than a CLONE, which is settled by itself, and there is nothing to share.
-        if way == Way::Clone && size < CLONED_MIN { Way::Copy } else { way }
+        if way == CopyMethod::Clone && size < CLONED_MIN { CopyMethod::Copy } else { way }
     }
 
     /// Whether it wants to be given the stateids of opens.
@@ -129,8 +129,8 @@ impl ServerCopies {
             return true;
         }
         let left = match op {
-            OpNum::CLONE => Way::Copy,
-            OpNum::COPY if always => Way::Read,
+            OpNum::CLONE => CopyMethod::Copy,
+            OpNum::COPY if always => CopyMethod::Read,
             _ => return true,
         };
         let mut less = self.less.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,25 +185,31 @@ mod tests {
     fn what_is_refused_is_not_asked_for_again_on_that_filesystem() {
         let copies = |reflink| ServerCopies {
             reflink,
-            first: Way::Clone,
+            first: CopyMethod::Clone,
             less: Mutex::default(),
             commits: true,
             wants_opens: AtomicBool::new(false),
         };
         let (one, two) = (Fsid { major: 1, minor: 0 }, Fsid { major: 2, minor: 0 });
         let auto = copies(Reflink::Auto);
-        assert_eq!((auto.way(one, CLONED_MIN), auto.way(one, CLONED_MIN - 1)), (Way::Clone, Way::Copy));
+        assert_eq!(
+            (auto.way(one, CLONED_MIN), auto.way(one, CLONED_MIN - 1)),
+            (CopyMethod::Clone, CopyMethod::Copy)
+        );
         // The file's own trouble.
         assert!(!auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_NOSPC));
         assert!(auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_INVAL));
-        assert_eq!(auto.way(one, CLONED_MIN), Way::Clone);
+        assert_eq!(auto.way(one, CLONED_MIN), CopyMethod::Clone);
         assert!(auto.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
-        assert_eq!((auto.way(one, CLONED_MIN), auto.way(two, CLONED_MIN)), (Way::Copy, Way::Clone));
+        assert_eq!(
+            (auto.way(one, CLONED_MIN), auto.way(two, CLONED_MIN)),
+            (CopyMethod::Copy, CopyMethod::Clone)
+        );
         assert!(auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_XDEV));
         assert!(auto.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
-        assert_eq!((auto.way(one, 1), auto.way(two, 1)), (Way::Read, Way::Copy));
+        assert_eq!((auto.way(one, 1), auto.way(two, 1)), (CopyMethod::Read, CopyMethod::Copy));
         let always = copies(Reflink::Always);
         assert!(!always.refused(one, OpNum::CLONE, NfsStat::NFS4ERR_NOTSUPP));
-        assert_eq!(always.way(one, 1), Way::Clone);
+        assert_eq!(always.way(one, 1), CopyMethod::Clone);
     }
 }

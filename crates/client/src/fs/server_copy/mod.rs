@@ -12,7 +12,7 @@ mod choice;
 mod original;
 mod single;
 
+pub(crate) use choice::{CopyMethod, clone, copy};
 pub use choice::{Reflink, ServerCopies};
-pub(crate) use choice::{Way, clone, copy};
 pub use original::Original;
 pub(crate) use single::{CopyError, Stable, fill};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use landfast_nfs::v4::{FileHandle, Fsid};
 
-use super::choice::{ServerCopies, Way};
+use super::choice::{CopyMethod, ServerCopies};
 use crate::fs::Nfs;
 use crate::limits::COPIED_WHOLE_MAX;
 
@@ -27,15 +27,15 @@ pub struct Original {
 }
 
 impl Original {
-    pub(crate) fn way(&self) -> Way {
+    pub(crate) fn way(&self) -> CopyMethod {
         self.copies.way(self.fsid, self.size)
     }
 
     /// It does not go with others in a COMPOUND.
     pub(crate) fn alone(&self) -> bool {
         let way = self.way();
-        way == Way::Read
-            || (way == Way::Copy && self.size > COPIED_WHOLE_MAX)
+        way == CopyMethod::Read
+            || (way == CopyMethod::Copy && self.size > COPIED_WHOLE_MAX)
             || (self.size > 0 && self.copies.wants_opens())
     }
 }

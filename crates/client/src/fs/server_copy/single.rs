@@ -13,7 +13,7 @@ use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
 
-use super::choice::{Way, clone, copy};
+use super::choice::{CopyMethod, clone, copy};
 use super::original::Original;
 use crate::compound::{OpError, fattr};
 use crate::fs::open_file::{self, OpenFile, commit_group};
@@ -110,8 +110,8 @@ async fn fill_over(
         return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
     }
     let source = match original.way() {
-        Way::Read => None,
-        Way::Clone | Way::Copy => {
+        CopyMethod::Read => None,
+        CopyMethod::Clone | CopyMethod::Copy => {
             Some(open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, number).await?)
         }
     };
@@ -138,8 +138,8 @@ pub(crate) async fn fill(
     let mut way = original.way();
     loop {
         let refused = match (way, source) {
-            (Way::Clone, Some(source)) => cloned(session, file, source).await?,
-            (Way::Copy, Some(source)) => copied(session, file, source, original.size, stable).await?,
+            (CopyMethod::Clone, Some(source)) => cloned(session, file, source).await?,
+            (CopyMethod::Copy, Some(source)) => copied(session, file, source, original.size, stable).await?,
             _ => return through_here(session, file, original, stable).await,
         };
         let Some((op, status)) = refused else { return Ok(()) };
@@ -150,7 +150,7 @@ pub(crate) async fn fill(
                 _ => e.into(),
             });
         }
-        way = original.way().max(if way == Way::Clone { Way::Copy } else { Way::Read });
+        way = original.way().max(if way == CopyMethod::Clone { CopyMethod::Copy } else { CopyMethod::Read });
     }
 }
 
