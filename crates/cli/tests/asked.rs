@@ -126,6 +126,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn nothing_is_left_of_an_interrupted_run_of_the_lab() {
     for (args, ends) in [(&["demo"][..], Signal::INT), (&["lab", "run", "client-rpcs"], Signal::TERM)] {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");

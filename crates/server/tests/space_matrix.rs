@@ -449,21 +449,25 @@ fn full(image: &Image) -> bool {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_on_ext4() {
     every_operation(Kernel::Ext4, full, Image::free, NfsStat::NFS4ERR_NOSPC.0).await;
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_on_xfs() {
     every_operation(Kernel::Xfs, full, Image::free, NfsStat::NFS4ERR_NOSPC.0).await;
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_on_btrfs() {
     every_operation(Kernel::Btrfs, full, Image::free, NfsStat::NFS4ERR_NOSPC.0).await;
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn dquot_on_btrfs() {
     let take = |image: &Image| image.limited("12M") && full(image);
     let give = |image: &Image| assert!(image.unlimited());

@@ -30,6 +30,7 @@ async fn whole_file(c: &mut Client, i: usize, stable: StableHow) -> NfsStat {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_filesystem_that_fills_up_says_so_before_the_promise() {
     let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 6 << 20);
@@ -77,6 +78,7 @@ async fn a_filesystem_that_fills_up_says_so_before_the_promise() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_filesystem_that_turns_read_only_is_still_read() {
     let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     let mut c = rig.client(b"c").await;
@@ -157,6 +159,7 @@ enum Any {
 /// RFC 8881 section 15.2, RFC 7530 section 13.2: a flush that failed is said by an operation that may say so, and by nothing before it:
 /// `PUTFH` may not, and what it said stands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_15_2_a_failed_flush_is_said_by_an_operation_that_may() {
     for minor in 0..=2 {
         let Some((image, rig)) = on_an_image_with(Kernel::Ext4, Durability::Sync).await else { return };

@@ -176,6 +176,7 @@ async fn unstable_writes_are_refused_before_they_are_taken(
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_comes_before_the_promise_on_version_3() {
     let Some((image, rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 12 << 20);
@@ -183,6 +184,7 @@ async fn nospc_comes_before_the_promise_on_version_3() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_comes_before_the_promise_on_version_4_0() {
     let Some((image, rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 12 << 20);
@@ -190,6 +192,7 @@ async fn nospc_comes_before_the_promise_on_version_4_0() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn nospc_comes_before_the_promise_on_version_4_2() {
     let Some((image, rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 12 << 20);
@@ -197,6 +200,7 @@ async fn nospc_comes_before_the_promise_on_version_4_2() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn dquot_comes_before_the_promise_on_version_3() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
     if image.limited("40M") {
@@ -205,6 +209,7 @@ async fn dquot_comes_before_the_promise_on_version_3() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn dquot_comes_before_the_promise_on_version_4_0() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
     if image.limited("40M") {
@@ -213,6 +218,7 @@ async fn dquot_comes_before_the_promise_on_version_4_0() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn dquot_comes_before_the_promise_on_version_4_2() {
     let Some((image, rig)) = on_an_image(Kernel::Btrfs).await else { return };
     if image.limited("40M") {
@@ -222,6 +228,7 @@ async fn dquot_comes_before_the_promise_on_version_4_2() {
 
 /// What is logged with its data, and what only names it, on a full filesystem of version 3.
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc1813_3_3_8_stable_writes_and_new_names_on_a_full_filesystem() {
     let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     blow_up(&image, 6 << 20);
@@ -263,6 +270,7 @@ fn turn_read_only(image: &Image) {
 
 /// Every change is refused as that, on each version; reading goes on.
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn rofs_is_said_by_every_change_on_every_version() {
     let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     let three = V3::new(&rig).await;

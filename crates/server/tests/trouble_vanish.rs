@@ -94,6 +94,7 @@ async fn an_export_that_is_moved_is_served_where_it_went() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn an_export_that_is_unmounted_is_served_until_the_server_stops() {
     let Some((image, mut rig)) = on_an_image(Kernel::Ext4).await else { return };
     let c = V3::new(&rig).await;

@@ -111,6 +111,7 @@ fn lost(rig: &Rig, image: &Image, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
 async fn a_commit_of_lost_data_fails_in_each_version() {
     let kernels = [("3", Kernel::Ext4), ("4.0", Kernel::Xfs), ("4.1", Kernel::Btrfs), ("4.2", Kernel::Ext4)];
     for (version, kernel) in kernels {

@@ -485,6 +485,7 @@ echo apart $((before - $(free)))
 
 /// RFC 7862 section 15.13, on a filesystem that shares storage.
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn cp_clones_where_the_filesystem_does() {
     if !common::emulates_disks() || !common::makes("xfs") {
         return;

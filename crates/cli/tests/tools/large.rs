@@ -68,6 +68,7 @@ fn assert_copied(from: &Path, to: &Path, marked: bool, what: &str) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_file_is_copied_by_a_server_that_tells_of_its_end() {
     let (rig, metrics) = measured();
     large(&rig.at("from"), LARGE);
@@ -117,6 +118,7 @@ fn cut(journal: &Path) {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_file_goes_on_behind_what_is_stable() {
     let (rig, _) = measured();
     let local = local(&rig);
@@ -206,6 +208,7 @@ fn a_large_file_goes_on_behind_what_is_stable() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_file_goes_on_on_this_machine() {
     let (rig, _) = measured();
     let local = local(&rig);
@@ -265,6 +268,7 @@ fn a_large_file_goes_on_on_this_machine() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_file_of_a_stream_goes_on_if_the_stream_is_the_same() {
     let (rig, _) = measured();
     let local = local(&rig);
@@ -307,6 +311,7 @@ fn a_large_file_of_a_stream_goes_on_if_the_stream_is_the_same() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn a_large_file_goes_on_after_kills() {
     let (rig, _) = measured();
     let local = local(&rig);

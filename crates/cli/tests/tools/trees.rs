@@ -293,6 +293,7 @@ fn sync_tree_makes_a_directory_of_this_machine_as_a_server_s_is() {
 }
 
 #[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn sync_tree_makes_a_server_s_directory_as_another_server_s_is() {
     let (one, two) = (Rig::new(), Rig::new());
     odd_tree(&one, "s");
