@@ -286,100 +286,52 @@ pub struct SequenceRes {
     pub status_flags: u32,
 }
 
-/// What an operation returned besides its status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ResBody {
-    Empty,
-    Access(AccessRes),
-    Close(Stateid),
-    Commit(Verifier),
-    Create(CreateRes),
-    Getattr(Fattr),
-    Getfh(FileHandle),
-    Link(ChangeInfo),
-    Lock(Stateid),
-    /// LOCK and LOCKT with status DENIED.
-    Denied(LockDenied),
-    Locku(Stateid),
-    Open(OpenRes),
-    OpenDowngrade(Stateid),
-    Read(ReadRes),
-    ReadPlus(ReadPlusRes),
-    Readdir(ReaddirRes),
-    Readlink(Bytes),
-    Remove(ChangeInfo),
-    Rename(RenameRes),
-    Secinfo(Vec<SecInfo>),
-    /// SETATTR, whatever its status: what was set.
-    Setattr(Bitmap),
-    Write(WriteRes),
-    BindConnToSession(BindConnToSessionRes),
-    ExchangeId(Box<ExchangeIdRes>),
-    CreateSession(Box<CreateSessionRes>),
-    Sequence(SequenceRes),
-    TestStateid(Vec<NfsStat>),
-    Getxattr(Bytes),
-    Setxattr(ChangeInfo),
-    Listxattrs(ListxattrsRes),
-    Removexattr(ChangeInfo),
-    Setclientid(SetclientidRes),
-    /// SETCLIENTID with status CLID_INUSE.
-    ClientInUse(ClientAddr),
-    OpenConfirm(Stateid),
-    Copy(CopyRes),
-    /// COPY with status OFFLOAD_NO_REQS.
-    CopyRequirements(CopyRequirements),
-    IoAdvise(Bitmap),
-    OffloadStatus(OffloadStatusRes),
-    Seek(SeekRes),
-    /// Any of these, encoded already; never what decoding gives.
-    Encoded(Bytes),
-}
-
-impl Encode for ResBody {
-    fn encode(&self, out: &mut BytesMut) {
-        match self {
-            ResBody::Empty => {}
-            ResBody::Access(b) => b.encode(out),
-            ResBody::Close(b)
-            | ResBody::Lock(b)
-            | ResBody::Locku(b)
-            | ResBody::OpenDowngrade(b)
-            | ResBody::OpenConfirm(b) => b.encode(out),
-            ResBody::Commit(b) => b.encode(out),
-            ResBody::Create(b) => b.encode(out),
-            ResBody::Getattr(b) => b.encode(out),
-            ResBody::Getfh(b) => b.encode(out),
-            ResBody::Link(b) | ResBody::Remove(b) => b.encode(out),
-            ResBody::Denied(b) => b.encode(out),
-            ResBody::Open(b) => b.encode(out),
-            ResBody::Read(b) => b.encode(out),
-            ResBody::ReadPlus(b) => b.encode(out),
-            ResBody::Readdir(b) => b.encode(out),
-            ResBody::Readlink(b) => b.encode(out),
-            ResBody::Rename(b) => b.encode(out),
-            ResBody::Secinfo(b) => b.encode(out),
-            ResBody::Setattr(b) => b.encode(out),
-            ResBody::Write(b) => b.encode(out),
-            ResBody::BindConnToSession(b) => b.encode(out),
-            ResBody::ExchangeId(b) => b.encode(out),
-            ResBody::CreateSession(b) => b.encode(out),
-            ResBody::Sequence(b) => b.encode(out),
-            ResBody::TestStateid(b) => b.encode(out),
-            ResBody::Getxattr(b) => b.encode(out),
-            ResBody::Setxattr(b) | ResBody::Removexattr(b) => b.encode(out),
-            ResBody::Listxattrs(b) => b.encode(out),
-            ResBody::Setclientid(b) => b.encode(out),
-            ResBody::ClientInUse(b) => b.encode(out),
-            ResBody::Copy(b) => b.encode(out),
-            ResBody::CopyRequirements(b) => b.encode(out),
-            ResBody::IoAdvise(b) => b.encode(out),
-            ResBody::OffloadStatus(b) => b.encode(out),
-            ResBody::Seek(b) => b.encode(out),
-            ResBody::Encoded(b) => out.extend_from_slice(b),
+macro_rules! results {
+    (
+        { $($(#[$doc:meta])* $op:ident = $value:literal: $variant:ident $(($args:ty))? $(-> $res:ty)?;)* }
+        { $($other:tt)* }
+    ) => {
+        /// What an operation returned besides its status.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum ResBody {
+            Empty,
+            $($($variant($res),)?)*
+            /// LOCK and LOCKT with status DENIED.
+            Denied(LockDenied),
+            /// SETCLIENTID with status CLID_INUSE.
+            ClientInUse(ClientAddr),
+            /// COPY with status OFFLOAD_NO_REQS.
+            CopyRequirements(CopyRequirements),
+            /// Any of these, encoded already; never what decoding gives.
+            Encoded(Bytes),
         }
-    }
+
+        impl ResBody {
+            fn decode_success(op: OpNum, r: &mut Reader) -> Result<ResBody, Error> {
+                Ok(match op {
+                    $($(OpNum::$op => ResBody::$variant(<$res>::decode(r)?),)?)*
+                    // It has SECINFO's results (RFC 8881 section 18.45.2).
+                    OpNum::SECINFO_NO_NAME => ResBody::Secinfo(Decode::decode(r)?),
+                    _ => ResBody::Empty,
+                })
+            }
+        }
+
+        impl Encode for ResBody {
+            fn encode(&self, out: &mut BytesMut) {
+                match self {
+                    ResBody::Empty => {}
+                    $($(ResBody::$variant(body) => <$res as Encode>::encode(body, out),)?)*
+                    ResBody::Denied(body) => body.encode(out),
+                    ResBody::ClientInUse(body) => body.encode(out),
+                    ResBody::CopyRequirements(body) => body.encode(out),
+                    ResBody::Encoded(bytes) => out.extend_from_slice(bytes),
+                }
+            }
+        }
+    };
 }
+super::op::operations!(results);
 
 /// One operation's result in a COMPOUND's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -419,55 +371,15 @@ impl Decode for ResOp {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
         let op = OpNum(r.u32()?);
         let status = NfsStat::decode(r)?;
-        let body = match (op, status.is_ok()) {
-            // Linux (nfsd4_encode_operation) cuts the bitmap off where it runs out of room or of operations: with NFSv4.0 at
-            // the fifty-first operation. Such a result is the reply's last one.
-            (OpNum::SETATTR, false) if r.remaining() == 0 => ResBody::Setattr(Bitmap::default()),
-            (OpNum::SETATTR, _) => ResBody::Setattr(Bitmap::decode(r)?),
-            (OpNum::LOCK | OpNum::LOCKT, false) if status == NfsStat::NFS4ERR_DENIED => {
-                ResBody::Denied(LockDenied::decode(r)?)
-            }
-            (OpNum::SETCLIENTID, false) if status == NfsStat::NFS4ERR_CLID_INUSE => {
-                ResBody::ClientInUse(Decode::decode(r)?)
-            }
-            (OpNum::COPY, false) if status == NfsStat::NFS4ERR_OFFLOAD_NO_REQS => {
-                ResBody::CopyRequirements(Decode::decode(r)?)
-            }
-            (_, false) => ResBody::Empty,
-            (OpNum::ACCESS, _) => ResBody::Access(Decode::decode(r)?),
-            (OpNum::CLOSE, _) => ResBody::Close(Decode::decode(r)?),
-            (OpNum::COMMIT, _) => ResBody::Commit(Decode::decode(r)?),
-            (OpNum::CREATE, _) => ResBody::Create(Decode::decode(r)?),
-            (OpNum::GETATTR, _) => ResBody::Getattr(Decode::decode(r)?),
-            (OpNum::GETFH, _) => ResBody::Getfh(Decode::decode(r)?),
-            (OpNum::LINK, _) => ResBody::Link(Decode::decode(r)?),
-            (OpNum::LOCK, _) => ResBody::Lock(Decode::decode(r)?),
-            (OpNum::LOCKU, _) => ResBody::Locku(Decode::decode(r)?),
-            (OpNum::OPEN, _) => ResBody::Open(Decode::decode(r)?),
-            (OpNum::OPEN_DOWNGRADE, _) => ResBody::OpenDowngrade(Decode::decode(r)?),
-            (OpNum::READ, _) => ResBody::Read(Decode::decode(r)?),
-            (OpNum::READ_PLUS, _) => ResBody::ReadPlus(Decode::decode(r)?),
-            (OpNum::READDIR, _) => ResBody::Readdir(Decode::decode(r)?),
-            (OpNum::READLINK, _) => ResBody::Readlink(Decode::decode(r)?),
-            (OpNum::REMOVE, _) => ResBody::Remove(Decode::decode(r)?),
-            (OpNum::RENAME, _) => ResBody::Rename(Decode::decode(r)?),
-            (OpNum::SECINFO | OpNum::SECINFO_NO_NAME, _) => ResBody::Secinfo(Decode::decode(r)?),
-            (OpNum::WRITE, _) => ResBody::Write(Decode::decode(r)?),
-            (OpNum::BIND_CONN_TO_SESSION, _) => ResBody::BindConnToSession(Decode::decode(r)?),
-            (OpNum::EXCHANGE_ID, _) => ResBody::ExchangeId(Decode::decode(r)?),
-            (OpNum::CREATE_SESSION, _) => ResBody::CreateSession(Decode::decode(r)?),
-            (OpNum::SEQUENCE, _) => ResBody::Sequence(Decode::decode(r)?),
-            (OpNum::TEST_STATEID, _) => ResBody::TestStateid(Decode::decode(r)?),
-            (OpNum::GETXATTR, _) => ResBody::Getxattr(Decode::decode(r)?),
-            (OpNum::SETXATTR, _) => ResBody::Setxattr(Decode::decode(r)?),
-            (OpNum::LISTXATTRS, _) => ResBody::Listxattrs(Decode::decode(r)?),
-            (OpNum::REMOVEXATTR, _) => ResBody::Removexattr(Decode::decode(r)?),
-            (OpNum::SETCLIENTID, _) => ResBody::Setclientid(Decode::decode(r)?),
-            (OpNum::OPEN_CONFIRM, _) => ResBody::OpenConfirm(Decode::decode(r)?),
-            (OpNum::COPY, _) => ResBody::Copy(Decode::decode(r)?),
-            (OpNum::IO_ADVISE, _) => ResBody::IoAdvise(Decode::decode(r)?),
-            (OpNum::OFFLOAD_STATUS, _) => ResBody::OffloadStatus(Decode::decode(r)?),
-            (OpNum::SEEK, _) => ResBody::Seek(Decode::decode(r)?),
+        let body = match (op, status) {
+            (_, NfsStat::NFS4_OK) => ResBody::decode_success(op, r)?,
+            // Linux (nfsd4_encode_operation) omits the bitmap when it runs out of room or of operations: with NFSv4.0 at
+            // the fifty-first operation. Such a result is the last one of its reply.
+            (OpNum::SETATTR, _) if r.remaining() == 0 => ResBody::Setattr(Bitmap::default()),
+            (OpNum::SETATTR, _) => ResBody::Setattr(Decode::decode(r)?),
+            (OpNum::LOCK | OpNum::LOCKT, NfsStat::NFS4ERR_DENIED) => ResBody::Denied(Decode::decode(r)?),
+            (OpNum::SETCLIENTID, NfsStat::NFS4ERR_CLID_INUSE) => ResBody::ClientInUse(Decode::decode(r)?),
+            (OpNum::COPY, NfsStat::NFS4ERR_OFFLOAD_NO_REQS) => ResBody::CopyRequirements(Decode::decode(r)?),
             _ => ResBody::Empty,
         };
         Ok(ResOp { op, status, body })
