@@ -445,7 +445,7 @@ impl Client {
             Op::Close(s) => ArgOp::Close(CloseArgs { seqid: 0, open_stateid: self.stateid(*s) }),
             Op::Commit { offset, count } => ArgOp::Commit(CommitArgs { offset: *offset, count: *count }),
             Op::Create { kind, name: n, attrs } => {
-                let d = SpecData { specdata1: u32::from(*kind), specdata2: 2 };
+                let d = SpecData { major: u32::from(*kind), minor: 2 };
                 let kind = match kind % 8 {
                     0 => CreateType::Lnk(name(n)),
                     1 => CreateType::Blk(d),

@@ -10,6 +10,7 @@
 )]
 #![forbid(unsafe_code)]
 
+mod common;
 pub mod mount;
 pub mod nfsacl;
 pub mod nlm;

@@ -91,7 +91,7 @@ impl Meta {
             used: attrs.space_used.unwrap_or_default(),
             fileid: attrs.fileid.unwrap_or_default(),
             fsid: attrs.fsid.unwrap_or(Fsid { major: 0, minor: 0 }),
-            rdev: attrs.rawdev.map(|d| (d.specdata1, d.specdata2)).unwrap_or_default(),
+            rdev: attrs.rawdev.map(|d| (d.major, d.minor)).unwrap_or_default(),
             accessed: attrs.time_access.unwrap_or_default(),
             modified: attrs.time_modify.unwrap_or_default(),
             changed: attrs.time_metadata.unwrap_or_default(),

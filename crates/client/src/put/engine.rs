@@ -783,5 +783,5 @@ fn is_too_long(status: NfsStat) -> bool {
 }
 
 fn device(member: &Member) -> SpecData {
-    SpecData { specdata1: member.device.0, specdata2: member.device.1 }
+    SpecData { major: member.device.0, minor: member.device.1 }
 }

@@ -43,7 +43,7 @@ pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
         numlinks: Some(a.nlink),
         owner: Some(Bytes::from(a.uid.to_string())),
         owner_group: Some(Bytes::from(a.gid.to_string())),
-        rawdev: Some(SpecData { specdata1: a.rdev.major, specdata2: a.rdev.minor }),
+        rawdev: Some(SpecData { major: a.rdev.major, minor: a.rdev.minor }),
         space_used: Some(a.used),
         time_access: Some(time(a.atime)),
         time_metadata: Some(time(a.ctime)),

@@ -426,7 +426,7 @@ impl<'a> Exec<'a> {
         let dir = self.object()?;
         let attrs = sattr(&args.attrs)?;
         let at = DirOp { dir: dir.clone(), name: args.name.clone() };
-        let device = |d: v4::SpecData| Spec3 { major: d.specdata1, minor: d.specdata2 };
+        let device = |d: v4::SpecData| Spec3 { major: d.major, minor: d.minor };
         let call = match args.kind {
             CreateType::Dir => Call::Mkdir(MkdirArgs { at, attrs }),
             CreateType::Lnk(target) => Call::Symlink(SymlinkArgs { at, attrs, target }),

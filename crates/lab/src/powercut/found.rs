@@ -176,8 +176,8 @@ fn one_over_nfs(actor: &mut Actor, attrs: AttrValues, xattrs: bool) -> Result<Op
         }
         FileType::Fifo => Type::Other(Node::Fifo),
         FileType::Sock => Type::Other(Node::Socket),
-        FileType::Chr => Type::Other(Node::Char(device.specdata1, device.specdata2)),
-        FileType::Blk => Type::Other(Node::Block(device.specdata1, device.specdata2)),
+        FileType::Chr => Type::Other(Node::Char(device.major, device.minor)),
+        FileType::Blk => Type::Other(Node::Block(device.major, device.minor)),
         _ => Type::Other(Node::Dir),
     };
     let has_xattrs = xattrs && matches!(kind, Type::File | Type::Other(Node::Dir));

@@ -469,7 +469,7 @@ impl Actor {
     fn make(&mut self, path: &Path, node: &Node, mode: u32) -> Result<Vec<ResOp>> {
         let (dir, last) = split(path);
         let dir = self.handle(dir)?;
-        let device = |major: &u32, minor: &u32| SpecData { specdata1: *major, specdata2: *minor };
+        let device = |major: &u32, minor: &u32| SpecData { major: *major, minor: *minor };
         let kind = match node {
             Node::Dir => CreateType::Dir,
             Node::Symlink(to) => CreateType::Lnk(name(to)),

@@ -1,22 +1,13 @@
 //! What arguments and results are made of (RFC 1813 sections 2.4 to 2.6).
 
 use super::FHSIZE;
-use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader, put_opaque};
+use crate::common::opaque;
+pub use crate::common::{SpecData, StableHow, Verifier};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
-/// `nfs_fh3`: at most [`FHSIZE`] bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct FileHandle(pub Bytes);
-
-impl Encode for FileHandle {
-    fn encode(&self, out: &mut BytesMut) {
-        put_opaque(&self.0, out);
-    }
-}
-
-impl Decode for FileHandle {
-    fn decode(r: &mut Reader) -> Result<Self, Error> {
-        r.opaque(FHSIZE).map(FileHandle)
-    }
+opaque! {
+    /// `nfs_fh3`.
+    FileHandle, at most FHSIZE
 }
 
 /// `ftype3`.
@@ -36,13 +27,6 @@ pub enum FileType {
     Sock,
     #[xdr(tag = 7)]
     Fifo,
-}
-
-/// `specdata3`: a device number.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
-pub struct SpecData {
-    pub major: u32,
-    pub minor: u32,
 }
 
 /// `nfstime3`: since 1970.
@@ -121,20 +105,6 @@ pub struct DirOp {
     pub dir: FileHandle,
     /// The name, any bytes.
     pub name: Bytes,
-}
-
-/// `stable_how`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub enum StableHow {
-    /// Until COMMIT only in memory.
-    #[xdr(tag = 0)]
-    Unstable,
-    /// Data and what is needed to read it.
-    #[xdr(tag = 1)]
-    DataSync,
-    /// All.
-    #[xdr(tag = 2)]
-    FileSync,
 }
 
 /// A linked list (`T *next`), as XDR writes it: each element behind a `TRUE`, a `FALSE` at the end.

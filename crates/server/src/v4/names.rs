@@ -140,8 +140,8 @@ impl Context<'_> {
         let special = match &a.kind {
             CreateType::Fifo => Some(Special::Fifo),
             CreateType::Sock => Some(Special::Socket),
-            CreateType::Chr(d) => Some(Special::CharDev(d.specdata1, d.specdata2)),
-            CreateType::Blk(d) => Some(Special::BlockDev(d.specdata1, d.specdata2)),
+            CreateType::Chr(d) => Some(Special::CharDev(d.major, d.minor)),
+            CreateType::Blk(d) => Some(Special::BlockDev(d.major, d.minor)),
             CreateType::Dir | CreateType::Lnk(_) | CreateType::Other(_) => None,
         };
         let made = match (&a.kind, special) {

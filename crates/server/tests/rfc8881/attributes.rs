@@ -32,7 +32,7 @@ fn set(stateid: Stateid, attrs: Fattr) -> ArgOp {
 
 /// One object of each type.
 async fn objects(c: &mut Client) -> Vec<FileHandle> {
-    let d = SpecData { specdata1: 1, specdata2: 2 };
+    let d = SpecData { major: 1, minor: 2 };
     let kinds = [
         CreateType::Dir,
         CreateType::Lnk(name("x")),

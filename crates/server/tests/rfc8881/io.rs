@@ -73,7 +73,7 @@ async fn rfc8881_18_what_is_no_regular_file_has_no_data() {
     }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
-    let d = SpecData { specdata1: 1, specdata2: 2 };
+    let d = SpecData { major: 1, minor: 2 };
     for (i, (kind, status)) in [
         (CreateType::Dir, NfsStat::NFS4ERR_ISDIR),
         (CreateType::Lnk(name("x")), NfsStat::NFS4ERR_SYMLINK),

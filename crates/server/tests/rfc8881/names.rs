@@ -18,7 +18,7 @@ fn rename(from: &str, to: &str) -> ArgOp {
 /// A server with one object of each type in its root, named by its type, and their handles.
 async fn zoo(rig: &Rig) -> (Client, Vec<(&'static str, FileHandle)>) {
     let mut c = rig.client(b"c").await;
-    let d = SpecData { specdata1: 1, specdata2: 2 };
+    let d = SpecData { major: 1, minor: 2 };
     for (file, kind) in [
         ("dir", CreateType::Dir),
         ("link", CreateType::Lnk(name("/etc/X11"))),
@@ -66,7 +66,7 @@ async fn rfc8881_18_4_3_each_type_is_made_and_is_what_it_is() {
         let v = c.attrs(fh, Bitmap::of(&[n::TYPE, n::RAWDEV, n::FILEHANDLE])).await;
         assert_eq!((v.kind, v.filehandle.as_ref()), (Some(kind), Some(fh)), "{file}");
         if matches!(kind, FileType::Blk | FileType::Chr) {
-            assert_eq!(v.rawdev, Some(SpecData { specdata1: 1, specdata2: 2 }));
+            assert_eq!(v.rawdev, Some(SpecData { major: 1, minor: 2 }));
         }
         // Its handle leads back to it.
         let got = c.last(vec![ArgOp::Putfh(fh.clone()), ArgOp::Getfh]).await;

@@ -122,7 +122,7 @@ async fn rfc8881_18_16_3_what_is_no_regular_file() {
     }
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
-    let d = SpecData { specdata1: 1, specdata2: 2 };
+    let d = SpecData { major: 1, minor: 2 };
     for (file, kind, status) in [
         ("dir", CreateType::Dir, NfsStat::NFS4ERR_ISDIR),
         ("link", CreateType::Lnk(name("x")), NfsStat::NFS4ERR_SYMLINK),
