@@ -10,12 +10,12 @@
 )]
 #![forbid(unsafe_code)]
 
+mod common;
 pub mod mount;
 pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
 mod status;
-mod types;
 pub mod v3;
 pub mod v4;
 

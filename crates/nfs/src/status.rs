@@ -17,3 +17,14 @@ macro_rules! statuses {
     };
 }
 pub(crate) use statuses;
+
+/// The names of the errors that each operation may have, by the operation's name.
+pub(crate) type ErrorTable = &'static [(&'static str, &'static [&'static str])];
+
+/// Makes an [`ErrorTable`] of rows `OPERATION: ERROR ERROR ...;`.
+macro_rules! errors {
+    ($($op:ident: $($error:ident)*;)*) => {
+        &[$((stringify!($op), &[$(stringify!($error)),*])),*]
+    };
+}
+pub(crate) use errors;

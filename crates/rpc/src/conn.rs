@@ -38,9 +38,9 @@ use crate::message::{
     encode_denied, parse,
 };
 use crate::places::Standing;
+use crate::rate_limit::KeyedRateLimit;
 use crate::record::{Assembler, RecordError};
-use crate::seldom::SeldomOf;
-use crate::shares::{Pool, Taken, share_of};
+use crate::shares::{Pool, ShareGuard, share_of};
 use crate::turns::{Turn, Turns, if_it_waits};
 use crate::writer::{self, Outgoing, Permits};
 
@@ -228,25 +228,28 @@ pub struct ConnInfo {
     own: [Budget; 3],
     /// The shared pool for large replies, and the client it counts for.
     replies: Option<(Pool, IpAddr)>,
-    standing: Asked,
+    standing: CachedStanding,
     /// When the last whole record arrived, in milliseconds of [`now_ms`].
     active: AtomicU64,
 }
 
 /// The cached answer of [`Service::standing`] for this address. It is asked for again when it may have changed.
-struct Asked {
+struct CachedStanding {
     addr: IpAddr,
     standing: AtomicU8,
     /// The generation of that answer plus one; 0 if there is no answer yet.
     generation: AtomicU64,
 }
 
-impl Asked {
-    fn new<S: Service>(service: &S, addr: IpAddr) -> Asked {
-        let asked =
-            Asked { addr, standing: AtomicU8::new(Standing::Unknown as u8), generation: AtomicU64::new(0) };
-        asked.again(service);
-        asked
+impl CachedStanding {
+    fn new<S: Service>(service: &S, addr: IpAddr) -> CachedStanding {
+        let cached = CachedStanding {
+            addr,
+            standing: AtomicU8::new(Standing::Unknown as u8),
+            generation: AtomicU64::new(0),
+        };
+        cached.refresh(service);
+        cached
     }
 
     fn get(&self) -> Standing {
@@ -258,7 +261,7 @@ impl Asked {
     }
 
     /// Asks the service again. An address that was served is still served while it is looked up again.
-    fn again<S: Service>(&self, service: &S) {
+    fn refresh<S: Service>(&self, service: &S) {
         let generation = service.standings().wrapping_add(1);
         if self.generation.load(Ordering::Relaxed) == generation {
             return;
@@ -319,7 +322,7 @@ impl ConnInfo {
 
     /// The standing of the peer's address, asked for again if it may have changed.
     pub(crate) fn standing_now<S: Service>(&self, service: &S) -> Standing {
-        self.standing.again(service);
+        self.standing.refresh(service);
         self.standing.get()
     }
 
@@ -532,13 +535,13 @@ pub struct Room {
 impl Room {
     /// Wraps the reply so that it keeps the room until its last byte is in the socket.
     pub fn hold(self, reply: Bytes) -> Bytes {
-        struct Held(Bytes, #[expect(dead_code, reason = "dropped with the bytes")] Room);
-        impl AsRef<[u8]> for Held {
+        struct ReplyWithRoom(Bytes, #[expect(dead_code, reason = "dropped with the bytes")] Room);
+        impl AsRef<[u8]> for ReplyWithRoom {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
-        Bytes::from_owner(Held(reply, self))
+        Bytes::from_owner(ReplyWithRoom(reply, self))
     }
 }
 
@@ -630,7 +633,7 @@ pub(crate) fn start<S: Service>(
     let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
     let conn = Arc::new(ConnInfo {
         own: [calls.clone(), bytes.clone(), Budget::new(config.reply_bytes_max)],
-        standing: Asked::new(&*service, peer.ip().to_canonical()),
+        standing: CachedStanding::new(&*service, peer.ip().to_canonical()),
         active: AtomicU64::new(now_ms()),
         id,
         peer,
@@ -645,7 +648,7 @@ pub(crate) fn start<S: Service>(
     let (read, write) = stream.into_split();
     let reader = Reader {
         pace: Pace::default(),
-        begun: Begun::default(),
+        waiting: WaitingCalls::default(),
         conn: conn.clone(),
         service,
         calls,
@@ -744,7 +747,7 @@ pub(crate) enum Cause {
 
 /// Limits the log to one message an hour for each client and cause. All outsiders count as one client.
 #[derive(Debug, Default)]
-pub(crate) struct Closings(SeldomOf<(Option<IpAddr>, std::mem::Discriminant<Cause>)>);
+pub(crate) struct Closings(KeyedRateLimit<(Option<IpAddr>, std::mem::Discriminant<Cause>)>);
 
 impl Closings {
     pub(crate) fn tell(&self, peer: SocketAddr, outsider: bool, cause: &Cause) {
@@ -790,19 +793,19 @@ impl Pace {
 /// Calls that have to wait for something. They get tasks once all calls that were received together have been begun, so
 /// these wait for the disk together. The reader awaits nothing while this holds any.
 #[derive(Default)]
-struct Begun(Mutex<Vec<Serving>>);
+struct WaitingCalls(Mutex<Vec<Serving>>);
 
 type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-impl Begun {
+impl WaitingCalls {
     fn push(&self, serving: Serving) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
     }
 
     /// Spawns a task for each. The task polls its call at once and so registers a waker of its own.
-    fn go_on(&self) {
-        let begun = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for serving in begun {
+    fn spawn_all(&self) {
+        let calls = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for serving in calls {
             tokio::spawn(serving);
         }
     }
@@ -863,7 +866,7 @@ async fn first_bytes(
 
 struct Reader<S> {
     pace: Pace,
-    begun: Begun,
+    waiting: WaitingCalls,
     conn: Arc<ConnInfo>,
     service: Arc<S>,
     calls: Budget,
@@ -878,7 +881,7 @@ impl<S: Service> Reader<S> {
     /// that stops in the middle of a record uses up its own share, until it has been silent for too long.
     async fn read(&self, socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
         let end = self.read_all(socket, config).await;
-        self.begun.go_on();
+        self.waiting.spawn_all();
         end
     }
 
@@ -886,7 +889,7 @@ impl<S: Service> Reader<S> {
         let mut records = Assembler::new(config.record_max);
         let mut buf = BytesMut::new();
         let mut progress = Progress::default();
-        let mut counted: Option<Taken> = None;
+        let mut counted: Option<ShareGuard> = None;
         let mut in_a_row = 0;
         loop {
             loop {
@@ -897,14 +900,14 @@ impl<S: Service> Reader<S> {
                         progress = Progress::default();
                         self.conn.active.store(now_ms(), Ordering::Relaxed);
                         let message = self.message(record, counted.take());
-                        if let Err(why) = if_it_waits(pin!(message), || self.begun.go_on()).await {
+                        if let Err(why) = if_it_waits(pin!(message), || self.waiting.spawn_all()).await {
                             return Some(ReadEnd::Cause(why.into()));
                         }
                         in_a_row += 1;
                         if in_a_row == limits::IN_PLACE_IN_A_ROW {
                             // Let the writer run, in case all calls were answered in place.
                             in_a_row = 0;
-                            self.begun.go_on();
+                            self.waiting.spawn_all();
                             tokio::task::yield_now().await;
                         }
                     }
@@ -915,7 +918,7 @@ impl<S: Service> Reader<S> {
                     }
                 }
             }
-            self.begun.go_on();
+            self.waiting.spawn_all();
             let within = records.within() || !buf.is_empty();
             let arrived = records.joined() + buf.len();
             if let Some(shared) = &self.shared
@@ -967,7 +970,7 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    async fn message(&self, record: Bytes, counted: Option<Taken>) -> Result<(), MessageError> {
+    async fn message(&self, record: Bytes, counted: Option<ShareGuard>) -> Result<(), MessageError> {
         let len = record.len();
         match parse(record)? {
             Incoming::Reply { xid, outcome } => {
@@ -994,7 +997,7 @@ impl<S: Service> Reader<S> {
 
     /// Takes the permits to serve a call of `len` bytes, some of which may be counted already. Bytes come first:
     /// otherwise the holder of a call permit could wait for bytes held by somebody who waits for a call permit.
-    async fn permits(&self, len: usize, counted: Option<Taken>) -> Permits {
+    async fn permits(&self, len: usize, counted: Option<ShareGuard>) -> Permits {
         let mut held = Permits::default();
         if let Some(s) = self.shared.as_ref().filter(|_| len > limits::SMALL_RECORD || counted.is_some()) {
             let mut taken = counted.unwrap_or_else(|| s.bytes.nothing(s.client));
@@ -1058,7 +1061,7 @@ impl<S: Service> Reader<S> {
             let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
             self.pace.took(begun.elapsed());
             match polled {
-                Ok(Poll::Pending) => return self.begun.push(serving),
+                Ok(Poll::Pending) => return self.waiting.push(serving),
                 // After a panic `Unanswered` has closed the connection.
                 Ok(Poll::Ready(())) | Err(_) => return,
             }

@@ -9,7 +9,7 @@
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
 //! - [`shares`]: what each client may hold; [`places`]: which connections stay when there are too many;
-//! - [`turns`]: whose call is next; [`seldom`]: warnings that clients cannot flood the log with;
+//! - [`turns`]: whose call is next; [`rate_limit`]: warnings that clients cannot flood the log with;
 //! - [`limits`]: every number that bounds memory or time.
 //!
 //! Invariants:
@@ -31,9 +31,9 @@ pub mod conn;
 pub mod limits;
 pub mod message;
 pub mod places;
+pub mod rate_limit;
 pub mod record;
 pub mod rpcbind;
-pub mod seldom;
 pub mod server;
 pub mod shares;
 pub mod turns;
@@ -47,7 +47,7 @@ pub use conn::{
 };
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
 pub use places::Standing;
-pub use seldom::{Seldom, SeldomOf};
+pub use rate_limit::{KeyedRateLimit, RateLimit};
 pub use server::{Load, Server, ServerConfig};
 pub use shares::share_of;
 pub use turns::{FairQueue, Turn};

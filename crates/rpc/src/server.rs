@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use crate::conn::{self, Cause, Closings, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
 use crate::places::{self, Admitted, Newcomer, Open, Places, Seen, Standing};
-use crate::seldom::Seldom;
+use crate::rate_limit::RateLimit;
 use crate::shares::{Pool, share_of};
 use crate::turns::Turns;
 
@@ -337,7 +337,7 @@ struct Acceptor<S> {
     all: All,
     refused: Arc<AtomicU64>,
     /// That `accept` failed; that there are too many connections, and too many of one client.
-    warnings: [Seldom; 3],
+    warnings: [RateLimit; 3],
     connections: Connections,
     tasks: JoinSet<()>,
     /// Who holds state, and when that was asked for.

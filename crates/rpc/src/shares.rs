@@ -9,11 +9,11 @@
 //! - Each client may always hold a little, whatever the others hold, so that it is served, if slowly.
 //! - A client at its share waits; nobody else waits behind it.
 //!
-//! [`Held`] is pure. [`Pool`] adds the waiting.
+//! [`ShareCounts`] is pure. [`Pool`] adds the waiting.
 //!
 //! An amount that grows while it is held (a record that arrives) must not wait for others that also grow: all might
 //! wait for ever. So of each client one such amount may grow, whatever the client holds, until it is whole: see
-//! [`Taken::grow`].
+//! [`ShareGuard::grow`].
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -34,8 +34,9 @@ pub fn share_of(addr: IpAddr) -> IpAddr {
 /// One part in so many of what each may hold whatever others hold; this much is there for any number of clients.
 const ALWAYS: usize = 16;
 
+/// How much each client holds, and the limits.
 #[derive(Debug)]
-pub struct Held {
+pub struct ShareCounts {
     max: usize,
     client_max: usize,
     least: usize,
@@ -43,12 +44,12 @@ pub struct Held {
     clients: HashMap<IpAddr, usize>,
 }
 
-impl Held {
+impl ShareCounts {
     /// `max` is the bound of all, `client_max` of one client. Up to `least` each client may hold whatever the others
     /// hold, as long as all hold at most twice `max`. The first sixteenth of `least` it may always hold.
-    pub fn new(max: usize, client_max: usize, least: usize) -> Held {
+    pub fn new(max: usize, client_max: usize, least: usize) -> ShareCounts {
         let client_max = client_max.min(max);
-        Held { max, client_max, least: least.min(client_max), used: 0, clients: HashMap::new() }
+        ShareCounts { max, client_max, least: least.min(client_max), used: 0, clients: HashMap::new() }
     }
 
     /// Whether this client may hold so much more.
@@ -125,7 +126,7 @@ struct Waiting {
 struct Waiter {
     amount: usize,
     grows: Option<Grows>,
-    go: oneshot::Sender<Taken>,
+    go: oneshot::Sender<ShareGuard>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -172,7 +173,7 @@ impl Waiting {
 
 #[derive(Debug)]
 struct Inner {
-    held: Held,
+    held: ShareCounts,
     waiting: Waiting,
     /// For each client, the growing amount that may grow whatever the client holds.
     growing: HashMap<IpAddr, u64>,
@@ -195,7 +196,7 @@ impl Inner {
 }
 
 /// Whether the first growing amount of its client may grow: within twice the bound, or if nobody else holds anything.
-fn goes_on(held: &Held, grows: Grows, more: usize) -> bool {
+fn goes_on(held: &ShareCounts, grows: Grows, more: usize) -> bool {
     held.used() + more <= held.max.saturating_mul(2) || held.used() == grows.amount
 }
 
@@ -204,7 +205,7 @@ pub(crate) struct Pool(Arc<Mutex<Inner>>);
 
 impl Pool {
     pub(crate) fn new(max: usize, client_max: usize, least: usize) -> Pool {
-        let held = Held::new(max, client_max, least);
+        let held = ShareCounts::new(max, client_max, least);
         Pool(Arc::new(Mutex::new(Inner { held, waiting: Waiting::default(), growing: HashMap::new() })))
     }
 
@@ -222,14 +223,14 @@ impl Pool {
     }
 
     /// An empty amount that will grow.
-    pub(crate) fn nothing(&self, client: IpAddr) -> Taken {
+    pub(crate) fn nothing(&self, client: IpAddr) -> ShareGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Taken { pool: self.clone(), client, amount: 0, id }
+        ShareGuard { pool: self.clone(), client, amount: 0, id }
     }
 
     /// Waits until the client may hold this much more. A larger amount than it may ever hold counts as its limit.
-    pub(crate) async fn take(&self, client: IpAddr, amount: usize) -> Taken {
+    pub(crate) async fn take(&self, client: IpAddr, amount: usize) -> ShareGuard {
         let mut taken = self.nothing(client);
         taken.wait_for(amount, None).await;
         taken
@@ -247,7 +248,7 @@ impl Pool {
             if !inner.take(client, waiter.amount, waiter.grows) {
                 return;
             }
-            let taken = Taken { pool: self.clone(), client, amount: waiter.amount, id: 0 };
+            let taken = ShareGuard { pool: self.clone(), client, amount: waiter.amount, id: 0 };
             if let Err(mut back) = waiter.go.send(taken) {
                 // Nobody waits for it any more. Its drop must not ask for the lock that is held here.
                 inner.held.give(client, std::mem::take(&mut back.amount));
@@ -256,9 +257,9 @@ impl Pool {
     }
 }
 
-/// What one call or record holds; given back when dropped.
+/// What one call or record holds of its client's share. It is given back when dropped.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct ShareGuard {
     pool: Pool,
     client: IpAddr,
     amount: usize,
@@ -266,13 +267,13 @@ pub(crate) struct Taken {
     id: u64,
 }
 
-impl Taken {
+impl ShareGuard {
     pub(crate) fn amount(&self) -> usize {
         self.amount
     }
 
     /// Waits until the total may be `to`. Of a client's growing amounts the first may grow, whatever the client holds,
-    /// until [`Taken::grown`].
+    /// until [`ShareGuard::grown`].
     pub(crate) async fn grow(&mut self, to: usize) {
         let more = to.saturating_sub(self.amount);
         if more > 0 {
@@ -312,7 +313,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for ShareGuard {
     fn drop(&mut self) {
         // Merged into another amount.
         if self.amount == 0 && self.id == 0 {
@@ -350,7 +351,7 @@ mod tests {
     /// However many take all they can get, one that comes gets as much as any of them would get now.
     #[test]
     fn greedy_clients_leave_room() {
-        let mut held = Held::new(1 << 20, 1 << 19, 0);
+        let mut held = ShareCounts::new(1 << 20, 1 << 19, 0);
         for n in 0..10 {
             while held.take(ip(n), 64) {}
         }
@@ -373,7 +374,7 @@ mod tests {
             steps in prop::collection::vec((0u8..6, 1usize..400, any::<bool>()), 1..300),
             (max, client_max, least) in (100usize..2000, 50usize..2000, 0usize..60),
         ) {
-            let mut held = Held::new(max, client_max, least);
+            let mut held = ShareCounts::new(max, client_max, least);
             let mut model: HashMap<u8, usize> = HashMap::new();
             for (who, n, takes) in steps {
                 let has = model.get(&who).copied().unwrap_or(0);

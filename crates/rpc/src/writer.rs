@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_PROGRESS_MIN, WRITE_SEGMENTS_MAX};
 use crate::record::{HEADER_LEN, last_fragment_header};
-use crate::shares::Taken;
+use crate::shares::ShareGuard;
 
 /// A message to send, with its record header, and what is released when it has been written.
 pub(crate) struct Outgoing {
@@ -26,7 +26,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug, Default)]
 pub(crate) struct Permits {
     pub(crate) held: Vec<OwnedSemaphorePermit>,
-    pub(crate) shares: Vec<Taken>,
+    pub(crate) shares: Vec<ShareGuard>,
 }
 
 /// Room for a message header, its first four bytes reserved for the record header.

@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use landfast_rpc::{FairQueue, Seldom};
+use landfast_rpc::{FairQueue, RateLimit};
 use parking_lot::{Condvar, Mutex};
 
 use crate::limits;
@@ -127,7 +127,7 @@ fn give_way(nice: i32) {
     }
 }
 
-static PANICS: Seldom = Seldom::new();
+static PANICS: RateLimit = RateLimit::new();
 
 fn work(inner: &Inner) {
     let mut queue = inner.queue.lock();

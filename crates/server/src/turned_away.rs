@@ -1,10 +1,10 @@
 //! Log messages about refused clients: once an hour for each address, export and reason, with what to change.
 //!
-//! [`SeldomOf`] bounds them, so that nobody fills a disk with them by calling from many addresses.
+//! [`KeyedRateLimit`] bounds them, so that nobody fills a disk with them by calling from many addresses.
 
 use crate::exports::rules::{Found, PRIVILEGED_PORTS};
 use crate::exports::{Caller, Export};
-use landfast_rpc::{SeldomOf, share_of};
+use landfast_rpc::{KeyedRateLimit, share_of};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub(crate) enum Reason {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct TurnedAway(SeldomOf<(IpAddr, Option<PathBuf>, Reason)>);
+pub(crate) struct TurnedAway(KeyedRateLimit<(IpAddr, Option<PathBuf>, Reason)>);
 
 impl TurnedAway {
     /// Logs that a caller was refused an export ([`crate::exports::Refused::Access`]). `asked`: it asked for this export, not for a list.

@@ -1,7 +1,7 @@
 //! The arguments of the procedures (RFC 1813 section 3.3).
 
 use super::proc;
-use super::types::{DirOp, FileHandle, FileType, Sattr, SpecData, StableHow, Time};
+use super::types::{DirOp, FileHandle, FileType, Sattr, SpecData, StableHow, Time, Verifier};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 /// SETATTR (section 3.3.2).
@@ -52,7 +52,7 @@ pub enum CreateHow {
     Guarded(Sattr),
     /// An existing name is an error unless it was made with this verifier.
     #[xdr(tag = 2)]
-    Exclusive([u8; 8]),
+    Exclusive(Verifier),
 }
 
 /// CREATE (section 3.3.8).
@@ -151,7 +151,7 @@ pub struct ReaddirArgs {
     /// After which entry; 0 is the beginning.
     pub cookie: u64,
     /// What came with the cookie.
-    pub cookieverf: [u8; 8],
+    pub cookieverf: Verifier,
     /// Bytes of the result at most.
     pub count: u32,
 }
@@ -163,7 +163,7 @@ pub struct ReaddirplusArgs {
     /// After which entry; 0 is the beginning.
     pub cookie: u64,
     /// What came with the cookie.
-    pub cookieverf: [u8; 8],
+    pub cookieverf: Verifier,
     /// Bytes of names, cookies and file ids at most.
     pub dircount: u32,
     /// Bytes of the result at most.
@@ -177,33 +177,6 @@ pub struct CommitArgs {
     pub offset: u64,
     /// How many bytes; 0 is all.
     pub count: u32,
-}
-
-/// A call of one of the 22 procedures.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Call {
-    Null,
-    Getattr(FileHandle),
-    Setattr(SetattrArgs),
-    Lookup(DirOp),
-    Access(AccessArgs),
-    Readlink(FileHandle),
-    Read(ReadArgs),
-    Write(WriteArgs),
-    Create(CreateArgs),
-    Mkdir(MkdirArgs),
-    Symlink(SymlinkArgs),
-    Mknod(MknodArgs),
-    Remove(DirOp),
-    Rmdir(DirOp),
-    Rename(RenameArgs),
-    Link(LinkArgs),
-    Readdir(ReaddirArgs),
-    Readdirplus(ReaddirplusArgs),
-    Fsstat(FileHandle),
-    Fsinfo(FileHandle),
-    Pathconf(FileHandle),
-    Commit(CommitArgs),
 }
 
 /// Why a call has no arguments.
@@ -221,86 +194,65 @@ impl From<Error> for NoCall {
     }
 }
 
-impl Call {
-    /// Decodes the arguments of procedure `number`, which must be all of `body`.
-    pub fn decode(number: u32, body: Bytes) -> Result<Call, NoCall> {
-        Ok(match number {
-            proc::NULL => <()>::from_bytes(body).map(|()| Call::Null)?,
-            proc::GETATTR => Call::Getattr(FileHandle::from_bytes(body)?),
-            proc::SETATTR => Call::Setattr(SetattrArgs::from_bytes(body)?),
-            proc::LOOKUP => Call::Lookup(DirOp::from_bytes(body)?),
-            proc::ACCESS => Call::Access(AccessArgs::from_bytes(body)?),
-            proc::READLINK => Call::Readlink(FileHandle::from_bytes(body)?),
-            proc::READ => Call::Read(ReadArgs::from_bytes(body)?),
-            proc::WRITE => Call::Write(WriteArgs::from_bytes(body)?),
-            proc::CREATE => Call::Create(CreateArgs::from_bytes(body)?),
-            proc::MKDIR => Call::Mkdir(MkdirArgs::from_bytes(body)?),
-            proc::SYMLINK => Call::Symlink(SymlinkArgs::from_bytes(body)?),
-            proc::MKNOD => Call::Mknod(MknodArgs::from_bytes(body)?),
-            proc::REMOVE => Call::Remove(DirOp::from_bytes(body)?),
-            proc::RMDIR => Call::Rmdir(DirOp::from_bytes(body)?),
-            proc::RENAME => Call::Rename(RenameArgs::from_bytes(body)?),
-            proc::LINK => Call::Link(LinkArgs::from_bytes(body)?),
-            proc::READDIR => Call::Readdir(ReaddirArgs::from_bytes(body)?),
-            proc::READDIRPLUS => Call::Readdirplus(ReaddirplusArgs::from_bytes(body)?),
-            proc::FSSTAT => Call::Fsstat(FileHandle::from_bytes(body)?),
-            proc::FSINFO => Call::Fsinfo(FileHandle::from_bytes(body)?),
-            proc::PATHCONF => Call::Pathconf(FileHandle::from_bytes(body)?),
-            proc::COMMIT => Call::Commit(CommitArgs::from_bytes(body)?),
-            _ => return Err(NoCall::NoProcedure),
-        })
-    }
-
-    pub fn number(&self) -> u32 {
-        match self {
-            Call::Null => proc::NULL,
-            Call::Getattr(_) => proc::GETATTR,
-            Call::Setattr(_) => proc::SETATTR,
-            Call::Lookup(_) => proc::LOOKUP,
-            Call::Access(_) => proc::ACCESS,
-            Call::Readlink(_) => proc::READLINK,
-            Call::Read(_) => proc::READ,
-            Call::Write(_) => proc::WRITE,
-            Call::Create(_) => proc::CREATE,
-            Call::Mkdir(_) => proc::MKDIR,
-            Call::Symlink(_) => proc::SYMLINK,
-            Call::Mknod(_) => proc::MKNOD,
-            Call::Remove(_) => proc::REMOVE,
-            Call::Rmdir(_) => proc::RMDIR,
-            Call::Rename(_) => proc::RENAME,
-            Call::Link(_) => proc::LINK,
-            Call::Readdir(_) => proc::READDIR,
-            Call::Readdirplus(_) => proc::READDIRPLUS,
-            Call::Fsstat(_) => proc::FSSTAT,
-            Call::Fsinfo(_) => proc::FSINFO,
-            Call::Pathconf(_) => proc::PATHCONF,
-            Call::Commit(_) => proc::COMMIT,
+macro_rules! calls {
+    ($($proc:ident: $variant:ident($args:ty);)*) => {
+        /// A call of one of the 22 procedures.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Call {
+            Null,
+            $($variant($args),)*
         }
-    }
+
+        impl Call {
+            /// Decodes the arguments of procedure `number`, which must be all of `body`.
+            pub fn decode(number: u32, body: Bytes) -> Result<Call, NoCall> {
+                Ok(match number {
+                    proc::NULL => <()>::from_bytes(body).map(|()| Call::Null)?,
+                    $(proc::$proc => Call::$variant(<$args>::from_bytes(body)?),)*
+                    _ => return Err(NoCall::NoProcedure),
+                })
+            }
+
+            pub fn number(&self) -> u32 {
+                match self {
+                    Call::Null => proc::NULL,
+                    $(Call::$variant(_) => proc::$proc,)*
+                }
+            }
+        }
+
+        impl Encode for Call {
+            /// The arguments alone.
+            fn encode(&self, out: &mut BytesMut) {
+                match self {
+                    Call::Null => {}
+                    $(Call::$variant(args) => args.encode(out),)*
+                }
+            }
+        }
+    };
 }
 
-impl Encode for Call {
-    /// The arguments alone.
-    fn encode(&self, out: &mut BytesMut) {
-        match self {
-            Call::Null => {}
-            Call::Getattr(a) | Call::Readlink(a) | Call::Fsstat(a) | Call::Fsinfo(a) | Call::Pathconf(a) => {
-                a.encode(out);
-            }
-            Call::Setattr(a) => a.encode(out),
-            Call::Lookup(a) | Call::Remove(a) | Call::Rmdir(a) => a.encode(out),
-            Call::Access(a) => a.encode(out),
-            Call::Read(a) => a.encode(out),
-            Call::Write(a) => a.encode(out),
-            Call::Create(a) => a.encode(out),
-            Call::Mkdir(a) => a.encode(out),
-            Call::Symlink(a) => a.encode(out),
-            Call::Mknod(a) => a.encode(out),
-            Call::Rename(a) => a.encode(out),
-            Call::Link(a) => a.encode(out),
-            Call::Readdir(a) => a.encode(out),
-            Call::Readdirplus(a) => a.encode(out),
-            Call::Commit(a) => a.encode(out),
-        }
-    }
+calls! {
+    GETATTR: Getattr(FileHandle);
+    SETATTR: Setattr(SetattrArgs);
+    LOOKUP: Lookup(DirOp);
+    ACCESS: Access(AccessArgs);
+    READLINK: Readlink(FileHandle);
+    READ: Read(ReadArgs);
+    WRITE: Write(WriteArgs);
+    CREATE: Create(CreateArgs);
+    MKDIR: Mkdir(MkdirArgs);
+    SYMLINK: Symlink(SymlinkArgs);
+    MKNOD: Mknod(MknodArgs);
+    REMOVE: Remove(DirOp);
+    RMDIR: Rmdir(DirOp);
+    RENAME: Rename(RenameArgs);
+    LINK: Link(LinkArgs);
+    READDIR: Readdir(ReaddirArgs);
+    READDIRPLUS: Readdirplus(ReaddirplusArgs);
+    FSSTAT: Fsstat(FileHandle);
+    FSINFO: Fsinfo(FileHandle);
+    PATHCONF: Pathconf(FileHandle);
+    COMMIT: Commit(CommitArgs);
 }

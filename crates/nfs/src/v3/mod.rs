@@ -21,57 +21,42 @@ pub use types::{Fattr, FileHandle, Sattr, Time, WccAttr, WccData};
 /// The version number of the program.
 pub const VERSION: u32 = 3;
 
-/// Procedure numbers (RFC 1813 section 3).
-pub mod proc {
-    pub const NULL: u32 = 0;
-    pub const GETATTR: u32 = 1;
-    pub const SETATTR: u32 = 2;
-    pub const LOOKUP: u32 = 3;
-    pub const ACCESS: u32 = 4;
-    pub const READLINK: u32 = 5;
-    pub const READ: u32 = 6;
-    pub const WRITE: u32 = 7;
-    pub const CREATE: u32 = 8;
-    pub const MKDIR: u32 = 9;
-    pub const SYMLINK: u32 = 10;
-    pub const MKNOD: u32 = 11;
-    pub const REMOVE: u32 = 12;
-    pub const RMDIR: u32 = 13;
-    pub const RENAME: u32 = 14;
-    pub const LINK: u32 = 15;
-    pub const READDIR: u32 = 16;
-    pub const READDIRPLUS: u32 = 17;
-    pub const FSSTAT: u32 = 18;
-    pub const FSINFO: u32 = 19;
-    pub const PATHCONF: u32 = 20;
-    pub const COMMIT: u32 = 21;
+macro_rules! procedures {
+    ($($name:ident = $number:literal;)*) => {
+        /// Procedure numbers (RFC 1813 section 3).
+        pub mod proc {
+            $(pub const $name: u32 = $number;)*
+        }
+
+        /// The names of the procedures, by number.
+        pub const PROC_NAMES: [&str; 22] = [$(stringify!($name)),*];
+    };
 }
 
-/// The names of the procedures, by number.
-pub const PROC_NAMES: [&str; 22] = [
-    "NULL",
-    "GETATTR",
-    "SETATTR",
-    "LOOKUP",
-    "ACCESS",
-    "READLINK",
-    "READ",
-    "WRITE",
-    "CREATE",
-    "MKDIR",
-    "SYMLINK",
-    "MKNOD",
-    "REMOVE",
-    "RMDIR",
-    "RENAME",
-    "LINK",
-    "READDIR",
-    "READDIRPLUS",
-    "FSSTAT",
-    "FSINFO",
-    "PATHCONF",
-    "COMMIT",
-];
+procedures! {
+    NULL = 0;
+    GETATTR = 1;
+    SETATTR = 2;
+    LOOKUP = 3;
+    ACCESS = 4;
+    READLINK = 5;
+    READ = 6;
+    WRITE = 7;
+    CREATE = 8;
+    MKDIR = 9;
+    SYMLINK = 10;
+    MKNOD = 11;
+    REMOVE = 12;
+    RMDIR = 13;
+    RENAME = 14;
+    LINK = 15;
+    READDIR = 16;
+    READDIRPLUS = 17;
+    FSSTAT = 18;
+    FSINFO = 19;
+    PATHCONF = 20;
+    COMMIT = 21;
+}
 
 /// Largest filehandle (`NFS3_FHSIZE`).
 pub const FHSIZE: usize = 64;

@@ -1,7 +1,7 @@
 //! The results of the procedures (RFC 1813 section 3.3).
 
 use super::status::NfsStat3;
-use super::types::{Fattr, FileHandle, List, StableHow, Time, WccData};
+use super::types::{Fattr, FileHandle, List, StableHow, Time, Verifier, WccData};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 /// A result: `T` with [`NfsStat3::OK`], else the status and `F`.
@@ -115,7 +115,7 @@ pub struct WriteOk {
     /// How stable they are.
     pub committed: StableHow,
     /// Changes when unstable data may be lost.
-    pub verf: [u8; 8],
+    pub verf: Verifier,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -149,7 +149,7 @@ pub struct Entry {
 pub struct ReaddirOk {
     pub dir: PostOp,
     /// To be sent with its cookies.
-    pub cookieverf: [u8; 8],
+    pub cookieverf: Verifier,
     pub entries: List<Entry>,
     /// The last of them is the directory's last.
     pub eof: bool,
@@ -169,7 +169,7 @@ pub struct EntryPlus {
 pub struct ReaddirplusOk {
     pub dir: PostOp,
     /// To be sent with its cookies.
-    pub cookieverf: [u8; 8],
+    pub cookieverf: Verifier,
     pub entries: List<EntryPlus>,
     /// The last of them is the directory's last.
     pub eof: bool,
@@ -235,5 +235,5 @@ pub struct PathconfOk {
 pub struct CommitOk {
     pub wcc: WccData,
     /// Changes when unstable data may be lost.
-    pub verf: [u8; 8],
+    pub verf: Verifier,
 }

@@ -1,23 +1,13 @@
 //! What arguments and results are made of (RFC 1813 sections 2.4 to 2.6).
 
 use super::FHSIZE;
-pub use crate::types::{List, SpecData, StableHow};
-use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader, put_opaque};
+use crate::common::opaque;
+pub use crate::common::{SpecData, StableHow, Verifier};
+use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
-/// `nfs_fh3`: at most [`FHSIZE`] bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct FileHandle(pub Bytes);
-
-impl Encode for FileHandle {
-    fn encode(&self, out: &mut BytesMut) {
-        put_opaque(&self.0, out);
-    }
-}
-
-impl Decode for FileHandle {
-    fn decode(r: &mut Reader) -> Result<Self, Error> {
-        r.opaque(FHSIZE).map(FileHandle)
-    }
+opaque! {
+    /// `nfs_fh3`.
+    FileHandle, at most FHSIZE
 }
 
 /// `ftype3`.
@@ -113,5 +103,36 @@ pub struct Sattr {
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DirOp {
     pub dir: FileHandle,
+    /// The name, any bytes.
     pub name: Bytes,
+}
+
+/// A linked list (`T *next`), as XDR writes it: each element behind a `TRUE`, a `FALSE` at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List<T>(pub Vec<T>);
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        List(Vec::new())
+    }
+}
+
+impl<T: Encode> Encode for List<T> {
+    fn encode(&self, out: &mut BytesMut) {
+        for item in &self.0 {
+            true.encode(out);
+            item.encode(out);
+        }
+        false.encode(out);
+    }
+}
+
+impl<T: Decode> Decode for List<T> {
+    fn decode(r: &mut Reader) -> Result<Self, Error> {
+        let mut items = Vec::new();
+        while bool::decode(r)? {
+            items.push(T::decode(r)?);
+        }
+        Ok(List(items))
+    }
 }

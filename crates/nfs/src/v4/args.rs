@@ -419,13 +419,16 @@ pub struct ListxattrsArgs {
 /// READ_PLUS (RFC 7862 section 15.10).
 pub type ReadPlusArgs = ReadArgs;
 
-macro_rules! arg_ops {
-    ($($(#[$doc:meta])* $variant:ident = $op:ident $(($ty:ty))?;)*) => {
+macro_rules! arguments {
+    (
+        { $($(#[$doc:meta])* $op:ident = $value:literal: $variant:ident $(($args:ty))? $(-> $res:ty)?;)* }
+        { $($other:tt)* }
+    ) => {
         /// One operation of a COMPOUND with its arguments.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum ArgOp {
-            $($(#[$doc])* $variant $(($ty))?,)*
-            /// An operation without arguments known here; what follows it could not be decoded.
+            $($(#[$doc])* $variant $(($args))?,)*
+            /// An operation whose arguments this crate does not know; what follows it cannot be decoded.
             Other(OpNum),
             /// An operation whose arguments do not decode (the server answers BADXDR).
             Malformed(OpNum),
@@ -434,14 +437,14 @@ macro_rules! arg_ops {
         impl ArgOp {
             pub fn op(&self) -> OpNum {
                 match self {
-                    $(arg_ops!(@pattern $variant $(($ty))?) => OpNum::$op,)*
+                    $(ArgOp::$variant { .. } => OpNum::$op,)*
                     ArgOp::Other(op) | ArgOp::Malformed(op) => *op,
                 }
             }
 
             fn decode_args(op: OpNum, r: &mut Reader) -> Result<ArgOp, Error> {
                 Ok(match op {
-                    $(OpNum::$op => arg_ops!(@decode r $variant $(($ty))?),)*
+                    $(OpNum::$op => ArgOp::$variant $((<$args>::decode(r)?))?,)*
                     _ => ArgOp::Other(op),
                 })
             }
@@ -451,113 +454,14 @@ macro_rules! arg_ops {
             fn encode(&self, out: &mut BytesMut) {
                 self.op().0.encode(out);
                 match self {
-                    $(arg_ops!(@bind a $variant $(($ty))?) => arg_ops!(@encode a out $(($ty))?),)*
-                    ArgOp::Other(_) | ArgOp::Malformed(_) => {}
+                    $($(ArgOp::$variant(args) => <$args as Encode>::encode(args, out),)?)*
+                    _ => {}
                 }
             }
         }
     };
-    (@pattern $variant:ident) => { ArgOp::$variant };
-    (@pattern $variant:ident ($ty:ty)) => { ArgOp::$variant(_) };
-    (@bind $a:ident $variant:ident) => { ArgOp::$variant };
-    (@bind $a:ident $variant:ident ($ty:ty)) => { ArgOp::$variant($a) };
-    (@encode $a:ident $out:ident) => { {} };
-    (@encode $a:ident $out:ident ($ty:ty)) => { $a.encode($out) };
-    (@decode $r:ident $variant:ident) => { ArgOp::$variant };
-    (@decode $r:ident $variant:ident ($ty:ty)) => { ArgOp::$variant(<$ty>::decode($r)?) };
 }
-
-arg_ops! {
-    /// Which kinds of access would be allowed (`ACCESS4_*`).
-    Access = ACCESS(u32);
-    Close = CLOSE(CloseArgs);
-    /// Make unstable data stable.
-    Commit = COMMIT(CommitArgs);
-    /// Make anything but a regular file.
-    Create = CREATE(CreateArgs);
-    DelegReturn = DELEGRETURN(Stateid);
-    /// Read these attributes.
-    Getattr = GETATTR(Bitmap);
-    Getfh = GETFH;
-    /// Link the saved file under this name into the current directory.
-    Link = LINK(Bytes);
-    Lock = LOCK(LockArgs);
-    Lockt = LOCKT(LocktArgs);
-    Locku = LOCKU(LockuArgs);
-    /// Go to this name.
-    Lookup = LOOKUP(Bytes);
-    Lookupp = LOOKUPP;
-    /// Go on only if these attributes differ.
-    Nverify = NVERIFY(Fattr);
-    /// Open, and perhaps make, a regular file.
-    Open = OPEN(OpenArgs);
-    /// Give up part of an open.
-    OpenDowngrade = OPEN_DOWNGRADE(OpenDowngradeArgs);
-    /// Go to this filehandle.
-    Putfh = PUTFH(FileHandle);
-    Putpubfh = PUTPUBFH;
-    Putrootfh = PUTROOTFH;
-    Read = READ(ReadArgs);
-    Readdir = READDIR(ReaddirArgs);
-    Readlink = READLINK;
-    Remove = REMOVE(Bytes);
-    Rename = RENAME(RenameArgs);
-    Restorefh = RESTOREFH;
-    Savefh = SAVEFH;
-    /// Which security flavours this name wants.
-    Secinfo = SECINFO(Bytes);
-    Setattr = SETATTR(SetattrArgs);
-    /// Go on only if these attributes are the same.
-    Verify = VERIFY(Fattr);
-    Write = WRITE(WriteArgs);
-    /// Change the back channel.
-    BackchannelCtl = BACKCHANNEL_CTL(BackchannelCtlArgs);
-    /// Add this connection to a session.
-    BindConnToSession = BIND_CONN_TO_SESSION(BindConnToSessionArgs);
-    ExchangeId = EXCHANGE_ID(ExchangeIdArgs);
-    CreateSession = CREATE_SESSION(CreateSessionArgs);
-    DestroySession = DESTROY_SESSION(SessionId);
-    FreeStateid = FREE_STATEID(Stateid);
-    /// Which security flavours the current object wants (`SECINFO_STYLE4_*`).
-    SecinfoNoName = SECINFO_NO_NAME(u32);
-    /// First in almost every COMPOUND.
-    Sequence = SEQUENCE(SequenceArgs);
-    /// Are these stateids valid?
-    TestStateid = TEST_STATEID(Vec<Stateid>);
-    DestroyClientid = DESTROY_CLIENTID(u64);
-    /// The client has reclaimed all; the boolean is `rca_one_fs`.
-    ReclaimComplete = RECLAIM_COMPLETE(bool);
-    /// Reserve space.
-    Allocate = ALLOCATE(RangeArgs);
-    Copy = COPY(CopyArgs);
-    /// Give space back.
-    Deallocate = DEALLOCATE(RangeArgs);
-    /// Say how the file will be used.
-    IoAdvise = IO_ADVISE(IoAdviseArgs);
-    OffloadCancel = OFFLOAD_CANCEL(Stateid);
-    /// How far is this copy?
-    OffloadStatus = OFFLOAD_STATUS(Stateid);
-    /// Read data and holes.
-    ReadPlus = READ_PLUS(ReadPlusArgs);
-    /// Read the extended attribute of this name.
-    Getxattr = GETXATTR(Bytes);
-    Setxattr = SETXATTR(SetxattrArgs);
-    Listxattrs = LISTXATTRS(ListxattrsArgs);
-    /// Remove the extended attribute of this name.
-    Removexattr = REMOVEXATTR(Bytes);
-    Seek = SEEK(SeekArgs);
-    /// Share the saved file's blocks.
-    Clone = CLONE(CloneArgs);
-    Setclientid = SETCLIENTID(SetclientidArgs);
-    /// Make use of what SETCLIENTID gave (NFSv4.0).
-    SetclientidConfirm = SETCLIENTID_CONFIRM(SetclientidConfirmArgs);
-    /// Renew the lease of a client ID (NFSv4.0).
-    Renew = RENEW(u64);
-    /// Forget a lock owner (NFSv4.0).
-    ReleaseLockowner = RELEASE_LOCKOWNER(StateOwner);
-    /// Confirm an open owner's numbers (NFSv4.0).
-    OpenConfirm = OPEN_CONFIRM(OpenConfirmArgs);
-}
+super::op::operations!(arguments);
 
 impl ArgOp {
     /// Takes an operation from the front of `r`; never fails once the number is there.

@@ -9,6 +9,8 @@ pub mod flags;
 pub mod op;
 pub mod res;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod types;
 pub mod v40;
 pub mod valid;

@@ -87,6 +87,7 @@ pub enum OpenDelegation {
         /// Who needs no ACCESS.
         permissions: NfsAce,
     },
+    /// None, and why.
     #[xdr(tag = 3)]
     NoneExt(WhyNone),
 }
@@ -287,24 +288,30 @@ pub struct SequenceRes {
 
 macro_rules! results {
     (
-        succeeded { $($variant:ident = $($op:ident)|+ ($ty:ty);)* }
-        failed { $($(#[$doc:meta])* $why:ident = $($refused:ident)|+ with $status:ident ($details:ty);)* }
+        { $($(#[$doc:meta])* $op:ident = $value:literal: $variant:ident $(($args:ty))? $(-> $res:ty)?;)* }
+        { $($other:tt)* }
     ) => {
         /// What an operation returned besides its status.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum ResBody {
             Empty,
-            $($variant($ty),)*
-            $($(#[$doc])* $why($details),)*
+            $($($variant($res),)?)*
+            /// LOCK and LOCKT with status DENIED.
+            Denied(LockDenied),
+            /// SETCLIENTID with status CLID_INUSE.
+            ClientInUse(ClientAddr),
+            /// COPY with status OFFLOAD_NO_REQS.
+            CopyRequirements(CopyRequirements),
             /// Any of these, encoded already; never what decoding gives.
             Encoded(Bytes),
         }
 
         impl ResBody {
-            fn decode(op: OpNum, status: NfsStat, r: &mut Reader) -> Result<ResBody, Error> {
-                Ok(match (op, status) {
-                    $(($(OpNum::$op)|+, NfsStat::NFS4_OK) => ResBody::$variant(Decode::decode(r)?),)*
-                    $(($(OpNum::$refused)|+, NfsStat::$status) => ResBody::$why(Decode::decode(r)?),)*
+            fn decode_success(op: OpNum, r: &mut Reader) -> Result<ResBody, Error> {
+                Ok(match op {
+                    $($(OpNum::$op => ResBody::$variant(<$res>::decode(r)?),)?)*
+                    // It has SECINFO's results (RFC 8881 section 18.45.2).
+                    OpNum::SECINFO_NO_NAME => ResBody::Secinfo(Decode::decode(r)?),
                     _ => ResBody::Empty,
                 })
             }
@@ -314,61 +321,17 @@ macro_rules! results {
             fn encode(&self, out: &mut BytesMut) {
                 match self {
                     ResBody::Empty => {}
-                    $(ResBody::$variant(body) => body.encode(out),)*
-                    $(ResBody::$why(body) => body.encode(out),)*
+                    $($(ResBody::$variant(body) => <$res as Encode>::encode(body, out),)?)*
+                    ResBody::Denied(body) => body.encode(out),
+                    ResBody::ClientInUse(body) => body.encode(out),
+                    ResBody::CopyRequirements(body) => body.encode(out),
                     ResBody::Encoded(bytes) => out.extend_from_slice(bytes),
                 }
             }
         }
     };
 }
-
-results! {
-    succeeded {
-        Access = ACCESS(AccessRes);
-        Close = CLOSE(Stateid);
-        Commit = COMMIT(Verifier);
-        Create = CREATE(CreateRes);
-        Getattr = GETATTR(Fattr);
-        Getfh = GETFH(FileHandle);
-        Link = LINK(ChangeInfo);
-        Lock = LOCK(Stateid);
-        Locku = LOCKU(Stateid);
-        Open = OPEN(OpenRes);
-        OpenDowngrade = OPEN_DOWNGRADE(Stateid);
-        Read = READ(ReadRes);
-        ReadPlus = READ_PLUS(ReadPlusRes);
-        Readdir = READDIR(ReaddirRes);
-        Readlink = READLINK(Bytes);
-        Remove = REMOVE(ChangeInfo);
-        Rename = RENAME(RenameRes);
-        Secinfo = SECINFO | SECINFO_NO_NAME(Vec<SecInfo>);
-        Setattr = SETATTR(Bitmap);
-        Write = WRITE(WriteRes);
-        BindConnToSession = BIND_CONN_TO_SESSION(BindConnToSessionRes);
-        ExchangeId = EXCHANGE_ID(Box<ExchangeIdRes>);
-        CreateSession = CREATE_SESSION(Box<CreateSessionRes>);
-        Sequence = SEQUENCE(SequenceRes);
-        TestStateid = TEST_STATEID(Vec<NfsStat>);
-        Getxattr = GETXATTR(Bytes);
-        Setxattr = SETXATTR(ChangeInfo);
-        Listxattrs = LISTXATTRS(ListxattrsRes);
-        Removexattr = REMOVEXATTR(ChangeInfo);
-        Setclientid = SETCLIENTID(SetclientidRes);
-        OpenConfirm = OPEN_CONFIRM(Stateid);
-        Copy = COPY(CopyRes);
-        IoAdvise = IO_ADVISE(Bitmap);
-        OffloadStatus = OFFLOAD_STATUS(OffloadStatusRes);
-        Seek = SEEK(SeekRes);
-    }
-    failed {
-        /// Who holds the lock in the way.
-        Denied = LOCK | LOCKT with NFS4ERR_DENIED(LockDenied);
-        /// Who uses the name.
-        ClientInUse = SETCLIENTID with NFS4ERR_CLID_INUSE(ClientAddr);
-        CopyRequirements = COPY with NFS4ERR_OFFLOAD_NO_REQS(CopyRequirements);
-    }
-}
+super::op::operations!(results);
 
 /// One operation's result in a COMPOUND's reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -406,12 +369,16 @@ impl Decode for ResOp {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
         let op = OpNum(r.u32()?);
         let status = NfsStat::decode(r)?;
-        let body = match op {
-            // A SETATTR says what was set, whatever its status. Linux (nfsd4_encode_operation) cuts that off where it runs out of
-            // room or of operations: with NFSv4.0 at the fifty-first operation. Such a result is the reply's last one.
-            OpNum::SETATTR if !status.is_ok() && r.remaining() == 0 => ResBody::Setattr(Bitmap::default()),
-            OpNum::SETATTR => ResBody::Setattr(Bitmap::decode(r)?),
-            _ => ResBody::decode(op, status, r)?,
+        let body = match (op, status) {
+            (_, NfsStat::NFS4_OK) => ResBody::decode_success(op, r)?,
+            // Linux (nfsd4_encode_operation) omits the bitmap when it runs out of room or of operations: with NFSv4.0 at
+            // the fifty-first operation. Such a result is the last one of its reply.
+            (OpNum::SETATTR, _) if r.remaining() == 0 => ResBody::Setattr(Bitmap::default()),
+            (OpNum::SETATTR, _) => ResBody::Setattr(Decode::decode(r)?),
+            (OpNum::LOCK | OpNum::LOCKT, NfsStat::NFS4ERR_DENIED) => ResBody::Denied(Decode::decode(r)?),
+            (OpNum::SETCLIENTID, NfsStat::NFS4ERR_CLID_INUSE) => ResBody::ClientInUse(Decode::decode(r)?),
+            (OpNum::COPY, NfsStat::NFS4ERR_OFFLOAD_NO_REQS) => ResBody::CopyRequirements(Decode::decode(r)?),
+            _ => ResBody::Empty,
         };
         Ok(ResOp { op, status, body })
     }

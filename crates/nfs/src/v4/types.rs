@@ -1,6 +1,7 @@
 //! The basic types that operations share (RFC 8881 section 3).
 
-pub use crate::types::{SpecData, StableHow};
+use crate::common::opaque;
+pub use crate::common::{SpecData, StableHow, Verifier};
 use landfast_xdr::{Bytes, Decode, Encode, Error, Reader};
 
 /// The longest filehandle, in bytes (RFC 8881 section 3.1).
@@ -8,8 +9,6 @@ pub const FHSIZE: usize = 128;
 /// The longest owner, client owner or server scope, in bytes (RFC 8881 section 3.1).
 pub const OPAQUE_LIMIT: usize = 1024;
 
-/// An eight-byte opaque value compared for equality only (RFC 8881 section 3.1).
-pub type Verifier = [u8; 8];
 /// A session's name (RFC 8881 section 3.1).
 pub type SessionId = [u8; 16];
 
@@ -100,36 +99,14 @@ pub struct StateOwner {
     pub owner: Opaque1024,
 }
 
-/// Opaque data of at most [`OPAQUE_LIMIT`] bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Opaque1024(pub Bytes);
-
-impl Encode for Opaque1024 {
-    fn encode(&self, out: &mut landfast_xdr::BytesMut) {
-        self.0.encode(out);
-    }
+opaque! {
+    /// An owner, client owner or server scope.
+    Opaque1024, at most OPAQUE_LIMIT
 }
 
-impl Decode for Opaque1024 {
-    fn decode(r: &mut Reader) -> Result<Self, Error> {
-        r.opaque(OPAQUE_LIMIT).map(Opaque1024)
-    }
-}
-
-/// `nfs_fh4`: a filehandle of at most [`FHSIZE`] bytes (RFC 8881 section 3.2).
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct FileHandle(pub Bytes);
-
-impl Encode for FileHandle {
-    fn encode(&self, out: &mut landfast_xdr::BytesMut) {
-        self.0.encode(out);
-    }
-}
-
-impl Decode for FileHandle {
-    fn decode(r: &mut Reader) -> Result<Self, Error> {
-        r.opaque(FHSIZE).map(FileHandle)
-    }
+opaque! {
+    /// `nfs_fh4` (RFC 8881 section 3.2).
+    FileHandle, at most FHSIZE
 }
 
 /// `nfs_impl_id4` (RFC 8881 section 3.3.8).

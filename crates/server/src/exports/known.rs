@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::state::Millis;
 use crate::sys;
 use landfast_rpc::share_of;
-use landfast_rpc::shares::Held;
+use landfast_rpc::shares::ShareCounts;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -136,9 +136,9 @@ struct Inner {
     started: std::time::Instant,
     names: Mutex<Answers<IpAddr, Names>>,
     /// Clients with look-ups of names and addresses in progress.
-    asking: Mutex<Held>,
+    asking: Mutex<ShareCounts>,
     /// Clients with look-ups of users in progress.
-    users: Mutex<Held>,
+    users: Mutex<ShareCounts>,
     addresses: Mutex<Answers<String, Vec<IpAddr>>>,
     groups: Mutex<Answers<u32, Vec<u32>>>,
     told: Notify,
@@ -162,8 +162,12 @@ impl Known {
             source,
             started: std::time::Instant::now(),
             names: Mutex::new(Answers::new()),
-            asking: Mutex::new(Held::new(limits::KNOWN_ASKING_MAX, limits::KNOWN_ASKING_CLIENT_MAX, 1)),
-            users: Mutex::new(Held::new(limits::KNOWN_USERS_MAX, limits::KNOWN_USERS_CLIENT_MAX, 1)),
+            asking: Mutex::new(ShareCounts::new(
+                limits::KNOWN_ASKING_MAX,
+                limits::KNOWN_ASKING_CLIENT_MAX,
+                1,
+            )),
+            users: Mutex::new(ShareCounts::new(limits::KNOWN_USERS_MAX, limits::KNOWN_USERS_CLIENT_MAX, 1)),
             addresses: Mutex::new(Answers::new()),
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
@@ -211,7 +215,7 @@ impl Known {
     async fn ask<K, V>(
         &self,
         answers: fn(&Inner) -> &Mutex<Answers<K, V>>,
-        asking: fn(&Inner) -> &Mutex<Held>,
+        asking: fn(&Inner) -> &Mutex<ShareCounts>,
         by: IpAddr,
         key: K,
         find: impl Fn(&dyn Source) -> Option<V> + Clone + Send + 'static,

@@ -8,7 +8,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use landfast_rpc::{Seldom, share_of};
+use landfast_rpc::{RateLimit, share_of};
 use landfast_xdr::Bytes;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ impl Drop for Readers {
 pub(crate) async fn serve(listener: TcpListener, page: impl Fn() -> String + Send + Sync + 'static) {
     let page = Arc::new(page);
     let readers = Arc::new(Readers::default());
-    let failures = Seldom::new();
+    let failures = RateLimit::new();
     for number in 0.. {
         let (stream, client) = match listener.accept().await {
             Ok((stream, peer)) => (stream, share_of(peer.ip())),

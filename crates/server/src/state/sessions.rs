@@ -12,7 +12,7 @@
 //! executed, or was lost together with its effect, or changed nothing, or wrote unstable data, which may be written
 //! again.
 //!
-//! The bytes that slots keep are counted against the address that uses the session ([`Held`]). The first slot of a
+//! The bytes that slots keep are counted against the address that uses the session ([`ShareCounts`]). The first slot of a
 //! session always has room for its largest reply. The other slots share what is left: a request that finds no room gets
 //! `DELAY`. Before that happens, `sr_target_highest_slotid` tells the client to use fewer slots (RFC 8881 section
 //! 2.10.6.1).
@@ -37,7 +37,7 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::{ChannelAttrs, NfsStat, SessionId};
 use landfast_rpc::OpaqueAuth;
-use landfast_rpc::shares::Held;
+use landfast_rpc::shares::ShareCounts;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::{Deref, DerefMut};
@@ -213,7 +213,7 @@ pub struct Sessions {
     by_id: HashMap<SessionId, Session>,
     by_client: HashMap<u64, Vec<SessionId>>,
     /// Bytes that sessions keep, by address.
-    room: Held,
+    room: ShareCounts,
     per_client: usize,
     slots_max: u32,
     operations_max: u32,
@@ -236,7 +236,7 @@ fn guaranteed(cached: u32) -> usize {
 #[derive(Debug)]
 pub struct SessionMut<'a> {
     session: &'a mut Session,
-    room: &'a mut Held,
+    room: &'a mut ShareCounts,
 }
 
 impl Deref for SessionMut<'_> {
@@ -342,7 +342,7 @@ impl Sessions {
             by_id: HashMap::new(),
             by_client: HashMap::new(),
             // One address gets at most three quarters, so that something is left for others.
-            room: Held::new(bound, bound / 4 * 3, 0),
+            room: ShareCounts::new(bound, bound / 4 * 3, 0),
             per_client,
             slots_max,
             operations_max,

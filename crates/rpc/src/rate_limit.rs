@@ -9,11 +9,11 @@ use crate::limits::{WARN_EVERY, WARN_OF_MAX};
 
 /// A kind of warning.
 #[derive(Debug, Default)]
-pub struct Seldom(Mutex<(Option<Instant>, u64)>);
+pub struct RateLimit(Mutex<(Option<Instant>, u64)>);
 
-impl Seldom {
-    pub const fn new() -> Seldom {
-        Seldom(Mutex::new((None, 0)))
+impl RateLimit {
+    pub const fn new() -> RateLimit {
+        RateLimit(Mutex::new((None, 0)))
     }
 
     /// Gives the warning unless this kind was given within the hour. `say` gets the number held back.
@@ -38,18 +38,18 @@ impl Seldom {
 /// A kind of warning about many things, such as clients: one an hour for each of [`WARN_OF_MAX`] things, and one for
 /// all others.
 #[derive(Debug)]
-pub struct SeldomOf<K> {
+pub struct KeyedRateLimit<K> {
     known: Mutex<HashMap<K, (Instant, u64)>>,
-    others: Seldom,
+    others: RateLimit,
 }
 
-impl<K: Eq + Hash> Default for SeldomOf<K> {
+impl<K: Eq + Hash> Default for KeyedRateLimit<K> {
     fn default() -> Self {
-        SeldomOf { known: Mutex::default(), others: Seldom::new() }
+        KeyedRateLimit { known: Mutex::default(), others: RateLimit::new() }
     }
 }
 
-impl<K: Eq + Hash> SeldomOf<K> {
+impl<K: Eq + Hash> KeyedRateLimit<K> {
     /// Gives the warning unless it was given about this thing within the hour. `say` gets the number held back.
     pub fn warn(&self, of: K, say: impl FnOnce(HeldBack)) {
         if let Some(held_back) = self.due(of, Instant::now(), WARN_EVERY) {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn one_an_hour_with_the_number_of_the_others() {
-        let kind = Seldom::new();
+        let kind = RateLimit::new();
         let (start, hour) = (Instant::now(), Duration::from_secs(3600));
         assert_eq!(kind.due(start, hour), Some(0));
         for s in 1..1000 {
@@ -111,7 +111,7 @@ mod tests {
     }
     #[test]
     fn one_for_each_thing_and_one_for_all_beyond_the_bound() {
-        let kind = SeldomOf::default();
+        let kind = KeyedRateLimit::default();
         let (start, hour) = (Instant::now(), Duration::from_secs(3600));
         for thing in 0..WARN_OF_MAX {
             assert_eq!(kind.due(thing, start, hour), Some(0));
