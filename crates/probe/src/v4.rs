@@ -25,7 +25,7 @@ use std::time::Duration;
 /// More than the bytes of a request around a WRITE's data.
 const AROUND_DATA: usize = 1024;
 
-pub struct Four {
+pub struct V4Calls {
     client: Client,
     dir: Fh,
     /// The next seqid of each lane's open owner (version 4.0).
@@ -78,12 +78,12 @@ pub fn options() -> Options {
     }
 }
 
-impl Four {
+impl V4Calls {
     /// Connects. Fails if there is no server, or if it refuses.
-    pub fn connect(target: &Target, minor: u32) -> Result<Four> {
+    pub fn connect(target: &Target, minor: u32) -> Result<V4Calls> {
         let client = client(target, minor, crate::limits::PATIENCE)?;
         let lanes = IN_FLIGHT.into_iter().max().unwrap_or(1);
-        Ok(Four { client, dir: Fh::new(), owners: vec![0; lanes] })
+        Ok(V4Calls { client, dir: Fh::new(), owners: vec![0; lanes] })
     }
 
     fn ops(&self, lane: usize, ask: &Ask) -> Vec<ArgOp> {
@@ -140,7 +140,7 @@ fn has_seqid(op: OpNum) -> bool {
     matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM)
 }
 
-impl Calls for Four {
+impl Calls for V4Calls {
     fn nfs(&mut self) -> &mut dyn Nfs {
         &mut self.client
     }

@@ -7,12 +7,12 @@
 //!   errors as statuses;
 //! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
 //! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the
-//!   pseudo root; [`config`], [`places`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values and
+//!   pseudo root; [`config`], [`own_files`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values and
 //!   the volume's;
-//! - `turned_away`: logs refused clients; `back/conns.rs`: connections for callbacks; `shared`: what all requests
+//! - `refused_clients`: logs refused clients; `backchannel/conns.rs`: connections for callbacks; `shared`: what all requests
 //!   share;
-//! - `admission`, `standing`: whose calls are accepted at all; `attr`: attributes; `back`: callbacks; `offload`: copies
-//!   that continue after the reply to their COPY; `once`: the duplicate request cache;
+//! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks; `offload`: copies
+//!   that continue after the reply to their COPY; `duplicate_requests`: the duplicate request cache;
 //! - `path`: the steps of a request, the same for all versions;
 //! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply
 //!   may become;
@@ -34,13 +34,15 @@
 mod acl;
 mod admission;
 mod attr;
-mod back;
+mod backchannel;
 mod background;
 pub mod config;
 mod descriptors;
 mod dispatcher;
+mod duplicate_requests;
 mod errors;
 pub mod exports;
+mod known_clients;
 pub mod limited;
 pub mod limits;
 mod listen;
@@ -49,36 +51,34 @@ mod metrics;
 mod mount;
 mod nlm;
 mod offload;
-mod once;
+pub mod own_files;
 mod owner;
 mod path;
-pub mod places;
 mod pool;
 mod portmap;
 #[cfg(test)]
 mod protocol_doc;
 pub mod protocols;
-mod released;
+mod refused_clients;
 mod reload;
 mod replies;
 mod running;
 mod shared;
 mod stable;
-mod standing;
 mod start;
 pub mod state;
 mod state_lock;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
-mod turned_away;
 mod v3;
 mod v4;
+mod wakeups;
 mod workers;
 
 pub use exports::Served;
-pub use exports::down::Unavailable;
 pub use exports::pseudo::hidden_by;
+pub use exports::unavailable::Unavailable;
 pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};

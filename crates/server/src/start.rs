@@ -9,9 +9,9 @@ use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
 use crate::exports::Served;
-use crate::exports::down::Unavailable;
-use crate::exports::known::{Known, System};
+use crate::exports::name_cache::{NameCache, System};
 use crate::exports::rules::{ClientSpec, Rule, Rules};
+use crate::exports::unavailable::Unavailable;
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
@@ -23,7 +23,6 @@ use crate::path::Executor;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::protocols::Protocols;
-use crate::released::Released;
 use crate::reload::{self, ReloadError};
 use crate::running::{Running, Threads, stats};
 use crate::shared::{Instance, Shared};
@@ -31,6 +30,7 @@ use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::Stamped;
 use crate::state::restore::Restored;
+use crate::wakeups::Wakeups;
 use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
@@ -155,7 +155,7 @@ impl Server {
         let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
         // Differs from the epoch of every earlier instance, whichever volumes that had.
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
-        let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
+        let known = NameCache::new(Box::new(System)).map_err(StartError::Threads)?;
         unavailable.iter().for_each(reload::say_unavailable);
         let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let mut secret = Secret::default();
@@ -174,7 +174,7 @@ impl Server {
                 slow,
                 copying,
                 workers: watch.clone(),
-                released: Released::new(),
+                wakeups: Wakeups::new(),
             },
             nlm: nlm.clone(),
             mounts: Mounts::default(),

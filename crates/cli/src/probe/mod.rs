@@ -8,7 +8,7 @@ use crate::progress::spinner;
 use crate::signals::stop_on_signals;
 use args::ProbeArgs;
 use indicatif::ProgressBar;
-use landfast_probe::run::Teller;
+use landfast_probe::run::Progress;
 use landfast_probe::{Error, Options};
 use landfast_verify::Target;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ struct Tell {
     bar: ProgressBar,
 }
 
-impl Teller for Tell {
+impl Progress for Tell {
     fn doing(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.bar.tick();

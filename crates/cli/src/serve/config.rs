@@ -6,7 +6,7 @@ use crate::table::table;
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
-use landfast_server::places::{self, Own};
+use landfast_server::own_files::{self, OwnFile};
 use landfast_volume::{Durability, LogPlace};
 use serde_json::json;
 use std::io::Read;
@@ -58,13 +58,14 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
 /// user may not look at is left to the start of the server.
 pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
     let exports = || config.exports.iter().map(|e| e.path.as_path());
-    let look = |line: usize, own: &Own| match places::exposure(exports(), own) {
+    let look = |line: usize, own: &OwnFile| match own_files::exposure(exports(), own) {
         Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
         Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),
     };
-    let logs = config.exports.iter().flat_map(|e| places::of_export(e).into_iter().map(|own| (e.line, own)));
-    logs.chain([(1, Own::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
+    let logs =
+        config.exports.iter().flat_map(|e| own_files::of_export(e).into_iter().map(|own| (e.line, own)));
+    logs.chain([(1, OwnFile::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
 }
 
 fn durability(d: Durability) -> &'static str {

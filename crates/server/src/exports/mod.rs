@@ -16,17 +16,16 @@
 //!    of its caller.
 
 pub(crate) mod caller;
-pub(crate) mod down;
 pub mod hosts;
-pub(crate) mod known;
+pub(crate) mod name_cache;
 mod number;
 pub(crate) mod pseudo;
 pub mod rules;
 mod tx;
+pub(crate) mod unavailable;
 
 use bytes::Bytes;
 pub(crate) use caller::{Access, Caller, Refused};
-use down::{Down, Unavailable};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, PseudoDir, components};
@@ -36,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
+use unavailable::{Unavailable, UnavailableExport};
 
 /// A volume and how it is served.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ pub(crate) struct Exports {
     /// Numbers of volumes that this server no longer serves.
     former: Vec<u32>,
     /// Exports that cannot be served now. Their indexes follow those of the served ones.
-    down: Vec<Arc<Down>>,
+    down: Vec<Arc<UnavailableExport>>,
 }
 
 /// Nanoseconds since 1970.
@@ -148,7 +148,7 @@ impl Exports {
         server: [u8; 16],
         former: Vec<u32>,
     ) -> Result<Exports, TableError> {
-        let down: Vec<_> = unavailable.into_iter().map(|of| Arc::new(Down::new(of))).collect();
+        let down: Vec<_> = unavailable.into_iter().map(|of| Arc::new(UnavailableExport::new(of))).collect();
         let names = served.iter().map(|s| components(&s.name));
         let names: Vec<_> = names.chain(down.iter().map(|d| d.name.clone())).collect();
         let pseudo = match (&served[..], &names[..]) {
@@ -225,17 +225,17 @@ impl Exports {
         })
     }
 
-    pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
+    pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<UnavailableExport>> {
         self.down.iter()
     }
 
     /// The export at this index, if it cannot be served now.
-    pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<Down>> {
+    pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<UnavailableExport>> {
         self.down.get(place.checked_sub(self.all.len())?)
     }
 
     /// Finds an export that cannot be served now by its name in the pseudo root or by its path.
-    pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<Down>> {
+    pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<UnavailableExport>> {
         use std::os::unix::ffi::OsStrExt;
         let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
         self.down
@@ -286,7 +286,6 @@ impl Exports {
         self.pseudo.resolve(handle)
     }
 
-    #[allow(dead_code)] // MOUNT finds exports by it
     /// Finds an export by its name in the pseudo root or by its path: a client of MOUNT may use either.
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Arc<Export>> {
         use std::os::unix::ffi::OsStrExt;

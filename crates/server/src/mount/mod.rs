@@ -138,7 +138,7 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), M
     let rules = export.map_or_else(|down| &down.of.rules, |export| &export.rules);
     let admission = rules.admits(caller.addr, caller.port, caller.names.as_deref());
     if let (Ok(export), Admission::Refused(_)) = (export, admission) {
-        sh.turned_away.tell_of(caller, export, true);
+        sh.refused_clients.log_export(caller, export, true);
     }
     if admission != Admission::Taken {
         return Err(MountStat::ACCES);

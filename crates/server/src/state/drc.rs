@@ -70,18 +70,18 @@ struct Entry {
 #[derive(Debug)]
 pub struct Drc {
     entries: HashMap<CallKey, Entry>,
-    order: Order,
+    order: EvictionOrder,
     next_place: u64,
     bytes_max: u64,
     entries_max: usize,
-    ended: Ended,
+    ended: EndedConnections,
 }
 
 /// What is kept, and the order of eviction.
 #[derive(Debug, Default)]
-struct Order {
+struct EvictionOrder {
     by_place: BTreeMap<u64, (CallKey, u64)>,
-    of_client: HashMap<IpAddr, OfClient>,
+    of_client: HashMap<IpAddr, ClientEntries>,
     /// Clients by the bytes that they have.
     by_bytes: BTreeSet<(u64, IpAddr)>,
     /// Bytes of all replies and of their entries.
@@ -89,12 +89,12 @@ struct Order {
 }
 
 #[derive(Debug, Default)]
-struct OfClient {
+struct ClientEntries {
     places: BTreeSet<u64>,
     bytes: u64,
 }
 
-impl Order {
+impl EvictionOrder {
     fn add(&mut self, place: u64, key: CallKey, bytes: u64) {
         let share = key.share();
         let of_client = self.of_client.entry(share).or_default();
@@ -135,13 +135,13 @@ impl Order {
 
 /// Connections that ended lately.
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedConnections {
     /// `true` when the client closed it.
     by: HashMap<ConnId, bool>,
     order: VecDeque<ConnId>,
 }
 
-impl Ended {
+impl EndedConnections {
     fn add(&mut self, conn: ConnId, by_client: bool) {
         if self.by.insert(conn, by_client).is_none() {
             self.order.push_back(conn);
@@ -164,11 +164,11 @@ impl Drc {
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
             entries: HashMap::new(),
-            order: Order::default(),
+            order: EvictionOrder::default(),
             next_place: 0,
             bytes_max,
             entries_max: limits::DRC_ENTRIES_MAX,
-            ended: Ended::default(),
+            ended: EndedConnections::default(),
         }
     }
 
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn connections_that_ended_are_remembered_within_bounds() {
-        let mut ended = Ended::default();
+        let mut ended = EndedConnections::default();
         for conn in 0..2 * limits::DRC_ENDED_CONNECTIONS_MAX as u64 {
             ended.add(conn, true);
             ended.add(conn, false);

@@ -2,7 +2,7 @@
 //! ([`super::ranges`]).
 
 use super::ids::FileKey;
-use super::opens::{File, Files, LockState, OfClient, OpenOrLock, READ, Share, WRITE};
+use super::opens::{ClientState, File, Files, LockState, OpenOrLock, READ, Share, WRITE};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -131,7 +131,7 @@ impl<F> Files<F> {
         from: Option<IpAddr>,
         used: usize,
         more: usize,
-        of: fn(&OfClient) -> usize,
+        of: fn(&ClientState) -> usize,
     ) -> bool {
         let own = || self.clients.values().filter(|c| c.from == from).map(of).sum();
         from.is_some() && is_over_its_share(used, self.limits[Limit::Locks], more, own)

@@ -104,7 +104,7 @@ mod tests {
     use super::super::clients::ExchangeId;
     use super::super::identity::Asker;
     use super::super::notes::{CompleteNote, EndsNote};
-    use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
+    use super::super::sessions::{Begin, CachedReply, NewSession, SlotUse};
     use super::super::snapshot::{PartMax, Snapshot};
     use super::super::{Bounds, Principal, State};
     use super::*;
@@ -379,7 +379,7 @@ mod tests {
         /// Its reply goes into this log.
         fn stage(&mut self, log: usize, session: SessionId, slot: u32, sequence: u32) {
             let v = self.st.next_version();
-            let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
+            let reply = CachedReply::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
             let mut s = self.st.sessions.get_mut(&session).expect("it");
             let note = s.stage_in(slot, reply, v, Some(id(log))).expect("the slot");
             drop(s);

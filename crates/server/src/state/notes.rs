@@ -56,7 +56,7 @@ pub struct SessionNote {
 
 /// The back channel of a session. The note goes with its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackNote {
+pub struct BackchannelNote {
     pub session: SessionId,
     /// The RPC credential for callbacks: flavor and body.
     pub cred: Option<(u32, Vec<u8>)>,
@@ -155,7 +155,7 @@ pub enum Note {
     /// End of a snapshot by an earlier program. Read, never written.
     Complete(CompleteNote),
     Call(CallNote),
-    Back(BackNote),
+    Backchannel(BackchannelNote),
     Addrs(AddrsNote),
     /// A snapshot begins here. Notes of requests may stand between its own.
     Begins,

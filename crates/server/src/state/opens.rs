@@ -65,7 +65,7 @@ impl File {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct OfClient {
+pub(super) struct ClientState {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
     /// Locked ranges.
@@ -86,7 +86,7 @@ pub struct Files<F> {
     pub(super) opens: HashMap<u64, Open<F>>,
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
-    pub(super) clients: HashMap<u64, OfClient>,
+    pub(super) clients: HashMap<u64, ClientState>,
     pub(super) expired: Expired,
     pub(super) ranges: usize,
     /// NLM requests that wait for a lock.
@@ -167,7 +167,7 @@ impl<F> Files<F> {
     /// The most opens of one client, and the most locked ranges of one client.
     #[must_use]
     pub fn most(&self) -> (usize, usize) {
-        let most = |f: fn(&OfClient) -> usize| self.clients.values().map(f).max().unwrap_or(0);
+        let most = |f: fn(&ClientState) -> usize| self.clients.values().map(f).max().unwrap_or(0);
         (most(|c| c.opens.len()), most(|c| c.ranges))
     }
 

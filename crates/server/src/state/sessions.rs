@@ -27,7 +27,9 @@
 
 use super::clock::Millis;
 pub use super::ids::ConnId;
-use super::notes::{BackNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
+use super::notes::{
+    BackchannelNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note,
+};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
@@ -44,7 +46,7 @@ use std::ops::{Deref, DerefMut};
 
 /// What a slot keeps of its last request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum CachedReply {
     /// The request did not ask for its reply to be kept.
     Uncached,
     /// The encoded COMPOUND result.
@@ -63,14 +65,14 @@ struct Slot {
     /// The sequence number of the last request that was begun; 0 before the first.
     seqid: u32,
     phase: Phase,
-    kept: Kept,
+    kept: CachedReply,
     fingerprint: u64,
     /// Restored from the log, and not used since.
     restored: bool,
     version: u64,
     /// Sequence number, reply, fingerprint and version of the request before the one that is busy or staged. Snapshots
     /// show these until the new request's own may be shown.
-    before: Option<Box<(u32, Kept, u64, u64)>>,
+    before: Option<Box<(u32, CachedReply, u64, u64)>>,
     /// The log that the staged reply goes into; `None` when any snapshot may show it.
     staged_in: Option<LogId>,
     /// Bytes counted for this slot.
@@ -89,7 +91,7 @@ impl Slot {
         Slot {
             seqid: 0,
             phase: Phase::Free,
-            kept: Kept::Uncached,
+            kept: CachedReply::Uncached,
             fingerprint: 0,
             restored: false,
             version: 0,
@@ -153,7 +155,7 @@ struct BackSlot {
 
 /// A slot for one callback, and how to reach the client.
 #[derive(Debug)]
-pub struct BackSlotUse {
+pub struct CallbackSlot {
     pub slot: u32,
     pub sequence: u32,
     /// An earlier callback with this number may have been executed.
@@ -166,7 +168,7 @@ pub struct BackSlotUse {
 
 /// Why no callback can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackUse {
+pub enum NoCallback {
     /// No slot or connection is free.
     NotNow,
     /// There is no usable back channel.
@@ -592,7 +594,7 @@ impl Session {
     }
 
     /// Restores the back channel from the log. `None`: an earlier version of the server wrote the note.
-    pub fn restore_back(&mut self, note: Option<BackNote>) {
+    pub fn restore_back(&mut self, note: Option<BackchannelNote>) {
         let lost = note.as_ref().map_or(self.back_asked, |n| n.called);
         if let Some(note) = note {
             self.callback_cred = note.cred.map(|(flavor, body)| OpaqueAuth { flavor, body: body.into() });
@@ -602,18 +604,18 @@ impl Session {
     }
 
     /// Takes a slot of the back channel.
-    pub fn callback_begin(&mut self) -> Result<BackSlotUse, BackUse> {
-        let cred = self.callback_cred.clone().ok_or(BackUse::Never)?;
+    pub fn callback_begin(&mut self) -> Result<CallbackSlot, NoCallback> {
+        let cred = self.callback_cred.clone().ok_or(NoCallback::Never)?;
         if self.back_fault || self.back_slots.is_empty() {
-            return Err(BackUse::Never);
+            return Err(NoCallback::Never);
         }
         if self.back_conns.is_empty() {
-            return Err(BackUse::NotNow);
+            return Err(NoCallback::NotNow);
         }
-        let free = self.back_slots.iter().position(|s| !s.busy).ok_or(BackUse::NotNow)?;
+        let free = self.back_slots.iter().position(|s| !s.busy).ok_or(NoCallback::NotNow)?;
         self.back_slots[free].busy = true;
         let highest = self.back_slots.iter().rposition(|s| s.busy).unwrap_or(free);
-        Ok(BackSlotUse {
+        Ok(CallbackSlot {
             slot: free as u32,
             sequence: self.back_slots[free].sequence.wrapping_add(1),
             unsure: self.back_slots[free].unsure,
@@ -644,13 +646,13 @@ impl Session {
     /// The session's own notes in the log, without its slots.
     #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
-        let back = BackNote {
+        let back = BackchannelNote {
             session: self.id,
             cred: self.callback_cred.as_ref().map(|c| (c.flavor, c.body.to_vec())),
             asked: self.back_asked,
             called: self.called,
         };
-        [Note::Session(self.to_note()), Note::Back(back)].map(|note| Stamped { v: self.version, note })
+        [Note::Session(self.to_note()), Note::Backchannel(back)].map(|note| Stamped { v: self.version, note })
     }
 
     #[must_use]
@@ -721,7 +723,7 @@ impl Session {
         for slot in ask.highest.saturating_add(1)..self.slots.len() as u32 {
             let Some(s) = self.slots.get_mut(slot as usize) else { return };
             if s.phase == Phase::Free && s.held > 0 && s.begun_at < known {
-                (s.kept, s.acknowledged) = (Kept::Uncached, true);
+                (s.kept, s.acknowledged) = (CachedReply::Uncached, true);
                 self.hold(slot, 0);
             }
         }
@@ -757,8 +759,8 @@ impl Session {
                 return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
             }
             return Ok(match &slot.kept {
-                Kept::Reply(reply) => Begin::Replay(reply.clone()),
-                Kept::Uncached => Begin::Uncached,
+                CachedReply::Reply(reply) => Begin::Replay(reply.clone()),
+                CachedReply::Uncached => Begin::Uncached,
             });
         }
         let next = ahead == 1 || (slot.restored && ahead > 0 && ahead < 1 << 31);
@@ -768,7 +770,7 @@ impl Session {
         check()?;
         slot.before = Some(Box::new((
             slot.seqid,
-            std::mem::replace(&mut slot.kept, Kept::Uncached),
+            std::mem::replace(&mut slot.kept, CachedReply::Uncached),
             slot.fingerprint,
             slot.version,
         )));
@@ -785,13 +787,19 @@ impl Session {
 
     /// Stages the reply of the busy request and returns the note for the log. Call it before the request's last record
     /// goes into the log, so that a snapshot taken after that record has the reply.
-    pub fn stage(&mut self, slot: u32, kept: Kept, version: u64) -> Option<SlotNote> {
+    pub fn stage(&mut self, slot: u32, kept: CachedReply, version: u64) -> Option<SlotNote> {
         self.stage_in(slot, kept, version, None)
     }
 
     /// As [`Session::stage`], for a reply that goes into this log: snapshots in others show the slot as it was before
     /// until the reply is released, since its effect may still be lost.
-    pub fn stage_in(&mut self, slot: u32, kept: Kept, version: u64, log: Option<LogId>) -> Option<SlotNote> {
+    pub fn stage_in(
+        &mut self,
+        slot: u32,
+        kept: CachedReply,
+        version: u64,
+        log: Option<LogId>,
+    ) -> Option<SlotNote> {
         let session = self.id;
         let s = self.slots.get_mut(slot as usize)?;
         s.staged_in = log;
@@ -827,7 +835,7 @@ impl Session {
     }
 
     /// Replaces the staged reply (its effect could not be made durable).
-    pub fn replace_reply(&mut self, slot: u32, kept: Kept) {
+    pub fn replace_reply(&mut self, slot: u32, kept: CachedReply) {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.kept = kept;
         }
@@ -839,8 +847,8 @@ impl Session {
             s.seqid = note.sequence;
             s.fingerprint = note.fingerprint;
             s.kept = match &note.reply {
-                Some(reply) => Kept::Reply(reply.0.clone()),
-                None => Kept::Uncached,
+                Some(reply) => CachedReply::Reply(reply.0.clone()),
+                None => CachedReply::Uncached,
             };
             s.version = version;
             let held = limits::SLOT_NOTE_BYTES as usize + s.kept.len();
@@ -888,18 +896,18 @@ impl Session {
     }
 }
 
-impl Kept {
+impl CachedReply {
     fn len(&self) -> usize {
         match self {
-            Kept::Uncached => 0,
-            Kept::Reply(b) => b.len(),
+            CachedReply::Uncached => 0,
+            CachedReply::Reply(b) => b.len(),
         }
     }
 
     fn to_note(&self) -> Option<KeptBytes> {
         match self {
-            Kept::Uncached => None,
-            Kept::Reply(b) => Some(KeptBytes(b.clone())),
+            CachedReply::Uncached => None,
+            CachedReply::Reply(b) => Some(KeptBytes(b.clone())),
         }
     }
 }

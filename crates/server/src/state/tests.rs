@@ -6,7 +6,7 @@ use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
 use super::restore::Restored;
-use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, Session, SlotUse};
+use super::sessions::{Begin, CachedReply, CallbackEnd, NewSession, NoCallback, Session, SlotUse};
 use super::*;
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -103,7 +103,7 @@ fn begin(st: &mut S, id: &SessionId, ask: &SlotUse) -> Result<Begin, NfsStat> {
     st.sessions.get_mut(id).expect("the session").begin(0, ask, || Ok(()))
 }
 
-fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: Kept) -> Option<Stamped> {
+fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: CachedReply) -> Option<Stamped> {
     let v = st.next_version();
     let note = st.sessions.get_mut(id)?.stage(slot, kept, v)?;
     Some(Stamped { v, note: Note::Slot(note) })
@@ -209,7 +209,7 @@ fn rfc8881_2_10_6_1_a_slot_replays_its_last_request_and_nothing_else() {
     // While it is worked on, and while its reply is not durable.
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"done")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"done")));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
     release(&mut st, &s, 0);
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"done"))));
@@ -219,7 +219,7 @@ fn rfc8881_2_10_6_1_a_slot_replays_its_last_request_and_nothing_else() {
     let probe = SlotUse { solo: true, ..other };
     assert_eq!(begin(&mut st, &s, &probe), Ok(Begin::Uncached));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
-    reply_with(&mut st, &s, 0, Kept::Uncached);
+    reply_with(&mut st, &s, 0, CachedReply::Uncached);
     release(&mut st, &s, 0);
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::Uncached));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
@@ -323,7 +323,7 @@ fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
         for slot in 0..slots {
             let ask = SlotUse { highest: slot, ..on_slot(slot, 1) };
             begin(&mut st, &id, &ask).expect("new");
-            reply_with(&mut st, &id, slot, Kept::Reply(Bytes::from(reply.clone())));
+            reply_with(&mut st, &id, slot, CachedReply::Reply(Bytes::from(reply.clone())));
             release(&mut st, &id, slot);
         }
         snapshot = st.snapshot().iter().map(|n| n.to_bytes().len()).sum();
@@ -464,12 +464,12 @@ fn a_persistent_session_goes_on_after_a_restart_and_replays() {
     let s = session(&mut st, c, 7);
     let mut log = st.snapshot();
     begin(&mut st, &s, &on_slot(0, 1)).expect("new");
-    log.extend(reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"made"))));
+    log.extend(reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"made"))));
     release(&mut st, &s, 0);
     // Reads that the log never saw.
     for n in 2..9 {
         begin(&mut st, &s, &on_slot(1, n - 1)).expect("new");
-        reply_with(&mut st, &s, 1, Kept::Uncached);
+        reply_with(&mut st, &s, 1, CachedReply::Uncached);
         release(&mut st, &s, 1);
     }
     let (mut st, r) = restart(&st, log);
@@ -477,7 +477,7 @@ fn a_persistent_session_goes_on_after_a_restart_and_replays() {
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"made"))));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
     assert_eq!(begin(&mut st, &s, &on_slot(1, 8)), Ok(Begin::New));
-    reply_with(&mut st, &s, 1, Kept::Uncached);
+    reply_with(&mut st, &s, 1, CachedReply::Uncached);
     release(&mut st, &s, 1);
     // From then on strictly.
     assert_eq!(begin(&mut st, &s, &on_slot(1, 10)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
@@ -490,7 +490,7 @@ fn a_snapshot_shows_a_busy_slot_as_it_was() {
     let c = client(&mut st, b"c");
     let s = session(&mut st, c, 7);
     begin(&mut st, &s, &on_slot(0, 1)).expect("new");
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"one")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"one")));
     release(&mut st, &s, 0);
     begin(&mut st, &s, &on_slot(0, 2)).expect("new");
     let (mut after, _) = restart(&st, st.snapshot());
@@ -501,7 +501,7 @@ fn a_snapshot_shows_a_busy_slot_as_it_was() {
         "it was not executed as far as the log knows"
     );
     // Staged, not yet released: the log has it.
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"two")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"two")));
     let (mut after, _) = restart(&st, st.snapshot());
     assert_eq!(begin(&mut after, &s, &on_slot(0, 2)), Ok(Begin::Replay(Bytes::from_static(b"two"))));
 }
@@ -773,7 +773,7 @@ proptest! {
             }
             if busy && finish {
                 let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
-                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                reply_with(&mut st, &s, 0, CachedReply::Reply(reply));
                 release(&mut st, &s, 0);
                 busy = false;
             }
@@ -788,7 +788,7 @@ proptest! {
                 begin(&mut st, &s, &on_slot(0, executed + 1)).expect("the next");
                 executed += 1;
                 let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
-                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                reply_with(&mut st, &s, 0, CachedReply::Reply(reply));
                 release(&mut st, &s, 0);
             }
         }
@@ -828,7 +828,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     let mut st = fresh();
     let id = session(&mut st, 1, 1);
     let mut s = st.sessions.get_mut(&id).expect("the session");
-    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no connection");
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::NotNow), "no connection");
     assert!(!s.can_call_back());
     s.bind_back(5);
     assert!(s.can_call_back());
@@ -837,7 +837,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     assert_eq!((one.conns, one.program), (vec![5], 0x4000_0000));
     let two = s.callback_begin().expect("a slot");
     assert_eq!((two.slot, two.sequence, two.highest), (1, 1, 1));
-    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no slot");
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::NotNow), "no slot");
     // Not executed: the same number again. Unanswered: the same number, and it may be known already.
     s.callback_end(0, CallbackEnd::NotExecuted(1));
     let one = s.callback_begin().expect("a slot");
@@ -853,7 +853,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     assert_eq!(s.callback_begin().map(|u| u.sequence).ok(), Some(3));
     s.callback_end(1, CallbackEnd::Broken);
     assert!(s.back_fault && !s.can_call_back());
-    assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::Never));
 }
 
 #[test]
@@ -888,12 +888,12 @@ fn rfc8881_18_46_3_what_a_restart_leaves_of_a_back_channel() {
     });
     s(&mut st, 2, &mut |s| {
         s.bind_back(6);
-        assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+        assert_eq!(s.callback_begin().err(), Some(NoCallback::Never));
     });
     assert_eq!(says(&st), [0, fault, SEQ4_STATUS_CB_PATH_DOWN_SESSION, 0]);
     // Where an earlier version of the server wrote the log, nothing is known of what the client asked for.
     let mut st: S = State::new(2, LEASE, Bounds::new(None));
-    st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Back(_))), 0);
+    st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Backchannel(_))), 0);
     assert_eq!(says(&st), [fault, fault, 0, 0]);
 }
 

@@ -2,7 +2,7 @@
 
 use super::clients::ExchangeId;
 use super::identity::Asker;
-use super::sessions::{Begin, Kept, NewSession, SlotUse};
+use super::sessions::{Begin, CachedReply, NewSession, SlotUse};
 use super::*;
 use bytes::Bytes;
 use landfast_nfs::v4::ChannelAttrs;
@@ -67,7 +67,7 @@ fn request(st: &mut S, id: &SessionId, ask: &SlotUse, reply: usize) -> Result<u3
     let v = st.next_version();
     let mut s = st.sessions.get_mut(id).expect("the session");
     assert_eq!(s.begin(0, ask, || Ok(()))?, Begin::New);
-    s.stage(ask.slot, Kept::Reply(vec![7; reply].into()), v);
+    s.stage(ask.slot, CachedReply::Reply(vec![7; reply].into()), v);
     s.release(ask.slot);
     Ok(s.target_slot())
 }

@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
         let found = self.exports.object(&fh.0).map_err(status)?;
         let access = found.export.access(self.caller).map_err(|why| match why {
             Refused::Access => {
-                self.sh.turned_away.tell_of(self.caller, &found.export, true);
+                self.sh.refused_clients.log_export(self.caller, &found.export, true);
                 NfsStat3::ACCES
             }
             Refused::Flavor => NfsStat3::ACCES,

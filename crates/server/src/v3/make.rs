@@ -8,7 +8,7 @@ use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodW
 use landfast_nfs::v3::res::{MakeOk, MakeRes};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{NfsStat3, Res, Sattr, WccData};
-use landfast_volume::{CreateHow as How, Error, Kind, Node, OpenMode, SetAttrs, Special};
+use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special};
 
 impl Context<'_> {
     /// What all four have in common: the checks before, the reply after.
@@ -34,17 +34,17 @@ impl Context<'_> {
         self.make(&a.at, |ctx, dir| match &a.how {
             CreateHow::Unchecked(attrs) => ctx.create_or_take(dir, name, set_attrs(attrs)?),
             CreateHow::Guarded(attrs) => {
-                ctx.create_new(dir, name, How::Guarded(set_attrs(attrs)?)).map_err(status)
+                ctx.create_new(dir, name, VolumeHow::Guarded(set_attrs(attrs)?)).map_err(status)
             }
             // The verifier is all that the file's times hold; SETATTR sets everything else.
             CreateHow::Exclusive(verf) => {
-                let how = How::Exclusive { verf: *verf, attrs: SetAttrs::default() };
+                let how = VolumeHow::Exclusive { verf: *verf, attrs: SetAttrs::default() };
                 ctx.create_new(dir, name, how).map_err(status)
             }
         })
     }
 
-    fn create_new(&mut self, dir: &Obj, name: &[u8], how: How) -> Result<Node, Error> {
+    fn create_new(&mut self, dir: &Obj, name: &[u8], how: VolumeHow) -> Result<Node, Error> {
         let tx = self.txs.of(&dir.export);
         let made = dir.volume().create(tx, dir.cred(), &dir.node, name, how, OpenMode::READ)?;
         Ok(made.node)
@@ -54,7 +54,7 @@ impl Context<'_> {
     /// file lets; nothing else is needed to find it there.
     fn create_or_take(&mut self, dir: &Obj, name: &[u8], attrs: SetAttrs) -> Result<Node, NfsStat3> {
         for _ in 0..limits::V3_CREATE_TRIES {
-            match self.create_new(dir, name, How::Guarded(attrs)) {
+            match self.create_new(dir, name, VolumeHow::Guarded(attrs)) {
                 Err(Error::Exists) => {}
                 made => return made.map_err(status),
             }

@@ -17,10 +17,10 @@ use crate::errors;
 use crate::exports::Txs;
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
-use crate::released::Awaited;
 use crate::shared::Shared;
 use crate::state::notes::{Note, Stamped};
-use crate::state::sessions::{Kept, Session};
+use crate::state::sessions::{CachedReply, Session};
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
@@ -190,8 +190,8 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         pieces = vec![whole(len, pieces)];
     }
     let kept = match pieces.first() {
-        Some(whole) if keep => Kept::Reply(whole.clone()),
-        _ => Kept::Uncached,
+        Some(whole) if keep => CachedReply::Reply(whole.clone()),
+        _ => CachedReply::Uncached,
     };
     ctx.rests_on_removals(reply_status, &req.args);
     let home = ctx.home();

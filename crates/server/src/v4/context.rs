@@ -10,7 +10,6 @@ use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
-use crate::released::Awaited;
 use crate::shared::Shared;
 use crate::state::identity::Asker;
 use crate::state::notes::Stamped;
@@ -19,6 +18,7 @@ use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use crate::state_lock::not_under_the_state;
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
@@ -173,7 +173,7 @@ impl Context<'_> {
         }
         let access = export.access(&self.caller);
         if let Err(Refused::Access) = access {
-            self.sh.turned_away.tell_of(&self.caller, export, false);
+            self.sh.refused_clients.log_export(&self.caller, export, false);
         }
         self.accesses.borrow_mut().push((export.place, access.clone()));
         access
@@ -185,7 +185,7 @@ impl Context<'_> {
             Fh::Node { export, node, by_path } => {
                 let access = self.access_to(export).map_err(|why| {
                     if why == Refused::Access {
-                        self.sh.turned_away.tell_of(&self.caller, export, true);
+                        self.sh.refused_clients.log_export(&self.caller, export, true);
                     }
                     refusal(why)
                 })?;

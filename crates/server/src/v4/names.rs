@@ -45,7 +45,7 @@ impl Context<'_> {
         if let (None, Step::Export { export, .. }) = (&found, step)
             && let Some(export) = self.exports.at(export)
         {
-            self.sh.turned_away.tell_of(&self.caller, export, true);
+            self.sh.refused_clients.log_export(&self.caller, export, true);
         }
         Ok(found.ok_or(NfsStat::NFS4ERR_NOENT)?)
     }

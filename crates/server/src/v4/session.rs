@@ -5,9 +5,9 @@ use super::context::{Context, InSession, OpResult};
 use super::matrix::may_modify;
 use super::request::Request;
 use crate::limits;
-use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     BackchannelCtlArgs, BindConnToSessionArgs, CallbackSecParms, CreateSessionArgs, ExchangeIdArgs,

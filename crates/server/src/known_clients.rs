@@ -32,8 +32,8 @@ mod tests {
     use super::*;
     use crate::admission::admit;
     use crate::exports::caller::Admission;
-    use crate::exports::down::Unavailable;
     use crate::exports::rules::{ClientSpec, Rule};
+    use crate::exports::unavailable::Unavailable;
 
     /// It waits until its export is there again; an outsider would be told no.
     #[test]
