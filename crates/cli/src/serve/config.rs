@@ -26,6 +26,24 @@ pub fn read(path: &Path) -> Result<Config, Vec<String>> {
     config::parse(&text).map_err(problems)
 }
 
+/// [`read`] for a command that ends when the file is wrong: prints the mistakes.
+fn read_or_print(file: &Path) -> Option<Config> {
+    read(file).map_err(|problems| print(&problems)).ok()
+}
+
+/// Reads the file and makes sure that no export exposes the server's own files, before a log is made there. Prints
+/// what is wrong.
+pub fn read_and_check(file: &Path) -> Option<Config> {
+    let config = read_or_print(file)?;
+    let exposed = exposed(file, &config);
+    print(&exposed);
+    exposed.is_empty().then_some(config)
+}
+
+fn print(problems: &[String]) {
+    problems.iter().for_each(|p| eprintln!("landfast: {p}"));
+}
+
 /// `landfast check`: exit status 0 if nothing is wrong, else 1.
 pub fn check(args: &CheckArgs) -> Exit {
     let problems = match read(&args.config) {
@@ -98,13 +116,7 @@ fn flavors(rule: &Rule) -> Vec<&'static str> {
 }
 
 pub fn exports(args: &ExportsArgs) -> Exit {
-    let config = match read(&args.config) {
-        Ok(config) => config,
-        Err(problems) => {
-            problems.iter().for_each(|p| eprintln!("landfast: {p}"));
-            return Exit::Failed;
-        }
-    };
+    let Some(config) = read_or_print(&args.config) else { return Exit::Failed };
     if args.json {
         let all: Vec<_> = config.exports.iter().map(to_json).collect();
         println!("{}", json!(all));

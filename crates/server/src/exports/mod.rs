@@ -1,9 +1,9 @@
 //! The export table: which volumes are served, under which names, to whom.
 //!
 //! - [`pseudo`]: the names;
-//! - [`down`]: exports that cannot be served now;
+//! - [`unavailable`]: exports that cannot be served now;
 //! - [`caller`], [`hosts`], [`rules`]: who calls, which hosts a rule names, who may use an export and as which user;
-//! - `known`: looks up names of addresses and groups of users in the background;
+//! - `name_cache`: looks up names of addresses and groups of users in the background;
 //! - `tx`: the transaction of one request, which may span several volumes.
 //!
 //! An [`Exports`] never changes: a reload replaces the server's table by a new one. Each request works with the table
