@@ -33,7 +33,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Operation::Null => "NULL",

@@ -25,7 +25,6 @@ pub struct Until<'a> {
 
 impl Until<'_> {
     /// Whether no further call may be made.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Acquire) || Instant::now() >= self.time
     }
@@ -106,7 +105,6 @@ pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answe
 }
 
 /// Whether the server asks to retry later.
-#[must_use]
 pub fn is_later(e: &Error) -> bool {
     e.meaning() == Some(Meaning::Later)
 }

@@ -29,7 +29,6 @@ pub struct Delegations {
 
 impl Delegations {
     /// The result if the server was not asked.
-    #[must_use]
     pub fn not_asked(why: &str) -> Delegations {
         let none = Delegation::none(why.to_owned());
         Delegations { read: none.clone(), write: none }

@@ -89,7 +89,6 @@ impl Measured {
 
     /// The round trip: the median time of connecting, because that needs no more than the two kernels. It is at least
     /// the quickest NULL, because something in between may accept connections, and at most the median NULL.
-    #[must_use]
     pub fn round_trip_s(&self) -> f64 {
         let Some(null) = self.latencies.get(&Operation::Null) else { return 0.0 };
         self.connect.map_or(null.median_s, |c| c.median_s).clamp(null.min_s, null.median_s)
@@ -122,13 +121,11 @@ impl Measured {
     }
 
     /// How long an operation waits for durability. Seconds.
-    #[must_use]
     pub fn persistence_s(&self, operation: Operation) -> f64 {
         self.wait_of(operation, self.median(operation)).max(0.0)
     }
 
     /// The terms of the equation, for the calls of a file.
-    #[must_use]
     pub fn terms(&self, file: &PerFile) -> Terms {
         let synchronous = file.synchronous();
         let weight: f64 = synchronous.iter().map(|(_, n)| n).sum();
@@ -146,7 +143,6 @@ impl Measured {
     }
 
     /// Where the time for one file goes.
-    #[must_use]
     pub fn shares(&self, file: &PerFile) -> Shares {
         let terms = self.terms(file);
         let synchronous: f64 = file.synchronous().iter().map(|(_, n)| n).sum();
@@ -160,7 +156,6 @@ impl Measured {
     }
 
     /// The wait of WRITE FILE_SYNC for durability.
-    #[must_use]
     pub fn wait(&self) -> Option<Wait> {
         let d = self.latencies.get(&Operation::WriteFileSync)?;
         let wait = |s: f64| self.wait_of(Operation::WriteFileSync, s);
@@ -168,13 +163,11 @@ impl Measured {
     }
 
     /// The device that this wait looks like.
-    #[must_use]
     pub fn device(&self) -> Option<Device> {
         self.wait().map(|w| Device::of(&w))
     }
 
     /// What medians hide: a server that is stalled periodically, or was for a while.
-    #[must_use]
     pub fn held_up(&self) -> Option<Remark> {
         // What the slowest operation takes in nine of ten cases is no stall.
         let usual = self.latencies.values().map(|d| d.median_s).fold(0.0, f64::max);
@@ -202,7 +195,6 @@ impl Measured {
     }
 
     /// Whether replies look durable at all, and other remarks.
-    #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         const VERIFY: &str = "times cannot tell which; `landfast verify` around a power cut can";
         let mut remarks = Vec::new();

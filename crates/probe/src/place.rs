@@ -129,7 +129,6 @@ fn below(url: &str, name: &str) -> String {
 }
 
 /// Measures the time for connecting. `None`: connecting fails.
-#[must_use]
 pub fn connect_time(target: &Target, patience: Duration) -> Option<Duration> {
     let addresses = target.addresses(target.port).ok()?;
     addresses.iter().find_map(|addr| {

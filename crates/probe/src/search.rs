@@ -32,14 +32,12 @@ pub struct Search {
 
 impl Search {
     /// `taken` operations are known to be accepted. Numbers above `cap` are not tried.
-    #[must_use]
     pub fn new(taken: u32, promised: Option<u32>, cap: u32) -> Search {
         let cap = cap.max(taken);
         Search { taken, refused: cap.saturating_add(1), cap, promised }
     }
 
     /// The next number to try. `None`: finished.
-    #[must_use]
     pub fn next(&self) -> Option<u32> {
         let open = |n: u32| n > self.taken && n < self.refused;
         if self.refused - self.taken <= 1 {
@@ -60,13 +58,11 @@ impl Search {
         }
     }
 
-    #[must_use]
     pub fn taken(&self) -> u32 {
         self.taken
     }
 
     /// Whether nothing was refused.
-    #[must_use]
     pub fn at_cap(&self) -> bool {
         self.taken >= self.cap
     }

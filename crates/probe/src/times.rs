@@ -49,7 +49,6 @@ impl Times {
     }
 
     /// The summary. `None`: no times.
-    #[must_use]
     pub fn distribution(&self) -> Option<Distribution> {
         let s = |ns: u64| ns as f64 / 1e9;
         // A histogram's value stands for a range, but minimum and maximum are exact.

@@ -79,7 +79,6 @@ fn any_of(mask: u32, dir: bool) -> u8 {
     parts(dir).iter().filter(|(_, part)| mask & part != 0).fold(0, |sum, (bit, _)| sum | bit)
 }
 
-#[must_use]
 pub fn to_nfs4(acls: &Acls, dir: bool) -> Vec<NfsAce> {
     let mut list = Vec::with_capacity(8);
     one_to_nfs4(&acls.access, dir, 0, &mut list);

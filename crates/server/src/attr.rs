@@ -140,7 +140,6 @@ pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 section 14.4): names are bytes.
 const CHARSET_ANY: u32 = 1;
 
-#[must_use]
 pub fn supported(minor: u32) -> Bitmap {
     let mut both = READABLE.or(&WRITE_ONLY);
     if minor == 0 {
@@ -162,7 +161,6 @@ pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
     Ok(wanted.and(&supported(minor)))
 }
 
-#[must_use]
 pub fn needs_object(wanted: &Bitmap) -> bool {
     !wanted.minus(&IN_ENTRY).is_empty()
 }
@@ -201,7 +199,6 @@ pub struct Subject {
 }
 
 /// Whether [`StatValues`] has all of these.
-#[must_use]
 pub fn only_stat_attrs(wanted: &Bitmap) -> bool {
     wanted.minus(&STAT_ATTRS).is_empty()
 }
@@ -214,7 +211,6 @@ pub struct StatValues {
 
 impl StatValues {
     /// The values of `wanted`, for which [`only_stat_attrs`] must hold.
-    #[must_use]
     pub fn new(a: &Attrs, handle: &[u8], mounted_on: u64, wanted: &Bitmap) -> StatValues {
         let mut v = StatValues { bytes: [0; STAT_BYTES], len: 0 };
         if wanted.has(n::TYPE) {
@@ -283,7 +279,6 @@ impl StatValues {
         v
     }
 
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -419,7 +414,6 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
 }
 
 /// The attributes of a READDIR entry whose object was not, or could not be, looked at.
-#[must_use]
 pub fn entry_values(fileid: u64, error: NfsStat, wanted: &Bitmap) -> Fattr {
     let v = AttrValues {
         rdattr_error: Some(error),
@@ -440,7 +434,6 @@ pub enum Purpose {
     Exclusive,
 }
 
-#[must_use]
 pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
     let all = match purpose {
         Purpose::Set => SETTABLE,
@@ -514,7 +507,6 @@ fn time_set(t: SetTime) -> Result<TimeSet, NfsStat> {
 }
 
 /// The reply's bitmap of what was set.
-#[must_use]
 pub fn set_mask(s: &AttrsSet) -> Bitmap {
     let mut b = Bitmap::default();
     for (set, number) in [
@@ -535,7 +527,6 @@ pub fn set_mask(s: &AttrsSet) -> Bitmap {
 
 /// [`set_mask`] of an exclusive create. The times hold the verifier (RFC 8881 section 18.16.3); the mask tells the
 /// client to set them.
-#[must_use]
 pub fn set_mask_exclusive(s: &AttrsSet) -> Bitmap {
     set_mask(s).or(&Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]))
 }

@@ -4,7 +4,6 @@ use landfast_nfs::v4::{NfsStat, OpNum};
 use landfast_volume::Error;
 
 /// The status for an error of the volume, unless the operation has a better one.
-#[must_use]
 pub fn status(e: Error) -> NfsStat {
     match e {
         Error::BadHandle => NfsStat::NFS4ERR_BADHANDLE,
@@ -43,7 +42,6 @@ pub fn status(e: Error) -> NfsStat {
 /// tables of RFC 8881 section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4.5 and RFC 7530 section 13.2 list that
 /// for the operation, else `SERVERFAULT`. Both make clients give up: neither says that an object is gone, nor that a
 /// retry may succeed.
-#[must_use]
 pub fn status_of_failed(op: OpNum) -> NfsStat {
     let lists_io = matches!(
         op,
@@ -87,13 +85,11 @@ pub fn status_of_failed(op: OpNum) -> NfsStat {
 }
 
 /// Whether a status is what [`status_of_failed`] gives.
-#[must_use]
 pub fn says_failed(status: NfsStat) -> bool {
     matches!(status, NfsStat::NFS4ERR_IO | NfsStat::NFS4ERR_SERVERFAULT)
 }
 
 /// The status for an error of REMOVE and RENAME. A busy object (a mount point) stays busy, so `DELAY` would be wrong.
-#[must_use]
 pub fn status_of_names(e: Error) -> NfsStat {
     match e {
         Error::Busy | Error::Mounted => NfsStat::NFS4ERR_FILE_OPEN,
@@ -103,7 +99,6 @@ pub fn status_of_names(e: Error) -> NfsStat {
 
 /// The status for an error of setting attributes or ACLs. Where the filesystem or the object cannot have ACLs, the
 /// attribute is not supported (RFC 8881 sections 6.4.1 and 15.2).
-#[must_use]
 pub fn status_of_acls(e: Error) -> NfsStat {
     match e {
         Error::NotSupported => NfsStat::NFS4ERR_ATTRNOTSUPP,

@@ -103,7 +103,6 @@ impl Index<Limit> for Limits {
 }
 
 impl Limits {
-    #[must_use]
     pub fn with(mut self, limit: Limit, value: usize) -> Self {
         self.0[limit as usize] = value;
         self

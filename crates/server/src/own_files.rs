@@ -27,20 +27,17 @@ impl OwnFile {
         OwnFile { what: what.into(), path: path.to_owned() }
     }
 
-    #[must_use]
     pub fn config(path: &Path) -> OwnFile {
         OwnFile::new("the configuration file", path)
     }
 }
 
 /// The logs of an export.
-#[must_use]
 pub fn of_export(e: &ExportConfig) -> Vec<OwnFile> {
     of_log(&e.path, e.log.as_ref())
 }
 
 /// All that a configuration names.
-#[must_use]
 pub(crate) fn of_config(config: &Config) -> Vec<OwnFile> {
     config.exports.iter().flat_map(of_export).collect()
 }

@@ -127,7 +127,7 @@ impl LateReply {
         let note = match self {
             LateReply::Slot(session, slot, kept) => {
                 let mut s = st.sessions.get_mut(&session)?;
-                Note::Slot(s.stage_in(slot, kept, v, Some(home))?)
+                Note::Slot(s.stage(slot, kept, v, Some(home))?)
             }
             LateReply::Call(key) => Note::Call(st.drc.noted(&key, v, home)?),
         };

@@ -30,7 +30,6 @@ pub enum Rpcbind {
 
 impl Rpcbind {
     /// Its meaning for a server that listens on these addresses.
-    #[must_use]
     pub fn at(self, listen: &[SocketAddr]) -> PortMapper {
         match self {
             // Nobody else could reach what the port mapper would announce.

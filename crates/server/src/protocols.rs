@@ -79,22 +79,18 @@ impl Protocols {
         Ok(found)
     }
 
-    #[must_use]
     pub fn v3(&self) -> bool {
         self.v3
     }
 
-    #[must_use]
     pub fn minor(&self, minor: u32) -> bool {
         self.minors.get(minor as usize).is_some_and(|m| *m)
     }
 
-    #[must_use]
     pub fn locks(&self) -> bool {
         self.locks
     }
 
-    #[must_use]
     pub fn datagrams(&self) -> bool {
         self.datagrams
     }

@@ -69,7 +69,6 @@ fn refused(path: &std::path::Path, err: OpenError) -> ReloadError {
 
 /// Whether a volume was not opened because another export of this server has its directory. That is a mistake in the
 /// configuration, which no repair of the volume can fix.
-#[must_use]
 pub fn is_overlap(err: &OpenError) -> bool {
     match err {
         OpenError::Within { holder, .. } => holder.as_deref() == Some(THIS_PROCESS),
@@ -250,7 +249,6 @@ impl Running {
 
 impl ExportConfig {
     /// The export with its opened volume; `recovery` is what opening it found.
-    #[must_use]
     pub fn served(&self, volume: Volume, recovery: RecoveryReport) -> Served {
         Served {
             volume,
@@ -262,7 +260,6 @@ impl ExportConfig {
         }
     }
 
-    #[must_use]
     pub fn unavailable(&self, err: &OpenError) -> Unavailable {
         Unavailable {
             path: self.path.clone(),

@@ -52,33 +52,27 @@ fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Erro
 }
 
 impl Running {
-    #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.rpc.local_addr()
     }
 
-    #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         self.rpc.local_addrs()
     }
 
-    #[must_use]
     pub fn metrics_addr(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
     /// How much client state the start restored from the logs.
-    #[must_use]
     pub fn restored(&self) -> Restored {
         self.restored
     }
 
-    #[must_use]
     pub fn volumes(&self) -> Vec<Volume> {
         self.sh.exports().iter().map(|e| e.volume.clone()).collect()
     }
 
-    #[must_use]
     pub fn stats(&self) -> Stats {
         stats(&self.sh, &self.load)
     }

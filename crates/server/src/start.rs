@@ -65,7 +65,6 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Serves `volume`, found at `export`, to all at `listen`, with the default times and threads.
-    #[must_use]
     pub fn new(volume: Volume, recovery: RecoveryReport, listen: SocketAddr, export: PathBuf) -> Self {
         let served = Served {
             volume,
@@ -79,7 +78,6 @@ impl ServerConfig {
     }
 
     /// Serves these exports at these addresses, with the default times and threads.
-    #[must_use]
     pub fn of(exports: Vec<Served>, listen: Vec<SocketAddr>) -> Self {
         ServerConfig {
             exports,

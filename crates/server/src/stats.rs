@@ -359,7 +359,6 @@ pub struct Operation {
 }
 
 impl Operation {
-    #[must_use]
     pub fn all(&self) -> u64 {
         self.good + self.failed.iter().map(|(_, n)| n).sum::<u64>()
     }
@@ -409,7 +408,6 @@ pub struct Stats {
 
 impl Stats {
     /// What is used of each limited resource, and the limit.
-    #[must_use]
     pub fn limited(&self) -> Vec<(&'static str, u64, u64)> {
         let l = &self.load;
         let used = |limit: Limit| match limit {
@@ -444,14 +442,8 @@ impl Stats {
         set.chain(others).collect()
     }
 
-    #[must_use]
     pub fn op(&self, op: OpNum) -> u64 {
         self.ops.iter().find(|(n, _)| *n == op).map_or(0, |(_, c)| *c)
-    }
-
-    #[must_use]
-    pub fn ops_total(&self) -> u64 {
-        self.ops.iter().map(|(_, c)| c).sum()
     }
 }
 

@@ -20,7 +20,6 @@ pub enum ClientSpec {
 }
 
 impl ClientSpec {
-    #[must_use]
     pub fn address(addr: IpAddr) -> ClientSpec {
         let addr = addr.to_canonical();
         ClientSpec::Net { addr, bits: width(addr) }
@@ -74,7 +73,6 @@ impl ClientSpec {
     }
 
     /// Whether this address matches; `None` if that depends on names that are not known yet.
-    #[must_use]
     pub fn matches(&self, addr: IpAddr, names: Option<&Names>) -> Option<bool> {
         match self {
             ClientSpec::Anyone => Some(true),

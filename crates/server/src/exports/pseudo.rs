@@ -90,7 +90,6 @@ fn digest(above: u64, name: &[u8]) -> u64 {
 
 /// The path that hides the own path of a directory exported as the root of the server: an entry in it for each
 /// component, or one that is no directory. With NFSv4, `mount server:PATH` then finds that entry instead.
-#[must_use]
 pub fn hidden_by(export: &Path) -> Option<PathBuf> {
     let mut at = export.to_path_buf();
     let parts = || export.components().filter(|c| matches!(c, Component::Normal(_)));
@@ -107,7 +106,6 @@ pub fn hidden_by(export: &Path) -> Option<PathBuf> {
 
 impl Pseudo {
     /// The tree of a server whose root is its only export, at this path. Components from the 255th on are cut off.
-    #[must_use]
     pub fn whole(path: &[Bytes], server: [u8; 16]) -> Self {
         let mut tree = Pseudo::empty(server, 1);
         let path = path.get(..path.len().min(255)).unwrap_or_default();
@@ -179,7 +177,6 @@ impl Pseudo {
         self.dirs.get(dir.0)
     }
 
-    #[must_use]
     pub fn entry(&self, dir: PseudoDir, name: &[u8]) -> Option<Step> {
         self.dir(dir)?.entries.values().find(|(n, _)| *n == name).map(|(_, step)| *step)
     }
@@ -198,7 +195,6 @@ impl Pseudo {
     }
 
     /// The indexes of all exports below a synthetic directory.
-    #[must_use]
     pub fn exports_below(&self, dir: PseudoDir) -> Vec<usize> {
         let mut found = Vec::new();
         let mut to_see = vec![dir];
@@ -214,18 +210,15 @@ impl Pseudo {
     }
 
     /// The parent directory; `None` for the root.
-    #[must_use]
     pub fn parent(&self, dir: PseudoDir) -> Option<PseudoDir> {
         self.dir(dir)?.parent
     }
 
     /// The synthetic directory that holds an export's root; `None` when the export is the root of the server.
-    #[must_use]
     pub fn above(&self, export: usize) -> Option<PseudoDir> {
         self.above.get(export).copied().flatten()
     }
 
-    #[must_use]
     pub fn handle(&self, dir: PseudoDir) -> Bytes {
         let mut h = vec![HANDLE_TAG];
         h.extend_from_slice(&self.dir(dir).map_or(0, |d| d.digest).to_be_bytes());
@@ -234,13 +227,11 @@ impl Pseudo {
     }
 
     /// Whether a handle names a synthetic directory of any server, past or present.
-    #[must_use]
     pub fn is_pseudo(handle: &[u8]) -> bool {
         handle.first() == Some(&HANDLE_TAG)
     }
 
     /// The synthetic directory of a wire handle, if it belongs to this tree.
-    #[must_use]
     pub fn resolve(&self, handle: &[u8]) -> Option<PseudoDir> {
         let (tag, rest) = handle.split_first()?;
         let (digest, server) = rest.split_first_chunk::<8>()?;
@@ -252,7 +243,6 @@ impl Pseudo {
     }
 
     /// Turns a volume's handle into a handle by path.
-    #[must_use]
     pub fn by_path(handle: &Bytes) -> Bytes {
         let mut h = vec![BY_PATH_TAG];
         h.extend_from_slice(handle);
@@ -260,7 +250,6 @@ impl Pseudo {
     }
 
     /// The volume's handle inside a handle by path.
-    #[must_use]
     pub fn strip<'h>(&self, handle: &'h [u8]) -> Option<&'h [u8]> {
         match handle.split_first() {
             Some((&BY_PATH_TAG, rest)) if self.has_by_path() => Some(rest),
@@ -273,13 +262,11 @@ impl Pseudo {
     }
 
     /// The fileid of the entry on which the export by path is mounted.
-    #[must_use]
     pub fn by_path_entry() -> u64 {
         FILEID_BASE
     }
 
     /// The fileid of the entry on which an export's root is mounted; `None` when the export is the root of the server.
-    #[must_use]
     pub fn mounted_on(&self, export: usize) -> Option<u64> {
         let above = self.above(export)?;
         let at = self.entries(above, 0).find(|(_, _, s)| *s == Step::Export { export, by_path: false });
@@ -287,18 +274,15 @@ impl Pseudo {
     }
 
     /// The fsid of the export by path, computed from the export's own.
-    #[must_use]
     pub fn by_path_fsid(export: (u64, u64)) -> (u64, u64) {
         (export.0, !export.1)
     }
 
-    #[must_use]
     pub fn fileid(&self, dir: PseudoDir) -> u64 {
         FILEID_BASE | self.dir(dir).map_or(0, |d| d.digest)
     }
 
     /// The fsid, computed from the server's own id so that no volume has it.
-    #[must_use]
     pub fn fsid(&self) -> (u64, u64) {
         let n = u128::from_be_bytes(self.server);
         (!((n >> 64) as u64), (n as u64).wrapping_add(1))

@@ -41,7 +41,6 @@ pub struct Rule {
 
 impl Rule {
     /// The defaults for these clients.
-    #[must_use]
     pub fn new(from: Vec<ClientSpec>) -> Rule {
         Rule {
             from,
@@ -56,7 +55,6 @@ impl Rule {
     }
 
     /// Allows everything; for a server without a configuration file.
-    #[must_use]
     pub fn open(from: Vec<ClientSpec>) -> Rule {
         Rule { read_only: false, squash: Squash::Nobody, none: true, secure: false, ..Rule::new(from) }
     }
@@ -93,7 +91,6 @@ pub enum Found<'r> {
 }
 
 impl Rules {
-    #[must_use]
     pub fn find(&self, addr: IpAddr, names: Option<&Names>) -> Found<'_> {
         for rule in &self.0 {
             let mut unknown = false;
@@ -124,7 +121,6 @@ impl Rules {
     }
 
     /// Of the clients that the rule of this address speaks of, those that it is.
-    #[must_use]
     pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
         let Found::Rule(rule) = self.find(addr, names) else { return Vec::new() };
         rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()

@@ -53,7 +53,6 @@ impl<F> State<F> {
     }
 
     /// Did this principal make the session's client? Only it may say where callbacks go, and that all is reclaimed.
-    #[must_use]
     pub fn is_spoken_for_by(&self, id: &SessionId, by: Principal) -> bool {
         let client = self.sessions.get(id).and_then(|s| self.clients.get(s.client));
         client.is_some_and(|c| c.principal == by)

@@ -26,7 +26,6 @@ pub struct CallNumbers {
 }
 
 impl CallKey {
-    #[must_use]
     pub fn new(client: IpAddr, call: CallNumbers, principal: Principal, args: &[u8]) -> CallKey {
         let client = match client {
             IpAddr::V4(a) => a.to_ipv6_mapped().octets(),

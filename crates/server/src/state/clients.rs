@@ -100,7 +100,6 @@ pub struct Confirmed40 {
 
 impl Client {
     /// The log's note of the record itself.
-    #[must_use]
     pub fn note(&self) -> Note {
         if self.v40.is_some() {
             return Note::Client40(Client40Note {
@@ -124,12 +123,10 @@ impl Client {
     }
 
     /// The address that it was first heard from, as it is counted for shares.
-    #[must_use]
     pub fn share(&self) -> Option<IpAddr> {
         self.addrs.all().first().copied().map(landfast_rpc::share_of)
     }
 
-    #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
         let addrs = AddrsNote { client: self.id, addrs: self.addrs.all().to_vec() };
         [self.note(), Note::Addrs(addrs)].map(|note| Stamped { v: self.version, note })
@@ -217,7 +214,6 @@ impl Completed {
 
 impl Clients {
     /// New client IDs are computed from `secret`.
-    #[must_use]
     pub fn new(secret: Secret) -> Self {
         Clients {
             ids: Ids::new(secret, Kind::Client),
@@ -227,7 +223,6 @@ impl Clients {
         }
     }
 
-    #[must_use]
     pub fn get(&self, id: u64) -> Option<&Client> {
         self.by_id.get(&id)
     }
@@ -236,7 +231,6 @@ impl Clients {
         self.by_id.get_mut(&id)
     }
 
-    #[must_use]
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }
@@ -245,12 +239,10 @@ impl Clients {
         self.by_id.values()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -392,7 +384,6 @@ impl Clients {
     }
 
     /// Whether this instance of the server issued the client ID.
-    #[must_use]
     pub fn is_of_this_instance(&self, id: u64) -> bool {
         self.ids.was_given(id)
     }
@@ -400,7 +391,6 @@ impl Clients {
     /// Whether a former instance of the server issued this client ID and state held under it is now lost (RFC 8881
     /// section 8.4.2). Sessions of a dead client answer only retries (`DEADSESSION`), and it gets no new ones
     /// (`STALE_CLIENTID`). A client that held nothing keeps its ID and its sessions.
-    #[must_use]
     pub fn is_dead(&self, id: u64) -> bool {
         let lost = self.by_id.get(&id).is_some_and(|c| c.v40.is_none() && c.needs_reclaim);
         lost && !self.is_of_this_instance(id)

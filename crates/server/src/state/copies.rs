@@ -30,12 +30,10 @@ struct At {
 }
 
 impl Progress {
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Acquire)
     }
 
-    #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.at.lock().cancelled
     }
@@ -157,7 +155,6 @@ impl Copies {
         });
     }
 
-    #[must_use]
     pub fn clients(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.by_id.values().map(|c| c.client).collect();
         all.sort_unstable();
@@ -174,12 +171,10 @@ impl Copies {
         self.by_id.retain(|_, c| c.ended.is_none() || now.saturating_sub(c.ended_at) <= lease);
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }

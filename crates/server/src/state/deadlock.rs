@@ -18,7 +18,6 @@ type Owner = (u64, Bytes);
 
 impl<F> Files<F> {
     /// Whether `owner` of `client` would wait for itself if it waited for these bytes.
-    #[must_use]
     pub fn would_deadlock(
         &self,
         client: u64,
@@ -46,7 +45,6 @@ impl<F> Files<F> {
     }
 
     /// [`would_deadlock`](Self::would_deadlock) for a LOCK of NFSv4.
-    #[must_use]
     pub fn would_deadlock_v4(
         &self,
         client: u64,

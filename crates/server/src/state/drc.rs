@@ -160,7 +160,6 @@ fn cost(reply: &Bytes) -> u64 {
 
 impl Drc {
     /// An empty cache for at most `bytes_max` bytes.
-    #[must_use]
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
             entries: HashMap::new(),
@@ -172,18 +171,15 @@ impl Drc {
         }
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// Bytes of all kept replies and of their entries.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.order.bytes
     }
@@ -276,14 +272,12 @@ impl Drc {
         }
     }
 
-    #[must_use]
     pub fn keys(&self) -> Vec<CallKey> {
         self.entries.keys().cloned().collect()
     }
 
     /// The note of a call for this log (or for the only one), with its version. A reply that is not durable yet goes
     /// into no log but its own: another log could keep it without the change that it reports.
-    #[must_use]
     pub fn note(&self, key: &CallKey, log: Option<LogId>) -> Option<(u64, CallNote)> {
         let e = self.entries.get(key)?;
         let here = e.version > 0 && (e.phase == Phase::Kept || log.is_none() || e.log == log);

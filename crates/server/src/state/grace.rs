@@ -29,18 +29,15 @@ impl Grace {
     }
 
     /// Whether it lasts: even after its time, until [`Grace::ended`].
-    #[must_use]
     pub fn active(&self, now: Millis) -> bool {
         self.ending.is_some() || (!self.waiting.is_empty() && (now < self.until || !self.ended))
     }
 
     /// Whether its time is over but it has not ended.
-    #[must_use]
     pub fn is_over(&self, now: Millis) -> bool {
         !self.waiting.is_empty() && now >= self.until && self.ending.is_none() && !self.ended
     }
 
-    #[must_use]
     pub fn may_reclaim(&self, now: Millis) -> bool {
         self.active(now) && self.ending.is_none()
     }
@@ -51,7 +48,6 @@ impl Grace {
     }
 
     /// The notes that the log is to take before the end.
-    #[must_use]
     pub fn ending(&self) -> Option<&[Stamped]> {
         self.ending.as_deref()
     }
@@ -71,7 +67,6 @@ impl Grace {
         self.waiting.insert(client);
     }
 
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

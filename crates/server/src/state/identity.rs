@@ -33,7 +33,6 @@ pub struct Principal {
 }
 
 impl Principal {
-    #[must_use]
     pub fn of(cred: &Credential) -> Principal {
         match cred {
             Credential::None => Principal { flavor: 0, uid: 0 },
@@ -56,19 +55,16 @@ pub struct Addrs(Vec<IpAddr>);
 
 impl Addrs {
     /// A client that was first heard of from here.
-    #[must_use]
     pub fn at(addr: IpAddr) -> Addrs {
         Addrs(vec![addr])
     }
 
     /// The addresses from the log; an earlier version of the server wrote none.
-    #[must_use]
     pub fn restored(addrs: Vec<IpAddr>) -> Addrs {
         Addrs(addrs)
     }
 
     /// Whether the client calls from this address. A client without known addresses may call from anywhere.
-    #[must_use]
     pub fn has(&self, addr: IpAddr) -> bool {
         self.0.is_empty() || self.0.contains(&addr)
     }
@@ -85,12 +81,10 @@ impl Addrs {
     }
 
     /// Whether two records may be of one host.
-    #[must_use]
     pub fn overlaps(&self, other: &Addrs) -> bool {
         (self.0.is_empty() && other.0.is_empty()) || self.0.iter().any(|a| other.0.contains(a))
     }
 
-    #[must_use]
     pub fn all(&self) -> &[IpAddr] {
         &self.0
     }

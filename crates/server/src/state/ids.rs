@@ -45,7 +45,6 @@ impl std::fmt::Debug for Ids {
 }
 
 impl Ids {
-    #[must_use]
     pub fn new(key: Secret, kind: Kind) -> Ids {
         Ids { key, kind, next: 0 }
     }
@@ -63,7 +62,6 @@ impl Ids {
 
     /// Whether this instance of the server has given this number. A made-up number, or one of a former instance, passes
     /// only by a lucky guess.
-    #[must_use]
     pub fn was_given(&self, id: u64) -> bool {
         id != 0 && id < HIGHEST && self.origin(id) < self.next
     }

@@ -44,13 +44,11 @@ pub enum Locker {
 }
 
 /// Whether a lock type is exclusive. The blocking types are treated alike: a client that waits asks again.
-#[must_use]
 pub fn exclusive(kind: LockType) -> bool {
     matches!(kind, LockType::Write | LockType::WriteW)
 }
 
 /// The access that the open, and the caller's right to the file, must include.
-#[must_use]
 pub fn needed(kind: LockType) -> Share {
     if exclusive(kind) { WRITE } else { READ }
 }
@@ -189,7 +187,6 @@ impl<F> Files<F> {
         self.waiters.freed(&l.file);
     }
 
-    #[must_use]
     pub fn locked_ranges(&self) -> usize {
         self.ranges
     }
@@ -278,7 +275,6 @@ impl<F> Files<F> {
     }
 
     /// LOCKT (RFC 8881 section 18.11): returns the lock that would be in the way.
-    #[must_use]
     pub fn lock_test(
         &self,
         client: u64,

@@ -31,7 +31,6 @@ use std::net::IpAddr;
 pub use waiters::{Ask, By, Waiter, Waiters};
 
 /// The lock owner of a process on a host: `svid` and `oh` together, as the tables name it.
-#[must_use]
 pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
     let mut o = svid.to_be_bytes().to_vec();
     o.extend_from_slice(oh);
@@ -39,7 +38,6 @@ pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
 }
 
 /// `svid` and `oh` of a holder. An NFSv4 owner is its own `oh` and has no process.
-#[must_use]
 pub fn holder(d: &Denied) -> (i32, Bytes) {
     match d.owner.split_first_chunk::<4>() {
         Some((svid, _)) if is_nlm(d.client) => (i32::from_be_bytes(*svid), d.owner.slice(4..)),
@@ -180,7 +178,6 @@ impl<F> Files<F> {
     }
 
     /// Whether the request must still be told that it has the lock.
-    #[must_use]
     pub fn nlm_granting(&self, id: u64) -> bool {
         self.waiters.by_id.get(&id).is_some_and(|w| w.granting)
     }
@@ -237,7 +234,6 @@ impl<F> Files<F> {
     }
 
     /// Whether the host holds or waits for anything.
-    #[must_use]
     pub fn nlm_busy(&self, host: u64) -> bool {
         self.clients.contains_key(&host) || self.waiters.by_host.contains_key(&host)
     }
@@ -344,7 +340,6 @@ impl<F> State<F> {
     }
 
     /// Hosts to notify of the server's restart.
-    #[must_use]
     pub fn nlm_to_notify(&self) -> Vec<Host> {
         self.hosts.iter().filter(|h| h.restored).cloned().collect()
     }

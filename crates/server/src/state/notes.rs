@@ -174,7 +174,6 @@ const NOTE_BYTES_MOSTLY: usize = 512;
 
 impl Stamped {
     /// Encodes it for the log.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         // Plain data into a growing vector: postcard's only possible error is "does not fit".
         let mut out = Vec::with_capacity(NOTE_BYTES_MOSTLY);
@@ -191,7 +190,6 @@ impl Stamped {
     }
 
     /// Decodes it; `None` if the bytes are no note of this format version.
-    #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Stamped> {
         match bytes.split_first() {
             Some((&FORMAT, rest)) => postcard::from_bytes(rest).ok(),

@@ -146,7 +146,6 @@ impl<F: Clone> Files<F> {
 }
 
 impl<F> Files<F> {
-    #[must_use]
     pub fn new(epoch: u32, limits: Limits, secret: Secret) -> Self {
         Files {
             mark: epoch.wrapping_add(MARK),
@@ -165,24 +164,20 @@ impl<F> Files<F> {
     }
 
     /// The most opens of one client, and the most locked ranges of one client.
-    #[must_use]
     pub fn most(&self) -> (usize, usize) {
         let most = |f: fn(&ClientState) -> usize| self.clients.values().map(f).max().unwrap_or(0);
         (most(|c| c.opens.len()), most(|c| c.ranges))
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.opens.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.opens.is_empty()
     }
 
     /// The number of a client's opens. Locks need an open, so a client without opens has no locks.
-    #[must_use]
     pub fn opens_of(&self, client: u64) -> usize {
         self.clients.get(&client).map_or(0, |c| c.opens.len())
     }
@@ -260,7 +255,6 @@ impl<F> Files<F> {
     }
 
     /// The current stateid of an open or lock.
-    #[must_use]
     pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
             OpenOrLock::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),

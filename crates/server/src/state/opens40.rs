@@ -8,7 +8,6 @@ use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 
 impl<F> Files<F> {
-    #[must_use]
     pub fn id_of(&self, stateid: &Stateid) -> Option<u64> {
         let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
@@ -53,19 +52,16 @@ impl<F> Files<F> {
     }
 
     /// Client and name of an open's owner.
-    #[must_use]
     pub fn owner_of_open(&self, open: u64) -> Option<(u64, Bytes)> {
         self.opens.get(&open).map(|o| (o.client, o.owner.clone()))
     }
 
     /// Client and name of a lock state's owner.
-    #[must_use]
     pub fn owner_of_lock(&self, lock: u64) -> Option<(u64, Bytes)> {
         self.locks.get(&lock).map(|l| (l.client, l.owner.clone()))
     }
 
     /// The lock state of a lock owner on an open's file, and whether it has locks created under this open.
-    #[must_use]
     pub fn lock_state_of(&self, client: u64, owner: &Bytes, open: u64) -> Option<(u64, bool)> {
         let file = self.opens.get(&open)?.file.clone();
         let id = *self.clients.get(&client)?.locks.get(&(owner.clone(), file.clone()))?;
@@ -73,12 +69,10 @@ impl<F> Files<F> {
         Some((id, from_it && self.files.get(&file).is_some_and(|f| f.ranges.holds(id))))
     }
 
-    #[must_use]
     pub fn locks_under(&self, open: u64) -> Vec<u64> {
         self.opens.get(&open).map(|o| o.lock_states.clone()).unwrap_or_default()
     }
 
-    #[must_use]
     pub fn opens_by_owner(&self, client: u64) -> HashMap<Bytes, Vec<u64>> {
         let mut all: HashMap<Bytes, Vec<u64>> = HashMap::new();
         for ((owner, _), id) in self.clients.get(&client).iter().flat_map(|c| &c.opens) {

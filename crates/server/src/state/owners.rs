@@ -100,24 +100,20 @@ impl Owner {
     }
 
     /// Whether its only OPEN was released because a confirmation had a wrong number (RFC 7530 section 16.18.4).
-    #[must_use]
     pub fn cancelled(&self) -> bool {
         !self.confirmed && self.closed.is_some()
     }
 }
 
 impl Owners {
-    #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    #[must_use]
     pub fn get(&self, key: &OwnerKey) -> Option<&Owner> {
         self.by_client.get(&key.client)?.get(&(key.kind, key.name.clone()))
     }
@@ -127,7 +123,6 @@ impl Owners {
     }
 
     /// The owner whose last open was closed by an operation.
-    #[must_use]
     pub fn of_closed(&self, open: u64) -> Option<&OwnerKey> {
         self.by_closed.get(&open)
     }
@@ -149,17 +144,14 @@ impl Owners {
         }
     }
 
-    #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.busy.iter().any(|k| k.client == client)
     }
 
-    #[must_use]
     pub fn of(&self, client: u64) -> usize {
         self.by_client.get(&client).map_or(0, HashMap::len)
     }
 
-    #[must_use]
     pub fn has_room(&self, client: u64) -> bool {
         self.count < limits::OWNERS_MAX && self.of(client) < limits::OWNERS_PER_CLIENT_MAX
     }
@@ -244,14 +236,12 @@ impl Owners {
         }
     }
 
-    #[must_use]
     pub fn clients(&self) -> Vec<u64> {
         self.by_client.keys().copied().collect()
     }
 
     /// A client's open owners that are not busy and were not used since `before`; the flag says whether they are
     /// confirmed.
-    #[must_use]
     pub fn silent(&self, client: u64, before: Millis) -> Vec<(OwnerKey, bool)> {
         let Some(of_client) = self.by_client.get(&client) else { return Vec::new() };
         of_client

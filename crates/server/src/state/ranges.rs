@@ -37,17 +37,14 @@ impl Span {
         }
     }
 
-    #[must_use]
     pub fn offset(&self) -> u64 {
         self.start
     }
 
-    #[must_use]
     pub fn length(&self) -> u64 {
         if self.end == u64::MAX { u64::MAX } else { self.end - self.start + 1 }
     }
 
-    #[must_use]
     pub fn to_the_end(&self) -> bool {
         self.end == u64::MAX
     }

@@ -46,7 +46,6 @@ impl<F> State<F> {
     }
 
     /// The clients, by address, that hold state: sessions or NLM locks.
-    #[must_use]
     pub fn holders(&self) -> HashSet<IpAddr> {
         let hosts = self.hosts.iter().filter(|h| self.files.nlm_busy(h.id));
         self.sessions.shares().chain(hosts.map(|h| share_of(h.addr))).collect()

@@ -281,22 +281,12 @@ impl SessionMut<'_> {
         }
     }
 
-    /// [`SessionMut::begin_with`] for a request whose reply may be kept.
-    pub fn begin(
-        &mut self,
-        now: Millis,
-        ask: &SlotUse,
-        check: impl FnOnce() -> Result<(), NfsStat>,
-    ) -> Result<Begin, NfsStat> {
-        self.begin_with(now, ask, true, check)
-    }
-
     /// Decides about a request on a slot, as [`Session::begin`] does. If the reply may be kept, checks that there is
     /// room for it.
     ///
     /// # Errors
     /// Those of [`Session::begin`]; `DELAY` when there is no room.
-    pub fn begin_with(
+    pub fn begin(
         &mut self,
         now: Millis,
         ask: &SlotUse,
@@ -322,7 +312,6 @@ impl SessionMut<'_> {
     }
 
     /// The highest slot that the client should use (`sr_target_highest_slotid`).
-    #[must_use]
     pub fn target_slot(&self) -> u32 {
         let most = self.session.highest_slot();
         let each = slot_bytes(self.session.fore.max_response_size_cached);
@@ -338,7 +327,6 @@ impl SessionMut<'_> {
 
 impl Sessions {
     /// The sessions together may keep at most `bound` bytes.
-    #[must_use]
     pub fn new(bound: u64, limits: &Limits) -> Self {
         let (per_client, slots_max) = (limits[Limit::ClientSessions], limits[Limit::SessionSlots] as u32);
         let operations_max = limits[Limit::CompoundOperations] as u32;
@@ -352,11 +340,6 @@ impl Sessions {
             slots_max,
             operations_max,
         }
-    }
-
-    /// [`Sessions::negotiate`] for a client whose address is not known.
-    pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
-        self.negotiate(ask, UNKNOWN)
     }
 
     /// Negotiates the fore channel (RFC 8881 section 18.36.3). Sizes never exceed what the client asked for. It gets
@@ -429,7 +412,6 @@ impl Sessions {
         );
     }
 
-    #[must_use]
     pub fn get(&self, id: &SessionId) -> Option<&Session> {
         self.by_id.get(id)
     }
@@ -443,7 +425,6 @@ impl Sessions {
         self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
-    #[must_use]
     pub fn ids(&self) -> Vec<SessionId> {
         self.by_id.keys().copied().collect()
     }
@@ -452,24 +433,20 @@ impl Sessions {
         self.by_id.values()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    #[must_use]
     pub fn of_client(&self, client: u64) -> Vec<SessionId> {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
 
     /// The most sessions of one client, the most slots of one session, and the most operations that one COMPOUND may
     /// have.
-    #[must_use]
     pub fn most(&self) -> (usize, usize, usize) {
         let sessions = self.by_client.values().map(Vec::len).max().unwrap_or(0);
         let slots = self.by_id.values().map(|s| s.slots.len()).max().unwrap_or(0);
@@ -477,13 +454,11 @@ impl Sessions {
     }
 
     /// The bytes that all sessions keep, guaranteed room included, and their bound.
-    #[must_use]
     pub fn reserved(&self) -> (u64, u64) {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
     /// Whether a request of the client is in progress.
-    #[must_use]
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.by_client
             .get(&client)
@@ -492,7 +467,6 @@ impl Sessions {
 
     /// The session to remove so that the client can create another: the one unused longest that is not busy. `None`
     /// while the client is below its limit.
-    #[must_use]
     pub fn to_evict(&self, client: u64) -> Option<SessionId> {
         let ids = self.by_client.get(&client)?;
         if ids.len() < self.per_client {
@@ -519,7 +493,6 @@ impl Sessions {
 
     /// The back channel's status flags in a SEQUENCE reply (RFC 8881 section 18.46.3). No flag is set when the client
     /// asked for no back channel, or offered no usable credential.
-    #[must_use]
     pub fn back_status(&self, id: &SessionId) -> u32 {
         let Some(s) = self.by_id.get(id) else { return 0 };
         let mut flags = if s.back_fault { SEQ4_STATUS_BACKCHANNEL_FAULT } else { 0 };
@@ -562,7 +535,6 @@ pub struct NewSession {
 
 impl Session {
     /// Whether callbacks can reach the client now.
-    #[must_use]
     pub fn can_call_back(&self) -> bool {
         self.callback_cred.is_some()
             && !self.back_fault
@@ -644,7 +616,6 @@ impl Session {
     }
 
     /// The session's own notes in the log, without its slots.
-    #[must_use]
     pub fn notes(&self) -> [Stamped; 2] {
         let back = BackchannelNote {
             session: self.id,
@@ -655,7 +626,6 @@ impl Session {
         [Note::Session(self.to_note()), Note::Backchannel(back)].map(|note| Stamped { v: self.version, note })
     }
 
-    #[must_use]
     pub fn to_note(&self) -> SessionNote {
         SessionNote {
             id: self.id,
@@ -668,23 +638,19 @@ impl Session {
     }
 
     /// Whether a request is in progress.
-    #[must_use]
     pub fn busy(&self) -> bool {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }
 
-    #[must_use]
     pub fn is_busy(&self, slot: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.phase != Phase::Free)
     }
 
     /// Whether a request on another slot is in progress.
-    #[must_use]
     pub fn busy_beside(&self, slot: u32) -> bool {
         self.slots.iter().enumerate().any(|(i, s)| i != slot as usize && s.phase != Phase::Free)
     }
 
-    #[must_use]
     pub fn highest_slot(&self) -> u32 {
         (self.slots.len() as u32).saturating_sub(1)
     }
@@ -786,14 +752,10 @@ impl Session {
     }
 
     /// Stages the reply of the busy request and returns the note for the log. Call it before the request's last record
-    /// goes into the log, so that a snapshot taken after that record has the reply.
-    pub fn stage(&mut self, slot: u32, kept: CachedReply, version: u64) -> Option<SlotNote> {
-        self.stage_in(slot, kept, version, None)
-    }
-
-    /// As [`Session::stage`], for a reply that goes into this log: snapshots in others show the slot as it was before
-    /// until the reply is released, since its effect may still be lost.
-    pub fn stage_in(
+    /// goes into the log, so that a snapshot taken after that record has the reply. A reply that goes into `log`:
+    /// snapshots in other logs show the slot as it was before until the reply is released, since its effect may still
+    /// be lost.
+    pub fn stage(
         &mut self,
         slot: u32,
         kept: CachedReply,
@@ -810,7 +772,6 @@ impl Session {
     }
 
     /// Where the last request of a slot came from, if that is known.
-    #[must_use]
     pub fn asked_from(&self, slot: u32) -> Option<IpAddr> {
         self.slots.get(slot as usize)?.asked_from
     }
@@ -863,18 +824,9 @@ impl Session {
         }
     }
 
-    /// The slots that have been used, for a snapshot in this log (or in none that can be told from others). A busy slot
+    /// The used slots from `from` on, for a snapshot in this log (or in none that can be told from others). A busy slot
     /// is shown as it was before its request, and so is one whose staged reply goes into another log.
-    pub fn slot_notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
-        self.slot_notes_from(0, log)
-    }
-
-    /// The same from this slot on.
-    pub fn slot_notes_from(
-        &self,
-        from: usize,
-        log: Option<LogId>,
-    ) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
+    pub fn slot_notes(&self, from: usize, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
         self.slots.iter().enumerate().skip(from).filter(|(_, s)| s.seqid != 0 && !s.acknowledged).filter_map(
             move |(i, s)| {
                 let mut note = s.to_note(self.id, i as u32);

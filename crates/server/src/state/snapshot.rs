@@ -50,19 +50,16 @@ pub struct PartMax {
 
 impl Snapshot {
     /// The mark before all its notes.
-    #[must_use]
     pub fn begins(&self) -> Stamped {
         Stamped { v: self.version, note: Note::Begins }
     }
 
     /// The mark after all its notes, which completes it.
-    #[must_use]
     pub fn ends(&self, server: [u8; 16], epoch: u32) -> Stamped {
         Stamped { v: self.version, note: Note::Ends(EndsNote { server, epoch }) }
     }
 
     /// Have all its notes been taken?
-    #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.names, Names::Nothing)
     }
@@ -70,13 +67,11 @@ impl Snapshot {
 
 impl<F> State<F> {
     /// The whole state as notes, where there is one log.
-    #[must_use]
     pub fn snapshot(&self) -> Vec<Stamped> {
         self.whole(None).0
     }
 
     /// The whole state as notes for this log, with the marks of a snapshot.
-    #[must_use]
     pub fn snapshot_in(&self, log: LogId, server: [u8; 16], epoch: u32) -> Vec<Stamped> {
         let (mut all, snapshot) = self.whole(Some(log));
         all.insert(0, snapshot.begins());
@@ -91,7 +86,6 @@ impl<F> State<F> {
     }
 
     /// Begins a snapshot for this log, or for the only one.
-    #[must_use]
     pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
         Snapshot { log, version: self.version, names: Names::Clients(self.clients.ids().into_iter()) }
     }
@@ -130,7 +124,7 @@ impl<F> State<F> {
                 },
                 Names::Slots(id, from, left) => {
                     // The session may have gone since the last part.
-                    let next = self.sessions.get(id).and_then(|s| s.slot_notes_from(*from, log).next());
+                    let next = self.sessions.get(id).and_then(|s| s.slot_notes(*from, log).next());
                     match next {
                         Some((v, note)) => {
                             *from = note.slot as usize + 1;

@@ -30,13 +30,11 @@ pub struct Bounds {
 
 impl Bounds {
     /// The bounds for a log of `log_bytes`. Without a log only memory counts.
-    #[must_use]
     pub fn new(log_bytes: Option<u64>) -> Bounds {
         Bounds::with(log_bytes, Limits::default())
     }
 
     /// [`Bounds::new`] with these limits.
-    #[must_use]
     pub fn with(log_bytes: Option<u64>, limits: Limits) -> Bounds {
         let configured = limits;
         let share = |parts| log_bytes.map_or(u64::MAX, |b| (b / limits::LOG_PARTS).saturating_mul(parts));
@@ -73,7 +71,6 @@ pub struct State<F> {
 
 impl<F> State<F> {
     /// Empty state of the server instance `epoch`, which must differ from every earlier instance's, as must its `secret`.
-    #[must_use]
     pub fn of_instance(epoch: u32, secret: Secret, lease_ms: Millis, bounds: Bounds) -> Self {
         State {
             clients: Clients::new(secret),
@@ -92,7 +89,6 @@ impl<F> State<F> {
 
     /// [`State::of_instance`] with a secret that anybody can guess.
     #[cfg(test)]
-    #[must_use]
     pub fn new(epoch: u32, lease_ms: Millis, bounds: Bounds) -> Self {
         State::of_instance(epoch, [epoch as u8; 16], lease_ms, bounds)
     }
@@ -169,7 +165,6 @@ impl<F> State<F> {
 
     /// Whether a client has state in the sense of RFC 8881 section 18.35.4 (cases 3) and 18.50.3: a session, an open or a
     /// lock, under a lease that has not expired.
-    #[must_use]
     pub fn has_state(&self, client: u64, now: Millis) -> bool {
         !self.lapsed(client, now)
             && (self.files.opens_of(client) > 0 || !self.sessions.of_client(client).is_empty())
@@ -177,7 +172,6 @@ impl<F> State<F> {
 
     /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
     /// state itself, so none can be stuck.
-    #[must_use]
     pub fn status_flags(&self, client: u64) -> u32 {
         match self.clients.get(client) {
             Some(c) if c.needs_reclaim => SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
@@ -186,7 +180,6 @@ impl<F> State<F> {
     }
 
     /// Whether the client's lease has expired. An NLM host has no lease.
-    #[must_use]
     pub fn lapsed(&self, client: u64, now: Millis) -> bool {
         !is_nlm(client)
             && self.clients.get(client).is_none_or(|c| now.saturating_sub(c.renewed) > self.lease_ms)
@@ -211,7 +204,6 @@ impl<F> State<F> {
     /// Whether an open, a lock or a change of names that is no reclaim must wait (RFC 8881 section 8.4.2.1). It must
     /// during the grace period. A client that is new to this instance of the server, or has to reclaim, must wait until
     /// it has sent RECLAIM_COMPLETE (section 18.51.3).
-    #[must_use]
     pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
         let owes = |c: &Client| c.v40.is_none() && (c.needs_reclaim || c.must_complete);
         self.grace.active(now) || self.clients.get(client).is_some_and(owes)

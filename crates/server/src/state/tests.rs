@@ -6,7 +6,7 @@ use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
 use super::restore::Restored;
-use super::sessions::{Begin, CachedReply, CallbackEnd, NewSession, NoCallback, Session, SlotUse};
+use super::sessions::{Begin, CachedReply, CallbackEnd, NewSession, NoCallback, Session, SlotUse, UNKNOWN};
 use super::*;
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -100,12 +100,12 @@ fn on_slot(slot: u32, sequence: u32) -> SlotUse {
 }
 
 fn begin(st: &mut S, id: &SessionId, ask: &SlotUse) -> Result<Begin, NfsStat> {
-    st.sessions.get_mut(id).expect("the session").begin(0, ask, || Ok(()))
+    st.sessions.get_mut(id).expect("the session").begin(0, ask, true, || Ok(()))
 }
 
 fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: CachedReply) -> Option<Stamped> {
     let v = st.next_version();
-    let note = st.sessions.get_mut(id)?.stage(slot, kept, v)?;
+    let note = st.sessions.get_mut(id)?.stage(slot, kept, v, None)?;
     Some(Stamped { v, note: Note::Slot(note) })
 }
 
@@ -231,7 +231,7 @@ fn a_request_that_fails_its_checks_leaves_the_slot_alone() {
     let c = client(&mut st, b"c");
     let s = session(&mut st, c, 1);
     let too_many = || Err(NfsStat::NFS4ERR_TOO_MANY_OPS);
-    let refused = st.sessions.get_mut(&s).expect("the session").begin(0, &on_slot(0, 1), too_many);
+    let refused = st.sessions.get_mut(&s).expect("the session").begin(0, &on_slot(0, 1), true, too_many);
     assert_eq!(refused, Err(NfsStat::NFS4ERR_TOO_MANY_OPS));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::New));
 }
@@ -251,13 +251,13 @@ fn a_sequence_number_wraps() {
 fn rfc8881_18_36_a_session_never_gets_more_than_it_asked_for() {
     let st = fresh();
     let ask = ChannelAttrs { max_requests: 4000, max_operations: 8, ..channel(1) };
-    let got = st.sessions.negotiate_fore(&ask).expect("a channel");
+    let got = st.sessions.negotiate(&ask, UNKNOWN).expect("a channel");
     assert_eq!((got.max_operations, got.max_response_size), (8, ask.max_response_size));
     assert!(got.max_requests <= limits::SLOTS_MAX && got.max_requests > 0);
     let small = ChannelAttrs { max_response_size: 100, ..channel(1) };
-    assert_eq!(st.sessions.negotiate_fore(&small), Err(NfsStat::NFS4ERR_TOOSMALL));
+    assert_eq!(st.sessions.negotiate(&small, UNKNOWN), Err(NfsStat::NFS4ERR_TOOSMALL));
     let zero = ChannelAttrs { max_requests: 0, max_operations: 0, ..channel(1) };
-    assert_eq!(st.sessions.negotiate_fore(&zero).map(|c| (c.max_requests, c.max_operations)), Ok((1, 1)));
+    assert_eq!(st.sessions.negotiate(&zero, UNKNOWN).map(|c| (c.max_requests, c.max_operations)), Ok((1, 1)));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn what_sessions_may_keep_is_bounded() {
     let greedy = ChannelAttrs { max_response_size_cached: u32::MAX, max_requests: u32::MAX, ..channel(1) };
     let mut made = 0u32;
     let refused = loop {
-        match st.sessions.negotiate_fore(&greedy) {
+        match st.sessions.negotiate(&greedy, UNKNOWN) {
             Ok(fore) => {
                 assert!(made < 100_000);
                 let mut id = [0; 16];
@@ -295,9 +295,9 @@ fn what_sessions_may_keep_is_bounded() {
     assert!(kept <= reserved && reserved <= bound && bound == limits::CACHED_BYTES_TOTAL_MAX);
     // A client that keeps little still gets a session; and room comes back.
     let modest = ChannelAttrs { max_response_size_cached: 1024, ..channel(1) };
-    assert!(st.sessions.negotiate_fore(&modest).is_ok());
+    assert!(st.sessions.negotiate(&modest, UNKNOWN).is_ok());
     st.remove_client(c);
-    assert!(st.sessions.negotiate_fore(&greedy).is_ok());
+    assert!(st.sessions.negotiate(&greedy, UNKNOWN).is_ok());
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
     let c = client(&mut st, b"c");
     let mut snapshot = 0;
     for name in 0..limits::SESSIONS_PER_CLIENT_MAX as u8 {
-        let Ok(fore) = st.sessions.negotiate_fore(&channel(256)) else { break };
+        let Ok(fore) = st.sessions.negotiate(&channel(256), UNKNOWN) else { break };
         let (id, slots, reply) =
             ([name; 16], fore.max_requests, vec![0xaa; fore.max_response_size_cached as usize]);
         let back = ChannelAttrs::default();

@@ -236,7 +236,6 @@ impl<F> State<F> {
 
     /// Whether an operation from this address may make its owners busy. One that names a client by its ID must come
     /// from an address of that client; otherwise [`State::speaks40`] decides its answer.
-    #[must_use]
     pub fn may_take(&self, subject: &Subject, addr: IpAddr) -> bool {
         match subject {
             Subject::Open { client, .. } | Subject::NewLock { client, .. } => {
@@ -491,7 +490,6 @@ impl<F> State<F> {
 
     /// The lock owners whose lock states a CLOSE removes; an owner's sequence number goes with its last lock state.
     /// Call this before the CLOSE, and pass the result to [`State::lock_states_gone`] after it.
-    #[must_use]
     pub fn lock_owners_under(&self, open: u64) -> Vec<OwnerKey> {
         self.files.locks_under(open).into_iter().filter_map(|id| self.lock_owner(id)).collect()
     }

@@ -7,26 +7,20 @@ use crate::state::opens::WRITE;
 use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
 use landfast_nfs::v3::res::{MakeOk, MakeRes};
 use landfast_nfs::v3::types::DirOp;
-use landfast_nfs::v3::{NfsStat3, Res, Sattr, WccData};
+use landfast_nfs::v3::{NfsStat3, Sattr};
 use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special};
 
 impl Context<'_> {
     /// What all four have in common: the checks before, the reply after.
     fn make(&mut self, at: &DirOp, act: impl FnOnce(&mut Self, &Obj) -> Result<Node, NfsStat3>) -> MakeRes {
-        let dir = match self.obj(&at.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, WccData::default()),
+        let make = |ctx: &mut Self, dir: &Obj| {
+            dir.must_be_dir()?;
+            check_name(&at.name, Use::Make)?;
+            ctx.modify(dir)?;
+            Ok(dir.to(act(ctx, dir)?))
         };
-        let made = dir
-            .must_be_dir()
-            .and_then(|()| check_name(&at.name, Use::Make))
-            .and_then(|()| self.modify(&dir).map(|_| ()))
-            .and_then(|()| act(self, &dir));
-        let wcc = self.wcc(&dir);
-        match made.map(|node| dir.to(node)) {
-            Ok(obj) => Res::Ok(MakeOk { object: obj.handle().ok(), attrs: obj.attrs(), dir: wcc }),
-            Err(status) => Res::Fail(status, wcc),
-        }
+        let ok = |made: Obj, dir| MakeOk { object: made.handle().ok(), attrs: made.attrs(), dir };
+        self.changing(&at.dir, make, ok)
     }
 
     pub(super) fn create(&mut self, a: &CreateArgs) -> MakeRes {

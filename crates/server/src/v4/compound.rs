@@ -211,7 +211,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         let v = st.next_version();
         let home = home.map(|e| e.id());
         let slot = st.sessions.get_mut(&session.id).zip(kept);
-        let note = slot.and_then(|(mut s, kept)| s.stage_in(session.slot, kept, v, home));
+        let note = slot.and_then(|(mut s, kept)| s.stage(session.slot, kept, v, home));
         note.map(|n| Stamped { v, note: Note::Slot(n) })
     };
     if noted {

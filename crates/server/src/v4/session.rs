@@ -65,7 +65,7 @@ impl Context<'_> {
             fingerprint: req.fingerprint,
             solo: req.args.announced == 1,
         };
-        let begun = session.begin_with(self.now, &ask, keeps, || {
+        let begun = session.begin(self.now, &ask, keeps, || {
             if dead {
                 Err(NfsStat::NFS4ERR_DEADSESSION)
             } else if req.bytes > fore.max_request_size as usize {

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 /// Client IDs with this bit are NLM hosts.
 pub const NLM_BIT: u64 = 1 << 63;
 
-#[must_use]
 pub fn is_nlm(client: u64) -> bool {
     client & NLM_BIT != 0
 }
@@ -39,27 +38,22 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    #[must_use]
     pub fn get(&self, id: u64) -> Option<&Host> {
         self.by_id.get(&id)
     }
 
-    #[must_use]
     pub fn find(&self, addr: IpAddr, name: &Bytes) -> Option<u64> {
         self.by_name.get(&(addr, name.clone())).copied()
     }
 
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    #[must_use]
     pub fn ids(&self) -> Vec<u64> {
         self.by_id.keys().copied().collect()
     }
@@ -85,7 +79,6 @@ impl Host {
     /// Whether a status monitor at `addr` that calls itself `name` means this host. Case and domain are ignored, since
     /// a status monitor may use another form of the name than the lock manager. If the name is an address, it is
     /// compared as a whole.
-    #[must_use]
     pub fn is_called(&self, name: &[u8], addr: IpAddr) -> bool {
         let first = |n: &[u8]| n.split(|b| *b == b'.').next().unwrap_or_default().to_ascii_lowercase();
         match std::str::from_utf8(name).ok().and_then(|n| n.parse::<IpAddr>().ok()) {
@@ -94,7 +87,6 @@ impl Host {
         }
     }
 
-    #[must_use]
     pub fn to_note(&self) -> NlmHostNote {
         NlmHostNote { id: self.id, addr: self.addr, name: self.name.to_vec(), holds: !self.settled }
     }

@@ -47,12 +47,10 @@ pub struct Waiters {
 }
 
 impl Waiters {
-    #[must_use]
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
@@ -64,7 +62,6 @@ impl Waiters {
     }
 
     /// Whether a waiter may be granted its lock.
-    #[must_use]
     pub fn any_freed(&self) -> bool {
         !self.freed.is_empty()
     }
