@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The most rounds of single calls.
     pub count: u64,
-    /// Duration of the measurement.
     pub time: Duration,
 }
 
@@ -37,7 +36,6 @@ impl Default for Options {
     }
 }
 
-/// Reports progress.
 pub trait Progress {
     fn doing(&self, what: &str);
     /// Something that a user must know, whatever the result of the run.
@@ -145,7 +143,6 @@ impl Parts {
     }
 }
 
-/// A run in progress.
 struct Run<'a> {
     calls: &'a mut dyn Calls,
     target: &'a Target,

@@ -41,12 +41,10 @@ impl std::fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: Vec<SocketAddr>,
-    /// Lease and grace time in seconds.
     pub lease_seconds: u32,
     pub limits: Limits,
     pub metrics: Option<SocketAddr>,
     pub protocols: Protocols,
-    /// Whether to register with the machine's port mapper.
     pub rpcbind: Rpcbind,
     /// Threads that receive and run requests; `None`: by the number of processors.
     pub workers: Option<usize>,
@@ -59,9 +57,7 @@ pub struct ExportConfig {
     /// Its name in the pseudo root; `/` when it is the root.
     pub name: PathBuf,
     pub rules: Rules,
-    /// When an acknowledged operation is durable.
     pub durability: Durability,
-    /// Where the log stands.
     pub log: Option<LogPlace>,
     /// Size of a log file that does not exist yet.
     pub log_size: u64,

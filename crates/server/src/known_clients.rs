@@ -8,7 +8,6 @@ use landfast_rpc::Standing;
 use std::net::IpAddr;
 
 impl Shared {
-    /// What this address is.
     pub(crate) fn standing(&self, addr: IpAddr) -> Standing {
         let exports = self.exports();
         match of(&exports, addr, None) {

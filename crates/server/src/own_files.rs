@@ -12,17 +12,14 @@ use landfast_volume::inside::{Inside, lies_inside};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that is the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnFile {
     /// What it is, in words: `the log of /srv/data`.
     pub what: String,
-    /// Where it is.
     pub path: PathBuf,
 }
 
 impl OwnFile {
-    /// A file of this kind.
     pub fn new(what: impl Into<String>, path: &Path) -> OwnFile {
         OwnFile { what: what.into(), path: path.to_owned() }
     }
@@ -32,12 +29,10 @@ impl OwnFile {
     }
 }
 
-/// The logs of an export.
 pub fn of_export(e: &ExportConfig) -> Vec<OwnFile> {
     of_log(&e.path, e.log.as_ref())
 }
 
-/// All that a configuration names.
 pub(crate) fn of_config(config: &Config) -> Vec<OwnFile> {
     config.exports.iter().flat_map(of_export).collect()
 }

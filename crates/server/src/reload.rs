@@ -31,7 +31,6 @@ pub enum ReloadError {
     /// Files that only the server may see lie in an export; the text names them.
     #[error("{0}")]
     Exposed(String),
-    /// Two exports exclude each other.
     #[error("{0}")]
     Clash(String),
     #[error("{0}: that needs a restart")]

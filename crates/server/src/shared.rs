@@ -45,7 +45,6 @@ pub struct Shared {
     pub(crate) counters: Counters,
     pub(crate) refused_clients: RefusedClients,
     started: Instant,
-    /// Connections that callbacks may use.
     pub(crate) callback_conns: CallbackConns,
     pub(crate) protocols: Protocols,
     /// The most operations of an NFSv4.0 COMPOUND; a session negotiates its own number.
@@ -174,13 +173,11 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
-    /// The source of this volume's notes at each checkpoint.
     pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
         let (server, epoch) = (self.server, self.epoch);
         Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
     }
 
-    /// Locks the state: see [`crate::state_lock`].
     pub(crate) fn state(&self) -> StateGuard<'_> {
         StateGuard::lock(&self.state, &self.freed)
     }

@@ -57,9 +57,7 @@ pub struct ServerConfig {
     pub slow_workers: usize,
     /// The port of the clients' port mappers, which say where their lock managers are.
     pub portmapper: u16,
-    /// Whether to register with the machine's port mapper.
     pub port_mapper: PortMapper,
-    /// Where the port mapper listens.
     pub port_mapper_socket: PathBuf,
 }
 
@@ -106,12 +104,10 @@ fn default_workers() -> usize {
 pub enum StartError {
     #[error("cannot listen on {addr}: {err}; stop what uses the port, or choose another with --listen")]
     Listen { addr: SocketAddr, err: std::io::Error },
-    /// Two exports exclude each other.
     #[error(transparent)]
     Exports(#[from] ReloadError),
     #[error(transparent)]
     Volume(#[from] landfast_volume::OpenError),
-    /// A port mapper is required, and there is none.
     #[error("cannot register with the port mapper: {0}; start rpcbind, or choose --rpcbind auto")]
     PortMapper(#[from] rpcbind::RpcbindError),
     #[error("cannot start worker threads: {0}")]

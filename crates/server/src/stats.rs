@@ -377,9 +377,7 @@ pub struct Stats {
     pub ops: Vec<(OpNum, u64)>,
     /// Calls of NFS version 3 that were executed, by procedure.
     pub v3_procedures: Vec<(&'static str, u64)>,
-    /// Operations of each protocol and version.
     pub operations: Vec<Operation>,
-    /// How long requests took, by program.
     pub latencies: Vec<(&'static str, Latency)>,
     /// Replies that are kept for calls without a session.
     pub calls_kept: usize,
@@ -390,7 +388,6 @@ pub struct Stats {
     pub locks: usize,
     /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],
-    /// The most slots of one session.
     pub session_slots: usize,
     /// The most operations that a COMPOUND of any session may have.
     pub session_operations: usize,
@@ -400,7 +397,6 @@ pub struct Stats {
     pub calls_kept_bytes: (u64, u64),
     /// NLM hosts, and how many there may be.
     pub nlm_hosts: (usize, usize),
-    /// NLM requests that wait for a lock.
     pub nlm_waiters: usize,
     pub load: landfast_rpc::Load,
     pub limits: Limits,

@@ -49,7 +49,6 @@ pub(crate) struct Export {
     pub(crate) manage_gids: bool,
     /// The components of its name in the pseudo root; empty when it is the root itself.
     pub(crate) name: Vec<Bytes>,
-    /// Its index in the table.
     pub(crate) place: usize,
     /// The fileid of the directory entry on which its root is mounted; `None` when it is the root of the server.
     pub(crate) mounted_on: Option<u64>,
@@ -61,7 +60,6 @@ impl Export {
         self.volume.id()
     }
 
-    /// The volume's number in its handles.
     pub(crate) fn number(&self) -> u32 {
         number_from(&self.volume.id())
     }
@@ -85,7 +83,6 @@ impl Export {
     }
 }
 
-/// The object that a handle names, and its export.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     pub(crate) export: Arc<Export>,
@@ -94,12 +91,10 @@ pub(crate) struct Object {
     pub(crate) by_path: bool,
 }
 
-/// Why a table is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableError {
     /// Two names are equal, or one lies below another.
     Names,
-    /// Two volumes have the same number.
     Number(PathBuf, PathBuf),
 }
 
@@ -193,12 +188,10 @@ impl Exports {
         self.all.iter().map(|e| e.number()).chain(down).chain(self.former.iter().copied()).collect()
     }
 
-    /// Whether any rule depends on the names of this address.
     pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
         !self.asked.is_empty() && self.rules().any(|rules| rules.find(addr, None) == Found::NeedsNames)
     }
 
-    /// Whether any export looks up users' groups.
     pub(crate) fn needs_groups(&self) -> bool {
         self.all.iter().any(|e| e.manage_gids)
     }
@@ -229,7 +222,6 @@ impl Exports {
         self.down.iter()
     }
 
-    /// The export at this index, if it cannot be served now.
     pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<UnavailableExport>> {
         self.down.get(place.checked_sub(self.all.len())?)
     }

@@ -28,7 +28,6 @@ pub(crate) trait Source: Send + Sync + 'static {
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
 }
 
-/// The system's resolver, netgroups and user database.
 pub(crate) struct System;
 
 impl Source for System {

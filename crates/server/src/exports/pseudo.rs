@@ -209,7 +209,6 @@ impl Pseudo {
         found
     }
 
-    /// The parent directory; `None` for the root.
     pub fn parent(&self, dir: PseudoDir) -> Option<PseudoDir> {
         self.dir(dir)?.parent
     }

@@ -29,9 +29,7 @@ pub struct Rule {
     pub from: Vec<ClientSpec>,
     pub read_only: bool,
     pub squash: Squash,
-    /// The anonymous user.
     pub anonuid: u32,
-    /// The anonymous user's group.
     pub anongid: u32,
     pub sys: bool,
     /// Allows AUTH_NONE; such a caller is the anonymous user.
@@ -82,7 +80,6 @@ impl Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-/// The result of looking up an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'r> {
     Rule(&'r Rule),
@@ -126,7 +123,6 @@ impl Rules {
         rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()
     }
 
-    /// The host names and netgroups that rules speak of.
     pub fn named(&self) -> impl Iterator<Item = &ClientSpec> {
         self.0.iter().flat_map(|r| &r.from).filter(|f| f.needs_names())
     }

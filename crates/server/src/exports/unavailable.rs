@@ -14,7 +14,6 @@ use bytes::Bytes;
 use landfast_volume::Volume;
 use std::path::PathBuf;
 
-/// An export that cannot be served now, and why.
 #[derive(Debug, Clone)]
 pub struct Unavailable {
     pub path: PathBuf,

@@ -53,7 +53,6 @@ impl Mounts {
 }
 
 impl Mounts {
-    /// Serves a call of MOUNT.
     pub(crate) async fn call(
         &self,
         sh: &Shared,
@@ -102,7 +101,6 @@ impl Mounts {
     }
 }
 
-/// A procedure without arguments.
 fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, landfast_xdr::Error> {
     <()>::from_bytes(body).map(|()| act(()).to_bytes())
 }

@@ -18,7 +18,6 @@ const PMAP_PROG: u32 = 100_000;
 const PMAP_GETPORT: Target = Target { prog: PMAP_PROG, vers: 2, proc: 3 };
 const RPCB_GETADDR: Target = Target { prog: PMAP_PROG, vers: 4, proc: 3 };
 
-/// Why a call to a client failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
     /// The call cannot have reached it.
@@ -76,7 +75,6 @@ impl Peers {
         self.to(addr, udp, to, args, &limits::NLM_MESSAGE_WAITS).await.map(|_| ())
     }
 
-    /// Tells the status monitor of a restart.
     pub(super) async fn notify(&self, addr: IpAddr, args: Bytes) -> Result<(), Failed> {
         let to = Target { prog: nsm::PROGRAM, vers: nsm::VERSION, proc: nsm::proc::NOTIFY };
         self.to(addr, true, to, args, &limits::NLM_CALL_WAITS).await.map(|_| ())

@@ -25,9 +25,7 @@ pub struct Client {
     pub verifier: Verifier,
     /// The principal that sent the EXCHANGE_ID.
     pub principal: Principal,
-    /// The addresses that it calls from.
     pub addrs: Addrs,
-    /// A CREATE_SESSION has confirmed it.
     pub confirmed: bool,
     /// The sequence number that the next CREATE_SESSION must carry.
     pub create_sequence: u32,
@@ -67,7 +65,6 @@ pub struct V40 {
     pub update: Option<(Verifier, Callback)>,
 }
 
-/// The arguments of a SETCLIENTID.
 #[derive(Debug, Clone)]
 pub struct SetClientId {
     pub owner: Bytes,
@@ -99,7 +96,6 @@ pub struct Confirmed40 {
 }
 
 impl Client {
-    /// The log's note of the record itself.
     pub fn note(&self) -> Note {
         if self.v40.is_some() {
             return Note::Client40(Client40Note {
@@ -144,7 +140,6 @@ pub struct ExchangeId {
     pub update: bool,
 }
 
-/// The results of an EXCHANGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchanged {
     pub client: u64,
@@ -383,7 +378,6 @@ impl Clients {
         }
     }
 
-    /// Whether this instance of the server issued the client ID.
     pub fn is_of_this_instance(&self, id: u64) -> bool {
         self.ids.was_given(id)
     }

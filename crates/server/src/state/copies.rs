@@ -85,7 +85,6 @@ pub struct Copy {
     from: IpAddr,
     file: FileKey,
     pub progress: Arc<Progress>,
-    /// Its status, if it has ended.
     pub ended: Option<NfsStat>,
     ended_at: Millis,
 }
@@ -145,7 +144,6 @@ impl Copies {
         self.by_id.remove(&stateid.other);
     }
 
-    /// Removes a client's copies and cancels them.
     pub fn remove_client(&mut self, client: u64) {
         self.by_id.retain(|_, c| {
             if c.client == client {
@@ -166,7 +164,6 @@ impl Copies {
         self.by_id.drain().for_each(|(_, c)| c.progress.cancel());
     }
 
-    /// Forgets what ended more than `lease` ago.
     pub fn tick(&mut self, now: Millis, lease: Millis) {
         self.by_id.retain(|_, c| c.ended.is_none() || now.saturating_sub(c.ended_at) <= lease);
     }

@@ -61,7 +61,6 @@ struct Entry {
     version: u64,
     /// The log that has its note; `None` when no log has it, or after a restart.
     log: Option<LogId>,
-    /// Its place in the order of eviction.
     place: u64,
     /// The reply was sent on a connection that was still open.
     sent: bool,
@@ -77,7 +76,6 @@ pub struct Drc {
     ended: EndedConnections,
 }
 
-/// What is kept, and the order of eviction.
 #[derive(Debug, Default)]
 struct EvictionOrder {
     by_place: BTreeMap<u64, (CallKey, u64)>,
@@ -133,7 +131,6 @@ impl EvictionOrder {
     }
 }
 
-/// Connections that ended lately.
 #[derive(Debug, Default)]
 struct EndedConnections {
     /// `true` when the client closed it.
@@ -159,7 +156,6 @@ fn cost(reply: &Bytes) -> u64 {
 }
 
 impl Drc {
-    /// An empty cache for at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
             entries: HashMap::new(),
@@ -179,7 +175,6 @@ impl Drc {
         self.entries.is_empty()
     }
 
-    /// Bytes of all kept replies and of their entries.
     pub fn bytes(&self) -> u64 {
         self.order.bytes
     }

@@ -11,7 +11,6 @@ pub(super) struct Expired {
 }
 
 impl Expired {
-    /// Records that the state with this number has expired.
     pub(super) fn add(&mut self, id: u64) {
         if self.known.insert(id) {
             self.by_age.push_back(id);

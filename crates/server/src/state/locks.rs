@@ -38,8 +38,10 @@ impl From<NfsStat> for LockError {
 #[derive(Debug, Clone)]
 pub enum Locker {
     /// The first lock of this owner under this open.
-    New { open: Stateid, owner: Bytes },
-    /// A lock owner that has a stateid.
+    New {
+        open: Stateid,
+        owner: Bytes,
+    },
     Known(Stateid),
 }
 
@@ -117,7 +119,6 @@ impl<F> Files<F> {
         Err(NfsStat::NFS4ERR_NOSPC)
     }
 
-    /// The address of a client, if known.
     pub(super) fn address_of(&self, client: u64) -> Option<IpAddr> {
         self.clients.get(&client).and_then(|c| c.from)
     }
@@ -135,7 +136,6 @@ impl<F> Files<F> {
         from.is_some() && is_over_its_share(used, self.limits[Limit::Locks], more, own)
     }
 
-    /// A new lock state without ranges.
     pub(super) fn new_lock_state(
         &mut self,
         client: u64,

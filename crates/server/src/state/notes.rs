@@ -94,10 +94,8 @@ impl<'de> Deserialize<'de> for KeptBytes {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NlmHostNote {
-    /// Its client ID in the tables.
     pub id: u64,
     pub addr: std::net::IpAddr,
-    /// The name that it gives itself.
     pub name: Vec<u8>,
     pub holds: bool,
 }
@@ -110,7 +108,6 @@ pub struct AddrsNote {
     pub addrs: Vec<std::net::IpAddr>,
 }
 
-/// A reply of the duplicate request cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
     pub key: CallKey,
@@ -135,7 +132,6 @@ pub struct CompleteNote {
 pub struct EndsNote {
     /// The identity of the server whose state this is.
     pub server: [u8; 16],
-    /// The instance of that server.
     pub epoch: u32,
 }
 

@@ -68,7 +68,6 @@ impl File {
 pub(super) struct ClientState {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
-    /// Locked ranges.
     pub(super) ranges: usize,
     /// The address that it last opened a file from, if known.
     pub(super) from: Option<IpAddr>,
@@ -89,7 +88,6 @@ pub struct Files<F> {
     pub(super) clients: HashMap<u64, ClientState>,
     pub(super) expired: Expired,
     pub(super) ranges: usize,
-    /// NLM requests that wait for a lock.
     pub waiters: Waiters,
     /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
@@ -114,7 +112,6 @@ pub(super) fn bump(seqid: &mut u32) -> u32 {
 }
 
 impl<F: Clone> Files<F> {
-    /// The handle of the open that allows `want`.
     pub(super) fn handle(open: &Open<F>, want: Share) -> Option<F> {
         open.handles.iter().find(|(a, _)| a & want == want).map(|(_, f)| f.clone())
     }
@@ -254,7 +251,6 @@ impl<F> Files<F> {
         }
     }
 
-    /// The current stateid of an open or lock.
     pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
             OpenOrLock::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
@@ -431,7 +427,6 @@ impl<F> Files<F> {
         Ok(self.drop_open(id))
     }
 
-    /// Removes an owner's open of a file, if there is one.
     pub(super) fn close_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
         let key = (owner.clone(), file.clone());
         if let Some(id) = self.clients.get(&client).and_then(|c| c.opens.get(&key)).copied() {
@@ -481,7 +476,6 @@ impl<F> Files<F> {
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
     }
 
-    /// Removes all of a client's opens and locks.
     pub fn remove_client(&mut self, client: u64) {
         let Some(c) = self.clients.get(&client) else { return };
         let (opens, locks): (Vec<u64>, Vec<u64>) =

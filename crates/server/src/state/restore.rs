@@ -15,14 +15,11 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
     pub clients: usize,
-    /// Sessions that continue.
     pub sessions: usize,
     pub replies: usize,
-    /// Clients that may reclaim opens and locks.
     pub reclaiming: usize,
 }
 
-/// The client record that a note describes.
 fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
     Client {
         id: note.id,

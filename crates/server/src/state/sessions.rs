@@ -49,7 +49,6 @@ use std::ops::{Deref, DerefMut};
 pub enum CachedReply {
     /// The request did not ask for its reply to be kept.
     Uncached,
-    /// The encoded COMPOUND result.
     Reply(Bytes),
 }
 
@@ -75,7 +74,6 @@ struct Slot {
     before: Option<Box<(u32, CachedReply, u64, u64)>>,
     /// The log that the staged reply goes into; `None` when any snapshot may show it.
     staged_in: Option<LogId>,
-    /// Bytes counted for this slot.
     held: usize,
     /// The client has received the last reply, so it is no longer kept.
     acknowledged: bool,
@@ -378,7 +376,6 @@ impl Sessions {
         })
     }
 
-    /// Adds a session whose slots are all unused.
     pub fn insert(&mut self, session: NewSession, version: u64, now: Millis) {
         let slots = vec![Slot::new(); session.fore.max_requests as usize];
         let back_slots = vec![BackSlot::default(); back_slots(&session.back)];
@@ -458,7 +455,6 @@ impl Sessions {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
-    /// Whether a request of the client is in progress.
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.by_client
             .get(&client)
@@ -506,7 +502,6 @@ impl Sessions {
         flags
     }
 
-    /// Removes a closed connection from all sessions.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
             s.back_conns.remove(&conn);
@@ -529,12 +524,10 @@ pub struct NewSession {
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
-    /// The RPC credential for callbacks.
     pub callback_cred: Option<OpaqueAuth>,
 }
 
 impl Session {
-    /// Whether callbacks can reach the client now.
     pub fn can_call_back(&self) -> bool {
         self.callback_cred.is_some()
             && !self.back_fault
@@ -575,7 +568,6 @@ impl Session {
         (self.called, self.called_noted, self.back_fault) = (lost, lost, lost);
     }
 
-    /// Takes a slot of the back channel.
     pub fn callback_begin(&mut self) -> Result<CallbackSlot, NoCallback> {
         let cred = self.callback_cred.clone().ok_or(NoCallback::Never)?;
         if self.back_fault || self.back_slots.is_empty() {
@@ -598,7 +590,6 @@ impl Session {
         })
     }
 
-    /// Gives a slot of the back channel back.
     pub fn callback_end(&mut self, slot: u32, end: CallbackEnd) {
         let Some(s) = self.back_slots.get_mut(slot as usize) else { return };
         s.busy = false;
@@ -637,7 +628,6 @@ impl Session {
         }
     }
 
-    /// Whether a request is in progress.
     pub fn busy(&self) -> bool {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }

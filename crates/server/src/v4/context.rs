@@ -144,7 +144,6 @@ pub(crate) struct Context<'a> {
     pub(crate) waits: Option<(Awaited, Duration)>,
     /// Bytes that the current operation's result may take.
     pub(crate) room: usize,
-    /// The current operation is the last one of the COMPOUND.
     pub(crate) last: bool,
     /// The next operation that is no SAVEFH may itself get `WRONGSEC`, or never gets it. Then an operation that sets a
     /// filehandle does not get it (RFC 8881 section 2.6.3.1.1).
@@ -152,7 +151,6 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The caller as clients and sessions see it.
     pub(crate) fn asker(&self) -> Asker {
         Asker { principal: self.principal, addr: self.caller.addr }
     }
@@ -200,7 +198,6 @@ impl Context<'_> {
         self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ROFS)
     }
 
-    /// The current object, which must be a directory.
     pub(crate) fn dir(&self) -> Result<Obj, NfsStat> {
         let obj = self.node()?;
         must_be_dir(&obj.node)?;
@@ -226,7 +223,6 @@ impl Context<'_> {
         }
     }
 
-    /// The current object, which must be a regular file.
     pub(crate) fn file(&self) -> Result<Obj, NfsStat> {
         let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ISDIR)?;
         must_be_file(&obj.node)?;
@@ -276,7 +272,6 @@ impl Context<'_> {
         }
     }
 
-    /// The wire form of a filehandle.
     pub(crate) fn wire(&self, fh: &Fh) -> Bytes {
         match fh {
             Fh::Node { node, by_path: false, .. } => node.fh(),
@@ -357,12 +352,10 @@ fn pseudo_attrs(exports: &Exports, fileid: u64) -> Attrs {
     }
 }
 
-/// The state's key of a file.
 pub(crate) fn key(node: &Node) -> FileKey {
     node.fh()
 }
 
-/// Whether a stateid names no state.
 pub(crate) fn is_special(s: &Stateid) -> bool {
     s.other == [0; 12] || s.other == [0xff; 12]
 }

@@ -17,7 +17,6 @@ pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
 }
 
 impl Context<'_> {
-    /// The object of a name in the current directory.
     pub(super) fn find(&self, name: &[u8]) -> Result<Fh, OpError> {
         match self.fh()? {
             Fh::Node { .. } => {

@@ -39,7 +39,6 @@ struct OpenRequest {
     mode: OpenMode,
 }
 
-/// A file that was found or made.
 struct OpenedFile {
     obj: Obj,
     file: OpenFile,
@@ -294,7 +293,6 @@ impl Context<'_> {
         result
     }
 
-    /// Enters the open into the state.
     fn enter(&mut self, obj: &Obj, request: &OpenRequest, file: OpenFile) -> Result<Stateid, NfsStat> {
         let file_key = key(&obj.node);
         self.room_to_open(request.client, Some((&request.owner, &file_key)))?;

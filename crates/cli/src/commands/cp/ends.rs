@@ -39,7 +39,6 @@ impl From<&Errand> for Shown {
     }
 }
 
-/// What the operands ask for.
 #[derive(Debug)]
 pub struct Ends {
     pub root: End,
