@@ -22,8 +22,15 @@ impl Causes {
         *count > 1
     }
 
+    /// Prints how many more failures had a cause that was printed, unless `verbose` has printed them all.
+    pub fn print_others(&self, tool: &str, verbose: bool) {
+        for words in self.others().into_iter().filter(|_| !verbose) {
+            eprintln!("{tool}: {words}");
+        }
+    }
+
     /// One sentence for each cause that occurred more than once, with the number of other failures. Forgets all causes.
-    pub fn others(&self) -> Vec<String> {
+    fn others(&self) -> Vec<String> {
         let causes = std::mem::take(&mut *self.0.lock());
         let of = |(words, n): (String, u64)| match (words == UNMADE, n) {
             (true, n) => Some(format!("{} more: their directories were not made", show_count(n))),

@@ -64,9 +64,7 @@ impl Say {
             bar.finish_and_clear();
         }
         self.flush();
-        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
-            eprintln!("cp: {words}");
-        }
+        self.causes.print_others("cp", self.verbose);
         self.failures.load(Ordering::Relaxed)
     }
 
