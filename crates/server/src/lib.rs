@@ -4,15 +4,16 @@
 //! The modules from the bottom up. Each uses only modules of its own line and of the lines before:
 //!
 //! - [`limits`], [`limited`]: every limit and the answer at it; which limits can be configured; `errors`: the volume's
-//!   errors as statuses;
+//!   errors as statuses; `fnv`: a digest;
 //! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
 //! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the
-//!   pseudo root; [`config`], [`own_files`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values and
-//!   the volume's;
-//! - `refused_clients`: logs refused clients; `backchannel/conns.rs`: connections for callbacks; `shared`: what all requests
-//!   share;
-//! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks; `offload`: copies
-//!   that continue after the reply to their COPY; `duplicate_requests`: the duplicate request cache;
+//!   pseudo root; [`config`], [`own_files`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values
+//!   and the volume's;
+//! - `refused_clients`: logs refused clients; `backchannel/conns.rs`: connections for callbacks; `shared`: what all
+//!   requests share;
+//! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks;
+//!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
+//!   and the duplicate request cache;
 //! - `path`: the steps of a request, the same for all versions;
 //! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply
 //!   may become;
@@ -42,6 +43,7 @@ mod dispatcher;
 mod duplicate_requests;
 mod errors;
 pub mod exports;
+mod fnv;
 mod known_clients;
 pub mod limited;
 pub mod limits;

@@ -2,8 +2,9 @@
 //!
 //! The server has its own Tokio runtime, whose threads run requests where they are received. Their system calls go to
 //! the page cache; for most of them, handing over to another thread and back would cost more than the call. Only work
-//! that is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
-//! [`crate::dispatcher`] chooses who answers a call, [`crate::path`] the order of its steps.
+//! that is known to wait for the disk goes to other threads ([`Pool`]). Requests wait for the log asynchronously, except
+//! that a lone client's request flushes it itself ([`crate::workers`]). [`crate::dispatcher`] chooses who answers a
+//! call, [`crate::path`] the order of its steps.
 
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;

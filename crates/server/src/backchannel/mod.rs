@@ -20,16 +20,16 @@ use landfast_xdr::{Decode, Encode};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Why a client was not told.
+/// Why a callback has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// Not now: no connection, no free slot, no answer. Whether it has been executed is not known.
+    /// No connection, no free slot, or no answer in time: it may have been executed, and may be tried again.
     Unreachable,
     /// The session is gone, or its back channel cannot be used any more.
     Gone,
 }
 
-/// Has the client execute one operation; its status.
+/// Asks the client to execute one operation, and returns the operation's status.
 pub(crate) async fn call(
     sh: &Shared,
     client: u64,
@@ -124,7 +124,8 @@ pub(crate) async fn call(
     Err(Error::Unreachable)
 }
 
-/// Before the first callback of a session is sent, the log has to know of it: whether it does.
+/// Records in the log, before the first callback of a session is sent, that there are callbacks. Returns whether the log
+/// has it.
 async fn session_is_logged(sh: &Shared, session: SessionId) -> bool {
     let notes = {
         let mut st = sh.state();

@@ -1,8 +1,8 @@
 //! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
 //!
 //! A stateid's `other` is the mark of the server instance and a number that is never used twice. So a stateid of a
-//! former instance is recognised and gets `BAD_STATEID`; it never names another file. The number cannot be guessed
-//! ([`super::ids`]).
+//! former instance is recognised and gets `BAD_STATEID` (`STALE_STATEID` in NFSv4.0); it never names another file. The
+//! number cannot be guessed ([`super::ids`]).
 
 use super::expired::Expired;
 pub use super::ids::FileKey;
@@ -174,7 +174,7 @@ impl<F> Files<F> {
         self.opens.is_empty()
     }
 
-    /// The number of a client's opens. Locks need an open, so a client without opens has no locks.
+    /// The number of a client's opens. An NFSv4 client without opens has no locks; an NLM host may have some.
     pub fn opens_of(&self, client: u64) -> usize {
         self.clients.get(&client).map_or(0, |c| c.opens.len())
     }

@@ -7,6 +7,7 @@
 
 use super::context::{Context, OpError, OpResult, key};
 use super::dispatch::result;
+use crate::fnv;
 use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::owners::{Last, Request as OwnerRequest};
@@ -20,13 +21,7 @@ use landfast_xdr::Encode;
 
 /// A digest of an operation's arguments: 64-bit FNV-1a.
 fn digest(op: &ArgOp) -> u64 {
-    op.to_bytes().iter().fold(FNV_BEGIN, fnv)
-}
-
-const FNV_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv(h: u64, b: &u8) -> u64 {
-    (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
+    fnv::add(fnv::BEGIN, &op.to_bytes())
 }
 
 /// The owners, sequence number and digest of an operation; `None` if it carries no sequence number.
@@ -102,7 +97,7 @@ impl Context<'_> {
             let Principal { flavor, uid } = self.principal;
             let by = [flavor.to_be_bytes(), uid.to_be_bytes()].concat();
             let at = self.fh.as_ref().map(|fh| self.wire(fh)).unwrap_or_default();
-            ask.request.fingerprint = by.iter().chain(&at).fold(ask.request.fingerprint, fnv);
+            ask.request.fingerprint = fnv::add(ask.request.fingerprint, by.iter().chain(&at));
             return self.in_turn(op, &ask);
         }
         let done = match op {
