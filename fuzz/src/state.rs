@@ -6,7 +6,7 @@
 use arbitrary::{Arbitrary, Unstructured};
 use landfast_nfs::v4::{ChannelAttrs, LockType, SessionId, Stateid};
 use landfast_server::state::clients::{CreateSession, ExchangeId};
-use landfast_server::state::identity::Asker;
+use landfast_server::state::identity::Requester;
 use landfast_server::state::locks::{LockError, Locker, Span};
 use landfast_server::state::notes::Stamped;
 use landfast_server::state::sessions::{Begin, CachedReply, NewSession, SlotUse, UNKNOWN};
@@ -73,9 +73,9 @@ fn file(n: u8) -> Bytes {
 }
 
 /// One of two users at one of two addresses.
-fn asker(n: u8) -> Asker {
+fn asker(n: u8) -> Requester {
     let principal = Principal { flavor: 1, uid: u32::from(n % 2) };
-    Asker { principal, addr: IpAddr::from([192, 0, 2, n / 2 % 2]) }
+    Requester { principal, addr: IpAddr::from([192, 0, 2, n / 2 % 2]) }
 }
 
 /// The state of a server that has just started.

@@ -237,7 +237,7 @@ impl Reader<'_> {
             }
             Some((v, _)) => self.problem(v.span(), "write [[export]], with two brackets, for each export"),
         }
-        self.together(&exports);
+        self.check_conflicts(&exports);
         let exports = exports.into_iter().map(|(e, _)| e).collect();
         let limits = configured;
         Some(Config { listen, lease_seconds, limits, metrics, protocols, rpcbind, workers, exports })
@@ -580,7 +580,7 @@ impl Reader<'_> {
     }
 
     /// What exports must not have in common.
-    fn together(&mut self, exports: &[(ExportConfig, Places)]) {
+    fn check_conflicts(&mut self, exports: &[(ExportConfig, Places)]) {
         let mut logs = HashSet::new();
         let mut paths = HashSet::new();
         for (e, at) in exports {

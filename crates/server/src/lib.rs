@@ -15,7 +15,7 @@
 //!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
 //!   and the duplicate request cache;
 //! - `path`: the steps of a request, the same for all versions;
-//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply
+//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `reply_sizes`: how large a reply
 //!   may become;
 //! - `dispatcher`: which program a call is for;
 //! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`,
@@ -63,7 +63,7 @@ mod protocol_doc;
 pub mod protocols;
 mod refused_clients;
 mod reload;
-mod replies;
+mod reply_sizes;
 mod running;
 mod shared;
 mod stable;

@@ -156,7 +156,7 @@ impl Shared {
     }
 
     /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.
-    pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
+    pub(crate) async fn addresses_of_host(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
         let found = match std::str::from_utf8(name) {
             Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
             _ => None,

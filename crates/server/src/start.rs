@@ -160,7 +160,7 @@ impl Server {
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
-        let copying = Pool::giving_way("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
+        let copying = Pool::with_nice("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
         let copying = Arc::new(copying.map_err(StartError::Threads)?);
         let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
         let service = Arc::new(Dispatcher {

@@ -207,7 +207,7 @@ impl Exports {
 
     /// Whether the rules of every export treat this caller as they would treat it at address `from`. False where only a
     /// name lookup could tell.
-    pub(crate) fn gives_the_same(&self, caller: &Caller, from: IpAddr) -> bool {
+    pub(crate) fn same_access_from(&self, caller: &Caller, from: IpAddr) -> bool {
         if from == caller.addr {
             return true;
         }

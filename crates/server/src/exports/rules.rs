@@ -118,7 +118,7 @@ impl Rules {
     }
 
     /// Of the clients that the rule of this address speaks of, those that it is.
-    pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
+    pub fn matching_clients(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
         let Found::Rule(rule) = self.find(addr, names) else { return Vec::new() };
         rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()
     }

@@ -170,7 +170,7 @@ fn status(e: Error) -> MountStat {
 }
 
 /// The path by which an export is told to clients.
-fn told_as(export: &Export) -> Bytes {
+fn shown_path(export: &Export) -> Bytes {
     use std::os::unix::ffi::OsStrExt;
     if export.name.is_empty() {
         return Bytes::copy_from_slice(export.path.as_os_str().as_bytes());
@@ -181,8 +181,8 @@ fn told_as(export: &Export) -> Bytes {
 /// The exports whose rules name the caller, from whichever port: `showmount` is nobody's in particular.
 fn exported(exports: &Exports, caller: &Caller) -> List<ExportEntry> {
     let entry = |e: &Arc<Export>| {
-        let by = e.rules.those_that_are(caller.addr, caller.names.as_deref());
-        (!by.is_empty()).then(|| ExportEntry { directory: told_as(e), groups: List(groups(by)) })
+        let by = e.rules.matching_clients(caller.addr, caller.names.as_deref());
+        (!by.is_empty()).then(|| ExportEntry { directory: shown_path(e), groups: List(groups(by)) })
     };
     List(exports.iter().filter_map(entry).collect())
 }

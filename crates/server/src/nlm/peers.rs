@@ -27,11 +27,11 @@ pub(super) enum Failed {
 }
 
 /// A service's address, program, version, and whether by datagram.
-type Place = (IpAddr, u32, u32, bool);
+type ServiceAddr = (IpAddr, u32, u32, bool);
 
 pub(super) struct Peers {
     portmapper: u16,
-    ports: Mutex<HashMap<Place, (u16, Instant)>>,
+    ports: Mutex<HashMap<ServiceAddr, (u16, Instant)>>,
     calls: Arc<Semaphore>,
 }
 
@@ -98,7 +98,7 @@ impl Peers {
         done
     }
 
-    async fn port(&self, place: Place, waits: &[Duration]) -> Option<u16> {
+    async fn port(&self, place: ServiceAddr, waits: &[Duration]) -> Option<u16> {
         let known = self.ports.lock().get(&place).copied();
         if let Some((port, since)) = known
             && since.elapsed() < limits::PORT_KNOWN
@@ -116,7 +116,7 @@ impl Peers {
 
     /// The port mapper of version 2 knows IPv4 only. It is asked as often as the call itself is sent: a message's
     /// sender may be forged, so its answer is two datagrams at most.
-    async fn ask_port(&self, (addr, prog, vers, udp): Place, waits: &[Duration]) -> Option<u16> {
+    async fn ask_port(&self, (addr, prog, vers, udp): ServiceAddr, waits: &[Duration]) -> Option<u16> {
         let mapper = SocketAddr::new(addr, self.portmapper);
         let mut args = BytesMut::new();
         let port = if addr.is_ipv4() {

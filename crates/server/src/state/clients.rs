@@ -7,7 +7,7 @@
 //! client's state who only knows its owner name, its client ID and its sequence numbers.
 
 use super::clock::Millis;
-use super::identity::{Addrs, Asker, Principal};
+use super::identity::{Addrs, Principal, Requester};
 use super::ids::{Ids, Kind, Secret};
 use super::notes::{AddrsNote, Client40Note, ClientNote, Note, Stamped};
 use crate::limits;
@@ -69,7 +69,7 @@ pub struct V40 {
 pub struct SetClientId {
     pub owner: Bytes,
     pub verifier: Verifier,
-    pub by: Asker,
+    pub by: Requester,
     pub callback: Callback,
     /// The verifier that SETCLIENTID_CONFIRM must carry; never used before.
     pub confirm: Verifier,
@@ -135,7 +135,7 @@ pub struct ExchangeId {
     /// `co_ownerid`.
     pub owner: Bytes,
     pub verifier: Verifier,
-    pub by: Asker,
+    pub by: Requester,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
 }
@@ -317,7 +317,7 @@ impl Clients {
     ) -> Result<Exchanged, NfsStat> {
         let mut replaced = None;
         let name = later(&ask.owner);
-        let Asker { principal, addr } = ask.by;
+        let Requester { principal, addr } = ask.by;
         let confirmed = self.confirmed_at(&name, addr);
         let dead = confirmed.is_some_and(|c| self.is_dead(c.id));
         match (confirmed, ask.update) {
@@ -402,7 +402,7 @@ impl Clients {
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<u64, SetClientIdError> {
         let name = OwnerName { v40: true, name: ask.owner.clone() };
-        let Asker { principal, addr } = ask.by;
+        let Requester { principal, addr } = ask.by;
         if let Some(c) = self.confirmed_at(&name, addr) {
             if c.principal != principal && !idle(c) {
                 let using = c.v40.as_ref().map(|v| v.callback.client.location.clone());
@@ -453,7 +453,7 @@ impl Clients {
         now: Millis,
         id: u64,
         confirm: Verifier,
-        by: Asker,
+        by: Requester,
     ) -> Result<Confirmed40, NfsStat> {
         const STALE: NfsStat = NfsStat::NFS4ERR_STALE_CLIENTID;
         if !self.is_of_this_instance(id) {
@@ -493,7 +493,12 @@ impl Clients {
     ///
     /// # Errors
     /// `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
-    pub fn check_create_session(&self, id: u64, sequence: u32, by: Asker) -> Result<CreateSession, NfsStat> {
+    pub fn check_create_session(
+        &self,
+        id: u64,
+        sequence: u32,
+        by: Requester,
+    ) -> Result<CreateSession, NfsStat> {
         let c = self.by_id.get(&id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
         if !c.addrs.has(by.addr) {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);

@@ -42,7 +42,7 @@ impl Principal {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     pub principal: Principal,
     pub addr: IpAddr,
 }

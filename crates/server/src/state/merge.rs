@@ -101,7 +101,7 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
 #[cfg(test)]
 mod tests {
     use super::super::clients::ExchangeId;
-    use super::super::identity::Asker;
+    use super::super::identity::Requester;
     use super::super::notes::{CompleteNote, EndsNote};
     use super::super::sessions::{Begin, CachedReply, NewSession, SlotUse};
     use super::super::snapshot::{PartMax, Snapshot};
@@ -250,7 +250,10 @@ mod tests {
             let ask = ExchangeId {
                 owner: Bytes::from_static(b"client"),
                 verifier: [1; 8],
-                by: Asker { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
+                by: Requester {
+                    principal: Principal { flavor: 1, uid: 0 },
+                    addr: IpAddr::from([192, 0, 2, 1]),
+                },
                 update: false,
             };
             let client = m.st.clients.exchange_id(0, &ask, |_| true).expect("new").client;

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up; a file uses only files above it in this list:
 //!
-//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired`: times, identifiers, who calls, the share of an
+//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired_stateids`: times, identifiers, who calls, the share of an
 //!   address;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: the form of the state in the log;
@@ -32,7 +32,7 @@ pub mod clock;
 pub mod copies;
 mod deadlock;
 pub mod drc;
-mod expired;
+mod expired_stateids;
 mod expiry;
 pub mod grace;
 pub mod identity;

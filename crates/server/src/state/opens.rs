@@ -4,7 +4,7 @@
 //! former instance is recognised and gets `BAD_STATEID` (`STALE_STATEID` in NFSv4.0); it never names another file. The
 //! number cannot be guessed ([`super::ids`]).
 
-use super::expired::Expired;
+use super::expired_stateids::ExpiredStateids;
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
 use super::nlm::waiters::Waiters;
@@ -86,7 +86,7 @@ pub struct Files<F> {
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
     pub(super) clients: HashMap<u64, ClientState>,
-    pub(super) expired: Expired,
+    pub(super) expired: ExpiredStateids,
     pub(super) ranges: usize,
     pub waiters: Waiters,
     /// Refusals at a limit, of this and of all other state.

@@ -1,7 +1,7 @@
 //! Tests of the state as a whole: what a client sees over its life, a restart included.
 
 use super::clients::{CreateSession, ExchangeId, Exchanged};
-use super::identity::Asker;
+use super::identity::Requester;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
@@ -33,8 +33,8 @@ fn fresh() -> S {
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-fn by(principal: Principal) -> Asker {
-    Asker { principal, addr: HERE }
+fn by(principal: Principal) -> Requester {
+    Requester { principal, addr: HERE }
 }
 
 fn ask(owner: &'static [u8], verifier: u8, principal: Principal) -> ExchangeId {

@@ -1,7 +1,7 @@
 //! Room for what sessions keep: many clients on the default log, greedy ones beside others, dead ones, and which replies may go.
 
 use super::clients::ExchangeId;
-use super::identity::Asker;
+use super::identity::Requester;
 use super::sessions::{Begin, CachedReply, NewSession, SlotUse};
 use super::*;
 use bytes::Bytes;
@@ -37,7 +37,7 @@ fn linux() -> ChannelAttrs {
 /// A client that asks for a session like this.
 fn mounts(st: &mut S, n: usize, addr: IpAddr, now: Millis, ask: &ChannelAttrs) -> Result<SessionId, NfsStat> {
     let owner = Bytes::from(format!("Linux NFSv4.2 client {n}"));
-    let by = Asker { principal: ROOT, addr };
+    let by = Requester { principal: ROOT, addr };
     let ask_id = ExchangeId { owner, verifier: [1; 8], by, update: false };
     let client = st.exchange_id(now, &ask_id).expect("a client ID").client;
     let (fore, _) = st.room_for_session(now, ask, addr)?;

@@ -1,7 +1,7 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 sections 3.3.8 to 3.3.11).
 
 use super::context::{Context, Obj, set_attrs};
-use super::errors::{Use, check_name, status};
+use super::errors::{NameUse, check_name, status};
 use crate::limits;
 use crate::state::opens::WRITE;
 use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
@@ -15,7 +15,7 @@ impl Context<'_> {
     fn make(&mut self, at: &DirOp, act: impl FnOnce(&mut Self, &Obj) -> Result<Node, NfsStat3>) -> MakeRes {
         let make = |ctx: &mut Self, dir: &Obj| {
             dir.must_be_dir()?;
-            check_name(&at.name, Use::Make)?;
+            check_name(&at.name, NameUse::New)?;
             ctx.modify(dir)?;
             Ok(dir.to(act(ctx, dir)?))
         };

@@ -1,7 +1,7 @@
 //! LOOKUP, READLINK, REMOVE, RMDIR, RENAME, LINK (RFC 1813 sections 3.3.3, 3.3.5, 3.3.12 to 3.3.15).
 
 use super::context::{Context, Obj};
-use super::errors::{Use, check_name, status, status_of_names};
+use super::errors::{NameUse, check_name, status, status_of_names};
 use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
 use landfast_nfs::v3::res::{
     LinkRes, LinkWcc, LookupOk, LookupRes, ReadlinkOk, ReadlinkRes, RemoveRes, RenameRes, RenameWcc,
@@ -35,7 +35,7 @@ impl Context<'_> {
         match (name, wants_dir) {
             // It is never empty: this directory is in it.
             (b"..", true) => return Err(NfsStat3::EXIST),
-            _ => check_name(name, Use::Take)?,
+            _ => check_name(name, NameUse::Existing)?,
         }
         self.names_may_change()?;
         let tx = self.modify(dir)?;
@@ -66,8 +66,8 @@ impl Context<'_> {
     fn move_between(&mut self, from: &Obj, to: &Obj, a: &RenameArgs) -> Result<(), NfsStat3> {
         from.must_be_dir()?;
         to.must_be_dir()?;
-        check_name(&a.from.name, Use::Take)?;
-        check_name(&a.to.name, Use::Take)?;
+        check_name(&a.from.name, NameUse::Existing)?;
+        check_name(&a.to.name, NameUse::Existing)?;
         same_export(from, to)?;
         self.names_may_change()?;
         self.modify(from)?;
@@ -94,7 +94,7 @@ impl Context<'_> {
 
     fn link_into(&mut self, file: &Obj, dir: &Obj, name: &[u8]) -> Result<(), NfsStat3> {
         dir.must_be_dir()?;
-        check_name(name, Use::Make)?;
+        check_name(name, NameUse::New)?;
         same_export(file, dir)?;
         self.modify(file)?;
         let tx = self.modify(dir)?;

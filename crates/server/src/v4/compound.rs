@@ -4,6 +4,7 @@
 //! Runs on a worker thread and never waits for the log. Room for the reply is known before a modifying operation runs.
 //! An operation that only reads gets `REP_TOO_BIG` if its result turns out too large.
 
+use super::allowance::Allowance;
 use super::context::Context;
 use super::dispatch::result;
 use super::matrix::{self, Place};
@@ -12,7 +13,6 @@ use super::request::Request;
 use super::session::Sequenced;
 use super::step::{flavor_later, step};
 use super::v40;
-use super::work::Allowance;
 use crate::errors;
 use crate::exports::Txs;
 use crate::limits;

@@ -3,7 +3,7 @@
 //! An operation on an object gets it as an [`Obj`], which has passed the export's access check. An operation that
 //! changes something gets its transaction from [`Context::modify`], which refuses on a read-only export.
 
-use super::work::Allowance;
+use super::allowance::Allowance;
 use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
@@ -11,7 +11,7 @@ use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
 use crate::shared::Shared;
-use crate::state::identity::Asker;
+use crate::state::identity::Requester;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use crate::state::owners::OwnerKey;
@@ -151,8 +151,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    pub(crate) fn asker(&self) -> Asker {
-        Asker { principal: self.principal, addr: self.caller.addr }
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { principal: self.principal, addr: self.caller.addr }
     }
 
     /// Sets the current filehandle and clears the current stateid.

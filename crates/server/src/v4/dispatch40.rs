@@ -11,7 +11,7 @@ use crate::fnv;
 use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::owners::{Last, Request as OwnerRequest};
-use crate::state::v40::{Ask, Started, Step, Subject};
+use crate::state::v40::{SeqidRequest, Started, Step, Subject};
 use landfast_nfs::v4::args::{CreateHow, Locker, OpenArgs, OpenClaim, OpenHow};
 use landfast_nfs::v4::flags::OPEN4_RESULT_CONFIRM;
 use landfast_nfs::v4::v40::{SetclientidArgs, SetclientidConfirmArgs, SetclientidRes};
@@ -25,7 +25,7 @@ fn digest(op: &ArgOp) -> u64 {
 }
 
 /// The owners, sequence number and digest of an operation; `None` if it carries no sequence number.
-pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
+pub(super) fn ask(op: &ArgOp) -> Option<SeqidRequest> {
     let (subject, seqid) = match op {
         ArgOp::Open(a) => {
             let reclaim = matches!(a.claim, OpenClaim::Previous(_));
@@ -44,7 +44,7 @@ pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
         ArgOp::Locku(a) => (Subject::OfLock(a.lock_stateid), a.seqid),
         _ => return None,
     };
-    Some(Ask { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
+    Some(SeqidRequest { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
 }
 
 /// Whether this OPEN has a claim or a kind of create that only later versions have (RFC 7531).
@@ -130,7 +130,7 @@ impl Context<'_> {
     }
 
     /// An operation with a sequence number (RFC 7530 section 9.1.7): runs it or repeats its reply.
-    fn in_turn(&mut self, op: &ArgOp, ask: &Ask) -> ResOp {
+    fn in_turn(&mut self, op: &ArgOp, ask: &SeqidRequest) -> ResOp {
         let number = op.op();
         if matches!(op, ArgOp::Open(a) if is_later(a)) {
             return ResOp::failed(number, NfsStat::NFS4ERR_BADXDR);
@@ -217,7 +217,7 @@ impl Context<'_> {
         let ask = SetClientId {
             owner: a.client.id.0.clone(),
             verifier: a.client.verifier,
-            by: self.asker(),
+            by: self.requester(),
             callback: Callback { client: a.callback.clone(), ident: a.callback_ident },
             confirm,
         };
@@ -237,7 +237,7 @@ impl Context<'_> {
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
     fn setclientid_confirm(&mut self, a: &SetclientidConfirmArgs) -> OpResult {
-        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.asker())?;
+        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.requester())?;
         self.note(notes);
         Ok(ResBody::Empty)
     }

@@ -8,7 +8,7 @@ use crate::exports::{Export, Exports};
 use crate::fnv;
 use crate::limits;
 use crate::path::{Executor, Outcome, Plan, Work};
-use crate::replies;
+use crate::reply_sizes;
 use crate::shared::Shared;
 use crate::state::Principal;
 use crate::wakeups::Slot;
@@ -40,7 +40,7 @@ pub(crate) async fn compound(
         slow,
         // NFSv4.0 has no slots.
         kept: args.minor_version == 0 && v40::is_kept(&args.ops),
-        reply_max: replies::compound(&args.ops),
+        reply_max: reply_sizes::compound(&args.ops),
     };
     let (conn_id, reply_conn, bytes) = (conn.id(), conn.clone(), call.message_bytes);
     let fingerprint = fingerprint(principal, &args, &body);
