@@ -4,7 +4,7 @@
 use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
 use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
-use crate::v4::{PROGRAM_NAME, options};
+use crate::v4::{PROGRAM_NAME, options, seqids_used};
 use bytes::Bytes;
 use landfast_nfs::v4::args::CloseArgs;
 use landfast_nfs::v4::callback::{CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbRes};
@@ -132,9 +132,7 @@ impl Client40 {
         let wire: &mut Wire = self.client.session.wire();
         let res = CompoundRes::from_bytes(wire.call(to, &args)?)
             .map_err(|e| ServerError::Nonsense(e.to_string()))?;
-        let counted = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
-        let counted = res.results.iter().filter(|r| counted(r.op) && r.status.advances_seqid()).count();
-        self.seqid = self.seqid.wrapping_add(counted as u32);
+        self.seqid = self.seqid.wrapping_add(seqids_used(&res));
         Ok(res)
     }
 

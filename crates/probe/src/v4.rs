@@ -135,9 +135,10 @@ impl V4Calls {
     }
 }
 
-/// Operations with an open owner's seqid in version 4.0 (RFC 7530 section 9.1.7).
-fn has_seqid(op: OpNum) -> bool {
-    matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM)
+/// By how much these results advance the open owner's seqid in version 4.0 (RFC 7530 section 9.1.7).
+pub(crate) fn seqids_used(res: &CompoundRes) -> u32 {
+    let has_seqid = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
+    res.results.iter().filter(|r| has_seqid(r.op) && r.status.advances_seqid()).count() as u32
 }
 
 impl Calls for V4Calls {
@@ -188,9 +189,8 @@ impl Calls for V4Calls {
             return Ok(Answer::Done);
         }
         let res = CompoundRes::from_bytes(reply).map_err(|e| Error::Nonsense(e.to_string()))?;
-        let counted = res.results.iter().filter(|r| has_seqid(r.op) && r.status.advances_seqid()).count();
-        if let Some(seqid) = self.owners.get_mut(lane).filter(|_| counted > 0) {
-            *seqid = seqid.wrapping_add(counted as u32);
+        if let Some(seqid) = self.owners.get_mut(lane) {
+            *seqid = seqid.wrapping_add(seqids_used(&res));
         }
         if !res.status.is_ok() {
             let (op, status) = res.results.last().map_or((OpNum::ILLEGAL, res.status), |r| (r.op, r.status));

@@ -5,7 +5,7 @@
 //! An export's state directory lies inside it by design and is hidden from its clients; [`crate::reload::table`] makes
 //! sure that no other export shows it.
 
-use crate::config::{Config, ExportConfig};
+use crate::config::ExportConfig;
 use crate::exports::Served;
 use landfast_volume::LogPlace;
 use landfast_volume::inside::{Inside, lies_inside};
@@ -33,11 +33,7 @@ pub fn of_export(e: &ExportConfig) -> Vec<OwnFile> {
     of_log(&e.path, e.log.as_ref())
 }
 
-pub(crate) fn of_config(config: &Config) -> Vec<OwnFile> {
-    config.exports.iter().flat_map(of_export).collect()
-}
-
-/// The same of volumes that are open: their logs may be others than those that a file names by now.
+/// [`exposed`] for volumes that are open: their logs may be others than those that a file names by now.
 pub(crate) fn exposed_of(served: &[Served]) -> Option<String> {
     let own = |e: &Served| of_log(&e.path, e.volume.log_place());
     let own: Vec<_> = served.iter().flat_map(own).collect();

@@ -164,7 +164,8 @@ impl Running {
         }
         // Checked before `open` makes a log there.
         let exports = config.exports.iter().map(|e| e.path.as_path());
-        if let Some(why) = own_files::exposed(exports, &own_files::of_config(config)) {
+        let own: Vec<_> = config.exports.iter().flat_map(own_files::of_export).collect();
+        if let Some(why) = own_files::exposed(exports, &own) {
             return Err(ReloadError::Exposed(why));
         }
         let mut served = Vec::with_capacity(config.exports.len());

@@ -28,7 +28,7 @@ use bytes::Bytes;
 pub(crate) use caller::{Access, Caller, Refused};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
-use pseudo::{Pseudo, PseudoDir, components};
+use pseudo::{Pseudo, components};
 use rules::{ClientSpec, Found, Rules};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -272,10 +272,6 @@ impl Exports {
             return Err(if former { Error::Stale } else { Error::BadHandle });
         };
         Ok(Object { export: export.clone(), node: export.volume.resolve(inner)?, by_path })
-    }
-
-    pub(crate) fn pseudo_dir(&self, handle: &[u8]) -> Option<PseudoDir> {
-        self.pseudo.resolve(handle)
     }
 
     /// Finds an export by its name in the pseudo root or by its path: a client of MOUNT may use either.

@@ -6,7 +6,7 @@ use landfast_nfs::v4::{NfsStat, SessionId};
 use std::net::IpAddr;
 
 impl<F> State<F> {
-    /// Checks that the asker may end this session; returns its client.
+    /// Checks that the requester may end this session; returns its client.
     ///
     /// # Errors
     /// `BADSESSION` from another address, `WRONG_CRED` for another principal.
@@ -15,7 +15,7 @@ impl<F> State<F> {
         self.may_end(client, by, NfsStat::NFS4ERR_BADSESSION)
     }
 
-    /// Checks that the asker is this client and may end it; returns its ID.
+    /// Checks that the requester is this client and may end it; returns its ID.
     ///
     /// # Errors
     /// `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.

@@ -96,6 +96,10 @@ pub struct Confirmed40 {
 }
 
 impl Client {
+    fn owner_name(&self) -> OwnerName {
+        OwnerName { v40: self.v40.is_some(), name: self.owner.clone() }
+    }
+
     pub fn note(&self) -> Note {
         if self.v40.is_some() {
             return Note::Client40(Client40Note {
@@ -168,12 +172,6 @@ struct OwnerName {
 
 fn later(name: &Bytes) -> OwnerName {
     OwnerName { v40: false, name: name.clone() }
-}
-
-impl Client {
-    fn owner_name(&self) -> OwnerName {
-        OwnerName { v40: self.v40.is_some(), name: self.owner.clone() }
-    }
 }
 
 #[derive(Debug)]

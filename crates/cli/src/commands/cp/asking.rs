@@ -88,7 +88,8 @@ impl Asking {
             say: say.clone(),
             answers: tool.answers(),
             stop: tool.stop_flag(),
-            older: args.asks_of_older(),
+            // With `-i -u` only files that are older than their sources are asked about.
+            older: args.update,
             replaces: args.force || args.remove_destination,
             dirs: Vec::new(),
             declined: HashSet::new(),
