@@ -6,10 +6,10 @@
 use arbitrary::{Arbitrary, Unstructured};
 use landfast_nfs::v4::{ChannelAttrs, LockType, SessionId, Stateid};
 use landfast_server::state::clients::{CreateSession, ExchangeId};
-use landfast_server::state::identity::Asker;
+use landfast_server::state::identity::Requester;
 use landfast_server::state::locks::{LockError, Locker, Span};
 use landfast_server::state::notes::Stamped;
-use landfast_server::state::sessions::{Begin, Kept, NewSession, SlotUse};
+use landfast_server::state::sessions::{Begin, CachedReply, NewSession, SlotUse, UNKNOWN};
 use landfast_server::state::{Bounds, Principal, State};
 use landfast_xdr::Bytes;
 use std::collections::HashMap;
@@ -73,9 +73,9 @@ fn file(n: u8) -> Bytes {
 }
 
 /// One of two users at one of two addresses.
-fn asker(n: u8) -> Asker {
+fn asker(n: u8) -> Requester {
     let principal = Principal { flavor: 1, uid: u32::from(n % 2) };
-    Asker { principal, addr: IpAddr::from([192, 0, 2, n / 2 % 2]) }
+    Requester { principal, addr: IpAddr::from([192, 0, 2, n / 2 % 2]) }
 }
 
 /// The state of a server that has just started.
@@ -217,7 +217,7 @@ impl World {
             let gone = self.st.remove_session(&old);
             self.log.extend(gone);
         }
-        let Ok(fore) = self.st.sessions.negotiate_fore(&channel()) else { return };
+        let Ok(fore) = self.st.sessions.negotiate(&channel(), UNKNOWN) else { return };
         self.made = self.made.wrapping_add(1);
         let mut id = [self.made; 16];
         id[..4].copy_from_slice(&self.epoch.to_be_bytes());
@@ -244,7 +244,7 @@ impl World {
         let sequence = last.wrapping_add_signed(i32::from(offset % 4));
         let ask = SlotUse { slot, sequence, highest: SLOTS, fingerprint: fingerprint.into(), solo };
         let Some(mut s) = self.st.sessions.get_mut(&id) else { return };
-        if s.begin(self.now, &ask, || Ok(())) == Ok(Begin::New) {
+        if s.begin(self.now, &ask, true, || Ok(())) == Ok(Begin::New) {
             assert!(!self.busy.contains_key(&(id, slot)), "two requests on a slot");
             assert_ne!(Some(&sequence), self.executed.get(&(id, slot)), "executed twice");
             self.busy.insert((id, slot), sequence);
@@ -258,9 +258,9 @@ impl World {
         if self.busy.remove(&(id, slot)).is_none() {
             return;
         }
-        let kept = if keep { Kept::Reply(Bytes::from_static(b"kept")) } else { Kept::Uncached };
+        let kept = if keep { CachedReply::Reply(Bytes::from_static(b"kept")) } else { CachedReply::Uncached };
         if let Some(mut s) = self.st.sessions.get_mut(&id) {
-            assert!(s.stage(slot, kept, 1).is_some());
+            assert!(s.stage(slot, kept, 1, None).is_some());
             s.release(slot);
         }
     }

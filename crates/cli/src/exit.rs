@@ -73,7 +73,6 @@ pub fn runtime() -> Option<Runtime> {
     )
 }
 
-/// Prints a failure.
 pub fn from<E: Into<Box<dyn Error>>>(result: Result<(), E>) -> Exit {
     ok_or_print(result).map_or(Exit::Failed, |()| Exit::Done)
 }

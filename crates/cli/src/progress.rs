@@ -52,7 +52,6 @@ pub fn end() {
 const DRAWN_AFTER: Duration = Duration::from_millis(500);
 const DRAWN_EVERY: Duration = Duration::from_millis(100);
 
-/// Counts on a terminal what a command does.
 pub struct Counter {
     what: &'static str,
     total: Option<u64>,

@@ -9,9 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the journal says at the start.
 pub enum Start {
-    /// There is no `--resume`.
     Without,
     With(Arc<Resume>),
     /// An earlier run has completed the job, with this many objects.

@@ -10,7 +10,7 @@ use landfast_lab::{child, namespace};
 use landfast_model::{Bound, Device};
 use landfast_probe::ask::Operation;
 use landfast_probe::findings::RemarkKind;
-use landfast_probe::run::Teller;
+use landfast_probe::run::Progress;
 use landfast_probe::{Options, Report};
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 struct Silent;
 
-impl Teller for Silent {
+impl Progress for Silent {
     fn doing(&self, _: &str) {}
 
     fn notice(&self, what: &str) {

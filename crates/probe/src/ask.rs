@@ -7,7 +7,6 @@ use landfast_verify::blocking::nfs::{Fh, Nfs};
 use landfast_verify::error::Result;
 use serde::Serialize;
 
-/// The operations that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Operation {
@@ -20,15 +19,12 @@ pub enum Operation {
     Create,
     /// A WRITE that need not be durable when it is answered.
     WriteUnstable,
-    /// Makes UNSTABLE WRITEs durable.
     Commit,
     /// A WRITE that is durable when it is answered.
     WriteFileSync,
-    /// Sets a mode.
     Setattr,
     /// Ends an open. Version 3 has none.
     Close,
-    /// Removes a file.
     Remove,
 }
 
@@ -49,7 +45,6 @@ impl Operation {
     }
 }
 
-/// A file that the probe created.
 #[derive(Debug, Clone)]
 pub struct File {
     pub name: String,
@@ -62,7 +57,6 @@ pub struct File {
     pub lane: usize,
 }
 
-/// One call.
 #[derive(Debug, Clone)]
 pub enum Ask {
     Null,
@@ -91,7 +85,6 @@ pub enum Answer {
     Done,
     Made(File),
     Written {
-        /// Number of bytes.
         count: u32,
         /// They are durable already.
         stable: bool,
@@ -103,9 +96,7 @@ pub enum Answer {
 pub trait Calls {
     /// The same client for one call at a time. No other call may be in flight.
     fn nfs(&mut self) -> &mut dyn Nfs;
-    /// Sets the directory in which files are created.
     fn set_dir(&mut self, dir: Fh);
-    /// The number of lanes.
     fn lanes(&self) -> usize;
     /// Whether the version has CLOSE.
     fn has_opens(&self) -> bool;

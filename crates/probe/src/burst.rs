@@ -6,7 +6,6 @@ use landfast_verify::error::{Error, Meaning, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Result of a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Burst {
     /// From the first call to the last reply.
@@ -19,12 +18,10 @@ pub struct Burst {
 #[derive(Debug, Clone, Copy)]
 pub struct Until<'a> {
     pub time: Instant,
-    /// Set by a signal.
     pub stop: &'a AtomicBool,
 }
 
 impl Until<'_> {
-    /// Whether no further call may be made.
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Acquire) || Instant::now() >= self.time
     }

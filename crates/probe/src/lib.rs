@@ -9,7 +9,7 @@
 //! | [`times`] | distributions; no I/O |
 //! | [`findings`] | interprets distributions: terms, shares, remarks; no I/O |
 //! | [`search`] | finds the largest COMPOUND by trying |
-//! | [`offers`], [`delegations`], [`forty`] | versions, TLS, delegations; those of version 4.0 need a port for callbacks |
+//! | [`offers`], [`delegations`], [`delegations40`] | versions, TLS, delegations; those of version 4.0 need a port for callbacks |
 //! | [`place`] | the probe's own directory, and its removal |
 //! | [`run`](mod@run) | the whole run, step by step |
 //! | [`report`] | what is printed |
@@ -31,9 +31,9 @@
 pub mod ask;
 pub mod burst;
 pub mod delegations;
+pub mod delegations40;
 pub mod error;
 pub mod findings;
-pub mod forty;
 pub mod limits;
 pub mod offers;
 pub mod place;

@@ -14,7 +14,7 @@ use landfast_nfs::{PROGRAM, v3};
 use landfast_verify::Target;
 use landfast_verify::blocking::nfs::Fh;
 use landfast_verify::blocking::wire::{Procedure, Wire};
-use landfast_verify::error::Error as Said;
+use landfast_verify::error::Error as ServerError;
 use landfast_verify::url::Version;
 use landfast_xdr::Decode;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub fn versions(target: &Target) -> Result<Vec<Version>> {
     let mut offered = Vec::new();
     match wire.call(Procedure { prog: PROGRAM, vers: v3::VERSION, proc: 0 }, &()) {
         Ok(_) => offered.push(Version::V3),
-        Err(Said::Refused { .. }) => {}
+        Err(ServerError::Refused { .. }) => {}
         Err(e) => return Err(e.into()),
     }
     for minor in 0..=2 {
@@ -44,7 +44,7 @@ pub fn versions(target: &Target) -> Result<Vec<Version>> {
                     .map_or(true, |r| r.status == NfsStat::NFS4ERR_MINOR_VERS_MISMATCH);
                 offered.extend((!mismatch).then_some(Version::V4(minor)));
             }
-            Err(Said::Refused { .. }) => {}
+            Err(ServerError::Refused { .. }) => {}
             // Only the header was sent. If the server closes the connection over it, continue on another one.
             Err(_) => wire = connect(target)?,
         }
@@ -66,7 +66,7 @@ pub fn tls(target: &Target, version: Version) -> Result<bool> {
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let minor = match target.version {
         Version::V4(minor @ 1..) => minor,
-        Version::V4(_) => return crate::forty::delegations(target, dir, names),
+        Version::V4(_) => return crate::delegations40::delegations(target, dir, names),
         Version::V3 => return Ok(Delegations::not_asked("version 3 has none")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -7,7 +7,7 @@ use crate::limits::{LATER_PATIENCE, LATER_PAUSE, NAMES_MAX, REMOVED_AT_ONCE};
 use crate::{v3, v4};
 use landfast_verify::Target;
 use landfast_verify::blocking::nfs::Fh;
-use landfast_verify::error::{Error as Said, Meaning};
+use landfast_verify::error::{Error as ServerError, Meaning};
 use landfast_verify::url::Version;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -25,8 +25,8 @@ pub struct Place {
 /// Connects with the version in the URL. Fails if there is no server, or if it refuses.
 pub fn connect(target: &Target) -> Result<Box<dyn Calls>> {
     Ok(match target.version {
-        Version::V3 => Box::new(v3::Three::connect(target)?),
-        Version::V4(minor) => Box::new(v4::Four::connect(target, minor)?),
+        Version::V3 => Box::new(v3::V3Calls::connect(target)?),
+        Version::V4(minor) => Box::new(v4::V4Calls::connect(target, minor)?),
     })
 }
 
@@ -117,7 +117,7 @@ impl Place {
 }
 
 /// It does not exist, so it need not be removed.
-fn gone(e: &Said) -> bool {
+fn gone(e: &ServerError) -> bool {
     matches!(e.meaning(), Some(Meaning::NoEntry | Meaning::Stale))
 }
 

@@ -13,18 +13,15 @@ pub struct Report {
     pub url: String,
     pub version: String,
     pub versions: Vec<String>,
-    /// Duration of the run.
     pub seconds: f64,
     pub terms: Terms,
     /// What bounds work on small files.
     pub verdict: Found,
     pub connect: Option<Distribution>,
     pub latencies: Vec<Latency>,
-    /// Rates with many calls in flight.
     pub concurrency: Vec<Rate>,
     /// The largest number of operations in a COMPOUND. `None` in version 3.
     pub operations_per_compound: Option<Operations>,
-    /// Whether the server gives delegations.
     pub delegations: Delegations,
     /// Whether the connection could be encrypted.
     pub tls: Tls,
@@ -59,7 +56,6 @@ pub struct Latency {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rate {
     pub operation: Operation,
-    /// Calls in flight.
     pub in_flight: usize,
     pub calls: u64,
     pub calls_per_s: f64,
@@ -71,12 +67,10 @@ pub struct Tls {
     pub offered: bool,
 }
 
-/// The measured bandwidth.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Bandwidth {
     /// With UNSTABLE WRITEs.
     pub upload_bytes_per_s: f64,
     pub bytes: u64,
-    /// WRITEs in flight.
     pub in_flight: usize,
 }

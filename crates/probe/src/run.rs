@@ -17,7 +17,7 @@ use crate::times::Times;
 use bytes::Bytes;
 use landfast_model::Bound;
 use landfast_verify::Target;
-use landfast_verify::error::Error as Said;
+use landfast_verify::error::Error as ServerError;
 use landfast_verify::url::Version;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 pub struct Options {
     /// The most rounds of single calls.
     pub count: u64,
-    /// Duration of the measurement.
     pub time: Duration,
 }
 
@@ -37,8 +36,7 @@ impl Default for Options {
     }
 }
 
-/// Reports progress.
-pub trait Teller {
+pub trait Progress {
     fn doing(&self, what: &str);
     /// Something that a user must know, whatever the result of the run.
     fn notice(&self, what: &str);
@@ -46,7 +44,7 @@ pub trait Teller {
 
 /// Measures the server of a URL. Fails if nothing can be measured, or after a signal. Even then the probe's directory
 /// has been removed, or its name has been reported.
-pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Teller) -> Result<Report> {
+pub fn run(target: &Target, options: &Options, stop: &AtomicBool, tell: &dyn Progress) -> Result<Report> {
     let started = Instant::now();
     tell.doing("what the server offers");
     let versions = offers::versions(target)?;
@@ -145,19 +143,18 @@ impl Parts {
     }
 }
 
-/// A run in progress.
 struct Run<'a> {
     calls: &'a mut dyn Calls,
     target: &'a Target,
     options: &'a Options,
     stop: &'a AtomicBool,
-    tell: &'a dyn Teller,
+    tell: &'a dyn Progress,
     place: &'a Place,
     remarks: Vec<Remark>,
     later: u64,
 }
 
-fn while_doing(doing: &str) -> impl Fn(Said) -> Error + '_ {
+fn while_doing(doing: &str) -> impl Fn(ServerError) -> Error + '_ {
     move |why| Error::While { doing: doing.to_owned(), why }
 }
 
@@ -338,7 +335,7 @@ impl Run<'_> {
             }
             _ => return Ok(()),
         };
-        Err(while_doing(operation.name())(Said::Nonsense(said)))
+        Err(while_doing(operation.name())(ServerError::Nonsense(said)))
     }
 
     fn concurrency(&mut self) -> Result<Vec<Rate>> {
@@ -471,5 +468,5 @@ impl Run<'_> {
 }
 
 fn no_file() -> Error {
-    Error::Server(Said::Nonsense("a CREATE that made no file".to_owned()))
+    Error::Server(ServerError::Nonsense("a CREATE that made no file".to_owned()))
 }

@@ -50,7 +50,6 @@ impl Search {
         Some(likely.unwrap_or(self.taken + (self.refused - self.taken) / 2))
     }
 
-    /// Records the result of trying `n`.
     pub fn tried(&mut self, n: u32, taken: bool) {
         match taken {
             true => self.taken = self.taken.max(n),
@@ -62,7 +61,6 @@ impl Search {
         self.taken
     }
 
-    /// Whether nothing was refused.
     pub fn at_cap(&self) -> bool {
         self.taken >= self.cap
     }

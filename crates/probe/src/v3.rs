@@ -15,7 +15,7 @@ use landfast_verify::blocking::v3::{Client, result};
 use landfast_verify::blocking::wire::{Procedure, results};
 use landfast_verify::error::{Error, Result};
 
-pub struct Three {
+pub struct V3Calls {
     client: Client,
     dir: FileHandle,
 }
@@ -28,10 +28,10 @@ fn procedure(proc: u32) -> Procedure {
     Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc }
 }
 
-impl Three {
+impl V3Calls {
     /// Connects. Fails if there is no server, or no such export.
-    pub fn connect(target: &Target) -> Result<Three> {
-        Ok(Three { client: Client::connect(target, PATIENCE)?, dir: FileHandle(Bytes::new()) })
+    pub fn connect(target: &Target) -> Result<V3Calls> {
+        Ok(V3Calls { client: Client::connect(target, PATIENCE)?, dir: FileHandle(Bytes::new()) })
     }
 
     /// Builds the call. `None` for NULL.
@@ -69,7 +69,7 @@ impl Three {
     }
 }
 
-impl Calls for Three {
+impl Calls for V3Calls {
     fn nfs(&mut self) -> &mut dyn Nfs {
         &mut self.client
     }

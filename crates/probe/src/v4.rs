@@ -25,7 +25,7 @@ use std::time::Duration;
 /// More than the bytes of a request around a WRITE's data.
 const AROUND_DATA: usize = 1024;
 
-pub struct Four {
+pub struct V4Calls {
     client: Client,
     dir: Fh,
     /// The next seqid of each lane's open owner (version 4.0).
@@ -78,12 +78,12 @@ pub fn options() -> Options {
     }
 }
 
-impl Four {
+impl V4Calls {
     /// Connects. Fails if there is no server, or if it refuses.
-    pub fn connect(target: &Target, minor: u32) -> Result<Four> {
+    pub fn connect(target: &Target, minor: u32) -> Result<V4Calls> {
         let client = client(target, minor, crate::limits::PATIENCE)?;
         let lanes = IN_FLIGHT.into_iter().max().unwrap_or(1);
-        Ok(Four { client, dir: Fh::new(), owners: vec![0; lanes] })
+        Ok(V4Calls { client, dir: Fh::new(), owners: vec![0; lanes] })
     }
 
     fn ops(&self, lane: usize, ask: &Ask) -> Vec<ArgOp> {
@@ -135,12 +135,13 @@ impl Four {
     }
 }
 
-/// Operations with an open owner's seqid in version 4.0 (RFC 7530 section 9.1.7).
-fn has_seqid(op: OpNum) -> bool {
-    matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM)
+/// By how much these results advance the open owner's seqid in version 4.0 (RFC 7530 section 9.1.7).
+pub(crate) fn seqids_used(res: &CompoundRes) -> u32 {
+    let has_seqid = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
+    res.results.iter().filter(|r| has_seqid(r.op) && r.status.advances_seqid()).count() as u32
 }
 
-impl Calls for Four {
+impl Calls for V4Calls {
     fn nfs(&mut self) -> &mut dyn Nfs {
         &mut self.client
     }
@@ -188,9 +189,8 @@ impl Calls for Four {
             return Ok(Answer::Done);
         }
         let res = CompoundRes::from_bytes(reply).map_err(|e| Error::Nonsense(e.to_string()))?;
-        let counted = res.results.iter().filter(|r| has_seqid(r.op) && r.status.advances_seqid()).count();
-        if let Some(seqid) = self.owners.get_mut(lane).filter(|_| counted > 0) {
-            *seqid = seqid.wrapping_add(counted as u32);
+        if let Some(seqid) = self.owners.get_mut(lane) {
+            *seqid = seqid.wrapping_add(seqids_used(&res));
         }
         if !res.status.is_ok() {
             let (op, status) = res.results.last().map_or((OpNum::ILLEGAL, res.status), |r| (r.op, r.status));

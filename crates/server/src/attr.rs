@@ -69,9 +69,9 @@ const READABLE: Bitmap = Bitmap::of(&[
 ]);
 
 const HANDLE_BYTES: usize = 128;
-/// Room for all values of [`OWN`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group,
+/// Room for all values of [`STAT_ATTRS`]: type, change, size, fsid, error, handle, fileid, mode, links, owner and group,
 /// device, space, four times, fileid of the entry.
-const OWN_BYTES: usize = 4 + 8 + 8 + 16 + 4 + (4 + HANDLE_BYTES) + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 4 * 12 + 8;
+const STAT_BYTES: usize = 4 + 8 + 8 + 16 + 4 + (4 + HANDLE_BYTES) + 8 + 4 + 4 + 2 * 16 + 8 + 8 + 4 * 12 + 8;
 
 /// The last attribute of NFSv4.0 (RFC 7530 section 5).
 const LAST_40: u32 = n::MOUNTED_ON_FILEID;
@@ -89,7 +89,7 @@ const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OW
 /// Attributes that a READDIR entry has without a look at its object.
 const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
 /// Attributes that one look at the object gives: those that clients ask for again and again.
-const OWN: Bitmap = Bitmap::of(&[
+const STAT_ATTRS: Bitmap = Bitmap::of(&[
     n::TYPE,
     n::CHANGE,
     n::SIZE,
@@ -198,21 +198,21 @@ pub struct Subject {
     pub acl: Option<Vec<NfsAce>>,
 }
 
-/// Whether [`Own`] has all of these.
-pub fn is_own(wanted: &Bitmap) -> bool {
-    wanted.minus(&OWN).is_empty()
+/// Whether [`StatValues`] has all of these.
+pub fn only_stat_attrs(wanted: &Bitmap) -> bool {
+    wanted.minus(&STAT_ATTRS).is_empty()
 }
 
-/// The values of [`OWN`] attributes, in the order of their numbers (RFC 8881 section 3.3.4).
-pub struct Own {
-    bytes: [u8; OWN_BYTES],
+/// The values of [`STAT_ATTRS`] attributes, in the order of their numbers (RFC 8881 section 3.3.4).
+pub struct StatValues {
+    bytes: [u8; STAT_BYTES],
     len: usize,
 }
 
-impl Own {
-    /// The values of `wanted`, for which [`is_own`] must hold.
-    pub fn new(a: &Attrs, handle: &[u8], mounted_on: u64, wanted: &Bitmap) -> Own {
-        let mut v = Own { bytes: [0; OWN_BYTES], len: 0 };
+impl StatValues {
+    /// The values of `wanted`, for which [`only_stat_attrs`] must hold.
+    pub fn new(a: &Attrs, handle: &[u8], mounted_on: u64, wanted: &Bitmap) -> StatValues {
+        let mut v = StatValues { bytes: [0; STAT_BYTES], len: 0 };
         if wanted.has(n::TYPE) {
             v.u32(match a.kind {
                 Kind::File => 1,
@@ -283,7 +283,7 @@ impl Own {
         &self.bytes[..self.len]
     }
 
-    /// [`OWN_BYTES`] is room for all of [`OWN`].
+    /// [`STAT_BYTES`] is room for all of [`STAT_ATTRS`].
     fn put(&mut self, bytes: &[u8]) {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -327,8 +327,8 @@ impl Own {
 /// `IO` and the like when the filesystem cannot say how full it is.
 pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Result<Fattr, NfsStat> {
     let a = &s.attrs;
-    if is_own(wanted) {
-        let values = Own::new(a, &s.handle, s.mounted_on, wanted);
+    if only_stat_attrs(wanted) {
+        let values = StatValues::new(a, &s.handle, s.mounted_on, wanted);
         return Ok(Fattr { mask: *wanted, values: Bytes::copy_from_slice(values.bytes()) });
     }
     let mut v = AttrValues {
@@ -609,9 +609,9 @@ mod tests {
                 mounted_on_fileid: Some(78),
                 ..AttrValues::default()
             };
-            let alone = OWN.iter().map(|number| Bitmap::of(&[number]));
-            for wanted in alone.chain([OWN, Bitmap::default()]) {
-                let values = Own::new(&a, b"handle", 78, &wanted);
+            let alone = STAT_ATTRS.iter().map(|number| Bitmap::of(&[number]));
+            for wanted in alone.chain([STAT_ATTRS, Bitmap::default()]) {
+                let values = StatValues::new(&a, b"handle", 78, &wanted);
                 let fattr = Fattr { mask: wanted, values: Bytes::copy_from_slice(values.bytes()) };
                 assert_eq!(fattr, typed.to_fattr(&wanted));
             }

@@ -21,6 +21,8 @@ use toml::de::{DeTable, DeValue};
 /// Size of a log file that does not exist yet, when the file does not say.
 const LOG_BYTES: u64 = 256 << 20;
 const LOG_BYTES_MIN: u64 = 16 << 20;
+const BYTES: [(&str, u64); 6] =
+    [("M", 1 << 20), ("MiB", 1 << 20), ("G", 1 << 30), ("GiB", 1 << 30), ("T", 1 << 40), ("TiB", 1 << 40)];
 /// The longest lease, in seconds.
 const LEASE_MAX: u64 = 3600;
 
@@ -41,12 +43,10 @@ impl std::fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub listen: Vec<SocketAddr>,
-    /// Lease and grace time in seconds.
     pub lease_seconds: u32,
     pub limits: Limits,
     pub metrics: Option<SocketAddr>,
     pub protocols: Protocols,
-    /// Whether to register with the machine's port mapper.
     pub rpcbind: Rpcbind,
     /// Threads that receive and run requests; `None`: by the number of processors.
     pub workers: Option<usize>,
@@ -59,9 +59,7 @@ pub struct ExportConfig {
     /// Its name in the pseudo root; `/` when it is the root.
     pub name: PathBuf,
     pub rules: Rules,
-    /// When an acknowledged operation is durable.
     pub durability: Durability,
-    /// Where the log stands.
     pub log: Option<LogPlace>,
     /// Size of a log file that does not exist yet.
     pub log_size: u64,
@@ -239,7 +237,7 @@ impl Reader<'_> {
             }
             Some((v, _)) => self.problem(v.span(), "write [[export]], with two brackets, for each export"),
         }
-        self.together(&exports);
+        self.check_conflicts(&exports);
         let exports = exports.into_iter().map(|(e, _)| e).collect();
         let limits = configured;
         Some(Config { listen, lease_seconds, limits, metrics, protocols, rpcbind, workers, exports })
@@ -310,17 +308,7 @@ impl Reader<'_> {
 
     fn lease(&mut self, table: &DeTable<'_>) -> u32 {
         let Some(v) = table.get("lease") else { return limits::LEASE_SECONDS };
-        let text = match v.get_ref() {
-            DeValue::String(s) => s.as_ref(),
-            _ => "",
-        };
-        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-        let scale = match unit {
-            "s" => Some(1),
-            "m" | "min" => Some(60),
-            _ => None,
-        };
-        let seconds = digits.parse::<u64>().ok().zip(scale).and_then(|(n, s)| n.checked_mul(s));
+        let seconds = Self::with_unit(v, &[("s", 1), ("m", 60), ("min", 60)]);
         match seconds.filter(|s| (1..=LEASE_MAX).contains(s)) {
             Some(s) => s as u32,
             None => {
@@ -455,7 +443,7 @@ impl Reader<'_> {
 
     fn size(&mut self, t: &DeTable<'_>, key: &str) -> Option<u64> {
         let v = t.get(key)?;
-        let found = Self::with_unit(v).filter(|b| *b >= LOG_BYTES_MIN);
+        let found = Self::with_unit(v, &BYTES).filter(|b| *b >= LOG_BYTES_MIN);
         if found.is_none() {
             self.problem(v.span(), "size is a number with M, G or T, at least \"16M\"");
         }
@@ -464,7 +452,7 @@ impl Reader<'_> {
 
     fn bytes(&mut self, t: &DeTable<'_>, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let v = t.get(key)?;
-        let found = Self::with_unit(v).filter(|b| range.contains(b));
+        let found = Self::with_unit(v, &BYTES).filter(|b| range.contains(b));
         if found.is_none() {
             let (min, max) = (range.start() >> 20, range.end() >> 30);
             self.problem(v.span(), format!("{key} is a number with M or G, from \"{min}M\" to \"{max}G\""));
@@ -472,20 +460,12 @@ impl Reader<'_> {
         found
     }
 
-    /// A number of bytes with its unit.
-    fn with_unit(v: &Value<'_>) -> Option<u64> {
-        let text = match v.get_ref() {
-            DeValue::String(s) => s.as_ref(),
-            _ => "",
-        };
-        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-        let shift = match unit {
-            "M" | "MiB" => Some(20),
-            "G" | "GiB" => Some(30),
-            "T" | "TiB" => Some(40),
-            _ => None,
-        };
-        digits.parse::<u64>().ok().zip(shift).and_then(|(n, s)| n.checked_mul(1u64 << s))
+    /// A whole number with one of these units, multiplied by what the unit stands for.
+    fn with_unit(v: &Value<'_>, units: &[(&str, u64)]) -> Option<u64> {
+        let DeValue::String(text) = v.get_ref() else { return None };
+        let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+        let (_, scale) = units.iter().find(|(name, _)| *name == unit)?;
+        digits.parse::<u64>().ok()?.checked_mul(*scale)
     }
 
     fn clients(&mut self, v: &Value<'_>) -> Rules {
@@ -600,7 +580,7 @@ impl Reader<'_> {
     }
 
     /// What exports must not have in common.
-    fn together(&mut self, exports: &[(ExportConfig, Places)]) {
+    fn check_conflicts(&mut self, exports: &[(ExportConfig, Places)]) {
         let mut logs = HashSet::new();
         let mut paths = HashSet::new();
         for (e, at) in exports {

@@ -5,7 +5,7 @@ use crate::exports::caller::Admission;
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
 use crate::path::Executor;
-use crate::turned_away::Reason;
+use crate::refused_clients::Reason;
 use crate::{v3, v4};
 use bytes::Bytes;
 use landfast_nfs::v4::{PROC_COMPOUND, PROC_NULL, VERSION};
@@ -75,7 +75,7 @@ impl Dispatcher {
                     self.executor.sh.counters.stranger();
                     let reason = if why == AuthStat::TOOWEAK { Reason::Port } else { Reason::Address };
                     let peer = conn.peer();
-                    self.executor.sh.turned_away.tell(peer.ip().to_canonical(), peer.port(), None, reason);
+                    self.executor.sh.refused_clients.log(peer.ip().to_canonical(), peer.port(), None, reason);
                     return Response::AuthError(why);
                 }
             }

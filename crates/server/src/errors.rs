@@ -1,7 +1,9 @@
 //! The volume's errors as the protocol's.
 
+use landfast_nfs::v4::valid::is_valid;
 use landfast_nfs::v4::{NfsStat, OpNum};
 use landfast_volume::Error;
+use std::sync::LazyLock;
 
 /// The status for an error of the volume, unless the operation has a better one.
 pub fn status(e: Error) -> NfsStat {
@@ -38,49 +40,18 @@ pub fn status(e: Error) -> NfsStat {
     }
 }
 
+/// By the number of an operation: whether the tables of NFSv4.0 or 4.2 list `IO` for it. (Those of 4.2 include 4.1.)
+static OPS_WITH_IO: LazyLock<[bool; 80]> = LazyLock::new(|| {
+    let lists_io = |op| [0, 2].iter().any(|minor| is_valid(*minor, OpNum(op as u32), NfsStat::NFS4ERR_IO));
+    std::array::from_fn(lists_io)
+});
+
 /// The status of an operation whose effect, or the basis of whose answer, may not be durable. It is `IO` where the
 /// tables of RFC 8881 section 15.2, RFC 7862 section 11.2, RFC 8276 section 8.4.5 and RFC 7530 section 13.2 list that
 /// for the operation, else `SERVERFAULT`. Both make clients give up: neither says that an object is gone, nor that a
 /// retry may succeed.
 pub fn status_of_failed(op: OpNum) -> NfsStat {
-    let lists_io = matches!(
-        op,
-        OpNum::ACCESS
-            | OpNum::COMMIT
-            | OpNum::CREATE
-            | OpNum::GETATTR
-            | OpNum::LINK
-            | OpNum::LOOKUP
-            | OpNum::LOOKUPP
-            | OpNum::NVERIFY
-            | OpNum::OPEN
-            | OpNum::OPENATTR
-            | OpNum::READ
-            | OpNum::READDIR
-            | OpNum::READLINK
-            | OpNum::REMOVE
-            | OpNum::RENAME
-            | OpNum::SETATTR
-            | OpNum::VERIFY
-            | OpNum::WRITE
-            | OpNum::GET_DIR_DELEGATION
-            | OpNum::LAYOUTCOMMIT
-            | OpNum::LAYOUTGET
-            | OpNum::WANT_DELEGATION
-            | OpNum::ALLOCATE
-            | OpNum::CLONE
-            | OpNum::COPY
-            | OpNum::COPY_NOTIFY
-            | OpNum::DEALLOCATE
-            | OpNum::IO_ADVISE
-            | OpNum::READ_PLUS
-            | OpNum::SEEK
-            | OpNum::WRITE_SAME
-            | OpNum::GETXATTR
-            | OpNum::LISTXATTRS
-            | OpNum::REMOVEXATTR
-            | OpNum::SETXATTR
-    );
+    let lists_io = OPS_WITH_IO.get(op.0 as usize) == Some(&true);
     if lists_io { NfsStat::NFS4ERR_IO } else { NfsStat::NFS4ERR_SERVERFAULT }
 }
 
@@ -123,7 +94,6 @@ pub fn check_name(name: &[u8]) -> Result<(), NfsStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use landfast_nfs::v4::valid::is_valid;
 
     #[test]
     fn rfc8881_15_2_and_rfc7530_13_2_what_failed_is_said_as_the_tables_have_it() {

@@ -4,17 +4,18 @@
 //! The modules from the bottom up. Each uses only modules of its own line and of the lines before:
 //!
 //! - [`limits`], [`limited`]: every limit and the answer at it; which limits can be configured; `errors`: the volume's
-//!   errors as statuses;
+//!   errors as statuses; `fnv`: a digest;
 //! - [`state`]: clients, sessions, opens and locks as a pure core; `state_lock`: the lock on it;
 //! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the
-//!   pseudo root; [`config`], [`places`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values and
-//!   the volume's;
-//! - `turned_away`: logs refused clients; `back/conns.rs`: connections for callbacks; `shared`: what all requests
-//!   share;
-//! - `admission`, `standing`: whose calls are accepted at all; `attr`: attributes; `back`: callbacks; `offload`: copies
-//!   that continue after the reply to their COPY; `once`: the duplicate request cache;
+//!   pseudo root; [`config`], [`own_files`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values
+//!   and the volume's;
+//! - `refused_clients`: logs refused clients; `backchannel/conns.rs`: connections for callbacks; `shared`: what all
+//!   requests share;
+//! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks;
+//!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
+//!   and the duplicate request cache;
 //! - `path`: the steps of a request, the same for all versions;
-//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `replies`: how large a reply
+//! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `reply_sizes`: how large a reply
 //!   may become;
 //! - `dispatcher`: which program a call is for;
 //! - `background`, `running`, `reload`, `start`: the thin shell of sockets, threads and clocks. `pool`, `workers`,
@@ -34,13 +35,16 @@
 mod acl;
 mod admission;
 mod attr;
-mod back;
+mod backchannel;
 mod background;
 pub mod config;
 mod descriptors;
 mod dispatcher;
+mod duplicate_requests;
 mod errors;
 pub mod exports;
+mod fnv;
+mod known_clients;
 pub mod limited;
 pub mod limits;
 mod listen;
@@ -49,36 +53,34 @@ mod metrics;
 mod mount;
 mod nlm;
 mod offload;
-mod once;
+pub mod own_files;
 mod owner;
 mod path;
-pub mod places;
 mod pool;
 mod portmap;
 #[cfg(test)]
 mod protocol_doc;
 pub mod protocols;
-mod released;
+mod refused_clients;
 mod reload;
-mod replies;
+mod reply_sizes;
 mod running;
 mod shared;
 mod stable;
-mod standing;
 mod start;
 pub mod state;
 mod state_lock;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
-mod turned_away;
 mod v3;
 mod v4;
+mod wakeups;
 mod workers;
 
 pub use exports::Served;
-pub use exports::down::Unavailable;
 pub use exports::pseudo::hidden_by;
+pub use exports::unavailable::Unavailable;
 pub use portmap::{PortMapper, Rpcbind};
 pub use protocols::Protocols;
 pub use reload::{ReloadError, Reloaded, is_overlap};

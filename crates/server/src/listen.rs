@@ -26,7 +26,6 @@ pub(crate) fn all(addrs: &[SocketAddr], datagrams: bool) -> Result<Vec<Listening
     addrs.iter().map(|addr| one(*addr).map_err(|e| (*addr, e))).collect()
 }
 
-/// A listener for connections alone.
 pub(crate) fn tcp(addr: SocketAddr) -> io::Result<TcpListener> {
     bind_tcp(addr, &[])
 }

@@ -13,7 +13,6 @@ use std::time::Duration;
 /// Returns what the connections hold.
 pub(crate) type Load = Arc<dyn Fn() -> landfast_rpc::Load + Send + Sync>;
 
-/// How often it is looked.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Looks now and then, and never ends.

@@ -4,7 +4,7 @@
 //! stopped in between. Nobody waits for them, so these threads have a low priority. What CB_OFFLOAD reports is durable:
 //! the destination was flushed and the log has it.
 
-use crate::back;
+use crate::backchannel;
 use crate::errors::status;
 use crate::limits;
 use crate::pool::Pool;
@@ -67,11 +67,11 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
         if tried > 0 {
             tokio::time::sleep(Duration::from_millis(limits::CALLBACK_PAUSE_MS)).await;
         }
-        match back::call(&sh, client, session, minor, CbOp::Offload(args.clone())).await {
-            Ok(NfsStat::NFS4ERR_DELAY) | Err(back::Error::Unreachable) => {}
+        match backchannel::call(&sh, client, session, minor, CbOp::Offload(args.clone())).await {
+            Ok(NfsStat::NFS4ERR_DELAY) | Err(backchannel::Error::Unreachable) => {}
             // The client knows of the end, or does not want to.
             Ok(_) => return sh.state().copies.forget(&stateid),
-            Err(back::Error::Gone) => return,
+            Err(backchannel::Error::Gone) => return,
         }
     }
     tracing::debug!(client, "a client could not be told of the end of a copy; it may ask");

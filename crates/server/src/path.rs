@@ -1,7 +1,7 @@
 //! The path of a request, the same for all versions of NFS, from the decoded call to its reply:
 //!
 //! 1. The client's turn has come ([`landfast_rpc::Turn`]). It is given back wherever the request waits.
-//! 2. The caller is looked up. A call without a session is looked up in the duplicate request cache ([`Once`]).
+//! 2. The caller is looked up. A call without a session is looked up in the duplicate request cache ([`CallDecision`]).
 //! 3. The request waits for back-pressure of the logs that it may write to, and for room for a large reply.
 //! 4. It is announced to those logs.
 //! 5. It runs here, or on the threads for work that waits for the disk ([`crate::pool`]). The turn goes to the next
@@ -20,18 +20,18 @@
 //!   [`Pending::failure`].
 //! - Nothing waits after step 5 while it holds a turn or an announcement.
 
+use crate::duplicate_requests::{self, CallDecision};
 use crate::exports::{Caller, Export, Receipts};
 use crate::limits;
 use crate::offload::{self, Offload};
-use crate::once::{self, Once};
 use crate::pool::Pool;
-use crate::released::{Awaited, Released, Slot};
 use crate::shared::Shared;
 use crate::state::drc::{CallKey, CallNumbers, Origin};
 use crate::state::notes::{LogId, Note, Stamped};
 use crate::state::owners::OwnerKey;
-use crate::state::sessions::Kept;
+use crate::state::sessions::CachedReply;
 use crate::state::{Principal, State};
+use crate::wakeups::{Awaited, Slot, Wakeups};
 use crate::workers::Workers;
 use bytes::Bytes;
 use landfast_nfs::v4::SessionId;
@@ -105,7 +105,7 @@ pub(crate) struct Later {
 /// See [`Later`]. Until it is recorded, the request counts as one in progress.
 pub(crate) enum LateReply {
     /// The reply of a slot, which stays busy.
-    Slot(SessionId, u32, Kept),
+    Slot(SessionId, u32, CachedReply),
     /// The reply of a call in the duplicate request cache.
     Call(CallKey),
 }
@@ -115,7 +115,7 @@ impl LateReply {
     fn failed(self, failure: &Bytes) -> Option<LateReply> {
         match self {
             LateReply::Slot(session, slot, _) => {
-                Some(LateReply::Slot(session, slot, Kept::Reply(failure.clone())))
+                Some(LateReply::Slot(session, slot, CachedReply::Reply(failure.clone())))
             }
             LateReply::Call(_) => None,
         }
@@ -127,7 +127,7 @@ impl LateReply {
         let note = match self {
             LateReply::Slot(session, slot, kept) => {
                 let mut s = st.sessions.get_mut(&session)?;
-                Note::Slot(s.stage_in(slot, kept, v, Some(home))?)
+                Note::Slot(s.stage(slot, kept, v, Some(home))?)
             }
             LateReply::Call(key) => Note::Call(st.drc.noted(&key, v, home)?),
         };
@@ -156,7 +156,7 @@ pub(crate) struct Executor {
     /// The threads of the runtime, which run all other requests.
     pub(crate) workers: Workers,
     /// Wakes retries that wait for the answer of a slot, or of a call without a session.
-    pub(crate) released: Released,
+    pub(crate) wakeups: Wakeups,
 }
 
 impl Executor {
@@ -183,13 +183,14 @@ impl Executor {
             None => None,
             Some(key) => {
                 let from = Origin { conn: conn.id(), port: caller.port };
-                match turn.before(pin!(once::ask(&self.sh, &self.released, key, from))).await {
-                    Once::Execute(busy) => Some(busy),
-                    Once::Replay(reply) => {
+                match turn.before(pin!(duplicate_requests::look_up(&self.sh, &self.wakeups, key, from))).await
+                {
+                    CallDecision::Execute(busy) => Some(busy),
+                    CallDecision::Replay(reply) => {
                         self.sh.counters.replay();
                         return Response::Success(reply);
                     }
-                    Once::Busy => return Response::Close,
+                    CallDecision::Busy => return Response::Close,
                 }
             }
         };
@@ -205,8 +206,8 @@ impl Executor {
         loop {
             turn.again().await;
             // Registered before the slot is looked at, so that no release is missed.
-            let mut released = pin!(self.released.awaited(awaited, work.slot()).notified());
-            released.as_mut().enable();
+            let mut wakeup = pin!(self.wakeups.awaited(awaited, work.slot()).notified());
+            wakeup.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
             // A request that changes nothing waits for no flush, so it needs no time.
@@ -244,7 +245,7 @@ impl Executor {
                 if let Some(busy) = busy.filter(|_| failure.is_none()) {
                     busy.settle();
                 }
-                self.released.answered(work.slot());
+                self.wakeups.answered(work.slot());
                 return Response::Segments(failure.map_or(reply, |failure| vec![failure])).in_room(room);
             };
             // A client that lost its connection retries requests that are still in progress. `DELAY` would cost it
@@ -257,7 +258,7 @@ impl Executor {
                     continue;
                 }
             }
-            if timeout_at(until, released).await.is_err() {
+            if timeout_at(until, wakeup).await.is_err() {
                 return Response::Segments(reply);
             }
         }
@@ -316,7 +317,7 @@ impl Executor {
                 && let Some(mut s) = st.sessions.get_mut(&session)
             {
                 if !stable {
-                    s.replace_reply(slot, Kept::Reply(failure.clone()));
+                    s.replace_reply(slot, CachedReply::Reply(failure.clone()));
                 }
                 s.release(slot);
             }

@@ -89,18 +89,18 @@ pub struct Pool {
 impl Pool {
     /// Starts `threads` workers, at least one; an error if the system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        Pool::giving_way("nfs-disk", threads, 0)
+        Pool::with_nice("nfs-disk", threads, 0)
     }
 
     /// [`Pool::new`] with threads of this nice value (0 to 19), for work that nobody waits for.
-    pub fn giving_way(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
+    pub fn with_nice(name: &str, threads: usize, nice: i32) -> std::io::Result<Self> {
         let threads = threads.max(1);
         let inner = Arc::new(Inner { queue: Mutex::new(Queue::new(threads)), wake: Condvar::new() });
         let mut pool = Pool { inner, threads: Vec::with_capacity(threads) };
         for i in 0..threads {
             let inner = pool.inner.clone();
             let thread = std::thread::Builder::new().name(format!("{name}-{i}")).spawn(move || {
-                give_way(nice);
+                set_nice(nice);
                 work(&inner);
             })?;
             pool.threads.push(thread);
@@ -119,7 +119,7 @@ impl Pool {
 }
 
 /// Lowers the calling thread's priority. Linux does so for one thread, not for the process.
-fn give_way(nice: i32) {
+fn set_nice(nice: i32) {
     if nice > 0
         && let Err(e) = rustix::process::setpriority_process(None, nice)
     {
@@ -266,7 +266,7 @@ mod tests {
             said.recv().expect("it ran")
         };
         let usual = rustix::process::getpriority_process(None).expect("a priority");
-        assert_eq!(nice(Pool::giving_way("copy", 1, 19).expect("a thread")), 19);
+        assert_eq!(nice(Pool::with_nice("copy", 1, 19).expect("a thread")), 19);
         assert_eq!(nice(Pool::new(1).expect("a thread")), usual);
     }
 

@@ -5,9 +5,9 @@
 //! table is stopped when the last request that began with that table has ended.
 
 use crate::config::{Config, ExportConfig};
-use crate::exports::down::Unavailable;
+use crate::exports::unavailable::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
-use crate::places;
+use crate::own_files;
 use crate::running::Running;
 use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
@@ -31,7 +31,6 @@ pub enum ReloadError {
     /// Files that only the server may see lie in an export; the text names them.
     #[error("{0}")]
     Exposed(String),
-    /// Two exports exclude each other.
     #[error("{0}")]
     Clash(String),
     #[error("{0}: that needs a restart")]
@@ -94,7 +93,7 @@ pub(crate) fn table(
     server: [u8; 16],
     former: Vec<u32>,
 ) -> Result<Exports, ReloadError> {
-    if let Some(why) = places::exposed_of(&served) {
+    if let Some(why) = own_files::exposed_of(&served) {
         return Err(ReloadError::Exposed(why));
     }
     for a in &served {
@@ -104,7 +103,7 @@ pub(crate) fn table(
                 return Err(ReloadError::Within { inner: b.path.clone(), outer: a.path.clone() });
             }
             if a.volume.shows_state_of(&b.volume).map_err(look)? {
-                return Err(ReloadError::Exposed(places::state_shown(&b.path, &a.path)));
+                return Err(ReloadError::Exposed(own_files::state_shown(&b.path, &a.path)));
             }
         }
     }
@@ -165,7 +164,8 @@ impl Running {
         }
         // Checked before `open` makes a log there.
         let exports = config.exports.iter().map(|e| e.path.as_path());
-        if let Some(why) = places::exposed(exports, &places::of_config(config)) {
+        let own: Vec<_> = config.exports.iter().flat_map(own_files::of_export).collect();
+        if let Some(why) = own_files::exposed(exports, &own) {
             return Err(ReloadError::Exposed(why));
         }
         let mut served = Vec::with_capacity(config.exports.len());

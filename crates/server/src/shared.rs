@@ -1,12 +1,13 @@
 //! What all requests to one server share: the export table, the state, the identity, the clock.
 
-use crate::back::conns::CallbackConns;
-use crate::exports::known::Known;
+use crate::backchannel::conns::CallbackConns;
+use crate::exports::name_cache::NameCache;
 use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::protocols::Protocols;
+use crate::refused_clients::RefusedClients;
 use crate::state::ids::Secret;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
@@ -14,7 +15,6 @@ use crate::state::snapshot::{PartMax, Snapshot};
 use crate::state::{Bounds, Millis, State};
 use crate::state_lock::StateGuard;
 use crate::stats::Counters;
-use crate::turned_away::TurnedAway;
 use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
@@ -32,7 +32,7 @@ pub struct Shared {
     exports: RwLock<Arc<Exports>>,
     /// How often the export table has been replaced.
     tables: AtomicU64,
-    known: Known,
+    known: NameCache,
     pub(crate) server: [u8; 16],
     /// The number of this start of the server; different at each start.
     epoch: u32,
@@ -43,9 +43,8 @@ pub struct Shared {
     /// Replies, sessions and clients survive a crash.
     pub(crate) persist: bool,
     pub(crate) counters: Counters,
-    pub(crate) turned_away: TurnedAway,
+    pub(crate) refused_clients: RefusedClients,
     started: Instant,
-    /// Connections that callbacks may use.
     pub(crate) callback_conns: CallbackConns,
     pub(crate) protocols: Protocols,
     /// The most operations of an NFSv4.0 COMPOUND; a session negotiates its own number.
@@ -74,7 +73,7 @@ impl Shared {
         exports: Exports,
         Instance { server, epoch, secret }: Instance,
         lease_seconds: u32,
-        known: Known,
+        known: NameCache,
         limits: Limits,
         protocols: Protocols,
     ) -> Self {
@@ -88,7 +87,7 @@ impl Shared {
             lease_seconds,
             persist: exports.all_keep_notes(),
             counters: Counters::default(),
-            turned_away: TurnedAway::default(),
+            refused_clients: RefusedClients::default(),
             started: Instant::now(),
             freed: Notify::new(),
             callback_conns: CallbackConns::default(),
@@ -157,7 +156,7 @@ impl Shared {
     }
 
     /// The addresses that a host name resolves to, if known in time; the look-up counts for the share of `by`.
-    pub(crate) async fn leads_to(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
+    pub(crate) async fn addresses_of_host(&self, by: IpAddr, name: &[u8]) -> Arc<Vec<IpAddr>> {
         let found = match std::str::from_utf8(name) {
             Ok(name) if name.len() <= HOST_NAME_MAX => self.known.addresses(by, name).await,
             _ => None,
@@ -174,13 +173,11 @@ impl Shared {
         self.started.elapsed().as_millis() as Millis
     }
 
-    /// The source of this volume's notes at each checkpoint.
     pub(crate) fn keeper(&self, volume: &Volume) -> Arc<dyn NoteKeeper> {
         let (server, epoch) = (self.server, self.epoch);
         Arc::new(Keeper { state: self.state.clone(), log: volume.id(), server, epoch })
     }
 
-    /// Locks the state: see [`crate::state_lock`].
     pub(crate) fn state(&self) -> StateGuard<'_> {
         StateGuard::lock(&self.state, &self.freed)
     }

@@ -2,16 +2,17 @@
 //!
 //! The server has its own Tokio runtime, whose threads run requests where they are received. Their system calls go to
 //! the page cache; for most of them, handing over to another thread and back would cost more than the call. Only work
-//! that is known to wait for the disk goes to other threads ([`Pool`]). All waiting for the log is asynchronous.
-//! [`crate::dispatcher`] chooses who answers a call, [`crate::path`] the order of its steps.
+//! that is known to wait for the disk goes to other threads ([`Pool`]). Requests wait for the log asynchronously, except
+//! that a lone client's request flushes it itself ([`crate::workers`]). [`crate::dispatcher`] chooses who answers a
+//! call, [`crate::path`] the order of its steps.
 
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
 use crate::exports::Served;
-use crate::exports::down::Unavailable;
-use crate::exports::known::{Known, System};
+use crate::exports::name_cache::{NameCache, System};
 use crate::exports::rules::{ClientSpec, Rule, Rules};
+use crate::exports::unavailable::Unavailable;
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;
@@ -23,7 +24,6 @@ use crate::path::Executor;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
 use crate::protocols::Protocols;
-use crate::released::Released;
 use crate::reload::{self, ReloadError};
 use crate::running::{Running, Threads, stats};
 use crate::shared::{Instance, Shared};
@@ -31,6 +31,7 @@ use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::Stamped;
 use crate::state::restore::Restored;
+use crate::wakeups::Wakeups;
 use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::rpcbind::{self, Rpcbind};
@@ -57,9 +58,7 @@ pub struct ServerConfig {
     pub slow_workers: usize,
     /// The port of the clients' port mappers, which say where their lock managers are.
     pub portmapper: u16,
-    /// Whether to register with the machine's port mapper.
     pub port_mapper: PortMapper,
-    /// Where the port mapper listens.
     pub port_mapper_socket: PathBuf,
 }
 
@@ -106,12 +105,10 @@ fn default_workers() -> usize {
 pub enum StartError {
     #[error("cannot listen on {addr}: {err}; stop what uses the port, or choose another with --listen")]
     Listen { addr: SocketAddr, err: std::io::Error },
-    /// Two exports exclude each other.
     #[error(transparent)]
     Exports(#[from] ReloadError),
     #[error(transparent)]
     Volume(#[from] landfast_volume::OpenError),
-    /// A port mapper is required, and there is none.
     #[error("cannot register with the port mapper: {0}; start rpcbind, or choose --rpcbind auto")]
     PortMapper(#[from] rpcbind::RpcbindError),
     #[error("cannot start worker threads: {0}")]
@@ -153,7 +150,7 @@ impl Server {
         let server = merged.server.or(exports.first().map(|e| e.volume.id())).unwrap_or_default();
         // Differs from the epoch of every earlier instance, whichever volumes that had.
         let epoch = exports.iter().map(|e| e.recovery.epoch as u32).max().unwrap_or(1).max(merged.epoch + 1);
-        let known = Known::new(Box::new(System)).map_err(StartError::Threads)?;
+        let known = NameCache::new(Box::new(System)).map_err(StartError::Threads)?;
         unavailable.iter().for_each(reload::say_unavailable);
         let exports = reload::table(exports, unavailable, server, Vec::new())?;
         let mut secret = Secret::default();
@@ -163,7 +160,7 @@ impl Server {
         let nlm = Nlm::new(sh.clone(), epoch, portmapper);
         let restored = restore(&sh, merged.notes)?;
         let slow = Arc::new(Pool::new(slow_workers).map_err(StartError::Threads)?);
-        let copying = Pool::giving_way("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
+        let copying = Pool::with_nice("nfs-copy", limits::COPY_WORKERS, limits::COPY_NICE);
         let copying = Arc::new(copying.map_err(StartError::Threads)?);
         let watch = Workers::new(threads.handle()).map_err(StartError::Threads)?;
         let service = Arc::new(Dispatcher {
@@ -172,7 +169,7 @@ impl Server {
                 slow,
                 copying,
                 workers: watch.clone(),
-                released: Released::new(),
+                wakeups: Wakeups::new(),
             },
             nlm: nlm.clone(),
             mounts: Mounts::default(),

@@ -1,6 +1,6 @@
 //! Counters of a running server.
 //!
-//! Successes are counted in one of several copies, chosen by the thread, so that threads do not contend for a cache
+//! Successes are counted in one of several shards, chosen by the thread, so that threads do not contend for a cache
 //! line; failures in one table. Nothing here waits, so different counters may be read at slightly different moments.
 
 use crate::limited::{Limit, Limits};
@@ -15,7 +15,7 @@ const OPS: usize = 80;
 /// Statuses with a counter of their own: 0 to 99, 10000 to 10099; all others share the last.
 const STATUSES: usize = 201;
 /// Copies of what is counted often.
-const COPIES: usize = 8;
+const SHARDS: usize = 8;
 
 const MOUNT_NAMES: [&str; 6] = ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"];
 const NFSACL_NAMES: [&str; 3] = ["NULL", "GETACL", "SETACL"];
@@ -182,7 +182,7 @@ struct Histogram {
 /// The counters of one group of threads, more than a cache line apart from the others'.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Copy {
+struct CounterShard {
     good: [AtomicU64; CELLS],
     latencies: [Histogram; LATENCIES.len()],
 }
@@ -193,20 +193,21 @@ pub(crate) struct Counters {
     modifying: AtomicU64,
     replays: AtomicU64,
     strangers: AtomicU64,
-    copies: Box<[Copy]>,
+    shards: Box<[CounterShard]>,
     /// By cell, then by status.
     bad: Box<[AtomicU64]>,
 }
 
 impl Default for Counters {
     fn default() -> Self {
-        let copy = || Copy { good: [const { AtomicU64::new(0) }; CELLS], latencies: Default::default() };
+        let shard =
+            || CounterShard { good: [const { AtomicU64::new(0) }; CELLS], latencies: Default::default() };
         Counters {
             compounds: AtomicU64::new(0),
             modifying: AtomicU64::new(0),
             replays: AtomicU64::new(0),
             strangers: AtomicU64::new(0),
-            copies: (0..COPIES).map(|_| copy()).collect(),
+            shards: (0..SHARDS).map(|_| shard()).collect(),
             bad: (0..CELLS * STATUSES).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -223,19 +224,19 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Counters {
-    fn copy(&self) -> Option<&Copy> {
+    fn shard(&self) -> Option<&CounterShard> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % COPIES;
+            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
         }
         // A thread that ends has given its number back.
-        self.copies.get(MINE.try_with(|n| *n).unwrap_or(0))
+        self.shards.get(MINE.try_with(|n| *n).unwrap_or(0))
     }
 
     fn done(&self, protocol: Protocol, operation: u32, status: u32) {
         let cell = protocol.cell(operation);
         if status == 0 {
-            add(self.copy().and_then(|c| c.good.get(cell)), 1);
+            add(self.shard().and_then(|c| c.good.get(cell)), 1);
         } else {
             add(self.bad.get(cell * STATUSES + status_at(status)), 1);
         }
@@ -276,7 +277,7 @@ impl Counters {
     pub(crate) fn took(&self, program: usize, time: Duration) {
         let us = time.as_micros() as u64;
         let bucket = BUCKETS_US.partition_point(|bound| *bound < us);
-        if let Some(h) = self.copy().and_then(|c| c.latencies.get(program)) {
+        if let Some(h) = self.shard().and_then(|c| c.latencies.get(program)) {
             add(h.buckets.get(bucket), 1);
             add(Some(&h.sum_ns), time.as_nanos() as u64);
         }
@@ -285,7 +286,7 @@ impl Counters {
     fn latencies(&self) -> Vec<(&'static str, Latency)> {
         let of = |(i, program): (usize, &&'static str)| {
             let mut sum = Latency::default();
-            for h in self.copies.iter().filter_map(|c| c.latencies.get(i)) {
+            for h in self.shards.iter().filter_map(|c| c.latencies.get(i)) {
                 sum.sum_ns += get(&h.sum_ns);
                 sum.buckets.iter_mut().zip(&h.buckets).for_each(|(s, b)| *s += get(b));
             }
@@ -299,7 +300,7 @@ impl Counters {
         for protocol in PROTOCOLS {
             for number in 0..protocol.operations() {
                 let cell = protocol.base() + number;
-                let good = self.copies.iter().filter_map(|c| c.good.get(cell)).map(get).sum();
+                let good = self.shards.iter().filter_map(|c| c.good.get(cell)).map(get).sum();
                 let bad = self.bad.get(cell * STATUSES..(cell + 1) * STATUSES).unwrap_or_default();
                 let failed: Vec<_> = bad
                     .iter()
@@ -377,9 +378,7 @@ pub struct Stats {
     pub ops: Vec<(OpNum, u64)>,
     /// Calls of NFS version 3 that were executed, by procedure.
     pub v3_procedures: Vec<(&'static str, u64)>,
-    /// Operations of each protocol and version.
     pub operations: Vec<Operation>,
-    /// How long requests took, by program.
     pub latencies: Vec<(&'static str, Latency)>,
     /// Replies that are kept for calls without a session.
     pub calls_kept: usize,
@@ -390,7 +389,6 @@ pub struct Stats {
     pub locks: usize,
     /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],
-    /// The most slots of one session.
     pub session_slots: usize,
     /// The most operations that a COMPOUND of any session may have.
     pub session_operations: usize,
@@ -400,7 +398,6 @@ pub struct Stats {
     pub calls_kept_bytes: (u64, u64),
     /// NLM hosts, and how many there may be.
     pub nlm_hosts: (usize, usize),
-    /// NLM requests that wait for a lock.
     pub nlm_waiters: usize,
     pub load: landfast_rpc::Load,
     pub limits: Limits,
@@ -444,10 +441,6 @@ impl Stats {
 
     pub fn op(&self, op: OpNum) -> u64 {
         self.ops.iter().find(|(n, _)| *n == op).map_or(0, |(_, c)| *c)
-    }
-
-    pub fn ops_total(&self) -> u64 {
-        self.ops.iter().map(|(_, c)| c).sum()
     }
 }
 

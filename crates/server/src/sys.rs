@@ -106,7 +106,6 @@ unsafe extern "C" {
     ) -> libc::c_int;
 }
 
-/// Whether a host belongs to a netgroup.
 pub(crate) fn in_netgroup(group: &str, host: &str) -> bool {
     let (Ok(group), Ok(host)) = (CString::new(group), CString::new(host)) else { return false };
     // The C library's enumeration of netgroups is not safe for threads everywhere.

@@ -37,7 +37,6 @@ use crate::limits;
 #[derive(Debug, Default)]
 struct Slot {
     poll: AtomicU64,
-    /// Polls so far.
     polls: AtomicU64,
 }
 

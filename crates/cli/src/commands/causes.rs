@@ -22,15 +22,17 @@ impl Causes {
         *count > 1
     }
 
-    /// One sentence for each cause that occurred more than once, with the number of other failures. Forgets all causes.
-    pub fn others(&self) -> Vec<String> {
+    /// Prints a line for each cause that occurred more than once, with the number of other failures, unless `verbose`
+    /// has printed them all. Forgets all causes.
+    pub fn print_others(&self, tool: &str, verbose: bool) {
         let causes = std::mem::take(&mut *self.0.lock());
-        let of = |(words, n): (String, u64)| match (words == UNMADE, n) {
-            (true, n) => Some(format!("{} more: their directories were not made", show_count(n))),
-            (false, 2..) => Some(format!("{} more: {words}", show_count(n - 1))),
-            (false, _) => None,
-        };
-        causes.into_iter().filter_map(of).collect()
+        for (words, n) in causes.into_iter().filter(|_| !verbose) {
+            match (words == UNMADE, n) {
+                (true, n) => eprintln!("{tool}: {} more: their directories were not made", show_count(n)),
+                (false, 2..) => eprintln!("{tool}: {} more: {words}", show_count(n - 1)),
+                (false, _) => {}
+            }
+        }
     }
 
     /// The message for a failure; `None` if its cause was printed before, unless `all` is set. `keep_owners`: the

@@ -91,7 +91,6 @@ impl Place {
     }
 }
 
-/// The connections of a command.
 #[derive(Default)]
 pub struct Servers {
     trees: Vec<(NfsUrl, Nfs)>,

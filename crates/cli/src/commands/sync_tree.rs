@@ -120,7 +120,7 @@ async fn push(tool: &mut Tool, args: &SyncTreeArgs, from_there: bool) -> Result<
     let target = Target { nfs: &nfs, path: place.joined(), owners: options.owners, xattrs, stop };
     let screen = Arc::new(screen);
     let report = sync(&source, &dest, &plan, &target, screen.clone(), message::of).await;
-    screen.repeated();
+    screen.causes.print_others("sync-tree", screen.verbose);
     report.map_err(|e| e.to_string())
 }
 
@@ -158,7 +158,7 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
     let here = Here { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
     let screen = Arc::new(screen);
     let report = sync_here(&source, &plan, &here, screen.clone()).await;
-    screen.repeated();
+    screen.causes.print_others("sync-tree", screen.verbose);
     report.map_err(failed)
 }
 
@@ -322,13 +322,6 @@ impl Screen {
             progress: Counter::new("synchronised", Some(all as u64), prints(tool, args)),
             arrived: AtomicU64::new(0),
             causes: Causes::default(),
-        }
-    }
-
-    /// Prints how many more failures had a cause that was printed.
-    fn repeated(&self) {
-        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
-            eprintln!("sync-tree: {words}");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::progress::spinner;
 use crate::signals::stop_on_signals;
 use args::ProbeArgs;
 use indicatif::ProgressBar;
-use landfast_probe::run::Teller;
+use landfast_probe::run::Progress;
 use landfast_probe::{Error, Options};
 use landfast_verify::Target;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub fn run(args: &ProbeArgs) -> Exit {
         return failed(e);
     }
     let options = Options { count: args.count, time: Duration::from_secs_f64(args.seconds) };
-    let tell = Tell { bar: spinner() };
-    let result = landfast_probe::run(&target, &options, &stop, &tell);
-    tell.bar.finish_and_clear();
+    let display = Display { bar: spinner() };
+    let result = landfast_probe::run(&target, &options, &stop, &display);
+    display.bar.finish_and_clear();
     let report = match result {
         Ok(report) => report,
         Err(Error::Interrupted) => {
@@ -41,11 +41,11 @@ pub fn run(args: &ProbeArgs) -> Exit {
     Exit::Done
 }
 
-struct Tell {
+struct Display {
     bar: ProgressBar,
 }
 
-impl Teller for Tell {
+impl Progress for Display {
     fn doing(&self, what: &str) {
         self.bar.set_message(what.to_owned());
         self.bar.tick();

@@ -6,7 +6,7 @@ use crate::table::table;
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
-use landfast_server::places::{self, Own};
+use landfast_server::own_files::{self, OwnFile};
 use landfast_volume::{Durability, LogPlace};
 use serde_json::json;
 use std::io::Read;
@@ -24,6 +24,24 @@ pub fn read(path: &Path) -> Result<Config, Vec<String>> {
     }
     let problems = |all: Vec<config::Problem>| all.iter().map(|p| format!("{name}:{p}")).collect();
     config::parse(&text).map_err(problems)
+}
+
+/// [`read`] for a command that ends when the file is wrong: prints the mistakes.
+fn read_or_print(file: &Path) -> Option<Config> {
+    read(file).map_err(|problems| print(&problems)).ok()
+}
+
+/// Reads the file and makes sure that no export exposes the server's own files, before a log is made there. Prints
+/// what is wrong.
+pub fn read_and_check(file: &Path) -> Option<Config> {
+    let config = read_or_print(file)?;
+    let exposed = exposed(file, &config);
+    print(&exposed);
+    exposed.is_empty().then_some(config)
+}
+
+fn print(problems: &[String]) {
+    problems.iter().for_each(|p| eprintln!("landfast: {p}"));
 }
 
 /// `landfast check`: exit status 0 if nothing is wrong, else 1.
@@ -58,13 +76,14 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
 /// user may not look at is left to the start of the server.
 pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
     let exports = || config.exports.iter().map(|e| e.path.as_path());
-    let look = |line: usize, own: &Own| match places::exposure(exports(), own) {
+    let look = |line: usize, own: &OwnFile| match own_files::exposure(exports(), own) {
         Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
         Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),
     };
-    let logs = config.exports.iter().flat_map(|e| places::of_export(e).into_iter().map(|own| (e.line, own)));
-    logs.chain([(1, Own::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
+    let logs =
+        config.exports.iter().flat_map(|e| own_files::of_export(e).into_iter().map(|own| (e.line, own)));
+    logs.chain([(1, OwnFile::config(file))]).filter_map(|(line, own)| look(line, &own)).collect()
 }
 
 fn durability(d: Durability) -> &'static str {
@@ -97,13 +116,7 @@ fn flavors(rule: &Rule) -> Vec<&'static str> {
 }
 
 pub fn exports(args: &ExportsArgs) -> Exit {
-    let config = match read(&args.config) {
-        Ok(config) => config,
-        Err(problems) => {
-            problems.iter().for_each(|p| eprintln!("landfast: {p}"));
-            return Exit::Failed;
-        }
-    };
+    let Some(config) = read_or_print(&args.config) else { return Exit::Failed };
     if args.json {
         let all: Vec<_> = config.exports.iter().map(to_json).collect();
         println!("{}", json!(all));

@@ -9,8 +9,9 @@ use crate::units::{show_bytes, show_count};
 use args::{DurabilityArg, RpcbindArg, ServeArgs};
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::rules::Rules;
+use landfast_server::limited::Limits;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
-use landfast_server::{Reloaded, Rpcbind, Running, Served, Server, ServerConfig, hidden_by};
+use landfast_server::{Reloaded, Rpcbind, Running, Server, ServerConfig, hidden_by};
 use landfast_volume::faults::ACCEPT_WEAK;
 use landfast_volume::{
     Durability, Experiment, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults,
@@ -18,7 +19,7 @@ use landfast_volume::{
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub fn run(args: ServeArgs) -> Exit {
     match faults::from_environment() {
@@ -33,94 +34,25 @@ pub fn run(args: ServeArgs) -> Exit {
 
 async fn serve(args: &ServeArgs) -> Exit {
     let started = Instant::now();
-    if let Some(file) = &args.config {
-        return serve_config(args, file, started).await;
-    }
-    let Some(dir) = &args.dir else {
-        return failed("name a directory, or a file with --config");
-    };
-    if args.durability == DurabilityArg::Log && args.log.is_none() {
-        return failed("--durability log needs a log: name a file or device with --log PATH");
-    }
-    let log = args.log_place();
-    if log.as_ref().is_some_and(LogPlace::is_mirror_of_itself) {
-        return failed("the log would be its own mirror: name another file or device with --log-mirror");
-    }
-    let Some(admitted) = ok_or_print(admit::admit(args)) else { return Exit::Failed };
-    if args.unprivileged && !admitted.is_local() {
-        return failed("--unprivileged serves everyone as one user: only on a loopback address");
-    }
-    // A signal during recovery must not be lost.
-    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-    let (Ok(mut terminate), Ok(mut interrupt)) = signals else {
-        return failed("cannot wait for signals");
-    };
-    let Some((volume, recovery)) = ok_or_print(Volume::open(options(args, dir, log))) else {
-        return Exit::Failed;
-    };
-    let export = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.clone());
-    eprintln!("landfast: exports {} to {}", export.display(), admitted.words(args.unprivileged));
-    say_recovery(&recovery, volume.durability());
-    warn_of_unsafe(volume.durability());
-    warn_of_hidden(&export);
-    if args.unprivileged {
-        eprintln!(
-            "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
-        );
-    }
-    let served = Served {
-        volume,
-        recovery,
-        path: export,
-        name: PathBuf::from("/"),
-        rules: Rules(vec![admitted.rule.clone()]),
-        manage_gids: false,
-    };
-    let mut config = ServerConfig::of(vec![served], admitted.listen.clone());
-    config.metrics = args.metrics;
-    config.protocols = args.protocols;
-    config.lease_seconds = args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32;
-    let rpcbind = match args.rpcbind {
-        RpcbindArg::Auto => Rpcbind::Auto,
-        RpcbindArg::Off => Rpcbind::Off,
-        RpcbindArg::Require => Rpcbind::Require,
-    };
-    config.port_mapper = rpcbind.at(&admitted.listen);
-    let Some(running) = ok_or_print(Server::start(config).await) else { return Exit::Failed };
-    say_restored(&running, args.lease.as_secs());
-    say_serving(&running, &[(dir.clone(), PathBuf::from("/"))], started.elapsed());
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    stop(running, args.stats_file.as_deref()).await
-}
-
-async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
-    let signals =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+    // Signals are caught from here on: one that comes during recovery must not be lost. Without a file SIGHUP ends the
+    // process.
+    let hangup = args.config.as_ref().map(|_| signal(SignalKind::hangup())).transpose();
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), hangup);
     let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
         return failed("cannot wait for signals");
     };
-    let mut config = match config::read(file) {
-        Ok(config) => config,
-        Err(problems) => {
-            problems.iter().for_each(|p| eprintln!("landfast: {p}"));
-            return Exit::Failed;
-        }
+    let settings = match &args.config {
+        Some(file) => config::read_and_check(file).map(|config| (config, None)),
+        None => ok_or_print(from_arguments(args)).map(|(config, whom)| (config, Some(whom))),
     };
-    // This must come before a log is made there.
-    let exposed = config::exposed(file, &config);
-    if !exposed.is_empty() {
-        exposed.iter().for_each(|p| eprintln!("landfast: {p}"));
-        return Exit::Failed;
-    }
-    let mut served = Vec::with_capacity(config.exports.len());
-    let mut unavailable = Vec::new();
+    let Some((mut config, whom)) = settings else { return Exit::Failed };
+    let (mut served, mut unavailable) = (Vec::new(), Vec::new());
+    let mut dirs = Vec::new();
     for e in &config.exports {
-        let (volume, recovery) = match open(args, e) {
-            Ok(opened) => opened,
-            Err(err) => {
+        let (volume, recovery) = match (open(args, e), &args.config) {
+            (Ok(opened), _) => opened,
+            (Err(err), None) => return failed(err),
+            (Err(err), Some(file)) => {
                 eprintln!("landfast: {}:{}: {}: {err}", file.display(), e.line, e.path.display());
                 // The other exports are served, unless the file itself is wrong.
                 if landfast_server::is_overlap(&err) {
@@ -130,7 +62,14 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
                 continue;
             }
         };
-        served.push(e.served(volume, recovery));
+        let mut export = e.served(volume, recovery);
+        if let Some(whom) = &whom {
+            export.path = std::fs::canonicalize(&e.path).unwrap_or(export.path);
+            eprintln!("landfast: exports {} to {whom}", export.path.display());
+        }
+        say_opened(&export.volume, &export.recovery);
+        served.push(export);
+        dirs.push((e.path.clone(), e.name.clone()));
     }
     if served.is_empty() {
         return Exit::Failed;
@@ -140,7 +79,11 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     {
         warn_of_hidden(&only.path);
     }
-    let dirs: Vec<_> = served.iter().map(|s| (s.path.clone(), s.name.clone())).collect();
+    if args.unprivileged {
+        eprintln!(
+            "landfast: WARNING: --unprivileged is for experiments: nothing can be recovered after a crash"
+        );
+    }
     let mut start = ServerConfig::of(served, config.listen.clone());
     start.unavailable = unavailable;
     (start.lease_seconds, start.limits, start.metrics) =
@@ -149,16 +92,74 @@ async fn serve_config(args: &ServeArgs, file: &Path, started: Instant) -> Exit {
     start.port_mapper = config.rpcbind.at(&config.listen);
     start.workers = config.workers.unwrap_or(start.workers);
     let Some(running) = ok_or_print(Server::start(start).await) else { return Exit::Failed };
-    say_restored(&running, u64::from(config.lease_seconds));
+    say_restored(&running, config.lease_seconds);
     say_serving(&running, &dirs, started.elapsed());
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(args, file, &running, &mut config).await,
+            () = next(&mut hangup) => if let Some(file) = &args.config {
+                reload(args, file, &running, &mut config).await;
+            },
         }
     }
     stop(running, args.stats_file.as_deref()).await
+}
+
+/// Waits for a signal; for ever if it is not caught.
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// What `serve DIR` serves, as a file would say it; and in words, to whom.
+fn from_arguments(args: &ServeArgs) -> Result<(Config, String), String> {
+    let Some(dir) = &args.dir else { return Err("name a directory, or a file with --config".into()) };
+    let durability = match args.durability {
+        DurabilityArg::Log => Durability::Log,
+        DurabilityArg::Sync => Durability::Sync,
+        DurabilityArg::Unsafe => Durability::Unsafe,
+    };
+    if durability == Durability::Log && args.log.is_none() {
+        return Err("--durability log needs a log: name a file or device with --log PATH".into());
+    }
+    let log = args.log_place();
+    if log.as_ref().is_some_and(LogPlace::is_mirror_of_itself) {
+        return Err("the log would be its own mirror: name another file or device with --log-mirror".into());
+    }
+    let admitted = admit::admit(args)?;
+    if args.unprivileged && !admitted.is_local() {
+        return Err("--unprivileged serves everyone as one user: only on a loopback address".into());
+    }
+    let whom = admitted.words(args.unprivileged);
+    let export = ExportConfig {
+        path: dir.clone(),
+        name: PathBuf::from("/"),
+        rules: Rules(vec![admitted.rule]),
+        durability,
+        log,
+        log_size: args.log_size,
+        strict_recovery: args.strict_recovery,
+        manage_gids: false,
+        line: 0,
+    };
+    let config = Config {
+        listen: admitted.listen,
+        lease_seconds: args.lease.as_secs().clamp(1, u64::from(u32::MAX)) as u32,
+        limits: Limits::default(),
+        metrics: args.metrics,
+        protocols: args.protocols,
+        rpcbind: match args.rpcbind {
+            RpcbindArg::Auto => Rpcbind::Auto,
+            RpcbindArg::Off => Rpcbind::Off,
+            RpcbindArg::Require => Rpcbind::Require,
+        },
+        workers: None,
+        exports: vec![export],
+    };
+    Ok((config, whom))
 }
 
 /// SIGHUP: applies the whole file, or nothing of it.
@@ -172,7 +173,8 @@ async fn reload(args: &ServeArgs, file: &Path, running: &Running, config: &mut C
     if !exposed.is_empty() {
         return exposed.iter().for_each(|p| unchanged(p));
     }
-    match running.reload(config, &new, |e| open(args, e)).await {
+    let open = |e: &ExportConfig| open(args, e).inspect(|(volume, recovery)| say_opened(volume, recovery));
+    match running.reload(config, &new, open).await {
         Ok(done) => {
             say_reloaded(file, &new, &done);
             // The old values stay: what needs a restart is reported until there was one.
@@ -204,23 +206,25 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
     done.not_clean.iter().for_each(|why| eprintln!("landfast: WARNING: not stopped cleanly: {why}"));
 }
 
-/// Opens the volume of an export and prints what it found.
 fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
-    let (volume, recovery) = Volume::open(OpenOptions {
+    Volume::open(OpenOptions {
         log: e.log.clone(),
         log_size: e.log_size,
         strict_recovery: e.strict_recovery,
-        accept_weak: accepts_weak(args),
-        experiment: experiment(args),
+        // The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
+        accept_weak: args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some(),
+        experiment: Experiment {
+            injected_flush: args.inject_volume_flush,
+            injected_log_flush: args.inject_log_flush,
+            unprivileged: args.unprivileged,
+        },
         ..OpenOptions::new(&e.path, e.durability)
-    })?;
-    say_recovery(&recovery, volume.durability());
-    warn_of_unsafe(volume.durability());
-    Ok((volume, recovery))
+    })
 }
 
-fn warn_of_unsafe(durability: Durability) {
-    if durability == Durability::Unsafe {
+fn say_opened(volume: &Volume, recovery: &RecoveryReport) {
+    say_recovery(recovery, volume.durability());
+    if volume.durability() == Durability::Unsafe {
         eprintln!(
             "landfast: WARNING: durability unsafe answers before data is stable: a power cut loses up to {UNSAFE_RISK_SECONDS} \
              seconds of acknowledged work"
@@ -238,35 +242,6 @@ fn warn_of_hidden(export: &Path) {
             export.display(),
             by.display()
         );
-    }
-}
-
-/// The operator says that a filesystem which seems unable to keep the promise can keep it, or need not.
-fn accepts_weak(args: &ServeArgs) -> bool {
-    args.accept_weak || std::env::var_os(ACCEPT_WEAK).is_some()
-}
-
-fn options(args: &ServeArgs, dir: &Path, log: Option<LogPlace>) -> OpenOptions {
-    let durability = match args.durability {
-        DurabilityArg::Log => Durability::Log,
-        DurabilityArg::Sync => Durability::Sync,
-        DurabilityArg::Unsafe => Durability::Unsafe,
-    };
-    OpenOptions {
-        log,
-        log_size: args.log_size,
-        strict_recovery: args.strict_recovery,
-        accept_weak: accepts_weak(args),
-        experiment: experiment(args),
-        ..OpenOptions::new(dir, durability)
-    }
-}
-
-fn experiment(args: &ServeArgs) -> Experiment {
-    Experiment {
-        injected_flush: args.inject_volume_flush,
-        injected_log_flush: args.inject_log_flush,
-        unprivileged: args.unprivileged,
     }
 }
 
@@ -295,7 +270,7 @@ fn say_recovery(r: &RecoveryReport, durability: Durability) {
     }
 }
 
-fn say_restored(running: &Running, lease_seconds: u64) {
+fn say_restored(running: &Running, lease_seconds: u32) {
     let restored = running.restored();
     if restored.clients > 0 {
         eprintln!(

@@ -56,7 +56,7 @@ pub fn run(args: &UntarArgs) -> Exit {
         untar::run_as(options, session, source, &url, screen.clone()).await
     });
     screen.finish();
-    screen.repeated();
+    screen.causes.print_others("landfast", screen.verbose);
     let complete = result.as_ref().is_ok_and(Report::complete);
     if let Some(Err(why)) = journal.map(|journal| journal.close(complete)) {
         eprintln!("landfast: {why}");
@@ -237,13 +237,6 @@ impl Screen {
             start: Instant::now(),
             resumed: AtomicU64::new(0),
             causes: Causes::default(),
-        }
-    }
-
-    /// Prints how many more failures had a cause that was printed.
-    fn repeated(&self) {
-        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
-            eprintln!("landfast: {words}");
         }
     }
 

@@ -33,14 +33,12 @@ impl Caller {
     }
 }
 
-/// What a caller may do on an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) read_only: bool,
     pub(crate) cred: Cred,
 }
 
-/// Why a caller may not use an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// No rule names its address, or its port is not privileged: the export does not exist for this caller.

@@ -15,7 +15,6 @@ pub enum ClientSpec {
     Host(String),
     /// A pattern of host names, in lower case; `*` and `?` do not match a dot. An address matches by a name that resolves back to it.
     Pattern(String),
-    /// A netgroup: the hosts in it.
     Netgroup(String),
 }
 

@@ -1,9 +1,9 @@
 //! The export table: which volumes are served, under which names, to whom.
 //!
 //! - [`pseudo`]: the names;
-//! - [`down`]: exports that cannot be served now;
+//! - [`unavailable`]: exports that cannot be served now;
 //! - [`caller`], [`hosts`], [`rules`]: who calls, which hosts a rule names, who may use an export and as which user;
-//! - `known`: looks up names of addresses and groups of users in the background;
+//! - `name_cache`: looks up names of addresses and groups of users in the background;
 //! - `tx`: the transaction of one request, which may span several volumes.
 //!
 //! An [`Exports`] never changes: a reload replaces the server's table by a new one. Each request works with the table
@@ -16,26 +16,26 @@
 //!    of its caller.
 
 pub(crate) mod caller;
-pub(crate) mod down;
 pub mod hosts;
-pub(crate) mod known;
+pub(crate) mod name_cache;
 mod number;
 pub(crate) mod pseudo;
 pub mod rules;
 mod tx;
+pub(crate) mod unavailable;
 
 use bytes::Bytes;
 pub(crate) use caller::{Access, Caller, Refused};
-use down::{Down, Unavailable};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
-use pseudo::{Pseudo, PseudoDir, components};
+use pseudo::{Pseudo, components};
 use rules::{ClientSpec, Found, Rules};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
+use unavailable::{Unavailable, UnavailableExport};
 
 /// A volume and how it is served.
 #[derive(Debug)]
@@ -49,7 +49,6 @@ pub(crate) struct Export {
     pub(crate) manage_gids: bool,
     /// The components of its name in the pseudo root; empty when it is the root itself.
     pub(crate) name: Vec<Bytes>,
-    /// Its index in the table.
     pub(crate) place: usize,
     /// The fileid of the directory entry on which its root is mounted; `None` when it is the root of the server.
     pub(crate) mounted_on: Option<u64>,
@@ -61,7 +60,6 @@ impl Export {
         self.volume.id()
     }
 
-    /// The volume's number in its handles.
     pub(crate) fn number(&self) -> u32 {
         number_from(&self.volume.id())
     }
@@ -85,7 +83,6 @@ impl Export {
     }
 }
 
-/// The object that a handle names, and its export.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     pub(crate) export: Arc<Export>,
@@ -94,12 +91,10 @@ pub(crate) struct Object {
     pub(crate) by_path: bool,
 }
 
-/// Why a table is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TableError {
     /// Two names are equal, or one lies below another.
     Names,
-    /// Two volumes have the same number.
     Number(PathBuf, PathBuf),
 }
 
@@ -129,7 +124,7 @@ pub(crate) struct Exports {
     /// Numbers of volumes that this server no longer serves.
     former: Vec<u32>,
     /// Exports that cannot be served now. Their indexes follow those of the served ones.
-    down: Vec<Arc<Down>>,
+    down: Vec<Arc<UnavailableExport>>,
 }
 
 /// Nanoseconds since 1970.
@@ -148,7 +143,7 @@ impl Exports {
         server: [u8; 16],
         former: Vec<u32>,
     ) -> Result<Exports, TableError> {
-        let down: Vec<_> = unavailable.into_iter().map(|of| Arc::new(Down::new(of))).collect();
+        let down: Vec<_> = unavailable.into_iter().map(|of| Arc::new(UnavailableExport::new(of))).collect();
         let names = served.iter().map(|s| components(&s.name));
         let names: Vec<_> = names.chain(down.iter().map(|d| d.name.clone())).collect();
         let pseudo = match (&served[..], &names[..]) {
@@ -193,12 +188,10 @@ impl Exports {
         self.all.iter().map(|e| e.number()).chain(down).chain(self.former.iter().copied()).collect()
     }
 
-    /// Whether any rule depends on the names of this address.
     pub(crate) fn needs_names(&self, addr: IpAddr) -> bool {
         !self.asked.is_empty() && self.rules().any(|rules| rules.find(addr, None) == Found::NeedsNames)
     }
 
-    /// Whether any export looks up users' groups.
     pub(crate) fn needs_groups(&self) -> bool {
         self.all.iter().any(|e| e.manage_gids)
     }
@@ -214,7 +207,7 @@ impl Exports {
 
     /// Whether the rules of every export treat this caller as they would treat it at address `from`. False where only a
     /// name lookup could tell.
-    pub(crate) fn gives_the_same(&self, caller: &Caller, from: IpAddr) -> bool {
+    pub(crate) fn same_access_from(&self, caller: &Caller, from: IpAddr) -> bool {
         if from == caller.addr {
             return true;
         }
@@ -225,17 +218,16 @@ impl Exports {
         })
     }
 
-    pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<Down>> {
+    pub(crate) fn down(&self) -> impl Iterator<Item = &Arc<UnavailableExport>> {
         self.down.iter()
     }
 
-    /// The export at this index, if it cannot be served now.
-    pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<Down>> {
+    pub(crate) fn down_at(&self, place: usize) -> Option<&Arc<UnavailableExport>> {
         self.down.get(place.checked_sub(self.all.len())?)
     }
 
     /// Finds an export that cannot be served now by its name in the pseudo root or by its path.
-    pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<Down>> {
+    pub(crate) fn down_by_name(&self, name: &[u8]) -> Option<&Arc<UnavailableExport>> {
         use std::os::unix::ffi::OsStrExt;
         let parts = components(Path::new(std::ffi::OsStr::from_bytes(name)));
         self.down
@@ -282,11 +274,6 @@ impl Exports {
         Ok(Object { export: export.clone(), node: export.volume.resolve(inner)?, by_path })
     }
 
-    pub(crate) fn pseudo_dir(&self, handle: &[u8]) -> Option<PseudoDir> {
-        self.pseudo.resolve(handle)
-    }
-
-    #[allow(dead_code)] // MOUNT finds exports by it
     /// Finds an export by its name in the pseudo root or by its path: a client of MOUNT may use either.
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<&Arc<Export>> {
         use std::os::unix::ffi::OsStrExt;

@@ -16,6 +16,7 @@
 //! paths, so they stay the same after a restart or a reload. Handles carry no signature, because they lead only to
 //! names, and names that a caller may not use are left out.
 
+use crate::fnv;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -81,10 +82,7 @@ pub struct NameClash(pub usize, pub usize);
 
 /// A digest of a path that never changes: 64-bit FNV-1a with a separator before each component, masked, at least 3.
 fn digest(above: u64, name: &[u8]) -> u64 {
-    let mut h = above ^ 0xcbf2_9ce4_8422_2325;
-    for b in std::iter::once(&b'/').chain(name) {
-        h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
-    }
+    let h = fnv::add(above ^ fnv::BEGIN, std::iter::once(&b'/').chain(name));
     (h & DIGEST_MASK).max(3)
 }
 
@@ -209,7 +207,6 @@ impl Pseudo {
         found
     }
 
-    /// The parent directory; `None` for the root.
     pub fn parent(&self, dir: PseudoDir) -> Option<PseudoDir> {
         self.dir(dir)?.parent
     }

@@ -29,9 +29,7 @@ pub struct Rule {
     pub from: Vec<ClientSpec>,
     pub read_only: bool,
     pub squash: Squash,
-    /// The anonymous user.
     pub anonuid: u32,
-    /// The anonymous user's group.
     pub anongid: u32,
     pub sys: bool,
     /// Allows AUTH_NONE; such a caller is the anonymous user.
@@ -82,7 +80,6 @@ impl Rule {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-/// The result of looking up an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found<'r> {
     Rule(&'r Rule),
@@ -121,12 +118,11 @@ impl Rules {
     }
 
     /// Of the clients that the rule of this address speaks of, those that it is.
-    pub fn those_that_are(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
+    pub fn matching_clients(&self, addr: IpAddr, names: Option<&Names>) -> Vec<&ClientSpec> {
         let Found::Rule(rule) = self.find(addr, names) else { return Vec::new() };
         rule.from.iter().filter(|from| from.matches(addr, names) == Some(true)).collect()
     }
 
-    /// The host names and netgroups that rules speak of.
     pub fn named(&self) -> impl Iterator<Item = &ClientSpec> {
         self.0.iter().flat_map(|r| &r.from).filter(|f| f.needs_names())
     }

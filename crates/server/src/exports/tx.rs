@@ -85,7 +85,6 @@ impl Txs {
     }
 }
 
-/// What to wait for until the changes are durable.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Receipts(Vec<Receipt>);

@@ -47,7 +47,6 @@ impl OfVolume {
 struct Figures {
     stats: Stats,
     volumes: Vec<OfVolume>,
-    /// Exports that cannot be served now, and why.
     unavailable: Vec<(String, String)>,
 }
 

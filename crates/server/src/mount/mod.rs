@@ -53,7 +53,6 @@ impl Mounts {
 }
 
 impl Mounts {
-    /// Serves a call of MOUNT.
     pub(crate) async fn call(
         &self,
         sh: &Shared,
@@ -102,7 +101,6 @@ impl Mounts {
     }
 }
 
-/// A procedure without arguments.
 fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, landfast_xdr::Error> {
     <()>::from_bytes(body).map(|()| act(()).to_bytes())
 }
@@ -138,7 +136,7 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), M
     let rules = export.map_or_else(|down| &down.of.rules, |export| &export.rules);
     let admission = rules.admits(caller.addr, caller.port, caller.names.as_deref());
     if let (Ok(export), Admission::Refused(_)) = (export, admission) {
-        sh.turned_away.tell_of(caller, export, true);
+        sh.refused_clients.log_export(caller, export, true);
     }
     if admission != Admission::Taken {
         return Err(MountStat::ACCES);
@@ -172,7 +170,7 @@ fn status(e: Error) -> MountStat {
 }
 
 /// The path by which an export is told to clients.
-fn told_as(export: &Export) -> Bytes {
+fn shown_path(export: &Export) -> Bytes {
     use std::os::unix::ffi::OsStrExt;
     if export.name.is_empty() {
         return Bytes::copy_from_slice(export.path.as_os_str().as_bytes());
@@ -183,8 +181,8 @@ fn told_as(export: &Export) -> Bytes {
 /// The exports whose rules name the caller, from whichever port: `showmount` is nobody's in particular.
 fn exported(exports: &Exports, caller: &Caller) -> List<ExportEntry> {
     let entry = |e: &Arc<Export>| {
-        let by = e.rules.those_that_are(caller.addr, caller.names.as_deref());
-        (!by.is_empty()).then(|| ExportEntry { directory: told_as(e), groups: List(groups(by)) })
+        let by = e.rules.matching_clients(caller.addr, caller.names.as_deref());
+        (!by.is_empty()).then(|| ExportEntry { directory: shown_path(e), groups: List(groups(by)) })
     };
     List(exports.iter().filter_map(entry).collect())
 }

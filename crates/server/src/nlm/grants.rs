@@ -33,10 +33,8 @@ pub(super) async fn run(nlm: Nlm) {
     }
 }
 
-/// What the client replied to GRANTED.
 enum GrantReply {
     Accepted,
-    /// It does not want the lock.
     Refused,
     /// The message cannot have reached it.
     NotDelivered,

@@ -21,7 +21,7 @@ mod procs;
 
 use crate::admission::is_for_all;
 use crate::exports::caller::Admission;
-use crate::state::nlm::By;
+use crate::state::nlm::RequestForm;
 use bytes::Bytes;
 use landfast_nfs::nlm;
 use landfast_rpc::conn::{CallHeader, Response};
@@ -46,7 +46,7 @@ impl Nlm {
     /// Serves a call of one of [`crate::protocols::LOCK_PROGRAMS`].
     pub(crate) async fn call(&self, peer: SocketAddr, udp: bool, call: CallHeader, body: Bytes) -> Response {
         match call.prog {
-            nlm::PROGRAM => self.lock_manager(peer, By { udp, message: false }, call, body).await,
+            nlm::PROGRAM => self.lock_manager(peer, RequestForm { udp, message: false }, call, body).await,
             _ => self.status_monitor(peer, &call, body).await,
         }
     }

@@ -18,7 +18,6 @@ const PMAP_PROG: u32 = 100_000;
 const PMAP_GETPORT: Target = Target { prog: PMAP_PROG, vers: 2, proc: 3 };
 const RPCB_GETADDR: Target = Target { prog: PMAP_PROG, vers: 4, proc: 3 };
 
-/// Why a call to a client failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
     /// The call cannot have reached it.
@@ -28,11 +27,11 @@ pub(super) enum Failed {
 }
 
 /// A service's address, program, version, and whether by datagram.
-type Place = (IpAddr, u32, u32, bool);
+type ServiceAddr = (IpAddr, u32, u32, bool);
 
 pub(super) struct Peers {
     portmapper: u16,
-    ports: Mutex<HashMap<Place, (u16, Instant)>>,
+    ports: Mutex<HashMap<ServiceAddr, (u16, Instant)>>,
     calls: Arc<Semaphore>,
 }
 
@@ -76,7 +75,6 @@ impl Peers {
         self.to(addr, udp, to, args, &limits::NLM_MESSAGE_WAITS).await.map(|_| ())
     }
 
-    /// Tells the status monitor of a restart.
     pub(super) async fn notify(&self, addr: IpAddr, args: Bytes) -> Result<(), Failed> {
         let to = Target { prog: nsm::PROGRAM, vers: nsm::VERSION, proc: nsm::proc::NOTIFY };
         self.to(addr, true, to, args, &limits::NLM_CALL_WAITS).await.map(|_| ())
@@ -100,7 +98,7 @@ impl Peers {
         done
     }
 
-    async fn port(&self, place: Place, waits: &[Duration]) -> Option<u16> {
+    async fn port(&self, place: ServiceAddr, waits: &[Duration]) -> Option<u16> {
         let known = self.ports.lock().get(&place).copied();
         if let Some((port, since)) = known
             && since.elapsed() < limits::PORT_KNOWN
@@ -118,7 +116,7 @@ impl Peers {
 
     /// The port mapper of version 2 knows IPv4 only. It is asked as often as the call itself is sent: a message's
     /// sender may be forged, so its answer is two datagrams at most.
-    async fn ask_port(&self, (addr, prog, vers, udp): Place, waits: &[Duration]) -> Option<u16> {
+    async fn ask_port(&self, (addr, prog, vers, udp): ServiceAddr, waits: &[Duration]) -> Option<u16> {
         let mapper = SocketAddr::new(addr, self.portmapper);
         let mut args = BytesMut::new();
         let port = if addr.is_ipv4() {

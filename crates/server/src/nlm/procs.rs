@@ -6,7 +6,7 @@ use crate::exports::Caller;
 use crate::exports::caller::Admission;
 use crate::shared::Shared;
 use crate::state::locks::{Denied, LockError};
-use crate::state::nlm::{self, Ask, By, Host};
+use crate::state::nlm::{self, Host, LockRequest, RequestForm};
 use crate::state::notes::Stamped;
 use crate::state::opens::{FileKey, READ, Share as Rights, ShareConflict, WRITE};
 use crate::state::ranges::Span;
@@ -23,9 +23,9 @@ use landfast_xdr::{Decode, Encode};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-struct Asker {
+struct NlmCaller {
     peer: SocketAddr,
-    by: By,
+    by: RequestForm,
     caller: Caller,
     bytes: usize,
 }
@@ -49,17 +49,17 @@ impl Nlm {
     pub(super) async fn lock_manager(
         &self,
         peer: SocketAddr,
-        by: By,
+        by: RequestForm,
         call: CallHeader,
         body: Bytes,
     ) -> Response {
         let bytes = call.message_bytes;
         let caller = self.sh.caller(peer, call.cred).await;
         let Some((same, answer)) = message(call.proc) else {
-            return self.procedure(&Asker { peer, by, caller, bytes }, call.proc, body).await;
+            return self.procedure(&NlmCaller { peer, by, caller, bytes }, call.proc, body).await;
         };
-        let by = By { message: true, ..by };
-        match self.procedure(&Asker { peer, by, caller, bytes }, same, body).await {
+        let by = RequestForm { message: true, ..by };
+        match self.procedure(&NlmCaller { peer, by, caller, bytes }, same, body).await {
             Response::Success(results) => {
                 self.answer(peer, by.udp, answer, results);
                 Response::Success(Bytes::new())
@@ -83,7 +83,7 @@ impl Nlm {
         });
     }
 
-    async fn procedure(&self, from: &Asker, proc: u32, body: Bytes) -> Response {
+    async fn procedure(&self, from: &NlmCaller, proc: u32, body: Bytes) -> Response {
         fn args<T: Decode>(body: Bytes) -> Result<T, Response> {
             T::from_bytes(body).map_err(|_| Response::GarbageArgs)
         }
@@ -150,7 +150,7 @@ impl Nlm {
         done.unwrap_or_else(|failed| failed)
     }
 
-    async fn test(&self, from: &Asker, a: &TestArgs) -> Result<TestReply, NlmStat> {
+    async fn test(&self, from: &NlmCaller, a: &TestArgs) -> Result<TestReply, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let now = self.sh.now();
@@ -178,12 +178,13 @@ impl Nlm {
         Ok(reply)
     }
 
-    async fn lock(&self, from: &Asker, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
+    async fn lock(&self, from: &NlmCaller, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
-        let ask = Ask { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
+        let ask =
+            LockRequest { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             loop {
@@ -193,7 +194,7 @@ impl Nlm {
                         notes.extend(st.remove_client(d.client));
                     }
                     Err(LockError::Denied(_)) if a.block => {
-                        let Ask { host, owner, file, span, exclusive, .. } = &ask;
+                        let LockRequest { host, owner, file, span, exclusive, .. } = &ask;
                         if st.files.would_deadlock(*host, owner, file, *exclusive, *span) {
                             // It may be waiting already: end that.
                             st.files.nlm_cancel(&ask);
@@ -221,7 +222,7 @@ impl Nlm {
     }
 
     /// The host that makes a claim, and whether it may now.
-    fn host(&self, from: &Asker, name: &NetObj, reclaim: bool) -> Result<(u64, Vec<Stamped>), NlmStat> {
+    fn host(&self, from: &NlmCaller, name: &NetObj, reclaim: bool) -> Result<(u64, Vec<Stamped>), NlmStat> {
         let addr = from.peer.ip().to_canonical();
         let now = self.sh.now();
         let mut st = self.sh.state();
@@ -250,7 +251,7 @@ impl Nlm {
             if at != addr {
                 // Many hosts may have one name, such as `localhost`; it is resolved once.
                 if !asked.contains_key(&name) {
-                    let leads_to = self.sh.leads_to(addr, &name).await;
+                    let leads_to = self.sh.addresses_of_host(addr, &name).await;
                     asked.insert(name.clone(), leads_to);
                 }
                 let both = asked.get(&name).is_some_and(|to| to.contains(&at) && to.contains(&addr));
@@ -264,7 +265,7 @@ impl Nlm {
     }
 
     /// Whether a caller may change what it holds in the export of this handle.
-    fn allowed(&self, from: &Asker, fh: &NetObj) -> Result<(), NlmStat> {
+    fn allowed(&self, from: &NlmCaller, fh: &NetObj) -> Result<(), NlmStat> {
         let exports = self.sh.exports();
         // A handle of no export holds nothing.
         let Some(export) = exports.of_handle(&fh.0) else { return Ok(()) };
@@ -278,7 +279,12 @@ impl Nlm {
     }
 
     /// The requests that an operation without a new claim concerns; empty if its host is unknown and so holds nothing.
-    async fn known(&self, from: &Asker, lock: &Lock, exclusive: bool) -> Result<Vec<Ask>, NlmStat> {
+    async fn known(
+        &self,
+        from: &NlmCaller,
+        lock: &Lock,
+        exclusive: bool,
+    ) -> Result<Vec<LockRequest>, NlmStat> {
         let span = span(lock)?;
         self.allowed(from, &lock.fh)?;
         let name = &lock.caller_name.0;
@@ -286,11 +292,18 @@ impl Nlm {
         let owner = nlm::owner(lock.svid, &lock.oh.0);
         let file = named_file(&self.sh, &lock.fh);
         let share = share_of(from.peer.ip());
-        let ask = |host| Ask { host, from: share, owner: owner.clone(), file: file.clone(), span, exclusive };
+        let ask = |host| LockRequest {
+            host,
+            from: share,
+            owner: owner.clone(),
+            file: file.clone(),
+            span,
+            exclusive,
+        };
         Ok(hosts.into_iter().map(ask).collect())
     }
 
-    async fn cancel(&self, from: &Asker, a: &CancelArgs) -> NlmStat {
+    async fn cancel(&self, from: &NlmCaller, a: &CancelArgs) -> NlmStat {
         match self.known(from, &a.lock, a.exclusive).await {
             Ok(asks) => {
                 let mut st = self.sh.state();
@@ -302,7 +315,7 @@ impl Nlm {
     }
 
     /// UNLOCK, also of what is not locked. The file may be gone.
-    async fn unlock(&self, from: &Asker, a: &UnlockArgs) -> NlmStat {
+    async fn unlock(&self, from: &NlmCaller, a: &UnlockArgs) -> NlmStat {
         match self.known(from, &a.lock, false).await {
             Ok(asks) => {
                 let mut st = self.sh.state();
@@ -314,7 +327,7 @@ impl Nlm {
     }
 
     /// The answer to a GRANTED_MSG of this server.
-    fn granted_res(&self, from: &Asker, a: &Res) {
+    fn granted_res(&self, from: &NlmCaller, a: &Res) {
         let Some(id) = a.cookie.0.first_chunk::<8>().map(|b| u64::from_be_bytes(*b)) else { return };
         let addr = from.peer.ip().to_canonical();
         let mut st = self.sh.state();
@@ -327,7 +340,7 @@ impl Nlm {
         }
     }
 
-    async fn share(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
+    async fn share(&self, from: &NlmCaller, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
         let (access, deny) = match (rights(a.share.access), rights(a.share.mode)) {
             (Some(access), Some(deny)) => (access, deny),
             _ => return Err(NlmStat::FAILED),
@@ -360,7 +373,7 @@ impl Nlm {
     }
 
     /// UNSHARE, also of what is not reserved.
-    async fn unshare(&self, from: &Asker, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
+    async fn unshare(&self, from: &NlmCaller, a: &ShareArgs) -> Result<NlmStat, NlmStat> {
         self.allowed(from, &a.share.fh)?;
         let name = &a.share.caller_name.0;
         let hosts = self.hosts_named(from.peer, |h| h.name == *name).await;
@@ -384,7 +397,7 @@ impl Nlm {
     }
 }
 
-impl Asker {
+impl NlmCaller {
     /// The encoded result of a TEST. By datagram it is no longer than the call: the sender's address may be forged, and
     /// its real owner must not receive more than was sent. If there is no room, the end of the holder's name is cut.
     fn fitting(&self, mut res: TestRes) -> Bytes {
@@ -428,7 +441,7 @@ fn holder(d: &Denied) -> Holder {
 }
 
 /// The file that a handle names, which the caller may read or owns.
-fn file_to_lock(sh: &Shared, from: &Asker, fh: &NetObj) -> Result<FileKey, NlmStat> {
+fn file_to_lock(sh: &Shared, from: &NlmCaller, fh: &NetObj) -> Result<FileKey, NlmStat> {
     let object = sh.exports().object(&fh.0).map_err(|e| match e {
         // Its export cannot be served now: the client asks again.
         Error::Busy => NlmStat::DENIED_GRACE_PERIOD,

@@ -1,29 +1,29 @@
 //! Who may end or use a session or a client: applies the rules of [`super::identity`].
 
 use super::State;
-use super::identity::{Asker, Principal};
+use super::identity::{Principal, Requester};
 use landfast_nfs::v4::{NfsStat, SessionId};
 use std::net::IpAddr;
 
 impl<F> State<F> {
-    /// Checks that the asker may end this session; returns its client.
+    /// Checks that the requester may end this session; returns its client.
     ///
     /// # Errors
     /// `BADSESSION` from another address, `WRONG_CRED` for another principal.
-    pub fn may_end_session(&self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
+    pub fn may_end_session(&self, id: &SessionId, by: Requester) -> Result<u64, NfsStat> {
         let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
         self.may_end(client, by, NfsStat::NFS4ERR_BADSESSION)
     }
 
-    /// Checks that the asker is this client and may end it; returns its ID.
+    /// Checks that the requester is this client and may end it; returns its ID.
     ///
     /// # Errors
     /// `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.
-    pub fn may_end_client(&self, id: u64, by: Asker) -> Result<u64, NfsStat> {
+    pub fn may_end_client(&self, id: u64, by: Requester) -> Result<u64, NfsStat> {
         self.may_end(id, by, NfsStat::NFS4ERR_STALE_CLIENTID)
     }
 
-    fn may_end(&self, id: u64, by: Asker, elsewhere: NfsStat) -> Result<u64, NfsStat> {
+    fn may_end(&self, id: u64, by: Requester, elsewhere: NfsStat) -> Result<u64, NfsStat> {
         let c = self.clients.get(id).filter(|c| c.addrs.has(by.addr)).ok_or(elsewhere)?;
         if c.principal != by.principal {
             return Err(NfsStat::NFS4ERR_WRONG_CRED);
@@ -39,7 +39,10 @@ impl<F> State<F> {
     }
 
     /// The same for a connection that is bound for callbacks. Only the principal that made the client may bind one.
-    pub fn binds(&mut self, id: &SessionId, by: Asker) -> Result<u64, NfsStat> {
+    ///
+    /// # Errors
+    /// `BADSESSION`.
+    pub fn binds(&mut self, id: &SessionId, by: Requester) -> Result<u64, NfsStat> {
         if !self.is_spoken_for_by(id, by.principal) {
             return Err(NfsStat::NFS4ERR_BADSESSION);
         }

@@ -1,6 +1,7 @@
 //! The key by which the duplicate request cache ([`super::drc`]) recognises a retry.
 
 use super::identity::Principal;
+use crate::fnv;
 use crate::limits;
 use landfast_rpc::share_of;
 use serde::{Deserialize, Serialize};
@@ -46,9 +47,6 @@ impl CallKey {
 fn digest(principal: Principal, args: &[u8]) -> u64 {
     let beginning = args.get(..limits::FINGERPRINT_BYTES.min(args.len())).unwrap_or_default();
     let head = [principal.flavor.to_be_bytes(), principal.uid.to_be_bytes()].concat();
-    let parts = [&head[..], &(args.len() as u64).to_be_bytes()[..], beginning];
-    parts
-        .iter()
-        .flat_map(|part| part.iter())
-        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3))
+    let parts = [&head[..], &(args.len() as u64).to_be_bytes(), beginning];
+    parts.into_iter().fold(fnv::BEGIN, fnv::add)
 }

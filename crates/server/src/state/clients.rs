@@ -7,7 +7,7 @@
 //! client's state who only knows its owner name, its client ID and its sequence numbers.
 
 use super::clock::Millis;
-use super::identity::{Addrs, Asker, Principal};
+use super::identity::{Addrs, Principal, Requester};
 use super::ids::{Ids, Kind, Secret};
 use super::notes::{AddrsNote, Client40Note, ClientNote, Note, Stamped};
 use crate::limits;
@@ -25,9 +25,7 @@ pub struct Client {
     pub verifier: Verifier,
     /// The principal that sent the EXCHANGE_ID.
     pub principal: Principal,
-    /// The addresses that it calls from.
     pub addrs: Addrs,
-    /// A CREATE_SESSION has confirmed it.
     pub confirmed: bool,
     /// The sequence number that the next CREATE_SESSION must carry.
     pub create_sequence: u32,
@@ -67,12 +65,11 @@ pub struct V40 {
     pub update: Option<(Verifier, Callback)>,
 }
 
-/// The arguments of a SETCLIENTID.
 #[derive(Debug, Clone)]
 pub struct SetClientId {
     pub owner: Bytes,
     pub verifier: Verifier,
-    pub by: Asker,
+    pub by: Requester,
     pub callback: Callback,
     /// The verifier that SETCLIENTID_CONFIRM must carry; never used before.
     pub confirm: Verifier,
@@ -99,7 +96,10 @@ pub struct Confirmed40 {
 }
 
 impl Client {
-    /// The log's note of the record itself.
+    fn owner_name(&self) -> OwnerName {
+        OwnerName { v40: self.v40.is_some(), name: self.owner.clone() }
+    }
+
     pub fn note(&self) -> Note {
         if self.v40.is_some() {
             return Note::Client40(Client40Note {
@@ -139,12 +139,11 @@ pub struct ExchangeId {
     /// `co_ownerid`.
     pub owner: Bytes,
     pub verifier: Verifier,
-    pub by: Asker,
+    pub by: Requester,
     /// `EXCHGID4_FLAG_UPD_CONFIRMED_REC_A`.
     pub update: bool,
 }
 
-/// The results of an EXCHANGE_ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exchanged {
     pub client: u64,
@@ -172,12 +171,6 @@ struct OwnerName {
 
 fn later(name: &Bytes) -> OwnerName {
     OwnerName { v40: false, name: name.clone() }
-}
-
-impl Client {
-    fn owner_name(&self) -> OwnerName {
-        OwnerName { v40: self.v40.is_some(), name: self.owner.clone() }
-    }
 }
 
 #[derive(Debug)]
@@ -321,7 +314,7 @@ impl Clients {
     ) -> Result<Exchanged, NfsStat> {
         let mut replaced = None;
         let name = later(&ask.owner);
-        let Asker { principal, addr } = ask.by;
+        let Requester { principal, addr } = ask.by;
         let confirmed = self.confirmed_at(&name, addr);
         let dead = confirmed.is_some_and(|c| self.is_dead(c.id));
         match (confirmed, ask.update) {
@@ -382,7 +375,6 @@ impl Clients {
         }
     }
 
-    /// Whether this instance of the server issued the client ID.
     pub fn is_of_this_instance(&self, id: u64) -> bool {
         self.ids.was_given(id)
     }
@@ -407,7 +399,7 @@ impl Clients {
         idle: impl FnOnce(&Client) -> bool,
     ) -> Result<u64, SetClientIdError> {
         let name = OwnerName { v40: true, name: ask.owner.clone() };
-        let Asker { principal, addr } = ask.by;
+        let Requester { principal, addr } = ask.by;
         if let Some(c) = self.confirmed_at(&name, addr) {
             if c.principal != principal && !idle(c) {
                 let using = c.v40.as_ref().map(|v| v.callback.client.location.clone());
@@ -458,7 +450,7 @@ impl Clients {
         now: Millis,
         id: u64,
         confirm: Verifier,
-        by: Asker,
+        by: Requester,
     ) -> Result<Confirmed40, NfsStat> {
         const STALE: NfsStat = NfsStat::NFS4ERR_STALE_CLIENTID;
         if !self.is_of_this_instance(id) {
@@ -498,7 +490,12 @@ impl Clients {
     ///
     /// # Errors
     /// `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
-    pub fn check_create_session(&self, id: u64, sequence: u32, by: Asker) -> Result<CreateSession, NfsStat> {
+    pub fn check_create_session(
+        &self,
+        id: u64,
+        sequence: u32,
+        by: Requester,
+    ) -> Result<CreateSession, NfsStat> {
         let c = self.by_id.get(&id).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
         if !c.addrs.has(by.addr) {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);

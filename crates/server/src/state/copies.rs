@@ -85,7 +85,6 @@ pub struct Copy {
     from: IpAddr,
     file: FileKey,
     pub progress: Arc<Progress>,
-    /// Its status, if it has ended.
     pub ended: Option<NfsStat>,
     ended_at: Millis,
 }
@@ -145,7 +144,6 @@ impl Copies {
         self.by_id.remove(&stateid.other);
     }
 
-    /// Removes a client's copies and cancels them.
     pub fn remove_client(&mut self, client: u64) {
         self.by_id.retain(|_, c| {
             if c.client == client {
@@ -166,17 +164,8 @@ impl Copies {
         self.by_id.drain().for_each(|(_, c)| c.progress.cancel());
     }
 
-    /// Forgets what ended more than `lease` ago.
     pub fn tick(&mut self, now: Millis, lease: Millis) {
         self.by_id.retain(|_, c| c.ended.is_none() || now.saturating_sub(c.ended_at) <= lease);
-    }
-
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
     }
 }
 
@@ -212,7 +201,7 @@ mod tests {
         all.tick(110, 100);
         assert_eq!(all.find(7, &file(1), &id(1)).map(|c| c.ended), Ok(Some(NfsStat::NFS4_OK)));
         all.tick(111, 100);
-        assert!(all.is_empty());
+        assert!(all.by_id.is_empty());
     }
 
     #[test]
@@ -248,7 +237,7 @@ mod tests {
         assert_eq!(two.step(|| Ok::<_, ()>(1)), Some(Ok(1)));
         let taken = all.take(8, &file(1), &id(2)).expect("it");
         taken.cancel_and_wait();
-        assert!(two.is_cancelled() && all.is_empty());
+        assert!(two.is_cancelled() && all.by_id.is_empty());
         assert_eq!(all.take(8, &file(1), &id(2)).err(), Some(NfsStat::NFS4ERR_BAD_STATEID));
     }
 
@@ -291,7 +280,7 @@ mod tests {
             kept += usize::from(all.insert(stateid, 1, addr, file(1)).is_some());
             all.ended(&stateid, NfsStat::NFS4_OK, 0);
         }
-        assert_eq!((kept, all.len()), (limits::COPIES_KEPT_MAX, limits::COPIES_KEPT_MAX));
+        assert_eq!((kept, all.by_id.len()), (limits::COPIES_KEPT_MAX, limits::COPIES_KEPT_MAX));
         all.cancel_all();
         assert!(all.insert(id(0xff), 1, ip(1), file(1)).is_some());
     }

@@ -61,7 +61,6 @@ struct Entry {
     version: u64,
     /// The log that has its note; `None` when no log has it, or after a restart.
     log: Option<LogId>,
-    /// Its place in the order of eviction.
     place: u64,
     /// The reply was sent on a connection that was still open.
     sent: bool,
@@ -70,18 +69,17 @@ struct Entry {
 #[derive(Debug)]
 pub struct Drc {
     entries: HashMap<CallKey, Entry>,
-    order: Order,
+    order: EvictionOrder,
     next_place: u64,
     bytes_max: u64,
     entries_max: usize,
-    ended: Ended,
+    ended: EndedConnections,
 }
 
-/// What is kept, and the order of eviction.
 #[derive(Debug, Default)]
-struct Order {
+struct EvictionOrder {
     by_place: BTreeMap<u64, (CallKey, u64)>,
-    of_client: HashMap<IpAddr, OfClient>,
+    of_client: HashMap<IpAddr, ClientEntries>,
     /// Clients by the bytes that they have.
     by_bytes: BTreeSet<(u64, IpAddr)>,
     /// Bytes of all replies and of their entries.
@@ -89,12 +87,12 @@ struct Order {
 }
 
 #[derive(Debug, Default)]
-struct OfClient {
+struct ClientEntries {
     places: BTreeSet<u64>,
     bytes: u64,
 }
 
-impl Order {
+impl EvictionOrder {
     fn add(&mut self, place: u64, key: CallKey, bytes: u64) {
         let share = key.share();
         let of_client = self.of_client.entry(share).or_default();
@@ -133,15 +131,14 @@ impl Order {
     }
 }
 
-/// Connections that ended lately.
 #[derive(Debug, Default)]
-struct Ended {
+struct EndedConnections {
     /// `true` when the client closed it.
     by: HashMap<ConnId, bool>,
     order: VecDeque<ConnId>,
 }
 
-impl Ended {
+impl EndedConnections {
     fn add(&mut self, conn: ConnId, by_client: bool) {
         if self.by.insert(conn, by_client).is_none() {
             self.order.push_back(conn);
@@ -159,15 +156,14 @@ fn cost(reply: &Bytes) -> u64 {
 }
 
 impl Drc {
-    /// An empty cache for at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Drc {
         Drc {
             entries: HashMap::new(),
-            order: Order::default(),
+            order: EvictionOrder::default(),
             next_place: 0,
             bytes_max,
             entries_max: limits::DRC_ENTRIES_MAX,
-            ended: Ended::default(),
+            ended: EndedConnections::default(),
         }
     }
 
@@ -179,7 +175,6 @@ impl Drc {
         self.entries.is_empty()
     }
 
-    /// Bytes of all kept replies and of their entries.
     pub fn bytes(&self) -> u64 {
         self.order.bytes
     }
@@ -519,7 +514,7 @@ mod tests {
 
     #[test]
     fn connections_that_ended_are_remembered_within_bounds() {
-        let mut ended = Ended::default();
+        let mut ended = EndedConnections::default();
         for conn in 0..2 * limits::DRC_ENDED_CONNECTIONS_MAX as u64 {
             ended.add(conn, true);
             ended.add(conn, false);

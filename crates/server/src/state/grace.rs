@@ -18,7 +18,6 @@ pub struct Grace {
     waiting: HashSet<u64>,
     /// Its time is over. These notes are offered to the logs again and again until one has taken them.
     ending: Option<Vec<Stamped>>,
-    /// The log has recorded the end.
     ended: bool,
 }
 
@@ -57,7 +56,6 @@ impl Grace {
         self.waiting.clear();
     }
 
-    /// This client has nothing more to reclaim.
     pub fn done(&mut self, client: u64) {
         self.waiting.remove(&client);
     }
@@ -65,9 +63,5 @@ impl Grace {
     /// Also lets this client reclaim: it is one that is waited for, under a new ID.
     pub fn wait_for(&mut self, client: u64) {
         self.waiting.insert(client);
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
     }
 }

@@ -41,15 +41,12 @@ impl Principal {
     }
 }
 
-/// The sender of a request, as clients and sessions see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     pub principal: Principal,
-    /// Its address, in canonical form.
     pub addr: IpAddr,
 }
 
-/// The addresses that a client calls from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addrs(Vec<IpAddr>);
 

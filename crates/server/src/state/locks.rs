@@ -2,7 +2,7 @@
 //! ([`super::ranges`]).
 
 use super::ids::FileKey;
-use super::opens::{File, Files, LockState, OfClient, OpenOrLock, READ, Share, WRITE};
+use super::opens::{ClientState, File, Files, LockState, OpenOrLock, READ, Share, WRITE};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -38,8 +38,10 @@ impl From<NfsStat> for LockError {
 #[derive(Debug, Clone)]
 pub enum Locker {
     /// The first lock of this owner under this open.
-    New { open: Stateid, owner: Bytes },
-    /// A lock owner that has a stateid.
+    New {
+        open: Stateid,
+        owner: Bytes,
+    },
     Known(Stateid),
 }
 
@@ -117,7 +119,6 @@ impl<F> Files<F> {
         Err(NfsStat::NFS4ERR_NOSPC)
     }
 
-    /// The address of a client, if known.
     pub(super) fn address_of(&self, client: u64) -> Option<IpAddr> {
         self.clients.get(&client).and_then(|c| c.from)
     }
@@ -129,13 +130,12 @@ impl<F> Files<F> {
         from: Option<IpAddr>,
         used: usize,
         more: usize,
-        of: fn(&OfClient) -> usize,
+        of: fn(&ClientState) -> usize,
     ) -> bool {
         let own = || self.clients.values().filter(|c| c.from == from).map(of).sum();
         from.is_some() && is_over_its_share(used, self.limits[Limit::Locks], more, own)
     }
 
-    /// A new lock state without ranges.
     pub(super) fn new_lock_state(
         &mut self,
         client: u64,

@@ -101,9 +101,9 @@ pub fn merge(logs: &[Vec<Stamped>]) -> Merged {
 #[cfg(test)]
 mod tests {
     use super::super::clients::ExchangeId;
-    use super::super::identity::Asker;
+    use super::super::identity::Requester;
     use super::super::notes::{CompleteNote, EndsNote};
-    use super::super::sessions::{Begin, Kept, NewSession, SlotUse};
+    use super::super::sessions::{Begin, CachedReply, NewSession, SlotUse};
     use super::super::snapshot::{PartMax, Snapshot};
     use super::super::{Bounds, Principal, State};
     use super::*;
@@ -250,7 +250,10 @@ mod tests {
             let ask = ExchangeId {
                 owner: Bytes::from_static(b"client"),
                 verifier: [1; 8],
-                by: Asker { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
+                by: Requester {
+                    principal: Principal { flavor: 1, uid: 0 },
+                    addr: IpAddr::from([192, 0, 2, 1]),
+                },
                 update: false,
             };
             let client = m.st.clients.exchange_id(0, &ask, |_| true).expect("new").client;
@@ -366,7 +369,7 @@ mod tests {
             let name = self.sessions().get(which).copied()?;
             let next = self.next.entry((name, slot)).or_insert(1);
             let ask = SlotUse { slot, sequence: *next, highest: 1, fingerprint: 0, solo: false };
-            let begun = self.st.sessions.get_mut(&name).expect("it").begin(0, &ask, || Ok(()));
+            let begun = self.st.sessions.get_mut(&name).expect("it").begin(0, &ask, true, || Ok(()));
             if begun != Ok(Begin::New) {
                 return None;
             }
@@ -378,9 +381,9 @@ mod tests {
         /// Its reply goes into this log.
         fn stage(&mut self, log: usize, session: SessionId, slot: u32, sequence: u32) {
             let v = self.st.next_version();
-            let reply = Kept::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
+            let reply = CachedReply::Reply(Bytes::copy_from_slice(&sequence.to_be_bytes()));
             let mut s = self.st.sessions.get_mut(&session).expect("it");
-            let note = s.stage_in(slot, reply, v, Some(id(log))).expect("the slot");
+            let note = s.stage(slot, reply, v, Some(id(log))).expect("the slot");
             drop(s);
             self.logs[log].tail.push(Stamped { v, note: Note::Slot(note) });
             self.staged.push(Staged { log, session, slot, sequence });
@@ -433,7 +436,7 @@ mod tests {
                 );
             }
             for s in st.sessions.iter() {
-                for (_, note) in s.slot_notes(None) {
+                for (_, note) in s.slot_notes(0, None) {
                     let sent = self.sent.get(&(s.id, note.slot)).copied().unwrap_or(0);
                     prop_assert!(note.sequence >= sent, "a sent reply is kept");
                     let needs = self.needs.get(&(s.id, note.slot, note.sequence));
@@ -451,14 +454,14 @@ mod tests {
             for ((name, slot), sent) in &self.sent {
                 let there = st.sessions.get(name);
                 let kept =
-                    there.map(|s| s.slot_notes(None).any(|(_, n)| n.slot == *slot && n.sequence >= *sent));
+                    there.map(|s| s.slot_notes(0, None).any(|(_, n)| n.slot == *slot && n.sequence >= *sent));
                 prop_assert_ne!(kept, Some(false), "the reply of a live session was sent and is gone");
             }
             // The client repeats what it has no answer to; the model lets it go on from what is known.
             self.sent.clear();
             self.next.clear();
             for s in st.sessions.iter() {
-                for (_, note) in s.slot_notes(None) {
+                for (_, note) in s.slot_notes(0, None) {
                     self.sent.insert((s.id, note.slot), note.sequence);
                     self.next.insert((s.id, note.slot), note.sequence + 1);
                 }

@@ -2,7 +2,7 @@
 //!
 //! From the bottom up; a file uses only files above it in this list:
 //!
-//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired`: times, identifiers, who calls, the share of an
+//! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired_stateids`: times, identifiers, who calls, the share of an
 //!   address;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: the form of the state in the log;
@@ -22,8 +22,8 @@
 //! Time is in milliseconds, never goes backwards, and is passed in by the caller ([`Millis`]). All state is behind one
 //! mutex ([`crate::shared::Shared`]), which is a leaf: nothing is called while it is held.
 //!
-//! Invariants: an open belongs to a live client; a lock state belongs to a live open; a session belongs to a confirmed
-//! client. A note carries a version that grows with each change, so that notes may reach the log in any order.
+//! Invariants: an open belongs to a live client; a lock state belongs to a live open, or by NLM to a live host; a session
+//! belongs to a confirmed client. A note carries a version that grows with each change, so that notes may reach the log in any order.
 
 mod authority;
 mod call_key;
@@ -32,7 +32,7 @@ pub mod clock;
 pub mod copies;
 mod deadlock;
 pub mod drc;
-mod expired;
+mod expired_stateids;
 mod expiry;
 pub mod grace;
 pub mod identity;

@@ -28,7 +28,7 @@ use landfast_rpc::share_of;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
-pub use waiters::{Ask, By, Waiter, Waiters};
+pub use waiters::{LockRequest, RequestForm, Waiter, Waiters};
 
 /// The lock owner of a process on a host: `svid` and `oh` together, as the tables name it.
 pub fn owner(svid: i32, oh: &[u8]) -> Bytes {
@@ -47,7 +47,7 @@ pub fn holder(d: &Denied) -> (i32, Bytes) {
 
 impl<F> Files<F> {
     /// LOCK. An owner gets again what it already has. Errors: the lock in the way; `NOSPC` at the limits.
-    pub fn nlm_lock(&mut self, ask: &Ask) -> Result<(), LockError> {
+    pub fn nlm_lock(&mut self, ask: &LockRequest) -> Result<(), LockError> {
         let known = self.lock_state(ask.host, &ask.owner, &ask.file);
         let growth = match self.files.get(&ask.file) {
             Some(f) => {
@@ -81,7 +81,7 @@ impl<F> Files<F> {
     ///
     /// # Errors
     /// `NOSPC` when a range would become two at the limit of ranges.
-    pub fn nlm_unlock(&mut self, ask: &Ask) -> Result<(), NfsStat> {
+    pub fn nlm_unlock(&mut self, ask: &LockRequest) -> Result<(), NfsStat> {
         for id in self.waiters.of_file(&ask.file) {
             let same = |w: &Waiter| {
                 w.host == ask.host && w.owner == ask.owner && !w.granting && w.span.overlaps(&ask.span)
@@ -101,7 +101,7 @@ impl<F> Files<F> {
     }
 
     /// Queues the request; one that already waits stays in the queue. `NOSPC` at the limits of waiting requests.
-    pub fn nlm_wait(&mut self, ask: Ask, lock: Lock, by: By) -> Result<(), NfsStat> {
+    pub fn nlm_wait(&mut self, ask: LockRequest, lock: Lock, by: RequestForm) -> Result<(), NfsStat> {
         let waiting = self.waiters.of_file(&ask.file);
         if let Some(id) = waiting.iter().find(|id| self.waiters.by_id.get(id).is_some_and(|w| w.is(&ask))) {
             if let Some(w) = self.waiters.by_id.get_mut(id) {
@@ -118,7 +118,7 @@ impl<F> Files<F> {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         self.waiters.last += 1;
-        let Ask { host, from, owner, file, span, exclusive } = ask;
+        let LockRequest { host, from, owner, file, span, exclusive } = ask;
         let id = self.waiters.last;
         self.waiters.insert(Waiter {
             id,
@@ -137,7 +137,7 @@ impl<F> Files<F> {
 
     /// CANCEL; returns whether the request was waiting. A request that is being told of its grant loses the lock again:
     /// either the client has not heard of it, or it unlocks what it heard of.
-    pub fn nlm_cancel(&mut self, ask: &Ask) -> bool {
+    pub fn nlm_cancel(&mut self, ask: &LockRequest) -> bool {
         let found = self
             .waiters
             .of_file(&ask.file)

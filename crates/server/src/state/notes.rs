@@ -56,7 +56,7 @@ pub struct SessionNote {
 
 /// The back channel of a session. The note goes with its session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackNote {
+pub struct BackchannelNote {
     pub session: SessionId,
     /// The RPC credential for callbacks: flavor and body.
     pub cred: Option<(u32, Vec<u8>)>,
@@ -94,10 +94,8 @@ impl<'de> Deserialize<'de> for KeptBytes {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NlmHostNote {
-    /// Its client ID in the tables.
     pub id: u64,
     pub addr: std::net::IpAddr,
-    /// The name that it gives itself.
     pub name: Vec<u8>,
     pub holds: bool,
 }
@@ -110,7 +108,6 @@ pub struct AddrsNote {
     pub addrs: Vec<std::net::IpAddr>,
 }
 
-/// A reply of the duplicate request cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
     pub key: CallKey,
@@ -135,7 +132,6 @@ pub struct CompleteNote {
 pub struct EndsNote {
     /// The identity of the server whose state this is.
     pub server: [u8; 16],
-    /// The instance of that server.
     pub epoch: u32,
 }
 
@@ -155,7 +151,7 @@ pub enum Note {
     /// End of a snapshot by an earlier program. Read, never written.
     Complete(CompleteNote),
     Call(CallNote),
-    Back(BackNote),
+    Backchannel(BackchannelNote),
     Addrs(AddrsNote),
     /// A snapshot begins here. Notes of requests may stand between its own.
     Begins,

@@ -1,10 +1,10 @@
 //! Opens: open owners, share reservations, and the stateids of opens and locks (RFC 8881 sections 8.2, 9.7, 18.16).
 //!
 //! A stateid's `other` is the mark of the server instance and a number that is never used twice. So a stateid of a
-//! former instance is recognised and gets `BAD_STATEID`; it never names another file. The number cannot be guessed
-//! ([`super::ids`]).
+//! former instance is recognised and gets `BAD_STATEID` (`STALE_STATEID` in NFSv4.0); it never names another file. The
+//! number cannot be guessed ([`super::ids`]).
 
-use super::expired::Expired;
+use super::expired_stateids::ExpiredStateids;
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
 use super::nlm::waiters::Waiters;
@@ -65,10 +65,9 @@ impl File {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct OfClient {
+pub(super) struct ClientState {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
-    /// Locked ranges.
     pub(super) ranges: usize,
     /// The address that it last opened a file from, if known.
     pub(super) from: Option<IpAddr>,
@@ -86,10 +85,9 @@ pub struct Files<F> {
     pub(super) opens: HashMap<u64, Open<F>>,
     pub(super) locks: HashMap<u64, LockState>,
     pub(super) files: HashMap<FileKey, File>,
-    pub(super) clients: HashMap<u64, OfClient>,
-    pub(super) expired: Expired,
+    pub(super) clients: HashMap<u64, ClientState>,
+    pub(super) expired: ExpiredStateids,
     pub(super) ranges: usize,
-    /// NLM requests that wait for a lock.
     pub waiters: Waiters,
     /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
@@ -114,7 +112,6 @@ pub(super) fn bump(seqid: &mut u32) -> u32 {
 }
 
 impl<F: Clone> Files<F> {
-    /// The handle of the open that allows `want`.
     pub(super) fn handle(open: &Open<F>, want: Share) -> Option<F> {
         open.handles.iter().find(|(a, _)| a & want == want).map(|(_, f)| f.clone())
     }
@@ -165,7 +162,7 @@ impl<F> Files<F> {
 
     /// The most opens of one client, and the most locked ranges of one client.
     pub fn most(&self) -> (usize, usize) {
-        let most = |f: fn(&OfClient) -> usize| self.clients.values().map(f).max().unwrap_or(0);
+        let most = |f: fn(&ClientState) -> usize| self.clients.values().map(f).max().unwrap_or(0);
         (most(|c| c.opens.len()), most(|c| c.ranges))
     }
 
@@ -177,7 +174,7 @@ impl<F> Files<F> {
         self.opens.is_empty()
     }
 
-    /// The number of a client's opens. Locks need an open, so a client without opens has no locks.
+    /// The number of a client's opens. An NFSv4 client without opens has no locks; an NLM host may have some.
     pub fn opens_of(&self, client: u64) -> usize {
         self.clients.get(&client).map_or(0, |c| c.opens.len())
     }
@@ -254,7 +251,6 @@ impl<F> Files<F> {
         }
     }
 
-    /// The current stateid of an open or lock.
     pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
             OpenOrLock::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
@@ -431,7 +427,6 @@ impl<F> Files<F> {
         Ok(self.drop_open(id))
     }
 
-    /// Removes an owner's open of a file, if there is one.
     pub(super) fn close_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
         let key = (owner.clone(), file.clone());
         if let Some(id) = self.clients.get(&client).and_then(|c| c.opens.get(&key)).copied() {
@@ -481,7 +476,6 @@ impl<F> Files<F> {
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
     }
 
-    /// Removes all of a client's opens and locks.
     pub fn remove_client(&mut self, client: u64) {
         let Some(c) = self.clients.get(&client) else { return };
         let (opens, locks): (Vec<u64>, Vec<u64>) =

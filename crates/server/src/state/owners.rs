@@ -19,7 +19,6 @@ use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, OpNum, ResOp};
 use std::collections::{HashMap, HashSet};
 
-/// The name space of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Open,
@@ -137,7 +136,6 @@ impl Owners {
         true
     }
 
-    /// Ends being busy.
     pub fn give_back(&mut self, keys: &[OwnerKey]) {
         for k in keys {
             self.busy.remove(k);

@@ -16,7 +16,6 @@ pub enum AtLimit {
     AddressLocks,
     FileLocks,
     LockOwners,
-    /// Owners of NFSv4.0.
     Owners,
     Clients,
     ReplayBytes,

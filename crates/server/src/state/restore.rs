@@ -3,7 +3,7 @@
 use super::clients::{Client, V40};
 use super::identity::Addrs;
 use super::notes::{
-    AddrsNote, BackNote, CallNote, Client40Note, ClientNote, NlmHostNote, Note, SessionNote, SlotNote,
+    AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, NlmHostNote, Note, SessionNote, SlotNote,
     Stamped,
 };
 use super::sessions::NewSession;
@@ -15,14 +15,11 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
     pub clients: usize,
-    /// Sessions that continue.
     pub sessions: usize,
     pub replies: usize,
-    /// Clients that may reclaim opens and locks.
     pub reclaiming: usize,
 }
 
-/// The client record that a note describes.
 fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
     Client {
         id: note.id,
@@ -71,7 +68,7 @@ impl<F> State<F> {
         let mut sessions: HashMap<SessionId, (u64, Option<SessionNote>)> = HashMap::new();
         let mut calls: Vec<(u64, CallNote)> = Vec::new();
         let mut slots: HashMap<(SessionId, u32), (u64, SlotNote)> = HashMap::new();
-        let mut backs: HashMap<SessionId, (u64, BackNote)> = HashMap::new();
+        let mut backs: HashMap<SessionId, (u64, BackchannelNote)> = HashMap::new();
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
@@ -98,7 +95,7 @@ impl<F> State<F> {
                 Note::NlmHostGone(id) => newest(&mut hosts, id, v, None),
                 Note::Complete(_) | Note::Begins | Note::Ends(_) => {}
                 Note::Call(c) => calls.push((v, c)),
-                Note::Back(b) => newest(&mut backs, b.session, v, b),
+                Note::Backchannel(b) => newest(&mut backs, b.session, v, b),
                 Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
             }
         }

@@ -32,7 +32,7 @@ impl<F> State<F> {
     }
 
     /// Removes one client record that holds nothing, of the address that has most records, and never of one that has
-    /// fewer than the asker. Unconfirmed records go before confirmed ones, then the one silent longest. So an address
+    /// fewer than `addr`. Unconfirmed records go before confirmed ones, then the one silent longest. So an address
     /// that creates many records takes its own places.
     ///
     /// # Errors

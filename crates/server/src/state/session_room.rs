@@ -13,8 +13,10 @@ impl<F> State<F> {
     /// sessions that were removed for it.
     ///
     /// # Errors
-    /// `TOOSMALL`; `DELAY` while others, or this client's other sessions, have all the room: their clients have been
-    /// told to use fewer slots.
+    /// - `TOOSMALL`;
+    /// - `DELAY` while others, or this client's other sessions, have all the room: their clients have been told to use
+    ///   fewer slots;
+    /// - `NOSPC` when there is too little room although there is no session.
     pub fn room_for_session(
         &mut self,
         now: Millis,

@@ -27,7 +27,9 @@
 
 use super::clock::Millis;
 pub use super::ids::ConnId;
-use super::notes::{BackNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note};
+use super::notes::{
+    BackchannelNote, KeptBytes, LogId, Note, SessionNote, SlotNote, Stamped, channel_to_note,
+};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use bytes::Bytes;
@@ -44,10 +46,9 @@ use std::ops::{Deref, DerefMut};
 
 /// What a slot keeps of its last request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
+pub enum CachedReply {
     /// The request did not ask for its reply to be kept.
     Uncached,
-    /// The encoded COMPOUND result.
     Reply(Bytes),
 }
 
@@ -63,17 +64,16 @@ struct Slot {
     /// The sequence number of the last request that was begun; 0 before the first.
     seqid: u32,
     phase: Phase,
-    kept: Kept,
+    kept: CachedReply,
     fingerprint: u64,
     /// Restored from the log, and not used since.
     restored: bool,
     version: u64,
     /// Sequence number, reply, fingerprint and version of the request before the one that is busy or staged. Snapshots
     /// show these until the new request's own may be shown.
-    before: Option<Box<(u32, Kept, u64, u64)>>,
+    before: Option<Box<(u32, CachedReply, u64, u64)>>,
     /// The log that the staged reply goes into; `None` when any snapshot may show it.
     staged_in: Option<LogId>,
-    /// Bytes counted for this slot.
     held: usize,
     /// The client has received the last reply, so it is no longer kept.
     acknowledged: bool,
@@ -89,7 +89,7 @@ impl Slot {
         Slot {
             seqid: 0,
             phase: Phase::Free,
-            kept: Kept::Uncached,
+            kept: CachedReply::Uncached,
             fingerprint: 0,
             restored: false,
             version: 0,
@@ -153,7 +153,7 @@ struct BackSlot {
 
 /// A slot for one callback, and how to reach the client.
 #[derive(Debug)]
-pub struct BackSlotUse {
+pub struct CallbackSlot {
     pub slot: u32,
     pub sequence: u32,
     /// An earlier callback with this number may have been executed.
@@ -166,7 +166,7 @@ pub struct BackSlotUse {
 
 /// Why no callback can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackUse {
+pub enum NoCallback {
     /// No slot or connection is free.
     NotNow,
     /// There is no usable back channel.
@@ -278,22 +278,12 @@ impl SessionMut<'_> {
         }
     }
 
-    /// [`SessionMut::begin_with`] for a request whose reply may be kept.
-    pub fn begin(
-        &mut self,
-        now: Millis,
-        ask: &SlotUse,
-        check: impl FnOnce() -> Result<(), NfsStat>,
-    ) -> Result<Begin, NfsStat> {
-        self.begin_with(now, ask, true, check)
-    }
-
     /// Decides about a request on a slot, as [`Session::begin`] does. If the reply may be kept, checks that there is
     /// room for it.
     ///
     /// # Errors
     /// Those of [`Session::begin`]; `DELAY` when there is no room.
-    pub fn begin_with(
+    pub fn begin(
         &mut self,
         now: Millis,
         ask: &SlotUse,
@@ -349,11 +339,6 @@ impl Sessions {
         }
     }
 
-    /// [`Sessions::negotiate`] for a client whose address is not known.
-    pub fn negotiate_fore(&self, ask: &ChannelAttrs) -> Result<ChannelAttrs, NfsStat> {
-        self.negotiate(ask, UNKNOWN)
-    }
-
     /// Negotiates the fore channel (RFC 8881 section 18.36.3). Sizes never exceed what the client asked for. It gets
     /// the operations that it asked for, up to the limit, and at least one slot.
     ///
@@ -390,7 +375,6 @@ impl Sessions {
         })
     }
 
-    /// Adds a session whose slots are all unused.
     pub fn insert(&mut self, session: NewSession, version: u64, now: Millis) {
         let slots = vec![Slot::new(); session.fore.max_requests as usize];
         let back_slots = vec![BackSlot::default(); back_slots(&session.back)];
@@ -470,7 +454,6 @@ impl Sessions {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
     }
 
-    /// Whether a request of the client is in progress.
     pub fn client_is_busy(&self, client: u64) -> bool {
         self.by_client
             .get(&client)
@@ -518,7 +501,6 @@ impl Sessions {
         flags
     }
 
-    /// Removes a closed connection from all sessions.
     pub fn disconnected(&mut self, conn: ConnId) {
         for s in self.by_id.values_mut() {
             s.back_conns.remove(&conn);
@@ -541,12 +523,10 @@ pub struct NewSession {
     pub callback_program: u32,
     /// `csr_flags`.
     pub flags: u32,
-    /// The RPC credential for callbacks.
     pub callback_cred: Option<OpaqueAuth>,
 }
 
 impl Session {
-    /// Whether callbacks can reach the client now.
     pub fn can_call_back(&self) -> bool {
         self.callback_cred.is_some()
             && !self.back_fault
@@ -578,7 +558,7 @@ impl Session {
     }
 
     /// Restores the back channel from the log. `None`: an earlier version of the server wrote the note.
-    pub fn restore_back(&mut self, note: Option<BackNote>) {
+    pub fn restore_back(&mut self, note: Option<BackchannelNote>) {
         let lost = note.as_ref().map_or(self.back_asked, |n| n.called);
         if let Some(note) = note {
             self.callback_cred = note.cred.map(|(flavor, body)| OpaqueAuth { flavor, body: body.into() });
@@ -587,19 +567,18 @@ impl Session {
         (self.called, self.called_noted, self.back_fault) = (lost, lost, lost);
     }
 
-    /// Takes a slot of the back channel.
-    pub fn callback_begin(&mut self) -> Result<BackSlotUse, BackUse> {
-        let cred = self.callback_cred.clone().ok_or(BackUse::Never)?;
+    pub fn callback_begin(&mut self) -> Result<CallbackSlot, NoCallback> {
+        let cred = self.callback_cred.clone().ok_or(NoCallback::Never)?;
         if self.back_fault || self.back_slots.is_empty() {
-            return Err(BackUse::Never);
+            return Err(NoCallback::Never);
         }
         if self.back_conns.is_empty() {
-            return Err(BackUse::NotNow);
+            return Err(NoCallback::NotNow);
         }
-        let free = self.back_slots.iter().position(|s| !s.busy).ok_or(BackUse::NotNow)?;
+        let free = self.back_slots.iter().position(|s| !s.busy).ok_or(NoCallback::NotNow)?;
         self.back_slots[free].busy = true;
         let highest = self.back_slots.iter().rposition(|s| s.busy).unwrap_or(free);
-        Ok(BackSlotUse {
+        Ok(CallbackSlot {
             slot: free as u32,
             sequence: self.back_slots[free].sequence.wrapping_add(1),
             unsure: self.back_slots[free].unsure,
@@ -610,7 +589,6 @@ impl Session {
         })
     }
 
-    /// Gives a slot of the back channel back.
     pub fn callback_end(&mut self, slot: u32, end: CallbackEnd) {
         let Some(s) = self.back_slots.get_mut(slot as usize) else { return };
         s.busy = false;
@@ -629,13 +607,13 @@ impl Session {
 
     /// The session's own notes in the log, without its slots.
     pub fn notes(&self) -> [Stamped; 2] {
-        let back = BackNote {
+        let back = BackchannelNote {
             session: self.id,
             cred: self.callback_cred.as_ref().map(|c| (c.flavor, c.body.to_vec())),
             asked: self.back_asked,
             called: self.called,
         };
-        [Note::Session(self.to_note()), Note::Back(back)].map(|note| Stamped { v: self.version, note })
+        [Note::Session(self.to_note()), Note::Backchannel(back)].map(|note| Stamped { v: self.version, note })
     }
 
     pub fn to_note(&self) -> SessionNote {
@@ -649,7 +627,6 @@ impl Session {
         }
     }
 
-    /// Whether a request is in progress.
     pub fn busy(&self) -> bool {
         self.slots.iter().any(|s| s.phase != Phase::Free)
     }
@@ -701,7 +678,7 @@ impl Session {
         for slot in ask.highest.saturating_add(1)..self.slots.len() as u32 {
             let Some(s) = self.slots.get_mut(slot as usize) else { return };
             if s.phase == Phase::Free && s.held > 0 && s.begun_at < known {
-                (s.kept, s.acknowledged) = (Kept::Uncached, true);
+                (s.kept, s.acknowledged) = (CachedReply::Uncached, true);
                 self.hold(slot, 0);
             }
         }
@@ -737,8 +714,8 @@ impl Session {
                 return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
             }
             return Ok(match &slot.kept {
-                Kept::Reply(reply) => Begin::Replay(reply.clone()),
-                Kept::Uncached => Begin::Uncached,
+                CachedReply::Reply(reply) => Begin::Replay(reply.clone()),
+                CachedReply::Uncached => Begin::Uncached,
             });
         }
         let next = ahead == 1 || (slot.restored && ahead > 0 && ahead < 1 << 31);
@@ -748,7 +725,7 @@ impl Session {
         check()?;
         slot.before = Some(Box::new((
             slot.seqid,
-            std::mem::replace(&mut slot.kept, Kept::Uncached),
+            std::mem::replace(&mut slot.kept, CachedReply::Uncached),
             slot.fingerprint,
             slot.version,
         )));
@@ -764,14 +741,16 @@ impl Session {
     }
 
     /// Stages the reply of the busy request and returns the note for the log. Call it before the request's last record
-    /// goes into the log, so that a snapshot taken after that record has the reply.
-    pub fn stage(&mut self, slot: u32, kept: Kept, version: u64) -> Option<SlotNote> {
-        self.stage_in(slot, kept, version, None)
-    }
-
-    /// As [`Session::stage`], for a reply that goes into this log: snapshots in others show the slot as it was before
-    /// until the reply is released, since its effect may still be lost.
-    pub fn stage_in(&mut self, slot: u32, kept: Kept, version: u64, log: Option<LogId>) -> Option<SlotNote> {
+    /// goes into the log, so that a snapshot taken after that record has the reply. A reply that goes into `log`:
+    /// snapshots in other logs show the slot as it was before until the reply is released, since its effect may still
+    /// be lost.
+    pub fn stage(
+        &mut self,
+        slot: u32,
+        kept: CachedReply,
+        version: u64,
+        log: Option<LogId>,
+    ) -> Option<SlotNote> {
         let session = self.id;
         let s = self.slots.get_mut(slot as usize)?;
         s.staged_in = log;
@@ -806,7 +785,7 @@ impl Session {
     }
 
     /// Replaces the staged reply (its effect could not be made durable).
-    pub fn replace_reply(&mut self, slot: u32, kept: Kept) {
+    pub fn replace_reply(&mut self, slot: u32, kept: CachedReply) {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             s.kept = kept;
         }
@@ -818,8 +797,8 @@ impl Session {
             s.seqid = note.sequence;
             s.fingerprint = note.fingerprint;
             s.kept = match &note.reply {
-                Some(reply) => Kept::Reply(reply.0.clone()),
-                None => Kept::Uncached,
+                Some(reply) => CachedReply::Reply(reply.0.clone()),
+                None => CachedReply::Uncached,
             };
             s.version = version;
             let held = limits::SLOT_NOTE_BYTES as usize + s.kept.len();
@@ -834,18 +813,9 @@ impl Session {
         }
     }
 
-    /// The slots that have been used, for a snapshot in this log (or in none that can be told from others). A busy slot
+    /// The used slots from `from` on, for a snapshot in this log (or in none that can be told from others). A busy slot
     /// is shown as it was before its request, and so is one whose staged reply goes into another log.
-    pub fn slot_notes(&self, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
-        self.slot_notes_from(0, log)
-    }
-
-    /// The same from this slot on.
-    pub fn slot_notes_from(
-        &self,
-        from: usize,
-        log: Option<LogId>,
-    ) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
+    pub fn slot_notes(&self, from: usize, log: Option<LogId>) -> impl Iterator<Item = (u64, SlotNote)> + '_ {
         self.slots.iter().enumerate().skip(from).filter(|(_, s)| s.seqid != 0 && !s.acknowledged).filter_map(
             move |(i, s)| {
                 let mut note = s.to_note(self.id, i as u32);
@@ -867,18 +837,18 @@ impl Session {
     }
 }
 
-impl Kept {
+impl CachedReply {
     fn len(&self) -> usize {
         match self {
-            Kept::Uncached => 0,
-            Kept::Reply(b) => b.len(),
+            CachedReply::Uncached => 0,
+            CachedReply::Reply(b) => b.len(),
         }
     }
 
     fn to_note(&self) -> Option<KeptBytes> {
         match self {
-            Kept::Uncached => None,
-            Kept::Reply(b) => Some(KeptBytes(b.clone())),
+            CachedReply::Uncached => None,
+            CachedReply::Reply(b) => Some(KeptBytes(b.clone())),
         }
     }
 }

@@ -85,6 +85,7 @@ impl<F> State<F> {
         (all, snapshot)
     }
 
+    /// Begins a snapshot for this log, or for the only one.
     pub fn begin_snapshot(&self, log: Option<LogId>) -> Snapshot {
         Snapshot { log, version: self.version, names: Names::Clients(self.clients.ids().into_iter()) }
     }
@@ -123,7 +124,7 @@ impl<F> State<F> {
                 },
                 Names::Slots(id, from, left) => {
                     // The session may have gone since the last part.
-                    let next = self.sessions.get(id).and_then(|s| s.slot_notes_from(*from, log).next());
+                    let next = self.sessions.get(id).and_then(|s| s.slot_notes(*from, log).next());
                     match next {
                         Some((v, note)) => {
                             *from = note.slot as usize + 1;

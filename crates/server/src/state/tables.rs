@@ -151,7 +151,6 @@ impl<F> State<F> {
         })
     }
 
-    /// Whether a request of the client is in progress.
     pub(super) fn is_busy(&self, client: u64) -> bool {
         self.sessions.client_is_busy(client) || self.owners.client_is_busy(client)
     }

@@ -1,12 +1,12 @@
 //! Tests of the state as a whole: what a client sees over its life, a restart included.
 
 use super::clients::{CreateSession, ExchangeId, Exchanged};
-use super::identity::Asker;
+use super::identity::Requester;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ, WRITE};
 use super::restore::Restored;
-use super::sessions::{BackUse, Begin, CallbackEnd, Kept, NewSession, Session, SlotUse};
+use super::sessions::{Begin, CachedReply, CallbackEnd, NewSession, NoCallback, Session, SlotUse, UNKNOWN};
 use super::*;
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -33,8 +33,8 @@ fn fresh() -> S {
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-fn by(principal: Principal) -> Asker {
-    Asker { principal, addr: HERE }
+fn by(principal: Principal) -> Requester {
+    Requester { principal, addr: HERE }
 }
 
 fn ask(owner: &'static [u8], verifier: u8, principal: Principal) -> ExchangeId {
@@ -100,12 +100,12 @@ fn on_slot(slot: u32, sequence: u32) -> SlotUse {
 }
 
 fn begin(st: &mut S, id: &SessionId, ask: &SlotUse) -> Result<Begin, NfsStat> {
-    st.sessions.get_mut(id).expect("the session").begin(0, ask, || Ok(()))
+    st.sessions.get_mut(id).expect("the session").begin(0, ask, true, || Ok(()))
 }
 
-fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: Kept) -> Option<Stamped> {
+fn reply_with(st: &mut S, id: &SessionId, slot: u32, kept: CachedReply) -> Option<Stamped> {
     let v = st.next_version();
-    let note = st.sessions.get_mut(id)?.stage(slot, kept, v)?;
+    let note = st.sessions.get_mut(id)?.stage(slot, kept, v, None)?;
     Some(Stamped { v, note: Note::Slot(note) })
 }
 
@@ -209,7 +209,7 @@ fn rfc8881_2_10_6_1_a_slot_replays_its_last_request_and_nothing_else() {
     // While it is worked on, and while its reply is not durable.
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"done")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"done")));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_DELAY));
     release(&mut st, &s, 0);
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"done"))));
@@ -219,7 +219,7 @@ fn rfc8881_2_10_6_1_a_slot_replays_its_last_request_and_nothing_else() {
     let probe = SlotUse { solo: true, ..other };
     assert_eq!(begin(&mut st, &s, &probe), Ok(Begin::Uncached));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
-    reply_with(&mut st, &s, 0, Kept::Uncached);
+    reply_with(&mut st, &s, 0, CachedReply::Uncached);
     release(&mut st, &s, 0);
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::Uncached));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
@@ -231,7 +231,7 @@ fn a_request_that_fails_its_checks_leaves_the_slot_alone() {
     let c = client(&mut st, b"c");
     let s = session(&mut st, c, 1);
     let too_many = || Err(NfsStat::NFS4ERR_TOO_MANY_OPS);
-    let refused = st.sessions.get_mut(&s).expect("the session").begin(0, &on_slot(0, 1), too_many);
+    let refused = st.sessions.get_mut(&s).expect("the session").begin(0, &on_slot(0, 1), true, too_many);
     assert_eq!(refused, Err(NfsStat::NFS4ERR_TOO_MANY_OPS));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::New));
 }
@@ -251,13 +251,13 @@ fn a_sequence_number_wraps() {
 fn rfc8881_18_36_a_session_never_gets_more_than_it_asked_for() {
     let st = fresh();
     let ask = ChannelAttrs { max_requests: 4000, max_operations: 8, ..channel(1) };
-    let got = st.sessions.negotiate_fore(&ask).expect("a channel");
+    let got = st.sessions.negotiate(&ask, UNKNOWN).expect("a channel");
     assert_eq!((got.max_operations, got.max_response_size), (8, ask.max_response_size));
     assert!(got.max_requests <= limits::SLOTS_MAX && got.max_requests > 0);
     let small = ChannelAttrs { max_response_size: 100, ..channel(1) };
-    assert_eq!(st.sessions.negotiate_fore(&small), Err(NfsStat::NFS4ERR_TOOSMALL));
+    assert_eq!(st.sessions.negotiate(&small, UNKNOWN), Err(NfsStat::NFS4ERR_TOOSMALL));
     let zero = ChannelAttrs { max_requests: 0, max_operations: 0, ..channel(1) };
-    assert_eq!(st.sessions.negotiate_fore(&zero).map(|c| (c.max_requests, c.max_operations)), Ok((1, 1)));
+    assert_eq!(st.sessions.negotiate(&zero, UNKNOWN).map(|c| (c.max_requests, c.max_operations)), Ok((1, 1)));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn what_sessions_may_keep_is_bounded() {
     let greedy = ChannelAttrs { max_response_size_cached: u32::MAX, max_requests: u32::MAX, ..channel(1) };
     let mut made = 0u32;
     let refused = loop {
-        match st.sessions.negotiate_fore(&greedy) {
+        match st.sessions.negotiate(&greedy, UNKNOWN) {
             Ok(fore) => {
                 assert!(made < 100_000);
                 let mut id = [0; 16];
@@ -295,9 +295,9 @@ fn what_sessions_may_keep_is_bounded() {
     assert!(kept <= reserved && reserved <= bound && bound == limits::CACHED_BYTES_TOTAL_MAX);
     // A client that keeps little still gets a session; and room comes back.
     let modest = ChannelAttrs { max_response_size_cached: 1024, ..channel(1) };
-    assert!(st.sessions.negotiate_fore(&modest).is_ok());
+    assert!(st.sessions.negotiate(&modest, UNKNOWN).is_ok());
     st.remove_client(c);
-    assert!(st.sessions.negotiate_fore(&greedy).is_ok());
+    assert!(st.sessions.negotiate(&greedy, UNKNOWN).is_ok());
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
     let c = client(&mut st, b"c");
     let mut snapshot = 0;
     for name in 0..limits::SESSIONS_PER_CLIENT_MAX as u8 {
-        let Ok(fore) = st.sessions.negotiate_fore(&channel(256)) else { break };
+        let Ok(fore) = st.sessions.negotiate(&channel(256), UNKNOWN) else { break };
         let (id, slots, reply) =
             ([name; 16], fore.max_requests, vec![0xaa; fore.max_response_size_cached as usize]);
         let back = ChannelAttrs::default();
@@ -323,7 +323,7 @@ fn what_has_to_stand_in_the_log_is_bounded_by_its_size() {
         for slot in 0..slots {
             let ask = SlotUse { highest: slot, ..on_slot(slot, 1) };
             begin(&mut st, &id, &ask).expect("new");
-            reply_with(&mut st, &id, slot, Kept::Reply(Bytes::from(reply.clone())));
+            reply_with(&mut st, &id, slot, CachedReply::Reply(Bytes::from(reply.clone())));
             release(&mut st, &id, slot);
         }
         snapshot = st.snapshot().iter().map(|n| n.to_bytes().len()).sum();
@@ -464,12 +464,12 @@ fn a_persistent_session_goes_on_after_a_restart_and_replays() {
     let s = session(&mut st, c, 7);
     let mut log = st.snapshot();
     begin(&mut st, &s, &on_slot(0, 1)).expect("new");
-    log.extend(reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"made"))));
+    log.extend(reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"made"))));
     release(&mut st, &s, 0);
     // Reads that the log never saw.
     for n in 2..9 {
         begin(&mut st, &s, &on_slot(1, n - 1)).expect("new");
-        reply_with(&mut st, &s, 1, Kept::Uncached);
+        reply_with(&mut st, &s, 1, CachedReply::Uncached);
         release(&mut st, &s, 1);
     }
     let (mut st, r) = restart(&st, log);
@@ -477,7 +477,7 @@ fn a_persistent_session_goes_on_after_a_restart_and_replays() {
     assert_eq!(begin(&mut st, &s, &on_slot(0, 1)), Ok(Begin::Replay(Bytes::from_static(b"made"))));
     assert_eq!(begin(&mut st, &s, &on_slot(0, 2)), Ok(Begin::New));
     assert_eq!(begin(&mut st, &s, &on_slot(1, 8)), Ok(Begin::New));
-    reply_with(&mut st, &s, 1, Kept::Uncached);
+    reply_with(&mut st, &s, 1, CachedReply::Uncached);
     release(&mut st, &s, 1);
     // From then on strictly.
     assert_eq!(begin(&mut st, &s, &on_slot(1, 10)), Err(NfsStat::NFS4ERR_SEQ_MISORDERED));
@@ -490,7 +490,7 @@ fn a_snapshot_shows_a_busy_slot_as_it_was() {
     let c = client(&mut st, b"c");
     let s = session(&mut st, c, 7);
     begin(&mut st, &s, &on_slot(0, 1)).expect("new");
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"one")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"one")));
     release(&mut st, &s, 0);
     begin(&mut st, &s, &on_slot(0, 2)).expect("new");
     let (mut after, _) = restart(&st, st.snapshot());
@@ -501,7 +501,7 @@ fn a_snapshot_shows_a_busy_slot_as_it_was() {
         "it was not executed as far as the log knows"
     );
     // Staged, not yet released: the log has it.
-    reply_with(&mut st, &s, 0, Kept::Reply(Bytes::from_static(b"two")));
+    reply_with(&mut st, &s, 0, CachedReply::Reply(Bytes::from_static(b"two")));
     let (mut after, _) = restart(&st, st.snapshot());
     assert_eq!(begin(&mut after, &s, &on_slot(0, 2)), Ok(Begin::Replay(Bytes::from_static(b"two"))));
 }
@@ -773,7 +773,7 @@ proptest! {
             }
             if busy && finish {
                 let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
-                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                reply_with(&mut st, &s, 0, CachedReply::Reply(reply));
                 release(&mut st, &s, 0);
                 busy = false;
             }
@@ -788,7 +788,7 @@ proptest! {
                 begin(&mut st, &s, &on_slot(0, executed + 1)).expect("the next");
                 executed += 1;
                 let reply = Bytes::copy_from_slice(&executed.to_be_bytes());
-                reply_with(&mut st, &s, 0, Kept::Reply(reply));
+                reply_with(&mut st, &s, 0, CachedReply::Reply(reply));
                 release(&mut st, &s, 0);
             }
         }
@@ -828,7 +828,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     let mut st = fresh();
     let id = session(&mut st, 1, 1);
     let mut s = st.sessions.get_mut(&id).expect("the session");
-    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no connection");
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::NotNow), "no connection");
     assert!(!s.can_call_back());
     s.bind_back(5);
     assert!(s.can_call_back());
@@ -837,7 +837,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     assert_eq!((one.conns, one.program), (vec![5], 0x4000_0000));
     let two = s.callback_begin().expect("a slot");
     assert_eq!((two.slot, two.sequence, two.highest), (1, 1, 1));
-    assert_eq!(s.callback_begin().err(), Some(BackUse::NotNow), "no slot");
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::NotNow), "no slot");
     // Not executed: the same number again. Unanswered: the same number, and it may be known already.
     s.callback_end(0, CallbackEnd::NotExecuted(1));
     let one = s.callback_begin().expect("a slot");
@@ -853,7 +853,7 @@ fn rfc8881_20_9_slots_of_the_back_channel_count_what_was_executed() {
     assert_eq!(s.callback_begin().map(|u| u.sequence).ok(), Some(3));
     s.callback_end(1, CallbackEnd::Broken);
     assert!(s.back_fault && !s.can_call_back());
-    assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+    assert_eq!(s.callback_begin().err(), Some(NoCallback::Never));
 }
 
 #[test]
@@ -888,12 +888,12 @@ fn rfc8881_18_46_3_what_a_restart_leaves_of_a_back_channel() {
     });
     s(&mut st, 2, &mut |s| {
         s.bind_back(6);
-        assert_eq!(s.callback_begin().err(), Some(BackUse::Never));
+        assert_eq!(s.callback_begin().err(), Some(NoCallback::Never));
     });
     assert_eq!(says(&st), [0, fault, SEQ4_STATUS_CB_PATH_DOWN_SESSION, 0]);
     // Where an earlier version of the server wrote the log, nothing is known of what the client asked for.
     let mut st: S = State::new(2, LEASE, Bounds::new(None));
-    st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Back(_))), 0);
+    st.restore(notes.into_iter().filter(|n| !matches!(n.note, Note::Backchannel(_))), 0);
     assert_eq!(says(&st), [fault, fault, 0, 0]);
 }
 

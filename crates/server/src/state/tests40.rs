@@ -2,12 +2,12 @@
 //! repeats and reorders, against which each operation has its effect at most once.
 
 use super::clients::{Callback, SetClientId, SetClientIdError};
-use super::identity::Asker;
+use super::identity::Requester;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
 use super::opens::{BOTH, FileKey, READ};
 use super::owners::{Kind, OwnerKey, Request};
-use super::v40::{Ask, Started, Step, Subject};
+use super::v40::{SeqidRequest, Started, Step, Subject};
 use super::*;
 use crate::limits;
 use bytes::Bytes;
@@ -33,8 +33,8 @@ fn at(port: &'static [u8]) -> Callback {
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-fn by(principal: Principal) -> Asker {
-    Asker { principal, addr: HERE }
+fn by(principal: Principal) -> Requester {
+    Requester { principal, addr: HERE }
 }
 
 /// SETCLIENTID {v, x, k}; `confirm` is t.
@@ -76,28 +76,32 @@ fn owner(n: &'static [u8]) -> Bytes {
     Bytes::from_static(n)
 }
 
-fn open_ask(client: u64, name: &'static [u8], seqid: u32) -> Ask {
+fn open_ask(client: u64, name: &'static [u8], seqid: u32) -> SeqidRequest {
     let subject = Subject::Open { client, owner: owner(name), reclaim: false };
-    Ask { subject, seqid, request: Request { op: OpNum::OPEN, fingerprint: u64::from(seqid) } }
+    SeqidRequest { subject, seqid, request: Request { op: OpNum::OPEN, fingerprint: u64::from(seqid) } }
 }
 
-fn of_open(op: OpNum, s: Stateid, seqid: u32) -> Ask {
+fn of_open(op: OpNum, s: Stateid, seqid: u32) -> SeqidRequest {
     let subject = if op == OpNum::OPEN_CONFIRM { Subject::Confirm(s) } else { Subject::OfOpen(s) };
-    Ask { subject, seqid, request: Request { op, fingerprint: u64::from(seqid) } }
+    SeqidRequest { subject, seqid, request: Request { op, fingerprint: u64::from(seqid) } }
 }
 
-fn new_lock(client: u64, s: Stateid, seqid: u32, name: &'static [u8], lock_seqid: u32) -> Ask {
+fn new_lock(client: u64, s: Stateid, seqid: u32, name: &'static [u8], lock_seqid: u32) -> SeqidRequest {
     let subject = Subject::NewLock { open: s, client, owner: owner(name), seqid: lock_seqid };
-    Ask { subject, seqid, request: Request { op: OpNum::LOCK, fingerprint: u64::from(seqid) } }
+    SeqidRequest { subject, seqid, request: Request { op: OpNum::LOCK, fingerprint: u64::from(seqid) } }
 }
 
-fn of_lock(op: OpNum, s: Stateid, seqid: u32) -> Ask {
-    Ask { subject: Subject::OfLock(s), seqid, request: Request { op, fingerprint: u64::from(seqid) } }
+fn of_lock(op: OpNum, s: Stateid, seqid: u32) -> SeqidRequest {
+    SeqidRequest {
+        subject: Subject::OfLock(s),
+        seqid,
+        request: Request { op, fingerprint: u64::from(seqid) },
+    }
 }
 
 /// What the shell does for an operation, on file `f`, with bytes 0 to 9 for locks. How often anything was executed is
 /// counted in `effects`.
-fn serve(st: &mut S, now: Millis, ask: &Ask, effects: &mut u32) -> ResOp {
+fn serve(st: &mut S, now: Millis, ask: &SeqidRequest, effects: &mut u32) -> ResOp {
     let op = ask.request.op;
     let Some(taken) = st.take_owners([&ask.subject].into_iter()) else {
         return ResOp::failed(op, NfsStat::NFS4ERR_DELAY);
@@ -120,7 +124,7 @@ fn serve(st: &mut S, now: Millis, ask: &Ask, effects: &mut u32) -> ResOp {
     res
 }
 
-fn execute(st: &mut S, ask: &Ask, begun: &Started<u32>) -> Result<ResBody, NfsStat> {
+fn execute(st: &mut S, ask: &SeqidRequest, begun: &Started<u32>) -> Result<ResBody, NfsStat> {
     let c = begun.client;
     let span = Span::new(0, 10)?;
     let locked = |r| match r {
@@ -272,7 +276,7 @@ fn rfc7530_9_1_7_each_kind_is_replayed() {
     let mut st = fresh();
     let c = client(&mut st, b"x");
     let mut n = 0;
-    let twice = |st: &mut S, ask: Ask, n: &mut u32| {
+    let twice = |st: &mut S, ask: SeqidRequest, n: &mut u32| {
         let before = *n;
         let first = serve(st, 0, &ask, n);
         assert_eq!(first.status, NfsStat::NFS4_OK, "{ask:?}");
@@ -441,7 +445,7 @@ fn an_address_with_many_clients_leaves_owners_to_others() {
     let mut st = fresh();
     let at = |st: &mut S, n: u8| {
         let addr = IpAddr::from([192, 0, 2, n / 16]);
-        let by = Asker { principal: ROOT, addr };
+        let by = Requester { principal: ROOT, addr };
         let owner = Bytes::from(vec![n]);
         let ask = SetClientId { owner, verifier: [1; 8], by, callback: at(b"1"), confirm: [1; 8] };
         let (c, _) = st.set_client_id(0, ask).expect("a client ID");
@@ -451,7 +455,7 @@ fn an_address_with_many_clients_leaves_owners_to_others() {
     let begin = |st: &mut S, client: u64, n: u32| {
         let name = Bytes::copy_from_slice(&n.to_be_bytes());
         let subject = Subject::Open { client, owner: name, reclaim: false };
-        let ask = Ask { subject, seqid: 1, request: Request { op: OpNum::OPEN, fingerprint: 1 } };
+        let ask = SeqidRequest { subject, seqid: 1, request: Request { op: OpNum::OPEN, fingerprint: 1 } };
         let taken = st.take_owners([&ask.subject].into_iter()).expect("not busy");
         let step = st.begin40(0, &ask, &taken);
         if let Ok(Step::Run(begun)) = &step {
@@ -525,7 +529,7 @@ fn rfc7530_9_6_2_after_a_restart_old_names_are_stale_and_state_is_reclaimed() {
     assert_eq!(st.may_reclaim(stranger, 0), Err(NfsStat::NFS4ERR_RECLAIM_BAD));
     assert!(st.must_wait_for_grace(d, 0) && st.must_wait_for_grace(stranger, 0));
     // A reclaim needs no confirmation.
-    let ask = Ask {
+    let ask = SeqidRequest {
         subject: Subject::Open { client: d, owner: owner(b"o"), reclaim: true },
         ..open_ask(d, b"o", 1)
     };
@@ -608,11 +612,11 @@ struct Model {
     lock: Option<Stateid>,
     locked: bool,
     effects: u32,
-    sent: Vec<Ask>,
+    sent: Vec<SeqidRequest>,
 }
 
 impl Model {
-    fn next(&self, deed: Deed) -> Ask {
+    fn next(&self, deed: Deed) -> SeqidRequest {
         let (o, l) = (self.open_seq + 1, self.lock_seq + 1);
         match (deed, self.open, self.lock) {
             (_, None, _) => open_ask(self.c, b"o", o),
@@ -625,7 +629,7 @@ impl Model {
         }
     }
 
-    fn answered(&mut self, ask: &Ask, res: &ResOp) {
+    fn answered(&mut self, ask: &SeqidRequest, res: &ResOp) {
         let s = stateid(res);
         match &ask.subject {
             Subject::OfLock(_) => (self.lock, self.locked) = (Some(s), ask.request.op == OpNum::LOCK),
@@ -679,7 +683,7 @@ proptest! {
             m.unconfirmed = ask.request.op == OpNum::OPEN && !known;
             // What the network kept back: requests before the last one of their owner. They change nothing.
             let (opens, locks) = (m.st.files.len(), m.st.files.locks.len());
-            let strays: Vec<Ask> = m.sent.iter().filter(|old| match &old.subject {
+            let strays: Vec<SeqidRequest> = m.sent.iter().filter(|old| match &old.subject {
                 Subject::OfLock(_) => old.seqid < m.lock_seq,
                 _ => old.seqid < m.open_seq && !m.unconfirmed,
             }).cloned().collect();

@@ -3,7 +3,7 @@
 //! would not make anything panic.
 
 use super::clients::ExchangeId;
-use super::identity::Asker;
+use super::identity::Requester;
 use super::opens::{BOTH, FileKey};
 use super::*;
 use crate::limits::{COURTESY_MS, IDLE_MS};
@@ -18,7 +18,7 @@ fn client(st: &mut S, owner: &'static [u8], now: Millis) -> u64 {
     let ask = ExchangeId {
         owner: Bytes::from_static(owner),
         verifier: [1; 8],
-        by: Asker { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
+        by: Requester { principal: Principal { flavor: 1, uid: 0 }, addr: IpAddr::from([192, 0, 2, 1]) },
         update: false,
     };
     let id = st.exchange_id(now, &ask).expect("a client ID").client;

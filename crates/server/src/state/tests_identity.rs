@@ -2,7 +2,7 @@
 //! IDs, numbers) and do all that they can.
 
 use super::clients::{Callback, CreateSession, ExchangeId, Exchanged, SetClientId};
-use super::identity::Asker;
+use super::identity::Requester;
 use super::locks::{Locker, Span};
 use super::opens::{BOTH, FileKey};
 use super::sessions::NewSession;
@@ -29,19 +29,25 @@ fn host(n: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, n])
 }
 
-fn root(n: u8) -> Asker {
-    Asker { principal: ROOT, addr: host(n) }
+fn root(n: u8) -> Requester {
+    Requester { principal: ROOT, addr: host(n) }
 }
 
 fn fresh() -> S {
     State::new(1, LEASE, Bounds::new(None))
 }
 
-fn exchange(st: &mut S, now: Millis, by: Asker, verifier: u8) -> Result<Exchanged, NfsStat> {
+fn exchange(st: &mut S, now: Millis, by: Requester, verifier: u8) -> Result<Exchanged, NfsStat> {
     exchange_as(st, now, by, verifier, false)
 }
 
-fn exchange_as(st: &mut S, now: Millis, by: Asker, verifier: u8, update: bool) -> Result<Exchanged, NfsStat> {
+fn exchange_as(
+    st: &mut S,
+    now: Millis,
+    by: Requester,
+    verifier: u8,
+    update: bool,
+) -> Result<Exchanged, NfsStat> {
     let ask = ExchangeId { owner: NAME, verifier: [verifier; 8], by, update };
     let found = st.exchange_id(now, &ask)?;
     if let Some(old) = found.replaced {
@@ -66,7 +72,7 @@ fn channel() -> ChannelAttrs {
 fn create_session(
     st: &mut S,
     now: Millis,
-    by: Asker,
+    by: Requester,
     (client, sequence): (u64, u32),
     name: SessionId,
 ) -> Result<Option<Bytes>, NfsStat> {
@@ -138,7 +144,7 @@ fn a_client_goes_on_from_another_address_with_its_session() {
     assert_eq!(st.heard_on(&SECRET, host(2)), Ok(a));
     assert_eq!(next(&st), Ok(CreateSession::New));
     assert_eq!(st.may_end_session(&SECRET, root(2)), Ok(a));
-    let user = Asker { principal: USER, ..root(2) };
+    let user = Requester { principal: USER, ..root(2) };
     assert_eq!(st.may_end_session(&SECRET, user), Err(NfsStat::NFS4ERR_WRONG_CRED));
     assert_eq!(st.binds(&SECRET, user), Err(NfsStat::NFS4ERR_BADSESSION));
     // There it restarts, too.
@@ -199,7 +205,7 @@ fn after_a_restart_only_its_host_inherits_the_right_to_reclaim() {
 #[test]
 fn at_the_limit_of_clients_who_has_most_gives_up_its_own() {
     let mut st = fresh();
-    let named = |st: &mut S, n: u8, by: Asker| {
+    let named = |st: &mut S, n: u8, by: Requester| {
         let ask = ExchangeId { owner: Bytes::from(vec![n]), verifier: [1; 8], by, update: false };
         st.exchange_id(u64::from(n), &ask).expect("a client ID").client
     };
@@ -219,7 +225,7 @@ fn at_the_limit_of_clients_who_has_most_gives_up_its_own() {
 fn an_address_whose_clients_all_hold_something_keeps_nobody_out() {
     let bounds = Limits::default().with(Limit::Clients, 64);
     let mut st = S::new(1, LEASE, Bounds::with(None, bounds));
-    let named = |st: &mut S, n: u8, by: Asker| {
+    let named = |st: &mut S, n: u8, by: Requester| {
         let ask = ExchangeId { owner: Bytes::from(vec![n]), verifier: [1; 8], by, update: false };
         st.room_for_client(0, by.addr)?;
         st.exchange_id(0, &ask).map(|found| found.client)
@@ -241,7 +247,7 @@ fn an_address_whose_clients_all_hold_something_keeps_nobody_out() {
     }
 }
 
-fn set(st: &mut S, now: Millis, by: Asker, verifier: u8, confirm: u8) -> Result<u64, ()> {
+fn set(st: &mut S, now: Millis, by: Requester, verifier: u8, confirm: u8) -> Result<u64, ()> {
     let callback = Callback::default();
     let ask = SetClientId { owner: NAME, verifier: [verifier; 8], by, callback, confirm: [confirm; 8] };
     st.set_client_id(now, ask).map(|(id, _)| id).map_err(|_| ())
@@ -313,8 +319,8 @@ proptest! {
         let (mut now, mut next_confirm, mut name) = (0, 2, 0_u8);
         for (same_host, n, step) in steps {
             let by = match (same_host, user) {
-                (true, _) => Asker { principal: USER, addr: host(1) },
-                (false, true) => Asker { principal: USER, addr: host(n) },
+                (true, _) => Requester { principal: USER, addr: host(1) },
+                (false, true) => Requester { principal: USER, addr: host(n) },
                 (false, false) => root(n),
             };
             // The victims are alive.

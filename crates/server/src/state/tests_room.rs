@@ -1,8 +1,8 @@
 //! Room for what sessions keep: many clients on the default log, greedy ones beside others, dead ones, and which replies may go.
 
 use super::clients::ExchangeId;
-use super::identity::Asker;
-use super::sessions::{Begin, Kept, NewSession, SlotUse};
+use super::identity::Requester;
+use super::sessions::{Begin, CachedReply, NewSession, SlotUse};
 use super::*;
 use bytes::Bytes;
 use landfast_nfs::v4::ChannelAttrs;
@@ -37,7 +37,7 @@ fn linux() -> ChannelAttrs {
 /// A client that asks for a session like this.
 fn mounts(st: &mut S, n: usize, addr: IpAddr, now: Millis, ask: &ChannelAttrs) -> Result<SessionId, NfsStat> {
     let owner = Bytes::from(format!("Linux NFSv4.2 client {n}"));
-    let by = Asker { principal: ROOT, addr };
+    let by = Requester { principal: ROOT, addr };
     let ask_id = ExchangeId { owner, verifier: [1; 8], by, update: false };
     let client = st.exchange_id(now, &ask_id).expect("a client ID").client;
     let (fore, _) = st.room_for_session(now, ask, addr)?;
@@ -66,8 +66,8 @@ fn ask(slot: u32, sequence: u32, highest: u32) -> SlotUse {
 fn request(st: &mut S, id: &SessionId, ask: &SlotUse, reply: usize) -> Result<u32, NfsStat> {
     let v = st.next_version();
     let mut s = st.sessions.get_mut(id).expect("the session");
-    assert_eq!(s.begin(0, ask, || Ok(()))?, Begin::New);
-    s.stage(ask.slot, Kept::Reply(vec![7; reply].into()), v);
+    assert_eq!(s.begin(0, ask, true, || Ok(()))?, Begin::New);
+    s.stage(ask.slot, CachedReply::Reply(vec![7; reply].into()), v, None);
     s.release(ask.slot);
     Ok(s.target_slot())
 }
@@ -236,7 +236,7 @@ proptest! {
             }
             // Whoever waits for an answer gets it again.
             for (slot, s) in slots.iter().enumerate().filter(|(_, s)| s.answered) {
-                let again = st.sessions.get_mut(&id).expect("it").begin(0, &ask(slot as u32, s.sequence, 5), || Ok(()));
+                let again = st.sessions.get_mut(&id).expect("it").begin(0, &ask(slot as u32, s.sequence, 5), true, || Ok(()));
                 prop_assert!(matches!(again, Ok(Begin::Replay(_))), "{slot}: {again:?} {slots:?}");
             }
             let (used, all) = st.sessions.reserved();
@@ -260,7 +260,7 @@ fn a_snapshot_is_taken_in_parts_that_share_what_is_kept() {
     let kept_at = |reply: &Option<notes::KeptBytes>| reply.as_ref().map(|kept| kept.0.as_ptr());
     let mut kept: HashSet<_> = HashSet::new();
     for s in st.sessions.iter() {
-        kept.extend(s.slot_notes(None).map(|(_, note)| kept_at(&note.reply)));
+        kept.extend(s.slot_notes(0, None).map(|(_, note)| kept_at(&note.reply)));
     }
     let mut snapshot = st.begin_snapshot(Some([1; 16]));
     let (mut parts, mut replies) = (0, 0);

@@ -13,7 +13,7 @@
 //! and the others.
 
 use super::clients::{Client, Confirmed40, SetClientId, SetClientIdError};
-use super::identity::Asker;
+use super::identity::Requester;
 use super::notes::Stamped;
 use super::opens::{FileKey, OpenOrLock};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
@@ -39,7 +39,7 @@ pub enum Subject {
     Confirm(Stateid),
     /// CLOSE, OPEN_DOWNGRADE.
     OfOpen(Stateid),
-    /// LOCK of a new lock owner; `seqid` of the [`Ask`] is the open owner's.
+    /// LOCK of a new lock owner; `seqid` of the [`SeqidRequest`] is the open owner's.
     NewLock {
         open: Stateid,
         /// `lock_owner.clientid`.
@@ -54,7 +54,7 @@ pub enum Subject {
 }
 
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct SeqidRequest {
     pub subject: Subject,
     pub seqid: u32,
     pub request: Request,
@@ -114,7 +114,7 @@ impl<F> State<F> {
         now: Millis,
         id: u64,
         confirm: Verifier,
-        by: Asker,
+        by: Requester,
     ) -> Result<Vec<Stamped>, NfsStat> {
         let mut notes = Vec::new();
         let Confirmed40 { first, replaced } = self.clients.confirm_client_id(now, id, confirm, by)?;
@@ -262,7 +262,12 @@ impl<F> State<F> {
     ///
     /// # Errors
     /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not in `taken`.
-    pub fn begin40(&mut self, now: Millis, ask: &Ask, taken: &[OwnerKey]) -> Result<Step<F>, NfsStat> {
+    pub fn begin40(
+        &mut self,
+        now: Millis,
+        ask: &SeqidRequest,
+        taken: &[OwnerKey],
+    ) -> Result<Step<F>, NfsStat> {
         let started = |client, owners, open| Started {
             client,
             owners,
@@ -372,7 +377,7 @@ impl<F> State<F> {
     fn begin_open(
         &mut self,
         now: Millis,
-        ask: &Ask,
+        ask: &SeqidRequest,
         client: u64,
         owner: &Bytes,
         reclaim: bool,

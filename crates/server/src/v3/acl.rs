@@ -8,7 +8,7 @@ use super::errors::status;
 use landfast_nfs::nfsacl::{
     DEFAULT, Entry, GetaclArgs, GetaclOk, GetaclRes, List, Lists, SetaclArgs, SetaclRes, mask,
 };
-use landfast_nfs::v3::{NfsStat3, Res};
+use landfast_nfs::v3::NfsStat3;
 use landfast_volume::{Acl, Acls, Attrs, Kind, SetAcls};
 
 const OWNER: u16 = 1;
@@ -20,25 +20,17 @@ const OTHERS: u16 = 32;
 
 impl Context<'_> {
     pub(super) fn getacl(&mut self, a: &GetaclArgs) -> GetaclRes {
-        let obj = match self.obj(&a.object) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match lists(&obj, a.mask) {
-            Ok((attrs, lists)) => Res::Ok(GetaclOk { attrs: Some(fattr(&attrs)), lists }),
-            Err(status) => Res::Fail(status, obj.attrs()),
-        }
+        self.reading(&a.object, |_, obj| {
+            let (attrs, lists) = lists(obj, a.mask)?;
+            Ok(GetaclOk { attrs: Some(fattr(&attrs)), lists })
+        })
     }
 
     pub(super) fn setacl(&mut self, a: &SetaclArgs) -> SetaclRes {
-        let obj = match self.obj(&a.object) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match self.set_lists(&obj, &a.lists) {
-            Ok(()) => Res::Ok(obj.attrs()),
-            Err(status) => Res::Fail(status, obj.attrs()),
-        }
+        self.reading(&a.object, |ctx, obj| {
+            ctx.set_lists(obj, &a.lists)?;
+            Ok(obj.attrs())
+        })
     }
 
     fn set_lists(&mut self, obj: &Obj, lists: &Lists) -> Result<(), NfsStat3> {

@@ -6,7 +6,7 @@ use crate::state::opens::WRITE;
 use landfast_nfs::v3::access::{DELETE, EXECUTE, EXTEND, LOOKUP, MODIFY, READ};
 use landfast_nfs::v3::args::{AccessArgs, SetattrArgs};
 use landfast_nfs::v3::res::{AccessOk, AccessRes, GetattrRes, SetattrRes};
-use landfast_nfs::v3::{FileHandle, NfsStat3, Res, WccData};
+use landfast_nfs::v3::{FileHandle, NfsStat3, Res};
 use landfast_volume::{AccessMask, Kind};
 
 impl Context<'_> {
@@ -19,16 +19,7 @@ impl Context<'_> {
     }
 
     pub(super) fn setattr(&mut self, a: &SetattrArgs) -> SetattrRes {
-        let obj = match self.obj(&a.object) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, WccData::default()),
-        };
-        let done = self.set(&obj, a);
-        let wcc = self.wcc(&obj);
-        match done {
-            Ok(()) => Res::Ok(wcc),
-            Err(status) => Res::Fail(status, wcc),
-        }
+        self.changing(&a.object, |ctx, obj| ctx.set(obj, a), |(), wcc| wcc)
     }
 
     fn set(&mut self, obj: &Obj, a: &SetattrArgs) -> Result<(), NfsStat3> {
@@ -47,14 +38,10 @@ impl Context<'_> {
     }
 
     pub(super) fn access(&mut self, a: &AccessArgs) -> AccessRes {
-        let obj = match self.obj(&a.object) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match granted(&obj, a.access) {
-            Ok(access) => Res::Ok(AccessOk { attrs: obj.attrs(), access }),
-            Err(status) => Res::Fail(status, obj.attrs()),
-        }
+        self.reading(&a.object, |_, obj| {
+            let access = granted(obj, a.access)?;
+            Ok(AccessOk { attrs: obj.attrs(), access })
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::state::notes::Stamped;
 use crate::state::opens::Share;
 use landfast_nfs::v3::res::PostOp;
 use landfast_nfs::v3::types::{FileType, SetTime, SpecData};
-use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Sattr, Time, WccAttr, WccData};
+use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Res, Sattr, Time, WccAttr, WccData};
 use landfast_volume::{Attrs, Cred, Kind, Node, SetAttrs, TimeSet, Timestamp, Tx, Volume};
 use std::sync::Arc;
 
@@ -85,13 +85,49 @@ impl<'a> Context<'a> {
         let found = self.exports.object(&fh.0).map_err(status)?;
         let access = found.export.access(self.caller).map_err(|why| match why {
             Refused::Access => {
-                self.sh.turned_away.tell_of(self.caller, &found.export, true);
+                self.sh.refused_clients.log_export(self.caller, &found.export, true);
                 NfsStat3::ACCES
             }
             Refused::Flavor => NfsStat3::ACCES,
             Refused::NotYet => NfsStat3::JUKEBOX,
         })?;
         Ok(Obj { export: found.export, node: found.node, access })
+    }
+
+    /// A procedure that changes nothing: runs it on the object of a handle.
+    pub(super) fn reading<T>(
+        &mut self,
+        fh: &FileHandle,
+        run: impl FnOnce(&mut Self, &Obj) -> Result<T, NfsStat3>,
+    ) -> Res<T, PostOp> {
+        let obj = match self.obj(fh) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, None),
+        };
+        match run(self, &obj) {
+            Ok(ok) => Res::Ok(ok),
+            Err(status) => Res::Fail(status, obj.attrs()),
+        }
+    }
+
+    /// A procedure that changes the object of a handle: runs it, then makes its result with the attributes before and
+    /// after.
+    pub(super) fn changing<T, R>(
+        &mut self,
+        fh: &FileHandle,
+        run: impl FnOnce(&mut Self, &Obj) -> Result<T, NfsStat3>,
+        result: impl FnOnce(T, WccData) -> R,
+    ) -> Res<R, WccData> {
+        let obj = match self.obj(fh) {
+            Ok(obj) => obj,
+            Err(status) => return Res::Fail(status, WccData::default()),
+        };
+        let done = run(self, &obj);
+        let wcc = self.wcc(&obj);
+        match done {
+            Ok(done) => Res::Ok(result(done, wcc)),
+            Err(status) => Res::Fail(status, wcc),
+        }
     }
 
     /// The transaction of the object's volume, which keeps the attributes from before. The answer depends on the

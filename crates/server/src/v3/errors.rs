@@ -42,13 +42,11 @@ pub(super) fn status_of_names(e: Error) -> NfsStat3 {
     }
 }
 
-/// What a name is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
-    /// To become a new entry.
-    Make,
-    /// To go away or to move.
-    Take,
+pub(super) enum NameUse {
+    New,
+    /// To be removed or moved.
+    Existing,
 }
 
 /// Checks the name of an entry (RFC 1813 section 3.2; any bytes but NUL and `/` may stand in it).
@@ -56,9 +54,9 @@ pub(super) enum Use {
 /// # Errors
 /// `ACCES` for an empty name and for what cannot stand in one; `NAMETOOLONG`; for `.` and `..`, which are always there and
 /// never go, `EXIST` and `INVAL`.
-pub(super) fn check_name(name: &[u8], what_for: Use) -> Result<(), NfsStat3> {
+pub(super) fn check_name(name: &[u8], what_for: NameUse) -> Result<(), NfsStat3> {
     match name {
-        b"." | b".." if what_for == Use::Make => Err(NfsStat3::EXIST),
+        b"." | b".." if what_for == NameUse::New => Err(NfsStat3::EXIST),
         b"." | b".." => Err(NfsStat3::INVAL),
         n if n.len() > limits::NAME_MAX => Err(NfsStat3::NAMETOOLONG),
         n if n.is_empty() || n.iter().any(|b| matches!(b, 0 | b'/')) => Err(NfsStat3::ACCES),
@@ -72,12 +70,12 @@ mod tests {
 
     #[test]
     fn rfc1813_3_2_names() {
-        assert_eq!(check_name(b"", Use::Make), Err(NfsStat3::ACCES));
-        assert_eq!(check_name(b"..", Use::Make), Err(NfsStat3::EXIST));
-        assert_eq!(check_name(b".", Use::Take), Err(NfsStat3::INVAL));
-        assert_eq!(check_name(b"a/b", Use::Make), Err(NfsStat3::ACCES));
-        assert_eq!(check_name(b"a\0", Use::Take), Err(NfsStat3::ACCES));
-        assert_eq!(check_name(&[b'x'; 256], Use::Make), Err(NfsStat3::NAMETOOLONG));
-        assert_eq!(check_name(&[0xff; 255], Use::Make), Ok(()));
+        assert_eq!(check_name(b"", NameUse::New), Err(NfsStat3::ACCES));
+        assert_eq!(check_name(b"..", NameUse::New), Err(NfsStat3::EXIST));
+        assert_eq!(check_name(b".", NameUse::Existing), Err(NfsStat3::INVAL));
+        assert_eq!(check_name(b"a/b", NameUse::New), Err(NfsStat3::ACCES));
+        assert_eq!(check_name(b"a\0", NameUse::Existing), Err(NfsStat3::ACCES));
+        assert_eq!(check_name(&[b'x'; 256], NameUse::New), Err(NfsStat3::NAMETOOLONG));
+        assert_eq!(check_name(&[0xff; 255], NameUse::New), Ok(()));
     }
 }

@@ -5,19 +5,16 @@ use super::errors::status;
 use crate::attr::FILE_SIZE_MAX;
 use crate::limits;
 use landfast_nfs::v3::res::{FsinfoOk, FsinfoRes, FsstatOk, FsstatRes, PathconfOk, PathconfRes};
-use landfast_nfs::v3::{FileHandle, Res, Time, fsf};
+use landfast_nfs::v3::{FileHandle, Time, fsf};
 
 /// What transfers are best a multiple of, bytes.
 const BLOCK: u32 = 4096;
 
 impl Context<'_> {
     pub(super) fn fsstat(&mut self, root: &FileHandle) -> FsstatRes {
-        let obj = match self.obj(root) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match obj.volume().statfs() {
-            Ok(s) => Res::Ok(FsstatOk {
+        self.reading(root, |_, obj| {
+            let s = obj.volume().statfs().map_err(status)?;
+            Ok(FsstatOk {
                 attrs: obj.attrs(),
                 tbytes: s.total_bytes,
                 fbytes: s.free_bytes,
@@ -26,39 +23,33 @@ impl Context<'_> {
                 ffiles: s.free_files,
                 afiles: s.free_files,
                 invarsec: 0,
-            }),
-            Err(e) => Res::Fail(status(e), obj.attrs()),
-        }
+            })
+        })
     }
 
     pub(super) fn fsinfo(&mut self, root: &FileHandle) -> FsinfoRes {
-        let obj = match self.obj(root) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
         let io = limits::V3_IO_BYTES_MAX;
-        Res::Ok(FsinfoOk {
-            attrs: obj.attrs(),
-            rtmax: io,
-            rtpref: io,
-            rtmult: BLOCK,
-            wtmax: io,
-            wtpref: io,
-            wtmult: BLOCK,
-            dtpref: limits::V3_READDIR_PREFERRED,
-            maxfilesize: FILE_SIZE_MAX,
-            time_delta: Time { seconds: 0, nseconds: 1 },
-            properties: fsf::LINK | fsf::SYMLINK | fsf::HOMOGENEOUS | fsf::CANSETTIME,
+        self.reading(root, |_, obj| {
+            Ok(FsinfoOk {
+                attrs: obj.attrs(),
+                rtmax: io,
+                rtpref: io,
+                rtmult: BLOCK,
+                wtmax: io,
+                wtpref: io,
+                wtmult: BLOCK,
+                dtpref: limits::V3_READDIR_PREFERRED,
+                maxfilesize: FILE_SIZE_MAX,
+                time_delta: Time { seconds: 0, nseconds: 1 },
+                properties: fsf::LINK | fsf::SYMLINK | fsf::HOMOGENEOUS | fsf::CANSETTIME,
+            })
         })
     }
 
     pub(super) fn pathconf(&mut self, object: &FileHandle) -> PathconfRes {
-        let obj = match self.obj(object) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match obj.volume().statfs() {
-            Ok(s) => Res::Ok(PathconfOk {
+        self.reading(object, |_, obj| {
+            let s = obj.volume().statfs().map_err(status)?;
+            Ok(PathconfOk {
                 attrs: obj.attrs(),
                 linkmax: limits::V3_LINKS_MAX,
                 name_max: s.name_max,
@@ -66,8 +57,7 @@ impl Context<'_> {
                 chown_restricted: true,
                 case_insensitive: false,
                 case_preserving: true,
-            }),
-            Err(e) => Res::Fail(status(e), obj.attrs()),
-        }
+            })
+        })
     }
 }

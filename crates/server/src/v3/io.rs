@@ -10,22 +10,18 @@ use crate::limits;
 use crate::stable;
 use crate::state::opens::{READ, WRITE};
 use bytes::Bytes;
+use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v3::args::{CommitArgs, ReadArgs, WriteArgs};
 use landfast_nfs::v3::res::{CommitOk, CommitRes, ReadOk, ReadRes, WriteOk, WriteRes};
 use landfast_nfs::v3::types::StableHow;
-use landfast_nfs::v3::{NfsStat3, Res, WccData};
 use landfast_volume::{Keep, OpenMode};
 
 impl Context<'_> {
     pub(super) fn read(&mut self, a: &ReadArgs) -> ReadRes {
-        let obj = match self.obj(&a.file) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match self.read_from(&obj, a) {
-            Ok((data, eof)) => Res::Ok(ReadOk { attrs: obj.attrs(), count: data.len() as u32, eof, data }),
-            Err(status) => Res::Fail(status, obj.attrs()),
-        }
+        self.reading(&a.file, |ctx, obj| {
+            let (data, eof) = ctx.read_from(obj, a)?;
+            Ok(ReadOk { attrs: obj.attrs(), count: data.len() as u32, eof, data })
+        })
     }
 
     fn read_from(&mut self, obj: &Obj, a: &ReadArgs) -> Result<(Bytes, bool), NfsStat3> {
@@ -38,18 +34,12 @@ impl Context<'_> {
     }
 
     pub(super) fn write(&mut self, a: &WriteArgs) -> WriteRes {
-        let obj = match self.obj(&a.file) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, WccData::default()),
+        let write = |ctx: &mut Self, obj: &Obj| {
+            let (count, committed) = ctx.write_to(obj, a)?;
+            Ok((count, committed, obj.volume().write_verifier()))
         };
-        let done = self.write_to(&obj, a);
-        let wcc = self.wcc(&obj);
-        match done {
-            Ok((count, committed)) => {
-                Res::Ok(WriteOk { wcc, count, committed, verf: obj.volume().write_verifier() })
-            }
-            Err(status) => Res::Fail(status, wcc),
-        }
+        let ok = |(count, committed, verf), wcc| WriteOk { wcc, count, committed, verf };
+        self.changing(&a.file, write, ok)
     }
 
     fn write_to(&mut self, obj: &Obj, a: &WriteArgs) -> Result<(u32, StableHow), NfsStat3> {
@@ -79,16 +69,7 @@ impl Context<'_> {
     }
 
     pub(super) fn commit(&mut self, a: &CommitArgs) -> CommitRes {
-        let obj = match self.obj(&a.file) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, WccData::default()),
-        };
-        let done = self.commit_to(&obj, a);
-        let wcc = self.wcc(&obj);
-        match done {
-            Ok(verf) => Res::Ok(CommitOk { wcc, verf }),
-            Err(status) => Res::Fail(status, wcc),
-        }
+        self.changing(&a.file, |ctx, obj| ctx.commit_to(obj, a), |verf, wcc| CommitOk { wcc, verf })
     }
 
     fn commit_to(&mut self, obj: &Obj, a: &CommitArgs) -> Result<[u8; 8], NfsStat3> {

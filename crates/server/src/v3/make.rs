@@ -1,32 +1,26 @@
 //! CREATE, MKDIR, SYMLINK, MKNOD (RFC 1813 sections 3.3.8 to 3.3.11).
 
 use super::context::{Context, Obj, set_attrs};
-use super::errors::{Use, check_name, status};
+use super::errors::{NameUse, check_name, status};
 use crate::limits;
 use crate::state::opens::WRITE;
 use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
 use landfast_nfs::v3::res::{MakeOk, MakeRes};
 use landfast_nfs::v3::types::DirOp;
-use landfast_nfs::v3::{NfsStat3, Res, Sattr, WccData};
-use landfast_volume::{CreateHow as How, Error, Kind, Node, OpenMode, SetAttrs, Special};
+use landfast_nfs::v3::{NfsStat3, Sattr};
+use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special};
 
 impl Context<'_> {
     /// What all four have in common: the checks before, the reply after.
     fn make(&mut self, at: &DirOp, act: impl FnOnce(&mut Self, &Obj) -> Result<Node, NfsStat3>) -> MakeRes {
-        let dir = match self.obj(&at.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, WccData::default()),
+        let make = |ctx: &mut Self, dir: &Obj| {
+            dir.must_be_dir()?;
+            check_name(&at.name, NameUse::New)?;
+            ctx.modify(dir)?;
+            Ok(dir.to(act(ctx, dir)?))
         };
-        let made = dir
-            .must_be_dir()
-            .and_then(|()| check_name(&at.name, Use::Make))
-            .and_then(|()| self.modify(&dir).map(|_| ()))
-            .and_then(|()| act(self, &dir));
-        let wcc = self.wcc(&dir);
-        match made.map(|node| dir.to(node)) {
-            Ok(obj) => Res::Ok(MakeOk { object: obj.handle().ok(), attrs: obj.attrs(), dir: wcc }),
-            Err(status) => Res::Fail(status, wcc),
-        }
+        let ok = |made: Obj, dir| MakeOk { object: made.handle().ok(), attrs: made.attrs(), dir };
+        self.changing(&at.dir, make, ok)
     }
 
     pub(super) fn create(&mut self, a: &CreateArgs) -> MakeRes {
@@ -34,17 +28,17 @@ impl Context<'_> {
         self.make(&a.at, |ctx, dir| match &a.how {
             CreateHow::Unchecked(attrs) => ctx.create_or_take(dir, name, set_attrs(attrs)?),
             CreateHow::Guarded(attrs) => {
-                ctx.create_new(dir, name, How::Guarded(set_attrs(attrs)?)).map_err(status)
+                ctx.create_new(dir, name, VolumeHow::Guarded(set_attrs(attrs)?)).map_err(status)
             }
             // The verifier is all that the file's times hold; SETATTR sets everything else.
             CreateHow::Exclusive(verf) => {
-                let how = How::Exclusive { verf: *verf, attrs: SetAttrs::default() };
+                let how = VolumeHow::Exclusive { verf: *verf, attrs: SetAttrs::default() };
                 ctx.create_new(dir, name, how).map_err(status)
             }
         })
     }
 
-    fn create_new(&mut self, dir: &Obj, name: &[u8], how: How) -> Result<Node, Error> {
+    fn create_new(&mut self, dir: &Obj, name: &[u8], how: VolumeHow) -> Result<Node, Error> {
         let tx = self.txs.of(&dir.export);
         let made = dir.volume().create(tx, dir.cred(), &dir.node, name, how, OpenMode::READ)?;
         Ok(made.node)
@@ -54,7 +48,7 @@ impl Context<'_> {
     /// file lets; nothing else is needed to find it there.
     fn create_or_take(&mut self, dir: &Obj, name: &[u8], attrs: SetAttrs) -> Result<Node, NfsStat3> {
         for _ in 0..limits::V3_CREATE_TRIES {
-            match self.create_new(dir, name, How::Guarded(attrs)) {
+            match self.create_new(dir, name, VolumeHow::Guarded(attrs)) {
                 Err(Error::Exists) => {}
                 made => return made.map_err(status),
             }

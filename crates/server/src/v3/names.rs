@@ -1,63 +1,41 @@
 //! LOOKUP, READLINK, REMOVE, RMDIR, RENAME, LINK (RFC 1813 sections 3.3.3, 3.3.5, 3.3.12 to 3.3.15).
 
 use super::context::{Context, Obj};
-use super::errors::{Use, check_name, status, status_of_names};
+use super::errors::{NameUse, check_name, status, status_of_names};
 use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
 use landfast_nfs::v3::res::{
     LinkRes, LinkWcc, LookupOk, LookupRes, ReadlinkOk, ReadlinkRes, RemoveRes, RenameRes, RenameWcc,
 };
 use landfast_nfs::v3::types::DirOp;
-use landfast_nfs::v3::{FileHandle, NfsStat3, Res, WccData};
+use landfast_nfs::v3::{FileHandle, NfsStat3, Res};
 use landfast_volume::{Error, Kind, Node};
 
 impl Context<'_> {
     pub(super) fn lookup(&mut self, a: &DirOp) -> LookupRes {
-        let dir = match self.obj(&a.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, None),
-        };
-        let found = find(&dir, &a.name).and_then(|node| {
-            let obj = dir.to(node);
+        self.reading(&a.dir, |_, dir| {
+            let obj = dir.to(find(dir, &a.name)?);
             Ok(LookupOk { object: obj.handle()?, attrs: obj.attrs(), dir: dir.attrs() })
-        });
-        match found {
-            Ok(ok) => Res::Ok(ok),
-            Err(status) => Res::Fail(status, dir.attrs()),
-        }
+        })
     }
 
     pub(super) fn readlink(&mut self, link: &FileHandle) -> ReadlinkRes {
-        let obj = match self.obj(link) {
-            Ok(obj) => obj,
-            Err(status) => return Res::Fail(status, None),
-        };
-        let target = match obj.volume().readlink(obj.cred(), &obj.node) {
-            Ok(target) => target,
-            Err(e) => return Res::Fail(status(e), obj.attrs()),
-        };
-        Res::Ok(ReadlinkOk { attrs: obj.attrs(), target })
+        self.reading(link, |_, obj| {
+            let target = obj.volume().readlink(obj.cred(), &obj.node).map_err(status)?;
+            Ok(ReadlinkOk { attrs: obj.attrs(), target })
+        })
     }
 
     /// REMOVE of anything but a directory, RMDIR of nothing else.
     pub(super) fn remove(&mut self, a: &DirOp, wants_dir: bool) -> RemoveRes {
-        let dir = match self.obj(&a.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, WccData::default()),
-        };
-        let done = self.take_away(&dir, &a.name, wants_dir);
-        let wcc = self.wcc(&dir);
-        match done {
-            Ok(()) => Res::Ok(wcc),
-            Err(status) => Res::Fail(status, wcc),
-        }
+        self.changing(&a.dir, |ctx, dir| ctx.remove_from(dir, &a.name, wants_dir), |(), wcc| wcc)
     }
 
-    fn take_away(&mut self, dir: &Obj, name: &[u8], wants_dir: bool) -> Result<(), NfsStat3> {
+    fn remove_from(&mut self, dir: &Obj, name: &[u8], wants_dir: bool) -> Result<(), NfsStat3> {
         dir.must_be_dir()?;
         match (name, wants_dir) {
             // It is never empty: this directory is in it.
             (b"..", true) => return Err(NfsStat3::EXIST),
-            _ => check_name(name, Use::Take)?,
+            _ => check_name(name, NameUse::Existing)?,
         }
         self.names_may_change()?;
         let tx = self.modify(dir)?;
@@ -88,8 +66,8 @@ impl Context<'_> {
     fn move_between(&mut self, from: &Obj, to: &Obj, a: &RenameArgs) -> Result<(), NfsStat3> {
         from.must_be_dir()?;
         to.must_be_dir()?;
-        check_name(&a.from.name, Use::Take)?;
-        check_name(&a.to.name, Use::Take)?;
+        check_name(&a.from.name, NameUse::Existing)?;
+        check_name(&a.to.name, NameUse::Existing)?;
         same_export(from, to)?;
         self.names_may_change()?;
         self.modify(from)?;
@@ -116,7 +94,7 @@ impl Context<'_> {
 
     fn link_into(&mut self, file: &Obj, dir: &Obj, name: &[u8]) -> Result<(), NfsStat3> {
         dir.must_be_dir()?;
-        check_name(name, Use::Make)?;
+        check_name(name, NameUse::New)?;
         same_export(file, dir)?;
         self.modify(file)?;
         let tx = self.modify(dir)?;

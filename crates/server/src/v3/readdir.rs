@@ -8,10 +8,10 @@ use super::context::{Context, Obj, fattr, handle};
 use super::errors::status;
 use crate::limits;
 use bytes::Bytes;
+use landfast_nfs::v3::NfsStat3;
 use landfast_nfs::v3::args::{ReaddirArgs, ReaddirplusArgs};
 use landfast_nfs::v3::res::{Entry, EntryPlus, ReaddirOk, ReaddirRes, ReaddirplusOk, ReaddirplusRes};
 use landfast_nfs::v3::types::List;
-use landfast_nfs::v3::{NfsStat3, Res};
 use landfast_volume::{Attrs, Cred, DirEntry, EntryDetail, Error, Node};
 use landfast_xdr::padding;
 
@@ -77,39 +77,27 @@ impl Room {
 
 impl Context<'_> {
     pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> ReaddirRes {
-        let dir = match self.obj(&a.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match list(&dir, a.cookie, room(a.count, None, false)) {
-            Ok((found, eof)) => {
-                let entry = |e: Found| Entry { fileid: e.fileid, name: e.name, cookie: e.cookie };
-                let entries = List(found.into_iter().map(entry).collect());
-                Res::Ok(ReaddirOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
-            }
-            Err(status) => Res::Fail(status, dir.attrs()),
-        }
+        self.reading(&a.dir, |_, dir| {
+            let (found, eof) = list(dir, a.cookie, room(a.count, None, false))?;
+            let entry = |e: Found| Entry { fileid: e.fileid, name: e.name, cookie: e.cookie };
+            let entries = List(found.into_iter().map(entry).collect());
+            Ok(ReaddirOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
+        })
     }
 
     pub(super) fn readdirplus(&mut self, a: &ReaddirplusArgs) -> ReaddirplusRes {
-        let dir = match self.obj(&a.dir) {
-            Ok(dir) => dir,
-            Err(status) => return Res::Fail(status, None),
-        };
-        match list(&dir, a.cookie, room(a.maxcount, Some(a.dircount), true)) {
-            Ok((found, eof)) => {
-                let entry = |e: Found| EntryPlus {
-                    fileid: e.fileid,
-                    name: e.name,
-                    cookie: e.cookie,
-                    attrs: e.object.as_ref().map(|(_, attrs)| fattr(attrs)),
-                    object: e.object.and_then(|(node, _)| handle(&node).ok()),
-                };
-                let entries = List(found.into_iter().map(entry).collect());
-                Res::Ok(ReaddirplusOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
-            }
-            Err(status) => Res::Fail(status, dir.attrs()),
-        }
+        self.reading(&a.dir, |_, dir| {
+            let (found, eof) = list(dir, a.cookie, room(a.maxcount, Some(a.dircount), true))?;
+            let entry = |e: Found| EntryPlus {
+                fileid: e.fileid,
+                name: e.name,
+                cookie: e.cookie,
+                attrs: e.object.as_ref().map(|(_, attrs)| fattr(attrs)),
+                object: e.object.and_then(|(node, _)| handle(&node).ok()),
+            };
+            let entries = List(found.into_iter().map(entry).collect());
+            Ok(ReaddirplusOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
+        })
     }
 }
 

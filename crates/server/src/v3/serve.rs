@@ -2,7 +2,7 @@
 
 use super::{DecodedCall, Request, run};
 use crate::path::{Executor, Outcome, Plan, Work};
-use crate::replies;
+use crate::reply_sizes;
 use crate::shared::Shared;
 use bytes::Bytes;
 use landfast_nfs::nfsacl::{self, GetaclArgs, SetaclArgs};
@@ -60,7 +60,7 @@ async fn answer(
         slow: export.as_ref().is_some_and(|e| call.may_flush(e)),
         exports: export.into_iter().collect(),
         kept: call.is_kept(),
-        reply_max: replies::v3(&call),
+        reply_max: reply_sizes::v3(&call),
     };
     executor.answer(conn, header, body, plan, |caller, key| Request { caller, call, key }).await
 }

@@ -4,6 +4,7 @@
 //! Runs on a worker thread and never waits for the log. Room for the reply is known before a modifying operation runs.
 //! An operation that only reads gets `REP_TOO_BIG` if its result turns out too large.
 
+use super::allowance::Allowance;
 use super::context::Context;
 use super::dispatch::result;
 use super::matrix::{self, Place};
@@ -12,15 +13,14 @@ use super::request::Request;
 use super::session::Sequenced;
 use super::step::{flavor_later, step};
 use super::v40;
-use super::work::Allowance;
 use crate::errors;
 use crate::exports::Txs;
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
-use crate::released::Awaited;
 use crate::shared::Shared;
 use crate::state::notes::{Note, Stamped};
-use crate::state::sessions::{Kept, Session};
+use crate::state::sessions::{CachedReply, Session};
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
@@ -190,8 +190,8 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         pieces = vec![whole(len, pieces)];
     }
     let kept = match pieces.first() {
-        Some(whole) if keep => Kept::Reply(whole.clone()),
-        _ => Kept::Uncached,
+        Some(whole) if keep => CachedReply::Reply(whole.clone()),
+        _ => CachedReply::Uncached,
     };
     ctx.rests_on_removals(reply_status, &req.args);
     let home = ctx.home();
@@ -211,7 +211,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         let v = st.next_version();
         let home = home.map(|e| e.id());
         let slot = st.sessions.get_mut(&session.id).zip(kept);
-        let note = slot.and_then(|(mut s, kept)| s.stage_in(session.slot, kept, v, home));
+        let note = slot.and_then(|(mut s, kept)| s.stage(session.slot, kept, v, home));
         note.map(|n| Stamped { v, note: Note::Slot(n) })
     };
     if noted {

@@ -3,22 +3,22 @@
 //! An operation on an object gets it as an [`Obj`], which has passed the export's access check. An operation that
 //! changes something gets its transaction from [`Context::modify`], which refuses on a read-only export.
 
-use super::work::Allowance;
+use super::allowance::Allowance;
 use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
-use crate::released::Awaited;
 use crate::shared::Shared;
-use crate::state::identity::Asker;
+use crate::state::identity::Requester;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use crate::state_lock::not_under_the_state;
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
@@ -144,7 +144,6 @@ pub(crate) struct Context<'a> {
     pub(crate) waits: Option<(Awaited, Duration)>,
     /// Bytes that the current operation's result may take.
     pub(crate) room: usize,
-    /// The current operation is the last one of the COMPOUND.
     pub(crate) last: bool,
     /// The next operation that is no SAVEFH may itself get `WRONGSEC`, or never gets it. Then an operation that sets a
     /// filehandle does not get it (RFC 8881 section 2.6.3.1.1).
@@ -152,9 +151,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The caller as clients and sessions see it.
-    pub(crate) fn asker(&self) -> Asker {
-        Asker { principal: self.principal, addr: self.caller.addr }
+    pub(crate) fn requester(&self) -> Requester {
+        Requester { principal: self.principal, addr: self.caller.addr }
     }
 
     /// Sets the current filehandle and clears the current stateid.
@@ -173,7 +171,7 @@ impl Context<'_> {
         }
         let access = export.access(&self.caller);
         if let Err(Refused::Access) = access {
-            self.sh.turned_away.tell_of(&self.caller, export, false);
+            self.sh.refused_clients.log_export(&self.caller, export, false);
         }
         self.accesses.borrow_mut().push((export.place, access.clone()));
         access
@@ -185,7 +183,7 @@ impl Context<'_> {
             Fh::Node { export, node, by_path } => {
                 let access = self.access_to(export).map_err(|why| {
                     if why == Refused::Access {
-                        self.sh.turned_away.tell_of(&self.caller, export, true);
+                        self.sh.refused_clients.log_export(&self.caller, export, true);
                     }
                     refusal(why)
                 })?;
@@ -200,7 +198,6 @@ impl Context<'_> {
         self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ROFS)
     }
 
-    /// The current object, which must be a directory.
     pub(crate) fn dir(&self) -> Result<Obj, NfsStat> {
         let obj = self.node()?;
         must_be_dir(&obj.node)?;
@@ -226,7 +223,6 @@ impl Context<'_> {
         }
     }
 
-    /// The current object, which must be a regular file.
     pub(crate) fn file(&self) -> Result<Obj, NfsStat> {
         let obj = self.object(self.fh()?)?.ok_or(NfsStat::NFS4ERR_ISDIR)?;
         must_be_file(&obj.node)?;
@@ -276,7 +272,6 @@ impl Context<'_> {
         }
     }
 
-    /// The wire form of a filehandle.
     pub(crate) fn wire(&self, fh: &Fh) -> Bytes {
         match fh {
             Fh::Node { node, by_path: false, .. } => node.fh(),
@@ -357,12 +352,10 @@ fn pseudo_attrs(exports: &Exports, fileid: u64) -> Attrs {
     }
 }
 
-/// The state's key of a file.
 pub(crate) fn key(node: &Node) -> FileKey {
     node.fh()
 }
 
-/// Whether a stateid names no state.
 pub(crate) fn is_special(s: &Stateid) -> bool {
     s.other == [0; 12] || s.other == [0xff; 12]
 }

@@ -7,10 +7,11 @@
 
 use super::context::{Context, OpError, OpResult, key};
 use super::dispatch::result;
+use crate::fnv;
 use crate::state::Principal;
 use crate::state::clients::{Callback, SetClientId, SetClientIdError};
 use crate::state::owners::{Last, Request as OwnerRequest};
-use crate::state::v40::{Ask, Started, Step, Subject};
+use crate::state::v40::{SeqidRequest, Started, Step, Subject};
 use landfast_nfs::v4::args::{CreateHow, Locker, OpenArgs, OpenClaim, OpenHow};
 use landfast_nfs::v4::flags::OPEN4_RESULT_CONFIRM;
 use landfast_nfs::v4::v40::{SetclientidArgs, SetclientidConfirmArgs, SetclientidRes};
@@ -20,17 +21,11 @@ use landfast_xdr::Encode;
 
 /// A digest of an operation's arguments: 64-bit FNV-1a.
 fn digest(op: &ArgOp) -> u64 {
-    op.to_bytes().iter().fold(FNV_BEGIN, fnv)
-}
-
-const FNV_BEGIN: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv(h: u64, b: &u8) -> u64 {
-    (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)
+    fnv::add(fnv::BEGIN, &op.to_bytes())
 }
 
 /// The owners, sequence number and digest of an operation; `None` if it carries no sequence number.
-pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
+pub(super) fn ask(op: &ArgOp) -> Option<SeqidRequest> {
     let (subject, seqid) = match op {
         ArgOp::Open(a) => {
             let reclaim = matches!(a.claim, OpenClaim::Previous(_));
@@ -49,7 +44,7 @@ pub(super) fn ask(op: &ArgOp) -> Option<Ask> {
         ArgOp::Locku(a) => (Subject::OfLock(a.lock_stateid), a.seqid),
         _ => return None,
     };
-    Some(Ask { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
+    Some(SeqidRequest { subject, seqid, request: OwnerRequest { op: op.op(), fingerprint: digest(op) } })
 }
 
 /// Whether this OPEN has a claim or a kind of create that only later versions have (RFC 7531).
@@ -102,7 +97,7 @@ impl Context<'_> {
             let Principal { flavor, uid } = self.principal;
             let by = [flavor.to_be_bytes(), uid.to_be_bytes()].concat();
             let at = self.fh.as_ref().map(|fh| self.wire(fh)).unwrap_or_default();
-            ask.request.fingerprint = by.iter().chain(&at).fold(ask.request.fingerprint, fnv);
+            ask.request.fingerprint = fnv::add(ask.request.fingerprint, by.iter().chain(&at));
             return self.in_turn(op, &ask);
         }
         let done = match op {
@@ -135,7 +130,7 @@ impl Context<'_> {
     }
 
     /// An operation with a sequence number (RFC 7530 section 9.1.7): runs it or repeats its reply.
-    fn in_turn(&mut self, op: &ArgOp, ask: &Ask) -> ResOp {
+    fn in_turn(&mut self, op: &ArgOp, ask: &SeqidRequest) -> ResOp {
         let number = op.op();
         if matches!(op, ArgOp::Open(a) if is_later(a)) {
             return ResOp::failed(number, NfsStat::NFS4ERR_BADXDR);
@@ -222,7 +217,7 @@ impl Context<'_> {
         let ask = SetClientId {
             owner: a.client.id.0.clone(),
             verifier: a.client.verifier,
-            by: self.asker(),
+            by: self.requester(),
             callback: Callback { client: a.callback.clone(), ident: a.callback_ident },
             confirm,
         };
@@ -242,7 +237,7 @@ impl Context<'_> {
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
     fn setclientid_confirm(&mut self, a: &SetclientidConfirmArgs) -> OpResult {
-        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.asker())?;
+        let notes = self.sh.state().confirm_client_id(self.now, a.clientid, a.confirm, self.requester())?;
         self.note(notes);
         Ok(ResBody::Empty)
     }

@@ -10,7 +10,7 @@ use landfast_nfs::v4::{FileHandle, NfsStat, ResBody, SecInfo, Stateid};
 impl Context<'_> {
     /// PUTFH. Verifies the handle's signature before anything else is done with it.
     pub(super) fn putfh(&mut self, fh: &FileHandle) -> OpResult {
-        let found = match self.exports.pseudo_dir(&fh.0) {
+        let found = match self.exports.pseudo.resolve(&fh.0) {
             Some(dir) => Fh::Pseudo(dir),
             // A handle of this server's past, or of another server.
             None if Pseudo::is_pseudo(&fh.0) => return Err(NfsStat::NFS4ERR_STALE.into()),

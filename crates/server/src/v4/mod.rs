@@ -3,13 +3,14 @@
 //! From the floor up:
 //!
 //! - [`matrix`]: the operations as data; `request`, `reply`: a COMPOUND as it was received, its reply as it grows;
-//! - `work`: how much one COMPOUND may have the disk do; `context`: what its operations share;
+//! - `allowance`: how much one COMPOUND may have the disk do; `context`: what its operations share;
 //! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
 //! - `dispatch`: which operation is whose code; `dispatch40`: the same as NFSv4.0 has them;
 //! - `step`: one operation where it stands; `v40`: COMPOUNDs of NFSv4.0; `compound`: one request from its first operation to its
 //!   reply;
 //! - `serve`: from a received COMPOUND to its path through the server.
 
+mod allowance;
 mod attributes;
 mod compound;
 mod context;
@@ -30,7 +31,6 @@ mod session;
 mod sparse;
 mod step;
 mod v40;
-mod work;
 mod xattr;
 
 pub(crate) use serve::{compound, compound_not_yet};

@@ -17,7 +17,6 @@ pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
 }
 
 impl Context<'_> {
-    /// The object of a name in the current directory.
     pub(super) fn find(&self, name: &[u8]) -> Result<Fh, OpError> {
         match self.fh()? {
             Fh::Node { .. } => {
@@ -45,7 +44,7 @@ impl Context<'_> {
         if let (None, Step::Export { export, .. }) = (&found, step)
             && let Some(export) = self.exports.at(export)
         {
-            self.sh.turned_away.tell_of(&self.caller, export, true);
+            self.sh.refused_clients.log_export(&self.caller, export, true);
         }
         Ok(found.ok_or(NfsStat::NFS4ERR_NOENT)?)
     }

@@ -31,7 +31,7 @@ const WND4_RESOURCE: u32 = 2;
 const TRIES: usize = 4;
 
 /// What an OPEN asks for, checked.
-struct Wish {
+struct OpenRequest {
     client: u64,
     owner: Bytes,
     access: Share,
@@ -39,8 +39,7 @@ struct Wish {
     mode: OpenMode,
 }
 
-/// A file that was found or made.
-struct Found {
+struct OpenedFile {
     obj: Obj,
     file: OpenFile,
     cinfo: ChangeInfo,
@@ -49,23 +48,23 @@ struct Found {
 
 impl Context<'_> {
     pub(super) fn open(&mut self, a: &OpenArgs) -> OpResult {
-        let wish = self.wish(a)?;
+        let request = self.request(a)?;
         let found = match (&a.claim, &a.openhow) {
             (OpenClaim::Null(name), OpenHow::NoCreate) => {
-                self.may_open_anew(wish.client)?;
-                self.open_name(name, &wish)?
+                self.may_open_anew(request.client)?;
+                self.open_name(name, &request)?
             }
             (OpenClaim::Null(name), OpenHow::Create(how)) => {
-                self.may_open_anew(wish.client)?;
-                self.open_create(name, how, &wish)?
+                self.may_open_anew(request.client)?;
+                self.open_create(name, how, &request)?
             }
             (OpenClaim::Fh, OpenHow::NoCreate) => {
-                self.may_open_anew(wish.client)?;
-                self.open_current(&wish)?
+                self.may_open_anew(request.client)?;
+                self.open_current(&request)?
             }
             (OpenClaim::Previous(_), OpenHow::NoCreate) => {
-                self.sh.state().may_reclaim(wish.client, self.now)?;
-                self.open_current(&wish)?
+                self.sh.state().may_reclaim(request.client, self.now)?;
+                self.open_current(&request)?
             }
             (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::Create(_)) => {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
@@ -78,7 +77,7 @@ impl Context<'_> {
                 return Err(NfsStat::NFS4ERR_NOTSUPP.into());
             }
         };
-        let stateid = self.enter(&found.obj, &wish, found.file)?;
+        let stateid = self.enter(&found.obj, &request, found.file)?;
         if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)) {
             self.set_fh(found.obj.to(found.obj.node.clone()));
         }
@@ -92,13 +91,13 @@ impl Context<'_> {
         }))
     }
 
-    fn wish(&self, a: &OpenArgs) -> Result<Wish, NfsStat> {
+    fn request(&self, a: &OpenArgs) -> Result<OpenRequest, NfsStat> {
         let access = (a.share_access & 3) as Share;
         // NFSv4.0 has no wishes for delegations.
         if access == 0 || a.share_deny > 3 || (self.minor == 0 && a.share_access > 3) {
             return Err(NfsStat::NFS4ERR_INVAL);
         }
-        Ok(Wish {
+        Ok(OpenRequest {
             client: self.client()?,
             owner: a.owner.owner.0.clone(),
             access,
@@ -126,18 +125,18 @@ impl Context<'_> {
         Ok(ChangeInfo { atomic: true, before: change, after: change })
     }
 
-    fn open_current(&mut self, wish: &Wish) -> Result<Found, OpError> {
+    fn open_current(&mut self, request: &OpenRequest) -> Result<OpenedFile, OpError> {
         let obj = self.file()?;
-        let file = self.open_allowed(&obj, wish)?;
-        Ok(Found { obj, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
+        let file = self.open_allowed(&obj, request)?;
+        Ok(OpenedFile { obj, file, cinfo: ChangeInfo::default(), attrset: Bitmap::default() })
     }
 
-    fn open_name(&mut self, name: &[u8], wish: &Wish) -> Result<Found, OpError> {
+    fn open_name(&mut self, name: &[u8], request: &OpenRequest) -> Result<OpenedFile, OpError> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let node = dir.volume().lookup(dir.cred(), &dir.node, name)?;
         let cinfo = self.unchanged(&dir)?;
-        self.open_existing(Obj { node, ..dir }, cinfo, None, wish)
+        self.open_existing(Obj { node, ..dir }, cinfo, None, request)
     }
 
     fn open_existing(
@@ -145,28 +144,28 @@ impl Context<'_> {
         obj: Obj,
         cinfo: ChangeInfo,
         size: Option<u64>,
-        wish: &Wish,
-    ) -> Result<Found, OpError> {
+        request: &OpenRequest,
+    ) -> Result<OpenedFile, OpError> {
         must_be_file(&obj.node)?;
-        let file = self.open_allowed(&obj, wish)?;
+        let file = self.open_allowed(&obj, request)?;
         let mut attrset = Bitmap::default();
         // RFC 8881 section 18.16.3: of the attributes of an UNCHECKED4 create only a size of 0 applies to what is there.
         if size == Some(0) {
             let attrs = SetAttrs { size: Some(0), ..SetAttrs::default() };
-            let by = wish.mode.write.then_some(&file);
+            let by = request.mode.write.then_some(&file);
             let set = obj.volume().setattr(self.modify(&obj)?, obj.cred(), &obj.node, by, attrs)?;
             attrset = attr::set_mask(&set);
         }
-        Ok(Found { obj, file, cinfo, attrset })
+        Ok(OpenedFile { obj, file, cinfo, attrset })
     }
 
     /// Opens on the volume what the export, the file's mode and the share reservations allow, asked in this order.
-    fn open_allowed(&mut self, obj: &Obj, wish: &Wish) -> Result<OpenFile, OpError> {
-        if wish.mode.write {
+    fn open_allowed(&mut self, obj: &Obj, request: &OpenRequest) -> Result<OpenFile, OpError> {
+        if request.mode.write {
             obj.writable()?;
         }
-        let file = obj.volume().open_file(obj.cred(), &obj.node, wish.mode)?;
-        self.share(obj, wish)?;
+        let file = obj.volume().open_file(obj.cred(), &obj.node, request.mode)?;
+        self.share(obj, request)?;
         Ok(file)
     }
 
@@ -177,7 +176,12 @@ impl Context<'_> {
         st.sessions.get(&on.id).is_some_and(|s| s.flags & CREATE_SESSION4_FLAG_PERSIST != 0)
     }
 
-    fn open_create(&mut self, name: &[u8], how: &WireHow, wish: &Wish) -> Result<Found, OpError> {
+    fn open_create(
+        &mut self,
+        name: &[u8],
+        how: &WireHow,
+        request: &OpenRequest,
+    ) -> Result<OpenedFile, OpError> {
         let dir = self.dir_or_symlink()?;
         check_name(name)?;
         let wire = how;
@@ -206,7 +210,7 @@ impl Context<'_> {
             WireHow::Exclusive(_) => SetAcls::default(),
         };
         let CreateHow::Unchecked(attrs) = how else {
-            return self.make(&dir, name, how, &acls, exclusive, wish);
+            return self.make(&dir, name, how, &acls, exclusive, request);
         };
         // What is there is opened, under the share reservations that others hold on it; what is not there is made, and
         // nobody else's can be in the way. Between the look and the making either may become the other.
@@ -215,10 +219,10 @@ impl Context<'_> {
                 Ok(node) => {
                     self.txs.rests_on(&dir.export, &node);
                     let cinfo = self.unchanged(&dir)?;
-                    return self.open_existing(Obj { node, ..dir }, cinfo, attrs.size, wish);
+                    return self.open_existing(Obj { node, ..dir }, cinfo, attrs.size, request);
                 }
                 Err(Error::NoEnt) => {
-                    match self.make(&dir, name, CreateHow::Guarded(attrs), &acls, false, wish) {
+                    match self.make(&dir, name, CreateHow::Guarded(attrs), &acls, false, request) {
                         Err(f) if f.status == NfsStat::NFS4ERR_EXIST => {}
                         done => return done,
                     }
@@ -236,15 +240,15 @@ impl Context<'_> {
         how: CreateHow,
         acls: &SetAcls,
         exclusive: bool,
-        wish: &Wish,
-    ) -> Result<Found, OpError> {
+        request: &OpenRequest,
+    ) -> Result<OpenedFile, OpError> {
         // Who is told to come again later must not find what it was to make. What is there already may be open.
         if !exclusive {
-            self.room_to_open(wish.client, None)?;
+            self.room_to_open(request.client, None)?;
         }
         let made = dir
             .volume()
-            .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, wish.mode, acls)
+            .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, request.mode, acls)
             .map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
         let mut attrset = if exclusive {
             attr::set_mask_exclusive(&made.attrs_set)
@@ -255,14 +259,14 @@ impl Context<'_> {
             attrset.set(ACL);
         }
         let obj = Obj { node: made.node, ..dir.clone() };
-        Ok(Found { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
+        Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }
 
     /// Whether the share reservations allow it. A client in the way whose lease is over loses what it holds.
-    fn share(&mut self, obj: &Obj, wish: &Wish) -> Result<(), NfsStat> {
+    fn share(&mut self, obj: &Obj, request: &OpenRequest) -> Result<(), NfsStat> {
         let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
-            st.files.check_share(&file, wish.access, wish.deny)
+            st.files.check_share(&file, request.access, request.deny)
         })
     }
 
@@ -289,18 +293,27 @@ impl Context<'_> {
         result
     }
 
-    /// Enters the open into the state.
-    fn enter(&mut self, obj: &Obj, wish: &Wish, file: OpenFile) -> Result<Stateid, NfsStat> {
+    fn enter(&mut self, obj: &Obj, request: &OpenRequest, file: OpenFile) -> Result<Stateid, NfsStat> {
         let file_key = key(&obj.node);
-        self.room_to_open(wish.client, Some((&wish.owner, &file_key)))?;
-        self.share(obj, wish)?;
+        self.room_to_open(request.client, Some((&request.owner, &file_key)))?;
+        self.share(obj, request)?;
         let mut st = self.sh.state();
-        if st.clients.get(wish.client).is_none() {
+        if st.clients.get(request.client).is_none() {
             return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
         }
-        st.files.check_share(&file_key, wish.access, wish.deny).map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
+        st.files
+            .check_share(&file_key, request.access, request.deny)
+            .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
         let from = share_of(self.caller.addr);
-        st.files.open_from(from, &file_key, wish.client, &wish.owner, wish.access, wish.deny, Some(file))
+        st.files.open_from(
+            from,
+            &file_key,
+            request.client,
+            &request.owner,
+            request.access,
+            request.deny,
+            Some(file),
+        )
     }
 
     fn room_to_open(&mut self, client: u64, known: Option<(&Bytes, &FileKey)>) -> Result<(), NfsStat> {

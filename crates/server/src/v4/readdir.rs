@@ -112,7 +112,7 @@ impl Context<'_> {
 
     fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
-        if attr::is_own(wanted) {
+        if attr::only_stat_attrs(wanted) {
             return list_own(dir, cookie, wanted, detail, page);
         }
         loop {
@@ -180,7 +180,7 @@ fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut pa
                 };
                 return page.add_with(e.cookie, e.name, |out| {
                     out.extend_from_slice(&mask);
-                    let values = attr::Own::new(&attrs, handle, attrs.fileid, wanted);
+                    let values = attr::StatValues::new(&attrs, handle, attrs.fileid, wanted);
                     put_opaque(values.bytes(), out);
                 });
             }

@@ -20,7 +20,6 @@ pub(super) struct Reply {
     count_at: usize,
     count: u32,
     plain: Plain,
-    /// The status of the last result.
     pub(super) status: NfsStat,
 }
 
@@ -154,7 +153,6 @@ impl Reply {
         Outcome::at_once(vec![Reply::of_failed(tag, op, status)])
     }
 
-    /// [`Reply::failed`], encoded.
     pub(super) fn of_failed(tag: &Bytes, op: Option<OpNum>, status: NfsStat) -> Bytes {
         let mut reply = Reply::new(tag);
         reply.status = status;

@@ -8,7 +8,6 @@ use landfast_nfs::v4::CompoundArgs;
 use landfast_rpc::ConnInfo;
 use std::sync::Arc;
 
-/// A decoded COMPOUND and who sent it.
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
     /// The same connection, to see whether it is still open.

@@ -5,12 +5,13 @@ use super::reply::Reply;
 use super::request::Request;
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
+use crate::fnv;
 use crate::limits;
 use crate::path::{Executor, Outcome, Plan, Work};
-use crate::released::Slot;
-use crate::replies;
+use crate::reply_sizes;
 use crate::shared::Shared;
 use crate::state::Principal;
+use crate::wakeups::Slot;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat};
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
@@ -39,7 +40,7 @@ pub(crate) async fn compound(
         slow,
         // NFSv4.0 has no slots.
         kept: args.minor_version == 0 && v40::is_kept(&args.ops),
-        reply_max: replies::compound(&args.ops),
+        reply_max: reply_sizes::compound(&args.ops),
     };
     let (conn_id, reply_conn, bytes) = (conn.id(), conn.clone(), call.message_bytes);
     let fingerprint = fingerprint(principal, &args, &body);
@@ -108,16 +109,8 @@ const SEQUENCE_BYTES: usize = 4 + 16 + 4 * 4;
 fn fingerprint(principal: Principal, args: &CompoundArgs, body: &Bytes) -> u64 {
     let skip = 4 + args.tag.len() + padding(args.tag.len()) + 8 + SEQUENCE_BYTES;
     let rest = body.get(skip..).unwrap_or_default();
-    let mut h = 0xcbf2_9ce4_8422_2325_u64;
-    let mut eat = |bytes: &[u8]| {
-        for b in bytes {
-            h = (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3);
-        }
-    };
-    eat(&principal.flavor.to_be_bytes());
-    eat(&principal.uid.to_be_bytes());
-    eat(&args.announced.to_be_bytes());
-    eat(&(rest.len() as u64).to_be_bytes());
-    eat(rest.get(..limits::FINGERPRINT_BYTES.min(rest.len())).unwrap_or_default());
-    h
+    let beginning = rest.get(..limits::FINGERPRINT_BYTES.min(rest.len())).unwrap_or_default();
+    let (flavor, uid) = (principal.flavor.to_be_bytes(), principal.uid.to_be_bytes());
+    let (announced, len) = (args.announced.to_be_bytes(), (rest.len() as u64).to_be_bytes());
+    [&flavor[..], &uid, &announced, &len, beginning].into_iter().fold(fnv::BEGIN, fnv::add)
 }

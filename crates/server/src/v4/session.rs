@@ -5,9 +5,9 @@ use super::context::{Context, InSession, OpResult};
 use super::matrix::may_modify;
 use super::request::Request;
 use crate::limits;
-use crate::released::Awaited;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     BackchannelCtlArgs, BindConnToSessionArgs, CallbackSecParms, CreateSessionArgs, ExchangeIdArgs,
@@ -65,7 +65,7 @@ impl Context<'_> {
             fingerprint: req.fingerprint,
             solo: req.args.announced == 1,
         };
-        let begun = session.begin_with(self.now, &ask, keeps, || {
+        let begun = session.begin(self.now, &ask, keeps, || {
             if dead {
                 Err(NfsStat::NFS4ERR_DEADSESSION)
             } else if req.bytes > fore.max_request_size as usize {
@@ -84,7 +84,7 @@ impl Context<'_> {
             (Begin::New, _) => session.is_asked_from(a.slotid, self.caller.addr),
             // A reply contains what its caller might read. If the exports' rules treat this caller differently, the
             // reply is not for it (C6).
-            (Begin::Replay(_), Some(from)) if !self.exports.gives_the_same(&self.caller, from) => {
+            (Begin::Replay(_), Some(from)) if !self.exports.same_access_from(&self.caller, from) => {
                 return Err(NfsStat::NFS4ERR_SEQ_FALSE_RETRY);
             }
             (Begin::Replay(_) | Begin::Uncached, _) => {}
@@ -134,7 +134,7 @@ impl Context<'_> {
         let ask = ExchangeId {
             owner: a.client_owner.owner_id.0.clone(),
             verifier: a.client_owner.verifier,
-            by: self.asker(),
+            by: self.requester(),
             update: a.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0,
         };
         // Release the state before going on to the log: sealing the log locks the state.
@@ -183,7 +183,7 @@ impl Context<'_> {
         let mut notes = Vec::new();
         let res = {
             let mut st = self.sh.state();
-            match st.clients.check_create_session(a.clientid, a.sequence, self.asker())? {
+            match st.clients.check_create_session(a.clientid, a.sequence, self.requester())? {
                 CreateSession::Replay(reply) => {
                     let res =
                         CreateSessionRes::from_bytes(reply).map_err(|_| NfsStat::NFS4ERR_SERVERFAULT)?;
@@ -252,7 +252,7 @@ impl Context<'_> {
         }
         let note = {
             let mut st = self.sh.state();
-            st.may_end_session(id, self.asker())?;
+            st.may_end_session(id, self.requester())?;
             let s = st.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             let busy = own.map_or_else(|| s.busy(), |slot| s.busy_beside(slot));
             if busy {
@@ -270,7 +270,7 @@ impl Context<'_> {
     pub(super) fn destroy_clientid(&mut self, id: u64) -> OpResult {
         let notes = {
             let mut st = self.sh.state();
-            st.may_end_client(id, self.asker())?;
+            st.may_end_client(id, self.requester())?;
             let own = self.session.as_ref().is_some_and(|s| s.client == id);
             if own || st.has_state(id, self.now) || st.sessions.client_is_busy(id) {
                 let only_sessions = self.session.is_none() && st.files.opens_of(id) == 0;
@@ -294,7 +294,7 @@ impl Context<'_> {
         let notes = {
             let mut st = self.sh.state();
             let v = st.next_version();
-            st.binds(&a.sessid, self.asker())?;
+            st.binds(&a.sessid, self.requester())?;
             let mut session = st.sessions.get_mut(&a.sessid).ok_or(NfsStat::NFS4ERR_BADSESSION)?;
             let news = back && session.bind_back(self.conn);
             if news {
@@ -320,7 +320,7 @@ impl Context<'_> {
         let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
         let note = {
             let mut st = self.sh.state();
-            if !st.is_spoken_for_by(&id, self.asker().principal) {
+            if !st.is_spoken_for_by(&id, self.requester().principal) {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
             }
             let v = st.next_version();
@@ -347,7 +347,7 @@ impl Context<'_> {
         let id = self.session.as_ref().map(|s| s.id).ok_or(NfsStat::NFS4ERR_OP_NOT_IN_SESSION)?;
         let note = {
             let mut st = self.sh.state();
-            if !st.is_spoken_for_by(&id, self.asker().principal) {
+            if !st.is_spoken_for_by(&id, self.requester().principal) {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
             }
             st.reclaim_complete(client)?

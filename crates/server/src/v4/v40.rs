@@ -9,9 +9,9 @@ use super::step::{flavor_later, step};
 use crate::errors;
 use crate::limits;
 use crate::path::{LateReply, Later, Outcome, Pending};
-use crate::released::Awaited;
 use crate::state::notes::{Note, Stamped};
 use crate::state::v40::Subject;
+use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, NfsStat};
 

@@ -59,7 +59,7 @@ pub struct CpArgs {
     no_clobber: bool,
     /// Overwrite an existing file only if it is older than the source
     #[arg(short = 'u', long)]
-    update: bool,
+    pub(super) update: bool,
     /// Remove each existing file before it is written
     #[arg(long)]
     pub remove_destination: bool,
@@ -169,11 +169,6 @@ impl CpArgs {
             (.., true) => When::Older,
             _ => When::Always,
         }
-    }
-
-    /// With `-i -u` only files that are older than their sources are asked about.
-    pub fn asks_of_older(&self) -> bool {
-        self.update
     }
 
     /// The options that decide what the copy looks like, for the journal.

@@ -5,8 +5,8 @@ use super::super::ask::Answers;
 use super::super::tool::Tool;
 use super::super::{mode, quote};
 use super::args::CpArgs;
-use super::ends::{End, Errand};
-use super::say::Say;
+use super::ends::{CopyTask, End};
+use super::say::CopyOutput;
 use landfast_client::archive::{ArchiveError, Kind, Member};
 use landfast_client::fs::{Meta, Nfs, Original, Outcome};
 use landfast_client::local;
@@ -33,16 +33,16 @@ pub enum Dest {
 }
 
 #[derive(Clone)]
-struct Seen {
+struct ExistingEntry {
     meta: Meta,
     fh: Option<FileHandle>,
 }
 
 /// What is known about the entries of a directory at the destination.
-enum Within {
+enum DirContents {
     /// It has no entries, or nothing can be put there.
     Nothing,
-    Listed(HashMap<Box<[u8]>, Seen>),
+    Listed(HashMap<Box<[u8]>, ExistingEntry>),
     /// It could not be listed: each entry is looked up by itself.
     Unlisted,
 }
@@ -59,7 +59,7 @@ pub struct Asking {
     members: Box<dyn Members>,
     dest: Dest,
     runtime: Handle,
-    say: Arc<Say>,
+    say: Arc<CopyOutput>,
     answers: Arc<Answers>,
     stop: Arc<AtomicBool>,
     /// Existing files that are not older than the source stay, without a question.
@@ -67,7 +67,7 @@ pub struct Asking {
     /// With `-f` or `--remove-destination`: an existing file is replaced.
     replaces: bool,
     /// The directories on the path of the last member.
-    dirs: Vec<(Vec<u8>, Within)>,
+    dirs: Vec<(Vec<u8>, DirContents)>,
     declined: HashSet<Vec<u8>>,
     /// Members that have passed, kept if two sources can have one name: such a name is not asked about again.
     passed: Option<HashSet<Vec<u8>>>,
@@ -78,8 +78,8 @@ impl Asking {
     pub fn new(
         members: Box<dyn Members>,
         dest: Dest,
-        (args, errands): (&CpArgs, &[Errand]),
-        (tool, say): (&Tool, &Arc<Say>),
+        (args, tasks): (&CpArgs, &[CopyTask]),
+        (tool, say): (&Tool, &Arc<CopyOutput>),
     ) -> Asking {
         Asking {
             members,
@@ -88,11 +88,12 @@ impl Asking {
             say: say.clone(),
             answers: tool.answers(),
             stop: tool.stop_flag(),
-            older: args.asks_of_older(),
+            // With `-i -u` only files that are older than their sources are asked about.
+            older: args.update,
             replaces: args.force || args.remove_destination,
             dirs: Vec::new(),
             declined: HashSet::new(),
-            passed: (errands.len() > 1).then(HashSet::new),
+            passed: (tasks.len() > 1).then(HashSet::new),
         }
     }
 
@@ -102,15 +103,15 @@ impl Asking {
             None => (&b""[..], &member.path[..]),
         };
         while self.dirs.pop_if(|(dir, _)| dir != above).is_some() {}
-        let seen = match self.dirs.last() {
+        let existing = match self.dirs.last() {
             // This is the destination itself, which exists.
             _ if member.path.is_empty() => return self.enter(member, None),
-            Some((_, Within::Nothing)) => None,
-            Some((_, Within::Listed(entries))) => entries.get(name).cloned(),
-            Some((_, Within::Unlisted)) | None => self.look(&member.path),
+            Some((_, DirContents::Nothing)) => None,
+            Some((_, DirContents::Listed(entries))) => entries.get(name).cloned(),
+            Some((_, DirContents::Unlisted)) | None => self.look(&member.path),
         };
         if member.kind == Kind::Dir {
-            return self.enter(member, Some(seen));
+            return self.enter(member, Some(existing));
         }
         if member.kind == Kind::HardLink && self.declined.contains(&member.link) {
             let first = quote::shown(&self.say.dest(&member.link));
@@ -124,35 +125,36 @@ impl Asking {
         {
             return Verdict::Passes;
         }
-        let Some(seen) = seen else { return Verdict::Passes };
+        let Some(existing) = existing else { return Verdict::Passes };
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-        let same = original.is_some_and(|o| (o.fsid, o.fileid) == (seen.meta.fsid, seen.meta.fileid));
+        let same = original.is_some_and(|o| (o.fsid, o.fileid) == (existing.meta.fsid, existing.meta.fileid));
         if same {
             return Verdict::Passes;
         }
-        if self.older && seen.meta.modified >= modified || !self.agrees(&member.path, &seen) {
+        if self.older && existing.meta.modified >= modified || !self.agrees(&member.path, &existing) {
             self.declined.insert(member.path.clone());
             return Verdict::Declined;
         }
         Verdict::Agreed
     }
 
-    /// Remembers what is in a directory that the copy enters. `seen`: what exists in its place; the outer `None`: it
+    /// Remembers what is in a directory that the copy enters. `existing`: what exists in its place; the outer `None`: it
     /// is the destination itself.
-    fn enter(&mut self, member: &Member, seen: Option<Option<Seen>>) -> Verdict {
-        let within = match (seen, &self.dest) {
-            (Some(None), _) => Within::Nothing,
-            (Some(Some(seen)), _) if !seen.meta.is_dir() => Within::Nothing,
-            (_, Dest::Here { .. }) => Within::Unlisted,
+    fn enter(&mut self, member: &Member, existing: Option<Option<ExistingEntry>>) -> Verdict {
+        let within = match (existing, &self.dest) {
+            (Some(None), _) => DirContents::Nothing,
+            (Some(Some(existing)), _) if !existing.meta.is_dir() => DirContents::Nothing,
+            (_, Dest::Here { .. }) => DirContents::Unlisted,
             (_, Dest::There { nfs, root }) => {
                 let path = below(root, &member.path);
                 match self.runtime.block_on(nfs.listdir([path])).pop() {
                     Some(Outcome::Committed(entries)) => {
-                        let named = entries.into_iter().map(|e| (e.name, Seen { meta: e.meta, fh: e.fh }));
-                        Within::Listed(named.collect())
+                        let named =
+                            entries.into_iter().map(|e| (e.name, ExistingEntry { meta: e.meta, fh: e.fh }));
+                        DirContents::Listed(named.collect())
                     }
                     // It cannot be listed; a look at each entry will tell.
-                    _ => Within::Unlisted,
+                    _ => DirContents::Unlisted,
                 }
             }
         };
@@ -160,16 +162,16 @@ impl Asking {
         Verdict::Passes
     }
 
-    fn look(&self, path: &[u8]) -> Option<Seen> {
+    fn look(&self, path: &[u8]) -> Option<ExistingEntry> {
         match &self.dest {
             Dest::Here { root } => {
                 let meta = local::meta_of(&root.join(OsStr::from_bytes(path))).ok()?;
-                Some(Seen { meta, fh: None })
+                Some(ExistingEntry { meta, fh: None })
             }
             Dest::There { nfs, root } => {
                 match self.runtime.block_on(nfs.getattrs([below(root, path)])).pop() {
                     Some(Outcome::Committed(object)) => {
-                        Some(Seen { meta: Meta::of(&object.attrs), fh: Some(object.fh) })
+                        Some(ExistingEntry { meta: Meta::of(&object.attrs), fh: Some(object.fh) })
                     }
                     // It does not exist. If it exists after all, it stays: nobody agreed to overwrite it.
                     _ => None,
@@ -178,13 +180,13 @@ impl Asking {
         }
     }
 
-    fn agrees(&self, path: &[u8], seen: &Seen) -> bool {
+    fn agrees(&self, path: &[u8], existing: &ExistingEntry) -> bool {
         let dest = quote::shown(&self.say.dest(path));
-        let question = if self.writable(path, seen) {
+        let question = if self.writable(path, existing) {
             format!("cp: overwrite {dest}? ")
         } else {
-            let shown = mode::shown(seen.meta.kind, seen.meta.mode);
-            let (mode, letters) = (seen.meta.mode & 0o7777, &shown[1..]);
+            let shown = mode::shown(existing.meta.kind, existing.meta.mode);
+            let (mode, letters) = (existing.meta.mode & 0o7777, &shown[1..]);
             match self.replaces {
                 true => format!("cp: replace {dest}, overriding mode {mode:04o} ({letters})? "),
                 false => format!("cp: unwritable {dest} (mode {mode:04o}, {letters}); try anyway? "),
@@ -196,14 +198,14 @@ impl Asking {
     }
 
     /// Root may write to everything. For a symbolic link the question does not apply.
-    fn writable(&self, path: &[u8], seen: &Seen) -> bool {
-        if seen.meta.is_link() {
+    fn writable(&self, path: &[u8], existing: &ExistingEntry) -> bool {
+        if existing.meta.is_link() {
             return true;
         }
-        match (&self.dest, &seen.fh) {
+        match (&self.dest, &existing.fh) {
             (Dest::Here { root }, _) => local::writable(&root.join(OsStr::from_bytes(path))),
             (Dest::There { nfs, .. }, Some(fh)) if nfs.session().options().identity.uid != 0 => {
-                let asked = nfs.writable([(fh.clone(), seen.meta.kind)]);
+                let asked = nfs.writable([(fh.clone(), existing.meta.kind)]);
                 self.runtime.block_on(asked).pop() != Some(Outcome::Committed(false))
             }
             (Dest::There { .. }, _) => true,
@@ -253,12 +255,12 @@ fn below(dir: &[u8], path: &[u8]) -> Vec<u8> {
 }
 
 /// The source that is also standard input, if there is one.
-pub fn answers_from(errands: &[Errand]) -> Option<&End> {
+pub fn answers_from(tasks: &[CopyTask]) -> Option<&End> {
     let input = std::fs::metadata("/proc/self/fd/0")
         .ok()
         .filter(|meta| meta.is_file() || meta.file_type().is_fifo())?;
     let id = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
-    let sources = errands.iter().map(|errand| &errand.source);
+    let sources = tasks.iter().map(|task| &task.source);
     let mut here = sources.filter(|source| match source {
         End::Here { path } => path.metadata().is_ok_and(|meta| id(&meta) == id(&input)),
         End::There { .. } => false,

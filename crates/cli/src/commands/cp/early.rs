@@ -7,7 +7,7 @@ use super::super::quote;
 use super::super::tool::Tool;
 use super::args::CpArgs;
 use super::ends::{self, End, Ends};
-use super::say::{Say, Shown, copied};
+use super::say::{CopyOutput, Shown, copied};
 use super::sources::{how, members};
 use landfast_client::NfsUrl;
 use landfast_client::fs::Reflink;
@@ -15,7 +15,7 @@ use landfast_client::put::{self, FatalError, PutOptions, Report, Source};
 use landfast_nfs::v4::NfsStat;
 use std::sync::Arc;
 
-pub enum Early {
+pub enum EarlyOutcome {
     /// This many objects are durable; failures were printed.
     Copied(u64),
     /// Nothing can be done, and the reason was printed.
@@ -25,26 +25,27 @@ pub enum Early {
     NotTried,
 }
 
-pub async fn copy(tool: &mut Tool, args: &CpArgs) -> Early {
+pub async fn copy(tool: &mut Tool, args: &CpArgs) -> EarlyOutcome {
     // `-i` asks before anything is sent, and a server cannot clone files of this machine.
     if args.interactive || args.reflink == Reflink::Always {
-        return Early::NotTried;
+        return EarlyOutcome::NotTried;
     }
     // The destination mostly is a directory; otherwise it mostly does not exist.
     for into in [true, false] {
         let Some((operand, ends)) = ends::supposed(tool, args, into).await else { continue };
         match begin(tool, args, &operand, ends).await {
-            Early::Missing if into => {}
+            EarlyOutcome::Missing if into => {}
             done => return done,
         }
     }
-    Early::NotTried
+    EarlyOutcome::NotTried
 }
 
-async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) -> Early {
-    let Ends { root: End::There { place, .. }, errands, .. } = ends else { return Early::NotTried };
-    let Some(members) = members(tool, (args, None), &errands, None).await else { return Early::Told };
-    let say = Arc::new(Say::new(errands.iter().map(Shown::from).collect(), args.verbose, tool.json(), true));
+async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) -> EarlyOutcome {
+    let Ends { root: End::There { place, .. }, tasks, .. } = ends else { return EarlyOutcome::NotTried };
+    let Some(members) = members(tool, (args, None), &tasks, None).await else { return EarlyOutcome::Told };
+    let say =
+        Arc::new(CopyOutput::new(tasks.iter().map(Shown::from).collect(), args.verbose, tool.json(), true));
     let options = PutOptions { stop: Some(tool.stop_on_signals()), ..how(args, None) };
     let (source, path) = (Source::members(members), &place.path);
     let known = tool.servers.trees().next().map(|nfs| nfs.session().clone());
@@ -57,11 +58,11 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
     };
     let started = match started {
         Ok(started) => started,
-        Err(FatalError::Stopped) => return Early::Copied(copied(tool, &say, &Report::default())),
+        Err(FatalError::Stopped) => return EarlyOutcome::Copied(copied(tool, &say, &Report::default())),
         Err(e) => {
             say.end();
             tool.complain(&format!("cannot reach {}: {e}", quote::shown(operand.shown.as_bytes())));
-            return Early::Told;
+            return EarlyOutcome::Told;
         }
     };
     if known.is_none() {
@@ -72,14 +73,14 @@ async fn begin(tool: &mut Tool, args: &CpArgs, operand: &Operand, ends: Ends) ->
         say.end();
         return match e {
             FatalError::Destination { source, .. } if source.status() == Some(NfsStat::NFS4ERR_NOENT) => {
-                Early::Missing
+                EarlyOutcome::Missing
             }
-            _ => Early::NotTried,
+            _ => EarlyOutcome::NotTried,
         };
     }
     let report = started.go_on().await.unwrap_or_else(|e| {
         tool.complain(&e.to_string());
         Report::default()
     });
-    Early::Copied(copied(tool, &say, &report))
+    EarlyOutcome::Copied(copied(tool, &say, &report))
 }

@@ -23,7 +23,7 @@ pub enum End {
 
 /// A source with the name of its copy.
 #[derive(Debug, Clone)]
-pub struct Errand {
+pub struct CopyTask {
     pub source: End,
     /// The name below the destination's root; empty for the root itself.
     pub name: Vec<u8>,
@@ -33,23 +33,22 @@ pub struct Errand {
     pub found: Option<Object>,
 }
 
-impl From<&Errand> for Shown {
-    fn from(errand: &Errand) -> Shown {
-        Shown { name: errand.name.clone(), source: errand.source.shown(), dest: errand.dest.clone() }
+impl From<&CopyTask> for Shown {
+    fn from(task: &CopyTask) -> Shown {
+        Shown { name: task.name.clone(), source: task.source.shown(), dest: task.dest.clone() }
     }
 }
 
-/// What the operands ask for.
 #[derive(Debug)]
 pub struct Ends {
     pub root: End,
     pub handle: Option<FileHandle>,
-    pub errands: Vec<Errand>,
+    pub tasks: Vec<CopyTask>,
     /// The destination is a directory, and the sources go into it under their own names.
     pub into: bool,
 }
 
-enum Is {
+enum OperandKind {
     /// The object, if it is on a server.
     Dir(Option<Object>),
     Other(Option<Object>),
@@ -156,14 +155,14 @@ impl End {
     }
 
     /// What kind of object it is. `into`: start to list it, if it is a directory on a server.
-    async fn is(&self, tool: &Tool, follow: bool, into: bool) -> Is {
+    async fn is(&self, tool: &Tool, follow: bool, into: bool) -> OperandKind {
         match self {
             End::Here { path } => {
                 let found = if follow { path.metadata() } else { path.symlink_metadata() };
                 match found {
-                    Ok(meta) if meta.is_dir() => Is::Dir(None),
-                    Ok(_) => Is::Other(None),
-                    Err(e) => Is::Missing(message::plain(&e)),
+                    Ok(meta) if meta.is_dir() => OperandKind::Dir(None),
+                    Ok(_) => OperandKind::Other(None),
+                    Err(e) => OperandKind::Missing(message::plain(&e)),
                 }
             }
             End::There { place, .. } => {
@@ -173,10 +172,10 @@ impl End {
                     false => tool.servers.look(place, follow).await,
                 };
                 match found.into_iter().next() {
-                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => Is::Dir(Some(object)),
-                    Some(Ok(object)) => Is::Other(Some(object)),
-                    Some(Err(e)) => Is::Missing(message::of(&e)),
-                    None => Is::Other(None),
+                    Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => OperandKind::Dir(Some(object)),
+                    Some(Ok(object)) => OperandKind::Other(Some(object)),
+                    Some(Err(e)) => OperandKind::Missing(message::of(&e)),
+                    None => OperandKind::Other(None),
                 }
             }
         }
@@ -217,18 +216,18 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
     let end = End::of(tool, dest, "cannot reach").await?;
     let shown = quote::shown(&end.shown());
     let is = end.is(tool, true, false).await;
-    let handle = if let Is::Dir(Some(object)) = &is { Some(object.fh.clone()) } else { None };
+    let handle = if let OperandKind::Dir(Some(object)) = &is { Some(object.fh.clone()) } else { None };
     let must_be_dir = args.target_directory.is_some() || sources.len() > 1;
     let what = if args.target_directory.is_some() { "target directory" } else { "target" };
     let wrong = match &is {
-        Is::Dir(_) if !args.no_target_directory => None,
+        OperandKind::Dir(_) if !args.no_target_directory => None,
         _ if before == Some(true) => {
             Some(format!("target {shown}: it was a directory when this job began, and is no longer one"))
         }
-        Is::Other(_) if must_be_dir => Some(format!("{what} {shown}: {NOT_A_DIRECTORY}")),
-        Is::Missing(why) if must_be_dir => Some(format!("{what} {shown}: {why}")),
-        Is::Other(_) if end.must_be_dir() => Some(format!("cannot stat {shown}: {NOT_A_DIRECTORY}")),
-        Is::Missing(why) if end.must_be_dir() && why == NOT_A_DIRECTORY => {
+        OperandKind::Other(_) if must_be_dir => Some(format!("{what} {shown}: {NOT_A_DIRECTORY}")),
+        OperandKind::Missing(why) if must_be_dir => Some(format!("{what} {shown}: {why}")),
+        OperandKind::Other(_) if end.must_be_dir() => Some(format!("cannot stat {shown}: {NOT_A_DIRECTORY}")),
+        OperandKind::Missing(why) if end.must_be_dir() && why == NOT_A_DIRECTORY => {
             Some(format!("cannot stat {shown}: {why}"))
         }
         _ => None,
@@ -238,17 +237,17 @@ pub async fn of(tool: &mut Tool, args: &CpArgs, before: Option<bool>) -> Option<
         return None;
     }
     // The directory may be what an earlier run has made of the source: then `before` is `false`.
-    let into = matches!(is, Is::Dir(_)) && !args.no_target_directory && before.unwrap_or(true);
+    let into = matches!(is, OperandKind::Dir(_)) && !args.no_target_directory && before.unwrap_or(true);
     let target = Target::new(end, into);
-    let mut errands = Vec::with_capacity(sources.len());
+    let mut tasks = Vec::with_capacity(sources.len());
     for text in sources {
         let Some(source) = End::of(tool, text, "cannot stat").await else { continue };
-        match target.errand(tool, args, source).await {
-            Ok(errand) => errands.push(errand),
+        match target.task(tool, args, source).await {
+            Ok(task) => tasks.push(task),
             Err(why) => tool.complain(&why),
         }
     }
-    Some(Ends { root: target.root, handle: handle.filter(|_| into), errands, into })
+    Some(Ends { root: target.root, handle: handle.filter(|_| into), tasks, into })
 }
 
 /// What to do if all sources are on this machine, and the destination on a server is either a directory for them
@@ -266,11 +265,11 @@ pub async fn supposed(tool: &Tool, args: &CpArgs, into: bool) -> Option<(Operand
     let operand = Operand::parse(dest).ok()?;
     let (place, shown) = (Servers::first_place(&operand), operand.shown.clone().into_bytes());
     let target = Target::new(End::There { place, shown }, into);
-    let mut errands = Vec::with_capacity(sources.len());
+    let mut tasks = Vec::with_capacity(sources.len());
     for text in sources {
-        errands.push(target.errand(tool, args, End::Here { path: text.into() }).await.ok()?);
+        tasks.push(target.task(tool, args, End::Here { path: text.into() }).await.ok()?);
     }
-    Some((operand, Ends { root: target.root, handle: None, errands, into }))
+    Some((operand, Ends { root: target.root, handle: None, tasks, into }))
 }
 
 struct Target {
@@ -293,15 +292,15 @@ impl Target {
     }
 
     /// Finds the name of a source's copy; the error is a message.
-    async fn errand(&self, tool: &Tool, args: &CpArgs, source: End) -> Result<Errand, String> {
+    async fn task(&self, tool: &Tool, args: &CpArgs, source: End) -> Result<CopyTask, String> {
         let shown = quote::shown(&source.shown());
         let (is_dir, found) = match source.is(tool, args.follow() != Follow::Never, args.recursive()).await {
-            Is::Missing(why) => return Err(format!("cannot stat {shown}: {why}")),
-            Is::Dir(_) if !args.recursive() => {
+            OperandKind::Missing(why) => return Err(format!("cannot stat {shown}: {why}")),
+            OperandKind::Dir(_) if !args.recursive() => {
                 return Err(format!("-r not specified; omitting directory {shown}"));
             }
-            Is::Dir(found) => (true, found),
-            Is::Other(found) => (false, found),
+            OperandKind::Dir(found) => (true, found),
+            OperandKind::Other(found) => (false, found),
         };
         if self.itself.is_some() && !is_dir && self.end.must_be_dir() {
             let end = quote::shown(&self.end.shown());
@@ -325,6 +324,6 @@ impl Target {
                 false => format!("{shown} and {to} are the same file"),
             });
         }
-        Ok(Errand { source, name, dest, is_dir, found })
+        Ok(CopyTask { source, name, dest, is_dir, found })
     }
 }

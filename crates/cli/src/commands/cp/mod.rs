@@ -24,14 +24,14 @@ use crate::exit::Exit;
 use crate::resume;
 use args::CpArgs;
 use asking::{Asking, Dest};
-use early::Early;
-use ends::{End, Ends, Errand};
+use early::EarlyOutcome;
+use ends::{CopyTask, End, Ends};
 use landfast_client::copy::{Sparse, WriteOptions};
 use landfast_client::fs::{Meta, Reflink, ServerCopies};
 use landfast_client::put::{self, Members, Report, Source, When};
 use landfast_client::resume::{Job, JournalFile, Resume};
 use landfast_nfs::v4::FileHandle;
-use say::{Say, Shown, copied};
+use say::{CopyOutput, Shown, copied};
 use sources::{how, members};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,21 +50,21 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
     };
     if journal.is_none() {
         match early::copy(&mut tool, &args).await {
-            Early::Copied(copied) => {
+            EarlyOutcome::Copied(copied) => {
                 tool.summary("copied", copied);
                 return tool;
             }
-            Early::Told => return tool,
-            Early::Missing | Early::NotTried => {}
+            EarlyOutcome::Told => return tool,
+            EarlyOutcome::Missing | EarlyOutcome::NotTried => {}
         }
     }
     tool.servers.instance = journal.as_ref().map(JournalFile::instance);
     let before = journal.as_ref().and_then(|journal| journal.fact(INTO)).map(|into| into == "yes");
-    let Some(Ends { root, handle, errands, into }) = ends::of(&mut tool, &args, before).await else {
+    let Some(Ends { root, handle, tasks, into }) = ends::of(&mut tool, &args, before).await else {
         return tool;
     };
     if args.interactive
-        && let Some(source) = asking::answers_from(&errands)
+        && let Some(source) = asking::answers_from(&tasks)
     {
         let name = quote::shown(&source.shown());
         tool.complain(&format!(
@@ -94,18 +94,18 @@ async fn copy(mut tool: Tool, args: CpArgs) -> Tool {
     let mut copied = 0;
     // Neighbouring sources from the same place are copied together.
     let mut made: HashSet<Vec<u8>> = HashSet::new();
-    let mut rest = &errands[..];
+    let mut rest = &tasks[..];
     while let [first, ..] = rest {
-        let together = rest.iter().take_while(|errand| errand.source.beside(&first.source)).count();
+        let together = rest.iter().take_while(|task| task.source.beside(&first.source)).count();
         let (now, later) = rest.split_at(together);
         rest = later;
-        let twice = |errand: &&Errand| !errand.is_dir && made.contains(&errand.name);
-        for Errand { source, dest, .. } in now.iter().filter(twice) {
+        let twice = |task: &&CopyTask| !task.is_dir && made.contains(&task.name);
+        for CopyTask { source, dest, .. } in now.iter().filter(twice) {
             let (from, to) = (quote::shown(&source.shown()), quote::shown(dest));
             tool.complain(&format!("will not overwrite just-created {to} with {from}"));
         }
-        let now: Vec<Errand> = now.iter().filter(|errand| !twice(errand)).cloned().collect();
-        made.extend(now.iter().map(|errand| errand.name.clone()));
+        let now: Vec<CopyTask> = now.iter().filter(|task| !twice(task)).cloned().collect();
+        made.extend(now.iter().map(|task| task.name.clone()));
         if !now.is_empty() {
             copied += some(&mut tool, (&args, journal.as_ref()), (&root, handle.as_ref()), &now).await;
         }
@@ -145,31 +145,31 @@ async fn some(
     tool: &mut Tool,
     (args, journal): (&CpArgs, Option<&Arc<Resume>>),
     (root, handle): (&End, Option<&FileHandle>),
-    errands: &[Errand],
+    tasks: &[CopyTask],
 ) -> u64 {
-    let shown = errands.iter().map(Shown::from).collect();
-    let say = Arc::new(Say::new(shown, args.verbose, tool.json(), !args.interactive));
+    let shown = tasks.iter().map(Shown::from).collect();
+    let say = Arc::new(CopyOutput::new(shown, args.verbose, tool.json(), !args.interactive));
     let report = match root {
         End::There { place, .. } => {
             let root = match handle {
                 Some(handle) => handle.clone(),
                 None => match tool.servers.look(std::slice::from_ref(place), true).await.pop() {
                     Some(Ok(object)) if Meta::of(&object.attrs).is_dir() => object.fh,
-                    Some(Err(e)) => return cannot_create(tool, errands, &message::of(&e)),
-                    _ => return cannot_create(tool, errands, "Not a directory"),
+                    Some(Err(e)) => return cannot_create(tool, tasks, &message::of(&e)),
+                    _ => return cannot_create(tool, tasks, "Not a directory"),
                 },
             };
             let session = tool.servers.nfs(place).session().clone();
-            let copies = match copies(tool, args, place, errands).await {
+            let copies = match copies(tool, args, place, tasks).await {
                 Ok(copies) => copies,
-                Err(why) => return cannot_create(tool, errands, &why),
+                Err(why) => return cannot_create(tool, tasks, &why),
             };
             if args.reflink == Reflink::Always && copies.is_none() {
-                return cannot_clone(tool, errands);
+                return cannot_clone(tool, tasks);
             }
-            let Some(source) = members(tool, (args, journal), errands, copies).await else { return 0 };
+            let Some(source) = members(tool, (args, journal), tasks, copies).await else { return 0 };
             let dest = Dest::There { nfs: tool.servers.nfs(place).clone(), root: place.joined() };
-            let source = Source::members(asked(tool, args, (errands, source), dest, &say));
+            let source = Source::members(asked(tool, args, (tasks, source), dest, &say));
             match put::run_in(how(args, journal), &session, root, source, say.clone()).await {
                 Ok(report) => report,
                 Err(e) => {
@@ -178,17 +178,17 @@ async fn some(
                 }
             }
         }
-        End::Here { .. } if args.reflink == Reflink::Always => return cannot_clone(tool, errands),
+        End::Here { .. } if args.reflink == Reflink::Always => return cannot_clone(tool, tasks),
         End::Here { path } => {
             let opened = std::fs::File::open(path);
             let root = match opened.and_then(|file| file.metadata().map(|meta| (file, meta))) {
                 Ok((file, meta)) if meta.is_dir() => file,
-                Ok(_) => return cannot_create(tool, errands, "Not a directory"),
-                Err(e) => return cannot_create(tool, errands, &message::plain(&e)),
+                Ok(_) => return cannot_create(tool, tasks, "Not a directory"),
+                Err(e) => return cannot_create(tool, tasks, &message::plain(&e)),
             };
-            let Some(source) = members(tool, (args, journal), errands, None).await else { return 0 };
+            let Some(source) = members(tool, (args, journal), tasks, None).await else { return 0 };
             let dest = Dest::Here { root: path.clone() };
-            let mut source = asked(tool, args, (errands, source), dest, &say);
+            let mut source = asked(tool, args, (tasks, source), dest, &say);
             let holes =
                 WriteOptions { zeroes_to_holes: args.sparse == Sparse::Always, ..WriteOptions::default() };
             let (options, told) = (how(args, journal), say.clone());
@@ -214,12 +214,12 @@ async fn some(
 fn asked(
     tool: &Tool,
     args: &CpArgs,
-    (errands, members): (&[Errand], Box<dyn Members>),
+    (tasks, members): (&[CopyTask], Box<dyn Members>),
     dest: Dest,
-    say: &Arc<Say>,
+    say: &Arc<CopyOutput>,
 ) -> Box<dyn Members> {
     match args.interactive {
-        true => Box::new(Asking::new(members, dest, (args, errands), (tool, say))),
+        true => Box::new(Asking::new(members, dest, (args, tasks), (tool, say))),
         false => members,
     }
 }
@@ -229,9 +229,9 @@ async fn copies(
     tool: &Tool,
     args: &CpArgs,
     root: &Place,
-    errands: &[Errand],
+    tasks: &[CopyTask],
 ) -> Result<Option<Arc<ServerCopies>>, String> {
-    let Some(End::There { place, .. }) = errands.first().map(|errand| &errand.source) else {
+    let Some(End::There { place, .. }) = tasks.first().map(|task| &task.source) else {
         return Ok(None);
     };
     let (from, to) = (tool.servers.nfs(place).session(), tool.servers.nfs(root).session());
@@ -243,8 +243,8 @@ async fn copies(
 }
 
 /// Only a server that speaks 4.2 can share storage, and only within itself.
-fn cannot_clone(tool: &Tool, errands: &[Errand]) -> u64 {
-    for Errand { source, dest, .. } in errands {
+fn cannot_clone(tool: &Tool, tasks: &[CopyTask]) -> u64 {
+    for CopyTask { source, dest, .. } in tasks {
         let (from, to) = (quote::shown(&source.shown()), quote::shown(dest));
         tool.complain(&format!("failed to clone {to} from {from}: Operation not supported"));
     }
@@ -252,10 +252,10 @@ fn cannot_clone(tool: &Tool, errands: &[Errand]) -> u64 {
 }
 
 /// Prints a failure for each source: the destination's directory cannot be used.
-fn cannot_create(tool: &Tool, errands: &[Errand], why: &str) -> u64 {
-    for errand in errands {
-        let what = if errand.is_dir { "directory" } else { "regular file" };
-        tool.complain(&format!("cannot create {what} {}: {why}", quote::shown(&errand.dest)));
+fn cannot_create(tool: &Tool, tasks: &[CopyTask], why: &str) -> u64 {
+    for task in tasks {
+        let what = if task.is_dir { "directory" } else { "regular file" };
+        tool.complain(&format!("cannot create {what} {}: {why}", quote::shown(&task.dest)));
     }
     0
 }

@@ -29,7 +29,7 @@ pub struct Shown {
     pub dest: Vec<u8>,
 }
 
-pub struct Say {
+pub struct CopyOutput {
     shown: Vec<Shown>,
     verbose: bool,
     json: bool,
@@ -42,9 +42,9 @@ pub struct Say {
     causes: Causes,
 }
 
-impl Say {
-    pub fn new(shown: Vec<Shown>, verbose: bool, json: bool, shows: bool) -> Say {
-        Say {
+impl CopyOutput {
+    pub fn new(shown: Vec<Shown>, verbose: bool, json: bool, shows: bool) -> CopyOutput {
+        CopyOutput {
             shown,
             verbose,
             json,
@@ -64,9 +64,7 @@ impl Say {
             bar.finish_and_clear();
         }
         self.flush();
-        for words in self.causes.others().into_iter().filter(|_| !self.verbose) {
-            eprintln!("cp: {words}");
-        }
+        self.causes.print_others("cp", self.verbose);
         self.failures.load(Ordering::Relaxed)
     }
 
@@ -119,7 +117,7 @@ fn flush(out: &mut Vec<u8>) {
     out.clear();
 }
 
-impl Progress for Say {
+impl Progress for CopyOutput {
     fn opened(&self, _: Option<u64>) {
         if self.shows {
             let _ = self.bar.set(bytes_bar(None));
@@ -241,7 +239,7 @@ fn sentence(source: &[u8], dest: &[u8], why: &MemberError) -> String {
 }
 
 /// Prints the rest of the report and returns how many objects are durable.
-pub fn copied(tool: &Tool, say: &Say, report: &Report) -> u64 {
+pub fn copied(tool: &Tool, say: &CopyOutput, report: &Report) -> u64 {
     tool.count_failures(say.end());
     if let Some(why) = &report.stopped {
         tool.complain(&format!("the rest was not copied: {why}"));

@@ -5,7 +5,7 @@ use super::super::owners::LocalNames;
 use super::super::tool::Tool;
 use super::super::{message, quote};
 use super::args::CpArgs;
-use super::ends::{End, Errand};
+use super::ends::{CopyTask, End};
 use crate::process::umask;
 use landfast_client::copy::{LocalOptions, LocalStart, LocalTrees, RemoteOptions, RemoteStart, RemoteTrees};
 use landfast_client::fs::ServerCopies;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 pub async fn members(
     tool: &Tool,
     (args, journal): (&CpArgs, Option<&Arc<Resume>>),
-    errands: &[Errand],
+    tasks: &[CopyTask],
     copies: Option<Arc<ServerCopies>>,
 ) -> Option<Box<dyn Members>> {
     let (links, stop) = (args.preserve().links, tool.stop_flag());
     let mut places: Vec<Place> = Vec::new();
     let mut starts: Vec<LocalStart> = Vec::new();
-    for Errand { source, name, .. } in errands {
+    for CopyTask { source, name, .. } in tasks {
         match source {
             End::Here { path } => starts.push(LocalStart { path: path.clone(), name: name.clone() }),
             End::There { place, .. } => places.push(place.clone()),
@@ -47,17 +47,17 @@ pub async fn members(
         tool.complain("-L is only possible for trees of this machine: copy those of a server with -P or -H");
         return None;
     }
-    let known: Option<Vec<_>> = errands.iter().map(|errand| errand.found.clone().map(Ok)).collect();
+    let known: Option<Vec<_>> = tasks.iter().map(|task| task.found.clone().map(Ok)).collect();
     let found = match known {
         Some(known) => known,
         None => tool.servers.look(&places, args.follow() != Follow::Never).await,
     };
     let mut starts = Vec::with_capacity(places.len());
-    for (errand, found) in errands.iter().zip(found) {
+    for (task, found) in tasks.iter().zip(found) {
         match found {
-            Ok(object) => starts.push(RemoteStart::of(object, errand.name.clone())),
+            Ok(object) => starts.push(RemoteStart::of(object, task.name.clone())),
             Err(e) => {
-                let name = quote::shown(&errand.source.shown());
+                let name = quote::shown(&task.source.shown());
                 tool.complain(&format!("cannot stat {name}: {}", message::of(&e)));
             }
         }

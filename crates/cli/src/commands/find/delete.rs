@@ -47,7 +47,6 @@ impl Queued {
         }
     }
 
-    /// The object as tests see it.
     pub fn object(&self) -> Object<'_> {
         Object {
             path: &self.path,

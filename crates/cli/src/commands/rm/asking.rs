@@ -11,7 +11,6 @@ use landfast_client::fs::{Entry, ItemError, Meta, Nfs, Outcome, Start, ToRemove,
 use landfast_nfs::v4::{FileHandle, NfsStat};
 use std::sync::Arc;
 
-/// An object that may be removed.
 pub struct Candidate {
     /// The object with everything below it.
     pub tree: ToRemove,

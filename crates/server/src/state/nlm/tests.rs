@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 type S = State<u32>;
 
 const ADDR: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const BY: By = By { udp: false, message: false };
+const BY: RequestForm = RequestForm { udp: false, message: false };
 
 fn state() -> S {
     State::new(1, 90_000, Bounds::new(None))
@@ -19,10 +19,10 @@ fn host(st: &mut S, name: &'static [u8]) -> u64 {
     st.nlm_host(ADDR, &Bytes::from_static(name), 0).expect("a host").0
 }
 
-fn ask(host: u64, svid: i32, file: u32, offset: u64, length: u64) -> Ask {
+fn ask(host: u64, svid: i32, file: u32, offset: u64, length: u64) -> LockRequest {
     let span = Span::new(offset, length).expect("a span");
     let file = Bytes::copy_from_slice(&file.to_be_bytes());
-    Ask { host, from: ADDR, owner: owner(svid, b"oh"), file, span, exclusive: true }
+    LockRequest { host, from: ADDR, owner: owner(svid, b"oh"), file, span, exclusive: true }
 }
 
 fn wire() -> Lock {
@@ -30,7 +30,7 @@ fn wire() -> Lock {
     Lock { caller_name: none(), fh: none(), oh: none(), svid: 0, offset: 0, length: 0 }
 }
 
-fn wait(st: &mut S, ask: Ask) -> Result<(), NfsStat> {
+fn wait(st: &mut S, ask: LockRequest) -> Result<(), NfsStat> {
     st.files.nlm_wait(ask, wire(), BY)
 }
 
@@ -167,7 +167,7 @@ fn an_address_with_many_hosts_leaves_locks_waits_and_shares_to_others() {
     });
     assert_eq!(locked.count(), 32);
     let other = named(&mut st, OTHER, 0).expect("a host");
-    assert_eq!(st.files.nlm_lock(&Ask { from: OTHER, ..ask(other, 1, 0, 1000, 1) }), Ok(()));
+    assert_eq!(st.files.nlm_lock(&LockRequest { from: OTHER, ..ask(other, 1, 0, 1000, 1) }), Ok(()));
     // Share reservations.
     let shared = (0..64).filter(|n| {
         let id = named(&mut st, ADDR, *n).expect("a host");
@@ -196,7 +196,7 @@ fn an_address_with_many_waiting_requests_leaves_room_to_others() {
     }
     assert_eq!(waiting, limits::NLM_WAITERS_MAX / 2);
     let other = named(&mut st, OTHER, 0).expect("a host");
-    wait(&mut st, Ask { from: OTHER, ..ask(other, 1, 100, 0, 1) }).expect("waits");
+    wait(&mut st, LockRequest { from: OTHER, ..ask(other, 1, 100, 0, 1) }).expect("waits");
 }
 
 #[test]

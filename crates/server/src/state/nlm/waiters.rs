@@ -24,13 +24,13 @@ pub struct Waiter {
     /// The lock as requested: GRANTED repeats it.
     pub lock: Lock,
     /// How the request came, and so how GRANTED is sent.
-    pub by: By,
+    pub by: RequestForm,
     /// It holds the range; GRANTED is being sent.
     pub granting: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct By {
+pub struct RequestForm {
     pub udp: bool,
     pub message: bool,
 }
@@ -117,7 +117,7 @@ impl Waiters {
 }
 
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct LockRequest {
     pub host: u64,
     /// The client whose share it counts against ([`landfast_rpc::share_of`]).
     pub from: IpAddr,
@@ -128,15 +128,15 @@ pub struct Ask {
 }
 
 impl Waiter {
-    pub(super) fn is(&self, ask: &Ask) -> bool {
+    pub(super) fn is(&self, ask: &LockRequest) -> bool {
         self.host == ask.host
             && self.owner == ask.owner
             && self.span == ask.span
             && self.exclusive == ask.exclusive
     }
 
-    pub(super) fn ask(&self) -> Ask {
-        Ask {
+    pub(super) fn ask(&self) -> LockRequest {
+        LockRequest {
             host: self.host,
             from: self.from,
             owner: self.owner.clone(),

@@ -28,7 +28,6 @@ pub(crate) trait Source: Send + Sync + 'static {
     fn groups(&self, uid: u32) -> Option<Vec<u32>>;
 }
 
-/// The system's resolver, netgroups and user database.
 pub(crate) struct System;
 
 impl Source for System {
@@ -151,13 +150,13 @@ impl Inner {
 }
 
 /// See the module's comment.
-pub(crate) struct Known {
+pub(crate) struct NameCache {
     inner: Arc<Inner>,
     threads: Pool,
 }
 
-impl Known {
-    pub(crate) fn new(source: Box<dyn Source>) -> std::io::Result<Known> {
+impl NameCache {
+    pub(crate) fn new(source: Box<dyn Source>) -> std::io::Result<NameCache> {
         let inner = Inner {
             source,
             started: std::time::Instant::now(),
@@ -172,7 +171,7 @@ impl Known {
             groups: Mutex::new(Answers::new()),
             told: Notify::new(),
         };
-        Ok(Known { inner: Arc::new(inner), threads: Pool::new(limits::KNOWN_THREADS)? })
+        Ok(NameCache { inner: Arc::new(inner), threads: Pool::new(limits::KNOWN_THREADS)? })
     }
 
     /// Called when the rules have changed: other names matter then.
@@ -274,9 +273,9 @@ impl Known {
     }
 }
 
-impl std::fmt::Debug for Known {
+impl std::fmt::Debug for NameCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Known").finish_non_exhaustive()
+        f.debug_struct("NameCache").finish_non_exhaustive()
     }
 }
 
@@ -315,7 +314,7 @@ mod tests {
     #[tokio::test]
     async fn asked_once_and_remembered_until_the_rules_change() {
         let fake = Fake::default();
-        let known = Known::new(Box::new(fake.clone())).expect("threads");
+        let known = NameCache::new(Box::new(fake.clone())).expect("threads");
         let (a, b) = tokio::join!(known.names(addr(), &[]), known.names(addr(), &[]));
         assert!(a.is_some() && a == b);
         assert!(known.names(addr(), &[]).await.is_some());
@@ -332,7 +331,7 @@ mod tests {
     async fn no_answer_is_not_remembered() {
         let fake = Fake::default();
         fake.silent.store(true, Ordering::SeqCst);
-        let known = Known::new(Box::new(fake.clone())).expect("threads");
+        let known = NameCache::new(Box::new(fake.clone())).expect("threads");
         assert_eq!(known.names(addr(), &[]).await, None);
         fake.silent.store(false, Ordering::SeqCst);
         assert!(known.names(addr(), &[]).await.is_some());
@@ -373,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_with_many_users_keeps_nobody_else_from_an_answer_and_is_bounded() {
         let slow = Slow::default();
-        let known = Arc::new(Known::new(Box::new(slow.clone())).expect("threads"));
+        let known = Arc::new(NameCache::new(Box::new(slow.clone())).expect("threads"));
         let _goes_on = GoesOn(slow);
         let other = IpAddr::from([10, 0, 0, 2]);
         for uid in 1000..1000 + 2 * limits::KNOWN_USERS_MAX as u32 {

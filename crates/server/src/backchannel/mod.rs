@@ -8,7 +8,7 @@ pub(crate) mod conns;
 
 use crate::limits;
 use crate::shared::Shared;
-use crate::state::sessions::{BackUse, CallbackEnd};
+use crate::state::sessions::{CallbackEnd, NoCallback};
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs,
@@ -20,16 +20,16 @@ use landfast_xdr::{Decode, Encode};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// Why a client was not told.
+/// Why a callback has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Error {
-    /// Not now: no connection, no free slot, no answer. Whether it has been executed is not known.
+    /// No connection, no free slot, or no answer in time: it may have been executed, and may be tried again.
     Unreachable,
     /// The session is gone, or its back channel cannot be used any more.
     Gone,
 }
 
-/// Has the client execute one operation; its status.
+/// Asks the client to execute one operation, and returns the operation's status.
 pub(crate) async fn call(
     sh: &Shared,
     client: u64,
@@ -50,15 +50,15 @@ pub(crate) async fn call(
         freed.as_mut().enable();
         match sh.state().sessions.get_mut(&session).ok_or(Error::Gone)?.callback_begin() {
             Ok(take) => break take,
-            Err(BackUse::Never) => return Err(Error::Gone),
-            Err(BackUse::NotNow) => {}
+            Err(NoCallback::Never) => return Err(Error::Gone),
+            Err(NoCallback::NotNow) => {}
         }
         timeout_at(until, freed).await.map_err(|_| Error::Unreachable)?;
     };
     // Given back as it was when nothing is sent.
     let unsent = CallbackEnd::NotExecuted(take.sequence);
-    let mut held = Held { sh, session, slot: take.slot, end: unsent };
-    if !noted(sh, session).await {
+    let mut held = HeldSlot { sh, session, slot: take.slot, end: unsent };
+    if !session_is_logged(sh, session).await {
         return Err(Error::Unreachable);
     }
     held.end = CallbackEnd::Unanswered;
@@ -124,8 +124,9 @@ pub(crate) async fn call(
     Err(Error::Unreachable)
 }
 
-/// Before the first callback of a session is sent, the log has to know of it: whether it does.
-async fn noted(sh: &Shared, session: SessionId) -> bool {
+/// Records in the log, before the first callback of a session is sent, that there are callbacks. Returns whether the log
+/// has it.
+async fn session_is_logged(sh: &Shared, session: SessionId) -> bool {
     let notes = {
         let mut st = sh.state();
         let v = st.next_version();
@@ -144,14 +145,14 @@ async fn noted(sh: &Shared, session: SessionId) -> bool {
 }
 
 /// A slot in use; given back whatever happens to the one who uses it.
-struct Held<'a> {
+struct HeldSlot<'a> {
     sh: &'a Shared,
     session: SessionId,
     slot: u32,
     end: CallbackEnd,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldSlot<'_> {
     fn drop(&mut self) {
         if let Some(mut s) = self.sh.state().sessions.get_mut(&self.session) {
             s.callback_end(self.slot, self.end);

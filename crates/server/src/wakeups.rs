@@ -24,16 +24,16 @@ pub(crate) enum Awaited {
 
 pub(crate) type Slot = (SessionId, u32);
 
-pub(crate) struct Released {
+pub(crate) struct Wakeups {
     others: Notify,
     room: Notify,
     shards: Vec<Notify>,
     hasher: RandomState,
 }
 
-impl Released {
-    pub(crate) fn new() -> Released {
-        Released {
+impl Wakeups {
+    pub(crate) fn new() -> Wakeups {
+        Wakeups {
             others: Notify::new(),
             room: Notify::new(),
             shards: (0..SHARDS).map(|_| Notify::new()).collect(),
@@ -75,9 +75,9 @@ mod tests {
     /// An answer wakes who waits for its slot, one who waits for room, and all who wait for what cannot be told; nobody else.
     #[test]
     fn an_answer_wakes_those_who_wait_for_it() {
-        let released = Released::new();
+        let wakeups = Wakeups::new();
         let slot = |n: u8| ([n; 16], 0);
-        let other = (1..=u8::MAX).find(|n| !std::ptr::eq(released.of(&slot(*n)), released.of(&slot(0))));
+        let other = (1..=u8::MAX).find(|n| !std::ptr::eq(wakeups.of(&slot(*n)), wakeups.of(&slot(0))));
         let other = slot(other.expect("another shard"));
         let mut cx = Context::from_waker(Waker::noop());
         let waiting = [
@@ -90,15 +90,15 @@ mod tests {
         ];
         let mut waits: Vec<_> = waiting
             .iter()
-            .map(|(awaited, slot)| Box::pin(released.awaited(*awaited, Some(*slot)).notified()))
+            .map(|(awaited, slot)| Box::pin(wakeups.awaited(*awaited, Some(*slot)).notified()))
             .collect();
         for wait in &mut waits {
             wait.as_mut().enable();
         }
-        released.answered(Some(slot(0)));
+        wakeups.answered(Some(slot(0)));
         let woken: Vec<bool> = waits.iter_mut().map(|w| pin!(w).poll(&mut cx) == Poll::Ready(())).collect();
         assert_eq!(woken, [true, true, false, true, false, true]);
-        released.answered(None);
+        wakeups.answered(None);
         assert!(waits[4].as_mut().poll(&mut cx).is_ready() && waits[2].as_mut().poll(&mut cx).is_pending());
     }
 }

@@ -21,12 +21,10 @@ impl CallbackConns {
         self.by_id.lock().insert(conn.id(), Arc::downgrade(conn));
     }
 
-    /// Removes a connection that has ended.
     pub(crate) fn remove(&self, conn: ConnId) {
         self.by_id.lock().remove(&conn);
     }
 
-    /// The connection, if it is still open.
     pub(super) fn get(&self, conn: ConnId) -> Option<Arc<ConnInfo>> {
         self.by_id.lock().get(&conn).and_then(Weak::upgrade).filter(|c| !c.is_closed())
     }

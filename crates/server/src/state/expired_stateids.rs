@@ -5,13 +5,12 @@ use std::collections::{HashSet, VecDeque};
 
 /// The last [`limits::EXPIRED_STATES_MAX`] states that the server took from their clients: their stateids get `EXPIRED`.
 #[derive(Debug, Default)]
-pub(super) struct Expired {
+pub(super) struct ExpiredStateids {
     known: HashSet<u64>,
     by_age: VecDeque<u64>,
 }
 
-impl Expired {
-    /// Records that the state with this number has expired.
+impl ExpiredStateids {
     pub(super) fn add(&mut self, id: u64) {
         if self.known.insert(id) {
             self.by_age.push_back(id);

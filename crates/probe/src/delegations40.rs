@@ -4,7 +4,7 @@
 use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
 use crate::error::{Error, Result};
 use crate::limits::{CALLED_PATIENCE, CALLED_SHUTDOWN, DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
-use crate::v4::{PROGRAM_NAME, options};
+use crate::v4::{PROGRAM_NAME, options, seqids_used};
 use bytes::Bytes;
 use landfast_nfs::v4::args::CloseArgs;
 use landfast_nfs::v4::callback::{CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbRes};
@@ -22,7 +22,7 @@ use landfast_verify::blocking::nfs::Fh;
 use landfast_verify::blocking::session::Options;
 use landfast_verify::blocking::v4::Client;
 use landfast_verify::blocking::wire::{Procedure, Wire};
-use landfast_verify::error::Error as Said;
+use landfast_verify::error::Error as ServerError;
 use landfast_xdr::{Decode, Encode, Reader};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,22 +119,20 @@ impl Drop for Listening {
 }
 
 /// A client ID with callbacks, and its open owner.
-struct Forty {
+struct Client40 {
     client: Client,
     seqid: u32,
 }
 
-impl Forty {
+impl Client40 {
     fn compound(&mut self, ops: Vec<ArgOp>) -> Result<CompoundRes> {
         let announced = ops.len() as u32;
         let args = CompoundArgs { tag: Bytes::new(), minor_version: 0, announced, ops };
         let to = Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND };
         let wire: &mut Wire = self.client.session.wire();
-        let res =
-            CompoundRes::from_bytes(wire.call(to, &args)?).map_err(|e| Said::Nonsense(e.to_string()))?;
-        let counted = |op| matches!(op, OpNum::OPEN | OpNum::CLOSE | OpNum::OPEN_CONFIRM);
-        let counted = res.results.iter().filter(|r| counted(r.op) && r.status.advances_seqid()).count();
-        self.seqid = self.seqid.wrapping_add(counted as u32);
+        let res = CompoundRes::from_bytes(wire.call(to, &args)?)
+            .map_err(|e| ServerError::Nonsense(e.to_string()))?;
+        self.seqid = self.seqid.wrapping_add(seqids_used(&res));
         Ok(res)
     }
 
@@ -191,12 +189,12 @@ impl Forty {
 pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delegations> {
     let listening = Listening::start().map_err(|e| Error::Unable(format!("no port for callbacks: {e}")))?;
     let options = Options { callbacks: Some(listening.port), ..options() };
-    let mut forty =
-        Forty { client: Client::connect_as(PROGRAM_NAME, &options, target, 0, PATIENCE)?, seqid: 0 };
+    let mut client =
+        Client40 { client: Client::connect_as(PROGRAM_NAME, &options, target, 0, PATIENCE)?, seqid: 0 };
     listening.wait(CALLED_PATIENCE);
     let dir = FileHandle(Bytes::copy_from_slice(dir));
-    let read = forty.wish(&dir, names[0], flags::OPEN4_SHARE_ACCESS_READ)?;
-    let write = forty.wish(&dir, names[1], flags::OPEN4_SHARE_ACCESS_BOTH)?;
+    let read = client.wish(&dir, names[0], flags::OPEN4_SHARE_ACCESS_READ)?;
+    let write = client.wish(&dir, names[1], flags::OPEN4_SHARE_ACCESS_BOTH)?;
     let why = match listening.wait(Duration::ZERO) {
         true => "the server called back, and gave none".to_owned(),
         false => {

@@ -5,60 +5,55 @@
 //! An export's state directory lies inside it by design and is hidden from its clients; [`crate::reload::table`] makes
 //! sure that no other export shows it.
 
-use crate::config::{Config, ExportConfig};
+use crate::config::ExportConfig;
 use crate::exports::Served;
 use landfast_volume::LogPlace;
 use landfast_volume::inside::{Inside, lies_inside};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that is the server's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnFile {
     /// What it is, in words: `the log of /srv/data`.
     pub what: String,
     pub path: PathBuf,
 }
 
-impl Own {
-    /// A file of this kind.
-    pub fn new(what: impl Into<String>, path: &Path) -> Own {
-        Own { what: what.into(), path: path.to_owned() }
+impl OwnFile {
+    pub fn new(what: impl Into<String>, path: &Path) -> OwnFile {
+        OwnFile { what: what.into(), path: path.to_owned() }
     }
 
-    pub fn config(path: &Path) -> Own {
-        Own::new("the configuration file", path)
+    pub fn config(path: &Path) -> OwnFile {
+        OwnFile::new("the configuration file", path)
     }
 }
 
-/// The logs of an export.
-pub fn of_export(e: &ExportConfig) -> Vec<Own> {
+pub fn of_export(e: &ExportConfig) -> Vec<OwnFile> {
     of_log(&e.path, e.log.as_ref())
 }
 
-/// All that a configuration names.
-pub(crate) fn of_config(config: &Config) -> Vec<Own> {
-    config.exports.iter().flat_map(of_export).collect()
-}
-
-/// The same of volumes that are open: their logs may be others than those that a file names by now.
+/// [`exposed`] for volumes that are open: their logs may be others than those that a file names by now.
 pub(crate) fn exposed_of(served: &[Served]) -> Option<String> {
     let own = |e: &Served| of_log(&e.path, e.volume.log_place());
     let own: Vec<_> = served.iter().flat_map(own).collect();
     exposed(served.iter().map(|e| e.volume.dir()), &own)
 }
 
-fn of_log(export: &Path, log: Option<&LogPlace>) -> Vec<Own> {
+fn of_log(export: &Path, log: Option<&LogPlace>) -> Vec<OwnFile> {
     let names = std::iter::once("the log").chain(std::iter::repeat("the log's mirror"));
     let paths = log.into_iter().flat_map(LogPlace::paths);
-    names.zip(paths).map(|(what, path)| Own::new(format!("{what} of {}", export.display()), path)).collect()
+    names
+        .zip(paths)
+        .map(|(what, path)| OwnFile::new(format!("{what} of {}", export.display()), path))
+        .collect()
 }
 
 /// Why a file may not be where it is, if clients of one of these directories could come by it.
 ///
 /// # Errors
 /// It could not be looked at.
-pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &Own) -> io::Result<Option<String>> {
+pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &OwnFile) -> io::Result<Option<String>> {
     for export in exports {
         if let Some(how) = lies_inside(export, &own.path)? {
             return Ok(Some(words(own, export, &how)));
@@ -68,7 +63,10 @@ pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &Own) -> io::R
 }
 
 /// The first of these files that is exposed, or that cannot be looked at.
-pub(crate) fn exposed<'a>(exports: impl Iterator<Item = &'a Path> + Clone, all: &[Own]) -> Option<String> {
+pub(crate) fn exposed<'a>(
+    exports: impl Iterator<Item = &'a Path> + Clone,
+    all: &[OwnFile],
+) -> Option<String> {
     all.iter().find_map(|own| match exposure(exports.clone(), own) {
         Ok(why) => why,
         Err(e) => Some(format!(
@@ -79,7 +77,7 @@ pub(crate) fn exposed<'a>(exports: impl Iterator<Item = &'a Path> + Clone, all: 
     })
 }
 
-fn words(own: &Own, export: &Path, how: &Inside) -> String {
+fn words(own: &OwnFile, export: &Path, how: &Inside) -> String {
     format!(
         "{} ({}) is not safe from the clients of the export {}: it {how}; put it where no export is",
         own.what,

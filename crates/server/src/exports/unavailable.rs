@@ -14,7 +14,6 @@ use bytes::Bytes;
 use landfast_volume::Volume;
 use std::path::PathBuf;
 
-/// An export that cannot be served now, and why.
 #[derive(Debug, Clone)]
 pub struct Unavailable {
     pub path: PathBuf,
@@ -25,17 +24,17 @@ pub struct Unavailable {
 }
 
 #[derive(Debug)]
-pub(crate) struct Down {
+pub(crate) struct UnavailableExport {
     pub(crate) of: Unavailable,
     pub(crate) name: Vec<Bytes>,
     /// The number in its handles, if it can be read from the directory.
     number: Option<u32>,
 }
 
-impl Down {
-    pub(super) fn new(of: Unavailable) -> Down {
+impl UnavailableExport {
+    pub(super) fn new(of: Unavailable) -> UnavailableExport {
         let number = Volume::id_at(&of.path).map(|id| number_from(&id));
-        Down { name: components(&of.name), number, of }
+        UnavailableExport { name: components(&of.name), number, of }
     }
 
     /// Whether handles with this number may belong to it.

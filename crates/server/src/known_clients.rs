@@ -1,5 +1,5 @@
-//! Whether any export names an address, before anything of it is read. Cheap, and no look-up is made. Where host names
-//! decide and are unknown, the answer is "unknown" until a call has started a look-up.
+//! Whether any export names an address, before anything of it is read. This is cheap: it starts no look-up. Where host
+//! names decide, the answer is "unknown" until a look-up that some call has started is done.
 
 use crate::exports::Exports;
 use crate::exports::rules::{Found, Names, Rules};
@@ -31,8 +31,8 @@ mod tests {
     use super::*;
     use crate::admission::admit;
     use crate::exports::caller::Admission;
-    use crate::exports::down::Unavailable;
     use crate::exports::rules::{ClientSpec, Rule};
+    use crate::exports::unavailable::Unavailable;
 
     /// It waits until its export is there again; an outsider would be told no.
     #[test]

@@ -17,23 +17,23 @@ pub(crate) enum Reason {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct TurnedAway(KeyedRateLimit<(IpAddr, Option<PathBuf>, Reason)>);
+pub(crate) struct RefusedClients(KeyedRateLimit<(IpAddr, Option<PathBuf>, Reason)>);
 
-impl TurnedAway {
+impl RefusedClients {
     /// Logs that a caller was refused an export ([`crate::exports::Refused::Access`]). `asked`: it asked for this export, not for a list.
-    pub(crate) fn tell_of(&self, caller: &Caller, export: &Export, asked: bool) {
+    pub(crate) fn log_export(&self, caller: &Caller, export: &Export, asked: bool) {
         let reason = match export.rules.find(caller.addr, caller.names.as_deref()) {
             Found::Rule(_) => Reason::Port,
             Found::None | Found::NeedsNames => Reason::Address,
         };
         // A client that no rule names is not meant to see the export: no message for a list. A wrong port is a mistake worth telling.
         if asked || reason == Reason::Port {
-            self.tell(caller.addr, caller.port, Some(&export.path), reason);
+            self.log(caller.addr, caller.port, Some(&export.path), reason);
         }
     }
 
     /// Logs that a client was refused an export; `None` for all exports.
-    pub(crate) fn tell(&self, addr: IpAddr, port: u16, export: Option<&Path>, reason: Reason) {
+    pub(crate) fn log(&self, addr: IpAddr, port: u16, export: Option<&Path>, reason: Reason) {
         self.0.warn((share_of(addr), export.map(Path::to_path_buf), reason), |more| {
             let what = export.map_or_else(|| "everything".to_owned(), |e| e.display().to_string());
             match reason {

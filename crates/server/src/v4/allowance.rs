@@ -13,7 +13,6 @@ pub(crate) struct Allowance<'a> {
 }
 
 impl<'a> Allowance<'a> {
-    /// All of it, for a COMPOUND that came on this connection.
     pub(crate) fn new(reply_conn: &'a ConnInfo) -> Allowance<'a> {
         Allowance { reply_conn, left: limits::COMPOUND_WORK_BYTES }
     }
