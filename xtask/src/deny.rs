@@ -28,7 +28,7 @@ pub const LIMIT: Duration = Duration::from_secs(20 * 60);
 const NOT_IN_A_SERVER: [&str; 2] = ["landfast-lab", "fuser"];
 
 #[derive(Deserialize)]
-struct Known {
+struct KnownAdvisories {
     advisory: Vec<Advisory>,
 }
 
@@ -163,7 +163,7 @@ fn has(tree: &str, name: &str) -> bool {
 fn make_database(workspace: &Path) -> Result<(), String> {
     let file = workspace.join("advisories.toml");
     let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let known: Known = toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let known: KnownAdvisories = toml::from_str(&text).map_err(|e| format!("{}: {e}", file.display()))?;
     let database = workspace.join(DATABASE);
     let cannot = |e: std::io::Error| format!("{}: {e}", database.display());
     if database.exists() {
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn each_known_fault_has_a_number_a_crate_and_versions_without_it() {
         let text = fs::read_to_string(proc::workspace().join("advisories.toml")).expect("the file");
-        let known: Known = toml::from_str(&text).expect("TOML");
+        let known: KnownAdvisories = toml::from_str(&text).expect("TOML");
         let lock = fs::read_to_string(proc::workspace().join("Cargo.lock")).expect("the lock file");
         for a in &known.advisory {
             assert!(a.id.starts_with("RUSTSEC-") && !a.title.is_empty() && !a.patched.is_empty(), "{}", a.id);

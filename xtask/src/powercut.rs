@@ -187,7 +187,7 @@ struct Cut {
 
 /// What it prints at its end; the rest is the sum of the cuts.
 #[derive(Deserialize)]
-struct End {
+struct Ended {
     blocks_lost: u64,
 }
 
@@ -452,7 +452,7 @@ fn one(binary: &Path, series: &Series, tell: &mpsc::Sender<News>) -> Result<(), 
         let line = line.map_err(|e| format!("its output: {e}"))?;
         if let Ok(cut) = serde_json::from_str::<Cut>(&line) {
             let _ = tell.send(News::Cut(series.clone(), cut));
-        } else if let Ok(end) = serde_json::from_str::<End>(&line) {
+        } else if let Ok(end) = serde_json::from_str::<Ended>(&line) {
             ended = true;
             let _ = tell.send(News::Blocks(series.clone(), end.blocks_lost));
         } else {

@@ -5,7 +5,7 @@
 
 use crate::limits::{CALLS_MAX, FILES_MAX};
 use crate::path::Shortest;
-use crate::skim::facts::{self, Asked};
+use crate::skim::facts::{self, WantedFiles};
 use crate::skim::{self, Kind, Program, v2, v4};
 use crate::trace::{Call, Ends, Observer, Reply};
 use foldhash::fast::FixedState;
@@ -125,7 +125,7 @@ struct Files {
     handles: HashSet<u64>,
 }
 
-impl Asked for Files {
+impl WantedFiles for Files {
     fn name(&self, name: &[u8]) -> bool {
         matches!(&self.file, File::Name { pattern, matches } if matches(pattern, name))
     }
@@ -276,8 +276,8 @@ impl<O: Observer> Observer for Filter<O> {
         self.observer.wants_detail()
     }
 
-    fn asked(&self) -> Option<&dyn Asked> {
-        self.files.as_ref().map(|files| files as &dyn Asked)
+    fn asked(&self) -> Option<&dyn WantedFiles> {
+        self.files.as_ref().map(|files| files as &dyn WantedFiles)
     }
 
     fn begun(&mut self, ns: i64) {

@@ -36,7 +36,7 @@ pub(crate) enum Taken {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct FragmentBytes {
     bytes: Vec<u8>,
     /// Length on the wire.
     len: u32,
@@ -47,7 +47,7 @@ struct Piece {
 struct Arriving {
     key: (Ipv4Addr, Ipv4Addr, u16),
     /// Pieces by their offset in the datagram.
-    pieces: BTreeMap<u32, Piece>,
+    pieces: BTreeMap<u32, FragmentBytes>,
     /// Where it ends, once known.
     end: Option<u32>,
     bytes: usize,
@@ -71,7 +71,7 @@ impl Fragments {
             self.give_up(0);
         }
         let key = (from, to, number);
-        let piece = Piece { bytes: payload.to_vec(), len, at };
+        let piece = FragmentBytes { bytes: payload.to_vec(), len, at };
         let mut there = self.arriving.iter().position(|a| a.key == key);
         if let Some(n) = there {
             match self.arriving[n].fit(offset, &piece, more) {
@@ -93,7 +93,7 @@ impl Fragments {
         if !more {
             arriving.end = Some(offset + len);
         }
-        let held = payload.len() + size_of::<Piece>();
+        let held = payload.len() + size_of::<FragmentBytes>();
         arriving.bytes += held;
         self.bytes += held;
         arriving.pieces.insert(offset, piece);
@@ -121,7 +121,7 @@ enum Fit {
 }
 
 impl Arriving {
-    fn fit(&self, offset: u32, piece: &Piece, more: bool) -> Fit {
+    fn fit(&self, offset: u32, piece: &FragmentBytes, more: bool) -> Fit {
         let end = offset + piece.len;
         if let Some(there) = self.pieces.get(&offset) {
             let same = there.len == piece.len && there.bytes == piece.bytes;
@@ -157,7 +157,7 @@ impl Arriving {
         let header: [u8; HEADER] = self.pieces.get(&0)?.bytes.get(..HEADER)?.try_into().ok()?;
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let (fragments, mut parts, mut have, mut cut) = (self.pieces.len() as u64, Vec::new(), 0, false);
-        for (at, Piece { bytes, len, at: stamp }) in self.pieces {
+        for (at, FragmentBytes { bytes, len, at: stamp }) in self.pieces {
             let skip = if at == 0 { HEADER } else { 0 };
             // After a gap nothing can be read, but the time of the last fragment still counts.
             let bytes = if cut { Vec::new() } else { bytes[skip..].to_vec() };

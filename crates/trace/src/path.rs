@@ -17,7 +17,7 @@ pub struct Shortest {
 
 /// One direction: what was sent, and when the other end acknowledged it.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct Direction {
     /// Sequence number after the last byte that was sent.
     high: Option<u32>,
     /// Sequence number after the last byte that was acknowledged.
@@ -44,7 +44,7 @@ pub(crate) struct Way {
     burst: u32,
     most: u32,
     /// Set while the sender sends less at a time because of a loss.
-    held: Option<Held>,
+    held: Option<LossEpisode>,
     /// How fast bytes follow each other: measured by acknowledgements, and by the arrival of the bytes.
     acknowledged: Pace,
     came: Pace,
@@ -74,7 +74,7 @@ const SAID_AGAIN: u8 = 3;
 /// A sender after a loss: it sends fewer bytes at a time (RFC 5681 section 3.1) until the window is as large as
 /// before.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct LossEpisode {
     /// Sequence number after the last byte that was sent before the loss.
     until: u32,
     /// Bytes that would be sent at a time without the loss.
@@ -107,7 +107,7 @@ fn is_behind(a: u32, b: u32) -> bool {
     a.wrapping_sub(b).cast_signed() > 0
 }
 
-impl Way {
+impl Direction {
     /// A segment that ends before sequence number `end` was captured.
     pub fn sent(&mut self, end: u32, ns: i64) -> Carried {
         let new = self.high.is_none_or(|high| is_behind(end, high));
@@ -181,7 +181,7 @@ impl Way {
     /// A loss in this direction has been detected.
     pub fn lost(&mut self) {
         let reach = self.held.map_or(0, |held| held.reach).max(self.most);
-        self.held = self.high.map(|until| Held { until, reach });
+        self.held = self.high.map(|until| LossEpisode { until, reach });
     }
 
     pub fn sent_last_ns(&self) -> i64 {
@@ -346,8 +346,9 @@ impl Way {
 
     /// Another connection began on these ports.
     pub fn begin(&mut self) {
-        let Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, .. } = *self;
-        *self = Way { shortest_ns, shortest_len, acknowledged, came, bare, copies, ..Way::default() };
+        let Direction { shortest_ns, shortest_len, acknowledged, came, bare, copies, .. } = *self;
+        *self =
+            Direction { shortest_ns, shortest_len, acknowledged, came, bare, copies, ..Direction::default() };
     }
 }
 
@@ -367,13 +368,13 @@ const PIECE_MIN: u32 = 1200;
 const NUMBERS_MAX: u32 = 64;
 
 /// The minimum for both directions together, in nanoseconds. 0: unknown.
-pub(crate) fn both_ways(ways: &[Way; 2]) -> i64 {
-    ways.iter().filter_map(Way::shortest_ns).sum()
+pub(crate) fn both_ways(ways: &[Direction; 2]) -> i64 {
+    ways.iter().filter_map(Direction::shortest_ns).sum()
 }
 
 /// A message took `took_ns` to be captured. Returns how much longer its bytes are on a slow link: before they are
 /// captured here, and after.
-pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i64) -> [i64; 2] {
+pub(crate) fn on_line_ns(ways: &[Direction; 2], sender: usize, bytes: u64, took_ns: i64) -> [i64; 2] {
     let (Some(line), [Some(on), Some(back)]) =
         (line(ways, sender), [sender, 1 - sender].map(|way| ways[way].shortest_ns()))
     else {
@@ -392,15 +393,15 @@ pub(crate) fn on_line_ns(ways: &[Way; 2], sender: usize, bytes: u64, took_ns: i6
 }
 
 /// The shortest time to an acknowledgement of data sent in one direction.
-pub(crate) fn shortest(ways: &[Way; 2], sender: usize) -> Option<Shortest> {
-    let Way { shortest_ns, shortest_len, .. } = ways[sender];
+pub(crate) fn shortest(ways: &[Direction; 2], sender: usize) -> Option<Shortest> {
+    let Direction { shortest_ns, shortest_len, .. } = ways[sender];
     let ns = shortest_ns?;
     let on_line = line(ways, sender).map_or(0, |line| line.takes_ns(shortest_len.into()) + line.takes_ns(0));
     Some(Shortest { ns, on_line_ns: on_line.min(ns), bare: ways[1 - sender].bare > 0 })
 }
 
 /// The slow link in one direction. Without a measurement it is assumed to be as in the other.
-fn line(ways: &[Way; 2], sender: usize) -> Option<Line> {
+fn line(ways: &[Direction; 2], sender: usize) -> Option<Line> {
     ways[sender].line().or_else(|| ways[1 - sender].line())
 }
 
@@ -408,7 +409,7 @@ fn line(ways: &[Way; 2], sender: usize) -> Option<Line> {
 const LINE_MIN_NS: i64 = 100_000;
 
 /// Whether a pause is so long that the sender must have waited in vain for an acknowledgement.
-pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
+pub(crate) fn in_vain(ways: &[Direction; 2], pause_ns: i64) -> bool {
     let both = both_ways(ways);
     pause_ns > both.saturating_mul(2).saturating_add(2 * QUEUE_NS)
 }
@@ -417,12 +418,12 @@ pub(crate) fn in_vain(ways: &[Way; 2], pause_ns: i64) -> bool {
 const QUEUE_NS: i64 = 1_000_000;
 
 /// The range of pauses, in nanoseconds, in which a sender waits for acknowledgements: about a round trip.
-pub(crate) fn pauses(ways: &[Way; 2], sender: usize) -> Range<i64> {
+pub(crate) fn pauses(ways: &[Direction; 2], sender: usize) -> Range<i64> {
     round_trips(ways, sender).map_or(0..0, |around| around.start.max(QUEUE_NS)..around.end)
 }
 
 /// The range of times that count as about a round trip. `None`: unknown, or bytes queue before a slow link.
-pub(crate) fn round_trips(ways: &[Way; 2], sender: usize) -> Option<Range<i64>> {
+pub(crate) fn round_trips(ways: &[Direction; 2], sender: usize) -> Option<Range<i64>> {
     let both = both_ways(ways);
     (both != 0 && !ways[sender].queues()).then(|| both / 2..both.saturating_add(both / 2))
 }
@@ -433,12 +434,12 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_the_shortest_time_to_an_acknowledgement() {
-        let mut way = Way::default();
+        let mut way = Direction::default();
         assert_eq!(way.sent(101, 0), Carried::New);
         assert!(way.acked(101, 21_000_000));
         assert_eq!(way.sent(u32::MAX, 30_000_000), Carried::Known, "behind 101, around the end");
         assert_eq!(way.shortest_ns(), Some(21_000_000));
-        let mut way = Way::default();
+        let mut way = Direction::default();
         way.sent(u32::MAX - 5, 0);
         way.sent(50, 1_000_000);
         assert!(way.acked(u32::MAX - 5, 2_000_000), "news, but not of the last segment");
@@ -450,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_again_tells_of_a_loss_only_while_it_is_missing() {
-        let mut way = Way::default();
+        let mut way = Direction::default();
         way.sent(100, 0);
         assert_eq!(way.sent(100, 200_000_000), Carried::Missing);
         assert!(way.acked(100, 210_000_000));
@@ -460,7 +461,7 @@ mod tests {
 
     #[test]
     fn a_packet_that_did_not_come_here_leaves_its_number() {
-        let mut way = Way::default();
+        let mut way = Direction::default();
         assert_eq!(way.numbered(7, 100), Numbered::None, "the first");
         assert_eq!(way.numbered(8, 4000), Numbered::InRow);
         assert_eq!(way.numbered(11, 0), Numbered::InRow, "three pieces");
@@ -473,7 +474,7 @@ mod tests {
 
     #[test]
     fn numbers_tell_only_where_they_follow_each_other() {
-        let mut way = Way::default();
+        let mut way = Direction::default();
         assert!(!way.has_row(), "no bare acknowledgement is there");
         way.bare(1, false);
         (1..40).for_each(|n| _ = way.numbered(n, 0));
@@ -489,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_no_pause_of_the_sender() {
-        let mut ways = [Way::default(), Way::default()];
+        let mut ways = [Direction::default(), Direction::default()];
         ways[0].sent(1, 0);
         ways[0].acked(1, 20_000_000);
         assert_eq!(pauses(&ways, 0), 10_000_000..30_000_000);

@@ -48,12 +48,12 @@ pub enum SourceError {
 /// What the parser does not report about the reader: its error, and whether there were enough bytes to detect the
 /// format.
 #[derive(Debug, Default)]
-struct Told {
+struct ReadState {
     error: Option<io::Error>,
     has_magic: bool,
 }
 
-type Failure = Arc<Mutex<Told>>;
+type Failure = Arc<Mutex<ReadState>>;
 
 /// Ensures that the parser's first read suffices to detect the format, and keeps a read error.
 struct Input<R> {

@@ -4,7 +4,7 @@
 //! with a plausible header after it.
 
 use crate::limits::{HELD_IDLE_MAX, PIECE_MAX, RECORD_MAX, SEARCHED_MAX};
-use crate::skim::facts::Asked;
+use crate::skim::facts::WantedFiles;
 use crate::skim::{Head, Kind, Progress, Skim, plausible};
 use crate::whole::{Gathered, Whole};
 use std::ops::Range;
@@ -60,7 +60,7 @@ pub struct Message {
 pub(crate) struct Wish<'a> {
     pub detail: bool,
     /// Recognises the wanted files.
-    pub asked: Option<&'a dyn Asked>,
+    pub asked: Option<&'a dyn WantedFiles>,
     /// Keep the bytes of records as well; this counts the bytes held.
     pub whole: Option<&'a Arc<AtomicUsize>>,
 }
@@ -449,7 +449,7 @@ impl Record {
         bytes: &[u8],
         ends: bool,
         known: &dyn Fn(u32) -> Option<Kind>,
-        asked: Option<&dyn Asked>,
+        asked: Option<&dyn WantedFiles>,
     ) -> Option<usize> {
         let mut at = 0;
         loop {

@@ -6,9 +6,9 @@ use crate::frame::{Packet, Passed, Tcp, fragment, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, RECORD_MAX, UNANSWERED_MAX};
 pub use crate::path::Shortest;
 use crate::path::{
-    Carried, LONG_MIN, Numbered, Way, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
+    Carried, Direction, LONG_MIN, Numbered, both_ways, in_vain, on_line_ns, pauses, round_trips, shortest,
 };
-use crate::skim::facts::Asked;
+use crate::skim::facts::WantedFiles;
 use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
 pub use crate::stream::Times;
@@ -49,7 +49,7 @@ pub trait Observer {
         false
     }
     /// Recognises the wanted files, if only some files are wanted.
-    fn asked(&self) -> Option<&dyn Asked> {
+    fn asked(&self) -> Option<&dyn WantedFiles> {
         None
     }
     /// If it wants whole records: the counter of the bytes held for them.
@@ -140,7 +140,7 @@ impl Calls {
 struct Connection {
     halves: [Half; 2],
     calls: [Calls; 2],
-    ways: [Way; 2],
+    ways: [Direction; 2],
     last_ns: i64,
     /// Time of the last progress.
     progress_ns: i64,
@@ -407,7 +407,7 @@ impl Connection {
         Connection {
             halves: [Half::new(), Half::new()],
             calls: [Calls::default(), Calls::default()],
-            ways: [Way::default(), Way::default()],
+            ways: [Direction::default(), Direction::default()],
             last_ns: ns,
             progress_ns: ns,
             losses: 0,

@@ -66,7 +66,7 @@ impl Listing {
     }
 }
 
-struct Kept {
+struct CachedListing {
     dir: Node,
     ctime_ns: u64,
     listing: Arc<Listing>,
@@ -74,7 +74,7 @@ struct Kept {
 
 /// The latest listings, bounded in number and size.
 #[derive(Default)]
-pub(crate) struct Listings(Mutex<VecDeque<Kept>>);
+pub(crate) struct Listings(Mutex<VecDeque<CachedListing>>);
 
 impl Listings {
     /// The kept listing of a directory, if it was read under this ctime.
@@ -92,7 +92,7 @@ impl Listings {
         while kept.len() >= LISTINGS_MAX {
             kept.pop_front();
         }
-        kept.push_back(Kept { dir: dir.clone(), ctime_ns, listing: Arc::new(listing) });
+        kept.push_back(CachedListing { dir: dir.clone(), ctime_ns, listing: Arc::new(listing) });
     }
 
     /// Forgets a dead directory, so that its node can be dropped.

@@ -22,10 +22,10 @@ pub type ObjSet = HashSet<ObjId, BuildHasherDefault<ObjHasher>>;
 const IN_PLACE: usize = 22;
 
 #[derive(Clone)]
-pub struct HandleBytes(Place);
+pub struct HandleBytes(Key);
 
 #[derive(Clone)]
-enum Place {
+enum Key {
     Here { len: u8, bytes: [u8; IN_PLACE] },
     Elsewhere(Arc<[u8]>),
 }
@@ -36,9 +36,9 @@ impl From<&[u8]> for HandleBytes {
         HandleBytes(match bytes.get_mut(..from.len()) {
             Some(here) => {
                 here.copy_from_slice(from);
-                Place::Here { len: from.len() as u8, bytes }
+                Key::Here { len: from.len() as u8, bytes }
             }
-            None => Place::Elsewhere(from.into()),
+            None => Key::Elsewhere(from.into()),
         })
     }
 }
@@ -54,8 +54,8 @@ impl Deref for HandleBytes {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Place::Here { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
-            Place::Elsewhere(bytes) => bytes,
+            Key::Here { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
+            Key::Elsewhere(bytes) => bytes,
         }
     }
 }

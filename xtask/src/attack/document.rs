@@ -1,6 +1,6 @@
 //! Prints the results as the table in `docs/limits.md`.
 
-use super::target::Held;
+use super::target::Usage;
 use super::{Report, shown};
 
 /// The head of the table.
@@ -31,7 +31,7 @@ pub fn failed(name: &str, why: &str) -> String {
     format!("| `{name}` | **not withstood:** {} | | | | |", cell(why))
 }
 
-fn held(held: Held) -> String {
+fn held(held: Usage) -> String {
     format!("{} MiB, {}, {}", held.memory >> 20, held.descriptors, held.threads)
 }
 
@@ -51,7 +51,7 @@ mod tests {
     fn rows_have_the_columns_of_the_head() {
         let felt = |ms| Felt { times: vec![Duration::from_millis(ms); 200], failures: Vec::new() };
         let beside = Beside { kind: Kind::Write, quiet: felt(1), attacked: felt(3), elsewhere: felt(2) };
-        let held = Held { memory: 50 << 20, descriptors: 40, threads: 60 };
+        let held = Usage { memory: 50 << 20, descriptors: 40, threads: 60 };
         let report = |beside| Report { did: "a|b".to_owned(), beside, before: held, most: held, after: held };
         let flood = row("copies", &report(vec![beside]));
         assert_eq!(

@@ -24,10 +24,10 @@ pub fn outsider(number: u32) -> Ipv4Addr {
 /// Pause of an attacker after a refusal.
 const AGAIN: Duration = Duration::from_millis(5);
 
-type Said = Result<String, String>;
+type AttackResult = Result<String, String>;
 
 /// Four insiders open sixteen connections each, announce a record of 4 MiB on each, and send one byte of it.
-pub fn half_records(scene: &Scene) -> Said {
+pub fn half_records(scene: &Scene) -> AttackResult {
     let held = scene.each(4, |number| {
         let mut links = Vec::new();
         while scene.goes_on() && links.len() < 16 {
@@ -44,7 +44,7 @@ pub fn half_records(scene: &Scene) -> Said {
 }
 
 /// Five insiders request 512 MiB each and read no reply.
-pub fn unread_replies(scene: &Scene) -> Said {
+pub fn unread_replies(scene: &Scene) -> AttackResult {
     let asked = scene.each(5, |number| {
         let ask = || -> Result<u64, String> {
             let mut link = Link::open(insider(number), scene.nfs).map_err(|e| e.to_string())?;
@@ -67,16 +67,16 @@ pub fn unread_replies(scene: &Scene) -> Said {
 }
 
 /// Outsiders open connections as fast as they can and hold them.
-pub fn outsider_connections(scene: &Scene) -> Said {
+pub fn outsider_connections(scene: &Scene) -> AttackResult {
     connections(scene, if scene.long { (20, 500) } else { (4, 300) }, outsider)
 }
 
 /// Insiders open connections as fast as they can and hold them.
-pub fn insider_connections(scene: &Scene) -> Said {
+pub fn insider_connections(scene: &Scene) -> AttackResult {
     connections(scene, if scene.long { (4, 2500) } else { (4, 300) }, insider)
 }
 
-fn connections(scene: &Scene, (addresses, each): (u32, usize), from: fn(u32) -> Ipv4Addr) -> Said {
+fn connections(scene: &Scene, (addresses, each): (u32, usize), from: fn(u32) -> Ipv4Addr) -> AttackResult {
     let tried = AtomicU64::new(0);
     let held = scene.each(addresses, |number| {
         let mut links: Vec<Link> = Vec::new();
@@ -112,7 +112,7 @@ fn closed(link: &Link) -> bool {
 }
 
 /// Insiders and outsiders send garbage, or calls of unknown procedures, as fast as they can.
-pub fn garbage(scene: &Scene) -> Said {
+pub fn garbage(scene: &Scene) -> AttackResult {
     let sent = AtomicU64::new(0);
     scene.each(4, |number| {
         let from = if number % 2 == 0 { insider(number) } else { outsider(number) };
@@ -166,7 +166,7 @@ const GREEDY: Channel = Channel { cached: 1 << 20, slots: 256 };
 const SMALL: Channel = Channel { cached: 512, slots: 1 };
 
 /// Creates clients and sessions as long as the server accepts them.
-fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: Channel) -> Said {
+fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: Channel) -> AttackResult {
     let made = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     scene.each(addresses, |address| {
@@ -196,25 +196,25 @@ fn sessions(scene: &Scene, addresses: u32, from: fn(u32) -> Ipv4Addr, channel: C
 }
 
 /// Outsiders request the largest sessions.
-pub fn outsider_sessions(scene: &Scene) -> Said {
+pub fn outsider_sessions(scene: &Scene) -> AttackResult {
     sessions(scene, 4, outsider, GREEDY)
 }
 
 /// Insiders request the largest sessions, under a new name each time, and use none.
-pub fn insider_sessions(scene: &Scene) -> Said {
+pub fn insider_sessions(scene: &Scene) -> AttackResult {
     sessions(scene, 2, insider, GREEDY)
 }
 
 /// An insider creates far more clients than there are records. For each new one, another is forgotten, and the log
 /// must record that. A single attacker, because clients that are not confirmed yet are forgotten first, and the log
 /// does not know them.
-pub fn client_ids(scene: &Scene) -> Said {
+pub fn client_ids(scene: &Scene) -> AttackResult {
     sessions(scene, 1, insider, SMALL)
 }
 
 /// One insider creates as many clients as it can, each with an open file, and renews their leases. Another insider,
 /// which only renews its own lease, must not lose its record.
-pub fn client_records(scene: &Scene) -> Said {
+pub fn client_records(scene: &Scene) -> AttackResult {
     let link = Link::open(insider(100), scene.nfs).map_err(|e| e.to_string())?;
     let mut idle = Session::create(link, ROOT, b"idle", SMALL)?;
     std::thread::scope(|threads| {
@@ -294,7 +294,7 @@ const KEEPING: Channel = Channel { cached: 128 << 10, slots: 64 };
 
 /// Four insiders fill all memory for kept replies and continue, so that the log starts over again and again. Each
 /// time it must contain all of them.
-pub fn kept_replies(scene: &Scene) -> Said {
+pub fn kept_replies(scene: &Scene) -> AttackResult {
     let asked = AtomicU64::new(0);
     let refused = AtomicU64::new(0);
     let ended = scene.each(4, |address| {
@@ -336,7 +336,7 @@ pub fn kept_replies(scene: &Scene) -> Said {
 }
 
 /// Two insiders open files repeatedly, each time with a new open owner, even if refused.
-pub fn opens(scene: &Scene) -> Said {
+pub fn opens(scene: &Scene) -> AttackResult {
     let (made, refused) = (AtomicU64::new(0), AtomicU64::new(0));
     let bound: u64 = if scene.long { 1_000_000 } else { 100_000 };
     let ended = scene.each(2, |address| {
@@ -369,7 +369,7 @@ pub fn opens(scene: &Scene) -> Said {
 const OPENS_AT_ONCE: u64 = 16;
 
 /// Insiders send COMPOUNDs of copies of a large file and disconnect.
-pub fn copies(scene: &Scene) -> Said {
+pub fn copies(scene: &Scene) -> AttackResult {
     let sent = AtomicU64::new(0);
     let ended = scene.each(4, |address| {
         let mut round = 0;
@@ -421,7 +421,7 @@ fn one_of(lead: &str, all: &[String]) -> String {
 const RETRIES: u32 = 200;
 
 /// Four insiders have a large file copied and retry the request hundreds of times while it is in progress.
-pub fn retries(scene: &Scene) -> Said {
+pub fn retries(scene: &Scene) -> AttackResult {
     let (copied, repeated) = (AtomicU64::new(0), AtomicU64::new(0));
     let ended = scene.each(4, |address| {
         let run = || -> Result<(), String> {
@@ -457,17 +457,17 @@ pub fn retries(scene: &Scene) -> Said {
 }
 
 /// An insider starts a copy and never answers the callback about its end.
-pub fn unanswered_callbacks(scene: &Scene) -> Said {
+pub fn unanswered_callbacks(scene: &Scene) -> AttackResult {
     background(scene, 1, 17 << 20, Duration::from_millis(50))
 }
 
 /// Four insiders do so as fast as they can.
-pub fn copies_in_background(scene: &Scene) -> Said {
+pub fn copies_in_background(scene: &Scene) -> AttackResult {
     background(scene, 4, 64 << 20, Duration::ZERO)
 }
 
 /// Copies of more than 16 MiB, which continue after the reply.
-fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Said {
+fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> AttackResult {
     let sent = AtomicU64::new(0);
     scene.each(attackers, |address| {
         let run = || -> Result<(), String> {
@@ -497,7 +497,7 @@ fn background(scene: &Scene, attackers: u32, bytes: u64, pause: Duration) -> Sai
 }
 
 /// Sixty clients of `/metrics` that do not read the reply, or do not finish their request.
-pub fn slow_metrics(scene: &Scene) -> Said {
+pub fn slow_metrics(scene: &Scene) -> AttackResult {
     let opened = AtomicU64::new(0);
     scene.each(6, |address| {
         let mut links: Vec<Link> = Vec::new();

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::proc;
 use honest::{Felt, Kind};
 use scene::Scene;
-use target::{Held, Target};
+use target::{Target, Usage};
 
 /// The honest client's 99th percentile may be this many times that without an attack,
 const P99_TIMES: f64 = 2.0;
@@ -289,9 +289,9 @@ fn excused(elsewhere: Duration, allowed: Duration, most: Duration) -> Duration {
 struct Report {
     did: String,
     beside: Vec<Beside>,
-    before: Held,
-    most: Held,
-    after: Held,
+    before: Usage,
+    most: Usage,
+    after: Usage,
 }
 
 impl Report {
@@ -310,7 +310,7 @@ impl Report {
             let kinds: Vec<_> = self.beside.iter().map(|beside| {
                 json!({"request": beside.kind.name(), "p99_quiet_ms": ms(beside.quiet_p99()), "p99_elsewhere_ms": ms(beside.elsewhere_p99()), "p99_ms": ms(beside.p99()), "longest_ms": ms(beside.longest())})
             }).collect();
-            let held = |held: Held| json!({"memory": held.memory, "descriptors": held.descriptors, "threads": held.threads});
+            let held = |held: Usage| json!({"memory": held.memory, "descriptors": held.descriptors, "threads": held.threads});
             println!(
                 "{}",
                 json!({"case": name, "did": self.did, "honest": kinds, "before": held(self.before), "most": held(self.most), "after": held(self.after)})
@@ -340,7 +340,7 @@ fn shown(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
-fn told(held: Held) -> String {
+fn told(held: Usage) -> String {
     format!("{} MiB {} fds {} threads", held.memory >> 20, held.descriptors, held.threads)
 }
 
@@ -405,7 +405,7 @@ fn beside_honest(
 struct Watched {
     felt: Vec<(Kind, Felt)>,
     elsewhere: Vec<(Kind, Felt)>,
-    most: Held,
+    most: Usage,
     did: String,
 }
 
@@ -424,7 +424,7 @@ fn watched(
         let honest = scope.spawn(|| honest::work(scene.nfs, scene.metrics, &honest_stop));
         let elsewhere = scope.spawn(|| honest::work(nfs, metrics, &honest_stop));
         let end = Instant::now() + time;
-        let mut most = Held::default();
+        let mut most = Usage::default();
         let mut ended = None;
         while ended.is_none() && Instant::now() < end {
             if let Ok(held) = target.held() {
@@ -451,7 +451,7 @@ fn watched(
 }
 
 /// Waits until the server's usage is back to normal. Fails if it takes too long.
-fn back(target: &mut Target, before: Held) -> Result<Held, String> {
+fn back(target: &mut Target, before: Usage) -> Result<Usage, String> {
     let end = Instant::now() + BACK_WITHIN;
     loop {
         if let Some(why) = target.ended() {

@@ -38,17 +38,17 @@ pub struct Target {
 
 /// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct Usage {
     /// Resident memory, in bytes.
     pub memory: u64,
     pub descriptors: u64,
     pub threads: u64,
 }
 
-impl Held {
+impl Usage {
     /// The maximum of each.
-    pub fn max(self, other: Held) -> Held {
-        Held {
+    pub fn max(self, other: Usage) -> Usage {
+        Usage {
             memory: self.memory.max(other.memory),
             descriptors: self.descriptors.max(other.descriptors),
             threads: self.threads.max(other.threads),
@@ -121,11 +121,11 @@ impl Target {
     }
 
     /// Its current resources.
-    pub fn held(&self) -> Result<Held, String> {
+    pub fn held(&self) -> Result<Usage, String> {
         let process = Process::new(self.child.id().cast_signed());
         let held = process.and_then(|process| Ok((process.status()?, process.fd_count()?)));
         let (status, descriptors) = held.map_err(|e| format!("the server: {e}"))?;
-        Ok(Held {
+        Ok(Usage {
             memory: status.vmrss.unwrap_or(0) << 10,
             descriptors: descriptors as u64,
             threads: status.threads,

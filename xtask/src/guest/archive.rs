@@ -9,21 +9,21 @@ use super::recipe;
 use crate::proc::{command, run};
 
 /// An archive that Debian packages.
-struct Known {
+struct PackagedArchive {
     name: &'static str,
     package: &'static str,
     file: &'static str,
 }
 
 /// By size: about 1,500, 6,700 and 79,000 files.
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[PackagedArchive] = &[
+    PackagedArchive {
         name: "openvswitch",
         package: "openvswitch-source",
         file: "usr/src/openvswitch/openvswitch.tar.gz",
     },
-    Known { name: "newlib", package: "newlib-source", file: "usr/src/newlib/newlib-3.3.0.tar.xz" },
-    Known { name: "linux", package: "linux-source-6.1", file: "usr/src/linux-source-6.1.tar.xz" },
+    PackagedArchive { name: "newlib", package: "newlib-source", file: "usr/src/newlib/newlib-3.3.0.tar.xz" },
+    PackagedArchive { name: "linux", package: "linux-source-6.1", file: "usr/src/linux-source-6.1.tar.xz" },
 ];
 
 /// The archive of this name (`openvswitch`, `newlib`, `linux`), as packaged, or the file of this name.

@@ -63,7 +63,7 @@ impl Channel {
         for part in [header.as_bytes(), script.as_bytes(), input] {
             self.stream.write_all(part).map_err(|e| format!("to the guest: {e}"))?;
         }
-        let mut end = End::new(&token);
+        let mut end = EndLine::new(&token);
         let mut bytes = vec![0; READ_BYTES];
         loop {
             let got = self
@@ -120,14 +120,14 @@ fn token() -> Result<String, String> {
 }
 
 /// Finds the end line in a stream that comes in pieces, and lets the rest through as early as it may.
-struct End {
+struct EndLine {
     marker: Vec<u8>,
     held: Vec<u8>,
 }
 
-impl End {
-    fn new(token: &str) -> End {
-        End { marker: format!("\n{token} ").into_bytes(), held: Vec::new() }
+impl EndLine {
+    fn new(token: &str) -> EndLine {
+        EndLine { marker: format!("\n{token} ").into_bytes(), held: Vec::new() }
     }
 
     /// Takes a piece; returns the output that it releases, and the exit code at the end.
@@ -160,7 +160,7 @@ impl End {
 mod tests {
     use super::*;
 
-    fn feed_all(end: &mut End, text: &[u8], piece: usize) -> (Vec<u8>, Option<i32>) {
+    fn feed_all(end: &mut EndLine, text: &[u8], piece: usize) -> (Vec<u8>, Option<i32>) {
         let mut output = Vec::new();
         for bytes in text.chunks(piece) {
             let (more, code) = end.feed(bytes);
@@ -176,7 +176,7 @@ mod tests {
     fn output_and_code_are_split_at_any_piece_size() {
         let text = b"one\n\nt two\nt \nlandfast\nT 7\n";
         for piece in 1..text.len() {
-            let (output, code) = feed_all(&mut End::new("T"), text, piece);
+            let (output, code) = feed_all(&mut EndLine::new("T"), text, piece);
             assert_eq!(output, b"one\n\nt two\nt \nlandfast", "piece {piece}");
             assert_eq!(code, Some(7), "piece {piece}");
         }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn output_is_let_through_before_the_end() {
-        let mut end = End::new("T");
+        let mut end = EndLine::new("T");
         assert_eq!(end.feed(b"progress 1\nprogress 2\n"), (b"progress 1\nprogress 2".to_vec(), None));
         assert_eq!(end.feed(b"more"), (b"\nmore".to_vec(), None));
     }

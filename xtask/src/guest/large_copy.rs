@@ -51,7 +51,7 @@ pub struct Stage<'a> {
 }
 
 /// What is seen of the server.
-struct Seen {
+struct ServerView {
     copies: u64,
     asked: u64,
     len: u64,
@@ -74,11 +74,11 @@ impl Stage<'_> {
         if code == 0 { Ok(said) } else { Err(format!("{script}: {code}: {said}")) }
     }
 
-    fn look(&mut self, name: &str) -> Result<Seen, String> {
+    fn look(&mut self, name: &str) -> Result<ServerView, String> {
         let said = self.script(&format!("NAME={name}\n{LOOK_AT}"))?;
         let numbers: Vec<u64> = said.split_whitespace().filter_map(|n| n.parse().ok()).collect();
         match numbers[..] {
-            [copies, asked, len] => Ok(Seen { copies, asked, len }),
+            [copies, asked, len] => Ok(ServerView { copies, asked, len }),
             _ => Err(format!("the server's counters: {said}")),
         }
     }

@@ -20,7 +20,7 @@ use super::recipe::{Kernel, VERSIONS, Vers};
 use super::server::chosen_binary;
 use crate::packages;
 use crate::proc::{self, command};
-use served::{Amount, SUMS, Served, Who, amount, local};
+use served::{Amount, SUMS, Served, ServerKind, amount, local};
 
 /// The longest stall after a restart of Landfast's server.
 const STALL_MAX: Duration = Duration::from_secs(2);
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Options {
     /// Servers: landfast, ganesha, kernel.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "landfast,ganesha,kernel")]
-    server: Vec<Who>,
+    server: Vec<ServerKind>,
     /// The guest's kernel: 6.1 or 6.12.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
@@ -51,7 +51,7 @@ pub struct Options {
     vers: Vec<Vers>,
     /// Only these commands.
     #[arg(long, value_enum, value_delimiter = ',')]
-    only: Vec<What>,
+    only: Vec<ClientCommand>,
     /// Restarts under each command.
     #[arg(long, default_value_t = 20)]
     restarts: usize,
@@ -72,10 +72,10 @@ pub struct Options {
 impl Options {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
-        if self.server.contains(&Who::Ganesha) {
+        if self.server.contains(&ServerKind::Ganesha) {
             packages::require(&packages::GANESHA)?;
         }
-        if self.server.contains(&Who::Kernel) {
+        if self.server.contains(&ServerKind::Kernel) {
             image::build(self.kernel)?;
         }
         chosen_binary(self.binary.as_deref()).map(drop)
@@ -84,7 +84,7 @@ impl Options {
 
 /// A command on a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum What {
+pub enum ClientCommand {
     /// `untar`.
     Untar,
     /// `cp -r` to the server.
@@ -105,44 +105,51 @@ pub enum What {
     Rm,
 }
 
-const ALL: [What; 9] = [
-    What::Untar,
-    What::CpTo,
-    What::CpFrom,
-    What::CpWithin,
-    What::Sync,
-    What::Tar,
-    What::Ls,
-    What::Find,
-    What::Rm,
+const ALL: [ClientCommand; 9] = [
+    ClientCommand::Untar,
+    ClientCommand::CpTo,
+    ClientCommand::CpFrom,
+    ClientCommand::CpWithin,
+    ClientCommand::Sync,
+    ClientCommand::Tar,
+    ClientCommand::Ls,
+    ClientCommand::Find,
+    ClientCommand::Rm,
 ];
 
-impl What {
+impl ClientCommand {
     fn name(self) -> &'static str {
         match self {
-            What::Untar => "untar",
-            What::CpTo => "cp -r, to it",
-            What::CpFrom => "cp -r, from it",
-            What::CpWithin => "cp -r, within it",
-            What::Sync => "sync-tree",
-            What::Tar => "tar -c",
-            What::Ls => "ls -lR",
-            What::Find => "find",
-            What::Rm => "rm -r",
+            ClientCommand::Untar => "untar",
+            ClientCommand::CpTo => "cp -r, to it",
+            ClientCommand::CpFrom => "cp -r, from it",
+            ClientCommand::CpWithin => "cp -r, within it",
+            ClientCommand::Sync => "sync-tree",
+            ClientCommand::Tar => "tar -c",
+            ClientCommand::Ls => "ls -lR",
+            ClientCommand::Find => "find",
+            ClientCommand::Rm => "rm -r",
         }
     }
 
     /// It makes the tree there, or takes it away; else it makes something here.
     fn changes(self) -> bool {
-        matches!(self, What::Untar | What::CpTo | What::CpWithin | What::Sync | What::Rm)
+        matches!(
+            self,
+            ClientCommand::Untar
+                | ClientCommand::CpTo
+                | ClientCommand::CpWithin
+                | ClientCommand::Sync
+                | ClientCommand::Rm
+        )
     }
 }
 
 /// What came of one command.
 struct Row {
-    who: Who,
+    who: ServerKind,
     vers: Vers,
-    what: What,
+    what: ClientCommand,
     quiet: Duration,
     absences: Vec<Duration>,
     stalls: Vec<Duration>,
@@ -212,31 +219,31 @@ impl Stage<'_> {
     }
 
     /// The command's words.
-    fn words(&self, served: &Served, vers: Vers, what: What) -> Result<Vec<String>, String> {
+    fn words(&self, served: &Served, vers: Vers, what: ClientCommand) -> Result<Vec<String>, String> {
         let url = |below| served.url(vers, below);
         let words = match what {
-            What::Untar => vec!["untar".into(), self.local("tree.tar"), url("w")?],
-            What::CpTo => vec!["cp".into(), "-r".into(), self.local("tree"), url("w")?],
-            What::CpFrom => vec!["cp".into(), "-r".into(), url("w/seed")?, self.local("out")],
-            What::CpWithin => vec!["cp".into(), "-r".into(), url("w/seed")?, url("w/tree")?],
-            What::Sync => vec!["sync-tree".into(), self.local("tree"), url("w/tree")?],
-            What::Tar => vec!["tar".into(), "-cf".into(), self.local("out"), url("w/seed")?],
-            What::Ls => vec!["ls".into(), "-lR".into(), url("w/seed")?],
-            What::Find => vec!["find".into(), url("w/seed")?],
-            What::Rm => vec!["rm".into(), "-r".into(), url("w/tree")?],
+            ClientCommand::Untar => vec!["untar".into(), self.local("tree.tar"), url("w")?],
+            ClientCommand::CpTo => vec!["cp".into(), "-r".into(), self.local("tree"), url("w")?],
+            ClientCommand::CpFrom => vec!["cp".into(), "-r".into(), url("w/seed")?, self.local("out")],
+            ClientCommand::CpWithin => vec!["cp".into(), "-r".into(), url("w/seed")?, url("w/tree")?],
+            ClientCommand::Sync => vec!["sync-tree".into(), self.local("tree"), url("w/tree")?],
+            ClientCommand::Tar => vec!["tar".into(), "-cf".into(), self.local("out"), url("w/seed")?],
+            ClientCommand::Ls => vec!["ls".into(), "-lR".into(), url("w/seed")?],
+            ClientCommand::Find => vec!["find".into(), url("w/seed")?],
+            ClientCommand::Rm => vec!["rm".into(), "-r".into(), url("w/tree")?],
         };
         Ok(words)
     }
 
     /// Before each run: what it makes is not there, what it takes is.
-    fn prepare(&self, served: &Served, vers: Vers, what: What) -> Result<(), String> {
+    fn prepare(&self, served: &Served, vers: Vers, what: ClientCommand) -> Result<(), String> {
         for name in ["out", "printed", "unpacked"] {
             proc::output(command("rm", ["-rf"]).arg(self.dir.join(name)))?;
         }
         if what.changes() {
             self.landfast(&["rm", "-rf", &served.url(vers, "w/tree")?])?;
         }
-        if what == What::Rm {
+        if what == ClientCommand::Rm {
             self.landfast(&["cp", "-r", &self.local("tree"), &served.url(vers, "w")?])?;
         }
         Ok(())
@@ -250,29 +257,36 @@ impl Stage<'_> {
     }
 
     /// How much there is of what the command makes, or takes away.
-    fn progress(&self, served: &mut Served, what: What) -> Result<Amount, String> {
+    fn progress(&self, served: &mut Served, what: ClientCommand) -> Result<Amount, String> {
         match what {
             _ if what.changes() => served.amount("w/tree"),
-            What::Ls | What::Find => amount(&self.dir.join("printed")),
+            ClientCommand::Ls | ClientCommand::Find => amount(&self.dir.join("printed")),
             _ => amount(&self.dir.join("out")),
         }
     }
 
     /// All is as it should be after a run.
-    fn check(&self, served: &mut Served, what: What, printed: &mut Option<String>) -> Result<(), String> {
+    fn check(
+        &self,
+        served: &mut Served,
+        what: ClientCommand,
+        printed: &mut Option<String>,
+    ) -> Result<(), String> {
         let sums = match what {
-            What::Untar | What::CpTo | What::CpWithin | What::Sync => served.ask(SUMS, "w/tree")?,
-            What::CpFrom => local(SUMS, &self.dir.join("out"))?,
-            What::Tar => {
+            ClientCommand::Untar | ClientCommand::CpTo | ClientCommand::CpWithin | ClientCommand::Sync => {
+                served.ask(SUMS, "w/tree")?
+            }
+            ClientCommand::CpFrom => local(SUMS, &self.dir.join("out"))?,
+            ClientCommand::Tar => {
                 let unpacked = self.dir.join("unpacked");
                 fs::create_dir(&unpacked).map_err(|e| format!("{}: {e}", unpacked.display()))?;
                 proc::output(command("tar", ["-xf", &self.local("out"), "-C"]).arg(&unpacked))?;
                 local(SUMS, &find_seed(&unpacked)?)?
             }
-            What::Ls | What::Find => {
+            ClientCommand::Ls | ClientCommand::Find => {
                 let got = fs::read_to_string(self.dir.join("printed")).map_err(|e| e.to_string())?;
                 let mut lines: Vec<&str> = got.lines().collect();
-                if what == What::Find {
+                if what == ClientCommand::Find {
                     lines.sort_unstable();
                 }
                 let got = lines.join("\n");
@@ -284,7 +298,7 @@ impl Stage<'_> {
                     false => Err(format!("it listed something else: {other:?}, bytes {lens:?}")),
                 };
             }
-            What::Rm => {
+            ClientCommand::Rm => {
                 let left = served.amount("w/tree")?;
                 return if left.objects == 0 { Ok(()) } else { Err(format!("{left:?} are left")) };
             }
@@ -296,9 +310,9 @@ impl Stage<'_> {
     fn under_restarts(
         &mut self,
         served: &mut Served,
-        who: Who,
+        who: ServerKind,
         vers: Vers,
-        what: What,
+        what: ClientCommand,
     ) -> Result<Row, String> {
         let words = self.words(served, vers, what)?;
         let mut printed = None;
@@ -327,7 +341,7 @@ impl Stage<'_> {
             row.failed = Some(format!("only {} restarts: it is over too soon", row.absences.len()));
         }
         let longest = row.stalls.iter().max().copied().unwrap_or_default();
-        if row.failed.is_none() && who == Who::Landfast && longest > STALL_MAX {
+        if row.failed.is_none() && who == ServerKind::Landfast && longest > STALL_MAX {
             row.failed = Some(format!("a stall of {:.2} s", longest.as_secs_f64()));
         }
         Ok(row)

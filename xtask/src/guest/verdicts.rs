@@ -27,7 +27,7 @@ use super::server::chosen_binary;
 use crate::packages;
 use crate::proc::command;
 use altered::Altered;
-use cases::{CASES, Case, Client, Seen};
+use cases::{CASES, CapturedAt, Case, Client};
 use libnfs::Libnfs;
 
 /// How many of the whole set have to be right.
@@ -78,13 +78,13 @@ impl Options {
 }
 
 /// What was said of a capture.
-struct Said {
+struct CaptureVerdict {
     /// What bounds the work, or whether stalls do; of several clients each.
     answer: String,
     confidence: String,
 }
 
-impl Said {
+impl CaptureVerdict {
     fn right(&self, case: &Case) -> bool {
         case.causes.contains(&self.answer.as_str()) && !(case.doubted && self.sure())
     }
@@ -259,7 +259,7 @@ fn judge_altered(options: &Options, binary: &Path, dir: &Path) -> Result<usize, 
     let mut all = 0;
     for altered in Altered::ALL {
         let (mut right, mut wrong, mut sure) = (0, 0, Vec::new());
-        let of = |case: &&Case| options.wants(case) && case.seen != Seen::Merged;
+        let of = |case: &&Case| options.wants(case) && case.seen != CapturedAt::Merged;
         for case in CASES.iter().filter(of) {
             let at = dir.join(case.name);
             let files = ["client", "server"].map(|end| at.join(format!("{end}.pcap")));
@@ -287,15 +287,15 @@ fn judge(
     binary: &Path,
     at: &Path,
     files: &[PathBuf; 2],
-) -> Result<Said, String> {
+) -> Result<CaptureVerdict, String> {
     let mut trace = command(&binary.to_string_lossy(), ["trace", "--json"]);
     let file = at.join("judged.pcap");
     match case.seen {
-        Seen::Merged => trace.arg("--merge").args([&files[1], &files[0]]),
-        Seen::Client | Seen::Server | Seen::Beside => {
+        CapturedAt::Merged => trace.arg("--merge").args([&files[1], &files[0]]),
+        CapturedAt::Client | CapturedAt::Server | CapturedAt::Beside => {
             let of = match case.seen {
-                Seen::Client => vec![files[0].clone()],
-                Seen::Server => vec![files[1].clone()],
+                CapturedAt::Client => vec![files[0].clone()],
+                CapturedAt::Server => vec![files[1].clone()],
                 _ => vec![files[1].clone(), at.join("beside.server.pcap")],
             };
             altered::write(&of, altered, &file)?;
@@ -304,7 +304,7 @@ fn judge(
     };
     let output = trace.output().map_err(|e| format!("landfast trace: {e}"))?;
     if altered == Altered::RepliesOnly && output.status.code() == Some(2) {
-        return Ok(Said { answer: "nothing".to_owned(), confidence: "-".to_owned() });
+        return Ok(CaptureVerdict { answer: "nothing".to_owned(), confidence: "-".to_owned() });
     }
     let report: Value = serde_json::from_slice(&output.stdout)
         .map_err(|e| format!("--json: {e}: {}", String::from_utf8_lossy(&output.stderr)))?;
@@ -321,7 +321,7 @@ fn judge(
         answer(&verdict["stalls"], &verdict["shares"], &verdict["bound"])
     };
     let confidence = verdict["words"]["confidence"].as_str().unwrap_or("-").to_owned();
-    Ok(Said { answer, confidence })
+    Ok(CaptureVerdict { answer, confidence })
 }
 
 /// What comes first in the verdict: stalls if they took more than any part.

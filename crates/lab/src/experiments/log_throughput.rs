@@ -101,14 +101,14 @@ struct Work {
     flushes: f64,
 }
 
-struct Found {
+struct Measured {
     device: Duration,
     log: Duration,
     one: Work,
     many: Work,
 }
 
-fn on_device(path: &Path) -> Result<Found> {
+fn on_device(path: &Path) -> Result<Measured> {
     let open = |e: landfast_intentlog::OpenError| Error::Child { role: "log", what: e.to_string() };
     let (log, _) = Log::open(Config::new(path, 0, [1; 16])).map_err(open)?;
     log.start(Arc::new(NoVolume)).map_err(failed)?;
@@ -132,7 +132,7 @@ fn on_device(path: &Path) -> Result<Found> {
         }
     }
     log.shutdown().map_err(failed)?;
-    Ok(Found { device, log: own, one, many })
+    Ok(Measured { device, log: own, one, many })
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {

@@ -67,7 +67,7 @@ pub(super) trait Ledger {
 
 /// The accumulated shares of a connection.
 #[derive(Debug, Default)]
-struct Line {
+struct RegressionLine {
     messages: u32,
     stalls: u32,
     asides: u32,
@@ -76,7 +76,7 @@ struct Line {
     lost: f64,
 }
 
-impl Line {
+impl RegressionLine {
     fn settle(&mut self, now: f64) {
         let passed = now - self.since;
         if self.stalls > 0 {
@@ -296,7 +296,7 @@ impl Sweep {
         beyond.rev().for_each(|aside| self.asides.push_front(Aside { from_ns: end, ..*aside }));
         events.sort_unstable();
         let mut marks = vec![Marks::default(); now.len()];
-        let mut lines: HashMap<u32, Line> = HashMap::new();
+        let mut lines: HashMap<u32, RegressionLine> = HashMap::new();
         let (mut under_way, mut shared) = (0usize, 0.0);
         for (ns, what, i) in events {
             if what >= 4 && self.at.is_none() {
@@ -364,7 +364,7 @@ impl Sweep {
     }
 }
 
-fn spent(e: &Exchange, marks: &Marks, shared: f64, line: &Line) -> Spent {
+fn spent(e: &Exchange, marks: &Marks, shared: f64, line: &RegressionLine) -> Spent {
     let moving = line.moved - marks.moved[0];
     let lost = line.lost - marks.lost[0];
     let wait =

@@ -2,7 +2,7 @@
 //! and what a listing shows of them.
 
 use super::cursor::Cursor;
-use super::facts::Asked;
+use super::facts::WantedFiles;
 use super::show::{self, Show, stateid};
 use landfast_nfs::v4::NfsStat;
 use std::fmt::Write;
@@ -59,7 +59,7 @@ pub(super) struct Read {
 /// Skips an operation and its arguments. `None`: more bytes are needed.
 pub(super) fn arguments(
     c: &mut Cursor<'_>,
-    asked: Option<&dyn Asked>,
+    asked: Option<&dyn WantedFiles>,
     show: Option<&mut Show>,
 ) -> Option<Read> {
     let op = c.u32()?;

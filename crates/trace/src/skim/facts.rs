@@ -62,7 +62,7 @@ pub struct Facts {
 }
 
 /// Recognises the wanted files.
-pub trait Asked {
+pub trait WantedFiles {
     fn name(&self, name: &[u8]) -> bool;
     fn handle(&self, handle: &[u8]) -> bool;
 }
@@ -119,7 +119,7 @@ pub(super) fn v3_makes(procedure: u32) -> u16 {
 }
 
 /// Of a call of version 3. `None`: more bytes are needed.
-pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) -> Option<Facts> {
+pub(super) fn v3(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn WantedFiles>) -> Option<Facts> {
     let mut all = *c;
     if procedure == proc::NULL {
         return Some(Facts::default());
@@ -192,7 +192,7 @@ impl Gather {
     }
 
     /// Whether an operation is about such a file by its own arguments.
-    fn look(&mut self, op: OpNum, mut c: Cursor<'_>, asked: &dyn Asked) -> Option<bool> {
+    fn look(&mut self, op: OpNum, mut c: Cursor<'_>, asked: &dyn WantedFiles) -> Option<bool> {
         match op {
             OpNum::PUTFH => self.asked.0 = asked.handle(c.opaque()?),
             OpNum::PUTROOTFH | OpNum::PUTPUBFH | OpNum::LOOKUPP => self.asked.0 = false,
@@ -219,7 +219,7 @@ impl Gather {
         rank: u8,
         mut c: Cursor<'_>,
         facts: &mut Facts,
-        asked: Option<&dyn Asked>,
+        asked: Option<&dyn WantedFiles>,
     ) -> Option<()> {
         if let Some(asked) = asked {
             facts.asked |= self.look(op, c, asked).unwrap_or(false);

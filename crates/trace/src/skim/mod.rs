@@ -20,7 +20,7 @@ pub mod v4;
 
 use crate::limits::OPERATIONS_MAX;
 use cursor::Cursor;
-use facts::{Asked, Gather};
+use facts::{Gather, WantedFiles};
 use header::{header, rest_of_header};
 use landfast_nfs::v4::OpNum;
 
@@ -114,7 +114,7 @@ impl Skim {
         bytes: &[u8],
         last: bool,
         known: &dyn Fn(u32) -> Option<Kind>,
-        asked: Option<&dyn Asked>,
+        asked: Option<&dyn WantedFiles>,
     ) -> Progress {
         let mut c = Cursor::new(bytes);
         match self.state {
@@ -221,7 +221,7 @@ impl Skim {
         &mut self,
         c: &mut Cursor<'_>,
         known: &dyn Fn(u32) -> Option<Kind>,
-        asked: Option<&dyn Asked>,
+        asked: Option<&dyn WantedFiles>,
         last: bool,
     ) -> Option<State> {
         match self.head.as_mut()? {

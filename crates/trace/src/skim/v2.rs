@@ -1,7 +1,7 @@
 //! NFS version 2 (RFC 1094), which old machines still use. Its procedures map to those of version 3. No I/O.
 
 use super::cursor::Cursor;
-use super::facts::{self, Asked, Facts, digest};
+use super::facts::{self, Facts, WantedFiles, digest};
 use landfast_nfs::v3::proc;
 
 pub(crate) const VERSION: u32 = 2;
@@ -40,7 +40,7 @@ pub(crate) fn as_v3(procedure: u32) -> Option<u32> {
 }
 
 /// What is known of a call. `None`: too few bytes to tell. A WRITE is durable when it is answered (section 2.2.9).
-pub(super) fn facts(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn Asked>) -> Option<Facts> {
+pub(super) fn facts(procedure: u32, c: &mut Cursor<'_>, asked: Option<&dyn WantedFiles>) -> Option<Facts> {
     let Some(same) = as_v3(procedure).filter(|same| *same != proc::NULL) else {
         return Some(Facts::default());
     };

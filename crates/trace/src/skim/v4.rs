@@ -1,7 +1,7 @@
 //! Operations of NFSv4: the length of their arguments without data, and what a listing shows of them.
 
 use super::cursor::Cursor;
-use super::facts::{Asked, Facts, Gather};
+use super::facts::{Facts, Gather, WantedFiles};
 use super::opened::{created, open};
 use super::show::{self, Show, stateid};
 use landfast_nfs::v4::{NfsStat, OpNum};
@@ -42,7 +42,7 @@ pub(crate) enum Arguments {
 pub(super) fn arguments(
     op: OpNum,
     c: &mut Cursor<'_>,
-    (gather, facts, asked): (&mut Gather, &mut Facts, Option<&dyn Asked>),
+    (gather, facts, asked): (&mut Gather, &mut Facts, Option<&dyn WantedFiles>),
     show: Option<&mut Show>,
 ) -> Option<Arguments> {
     let from = *c;

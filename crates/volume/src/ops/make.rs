@@ -18,21 +18,21 @@ use crate::types::{AttrsSet, ChangeInfo, Cred, Kind, SetAttrs, Special};
 use crate::volume::Volume;
 
 #[derive(Clone, Copy)]
-enum What<'a> {
+enum NewKind<'a> {
     Dir,
     Symlink(&'a [u8]),
     Special(Special),
 }
 
-impl What<'_> {
+impl NewKind<'_> {
     fn kind(self) -> Kind {
         match self {
-            What::Dir => Kind::Dir,
-            What::Symlink(_) => Kind::Symlink,
-            What::Special(Special::Fifo) => Kind::Fifo,
-            What::Special(Special::Socket) => Kind::Socket,
-            What::Special(Special::CharDev(..)) => Kind::CharDev,
-            What::Special(Special::BlockDev(..)) => Kind::BlockDev,
+            NewKind::Dir => Kind::Dir,
+            NewKind::Symlink(_) => Kind::Symlink,
+            NewKind::Special(Special::Fifo) => Kind::Fifo,
+            NewKind::Special(Special::Socket) => Kind::Socket,
+            NewKind::Special(Special::CharDev(..)) => Kind::CharDev,
+            NewKind::Special(Special::BlockDev(..)) => Kind::BlockDev,
         }
     }
 
@@ -42,14 +42,14 @@ impl What<'_> {
         let mode = Mode::from_raw_mode(mode);
         let node = |kind, device| kernel::mknodat(dir, name, kind, mode, device);
         match self {
-            What::Dir => kernel::mkdirat(dir, name, mode)?,
-            What::Symlink(target) => kernel::symlinkat(target, dir, name)?,
-            What::Special(Special::Fifo) => node(FileType::Fifo, 0)?,
-            What::Special(Special::Socket) => node(FileType::Socket, 0)?,
-            What::Special(Special::CharDev(major, minor)) => {
+            NewKind::Dir => kernel::mkdirat(dir, name, mode)?,
+            NewKind::Symlink(target) => kernel::symlinkat(target, dir, name)?,
+            NewKind::Special(Special::Fifo) => node(FileType::Fifo, 0)?,
+            NewKind::Special(Special::Socket) => node(FileType::Socket, 0)?,
+            NewKind::Special(Special::CharDev(major, minor)) => {
                 node(FileType::CharacterDevice, kernel::makedev(major, minor))?;
             }
-            What::Special(Special::BlockDev(major, minor)) => {
+            NewKind::Special(Special::BlockDev(major, minor)) => {
                 node(FileType::BlockDevice, kernel::makedev(major, minor))?;
             }
         }
@@ -79,7 +79,7 @@ impl Volume {
         attrs: SetAttrs,
         acls: &SetAcls,
     ) -> Result<Made, Error> {
-        self.make(tx, cred, dir, name, What::Dir, &attrs, acls)
+        self.make(tx, cred, dir, name, NewKind::Dir, &attrs, acls)
     }
 
     /// Makes a symbolic link; ignores a mode among the attributes.
@@ -98,7 +98,7 @@ impl Volume {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        self.make(tx, cred, dir, name, What::Symlink(target), &attrs, &SetAcls::default())
+        self.make(tx, cred, dir, name, NewKind::Symlink(target), &attrs, &SetAcls::default())
     }
 
     pub fn mknod(
@@ -125,7 +125,7 @@ impl Volume {
         attrs: SetAttrs,
         acls: &SetAcls,
     ) -> Result<Made, Error> {
-        self.make(tx, cred, dir, name, What::Special(special), &attrs, acls)
+        self.make(tx, cred, dir, name, NewKind::Special(special), &attrs, acls)
     }
 
     #[allow(clippy::too_many_arguments)] // each is one of the request's
@@ -135,7 +135,7 @@ impl Volume {
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        what: What<'_>,
+        what: NewKind<'_>,
         attrs: &SetAttrs,
         acls: &SetAcls,
     ) -> Result<Made, Error> {
@@ -164,7 +164,7 @@ impl Volume {
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         self.changed(&node, &mut node.0.state.lock(), None);
         record(tx, &[dir, &node], || {
-            let target = if let What::Symlink(target) = what { target } else { b"" };
+            let target = if let NewKind::Symlink(target) = what { target } else { b"" };
             let mut facts = born_facts(dir, name, &node, &look, target, dir_mtime);
             facts.extend(acl_facts);
             facts

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 
 use super::work::{Object, Work};
-use super::{Came, Error, Now, Place, Run, io, present, staging_name, surprise};
+use super::{Error, FoundHow, Now, Place, Run, io, present, staging_name, surprise};
 use crate::faults::point;
 use crate::fold::{Fold, Plan};
 use crate::limits::{RECOVERY_OBJECT_BYTES, RECOVERY_PORTION};
@@ -165,8 +165,8 @@ impl<'a, T: Tree> Run<'a, T> {
         Ok(())
     }
 
-    fn wanted(&self, id: &'a ObjId) -> Wanted<'a> {
-        Wanted { id, remapped: self.tree.remapped(id) }
+    fn wanted(&self, id: &'a ObjId) -> LoggedObject<'a> {
+        LoggedObject { id, remapped: self.tree.remapped(id) }
     }
 
     fn parts(&mut self, roomy: bool) -> (Look<'_>, &mut T) {
@@ -185,15 +185,18 @@ impl<'a, T: Tree> Run<'a, T> {
     pub(super) fn look_for_all(&mut self) -> Result<(), Error> {
         for (id, _) in self.sorted(|_, _| true) {
             if let Some(found) = self.find(id)? {
-                let now = Now { id: found, came: Came::Found, complete: false };
-                self.know(Some(Met { id, now, ours: false, fileid: None, staged: None }), &mut Vec::new());
+                let now = Now { id: found, came: FoundHow::Found, complete: false };
+                self.know(
+                    Some(ObjectOnDisk { id, now, ours: false, fileid: None, staged: None }),
+                    &mut Vec::new(),
+                );
             }
         }
         Ok(())
     }
 
-    fn know(&mut self, met: Option<Met<'_>>, rows: &mut Rows) {
-        let Some(Met { id, now, ours, fileid, staged }) = met else { return };
+    fn know(&mut self, met: Option<ObjectOnDisk<'_>>, rows: &mut Rows) {
+        let Some(ObjectOnDisk { id, now, ours, fileid, staged }) = met else { return };
         if let Some(name) = staged {
             self.staged.entry(now.id.clone()).or_default().push(name);
         }
@@ -227,13 +230,13 @@ fn made_again<'a>(fold: &'a Fold, id: &ObjId) -> Option<&'a Plan> {
 }
 
 /// An object of the log, and its identity according to the remap table.
-struct Wanted<'a> {
+struct LoggedObject<'a> {
     id: &'a ObjId,
     remapped: Option<ObjId>,
 }
 
 /// An object of the log that is on disk.
-struct Met<'a> {
+struct ObjectOnDisk<'a> {
     id: &'a ObjId,
     now: Now,
     /// It is a directory made by recovery.
@@ -274,10 +277,10 @@ impl<'b> Look<'b> {
         work: &mut Work<'_>,
         id: &'a ObjId,
         found: Option<ObjId>,
-    ) -> Result<Option<Met<'a>>, Error> {
+    ) -> Result<Option<ObjectOnDisk<'a>>, Error> {
         let Some(plan) = self.fold.objects.get(id) else { return Ok(None) };
         let known = |id: ObjId, came, complete| Now { id, came, complete };
-        let met = |now| Met { id, now, ours: false, fileid: None, staged: None };
+        let met = |now| ObjectOnDisk { id, now, ours: false, fileid: None, staged: None };
         let native = self.native(plan);
         if let Some(now) = found {
             // An earlier run may have made it and written its row; the directories that such a run made are ordinary ones now.
@@ -292,7 +295,7 @@ impl<'b> Look<'b> {
                     }
                 }
             }
-            return Ok(Some(Met { staged, ..met(known(now, Came::Found, false)) }));
+            return Ok(Some(ObjectOnDisk { staged, ..met(known(now, FoundHow::Found, false)) }));
         }
         if plan.dead {
             return Ok(None);
@@ -306,7 +309,7 @@ impl<'b> Look<'b> {
         let mut staged = None;
         let (dir, name, left, private) = match (self.left_staged.get(&in_stage), placed, native) {
             (None, Some((dir, name)), None) => {
-                let fresh = self.now.get(dir).is_some_and(|now| now.came != Came::Found);
+                let fresh = self.now.get(dir).is_some_and(|now| now.came != FoundHow::Found);
                 let dir = present(self.now, dir)?;
                 let left = match fresh {
                     true => None,
@@ -328,10 +331,11 @@ impl<'b> Look<'b> {
                 (self.stage.clone(), &in_stage, left.cloned(), true)
             }
         };
-        let again = |now| Met { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
+        let again =
+            |now| ObjectOnDisk { ours: birth.kind == Kind::Dir, fileid: Some(birth.fileid), ..met(now) };
         match left {
             Some((now, kind)) if kind == birth.kind => {
-                Ok(Some(Met { staged, ..again(known(now, Came::Found, false)) }))
+                Ok(Some(ObjectOnDisk { staged, ..again(known(now, FoundHow::Found, false)) }))
             }
             Some(_) => Err(surprise("an object of another kind is in staging", id, Some(name))),
             None => {
@@ -347,8 +351,8 @@ impl<'b> Look<'b> {
                 if complete {
                     work.complete(&object)?;
                 }
-                let came = if staged.is_some() { Came::Staged } else { Came::Placed };
-                Ok(Some(Met { staged, ..again(known(object.now, came, complete)) }))
+                let came = if staged.is_some() { FoundHow::Staged } else { FoundHow::Placed };
+                Ok(Some(ObjectOnDisk { staged, ..again(known(object.now, came, complete)) }))
             }
         }
     }

@@ -216,13 +216,13 @@ pub(crate) fn reconcile(
 #[derive(Clone, Debug)]
 struct Now {
     id: ObjId,
-    came: Came,
+    came: FoundHow,
     /// This run made it, and everything but its names is as it must be.
     complete: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
+enum FoundHow {
     Found,
     Staged,
     /// This run made it at its first name, in a directory made by recovery.
@@ -333,7 +333,7 @@ impl<'a, T: Tree> Run<'a, T> {
 
     /// True if this run made it: it holds only what this run put there, and its attributes are not yet right.
     fn is_fresh(&self, obj: &ObjId) -> bool {
-        self.now.get(obj).is_some_and(|now| now.came != Came::Found)
+        self.now.get(obj).is_some_and(|now| now.came != FoundHow::Found)
     }
 
     /// The log's identity of the object that is `now`; `None` if the log does not know it.

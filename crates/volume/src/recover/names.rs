@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 
-use super::{Came, Error, Run, io, present, staging_name, surprise};
+use super::{Error, FoundHow, Run, io, present, staging_name, surprise};
 use crate::fold::Plan;
 use crate::record::{Kind, ObjId};
 use crate::recover::tree::Tree;
@@ -22,7 +22,7 @@ impl<T: Tree> Run<'_, T> {
         for (dir, names) in &fold.entries {
             // A dead directory that is not on disk has no entries; a live one is on disk by now.
             let logged = dir;
-            let Some(dir) = self.now.get(dir).filter(|now| now.came == Came::Found) else { continue };
+            let Some(dir) = self.now.get(dir).filter(|now| now.came == FoundHow::Found) else { continue };
             let dir = dir.id.clone();
             for (name, want) in names {
                 let Some((found, kind)) =
@@ -158,7 +158,7 @@ impl<T: Tree> Run<'_, T> {
 
     /// True if this run has made an object at this entry.
     fn is_placed(&self, obj: &ObjId, dir: &ObjId, name: &Bytes) -> bool {
-        let placed = self.now.get(obj).is_some_and(|now| now.came == Came::Placed);
+        let placed = self.now.get(obj).is_some_and(|now| now.came == FoundHow::Placed);
         let first = || self.fold.objects.get(obj).and_then(|plan| plan.names.first());
         placed && first().is_some_and(|(first_dir, first_name)| first_dir == dir && first_name == name)
     }

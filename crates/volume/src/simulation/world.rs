@@ -223,7 +223,7 @@ pub(super) struct Client {
 
 /// How a recovery begins.
 #[derive(Clone, Copy)]
-struct How {
+struct WorldOptions {
     /// The server was stopped cleanly.
     clean: bool,
     /// No power cut or error has ended an earlier attempt.
@@ -1126,7 +1126,7 @@ impl World {
             let strangers: Vec<Serial> =
                 self.strangers.iter().copied().filter(|s| sim::with(|k| k.peek(*s).is_some())).collect();
             self.figures.recoveries += 1;
-            let how = How { clean, undisturbed, marker: sim::with(|k| marker(k)) };
+            let how = WorldOptions { clean, undisturbed, marker: sim::with(|k| marker(k)) };
             let opened = Volume::open(World::options());
             let mut pairs = None;
             match opened {
@@ -1235,10 +1235,10 @@ impl World {
         logged: &Logged,
         report: &RecoveryReport,
         strangers: &[Serial],
-        how: How,
+        how: WorldOptions,
     ) -> Result<Vec<(Serial, Serial)>, String> {
         self.figures.checked += 1;
-        let How { clean, undisturbed, marker } = how;
+        let WorldOptions { clean, undisturbed, marker } = how;
         self.figures.said += report.local.len() as u64 + report.local_more;
         self.figures.remade += report.remade;
         let volume = self.volume();

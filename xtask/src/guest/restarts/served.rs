@@ -40,7 +40,7 @@ const KERNEL_BEGINS: &str = "rpc.nfsd --nfs-version 3 --tcp --no-udp 8";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Who {
+pub enum ServerKind {
     /// `landfast serve`.
     Landfast,
     /// nfs-ganesha with its VFS backend.
@@ -49,12 +49,12 @@ pub enum Who {
     Kernel,
 }
 
-impl Who {
+impl ServerKind {
     pub fn name(self) -> &'static str {
         match self {
-            Who::Landfast => "Landfast",
-            Who::Ganesha => "nfs-ganesha",
-            Who::Kernel => "Linux",
+            ServerKind::Landfast => "Landfast",
+            ServerKind::Ganesha => "nfs-ganesha",
+            ServerKind::Kernel => "Linux",
         }
     }
 }
@@ -97,8 +97,8 @@ pub enum Served {
 
 impl Served {
     /// Starts one with an empty filesystem.
-    pub fn start(who: Who, binary: &Path, kernel: Kernel) -> Result<Served, String> {
-        if who == Who::Kernel {
+    pub fn start(who: ServerKind, binary: &Path, kernel: Kernel) -> Result<Served, String> {
+        if who == ServerKind::Kernel {
             let dir = image::run_dir("restarts")?;
             let disk = dir.path().join("disk.img");
             let made = std::fs::File::create(&disk).and_then(|file| file.set_len(DISK_BYTES));
@@ -109,7 +109,7 @@ impl Served {
             return Ok(Served::Kernel { guest: Box::new(guest), hardware: Box::new(hardware), _dir: dir });
         }
         let scratch = Scratch::new("ext4", DISK_BYTES)?;
-        if who == Who::Landfast {
+        if who == ServerKind::Landfast {
             let server = Server::start(binary, &scratch, "log")?;
             return Ok(Served::Landfast { server, scratch });
         }

@@ -17,7 +17,7 @@ pub enum Client {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum CapturedAt {
     Client,
     Server,
     /// At both.
@@ -54,7 +54,7 @@ pub struct Case {
     /// Another client's work at the same time.
     pub beside: Option<Beside>,
     /// Where the capture is made.
-    pub seen: Seen,
+    pub seen: CapturedAt,
     /// What was done to the capture.
     pub altered: Altered,
     /// The cause, in words for the table.
@@ -88,9 +88,9 @@ impl Case {
         };
         let beside = if self.beside.is_some() { " and libnfs v3" } else { "" };
         let seen = match self.seen {
-            Seen::Client => "at the client",
-            Seen::Server | Seen::Beside => "at the server",
-            Seen::Merged => "both ends",
+            CapturedAt::Client => "at the client",
+            CapturedAt::Server | CapturedAt::Beside => "at the server",
+            CapturedAt::Merged => "both ends",
         };
         let altered = match self.altered {
             Altered::No => String::new(),
@@ -118,7 +118,7 @@ const BASE: Case = Case {
     prepare: "",
     work: TWO,
     beside: None,
-    seen: Seen::Client,
+    seen: CapturedAt::Client,
     altered: Altered::No,
     done: "",
     causes: &[],
@@ -169,7 +169,7 @@ pub const CASES: [Case; 30] = [
         who: Who::Landfast,
         stops: &[(800, 5000)],
         work: PUT_MANY,
-        seen: Seen::Server,
+        seen: CapturedAt::Server,
         done: "server stopped for 5 s",
         causes: STALL,
         ..BASE
@@ -179,7 +179,7 @@ pub const CASES: [Case; 30] = [
         client: Client::Linux(V4_0, ""),
         line: line(4, 0, 0),
         stops: &[(700, 12_000)],
-        seen: Seen::Merged,
+        seen: CapturedAt::Merged,
         done: "server stopped for 12 s",
         causes: STALL,
         ..BASE
@@ -207,7 +207,7 @@ pub const CASES: [Case; 30] = [
         client: Client::Libnfs,
         quota_ms: Some((180, 20)),
         work: PUT_MANY,
-        seen: Seen::Server,
+        seen: CapturedAt::Server,
         done: "server runs 20 of 200 ms",
         causes: QUOTA,
         ..BASE
@@ -226,7 +226,7 @@ pub const CASES: [Case; 30] = [
         who: Who::Landfast,
         line: line(2, 0, 50),
         work: SOME,
-        seen: Seen::Server,
+        seen: CapturedAt::Server,
         done: "5 % of the frames lost",
         causes: LOSS,
         ..BASE
@@ -374,7 +374,7 @@ pub const CASES: [Case; 30] = [
         who: Who::Landfast,
         flush_ms: 20.0,
         work: PUT,
-        seen: Seen::Server,
+        seen: CapturedAt::Server,
         done: "flush of the log's disk of 20 ms",
         causes: PERSISTENCE,
         ..BASE
@@ -411,7 +411,7 @@ pub const CASES: [Case; 30] = [
         line: line(30, 0, 0),
         work: SOME,
         beside: Some(Beside { line: line(0, 0, 0), work: THINK }),
-        seen: Seen::Beside,
+        seen: CapturedAt::Beside,
         done: "Linux: round trip of 30 ms; libnfs: 0.3 s between files",
         causes: &["client and rtt"],
         ..BASE
@@ -422,7 +422,7 @@ pub const CASES: [Case; 30] = [
         flush_ms: 20.0,
         work: SOME,
         beside: Some(Beside { line: line(200, 0, 0), work: "for i in $(seq 8); do put small b$i; done" }),
-        seen: Seen::Beside,
+        seen: CapturedAt::Beside,
         done: "flush of 20 ms; libnfs: round trip of 200 ms, too",
         causes: &["persistence and rtt"],
         ..BASE

@@ -304,12 +304,12 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
 }
 
 /// What clients were told of each object: identity and fileid.
-struct Seen(BTreeMap<ObjId, (ObjId, u64)>);
+struct ToldIdentities(BTreeMap<ObjId, (ObjId, u64)>);
 
-impl Seen {
+impl ToldIdentities {
     /// `last` holds the latest objects; older ones are looked up when needed.
-    fn of(model: &Model, last: &State) -> Seen {
-        Seen(last.inodes.values().map(|i| (i.id.clone(), outward(model, &i.id))).collect())
+    fn of(model: &Model, last: &State) -> ToldIdentities {
+        ToldIdentities(last.inodes.values().map(|i| (i.id.clone(), outward(model, &i.id))).collect())
     }
 }
 
@@ -318,7 +318,7 @@ struct Want {
     contents: BTreeMap<ObjId, Vec<u8>>,
     loose: Vec<Loose>,
     cut: Vec<ObjId>,
-    seen: Seen,
+    seen: ToldIdentities,
     before: State,
     touched: admin::Touched,
 }
@@ -339,7 +339,7 @@ impl Want {
             },
             loose: s.loose.iter().filter(|l| l.stable.is_none_or(|b| b >= flushed)).cloned().collect(),
             cut: s.cuts.iter().filter(|c| c.batch >= flushed).map(|c| c.obj.clone()).collect(),
-            seen: Seen::of(&s.model, &s.model.after(s.model.changes.len())),
+            seen: ToldIdentities::of(&s.model, &s.model.after(s.model.changes.len())),
             before: s.model.after(0),
             touched: admin::Touched::default(),
         }
