@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::archive::{ArchiveError, ArchiveReader, Filter, is_plain, open};
-use crate::put::{ArchiveSource, DataError, Given, Members, OpenArchive, ReadCount, Source};
+use crate::put::{ArchiveSource, DataError, Members, OpenArchive, ReadCount, Source, SourceItem};
 pub use crate::put::{run, run_as};
 use crate::resume::{Digested, Resume};
 
@@ -81,8 +81,8 @@ impl ArchiveSource for Archive {
 }
 
 impl<R: Read + Send> Members for ArchiveReader<R> {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
-        Ok(ArchiveReader::next_member(self)?.map(Given::Member))
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
+        Ok(ArchiveReader::next_member(self)?.map(SourceItem::Member))
     }
 
     fn data(&mut self, max: usize) -> Result<Bytes, DataError> {

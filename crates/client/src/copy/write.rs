@@ -31,8 +31,8 @@ use crate::limits::{
     SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
 use crate::put::{
-    Cause, DataError, Existing, Given, MemberError, Members, NewKind, Over, Progress, PutOptions, Report,
-    Seen, Verdict, When, Xattrs,
+    Cause, DataError, Existing, ExistingObject, MemberError, Members, NewKind, Over, Progress, PutOptions,
+    Report, SourceItem, Verdict, When, Xattrs,
 };
 use crate::resume::{Item, Local, Part, fits};
 
@@ -87,17 +87,17 @@ pub fn write(
     writer.device(&root);
     progress.opened(None);
     loop {
-        let given = members.next_member().map(|given| given.map(Given::parts));
+        let given = members.next_member().map(|given| given.map(SourceItem::parts));
         match given {
             Ok(None) => break,
-            Ok(Some((Given::Agreed(_), _))) => {}
-            Ok(Some((Given::Trouble(path, why), _))) => writer.failed(&path, why),
-            Ok(Some((Given::Done(path), _))) => {
+            Ok(Some((SourceItem::Agreed(_), _))) => {}
+            Ok(Some((SourceItem::Unreadable(path, why), _))) => writer.failed(&path, why),
+            Ok(Some((SourceItem::DoneEarlier(path), _))) => {
                 writer.report.resumed += 1;
                 progress.resumed(&path);
             }
-            Ok(Some((Given::Member(member), agreed))) => writer.take((member, agreed), members),
-            Ok(Some((Given::Copy(member, _), _))) => {
+            Ok(Some((SourceItem::Member(member), agreed))) => writer.take((member, agreed), members),
+            Ok(Some((SourceItem::Copy(member, _), _))) => {
                 let why = "a server copies to itself only";
                 writer.failed(&member.path, MemberError::new(Cause::Other, why));
             }
@@ -238,7 +238,7 @@ impl Writer<'_> {
             }
             let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
             let kind = meta.kind.unwrap_or(FileType::Reg);
-            let seen = Seen { kind, links: meta.links, modified: meta.modified, id: None };
+            let seen = ExistingObject { kind, links: meta.links, modified: meta.modified, id: None };
             match self.over.judge(new, modified, agreed, &seen) {
                 Verdict::Into => into = true,
                 Verdict::Skip => {

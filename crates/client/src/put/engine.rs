@@ -24,7 +24,7 @@ use super::plan::{Final, Job, Make, Plan, Settled, SlowDone, SlowTask, Success};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, MemberError, Progress, Report};
 use super::server_copy;
-use super::source::{Data, Event, Piece, Reading, Taken};
+use super::source::{Data, Event, PendingMember, Piece, Reading};
 use super::stepwise;
 use super::stop::stopped;
 use super::tree::{DirId, ROOT};
@@ -42,7 +42,7 @@ use crate::url::Version;
 
 /// What goes along with a member until it is settled.
 #[derive(Default)]
-pub(super) struct Cargo {
+pub(super) struct MemberState {
     /// Its share of the bytes in hand.
     _permit: Option<OwnedSemaphorePermit>,
     pieces: Option<mpsc::Receiver<Result<Piece, String>>>,
@@ -138,7 +138,7 @@ enum Done {
     Batch(Batch, Result<CompoundRes, SessionError>),
     /// One that was sent before its members were planned.
     Sent(Batch, Result<CompoundRes, SessionError>),
-    Slow(Box<SlowTask<Cargo>>, Result<SlowDone, Trouble>),
+    Slow(Box<SlowTask<MemberState>>, Result<SlowDone, Trouble>),
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
 }
 
@@ -146,7 +146,7 @@ struct Engine {
     session: Session,
     /// The destination's entries, if they are known, until they are asked for.
     entries: Option<Vec<Entry>>,
-    plan: Plan<Cargo>,
+    plan: Plan<MemberState>,
     rules: AttrRules,
     existing: Existing,
     window: usize,
@@ -179,7 +179,7 @@ struct Engine {
 impl Engine {
     fn new(
         session: Session,
-        plan: Plan<Cargo>,
+        plan: Plan<MemberState>,
         rules: AttrRules,
         options: &PutOptions,
         progress: Arc<dyn Progress>,
@@ -335,9 +335,9 @@ impl Engine {
     fn event(&mut self, event: Event, sent: Option<u32>) -> bool {
         match event {
             Event::Opened(_) => {}
-            Event::Member(taken) => {
-                self.progress.member(&taken.member.path);
-                let job = self.job(*taken);
+            Event::Member(pending) => {
+                self.progress.member(&pending.member.path);
+                let job = self.job(*pending);
                 self.plan.add(Job { sent, ..job });
             }
             Event::Skipped => self.report.skipped += 1,
@@ -362,8 +362,8 @@ impl Engine {
         false
     }
 
-    fn job(&mut self, taken: Taken) -> Job<Cargo> {
-        let Taken { member, path, target, agreed, data, item, part } = taken;
+    fn job(&mut self, pending: PendingMember) -> Job<MemberState> {
+        let PendingMember { member, path, target, agreed, data, item, part } = pending;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
             let why = stepwise::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
@@ -372,7 +372,8 @@ impl Engine {
             self.report.fail(&member.path, &why);
         }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), item, part, ..Cargo::default() };
+        let mut cargo =
+            MemberState { bytes: member.size, kind: Some(member.kind), item, part, ..MemberState::default() };
         let mut copy = None;
         let whole = match data {
             Data::Whole(data, permit) => {
@@ -691,7 +692,7 @@ fn give_up(reading: &mut Reading) {
 }
 
 /// Notes what became of a member.
-fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Success, MemberError>) {
+fn note(resume: &Resume, job: &Job<MemberState>, result: &Result<Success, MemberError>) {
     if let Ok(good @ (Success::Made | Success::Existed)) = result {
         if matches!(job.make, Make::Dir) {
             resume.stable_dir(&job.path.join(&b'/'), *good == Success::Existed);

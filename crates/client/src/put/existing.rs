@@ -44,13 +44,13 @@ pub enum When {
     Never,
     /// Those that were modified before the source (`--update`).
     Older,
-    /// Those that [`super::Given::Agreed`] says may be; what has another member's name is a failure (`--interactive`).
+    /// Those that [`super::SourceItem::Agreed`] says may be; what has another member's name is a failure (`--interactive`).
     Agreed,
 }
 
 /// The existing object of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ExistingObject {
     pub(crate) kind: FileType,
     pub(crate) links: u32,
     pub(crate) modified: NfsTime,
@@ -58,8 +58,8 @@ pub(crate) struct Seen {
     pub(crate) id: Option<(Fsid, u64)>,
 }
 
-/// What a directory's listing asks for, so that [`Seen::of`] has something to see.
-pub(super) const SEEN: Bitmap = Bitmap::of(&[
+/// What a directory's listing asks for, so that [`ExistingObject::of`] has something to see.
+pub(super) const EXISTING_ATTRS: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::FSID,
     number::FILEHANDLE,
@@ -71,14 +71,14 @@ pub(super) const SEEN: Bitmap = Bitmap::of(&[
 /// What a listing of the destination asks for.
 pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
     const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
-    if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
+    if matches!(existing, Existing::Look(_)) { EXISTING_ATTRS } else { WANTED }
 }
 
-impl Seen {
+impl ExistingObject {
     /// `None`: the server did not tell.
-    pub(super) fn of(attrs: &AttrValues) -> Option<Seen> {
+    pub(super) fn of(attrs: &AttrValues) -> Option<ExistingObject> {
         let id = attrs.fsid.zip(attrs.fileid);
-        Some(Seen { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
+        Some(ExistingObject { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
     }
 }
 
@@ -105,15 +105,21 @@ pub(crate) enum Verdict {
 
 impl Over {
     /// `modified`: when the source was; `agreed`: see [`When::Agreed`].
-    pub(crate) fn judge(&self, new: NewKind, modified: NfsTime, agreed: bool, seen: &Seen) -> Verdict {
-        let is_dir = seen.kind == FileType::Dir;
+    pub(crate) fn judge(
+        &self,
+        new: NewKind,
+        modified: NfsTime,
+        agreed: bool,
+        found: &ExistingObject,
+    ) -> Verdict {
+        let is_dir = found.kind == FileType::Dir;
         match (new, self.when) {
             (NewKind::Dir, _) if is_dir => return Verdict::Into,
             (NewKind::Dir, _) => {
                 return Verdict::Refuse(MemberError::new(Cause::NoDirInTheWay, "no directory is in the way"));
             }
             (_, When::Never) => return Verdict::Skip,
-            (_, When::Older) if seen.modified >= modified => return Verdict::Skip,
+            (_, When::Older) if found.modified >= modified => return Verdict::Skip,
             (_, When::Agreed) if !agreed => {
                 let cause = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
                 return Verdict::Refuse(MemberError::new(
@@ -127,9 +133,9 @@ impl Over {
             _ => {}
         }
         let into = new == NewKind::File
-            && seen.kind == FileType::Reg
+            && found.kind == FileType::Reg
             && !self.remove
-            && !(self.split_links && seen.links > 1);
+            && !(self.split_links && found.links > 1);
         if into { Verdict::Into } else { Verdict::Replace }
     }
 
@@ -150,22 +156,22 @@ mod tests {
     #[test]
     fn as_gnu_cp() {
         let time = |seconds| NfsTime { seconds, nseconds: 0 };
-        let seen = |kind, links, at| Seen { kind, links, modified: time(at), id: None };
+        let found = |kind, links, at| ExistingObject { kind, links, modified: time(at), id: None };
         let over = Over::default();
-        let file = seen(FileType::Reg, 1, 10);
+        let file = found(FileType::Reg, 1, 10);
         assert_eq!(over.judge(NewKind::File, time(5), false, &file), Verdict::Into);
         assert_eq!(over.judge(NewKind::Other, time(5), false, &file), Verdict::Replace);
-        assert_eq!(over.judge(NewKind::File, time(5), false, &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
+        assert_eq!(over.judge(NewKind::File, time(5), false, &found(FileType::Lnk, 1, 10)), Verdict::Replace);
         let refused = |verdict| match verdict {
             Verdict::Refuse(why) => why.cause,
             other => panic!("{other:?}"),
         };
         assert_eq!(refused(over.judge(NewKind::Dir, time(5), false, &file)), Cause::NoDirInTheWay);
         assert_eq!(
-            refused(over.judge(NewKind::File, time(5), false, &seen(FileType::Dir, 2, 1))),
+            refused(over.judge(NewKind::File, time(5), false, &found(FileType::Dir, 2, 1))),
             Cause::DirInTheWay
         );
-        assert_eq!(over.judge(NewKind::Dir, time(5), false, &seen(FileType::Dir, 2, 10)), Verdict::Into);
+        assert_eq!(over.judge(NewKind::Dir, time(5), false, &found(FileType::Dir, 2, 10)), Verdict::Into);
         let update = Over { when: When::Older, ..over };
         assert_eq!(update.judge(NewKind::File, time(10), false, &file), Verdict::Skip);
         assert_eq!(update.judge(NewKind::File, time(11), false, &file), Verdict::Into);
@@ -177,7 +183,7 @@ mod tests {
         assert_eq!(asks.judge(NewKind::File, time(5), true, &file), Verdict::Into);
         let exists = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
         assert_eq!(refused(asks.judge(NewKind::File, time(5), false, &file)), exists);
-        let linked = seen(FileType::Reg, 2, 10);
+        let linked = found(FileType::Reg, 2, 10);
         assert_eq!(over.judge(NewKind::File, time(5), false, &linked), Verdict::Into);
         assert_eq!(
             Over { split_links: true, ..over }.judge(NewKind::File, time(5), false, &linked),

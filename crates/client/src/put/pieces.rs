@@ -17,7 +17,7 @@ use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, MemberError};
 use super::source::Piece;
 use super::spelling;
-use super::stepwise::{self, How};
+use super::stepwise::{self, WriteMode};
 use super::trouble::Trouble;
 use crate::compound::{fattr, values};
 use crate::fs::open_file::{self, OpenFile, commit_group};
@@ -63,12 +63,12 @@ pub(super) async fn open_part<P>(
     task: &SlowTask<P>,
     existing: Existing,
     (part, size): (Option<&Part>, u64),
-) -> Result<Option<(OpenFile, How)>, Trouble> {
+) -> Result<Option<(OpenFile, WriteMode)>, Trouble> {
     let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.begun()?))) else {
         return open(session, task, existing).await;
     };
     match open_begun(session, task, fh, from..=size).await {
-        Ok(file) => Ok(Some((file, How::Into))),
+        Ok(file) => Ok(Some((file, WriteMode::Overwrite))),
         Err(e) => {
             // It may do in another run when the server can be reached, and else never.
             if !matches!(e, Trouble::Step(StepError::Fatal(_) | StepError::Unknown(_))) {
@@ -120,21 +120,21 @@ pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
     existing: Existing,
-) -> Result<Option<(OpenFile, How)>, Trouble> {
-    let mut how = match stepwise::how(session, task, existing).await? {
-        Some(how) => how,
+) -> Result<Option<(OpenFile, WriteMode)>, Trouble> {
+    let mut write_mode = match stepwise::write_mode(session, task, existing).await? {
+        Some(write_mode) => write_mode,
         None => return Ok(None),
     };
     let mut tries = 0;
     let mut patience = Patience::new();
     loop {
         tries += 1;
-        match stepwise::open(session, task, how, existing).await {
+        match stepwise::open(session, task, write_mode, existing).await {
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
-                if how == How::New {
+                if write_mode == WriteMode::New {
                     spelling::check(session, task).await?;
-                    how = How::Replace;
+                    write_mode = WriteMode::Replace;
                 }
             }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
@@ -142,17 +142,21 @@ pub(super) async fn open<P>(
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
                     match stepwise::look(session, task, over).await? {
-                        Some(now) => how = now,
+                        Some(now) => write_mode = now,
                         None => return Ok(None),
                     }
                 }
                 _ if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
-                    how = if existing == Existing::Overwrite { How::Into } else { How::Replace };
+                    write_mode = if existing == Existing::Overwrite {
+                        WriteMode::Overwrite
+                    } else {
+                        WriteMode::Replace
+                    };
                 }
                 _ => return Err(e),
             },
-            other => return other.map(|file| Some((file, how))),
+            other => return other.map(|file| Some((file, write_mode))),
         }
     }
 }

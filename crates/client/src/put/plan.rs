@@ -24,7 +24,7 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::attrs::{has_set_id, without_its_owner};
-use super::existing::{Existing, NewKind, Over, Seen, Verdict, When};
+use super::existing::{Existing, ExistingObject, NewKind, Over, Verdict, When};
 use super::names::Name;
 use super::ownership::Ownership;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
@@ -79,8 +79,8 @@ impl<P> Job<P> {
 
 impl<P> Job<P> {
     /// Whether it is the object that has its name already.
-    pub(super) fn is(&self, seen: &Seen) -> bool {
-        matches!(&self.make, Make::Copy(original) if seen.id == Some((original.fsid, original.fileid)))
+    pub(super) fn is(&self, found: &ExistingObject) -> bool {
+        matches!(&self.make, Make::Copy(original) if found.id == Some((original.fsid, original.fileid)))
     }
 
     /// It needs requests of its own, whatever has its name.
@@ -453,12 +453,12 @@ impl<P: Default> Plan<P> {
             Some(Name::Ours) if self.over().is_some() => {
                 return self.reject(job, MemberError::new(Cause::JustMade, "this run has just made it"));
             }
-            Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).seen.get(&name) {
+            Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).found.get(&name) {
                 None => look = true,
-                Some(seen) if job.is(seen) => {
+                Some(found) if job.is(found) => {
                     return self.reject(job, MemberError::new(Cause::SameFile, "they are the same file"));
                 }
-                Some(seen) => match over.judge(job.new_kind(), job.modified, job.agreed, seen) {
+                Some(found) => match over.judge(job.new_kind(), job.modified, job.agreed, found) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
                     Verdict::Skip => return self.skip(job, (dir, name)),
@@ -668,10 +668,10 @@ impl<P: Default> Plan<P> {
                 Some(Name::Busy(item)) => there.push(*item),
                 Some(_) => {}
                 None => {
-                    if let (true, Some(seen)) = (looks, Seen::of(&e.attrs))
-                        && seen.kind != FileType::Dir
+                    if let (true, Some(found)) = (looks, ExistingObject::of(&e.attrs))
+                        && found.kind != FileType::Dir
                     {
-                        dir.seen.insert(e.name.clone(), seen);
+                        dir.found.insert(e.name.clone(), found);
                     }
                     let name = match (e.attrs.kind, e.attrs.filehandle) {
                         (Some(FileType::Dir), Some(fh)) => Name::Found(fh),
@@ -1030,7 +1030,7 @@ impl<P: Default> Plan<P> {
             (None, Ok(good)) => {
                 let ours = *good == Success::Made && self.over().is_some();
                 let (dir, name) = (self.tree.dir_mut(item.dir), item.name.clone());
-                dir.seen.remove(&name);
+                dir.found.remove(&name);
                 dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
             }
             // The object that was there still is.

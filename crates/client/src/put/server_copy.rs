@@ -8,7 +8,7 @@ use super::existing::Existing;
 use super::pieces;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, MemberError};
-use super::stepwise::{self, How};
+use super::stepwise::{self, WriteMode};
 use super::trouble::Trouble;
 use crate::fs::StepError;
 use crate::fs::open_file::{self, OpenFile};
@@ -72,7 +72,7 @@ async fn beside<P>(
     part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
     let begun = (part.as_ref(), original.size);
-    let Some((file, how)) = pieces::open_part(session, task, existing, begun).await? else {
+    let Some((file, write_mode)) = pieces::open_part(session, task, existing, begun).await? else {
         return Ok(SlowDone::Skipped);
     };
     let file = Arc::new(file);
@@ -83,7 +83,7 @@ async fn beside<P>(
     pieces::close(session, &file).await;
     if let Err(Trouble::Refused(why)) = &done
         && matches!(why.cause, Cause::Uncloned)
-        && how != How::Into
+        && write_mode != WriteMode::Overwrite
     {
         // As GNU cp: what was made for the copy goes with it.
         stepwise::remove(session, &task.dir, &task.name).await?;

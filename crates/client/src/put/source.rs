@@ -14,7 +14,7 @@ use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::archive::{Filter, Verdict};
 use crate::fs::Original;
 use crate::limits;
-use crate::resume::{Item, Known, Part, Resume, Running};
+use crate::resume::{EarlierResult, Item, Part, Resume, Running};
 
 /// Where members come from.
 pub struct Source(SourceKind);
@@ -53,7 +53,7 @@ pub trait Members: Send {
     ///
     /// # Errors
     /// When nothing more can be read.
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError>;
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError>;
 
     /// Up to `max` bytes of the data of the member that came last; those of its segments, if it is sparse. Less: there is
     /// no more.
@@ -75,24 +75,24 @@ pub trait Members: Send {
 
 /// The next item of a source.
 #[derive(Debug)]
-pub enum Given {
+pub enum SourceItem {
     Member(Member),
     /// A file that the destination's own server is to copy: its data is not asked for.
     Copy(Member, Original),
     /// A member that may replace an existing object, where others may not ([`super::When::Agreed`]).
-    Agreed(Box<Given>),
+    Agreed(Box<SourceItem>),
     /// A member that cannot be read, by its name.
-    Trouble(Vec<u8>, MemberError),
+    Unreadable(Vec<u8>, MemberError),
     /// A member, by its name, that an earlier run has done.
-    Done(Vec<u8>),
+    DoneEarlier(Vec<u8>),
 }
 
-impl Given {
+impl SourceItem {
     /// The item, and whether it may replace an existing object.
-    pub(crate) fn parts(self) -> (Given, bool) {
+    pub(crate) fn parts(self) -> (SourceItem, bool) {
         match self {
-            Given::Agreed(given) => (given.parts().0, true),
-            given => (given, false),
+            SourceItem::Agreed(item) => (item.parts().0, true),
+            item => (item, false),
         }
     }
 }
@@ -126,7 +126,7 @@ impl Source {
 }
 
 /// A member that is to be extracted.
-pub(super) struct Taken {
+pub(super) struct PendingMember {
     pub(super) member: Member,
     /// Its place below the destination; empty: the destination itself.
     pub(super) path: Vec<Bytes>,
@@ -164,7 +164,7 @@ pub(super) struct Piece {
 pub(super) enum Event {
     /// The archive is one.
     Opened(Option<u64>),
-    Member(Box<Taken>),
+    Member(Box<PendingMember>),
     Skipped,
     /// A member that an earlier run has done.
     Resumed(Vec<u8>),
@@ -234,7 +234,7 @@ pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>
         resume,
         archive: false,
         running: None,
-        held: None,
+        unchecked: None,
     };
     let counted = count.clone();
     std::thread::Builder::new().name("archive".into()).spawn(move || {
@@ -258,7 +258,7 @@ struct Worker {
     /// The digest of an archive that cannot be read twice.
     running: Option<Running>,
     /// What waits until this is known to be the archive that it was, and its bytes.
-    held: Option<(Vec<Event>, usize)>,
+    unchecked: Option<(Vec<Event>, usize)>,
 }
 
 /// Nobody listens any more.
@@ -285,22 +285,22 @@ impl Worker {
             if self.check(number)?.is_err() {
                 return Ok(());
             }
-            let Some((given, agreed)) = members.next_member()?.map(Given::parts) else { break };
-            if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
+            let Some((item, agreed)) = members.next_member()?.map(SourceItem::parts) else { break };
+            if std::mem::take(&mut first) && self.send_event(Event::Opened(size)).is_err() {
                 return Ok(());
             }
             let digest = Arc::new(OnceLock::new());
             let mut taken = false;
-            let sent = match given {
-                Given::Agreed(_) => Ok(()),
-                Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
-                Given::Copy(member, original) => match self.judge(member) {
+            let sent = match item {
+                SourceItem::Agreed(_) => Ok(()),
+                SourceItem::Unreadable(path, why) => self.send_event(Event::Rejected(path, why)),
+                SourceItem::Copy(member, original) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
                         Some(permit) => {
                             let item = self.item(number, &member, &digest);
                             let part = self.part(item.as_ref(), &path);
                             let data = Data::Copy(Box::new(original), permit);
-                            self.say(Event::Member(Box::new(Taken {
+                            self.send_event(Event::Member(Box::new(PendingMember {
                                 member,
                                 path,
                                 target,
@@ -312,21 +312,21 @@ impl Worker {
                         }
                         None => Err(Abandoned),
                     },
-                    Ok(None) => self.say(Event::Skipped),
-                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                    Ok(None) => self.send_event(Event::Skipped),
+                    Err((path, why)) => self.send_event(Event::Rejected(path, why.into())),
                 },
-                Given::Done(path) => self.say(Event::Resumed(path)),
-                Given::Member(member) => match self.judge(member) {
+                SourceItem::DoneEarlier(path) => self.send_event(Event::Resumed(path)),
+                SourceItem::Member(member) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.known(number, &member, &path, &target) {
-                        Known::Do => {
+                        EarlierResult::NotDone => {
                             taken = true;
                             let item = self.item(number, &member, &digest);
                             self.take(members, (number, member, agreed), (path, target), item, &digest)?
                         }
                         known => self.pass(member, known),
                     },
-                    Ok(None) => self.say(Event::Skipped),
-                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                    Ok(None) => self.send_event(Event::Skipped),
+                    Err((path, why)) => self.send_event(Event::Rejected(path, why.into())),
                 },
             };
             if sent.is_err() {
@@ -346,7 +346,7 @@ impl Worker {
         }
         if first {
             // An archive without members is one.
-            let _ = self.say(Event::Opened(size));
+            let _ = self.send_event(Event::Opened(size));
         }
         Ok(())
     }
@@ -383,32 +383,33 @@ impl Worker {
                 return Ok(Err(Abandoned));
             }
         }
-        if self.resume.as_ref().is_some_and(|resume| resume.marks_behind(number)) && self.held.is_none() {
-            self.held = Some((Vec::new(), 0));
+        if self.resume.as_ref().is_some_and(|resume| resume.marks_behind(number)) && self.unchecked.is_none()
+        {
+            self.unchecked = Some((Vec::new(), 0));
         }
         Ok(Ok(()))
     }
 
     /// What an earlier run has done of a member. Directories are met again: their attributes come last.
-    fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
+    fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> EarlierResult {
         match &self.resume {
             Some(resume) if self.archive && member.kind != Kind::Dir => {
                 resume.member(number, member, path, target)
             }
-            _ => Known::Do,
+            _ => EarlierResult::NotDone,
         }
     }
 
     /// Passes over a member that is done.
-    fn pass(&mut self, member: Member, known: Known) -> Result<(), Abandoned> {
-        if let Known::DoneTooSoon(link) = known {
+    fn pass(&mut self, member: Member, known: EarlierResult) -> Result<(), Abandoned> {
+        if let EarlierResult::DoneTooSoon(link) = known {
             let why = format!(
                 "hard link to `{}`, which a later member had replaced when this was done: extract it by itself",
                 member.path.escape_ascii()
             );
-            self.say(Event::Rejected(link, why.into()))?;
+            self.send_event(Event::Rejected(link, why.into()))?;
         }
-        self.say(Event::Resumed(member.path))
+        self.send_event(Event::Resumed(member.path))
     }
 
     #[allow(clippy::type_complexity)] // two paths and what they belong to
@@ -443,7 +444,9 @@ impl Worker {
                 Ok(data) => data,
                 Err(DataError::All(e)) => return Err(e),
                 Err(DataError::Member(why)) => {
-                    return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
+                    return Ok(
+                        self.send_event(Event::Rejected(member.path, MemberError::new(Cause::Unread, why)))
+                    );
                 }
             };
             let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
@@ -451,8 +454,8 @@ impl Worker {
             };
             self.read_to_its_end(digest);
             let data = Data::Whole(data, permit);
-            let taken = Taken { member, path, target, agreed, data, item, part: None };
-            return Ok(self.say(Event::Member(Box::new(taken))));
+            let taken = PendingMember { member, path, target, agreed, data, item, part: None };
+            return Ok(self.send_event(Event::Member(Box::new(taken))));
         }
         let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
         let whole = [Segment { offset: 0, len: member.stored }];
@@ -465,7 +468,9 @@ impl Worker {
             Ok(()) => {}
             Err(DataError::All(e)) => return Err(e),
             Err(DataError::Member(why)) => {
-                return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
+                return Ok(
+                    self.send_event(Event::Rejected(member.path, MemberError::new(Cause::Unread, why)))
+                );
             }
         }
         if let (Some(running), Some(digest)) = (&self.running, part.as_ref().and_then(Part::digest))
@@ -473,9 +478,9 @@ impl Worker {
         {
             return Err(ArchiveError::Another(number + 1));
         }
-        let taken = Taken { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
+        let taken = PendingMember { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
         // Its pieces are taken from now on.
-        if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
+        if self.release().is_err() || self.send_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
         let broken = |e| match e {
@@ -525,15 +530,16 @@ impl Worker {
     }
 
     /// Tells, or holds, what comes next.
-    fn say(&mut self, event: Event) -> Result<(), Abandoned> {
-        let Some((held, bytes)) = self.held.as_mut().filter(|_| !matches!(event, Event::Opened(_))) else {
-            return self.say_now(event);
+    fn send_event(&mut self, event: Event) -> Result<(), Abandoned> {
+        let Some((unchecked, bytes)) = self.unchecked.as_mut().filter(|_| !matches!(event, Event::Opened(_)))
+        else {
+            return self.send_now(event);
         };
         *bytes += limits::MEMBER_OVERHEAD;
         if let Event::Member(taken) = &event {
             *bytes += taken.member.stored as usize;
         }
-        held.push(event);
+        unchecked.push(event);
         // More is not held: what may be sent is of an archive that was the same at every mark so far.
         if *bytes > limits::HELD_UNCHECKED_BYTES_MAX.min(self.budget_bytes / 2) {
             self.release()
@@ -544,11 +550,11 @@ impl Worker {
 
     /// What was held goes.
     fn release(&mut self) -> Result<(), Abandoned> {
-        let held = self.held.take().map(|(held, _)| held).unwrap_or_default();
-        held.into_iter().try_for_each(|event| self.say_now(event))
+        let unchecked = self.unchecked.take().map(|(unchecked, _)| unchecked).unwrap_or_default();
+        unchecked.into_iter().try_for_each(|event| self.send_now(event))
     }
 
-    fn say_now(&self, event: Event) -> Result<(), Abandoned> {
+    fn send_now(&self, event: Event) -> Result<(), Abandoned> {
         self.send.blocking_send(event).map_err(|_| Abandoned)
     }
 }

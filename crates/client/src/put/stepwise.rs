@@ -11,7 +11,7 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBo
 
 use super::attrs::merge;
 use super::attrs::without_its_owner;
-use super::existing::{Existing, NewKind, Over, SEEN, Seen, Verdict};
+use super::existing::{EXISTING_ATTRS, Existing, ExistingObject, NewKind, Over, Verdict};
 use super::ownership::{self, OWNERSHIP};
 use super::pack::{is_dir, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
@@ -43,16 +43,16 @@ pub(super) async fn extract<P>(
     }
     let mut tries = 0;
     let mut patience = Patience::new();
-    let mut how = match how(session, task, existing).await? {
-        Some(how) => how,
+    let mut write_mode = match write_mode(session, task, existing).await? {
+        Some(write_mode) => write_mode,
         None => return Ok(SlowDone::Skipped),
     };
     loop {
         tries += 1;
-        let replace = how == How::Replace;
+        let replace = write_mode == WriteMode::Replace;
         let done = match &task.job.make {
             Make::Dir => dir(session, task, replace).await,
-            Make::File(data) => whole_file(session, task, data, how, existing).await,
+            Make::File(data) => whole_file(session, task, data, write_mode, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
             Make::Pieces(_) | Make::Copy(_) => Err(Trouble::other("a file in pieces")),
@@ -60,9 +60,9 @@ pub(super) async fn extract<P>(
         match done {
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
-                if how == How::New && !matches!(task.job.make, Make::Dir) {
+                if write_mode == WriteMode::New && !matches!(task.job.make, Make::Dir) {
                     spelling::check(session, task).await?;
-                    how = How::Replace;
+                    write_mode = WriteMode::Replace;
                 }
             }
             Err(e)
@@ -73,14 +73,14 @@ pub(super) async fn extract<P>(
             {
                 // Also after what was known to have the name has gone.
                 spelling::check(session, task).await?;
-                how = match existing {
+                write_mode = match existing {
                     // Somebody else's, made just now.
                     Existing::Look(over) => match look(session, task, over).await? {
-                        Some(how) => how,
+                        Some(write_mode) => write_mode,
                         None => return Ok(SlowDone::Skipped),
                     },
-                    Existing::Overwrite if task.job.new_kind() == NewKind::File => How::Into,
-                    _ => How::Replace,
+                    Existing::Overwrite if task.job.new_kind() == NewKind::File => WriteMode::Overwrite,
+                    _ => WriteMode::Replace,
                 };
             }
             Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => return Ok(SlowDone::InTheWay),
@@ -91,29 +91,29 @@ pub(super) async fn extract<P>(
 
 /// What is done about the name before a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum WriteMode {
     /// Nothing has the name.
     New,
     /// The object that has it is removed first.
     Replace,
     /// The file that has it is emptied and written.
-    Into,
+    Overwrite,
 }
 
 /// How to begin; `None`: the existing object stays, as asked.
-pub(super) async fn how<P>(
+pub(super) async fn write_mode<P>(
     session: &Session,
     task: &SlowTask<P>,
     existing: Existing,
-) -> Result<Option<How>, Trouble> {
+) -> Result<Option<WriteMode>, Trouble> {
     if task.replace && !task.known {
         spelling::check(session, task).await?;
     }
     Ok(Some(match (existing, task.replace) {
         (Existing::Look(over), false) => return look(session, task, over).await,
-        (_, false) => How::New,
-        (Existing::Overwrite, true) if task.job.new_kind() == NewKind::File => How::Into,
-        (_, true) => How::Replace,
+        (_, false) => WriteMode::New,
+        (Existing::Overwrite, true) if task.job.new_kind() == NewKind::File => WriteMode::Overwrite,
+        (_, true) => WriteMode::Replace,
     }))
 }
 
@@ -122,29 +122,33 @@ pub(super) async fn look<P>(
     session: &Session,
     task: &SlowTask<P>,
     over: Over,
-) -> Result<Option<How>, Trouble> {
-    let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Lookup(task.name.clone()), ArgOp::Getattr(SEEN)];
+) -> Result<Option<WriteMode>, Trouble> {
+    let ops = vec![
+        ArgOp::Putfh(task.dir.clone()),
+        ArgOp::Lookup(task.name.clone()),
+        ArgOp::Getattr(EXISTING_ATTRS),
+    ];
     let mut results = ask(session, ops).await?;
     match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP]) {
-        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(How::New)),
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(WriteMode::New)),
         other => other?,
     }
-    let Some(seen) = Seen::of(&values(&results.getattr()?)?) else {
+    let Some(found) = ExistingObject::of(&values(&results.getattr()?)?) else {
         return Err(Trouble::other("the server does not say what has its name"));
     };
-    if task.job.is(&seen) {
+    if task.job.is(&found) {
         return Err(Trouble::Refused(MemberError::new(Cause::SameFile, "they are the same file")));
     }
-    let how = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &seen) {
-        Verdict::Replace => How::Replace,
-        Verdict::Into => How::Into,
+    let write_mode = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &found) {
+        Verdict::Replace => WriteMode::Replace,
+        Verdict::Into => WriteMode::Overwrite,
         Verdict::Skip => return Ok(None),
         Verdict::Refuse(why) => return Err(Trouble::Refused(why)),
     };
-    if seen.kind != FileType::Dir && !task.known {
+    if found.kind != FileType::Dir && !task.known {
         spelling::check(session, task).await?;
     }
-    Ok(Some(how))
+    Ok(Some(write_mode))
 }
 
 /// Removes a name, unless it is a directory. A missing name is no error.
@@ -251,10 +255,10 @@ async fn whole_file<P>(
     session: &Session,
     task: &SlowTask<P>,
     data: &Bytes,
-    how: How,
+    write_mode: WriteMode,
     existing: Existing,
 ) -> Result<SlowDone, Trouble> {
-    let file = open(session, task, how, existing).await?;
+    let file = open(session, task, write_mode, existing).await?;
     let written = write(session, &file, 0, data, StableHow::FileSync).await;
     let done = match written {
         Ok(_) => finish(session, &file, task, None).await,
@@ -268,11 +272,11 @@ async fn whole_file<P>(
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
-    how: How,
+    write_mode: WriteMode,
     existing: Existing,
 ) -> Result<OpenFile, Trouble> {
-    let overwrite = how == How::Into;
-    if how == How::Replace {
+    let overwrite = write_mode == WriteMode::Overwrite;
+    if write_mode == WriteMode::Replace {
         remove(session, &task.dir, &task.name).await?;
     }
     let mut attrs = task.job.attrs.create.clone();
@@ -305,7 +309,7 @@ pub(super) async fn open<P>(
                 if overwrite
                     && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_WRONG_TYPE) =>
             {
-                return Box::pin(open(session, task, How::Replace, existing)).await;
+                return Box::pin(open(session, task, WriteMode::Replace, existing)).await;
             }
             // As `cp --force`.
             Err(e)
@@ -313,7 +317,7 @@ pub(super) async fn open<P>(
                     && matches!(existing, Existing::Look(Over { force: true, .. }))
                     && matches!(e.status(), NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM) =>
             {
-                return Box::pin(open(session, task, How::Replace, existing)).await;
+                return Box::pin(open(session, task, WriteMode::Replace, existing)).await;
             }
             Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
             Err(e) => return Err(e.into()),

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
-use super::existing::Seen;
+use super::existing::ExistingObject;
 pub(super) use super::ids::{DirId, ItemId};
 use super::names::{Name, Names};
 use crate::fs::Xattr;
@@ -41,7 +41,7 @@ pub(super) struct Dir {
     pub(super) state: DirState,
     pub(super) names: Names,
     /// What is known of those that are [`Name::Other`] and were there before, where that makes a difference.
-    pub(super) seen: HashMap<Bytes, Seen>,
+    pub(super) found: HashMap<Bytes, ExistingObject>,
     /// Whether a name that is not in `names` is known not to exist.
     pub(super) all_known: bool,
     /// An earlier run made it.
@@ -207,7 +207,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         name,
         state,
         names: Names::default(),
-        seen: HashMap::new(),
+        found: HashMap::new(),
         all_known,
         ours: false,
         ahead: false,

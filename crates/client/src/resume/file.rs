@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use super::batch::Batch;
 use super::destination::{Closed, Destination, Level, Listed, Local};
 use super::done::{DoneBefore, Ranges};
+use super::earlier::{EarlierResult, MembersSoFar, Running, Watermark, put_mark};
 use super::journal::{self, BEGINNING, Contents, Flaw, Header, Job, Record, VERSION};
 use super::key::{Item, Key};
-use super::known::{Known, Running, Seen, Water, put_mark};
 use super::partial;
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
@@ -178,11 +178,11 @@ impl JournalFile {
             path,
             key,
             before,
-            there: OnceLock::new(),
+            destination: OnceLock::new(),
             ready: watch::Sender::new(false),
-            met: Mutex::default(),
-            came: Mutex::default(),
-            water: Mutex::default(),
+            members_so_far: Mutex::default(),
+            first_members: Mutex::default(),
+            watermark: Mutex::default(),
             shared,
             thread,
         })))
@@ -203,12 +203,12 @@ pub struct Resume {
     path: PathBuf,
     pub(super) key: Key,
     before: DoneBefore,
-    there: OnceLock<Destination>,
+    destination: OnceLock<Destination>,
     /// The destination has been examined.
     ready: watch::Sender<bool>,
-    met: Mutex<Seen>,
-    came: Mutex<partial::Came>,
-    water: Mutex<Water>,
+    members_so_far: Mutex<MembersSoFar>,
+    first_members: Mutex<partial::FirstMembers>,
+    watermark: Mutex<Watermark>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -391,15 +391,16 @@ impl Resume {
         self.shared.flush().map_err(|why| format!("cannot write the journal {}: {why}", self.path.display()))
     }
 
-    fn met(&self) -> MutexGuard<'_, Seen> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members_so_far(&self) -> MutexGuard<'_, MembersSoFar> {
+        self.members_so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to examine what is still at a destination on a server, level by level. Until that is finished nothing
     /// counts as present. `None`: nothing was done before, or it has been examined.
     pub(crate) fn look(&self, root: FileHandle) -> Option<Looking> {
         let starts = vec![Start::new(Vec::new(), root)];
-        (self.again() && self.there.get().is_none()).then(|| Looking { listed: Listed::default(), starts })
+        (self.again() && self.destination.get().is_none())
+            .then(|| Looking { listed: Listed::default(), starts })
     }
 
     /// Examines one level. Returns directories of an earlier run whose owner needs access before the next level.
@@ -411,13 +412,13 @@ impl Resume {
     }
 
     pub(crate) fn looked(&self, looking: Looking) {
-        let _ = self.there.set(Destination::Listed(looking.listed));
+        let _ = self.destination.set(Destination::Listed(looking.listed));
         self.ready.send_replace(true);
     }
 
     /// Sets how to examine a destination on this machine.
     pub fn look_here(&self, here: Box<dyn Local>) {
-        let _ = self.there.set(Destination::Here(here));
+        let _ = self.destination.set(Destination::Here(here));
         self.ready.send_replace(true);
     }
 
@@ -430,39 +431,50 @@ impl Resume {
     }
 
     /// Whether a member of an archive was done. Not for directories.
-    pub(crate) fn member(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
-        let known = match self.there.get() {
-            Some(there) if self.again() => {
-                self.met().member(self.key, (&self.before, there), (number, member), [path, target])
-            }
-            _ => Known::Do,
+    pub(crate) fn member(
+        &self,
+        number: u64,
+        member: &Member,
+        path: &[Bytes],
+        target: &[Bytes],
+    ) -> EarlierResult {
+        let known = match self.destination.get() {
+            Some(destination) if self.again() => self.members_so_far().member(
+                self.key,
+                (&self.before, destination),
+                (number, member),
+                [path, target],
+            ),
+            _ => EarlierResult::NotDone,
         };
-        if known == Known::Do {
+        if known == EarlierResult::NotDone {
             self.comes(self.key.names(path.iter().map(|n| &n[..])), number);
         }
         known
     }
 
     /// Whether an object of a tree was done. Not for directories.
-    pub(crate) fn object(&self, member: &Member) -> Known {
-        let known = match self.there.get() {
-            Some(there) if self.again() => self.met().object(self.key, (&self.before, there), member),
-            _ => Known::Do,
+    pub(crate) fn object(&self, member: &Member) -> EarlierResult {
+        let known = match self.destination.get() {
+            Some(destination) if self.again() => {
+                self.members_so_far().object(self.key, (&self.before, destination), member)
+            }
+            _ => EarlierResult::NotDone,
         };
-        if known == Known::Do {
+        if known == EarlierResult::NotDone {
             self.comes(self.key.path(&member.path), self.key.object(member));
         }
         known
     }
 
-    fn came(&self) -> MutexGuard<'_, partial::Came> {
-        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first_members(&self) -> MutexGuard<'_, partial::FirstMembers> {
+        self.first_members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that an object at a path begins.
     fn comes(&self, path: u64, object: u64) {
         if self.before.parts.contains_key(&path) {
-            self.came().comes(path, object);
+            self.first_members().comes(path, object);
         }
     }
 
@@ -473,8 +485,8 @@ impl Resume {
         names: impl FnOnce() -> Vec<u8>,
     ) -> Option<(FileHandle, &partial::PartialFile)> {
         let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
-        let fh = self.there.get()?.part(path, names, begun)?;
-        self.came().is_first(path, object).then_some((fh, begun))
+        let fh = self.destination.get()?.part(path, names, begun)?;
+        self.first_members().is_first(path, object).then_some((fh, begun))
     }
 
     /// How far an object of a tree has been copied already.
@@ -528,7 +540,7 @@ impl Resume {
 
     /// A member is settled, successfully or not. `digest`: that of the archive behind it.
     pub(crate) fn settled(&self, number: u64, digest: Arc<OnceLock<u64>>) {
-        let marks = self.water.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
+        let marks = self.watermark.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
         let last = self.before.marks.last_key_value().map_or(0, |(n, _)| *n);
         for mark in marks.into_iter().filter(|(n, _)| *n > last) {
             self.shared.add(|state| put_mark(&mut state.batch.marks, mark));

@@ -17,9 +17,9 @@ pub(super) struct PartialFile {
 
 /// Which object came first to each path in this run.
 #[derive(Debug, Default)]
-pub(super) struct Came(HashMap<u64, Option<u64>>);
+pub(super) struct FirstMembers(HashMap<u64, Option<u64>>);
 
-impl Came {
+impl FirstMembers {
     /// An unfinished object comes to this path.
     pub(super) fn comes(&mut self, path: u64, object: u64) {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn only_what_comes_first_to_its_path_goes_on() {
-        let mut came = Came::default();
+        let mut came = FirstMembers::default();
         assert!(!came.is_first(1, 5));
         came.comes(1, 5);
         assert!(came.is_first(1, 5) && !came.is_first(1, 6));

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::task::JoinSet;
 
-use super::tree::{Digest, Heard, Origin, Tree};
+use super::tree::{Digest, OnProgress, Origin, Tree};
 use crate::fs::{Fetched, ItemError, Nfs, Outcome, Wanted, Xattr, join};
 use crate::limits::{
     COMPARED_CALLS_MAX, FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, READ_BYTES,
@@ -79,7 +79,7 @@ pub type ByPath = BTreeMap<Vec<u8>, Result<Contents, String>>;
 
 /// What is asked of objects.
 #[derive(Clone)]
-pub struct Asked {
+pub struct ContentsOptions {
     /// Of files their data.
     pub data: bool,
     /// Of files and directories their extended attributes.
@@ -87,10 +87,10 @@ pub struct Asked {
     /// The same for all that are compared.
     pub key: Key,
     /// Hears of each that was read.
-    pub heard: Heard,
+    pub on_progress: OnProgress,
 }
 
-impl Asked {
+impl ContentsOptions {
     /// How many of these objects are read for it.
     #[must_use]
     pub fn reads(&self, tree: &Tree, paths: &[Vec<u8>]) -> u64 {
@@ -106,10 +106,10 @@ impl Asked {
 pub async fn contents(
     tree: &Tree,
     paths: Vec<Vec<u8>>,
-    asked: &Asked,
-    say: impl Fn(&ItemError) -> String,
+    options: &ContentsOptions,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> ByPath {
-    let Asked { data, xattrs, key, .. } = *asked;
+    let ContentsOptions { data, xattrs, key, .. } = *options;
     match &tree.origin {
         Origin::Archive => {
             let of = |path: Vec<u8>| {
@@ -120,13 +120,13 @@ pub async fn contents(
             paths.into_iter().filter_map(of).collect()
         }
         Origin::Local(top) => {
-            let (top, heard) = (top.clone(), asked.heard.clone());
+            let (top, on_progress) = (top.clone(), options.on_progress.clone());
             let wanted = paths.into_iter().map(|path| (data && tree.is_file(&path), path));
             let wanted: Vec<_> = wanted.filter(|(data, _)| *data || xattrs).collect();
             let read = tokio::task::spawn_blocking(move || {
                 let one = |(data, path): (bool, Vec<u8>)| {
                     let read = of_local(&top, &path, data, xattrs, key).map_err(|e| e.to_string());
-                    heard(1);
+                    on_progress(1);
                     (path, read)
                 };
                 wanted.into_iter().map(one).collect()
@@ -144,7 +144,7 @@ pub async fn contents(
                 (size.is_some() || xattrs).then_some((path, node.fh.clone()?, size))
             };
             let wanted: Vec<_> = paths.into_iter().filter_map(known).collect();
-            of_server(nfs, wanted, asked, say).await
+            of_server(nfs, wanted, options, error_text).await
         }
     }
 }
@@ -187,8 +187,8 @@ type Batch = (Vec<(Vec<u8>, bool)>, Vec<Outcome<Fetched>>);
 async fn of_server(
     nfs: &Nfs,
     wanted: Vec<Object>,
-    Asked { xattrs, key, heard, .. }: &Asked,
-    say: impl Fn(&ItemError) -> String,
+    ContentsOptions { xattrs, key, on_progress, .. }: &ContentsOptions,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> ByPath {
     let (xattrs, key) = (*xattrs, *key);
     let mut all = BTreeMap::new();
@@ -214,14 +214,14 @@ async fn of_server(
         }
         match calls.join_next().await {
             Some(Ok((paths, outcomes))) => {
-                heard(paths.len() as u64);
+                on_progress(paths.len() as u64);
                 for ((path, data), outcome) in paths.into_iter().zip(outcomes) {
                     let one = outcome.into_result().map(|got| {
                         let mut hasher = Hasher::new(key);
                         hasher.add(&got.data);
                         Contents { digest: data.then(|| hasher.end()), xattrs: xattrs.then_some(got.xattrs) }
                     });
-                    all.insert(path, one.map_err(|e| say(&e)));
+                    all.insert(path, one.map_err(|e| error_text(&e)));
                 }
             }
             Some(Err(e)) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -230,8 +230,8 @@ async fn of_server(
         }
     }
     for (path, fh, size) in large {
-        let one = of_large(nfs, fh, size.unwrap_or_default(), xattrs, key).await.map_err(|e| say(&e));
-        heard(1);
+        let one = of_large(nfs, fh, size.unwrap_or_default(), xattrs, key).await.map_err(|e| error_text(&e));
+        on_progress(1);
         all.insert(path, one);
     }
     all

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::FileType;
 
 use super::contents::{ByPath, Contents};
-use super::tree::{Node, Origin, Tree, above};
+use super::tree::{Node, Origin, Tree, parent_path};
 use crate::fs::Meta;
 
 /// What is compared beside names, types, sizes and link targets.
@@ -103,13 +103,13 @@ pub fn compare(a: &Tree, b: &Tree, what: &Compare) -> (Vec<Difference>, Vec<Vec<
         let (x, y) = match (a.nodes.get(path), b.nodes.get(path)) {
             (Some(x), Some(y)) => (x, y),
             (Some(_), None) => {
-                if path.is_empty() || b.is_dir(above(path)) {
+                if path.is_empty() || b.is_dir(parent_path(path)) {
                     say(What::OnlyFirst);
                 }
                 continue;
             }
             (None, _) => {
-                if path.is_empty() || a.is_dir(above(path)) {
+                if path.is_empty() || a.is_dir(parent_path(path)) {
                     say(What::OnlySecond);
                 }
                 continue;

@@ -8,17 +8,17 @@
 //! | `diff` | what differs | no |
 //! | `plan` | what is to be removed, sent, set | no |
 //! | `sync` | does it on a server | local, server |
-//! | `here` | does it on this machine | local, server |
+//! | `local` | does it on this machine | local, server |
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use landfast_client::fs::Nfs;
-//! use landfast_client::trees::{Compare, Heard, Tree, compare};
+//! use landfast_client::trees::{Compare, OnProgress, Tree, compare};
 //! use landfast_client::archive::Filter;
 //!
 //! let nfs = Nfs::connect(&"nfs://server/export/src".parse()?).await?;
 //! let top = nfs.getattrs([""]).await.remove(0).into_result()?;
-//! let (all, heard): (_, Heard) = (Filter::default(), std::sync::Arc::new(|_| ()));
+//! let (all, heard): (_, OnProgress) = (Filter::default(), std::sync::Arc::new(|_| ()));
 //! let here = Tree::local("src".as_ref(), &all, &heard);
 //! let there = Tree::server(&nfs, &top, &all, &heard, ToString::to_string).await;
 //! let (differences, _) = compare(&here, &there, &Compare::default());
@@ -30,15 +30,15 @@
 
 mod contents;
 mod diff;
-mod here;
 mod list;
+mod local;
 mod plan;
 mod sync;
 mod tree;
 
-pub use contents::{Asked, ByPath, Contents, Key, contents};
+pub use contents::{ByPath, Contents, ContentsOptions, Key, contents};
 pub use diff::{Compare, Difference, What, compare, of_contents};
-pub use here::{Here, sync_here};
+pub use local::{LocalTarget, sync_local};
 pub use plan::{Plan, PlanOptions, XattrChange, plan, to_digest, with_xattrs};
-pub use sync::{SyncReport, Target, Telling, sync};
-pub use tree::{Heard, Node, Tree};
+pub use sync::{SyncProgress, SyncReport, Target, sync};
+pub use tree::{Node, OnProgress, Tree};

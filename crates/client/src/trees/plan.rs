@@ -10,7 +10,7 @@ use landfast_nfs::v4::FileType;
 
 use super::contents::{ByPath, Contents};
 use super::diff::{Compare, What, of_pair};
-use super::tree::{Node, Tree, above};
+use super::tree::{Node, Tree, parent_path};
 use crate::fs::{Owner, Xattr};
 
 /// How trees are made the same.
@@ -162,7 +162,7 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
     if options.delete {
         for (path, _) in dest.nodes.iter().filter(|(path, _)| !source.nodes.contains_key(*path)) {
             // What is in a directory that goes goes with it.
-            if dest.is_dir(above(path)) && source.is_dir(above(path)) {
+            if dest.is_dir(parent_path(path)) && source.is_dir(parent_path(path)) {
                 plan.remove.push(path.clone());
             }
         }
@@ -171,7 +171,7 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
     // A directory's time of modification is another one when something in it has changed.
     let changed = send.iter().filter(|path| !source.is_dir(path) || !dest.nodes.contains_key(*path));
     for path in changed.chain(&plan.remove) {
-        let dir = above(path);
+        let dir = parent_path(path);
         if !path.is_empty() && source.is_dir(dir) && !send.contains(dir) {
             plan.touched.insert(dir.to_vec());
         }

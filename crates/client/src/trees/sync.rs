@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::contents::open;
 use super::plan::{Plan, XattrChange};
-use super::tree::{Node, Origin, Tree, above, last};
+use super::tree::{Node, Origin, Tree, last_name, parent_path};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
 use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
 use crate::fs::AsNamed;
@@ -30,10 +30,10 @@ use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
 use crate::untar::Archive;
 
 /// Hears what is done, when it is stable, and what is not.
-pub trait Telling: Send + Sync {
+pub trait SyncProgress: Send + Sync {
     /// An object is removed.
     fn removed(&self, _path: &[u8]) {}
-    /// So many objects that are sent are on stable storage. They are told one by one ([`Telling::sent`]) when all are.
+    /// So many objects that are sent are on stable storage. They are told one by one ([`SyncProgress::sent`]) when all are.
     fn arrived(&self, _objects: u64) {}
     /// An object is on the server's stable storage.
     fn sent(&self, _path: &[u8]) {}
@@ -41,7 +41,7 @@ pub trait Telling: Send + Sync {
     fn set(&self, _path: &[u8]) {}
     /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
-    /// It is not, or not wholly, there; where nothing else is said, [`Telling::failed`].
+    /// It is not, or not wholly, there; where nothing else is said, [`SyncProgress::failed`].
     fn unsent(&self, path: &[u8], why: &put::MemberError) {
         self.failed(path, &why.to_string());
     }
@@ -84,12 +84,12 @@ impl Target<'_> {
         &self,
         options: PutOptions,
         from: Source,
-        heard: Arc<Hearing>,
+        collector: Arc<SentCollector>,
     ) -> Result<put::Report, put::FatalError> {
         let names = self.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
         let path: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
         let options = PutOptions { stop: self.stop.clone(), ..options };
-        put::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
+        put::start_in(options, self.nfs.session(), from, &path, collector).await?.go_on().await
     }
 }
 
@@ -102,13 +102,13 @@ pub async fn sync(
     dest: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: Arc<dyn Telling>,
-    say: impl Fn(&ItemError) -> String,
+    progress: Arc<dyn SyncProgress>,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> Result<SyncReport, put::FatalError> {
     let mut report = SyncReport::default();
-    remove(dest, plan, target, &*telling, &say, &mut report).await;
+    remove(dest, plan, target, &*progress, &error_text, &mut report).await;
     if !plan.send.is_empty() && !target.is_stopped() {
-        match send(source, plan, target, &telling, &mut report).await {
+        match send(source, plan, target, &progress, &mut report).await {
             Err(put::FatalError::Stopped) => {}
             done => done?,
         }
@@ -116,8 +116,8 @@ pub async fn sync(
     if target.is_stopped() {
         return Ok(report);
     }
-    set_xattrs(plan, target, &*telling, &say, &mut report).await;
-    set(source, plan, target, &*telling, &say, &mut report).await;
+    set_xattrs(plan, target, &*progress, &error_text, &mut report).await;
+    set(source, plan, target, &*progress, &error_text, &mut report).await;
     Ok(report)
 }
 
@@ -125,16 +125,16 @@ async fn remove(
     dest: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let to_remove = plan.remove.iter().filter_map(|path| {
-        let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(above(path))?);
+        let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(parent_path(path))?);
         Some(ToRemove {
             path: path.clone(),
             parent: parent.fh.clone()?,
-            name: last(path).to_vec(),
+            name: last_name(path).to_vec(),
             dir: node.fh.clone().filter(|_| node.meta.is_dir()),
             is_dir: node.meta.is_dir(),
             first_page: None,
@@ -146,13 +146,13 @@ async fn remove(
         .remove_trees(to_remove, |removal| match removal.outcome.into_result() {
             Ok(()) => {
                 report.removed += 1;
-                telling.removed(&removal.path);
+                progress.removed(&removal.path);
             }
             // It was not begun, and nobody wants to hear that of each.
             Err(ItemError::NotExecuted(_)) if target.is_stopped() => {}
             Err(e) => {
                 report.failures += 1;
-                telling.failed(&removal.path, &say(&e));
+                progress.failed(&removal.path, &error_text(&e));
             }
         })
         .await;
@@ -162,10 +162,10 @@ async fn send(
     source: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &Arc<dyn Telling>,
+    progress: &Arc<dyn SyncProgress>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
-    let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
+    let collector = Arc::new(SentCollector::new(progress.clone(), plan.touched.clone()));
     let options = PutOptions {
         same_permissions: Some(true),
         same_owner: Some(target.owners),
@@ -174,8 +174,10 @@ async fn send(
         ..PutOptions::default()
     };
     match &source.origin {
-        Origin::Local(top) => send_packed(source, top.clone(), plan, (target, options), &heard, report).await,
-        Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &heard, report).await,
+        Origin::Local(top) => {
+            send_packed(source, top.clone(), plan, (target, options), &collector, report).await
+        }
+        Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &collector, report).await,
         Origin::Archive => Ok(()),
     }
 }
@@ -186,7 +188,7 @@ async fn send_read(
     nfs: &Nfs,
     plan: &Plan,
     (target, options): (&Target<'_>, PutOptions),
-    heard: &Arc<Hearing>,
+    collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
     let object = |path: &Vec<u8>| {
@@ -198,12 +200,12 @@ async fn send_read(
         RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
     let from = Source::members(Box::new(members));
-    let extracted = target.extract(options, from, heard.clone()).await?;
+    let extracted = target.extract(options, from, collector.clone()).await?;
     // What fits in one piece was not begun when it could not be read.
     let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
-    let unread = heard.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let unread = collector.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
-    account(&extracted, heard, target, &broken, report).await;
+    account(&extracted, collector, target, &broken, report).await;
     Ok(())
 }
 
@@ -213,7 +215,7 @@ async fn send_packed(
     top: PathBuf,
     plan: &Plan,
     (target, options): (&Target<'_>, PutOptions),
-    heard: &Arc<Hearing>,
+    collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
     let members: Vec<(Vec<u8>, Node)> =
@@ -227,7 +229,7 @@ async fn send_packed(
         (packer, end)
     });
     let from = Archive::reader(BufReader::new(reader)).into();
-    let extracted = target.extract(options, from, heard.clone()).await;
+    let extracted = target.extract(options, from, collector.clone()).await;
     let (packer, _) = match packing.await {
         Ok(packed) => packed,
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -236,38 +238,38 @@ async fn send_packed(
     let extracted = extracted?;
     for (path, why) in packer.missing.iter().chain(&packer.broken) {
         report.failures += 1;
-        heard.telling.failed(path, why);
+        collector.progress.failed(path, why);
     }
     let broken: BTreeSet<&Vec<u8>> = packer.broken.iter().map(|(path, _)| path).collect();
-    account(&extracted, heard, target, &broken, report).await;
+    account(&extracted, collector, target, &broken, report).await;
     Ok(())
 }
 
 /// Counts and tells what was sent; what is broken goes again.
 async fn account(
     extracted: &put::Report,
-    heard: &Hearing,
+    collector: &SentCollector,
     target: &Target<'_>,
     broken: &BTreeSet<&Vec<u8>>,
     report: &mut SyncReport,
 ) {
-    let telling = &heard.telling;
-    for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+    let progress = &collector.progress;
+    for path in collector.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
         if !broken.contains(path) {
             report.sent += 1;
-            telling.sent(path);
+            progress.sent(path);
         }
     }
     report.bytes += extracted.bytes;
     report.failures += extracted.failures;
     if let Some(why) = &extracted.stopped {
         report.failures += 1;
-        telling.failed(b"", why);
+        progress.failed(b"", why);
     }
     let spoilt = broken.iter().map(|path| join(&target.path, path));
     for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(broken) {
         if !matches!(outcome, Outcome::Committed(())) {
-            telling.failed(path, "what was sent of it could not be removed");
+            progress.failed(path, "what was sent of it could not be removed");
         }
     }
 }
@@ -275,8 +277,8 @@ async fn account(
 async fn set_xattrs(
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let only: BTreeSet<&Vec<u8>> = plan.xattrs_only().collect();
@@ -289,12 +291,15 @@ async fn set_xattrs(
         match outcome.into_result() {
             Ok(()) if only.contains(&change.path) => {
                 report.set += 1;
-                telling.set(&change.path);
+                progress.set(&change.path);
             }
             Ok(()) => {}
             Err(e) => {
                 report.failures += 1;
-                telling.failed(&change.path, &format!("its extended attributes are not set: {}", say(&e)));
+                progress.failed(
+                    &change.path,
+                    &format!("its extended attributes are not set: {}", error_text(&e)),
+                );
             }
         }
     }
@@ -304,8 +309,8 @@ async fn set(
     source: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let attrs = plan.set.iter().filter_map(|path| {
@@ -325,19 +330,19 @@ async fn set(
         match outcome.into_result() {
             Ok(()) => {
                 report.set += 1;
-                telling.set(path);
+                progress.set(path);
             }
             Err(e) => {
                 report.failures += 1;
-                telling.failed(path, &say(&e));
+                progress.failed(path, &error_text(&e));
             }
         }
     }
 }
 
 /// Collects what is stable: of a file that breaks off while it is sent that is no success.
-pub(super) struct Hearing {
-    telling: Arc<dyn Telling>,
+pub(super) struct SentCollector {
+    progress: Arc<dyn SyncProgress>,
     /// Not worth a word.
     touched: BTreeSet<Vec<u8>>,
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
@@ -345,9 +350,9 @@ pub(super) struct Hearing {
     unread: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Hearing {
-    pub(super) fn new(telling: Arc<dyn Telling>, touched: BTreeSet<Vec<u8>>) -> Hearing {
-        Hearing { telling, touched, sent: Mutex::default(), unread: Mutex::default() }
+impl SentCollector {
+    pub(super) fn new(progress: Arc<dyn SyncProgress>, touched: BTreeSet<Vec<u8>>) -> SentCollector {
+        SentCollector { progress, touched, sent: Mutex::default(), unread: Mutex::default() }
     }
 }
 
@@ -357,9 +362,9 @@ fn of_member(name: &[u8]) -> Vec<u8> {
     name.strip_suffix(b"/").unwrap_or(name).to_vec()
 }
 
-impl Progress for Hearing {
+impl Progress for SentCollector {
     fn committed(&self, members: u64, _: u64) {
-        self.telling.arrived(members);
+        self.progress.arrived(members);
     }
 
     fn stable(&self, path: &[u8]) {
@@ -371,7 +376,7 @@ impl Progress for Hearing {
 
     fn failed(&self, path: &[u8], why: &put::MemberError) {
         let path = of_member(path);
-        self.telling.unsent(&path, why);
+        self.progress.unsent(&path, why);
         if why.cause == Cause::Unread {
             self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
         }

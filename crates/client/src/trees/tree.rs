@@ -45,7 +45,7 @@ pub(super) enum Origin {
 }
 
 /// Hears how many further objects are done.
-pub type Heard = Arc<dyn Fn(u64) + Send + Sync>;
+pub type OnProgress = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// A tree. Paths begin at its top, which is the empty one.
 pub struct Tree {
@@ -102,11 +102,11 @@ impl Tree {
 }
 
 /// The path of the directory that a path is in; the top's is itself.
-pub(super) fn above(path: &[u8]) -> &[u8] {
+pub(super) fn parent_path(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(b"", |slash| &path[..slash])
 }
 
 /// The last name of a path.
-pub(super) fn last(path: &[u8]) -> &[u8] {
+pub(super) fn last_name(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(path, |slash| &path[slash + 1..])
 }

@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::plan::{Plan, XattrChange};
-use super::sync::{Hearing, SyncReport, Telling};
+use super::sync::{SentCollector, SyncProgress, SyncReport};
 use super::tree::{Node, Origin, Tree};
 use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
 use crate::fs::{AsNamed, Who};
@@ -30,7 +30,7 @@ use crate::put::{Existing, Over, PutOptions, Xattrs};
 
 /// Where to on this machine, and how.
 #[derive(Debug, Clone)]
-pub struct Here {
+pub struct LocalTarget {
     /// The destination; it is there.
     pub dir: PathBuf,
     /// Owners and groups are set.
@@ -59,11 +59,11 @@ impl Tree {
 ///
 /// # Errors
 /// When the destination cannot be opened.
-pub async fn sync_here(
+pub async fn sync_local(
     source: &Tree,
     plan: &Plan,
-    here: &Here,
-    telling: Arc<dyn Telling>,
+    here: &LocalTarget,
+    progress: Arc<dyn SyncProgress>,
 ) -> io::Result<SyncReport> {
     let Origin::Server(nfs) = &source.origin else { return Ok(SyncReport::default()) };
     let top = File::open(&here.dir)?;
@@ -72,7 +72,7 @@ pub async fn sync_here(
     }
     let mut report = SyncReport::default();
     let (to_remove, stop) = (plan.remove.clone(), here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for path in to_remove.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             work.remove(path);
         }
@@ -92,7 +92,7 @@ pub async fn sync_here(
             ..RemoteOptions::default()
         };
         let mut members = RemoteTrees::of(nfs, objects, options, Box::new(AsNamed));
-        let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
+        let collector = Arc::new(SentCollector::new(progress.clone(), plan.touched.clone()));
         let options = PutOptions {
             same_permissions: Some(true),
             same_owner: Some(here.owners),
@@ -100,26 +100,26 @@ pub async fn sync_here(
             xattrs: if here.xattrs { Xattrs::Must } else { Xattrs::No },
             ..PutOptions::default()
         };
-        let (root, told) = (top.try_clone()?, heard.clone());
+        let (root, collected) = (top.try_clone()?, collector.clone());
         let written = tokio::task::spawn_blocking(move || {
             let how = copy::How { under_other_names: true, ..copy::How::default() };
-            copy::write(&mut members, root, &options, how, &*told)
+            copy::write(&mut members, root, &options, how, &*collected)
         });
         let written = written.await.map_err(io::Error::other)?;
-        for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for path in collector.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             report.sent += 1;
-            telling.sent(path);
+            progress.sent(path);
         }
         report.bytes += written.bytes;
         report.failures += written.failures;
         if let Some(why) = &written.stopped {
             report.failures += 1;
-            telling.failed(b"", why);
+            progress.failed(b"", why);
         }
     }
     let only: BTreeSet<Vec<u8>> = plan.xattrs_only().cloned().collect();
     let (changes, stop) = (plan.xattrs.clone(), here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for change in changes.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             let set = work.set_xattrs(change);
             if set.is_err() || only.contains(&change.path) {
@@ -131,7 +131,7 @@ pub async fn sync_here(
     let set: Vec<(Vec<u8>, Node)> =
         plan.set.iter().filter_map(|path| Some((path.clone(), source.nodes.get(path)?.clone()))).collect();
     let (owners, stop) = (here.owners, here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for (path, node) in set.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             work.set(path, node, owners);
         }
@@ -143,7 +143,7 @@ pub async fn sync_here(
 /// Works on a thread that may block, syncs, and tells what is stable then.
 async fn blocking(
     top: &File,
-    telling: &Arc<dyn Telling>,
+    progress: &Arc<dyn SyncProgress>,
     report: &mut SyncReport,
     does: impl FnOnce(&mut Work) + Send + 'static,
 ) -> io::Result<()> {
@@ -158,15 +158,15 @@ async fn blocking(
         match (what, synced) {
             (Ok(Done::Removed), Ok(())) => {
                 report.removed += 1;
-                telling.removed(&path);
+                progress.removed(&path);
             }
             (Ok(Done::Set), Ok(())) => {
                 report.set += 1;
-                telling.set(&path);
+                progress.set(&path);
             }
             (Err(e), _) | (Ok(_), Err(e)) => {
                 report.failures += 1;
-                telling.failed(&path, &copy::system_text(&e.into()));
+                progress.failed(&path, &copy::system_text(&e.into()));
             }
         }
     }
