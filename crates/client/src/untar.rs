@@ -1,4 +1,4 @@
-//! `untar`: a tar archive put onto a server by [`crate::put`].
+//! `untar`: extracts a tar archive onto a server, through [`crate::put`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -32,7 +32,7 @@ impl Archive {
         Archive { input: Input::Reader(Box::new(reader)), filter: Filter::default() }
     }
 
-    /// Extracts only the members that `filter` takes, under the names that it gives.
+    /// Extracts only the members that `filter` accepts, under the names that it gives.
     pub fn filtered(self, filter: Filter) -> Archive {
         Archive { filter, ..self }
     }
@@ -103,7 +103,7 @@ impl<R: Read> Read for Counted<R> {
 impl Seek for Counted<File> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = self.0.seek(to)?;
-        // To its end one goes to see how long it is.
+        // A seek to the end only finds out the size.
         if !matches!(to, SeekFrom::End(_)) {
             self.1.set(at);
         }

@@ -6,32 +6,30 @@ use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsStat, NfsTime, OpNum};
 use super::report::{Cause, MemberError};
 use crate::compound::fattr;
 
-/// What to do when a name exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// Unlink it and make the file anew, as GNU tar by default.
+    /// Unlink it and create a new file, as GNU tar does by default.
     #[default]
     Replace,
     /// Write into the existing file (`--overwrite`).
     Overwrite,
     /// Leave it and report the member as failed (`--keep-old-files`).
     Keep,
-    /// As GNU cp: look what it is, and decide.
+    /// Look at the existing object and decide, as GNU cp does.
     Look(Over),
 }
 
 /// When GNU cp copies over an existing file, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Over {
-    /// Which existing files are copied over.
     pub when: When,
-    /// They get the source's mode; otherwise they keep theirs.
+    /// Give them the source's mode. Otherwise they keep their own.
     pub set_mode: bool,
-    /// A file that has further names is made anew, so that what these show stays (`--preserve=links`).
+    /// Replace a file that has other names, so that those keep the old data (`--preserve=links`).
     pub split_links: bool,
-    /// One that may not be opened is made anew (`--force`).
+    /// Replace a file that may not be opened (`--force`).
     pub force: bool,
-    /// All are made anew (`--remove-destination`).
+    /// Replace all of them (`--remove-destination`).
     pub remove: bool,
 }
 
@@ -42,9 +40,10 @@ pub enum When {
     Always,
     /// None (`--no-clobber`).
     Never,
-    /// Those that were modified before the source (`--update`).
+    /// Files that are older than the source (`--update`).
     Older,
-    /// Those that [`super::SourceItem::Agreed`] says may be; what has another member's name is a failure (`--interactive`).
+    /// Only for members that come as [`super::SourceItem::Agreed`]. For other members an existing object is a failure
+    /// (`--interactive`).
     Agreed,
 }
 
@@ -54,11 +53,11 @@ pub(crate) struct ExistingObject {
     pub(crate) kind: FileType,
     pub(crate) links: u32,
     pub(crate) modified: NfsTime,
-    /// Filesystem and number, where they are known.
+    /// The filesystem and the file number, if the server gave them.
     pub(crate) id: Option<(Fsid, u64)>,
 }
 
-/// What a directory's listing asks for, so that [`ExistingObject::of`] has something to see.
+/// The attributes that [`ExistingObject::of`] needs.
 pub(super) const EXISTING_ATTRS: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::FSID,
@@ -68,21 +67,20 @@ pub(super) const EXISTING_ATTRS: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
 ]);
 
-/// What a listing of the destination asks for.
+/// The attributes that a listing of the destination asks for.
 pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
     const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
     if matches!(existing, Existing::Look(_)) { EXISTING_ATTRS } else { WANTED }
 }
 
 impl ExistingObject {
-    /// `None`: the server did not tell.
+    /// `None`: the server did not give all attributes.
     pub(super) fn of(attrs: &AttrValues) -> Option<ExistingObject> {
         let id = attrs.fsid.zip(attrs.fileid);
         Some(ExistingObject { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
     }
 }
 
-/// The kind of a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewKind {
     Dir,
@@ -90,14 +88,14 @@ pub(crate) enum NewKind {
     Other,
 }
 
-/// What happens to the existing object.
+/// What to do about the existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is removed, and the new one is made.
+    /// Remove it and make the new one.
     Replace,
-    /// The new data is written into it.
+    /// Write the new data into it. For a directory: use it.
     Into,
-    /// It stays, and that is all right.
+    /// It stays, and that is not a failure.
     Skip,
     /// It stays, and that is a failure.
     Refuse(MemberError),

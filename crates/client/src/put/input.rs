@@ -4,10 +4,9 @@ use super::options::PutOptions;
 use super::report::{FatalError, Progress};
 use super::source::{self, Event, Reading, Source};
 
-/// A source before its members are put anywhere.
 pub(super) enum Input {
     Reading(Reading),
-    /// Not opened yet: first the destination is examined for what an earlier run has done.
+    /// Not opened yet: the destination is examined first, for the results of an earlier run.
     Unopened(Source),
 }
 

@@ -1,8 +1,8 @@
 //! Files that come in pieces: large ones, and sparse ones.
 //!
-//! A file of one piece is written stably. Of a larger one, pieces go out UNSTABLE, several at a time, and
-//! every [`limits::PIECES_PER_COMMIT`] of them a COMMIT follows; they are held until its verifier is that
-//! of their writes, and written again when it is not (RFC 8881 section 18.3.3).
+//! A file of one piece is written FILE_SYNC. The pieces of a larger one are written UNSTABLE, several at a time. After
+//! [`limits::PIECES_PER_COMMIT`] of them a COMMIT follows. The pieces stay in memory until the COMMIT's verifier equals that
+//! of their writes; if it differs, they are written again (RFC 8881 section 18.3.3).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
 
-/// Extracts a file of `size` bytes. `pieces` end when all have come; what an earlier run has done of it does not come.
+/// Extracts a file of `size` bytes. `pieces` ends after the last one. The part that an earlier run wrote does not come.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -57,7 +57,7 @@ pub(super) async fn close(session: &Session, file: &OpenFile) {
     }
 }
 
-/// As [`open`]; or what an earlier run has begun, of a file of so many bytes.
+/// Opens the unfinished file of an earlier run, if there is one. Otherwise as [`open`].
 pub(super) async fn open_part<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -70,7 +70,7 @@ pub(super) async fn open_part<P>(
     match open_begun(session, task, fh, from..=size).await {
         Ok(file) => Ok(Some((file, WriteMode::Overwrite))),
         Err(e) => {
-            // It may do in another run when the server can be reached, and else never.
+            // Another run may succeed if the server can be reached. Otherwise none will.
             if !matches!(e, Trouble::Step(StepError::Fatal(_) | StepError::Unknown(_))) {
                 part.forget();
             }
@@ -79,7 +79,7 @@ pub(super) async fn open_part<P>(
     }
 }
 
-/// Opens a file that has its name still, and a size between these.
+/// Opens an unfinished file that still has its name, and a size between these.
 async fn open_begun<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -105,17 +105,17 @@ async fn open_begun<P>(
         Version::V41 | Version::V42 => {
             open_file::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
         }
-        // Earlier versions do not open by handles; they write without an open.
+        // Earlier versions cannot open by filehandle. They write without an open.
         _ => OpenFile::of(named, Stateid::ANONYMOUS, u64::from(task.id.0), OPEN4_SHARE_ACCESS_WRITE),
     };
-    // All but the size, which is zero there.
+    // All attributes except the size, which was set to zero.
     let create =
         AttrValues { size: None, ..AttrValues::from_fattr(&task.job.attrs.create).unwrap_or_default() };
     file.missing = fattr(&create).mask;
     Ok(file)
 }
 
-/// Makes the file, or opens and empties what has its name, and how that came; `None`: what is there stays, as asked.
+/// Creates the file, or opens and truncates the existing one. `None`: the existing object stays, as requested.
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -161,7 +161,7 @@ pub(super) async fn open<P>(
     }
 }
 
-/// Writes all pieces; the end of the last one.
+/// Writes all pieces. Returns the end offset of the last one.
 async fn fill(
     session: &Session,
     file: &Arc<OpenFile>,

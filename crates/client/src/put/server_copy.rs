@@ -1,4 +1,4 @@
-//! Members that the server copies itself, one at a time: large files, and those that did not go with others in a COMPOUND.
+//! Files that the server copies itself, one at a time: large ones, and those that could not share a COMPOUND.
 
 use std::sync::Arc;
 
@@ -28,7 +28,6 @@ impl Stable for Option<Part> {
     }
 }
 
-/// Makes one member by a copy on the server.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -44,7 +43,7 @@ pub(super) async fn extract<P>(
         }
         Leftover::Opened(fh, stateid) => open_file::close(session, fh, *stateid).await,
     }
-    // Before anything is done to the destination.
+    // Open the source before the destination is changed.
     let source = match original.way() {
         Way::Read => None,
         Way::Clone | Way::Copy => match open_source(session, task.id.0, original).await {
@@ -85,13 +84,12 @@ async fn beside<P>(
         && matches!(why.cause, Cause::Uncloned)
         && write_mode != WriteMode::Overwrite
     {
-        // As GNU cp: what was made for the copy goes with it.
+        // Remove the file that was made for the copy, as GNU cp does.
         stepwise::remove(session, &task.dir, &task.name).await?;
     }
     done.map(|()| SlowDone::Done)
 }
 
-/// The source, open for reading.
 async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
     match open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
         Err(StepError::Op(e)) => Err(Trouble::Refused(MemberError {

@@ -1,4 +1,4 @@
-//! Reads members on a thread of its own, as far ahead as the limit on bytes in memory allows.
+//! Reads members on a separate thread, as far ahead as the limit on bytes in memory allows.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,40 +26,34 @@ enum SourceKind {
 
 /// An archive that is not open yet.
 pub(crate) trait ArchiveSource: Send {
-    /// Its name for messages.
+    /// The name that messages show.
     fn name(&self) -> String;
 
-    /// Which of its members are taken, and under which names.
+    /// Which members to extract, and under which names.
     fn filter(&self) -> Filter;
 
-    /// Opens it. Called on the reading thread, and may block.
-    ///
-    /// # Errors
-    /// When it cannot be opened or is no archive.
+    /// Opens the archive, on the reading thread. May block. Fails when it cannot be opened or is not an archive.
     fn open(self: Box<Self>, resume: Option<&Resume>, read: ReadCount) -> Result<OpenArchive, ArchiveError>;
 }
 
 pub(crate) struct OpenArchive {
     pub(crate) members: Box<dyn Members>,
-    /// Bytes of the archive as it lies on disk, if it is a file.
+    /// Bytes of the archive on disk, compressed or not. `None`: it is not a regular file.
     pub(crate) size: Option<u64>,
-    /// The digest of what was read of it, if it cannot be read twice and a journal is kept.
+    /// The digest of what has been read. Kept only with a journal, and only for an archive that cannot be read twice.
     pub(crate) digest: Option<Running>,
 }
 
-/// A sequence of members. Its methods are called on a thread of their own, and may block.
+/// A sequence of members. The reading thread calls the methods, so they may block.
 pub trait Members: Send {
-    /// The next one.
-    ///
-    /// # Errors
-    /// When nothing more can be read.
+    /// The next item; `None` at the end. An error means that nothing more can be read.
     fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError>;
 
-    /// Up to `max` bytes of the data of the member that came last; those of its segments, if it is sparse. Less: there is
-    /// no more.
+    /// Up to `max` bytes of the latest member's data. Of a sparse file only the segments' bytes come. Fewer than `max`
+    /// bytes mean the end of the data.
     fn data(&mut self, max: usize) -> Result<Bytes, DataError>;
 
-    /// Passes over so many bytes of that data, or to its end.
+    /// Skips this many bytes of the latest member's data, at most to its end.
     fn skip(&mut self, mut bytes: u64) -> Result<(), DataError> {
         while bytes > 0 {
             let max = usize::try_from(bytes).unwrap_or(usize::MAX).min(limits::PIECE_BYTES);
@@ -77,13 +71,13 @@ pub trait Members: Send {
 #[derive(Debug)]
 pub enum SourceItem {
     Member(Member),
-    /// A file that the destination's own server is to copy: its data is not asked for.
+    /// A file that the destination's server copies itself: the client does not read its data.
     Copy(Member, Original),
-    /// A member that may replace an existing object, where others may not ([`super::When::Agreed`]).
+    /// A member that may replace an existing object because the user agreed ([`super::When::Agreed`]).
     Agreed(Box<SourceItem>),
-    /// A member that cannot be read, by its name.
+    /// The name of a member that cannot be read, and why.
     Unreadable(Vec<u8>, MemberError),
-    /// A member, by its name, that an earlier run has done.
+    /// The name of a member that an earlier run extracted.
     DoneEarlier(Vec<u8>),
 }
 
@@ -100,14 +94,14 @@ impl SourceItem {
 /// Why a member's data cannot be read.
 #[derive(Debug)]
 pub enum DataError {
-    /// Others can.
+    /// Other members can be read.
     Member(String),
     /// Nothing more can be read.
     All(ArchiveError),
 }
 
 impl Source {
-    /// Members that come from elsewhere than an archive, such as a tree.
+    /// Members that do not come from an archive, for example those of a tree.
     pub fn members(members: Box<dyn Members>) -> Source {
         Source(SourceKind::Members(members))
     }
@@ -116,7 +110,6 @@ impl Source {
         Source(SourceKind::Archive(archive))
     }
 
-    /// The archive's name for messages.
     pub(super) fn name(&self) -> String {
         match &self.0 {
             SourceKind::Archive(archive) => archive.name(),
@@ -125,29 +118,28 @@ impl Source {
     }
 }
 
-/// A member that is to be extracted.
+/// A member to extract.
 pub(super) struct PendingMember {
     pub(super) member: Member,
-    /// Its place below the destination; empty: the destination itself.
+    /// The path below the destination. Empty: the destination itself.
     pub(super) path: Vec<Bytes>,
     /// A hard link's target.
     pub(super) target: Vec<Bytes>,
-    /// It may take the place of what has its name.
+    /// See [`SourceItem::Agreed`].
     pub(super) agreed: bool,
     pub(super) data: Data,
-    /// What enters the journal when it is stable.
+    /// The journal's entry for the member, written when the member is durable.
     pub(super) item: Option<Item>,
-    /// And before that, if it is large.
+    /// The journal's entries for a large file that is not complete yet.
     pub(super) part: Option<Part>,
 }
 
-/// A member's data, or the way to it.
 pub(super) enum Data {
-    /// All of it, and its share of what may be in hand.
+    /// All data, with its share of the memory budget.
     Whole(Bytes, OwnedSemaphorePermit),
-    /// With the destination's server.
+    /// The server copies the data from this file.
     Copy(Box<Original>, OwnedSemaphorePermit),
-    /// To come in pieces, behind what has been done of it.
+    /// The data comes in pieces, and starts after the part that an earlier run made durable.
     Pieces(mpsc::Receiver<Result<Piece, String>>),
 }
 
@@ -155,26 +147,25 @@ pub(super) enum Data {
 pub(super) struct Piece {
     pub(super) offset: u64,
     pub(super) data: Bytes,
-    /// That of an archive that cannot be read twice, behind this.
+    /// The archive's digest up to the end of this piece. Only for an archive that cannot be read twice.
     pub(super) digest: Option<u64>,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// What the reading thread says.
+/// What the reading thread sends.
 pub(super) enum Event {
-    /// The archive is one.
+    /// The first header was valid. The size is that of [`OpenArchive`].
     Opened(Option<u64>),
     Member(Box<PendingMember>),
     Skipped,
-    /// A member that an earlier run has done.
     Resumed(Vec<u8>),
-    /// A member that must not be extracted.
+    /// A member that cannot be read, or whose name or link target is not allowed.
     Rejected(Vec<u8>, MemberError),
-    /// The end, or why it came too soon.
+    /// The end, or why nothing more can be read.
     End(Option<ArchiveError>),
 }
 
-/// Bytes read from the archive as it lies on disk.
+/// Bytes read from the archive on disk, before decompression.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadCount(Arc<AtomicU64>);
 
@@ -183,12 +174,11 @@ impl ReadCount {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// So many more bytes were read.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Reading goes on at this offset.
+    /// The reader seeked to this offset.
     pub(crate) fn set(&self, offset: u64) {
         self.0.store(offset, Ordering::Relaxed);
     }
@@ -197,12 +187,12 @@ impl ReadCount {
 pub(super) struct Reading {
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) count: ReadCount,
-    /// What is in hand; empty when the reader waits for something to be done.
+    /// The bytes that may still be read into memory. When it is used up, the reader waits until members are done.
     pub(super) budget: Arc<Semaphore>,
 }
 
 impl Reading {
-    /// Puts what was read already behind `events`, as long as these are not too many; `false`: nothing more comes, or is to.
+    /// Appends what has been read to `events`, up to [`limits::MEMBERS_AHEAD`]. Returns whether more may come.
     pub(super) fn take_ready(&mut self, events: &mut Vec<Event>) -> bool {
         while events.len() < limits::MEMBERS_AHEAD {
             match self.events.try_recv() {
@@ -214,7 +204,7 @@ impl Reading {
     }
 }
 
-/// Starts the thread. It ends when the archive does, or when nobody listens any more.
+/// Starts the thread. It ends with the archive, or when the receiver is gone.
 pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>) -> io::Result<Reading> {
     let (send, events) = mpsc::channel(limits::MEMBERS_AHEAD);
     let count = ReadCount::default();
@@ -239,7 +229,7 @@ pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>
     let counted = count.clone();
     std::thread::Builder::new().name("archive".into()).spawn(move || {
         let end = worker.run(source, counted);
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = worker.send.blocking_send(Event::End(end.err()));
     })?;
     Ok(Reading { events, count, budget })
@@ -253,15 +243,15 @@ struct Worker {
     budget_bytes: usize,
     whole_max: u64,
     resume: Option<Arc<Resume>>,
-    /// Members have numbers; those of a tree are known by their paths.
+    /// The source is an archive: the journal knows its members by number. It knows those of a tree by path.
     archive: bool,
-    /// The digest of an archive that cannot be read twice.
+    /// See [`OpenArchive::digest`].
     running: Option<Running>,
-    /// What waits until this is known to be the archive that it was, and its bytes.
+    /// Events that wait until the next mark shows that this is still the archive of the earlier run; and their bytes.
     unchecked: Option<(Vec<Event>, usize)>,
 }
 
-/// Nobody listens any more.
+/// The receiver of the events is gone.
 struct Abandoned;
 
 impl Worker {
@@ -345,13 +335,12 @@ impl Worker {
             return Err(ArchiveError::Another(number));
         }
         if first {
-            // An archive without members is one.
+            // An archive without members is valid.
             let _ = self.send_event(Event::Opened(size));
         }
         Ok(())
     }
 
-    /// What enters the journal when a member is stable.
     fn item(&self, number: u64, member: &Member, digest: &Arc<OnceLock<u64>>) -> Option<Item> {
         let digest = self.running.as_ref().map(|_| digest.clone());
         self.resume.as_ref().map(|resume| match self.archive {
@@ -360,19 +349,19 @@ impl Worker {
         })
     }
 
-    /// What is known, and noted, of a large file's parts.
     fn part(&self, item: Option<&Item>, path: &[Bytes]) -> Option<Part> {
         Some(Part::new(self.resume.as_ref()?, item?, path))
     }
 
-    /// All of a member's data has been read.
+    /// Fixes the digest after a member's data.
     fn read_to_its_end(&self, digest: &OnceLock<u64>) {
         if let Some(running) = &self.running {
             let _ = digest.set(running.now());
         }
     }
 
-    /// Before member `number`: whether a stream is what it was up to here. What was held because of that goes.
+    /// Called before member `number`. If the journal has a mark here, compares the stream's digest with it: a difference
+    /// means another archive. If they agree, the waiting events are sent.
     fn check(&mut self, number: u64) -> Result<Result<(), Abandoned>, ArchiveError> {
         let (Some(resume), Some(running)) = (&self.resume, &self.running) else { return Ok(Ok(())) };
         if let Some(digest) = resume.mark(number) {
@@ -390,7 +379,7 @@ impl Worker {
         Ok(Ok(()))
     }
 
-    /// What an earlier run has done of a member. Directories are met again: their attributes come last.
+    /// What an earlier run did of a member. Directories always run again, because their attributes are set last.
     fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> EarlierResult {
         match &self.resume {
             Some(resume) if self.archive && member.kind != Kind::Dir => {
@@ -400,7 +389,7 @@ impl Worker {
         }
     }
 
-    /// Passes over a member that is done.
+    /// Reports a member that is not extracted again.
     fn pass(&mut self, member: Member, known: EarlierResult) -> Result<(), Abandoned> {
         if let EarlierResult::DoneTooSoon(link) = known {
             let why = format!(
@@ -412,7 +401,7 @@ impl Worker {
         self.send_event(Event::Resumed(member.path))
     }
 
-    #[allow(clippy::type_complexity)] // two paths and what they belong to
+    #[allow(clippy::type_complexity)] // the member, its path and its link target
     fn judge(&self, member: Member) -> Result<Option<(Member, Vec<Bytes>, Vec<Bytes>)>, (Vec<u8>, String)> {
         let path = match self.filter.judge(&member.path) {
             Ok(Verdict::Take(path)) => path,
@@ -463,7 +452,7 @@ impl Worker {
         let part = self.part(item.as_ref(), &path);
         let from = part.as_ref().map_or(0, Part::from);
         let behind = |segment: &Segment| from.saturating_sub(segment.offset).min(segment.len);
-        // What is there is passed over before anything else is sent of it: it must be what it was.
+        // Skip the durable part first. Its digest must agree before the rest is sent.
         match members.skip(segments.iter().map(behind).sum()) {
             Ok(()) => {}
             Err(DataError::All(e)) => return Err(e),
@@ -479,7 +468,7 @@ impl Worker {
             return Err(ArchiveError::Another(number + 1));
         }
         let taken = PendingMember { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
-        // Its pieces are taken from now on.
+        // Send the waiting events now: the receiver must take this member's pieces before the reader can go on.
         if self.release().is_err() || self.send_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
@@ -497,7 +486,7 @@ impl Worker {
             let mut at = behind(&segment);
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
-                // A file that fails must not pass for whole.
+                // A file that breaks off must not look complete.
                 let data = match members.data(n) {
                     Ok(data) if data.is_empty() => {
                         let _ = send.blocking_send(Err("it became shorter while it was read".into()));
@@ -511,7 +500,7 @@ impl Worker {
                 let digest = self.running.as_ref().map(Running::now);
                 let piece = Piece { offset: segment.offset + at, data, digest, _permit: permit };
                 if send.blocking_send(Ok(piece)).is_err() {
-                    // The file was given up: the archive's reader passes over the rest.
+                    // The receiver gave up this file. The archive's reader skips the rest.
                     return Ok(Ok(()));
                 }
                 at += n as u64;
@@ -529,7 +518,7 @@ impl Worker {
         self.runtime.block_on(self.budget.clone().acquire_many_owned(n)).ok()
     }
 
-    /// Tells, or holds, what comes next.
+    /// Sends an event, or lets it wait ([`Worker::unchecked`]).
     fn send_event(&mut self, event: Event) -> Result<(), Abandoned> {
         let Some((unchecked, bytes)) = self.unchecked.as_mut().filter(|_| !matches!(event, Event::Opened(_)))
         else {
@@ -540,7 +529,7 @@ impl Worker {
             *bytes += taken.member.stored as usize;
         }
         unchecked.push(event);
-        // More is not held: what may be sent is of an archive that was the same at every mark so far.
+        // The wait is bounded. What is sent then comes from an archive that agreed at every mark so far.
         if *bytes > limits::HELD_UNCHECKED_BYTES_MAX.min(self.budget_bytes / 2) {
             self.release()
         } else {
@@ -548,7 +537,6 @@ impl Worker {
         }
     }
 
-    /// What was held goes.
     fn release(&mut self) -> Result<(), Abandoned> {
         let unchecked = self.unchecked.take().map(|(unchecked, _)| unchecked).unwrap_or_default();
         unchecked.into_iter().try_for_each(|event| self.send_now(event))
@@ -559,7 +547,7 @@ impl Worker {
     }
 }
 
-/// Reads what is left of a member's data.
+/// Reads the rest of a member's data, so that the digest includes it.
 fn drain(members: &mut dyn Members) -> Result<(), ArchiveError> {
     loop {
         match members.data(limits::PIECE_BYTES) {

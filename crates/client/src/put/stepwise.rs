@@ -1,8 +1,8 @@
-//! One member, one step at a time: for members that cannot share a COMPOUND. Reasons are existing files, servers that refuse a
+//! Extracts one member in single steps, if it cannot share a COMPOUND. Reasons are existing files, servers that refuse a
 //! combination of operations, lost replies, attributes that may not be set, and files in pieces.
 //!
-//! A step is sent again while the server says DELAY or GRACE. After a step whose outcome is unknown the name is removed, and the
-//! member starts over: everything here makes new objects.
+//! A step is repeated while the server replies NFS4ERR_DELAY or NFS4ERR_GRACE. If the outcome of a step is unknown, the name
+//! is removed and the member starts over. That is safe, because every step makes new objects.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateArgs, CreateHow, CreateType, OpenHow};
@@ -71,10 +71,10 @@ pub(super) async fn extract<P>(
                     && !task.implied
                     && tries < limits::REPLACE_TRIES =>
             {
-                // Also after what was known to have the name has gone.
+                // Check this also when the known object of this name has gone.
                 spelling::check(session, task).await?;
                 write_mode = match existing {
-                    // Somebody else's, made just now.
+                    // Somebody else has just made it.
                     Existing::Look(over) => match look(session, task, over).await? {
                         Some(write_mode) => write_mode,
                         None => return Ok(SlowDone::Skipped),
@@ -89,18 +89,18 @@ pub(super) async fn extract<P>(
     }
 }
 
-/// What is done about the name before a file is written.
+/// What to do about the name before a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WriteMode {
-    /// Nothing has the name.
+    /// The name does not exist.
     New,
-    /// The object that has it is removed first.
+    /// Remove the existing object first.
     Replace,
-    /// The file that has it is emptied and written.
+    /// Truncate and write the existing file.
     Overwrite,
 }
 
-/// How to begin; `None`: the existing object stays, as asked.
+/// `None`: the existing object stays, as requested.
 pub(super) async fn write_mode<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -117,7 +117,7 @@ pub(super) async fn write_mode<P>(
     }))
 }
 
-/// The same, after a look at what has the name now.
+/// The same, after looking up the name.
 pub(super) async fn look<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -187,7 +187,7 @@ async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<
     Ok(SlowDone::Dir(fh, false))
 }
 
-/// CREATE, again without owner and group if those may not be set. Returns the attributes that were not set.
+/// CREATE; repeated without owner and group if the server refuses those. Returns the attributes that were not set.
 async fn create<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -294,7 +294,7 @@ pub(super) async fn open<P>(
             Ok(res) => {
                 let fh = results.getfh()?;
                 let left_out = left_out(&attrs, &mut results);
-                // Of an existing file nothing but the size was set.
+                // On an existing file only the size was set.
                 let missing = match overwrite {
                     true => match existing {
                         Existing::Look(over) => over.for_existing(&task.job.attrs.create).mask,
@@ -304,7 +304,7 @@ pub(super) async fn open<P>(
                 };
                 return Ok(OpenFile::new(fh, res.stateid, u64::from(task.id.0), missing));
             }
-            // A symbolic link is not written through: it goes.
+            // Do not write through a symbolic link: replace it.
             Err(e)
                 if overwrite
                     && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_WRONG_TYPE) =>
@@ -325,12 +325,12 @@ pub(super) async fn open<P>(
     }
 }
 
-/// For what is made with an owner: whose is it ([`super::ownership`])?
+/// For an object that is made with an owner: reads the owner back ([`super::ownership`]).
 fn whose(session: &Session, attrs: &Fattr) -> Option<ArgOp> {
     (session.version() != Version::V3 && has_owner(attrs)).then_some(ArgOp::Getattr(OWNERSHIP))
 }
 
-/// What the answer says; one that failed says nothing.
+/// The attributes that were not set, from the reply to [`whose`]. A failed GETATTR says nothing.
 fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
     if !has_owner(attrs) || results.remaining() == 0 {
         return Bitmap::default();
@@ -338,7 +338,7 @@ fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
     results.getattr().map(|got| ownership::left_out(attrs, &got)).unwrap_or_default()
 }
 
-/// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.
+/// Sets the remaining attributes: those that creation did not set, the size of a sparse file, times, set-ID bits.
 pub(super) async fn finish<P>(
     session: &Session,
     file: &OpenFile,
@@ -349,7 +349,7 @@ pub(super) async fn finish<P>(
     let wanted = create.to_fattr(&file.missing);
     let last = merge(&wanted, &task.job.attrs.finish);
     if let Some(size) = size {
-        // By itself: it may move the modification time.
+        // In a separate step, because it may change the modification time.
         let only = fattr(&AttrValues { size: Some(size), ..AttrValues::default() });
         set(session, &file.fh, &only).await?;
     }
@@ -387,7 +387,7 @@ pub(super) async fn set_last(session: &Session, fh: &FileHandle, attrs: &Fattr) 
     refused.map_or(Ok(()), Err)
 }
 
-/// Sets extended attributes, whether they are there or not.
+/// Creates or replaces extended attributes.
 pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xattr]) -> Result<(), Trouble> {
     for xattr in xattrs {
         let ops = vec![ArgOp::Putfh(fh.clone()), set_xattr(xattr)];
@@ -406,7 +406,7 @@ pub(super) fn no_xattrs(status: NfsStat) -> MemberError {
     MemberError::new(Cause::Xattrs(status), text)
 }
 
-/// A status that setting owner or group may be the reason for.
+/// Whether setting owner or group may be the reason for this status.
 pub(super) fn may_be_owner(status: NfsStat) -> bool {
     matches!(
         status,

@@ -1,4 +1,4 @@
-//! Whether a member was done by an earlier run. No I/O.
+//! Decides whether an earlier run extracted a member. No I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher as _;
@@ -15,28 +15,28 @@ use crate::archive::{Kind, Member};
 /// What an earlier run did of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EarlierResult {
-    /// Nothing, or the result is missing at the destination.
+    /// The earlier run did not do it, or the result is missing at the destination.
     NotDone,
     Done,
-    /// All, but its target was replaced later: this link must refer to the object that had the target's name before.
+    /// Done, but it replaced the target of an earlier hard link that must be done again. That link, whose path is given,
+    /// cannot be made any more: it would refer to this member.
     DoneTooSoon(Vec<u8>),
     /// This run has made something else under its name.
     JustMade,
 }
 
-/// The members that were seen in this run.
+/// What this run has decided so far.
 #[derive(Debug, Default)]
 pub(super) struct MembersSoFar {
-    /// Paths of what is done again although later ones were done: what has the same path follows.
+    /// Paths of members that are done again although later ones were done. Later members at these paths are done again, too.
     again: HashSet<u64>,
-    /// The same for targets of hard links, which these links are to.
+    /// Targets of hard links that are done again, with the path of the link.
     targets: HashMap<u64, Vec<u8>>,
-    /// Paths of objects that are done.
     done: HashSet<u64>,
 }
 
 impl MembersSoFar {
-    /// A member of an archive. Directories are not asked about: they are always done again, because their attributes come last.
+    /// For a member of an archive. Not for directories: they are always done again, because their attributes are set last.
     pub(super) fn member(
         &mut self,
         key: Key,
@@ -64,7 +64,7 @@ impl MembersSoFar {
         EarlierResult::NotDone
     }
 
-    /// An object of a tree that is no directory.
+    /// For an object of a tree. Not for directories.
     pub(super) fn object(
         &mut self,
         key: Key,
@@ -92,7 +92,7 @@ impl MembersSoFar {
     }
 }
 
-/// The digest of an archive while it is read.
+/// The digest of an archive that is being read.
 #[derive(Clone)]
 pub(crate) struct Running(Arc<Mutex<SipHasher13>>);
 
@@ -101,13 +101,13 @@ impl Running {
         Running(Arc::new(Mutex::new(SipHasher13::new_with_keys(key.0, key.1))))
     }
 
-    /// Of all that was read so far.
+    /// The digest of everything read so far.
     pub(crate) fn now(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish()
     }
 }
 
-/// Puts what is read into a digest.
+/// A reader that adds what it reads to a digest.
 pub(crate) struct Digested<R>(pub(crate) R, pub(crate) Running);
 
 impl<R: Read> Read for Digested<R> {
@@ -118,18 +118,18 @@ impl<R: Read> Read for Digested<R> {
     }
 }
 
-/// Up to which member all are settled, for an archive that cannot be read twice: before what comes behind is sent, what
-/// was read up to there must have been the same.
+/// Knows up to which member all are settled. For an archive that cannot be read twice: the next run sends later members
+/// only if it has read the same bytes up to there.
 #[derive(Debug, Default)]
 pub(super) struct Watermark {
-    /// All below are settled.
+    /// All members below this number are settled.
     low: u64,
-    /// Those above that are, with the digest behind each, as soon as it is known.
+    /// Settled members above it, each with the digest after it, once that is known.
     above: BTreeMap<u64, Arc<OnceLock<u64>>>,
 }
 
 impl Watermark {
-    /// A member is settled; the marks that come of it: numbers of members, and the digest before each.
+    /// Notes that a member is settled. Returns the new marks: the number of a member, and the digest before it.
     pub(super) fn settled(&mut self, number: u64, digest: Arc<OnceLock<u64>>) -> Vec<(u64, u64)> {
         self.above.insert(number, digest);
         let mut marks = Vec::new();
@@ -143,7 +143,7 @@ impl Watermark {
     }
 }
 
-/// The last one, and the first of all, which tells most other archives.
+/// Keeps only the latest mark and the very first one. The first one is enough to detect most other archives.
 pub(super) fn put_mark(marks: &mut Vec<(u64, u64)>, mark: (u64, u64)) {
     marks.truncate(usize::from(marks.first().is_some_and(|(n, _)| *n == 1)));
     marks.push(mark);

@@ -1,26 +1,24 @@
-//! Large files that an earlier run has begun and not finished.
+//! Large files that an earlier run left unfinished.
 
 use std::collections::HashMap;
 
-/// What the journal says of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PartialFile {
-    /// Which object, or member of an archive.
+    /// The hash of the object, or the number of the archive member.
     pub(super) object: u64,
-    /// Bytes that are durable; 0: it starts over.
+    /// Durable bytes. 0: start over.
     pub(super) upto: u64,
-    /// The file that holds them.
+    /// The filehandle, or the identity of a local file.
     pub(super) fh: Vec<u8>,
-    /// The digest, up to there, of an archive that cannot be read twice.
+    /// The digest up to there of an archive that cannot be read twice.
     pub(super) digest: Option<u64>,
 }
 
-/// Which object came first to each path in this run.
+/// The first object at each path in this run. `None`: there were several.
 #[derive(Debug, Default)]
 pub(super) struct FirstMembers(HashMap<u64, Option<u64>>);
 
 impl FirstMembers {
-    /// An unfinished object comes to this path.
     pub(super) fn comes(&mut self, path: u64, object: u64) {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
     }

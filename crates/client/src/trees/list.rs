@@ -1,4 +1,4 @@
-//! Trees listed.
+//! Lists trees: local ones, those of servers, those in archives.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -15,11 +15,11 @@ use crate::archive::{Filter, components};
 use crate::fs::{ItemError, Meta, Nfs, Object, Outcome, Owner, Start, WalkOptions, join};
 use crate::local;
 
-/// Bytes of a member that are read at one time.
+/// Bytes of a member that are read at a time.
 const MEMBER_PART: usize = 1 << 20;
 
 impl Tree {
-    /// A tree of this machine. Blocking. `heard`: hears of objects that are listed.
+    /// Lists a local tree. Blocks.
     #[must_use]
     pub fn local(top: &Path, filter: &Filter, on_progress: &OnProgress) -> Tree {
         let mut tree = Tree::new(Origin::Local(top.to_owned()));
@@ -40,7 +40,7 @@ impl Tree {
         tree
     }
 
-    /// A tree of a server. `heard`: hears of objects that are listed; `say`: an error in the caller's words.
+    /// Lists a tree on a server. `error_text` turns an error into the caller's words.
     pub async fn server(
         nfs: &Nfs,
         top: &Object,
@@ -79,10 +79,7 @@ impl Tree {
         tree
     }
 
-    /// The tree that an archive holds. Blocking. `heard`: hears of members that are read.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is none.
+    /// Reads the tree in an archive. Blocks. Fails when the archive cannot be read, or is not an archive.
     pub fn archive(
         input: Box<dyn Read + Send>,
         filter: &Filter,
@@ -137,7 +134,7 @@ impl Tree {
     }
 }
 
-/// Directories that members lie in and that the archive does not name.
+/// Adds the directories that contain members but that the archive does not name.
 fn imply(nodes: &mut BTreeMap<Vec<u8>, Node>) {
     let mut missing: Vec<Vec<u8>> = vec![Vec::new()];
     for path in nodes.keys() {
@@ -181,7 +178,7 @@ fn meta(member: &Member, number: u64) -> Meta {
     }
 }
 
-/// The digest of a member's data, with zeroes for what a sparse one does not hold.
+/// The digest of a member's data, with zeroes for the holes of a sparse file.
 fn digest<R: Read>(
     archive: &mut ArchiveReader<R>,
     member: &Member,

@@ -1,9 +1,10 @@
-//! Makes a tree of this machine as a server's: removes, writes what differs, sets attributes.
+//! Makes a local tree the same as a server's: removes objects, writes what differs, sets attributes.
 //!
-//! Names lead through real directories only, from the top's handle on: what somebody puts in a directory's place meanwhile,
-//! such as a symbolic link, is not followed. A file is written under another name (`.landfast-...`), made stable, and gets its
-//! own name then, so that nobody sees half of it under that. Nothing is told to be done before the filesystem was synced
-//! behind it.
+//! - Paths are resolved from the top's file descriptor through real directories only. If somebody replaces a directory by a
+//!   symbolic link meanwhile, the link is not followed.
+//! - A file is written under a temporary name (`.landfast-...`), synced, and then renamed. So nobody sees an incomplete file
+//!   under its own name.
+//! - Nothing is reported as done before the filesystem has been synced.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -28,21 +29,20 @@ use crate::fs::{AsNamed, Who};
 use crate::fs::{Owner, join};
 use crate::put::{Existing, Over, PutOptions, Xattrs};
 
-/// Where to on this machine, and how.
 #[derive(Debug, Clone)]
 pub struct LocalTarget {
-    /// The destination; it is there.
+    /// The destination, which must exist.
     pub dir: PathBuf,
-    /// Owners and groups are set.
+    /// Whether to set owners and groups.
     pub owners: bool,
-    /// Extended attributes are.
+    /// Whether to set extended attributes.
     pub xattrs: bool,
-    /// When it is set, nothing further is begun.
+    /// When it is set, nothing new is started.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Tree {
-    /// Owners that a server names by names become numbers.
+    /// Turns owners and groups that the server gives as names into numbers.
     pub fn number_owners(&mut self, who: &dyn Who) {
         for node in self.nodes.values_mut() {
             if let Owner::Name(_) = node.meta.owner {
@@ -55,10 +55,8 @@ impl Tree {
     }
 }
 
-/// Does what is planned; `source` is a server's tree with numbers for owners ([`Tree::number_owners`]).
-///
-/// # Errors
-/// When the destination cannot be opened.
+/// Carries out the plan. `source` must be a server's tree with numeric owners ([`Tree::number_owners`]). Fails when the
+/// destination cannot be opened.
 pub async fn sync_local(
     source: &Tree,
     plan: &Plan,
@@ -140,7 +138,7 @@ pub async fn sync_local(
     Ok(report)
 }
 
-/// Works on a thread that may block, syncs, and tells what is stable then.
+/// Runs `does` on a thread that may block, syncs, and then reports what is durable.
 async fn blocking(
     top: &File,
     progress: &Arc<dyn SyncProgress>,
@@ -178,16 +176,16 @@ enum Done {
     Set,
 }
 
-/// What is done, not yet synced.
+/// Changes that are made but not yet synced.
 struct Work {
     top: OwnedFd,
-    /// A directory of each filesystem that was changed.
+    /// One directory of each filesystem that was changed, for syncfs.
     touched: HashMap<u64, OwnedFd>,
     done: Vec<(Vec<u8>, Result<Done, Errno>)>,
 }
 
 impl Work {
-    /// The directory that a path is in, and its last name.
+    /// The parent directory of a path, and the last name.
     fn place(&self, path: &[u8]) -> Result<(OwnedFd, CString), Errno> {
         let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
         let last = names.pop().ok_or(Errno::INVAL)?;
@@ -212,7 +210,7 @@ impl Work {
         self.done.push((path.to_vec(), removed.map(|()| Done::Removed)));
     }
 
-    /// A name with all that is in it, from below; what is gone already is removed.
+    /// Removes a name and everything in it, depth first. A missing name counts as removed.
     fn remove_from(&mut self, dir: &OwnedFd, name: &CString, path: &[u8]) -> Result<(), Errno> {
         let gone = |e| if e == Errno::NOENT { Ok(()) } else { Err(e) };
         let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -240,7 +238,7 @@ impl Work {
         unlinkat(dir, name, AtFlags::REMOVEDIR).or_else(gone)
     }
 
-    /// Of a file or directory, not through a symbolic link.
+    /// For a file or directory. Does not follow a symbolic link.
     fn set_xattrs(&mut self, change: &XattrChange) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let object = match change.path.is_empty() {
@@ -269,7 +267,7 @@ impl Work {
         self.done.push((path.to_vec(), done.map(|()| Done::Set)));
     }
 
-    /// Of the object that was listed, not of one that has its name now, and not through a symbolic link.
+    /// Sets attributes only if the object still has the type that was listed. Does not follow a symbolic link.
     fn try_set(&mut self, path: &[u8], node: &Node, owners: bool) -> Result<(), Errno> {
         let (dir, name) = self.place(path)?;
         self.touch(&dir);
@@ -278,7 +276,7 @@ impl Work {
         if crate::local::meta(&fstat(&file)?).kind != meta.kind {
             return Err(Errno::STALE);
         }
-        // A handle without a way to read or write has no calls of its own for this.
+        // fchmod and futimens do not take an O_PATH descriptor, so go through /proc.
         let itself = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         if let (true, Owner::Id(uid), Owner::Id(gid)) = (owners, &meta.owner, &meta.group) {
             let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));

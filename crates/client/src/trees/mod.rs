@@ -1,14 +1,14 @@
-//! Trees beside each other: local ones, those of servers, archives. What differs, and what makes one as the other.
+//! Compares trees (local, on servers, in archives), and makes one the same as another.
 //!
 //! | module | what it does | I/O |
 //! |---|---|---|
-//! | `tree` | a whole tree by its paths; which names are one file | no |
-//! | `list` | trees listed: local, on a server, in an archive | all |
-//! | `contents` | digests of files' data, extended attributes; many files of a server in one COMPOUND | all |
+//! | `tree` | a whole tree, by path; which names are the same file | no |
+//! | `list` | lists trees: local, on a server, in an archive | all |
+//! | `contents` | digests of file data, extended attributes; many files of a server in one COMPOUND | all |
 //! | `diff` | what differs | no |
-//! | `plan` | what is to be removed, sent, set | no |
-//! | `sync` | does it on a server | local, server |
-//! | `local` | does it on this machine | local, server |
+//! | `plan` | what to remove, send and set | no |
+//! | `sync` | carries out a plan on a server | local, server |
+//! | `local` | carries out a plan on this machine | local, server |
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Listings are in memory, some 400 bytes an object and tree; data is not, but for what is being read.
+//! Listings are kept in memory: about 400 bytes for each object of each tree. File data is not, except what is being read.
 
 mod contents;
 mod diff;

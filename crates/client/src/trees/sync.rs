@@ -1,9 +1,9 @@
-//! Makes a server's tree as a local one, or another server's: removes, sends what differs into [`crate::put`] (as an archive, or as it is
-//! read), sets attributes.
+//! Makes a tree on a server the same as a local tree or a tree on another server. It removes objects, sends what differs
+//! through [`crate::put`], and sets attributes. A local source is sent as an archive.
 //!
-//! Nothing is told to be done before the server said that it is stable. What fails is told with its reason, and the rest is
-//! done all the same. A file that could not be read to its end is removed, so that it passes for the source's at no time that
-//! a later run sees.
+//! - Nothing is reported as done before the server has said that it is durable.
+//! - A failure is reported with its reason, and the rest goes on.
+//! - A file that could not be read to its end is removed again. Otherwise a later run could take it for equal to the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -29,49 +29,43 @@ use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
 use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
 use crate::untar::Archive;
 
-/// Hears what is done, when it is stable, and what is not.
+/// Receives the progress: what is durable, and what failed.
 pub trait SyncProgress: Send + Sync {
-    /// An object is removed.
     fn removed(&self, _path: &[u8]) {}
-    /// So many objects that are sent are on stable storage. They are told one by one ([`SyncProgress::sent`]) when all are.
+    /// The number of sent objects that are durable so far. When all are, [`SyncProgress::sent`] follows for each.
     fn arrived(&self, _objects: u64) {}
-    /// An object is on the server's stable storage.
+    /// An object is durable.
     fn sent(&self, _path: &[u8]) {}
-    /// Its attributes are.
+    /// The attributes of an object that was not sent are durable.
     fn set(&self, _path: &[u8]) {}
-    /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
-    /// It is not, or not wholly, there; where nothing else is said, [`SyncProgress::failed`].
+    /// An object was not sent, or is incomplete. By default this is [`SyncProgress::failed`].
     fn unsent(&self, path: &[u8], why: &put::MemberError) {
         self.failed(path, &why.to_string());
     }
 }
 
-/// What was done.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SyncReport {
-    /// Objects removed.
     pub removed: u64,
-    /// Files, directories, links and others that were sent.
+    /// Objects of all kinds that were sent.
     pub sent: u64,
-    /// Bytes of files' data.
+    /// Bytes of file data.
     pub bytes: u64,
     /// Objects whose attributes alone were set.
     pub set: u64,
-    /// What was not done.
     pub failures: u64,
 }
 
 pub struct Target<'a> {
-    /// The destination's server, in which `path` leads to the destination.
+    /// The server on which `path` leads to the destination.
     pub nfs: &'a Nfs,
-    /// The destination.
     pub path: Vec<u8>,
-    /// Owners and groups are set.
+    /// Whether to set owners and groups.
     pub owners: bool,
-    /// Extended attributes are.
+    /// Whether to set extended attributes.
     pub xattrs: bool,
-    /// Ends it after what is under way, when it becomes true.
+    /// When it becomes true, nothing new is started, and what is in flight is completed.
     pub stop: Option<watch::Receiver<bool>>,
 }
 
@@ -93,10 +87,7 @@ impl Target<'_> {
     }
 }
 
-/// Does what is planned. `say`: an error in the caller's words.
-///
-/// # Errors
-/// When nothing can be sent at all.
+/// Carries out the plan. `error_text` turns an error into the caller's words. Fails only when nothing can be sent at all.
 pub async fn sync(
     source: &Tree,
     dest: &Tree,
@@ -148,7 +139,7 @@ async fn remove(
                 report.removed += 1;
                 progress.removed(&removal.path);
             }
-            // It was not begun, and nobody wants to hear that of each.
+            // The removal was not started. Do not report that for each object.
             Err(ItemError::NotExecuted(_)) if target.is_stopped() => {}
             Err(e) => {
                 report.failures += 1;
@@ -182,7 +173,7 @@ async fn send(
     }
 }
 
-/// From a server, whose files are read by their handles.
+/// Sends from another server, where files are read by their handles.
 async fn send_read(
     source: &Tree,
     nfs: &Nfs,
@@ -201,7 +192,7 @@ async fn send_read(
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
     let from = Source::members(Box::new(members));
     let extracted = target.extract(options, from, collector.clone()).await?;
-    // What fits in one piece was not begun when it could not be read.
+    // A file that fits in one piece is not started before it has been read. So only larger ones can be incomplete.
     let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
     let unread = collector.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
@@ -209,7 +200,7 @@ async fn send_read(
     Ok(())
 }
 
-/// From this machine, as an archive.
+/// Sends local files, as an archive.
 async fn send_packed(
     source: &Tree,
     top: PathBuf,
@@ -245,7 +236,7 @@ async fn send_packed(
     Ok(())
 }
 
-/// Counts and tells what was sent; what is broken goes again.
+/// Counts and reports what was sent, and removes incomplete files.
 async fn account(
     extracted: &put::Report,
     collector: &SentCollector,
@@ -340,13 +331,13 @@ async fn set(
     }
 }
 
-/// Collects what is stable: of a file that breaks off while it is sent that is no success.
+/// Collects the durable objects. They are reported later, because a file that broke off is durable too, but no success.
 pub(super) struct SentCollector {
     progress: Arc<dyn SyncProgress>,
-    /// Not worth a word.
+    /// Objects that are not reported ([`Plan::touched`]).
     touched: BTreeSet<Vec<u8>>,
     pub(super) sent: Mutex<Vec<Vec<u8>>>,
-    /// What could not be read, or not to its end.
+    /// Objects that could not be read to their end.
     unread: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -356,7 +347,7 @@ impl SentCollector {
     }
 }
 
-/// A member's name as a path of the tree.
+/// Turns a member's name into a path of the tree.
 fn of_member(name: &[u8]) -> Vec<u8> {
     let name = name.strip_prefix(b"./").unwrap_or(name);
     name.strip_suffix(b"/").unwrap_or(name).to_vec()
@@ -383,16 +374,15 @@ impl Progress for SentCollector {
     }
 }
 
-/// Makes the archive that is sent.
+/// Writes the archive that is sent.
 struct Packer {
     top: PathBuf,
-    /// Extended attributes are sent, too.
     xattrs: bool,
-    /// Files that have several names, by their first one: that under which they are in the archive.
+    /// For files with several names: the first name in the tree, and the name in the archive.
     first: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Sent, and not whole.
+    /// Files that were sent incomplete, and why.
     broken: Vec<(Vec<u8>, String)>,
-    /// Not sent.
+    /// Objects or attributes that were not sent, and why.
     missing: Vec<(Vec<u8>, String)>,
 }
 
@@ -460,7 +450,7 @@ impl Packer {
 }
 
 impl Packer {
-    /// Those of users, as archives name them.
+    /// User extended attributes under the names that archives use.
     fn read_xattrs(&mut self, path: &[u8], read: io::Result<Vec<Xattr>>) -> Vec<(Vec<u8>, Bytes)> {
         match read {
             Ok(xattrs) => crate::copy::named(xattrs),
@@ -473,7 +463,7 @@ impl Packer {
     }
 }
 
-/// The file that was listed, not another one that has its name now.
+/// Opens the file, but only if it is still the one that was listed.
 fn open_same(top: &Path, path: &[u8], node: &Node) -> Result<File, String> {
     let file = open(top, path).map_err(|e| e.to_string())?;
     let now = file.metadata().map_err(|e| e.to_string())?;
@@ -491,7 +481,7 @@ fn is_as_listed(now: &std::fs::Metadata, node: &Node) -> bool {
         && (now.mtime(), now.mtime_nsec()) == (meta.modified.seconds, meta.modified.nseconds.into())
 }
 
-/// A file's data, with zeroes for what cannot be read: an archive has no way to take a member back.
+/// A file's data, with zeroes for what cannot be read. An archive cannot take back a member once its header is written.
 struct Padded {
     file: File,
     error: Option<io::Error>,
@@ -513,7 +503,7 @@ impl Read for Padded {
     }
 }
 
-/// An object as a member; `None`: no archive can hold it.
+/// The object as an archive member. `None`: an archive cannot hold it.
 fn member(path: &[u8], node: &Node) -> Option<Member> {
     let meta = &node.meta;
     let kind = Kind::of(meta.kind?).filter(|kind| *kind != Kind::Socket)?;
