@@ -35,7 +35,7 @@ impl<P: Default> Plan<P> {
         let mut results = reply.results.into_iter().peekable();
         if results.by_ref().take(batch.guard).any(|r| !r.status.is_ok()) {
             self.finished(batch, 0);
-            batch.members.iter().rev().for_each(|(id, _)| self.again(*id));
+            batch.members.iter().rev().for_each(|(id, _)| self.push_first(*id));
             return feedback;
         }
         let mut again = Vec::new();
@@ -76,7 +76,7 @@ impl<P: Default> Plan<P> {
         let finished = batch.finished.iter().map(|(_, ops)| *ops).map(whole).take_while(|done| *done).count();
         self.finished(batch, if stopped { 0 } else { finished });
         for id in again.into_iter().rev() {
-            self.again(id);
+            self.push_first(id);
         }
         feedback
     }
@@ -99,7 +99,7 @@ impl<P: Default> Plan<P> {
             if !learnt || batch.members.len() == 1 {
                 self.make_slow(*id);
             }
-            self.again(*id);
+            self.push_first(*id);
         }
         if learnt { Feedback::GoOn } else { Feedback::Pause }
     }
@@ -128,7 +128,7 @@ impl<P: Default> Plan<P> {
                     item.replace |= ours && !is_dir;
                 }
             }
-            self.again(*id);
+            self.push_first(*id);
         }
     }
 
@@ -196,14 +196,14 @@ impl<P: Default> Plan<P> {
         }
         if !written || unstable.is_some() {
             // A short or unstable write: start the file over.
-            (item.slow, item.replace, item.known) = (true, true, true);
-            return self.again(id);
+            (item.slow, item.replace, item.exact_spelling) = (true, true, true);
+            return self.push_first(id);
         }
         if let Some(child) = item.child {
             let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle") };
             // For a directory that the archive names, attributes that creation did not set are set at the end.
             self.tree.made(child, fh);
-            self.wake(child);
+            self.unpark_dir(child);
             return self.done(id);
         }
         let missing = missing.or(&self.ownership.left_out(&job.attrs.create));
@@ -216,7 +216,7 @@ impl<P: Default> Plan<P> {
             let rest = merge(&create.to_fattr(&missing), &job.attrs.finish);
             item.leftover = Leftover::Incomplete(fh, rest);
             item.slow = true;
-            return self.again(id);
+            return self.push_first(id);
         }
         self.done(id);
     }
@@ -233,17 +233,17 @@ impl<P: Default> Plan<P> {
                         *place = Some(fh.clone());
                     }
                 }
-                ResBody::Remove(_) => (item.replace, item.known) = (false, false),
+                ResBody::Remove(_) => (item.replace, item.exact_spelling) = (false, false),
                 ResBody::Create(_) => {
                     // Made, but not finished.
                     item.replace = item.child.is_none();
-                    (item.slow, item.known) = (true, true);
+                    (item.slow, item.exact_spelling) = (true, true);
                 }
                 _ => {}
             }
         }
         if let Some((stateid, fh)) = opened {
-            (item.slow, item.replace, item.known) = (true, true, true);
+            (item.slow, item.replace, item.exact_spelling) = (true, true, true);
             if let Some(fh) = fh {
                 item.leftover = Leftover::Opened(fh, stateid);
             }

@@ -106,7 +106,7 @@ pub(super) async fn write_mode<P>(
     task: &SlowTask<P>,
     existing: Existing,
 ) -> Result<Option<WriteMode>, Trouble> {
-    if task.replace && !task.known {
+    if task.replace && !task.exact_spelling {
         spelling::check(session, task).await?;
     }
     Ok(Some(match (existing, task.replace) {
@@ -136,7 +136,7 @@ pub(super) async fn look<P>(
     let Some(found) = ExistingObject::of(&values(&results.getattr()?)?) else {
         return Err(Trouble::other("the server does not say what has its name"));
     };
-    if task.job.is(&found) {
+    if task.job.is_same_file(&found) {
         return Err(Trouble::Refused(MemberError::new(Cause::SameFile, "they are the same file")));
     }
     let write_mode = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &found) {
@@ -145,7 +145,7 @@ pub(super) async fn look<P>(
         Verdict::Skip => return Ok(None),
         Verdict::Refuse(why) => return Err(Trouble::Refused(why)),
     };
-    if found.kind != FileType::Dir && !task.known {
+    if found.kind != FileType::Dir && !task.exact_spelling {
         spelling::check(session, task).await?;
     }
     Ok(Some(write_mode))

@@ -58,7 +58,7 @@ pub(super) struct Dir {
     /// The compound that makes it.
     pub(super) in_batch: u64,
     /// Items that wait for the handle.
-    pub(super) held: Vec<ItemId>,
+    pub(super) waiting: Vec<ItemId>,
 }
 
 impl Dir {
@@ -211,7 +211,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         finishing: false,
         open: 0,
         in_batch: 0,
-        held: Vec::new(),
+        waiting: Vec::new(),
     }
 }
 

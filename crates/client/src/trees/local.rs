@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
@@ -22,9 +22,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::plan::{Plan, XattrChange};
-use super::sync::{SentCollector, SyncProgress, SyncReport};
+use super::sync::{SentCollector, SyncProgress, SyncReport, objects_to_send};
 use super::tree::{Node, Origin, Tree};
-use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
+use crate::copy::{self, RemoteOptions, RemoteTrees, descend};
 use crate::fs::{AsNamed, Who};
 use crate::fs::{Owner, join};
 use crate::put::{Existing, Over, PutOptions, Xattrs};
@@ -77,11 +77,7 @@ pub async fn sync_local(
     })
     .await?;
     if !plan.send.is_empty() && !here.stop.load(Ordering::Acquire) {
-        let object = |path: &Vec<u8>| {
-            let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
-            Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
-        };
-        let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+        let objects = objects_to_send(source, plan);
         let options = RemoteOptions {
             links: true,
             xattrs: here.xattrs,
@@ -104,16 +100,7 @@ pub async fn sync_local(
             copy::write(&mut members, root, &options, how, &*collected)
         });
         let written = written.await.map_err(io::Error::other)?;
-        for path in collector.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            report.sent += 1;
-            progress.sent(path);
-        }
-        report.bytes += written.bytes;
-        report.failures += written.failures;
-        if let Some(why) = &written.stopped {
-            report.failures += 1;
-            progress.failed(b"", why);
-        }
+        collector.report(&written, &BTreeSet::new(), &mut report);
     }
     let only: BTreeSet<Vec<u8>> = plan.xattrs_only().cloned().collect();
     let (changes, stop) = (plan.xattrs.clone(), here.stop.clone());

@@ -173,6 +173,15 @@ async fn send(
     }
 }
 
+/// The objects that the plan sends, as they are read from a server.
+pub(super) fn objects_to_send(source: &Tree, plan: &Plan) -> Vec<RemoteObject> {
+    let object = |path: &Vec<u8>| {
+        let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
+        Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
+    };
+    plan.send.iter().filter_map(object).collect()
+}
+
 /// Sends from another server, where files are read by their handles.
 async fn send_read(
     source: &Tree,
@@ -182,11 +191,7 @@ async fn send_read(
     collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
-    let object = |path: &Vec<u8>| {
-        let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
-        Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
-    };
-    let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+    let objects = objects_to_send(source, plan);
     let reading =
         RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
@@ -244,23 +249,11 @@ async fn account(
     broken: &BTreeSet<&Vec<u8>>,
     report: &mut SyncReport,
 ) {
-    let progress = &collector.progress;
-    for path in collector.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        if !broken.contains(path) {
-            report.sent += 1;
-            progress.sent(path);
-        }
-    }
-    report.bytes += extracted.bytes;
-    report.failures += extracted.failures;
-    if let Some(why) = &extracted.stopped {
-        report.failures += 1;
-        progress.failed(b"", why);
-    }
+    collector.report(extracted, broken, report);
     let spoilt = broken.iter().map(|path| join(&target.path, path));
     for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(broken) {
         if !matches!(outcome, Outcome::Committed(())) {
-            progress.failed(path, "what was sent of it could not be removed");
+            collector.progress.failed(path, "what was sent of it could not be removed");
         }
     }
 }
@@ -336,7 +329,7 @@ pub(super) struct SentCollector {
     progress: Arc<dyn SyncProgress>,
     /// Objects that are not reported ([`Plan::touched`]).
     touched: BTreeSet<Vec<u8>>,
-    pub(super) sent: Mutex<Vec<Vec<u8>>>,
+    sent: Mutex<Vec<Vec<u8>>>,
     /// Objects that could not be read to their end.
     unread: Mutex<Vec<Vec<u8>>>,
 }
@@ -344,6 +337,22 @@ pub(super) struct SentCollector {
 impl SentCollector {
     pub(super) fn new(progress: Arc<dyn SyncProgress>, touched: BTreeSet<Vec<u8>>) -> SentCollector {
         SentCollector { progress, touched, sent: Mutex::default(), unread: Mutex::default() }
+    }
+
+    /// Counts and reports what was sent, except the incomplete files in `broken`.
+    pub(super) fn report(&self, sent: &put::Report, broken: &BTreeSet<&Vec<u8>>, report: &mut SyncReport) {
+        for path in self.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if !broken.contains(path) {
+                report.sent += 1;
+                self.progress.sent(path);
+            }
+        }
+        report.bytes += sent.bytes;
+        report.failures += sent.failures;
+        if let Some(why) = &sent.stopped {
+            report.failures += 1;
+            self.progress.failed(b"", why);
+        }
     }
 }
 
