@@ -61,8 +61,8 @@ impl ArchiveSource for Archive {
             Input::File(path) => {
                 let mut file = File::open(path)?;
                 let meta = file.metadata()?;
-                let again = resume.is_some_and(Resume::again);
-                if meta.is_file() && again && is_plain(&mut file)? {
+                let resumes = resume.is_some_and(Resume::has_earlier_run);
+                if meta.is_file() && resumes && is_plain(&mut file)? {
                     let members = Box::new(ArchiveReader::seeking(Counted(file, read)));
                     return Ok(OpenArchive { members, size: Some(meta.len()), digest: None });
                 }

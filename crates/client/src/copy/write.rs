@@ -62,7 +62,7 @@ pub fn write(
     let root = Arc::new(OwnedFd::from(root));
     if let Some(resume) = &options.resume {
         let root = root.clone();
-        resume.look_here(Box::new(Here(root)));
+        resume.examine_local(Box::new(Here(root)));
     }
     let mut writer = Writer {
         over,
@@ -181,7 +181,7 @@ impl Writer<'_> {
         match self.place((member, agreed), members) {
             // A directory that was there.
             Ok(Came::Met) => {
-                self.progress.met(&path);
+                self.progress.dir_existed(&path);
                 self.report.count(Some(kind), 0);
                 if let Some(resume) = &self.options.resume {
                     resume.stable_dir(&path, true);
@@ -215,7 +215,7 @@ impl Writer<'_> {
             Part::new(resume, &resume.item_of(&member), &path)
         });
         let name = CString::new(&name[..]).map_err(|e| MemberError::from(e.to_string()))?;
-        if let Some(part) = part.take_if(|part| part.begun().is_some()) {
+        if let Some(part) = part.take_if(|part| part.unfinished().is_some()) {
             return self.rest(&dir, &name, (&member, part), members);
         }
         let seen = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -388,7 +388,7 @@ impl Writer<'_> {
     ) -> Result<Came, MemberError> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(dir, name, flags, Mode::empty()).map(File::from);
-        let begun = part.begun().map(|(fh, upto)| (fh.0.clone(), upto));
+        let begun = part.unfinished().map(|(fh, upto)| (fh.0.clone(), upto));
         let (file, new) = match (opened, begun) {
             (Ok(file), Some((begun, upto))) if let Some(new) = is_of(&file, &begun, upto) => {
                 // What is behind may not be what the source has there.

@@ -53,11 +53,11 @@ pub(super) struct MemberState {
 }
 
 /// Finds out which results of earlier runs still exist, and gives the owner access again to directories that they made.
-async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
-    let Some(mut looking) = resume.look(root.clone()) else { return };
+async fn examine(session: &Session, root: &FileHandle, resume: &Resume) {
+    let Some(mut examination) = resume.examine(root.clone()) else { return };
     let nfs = Nfs::rooted(session.clone());
-    while looking.goes_on() {
-        let closed = resume.look_on(&nfs, &mut looking).await;
+    while examination.has_next_level() {
+        let closed = resume.examine_level(&nfs, &mut examination).await;
         for part in closed.chunks(limits::GATHERED_MIN) {
             // If that fails, the error shows when something is put into the directory.
             let opened = part.iter().cloned();
@@ -67,7 +67,7 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
             }
         }
     }
-    resume.looked(looking);
+    resume.finish_examination(examination);
 }
 
 pub(super) async fn extract(
@@ -82,7 +82,7 @@ pub(super) async fn extract(
         Input::Reading(reading) => reading,
         Input::Unopened(source) => {
             if let Some(resume) = &options.resume {
-                look(session, &root, resume).await;
+                examine(session, &root, resume).await;
             }
             match begin(options, source, &*progress).await {
                 Ok(reading) => reading,
@@ -593,7 +593,7 @@ impl Engine {
             self.report.count(job.payload.kind, job.payload.bytes);
             if !implied {
                 match met {
-                    true => self.progress.met(&job.shown),
+                    true => self.progress.dir_existed(&job.shown),
                     false => self.progress.stable(&job.shown),
                 }
                 self.committed.0 += 1;

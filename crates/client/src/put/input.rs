@@ -16,7 +16,7 @@ impl Input {
         source: Source,
         progress: &dyn Progress,
     ) -> Result<Input, FatalError> {
-        match options.resume.as_ref().is_some_and(|resume| resume.again()) {
+        match options.resume.as_ref().is_some_and(|resume| resume.has_earlier_run()) {
             true => Ok(Input::Unopened(source)),
             false => Ok(Input::Reading(begin(options, source, progress).await?)),
         }

@@ -64,10 +64,10 @@ pub(super) async fn open_part<P>(
     existing: Existing,
     (part, size): (Option<&Part>, u64),
 ) -> Result<Option<(OpenFile, WriteMode)>, Trouble> {
-    let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.begun()?))) else {
+    let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.unfinished()?))) else {
         return open(session, task, existing).await;
     };
-    match open_begun(session, task, fh, from..=size).await {
+    match open_unfinished(session, task, fh, from..=size).await {
         Ok(file) => Ok(Some((file, WriteMode::Overwrite))),
         Err(e) => {
             // Another run may succeed if the server can be reached. Otherwise none will.
@@ -80,7 +80,7 @@ pub(super) async fn open_part<P>(
 }
 
 /// Opens an unfinished file that still has its name, and a size between these.
-async fn open_begun<P>(
+async fn open_unfinished<P>(
     session: &Session,
     task: &SlowTask<P>,
     fh: &FileHandle,

@@ -252,7 +252,7 @@ pub trait Progress: Send + Sync {
     /// A member is durable. For a directory this means only that it exists: its attributes are set at the end.
     fn stable(&self, _path: &[u8]) {}
     /// A directory existed already. Its attributes are set at the end.
-    fn met(&self, path: &[u8]) {
+    fn dir_existed(&self, path: &[u8]) {
         self.stable(path);
     }
     /// A member was not extracted, because an existing object stays as requested ([`super::When`]).

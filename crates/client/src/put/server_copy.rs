@@ -70,8 +70,8 @@ async fn beside<P>(
     existing: Existing,
     part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
-    let begun = (part.as_ref(), original.size);
-    let Some((file, write_mode)) = pieces::open_part(session, task, existing, begun).await? else {
+    let unfinished = (part.as_ref(), original.size);
+    let Some((file, write_mode)) = pieces::open_part(session, task, existing, unfinished).await? else {
         return Ok(SlowDone::Skipped);
     };
     let file = Arc::new(file);

@@ -331,7 +331,7 @@ impl Worker {
             }
             number += 1;
         }
-        if self.resume.as_ref().is_some_and(|resume| self.archive && resume.marks_behind(number)) {
+        if self.resume.as_ref().is_some_and(|resume| self.archive && resume.has_marks_after(number)) {
             return Err(ArchiveError::Another(number));
         }
         if first {
@@ -372,7 +372,8 @@ impl Worker {
                 return Ok(Err(Abandoned));
             }
         }
-        if self.resume.as_ref().is_some_and(|resume| resume.marks_behind(number)) && self.unchecked.is_none()
+        if self.resume.as_ref().is_some_and(|resume| resume.has_marks_after(number))
+            && self.unchecked.is_none()
         {
             self.unchecked = Some((Vec::new(), 0));
         }

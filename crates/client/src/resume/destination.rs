@@ -59,17 +59,17 @@ impl Destination {
         &self,
         path: u64,
         names: impl FnOnce() -> Vec<u8>,
-        begun: &PartialFile,
+        unfinished: &PartialFile,
     ) -> Option<FileHandle> {
         let listed = match self {
             Destination::Listed(listed) => listed,
             Destination::Here(here) => {
-                let holds = here.holds(&names(), &begun.fh, begun.upto);
-                return holds.then(|| FileHandle(Bytes::copy_from_slice(&begun.fh)));
+                let holds = here.holds(&names(), &unfinished.fh, unfinished.upto);
+                return holds.then(|| FileHandle(Bytes::copy_from_slice(&unfinished.fh)));
             }
         };
         let (fh, size) = listed.parts.get(&path)?;
-        (fh.0 == begun.fh && *size >= begun.upto).then(|| fh.clone())
+        (fh.0 == unfinished.fh && *size >= unfinished.upto).then(|| fh.clone())
     }
 
     /// Whether the object at `path` may be the extracted member.
@@ -142,7 +142,12 @@ impl Listed {
                         self.names.insert(number, (entry.meta.kind, entry.meta.size));
                     }
                     (true, Some(fh)) if before.dir(number) => {
-                        next.closed.extend(closed(&entry.meta, &fh, &path, before.made.contains(&number)));
+                        next.closed.extend(closed(
+                            &entry.meta,
+                            &fh,
+                            &path,
+                            before.made_dirs.contains(&number),
+                        ));
                         next.starts.push(Start::new(path, fh));
                     }
                     (true, _) => {}

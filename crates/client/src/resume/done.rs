@@ -55,15 +55,15 @@ pub(super) struct DoneBefore {
     /// Unfinished large files, by the hash of the path.
     pub(super) parts: HashMap<u64, PartialFile>,
     /// Paths of directories that were made.
-    pub(super) made: HashSet<u64>,
+    pub(super) made_dirs: HashSet<u64>,
     /// Paths of directories that existed.
-    pub(super) met: HashSet<u64>,
+    pub(super) existing_dirs: HashSet<u64>,
     /// The archive's digest before the member of this number.
     pub(super) marks: BTreeMap<u64, u64>,
     /// Operands (by number) whose removal was started, with their filehandles.
-    pub(super) begun: BTreeMap<u32, Vec<u8>>,
+    pub(super) removals_started: BTreeMap<u32, Vec<u8>>,
     /// Operands that are removed completely.
-    pub(super) gone: BTreeSet<u32>,
+    pub(super) removals_done: BTreeSet<u32>,
     /// The number of removed objects.
     pub(super) removed: u64,
 }
@@ -80,11 +80,11 @@ impl DoneBefore {
         for (path, object, upto, fh, digest) in batch.streamed {
             self.parts.insert(path, PartialFile { object, upto, fh, digest: Some(digest) });
         }
-        self.made.extend(batch.made);
-        self.met.extend(batch.met);
+        self.made_dirs.extend(batch.made);
+        self.existing_dirs.extend(batch.met);
         self.marks.extend(batch.marks);
-        self.begun.extend(batch.begun);
-        self.gone.extend(batch.gone);
+        self.removals_started.extend(batch.begun);
+        self.removals_done.extend(batch.gone);
         self.removed = self.removed.saturating_add(batch.removed);
     }
 
@@ -97,7 +97,7 @@ impl DoneBefore {
     }
 
     pub(super) fn dir(&self, path: u64) -> bool {
-        self.made.contains(&path) || self.met.contains(&path)
+        self.made_dirs.contains(&path) || self.existing_dirs.contains(&path)
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Part {
     resume: Arc<Resume>,
     path: u64,
     object: u64,
-    begun: Option<(FileHandle, u64)>,
+    unfinished: Option<(FileHandle, u64)>,
     digest: Option<u64>,
     streamed: bool,
     noted: u64,
@@ -35,12 +35,12 @@ impl Part {
             }
             Item::Object { path, object } => (*path, *object, false),
         };
-        let begun = resume.begun_part((number, object), || path.join(&b'/'));
-        let begun = begun.filter(|(_, begun)| begun.digest.is_some() == streamed);
-        let digest = begun.as_ref().and_then(|(_, begun)| begun.digest);
-        let begun = begun.map(|(fh, begun)| (fh, begun.upto));
-        let noted = begun.as_ref().map_or(0, |(_, upto)| *upto);
-        Part { resume: resume.clone(), path: number, object, begun, digest, streamed, noted }
+        let unfinished = resume.unfinished_part((number, object), || path.join(&b'/'));
+        let unfinished = unfinished.filter(|(_, unfinished)| unfinished.digest.is_some() == streamed);
+        let digest = unfinished.as_ref().and_then(|(_, unfinished)| unfinished.digest);
+        let unfinished = unfinished.map(|(fh, unfinished)| (fh, unfinished.upto));
+        let noted = unfinished.as_ref().map_or(0, |(_, upto)| *upto);
+        Part { resume: resume.clone(), path: number, object, unfinished, digest, streamed, noted }
     }
 
     /// The digest that the archive must have up to the end of the durable part.
@@ -49,13 +49,13 @@ impl Part {
     }
 
     /// The file that an earlier run began, and how many bytes of it are durable.
-    pub(crate) fn begun(&self) -> Option<(&FileHandle, u64)> {
-        self.begun.as_ref().map(|(fh, upto)| (fh, *upto))
+    pub(crate) fn unfinished(&self) -> Option<(&FileHandle, u64)> {
+        self.unfinished.as_ref().map(|(fh, upto)| (fh, *upto))
     }
 
     /// The offset at which to continue.
     pub(crate) fn from(&self) -> u64 {
-        self.begun.as_ref().map_or(0, |(_, upto)| *upto)
+        self.unfinished.as_ref().map_or(0, |(_, upto)| *upto)
     }
 
     /// Whether enough bytes are new since the last entry to write another one.

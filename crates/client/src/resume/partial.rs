@@ -19,7 +19,7 @@ pub(super) struct PartialFile {
 pub(super) struct FirstMembers(HashMap<u64, Option<u64>>);
 
 impl FirstMembers {
-    pub(super) fn comes(&mut self, path: u64, object: u64) {
+    pub(super) fn add(&mut self, path: u64, object: u64) {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
     }
 
@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn only_what_comes_first_to_its_path_goes_on() {
-        let mut came = FirstMembers::default();
-        assert!(!came.is_first(1, 5));
-        came.comes(1, 5);
-        assert!(came.is_first(1, 5) && !came.is_first(1, 6));
-        came.comes(1, 6);
-        assert!(!came.is_first(1, 5) && !came.is_first(1, 6));
+        let mut first_members = FirstMembers::default();
+        assert!(!first_members.is_first(1, 5));
+        first_members.add(1, 5);
+        assert!(first_members.is_first(1, 5) && !first_members.is_first(1, 6));
+        first_members.add(1, 6);
+        assert!(!first_members.is_first(1, 5) && !first_members.is_first(1, 6));
     }
 }
