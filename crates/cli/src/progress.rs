@@ -6,7 +6,7 @@
 use crate::units::{show_bytes, show_count};
 use indicatif::{ProgressBar, ProgressStyle};
 use landfast_client::fs::{Listing, Outcome};
-use landfast_client::trees::Heard;
+use landfast_client::trees::OnProgress;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::fs::File;
@@ -86,7 +86,7 @@ impl Counter {
     }
 
     /// The counter as a callback for the library.
-    pub fn heard(self) -> Heard {
+    pub fn heard(self) -> OnProgress {
         Arc::new(move |objects| self.more(objects))
     }
 

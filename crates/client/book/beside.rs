@@ -1,5 +1,5 @@
 use landfast_client::fs::Nfs;
-use landfast_client::trees::{Compare, Heard, Tree, compare};
+use landfast_client::trees::{Compare, OnProgress, Tree, compare};
 use landfast_client::archive::Filter;
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ pub async fn beside(url: &str, dir: &std::path::Path) -> Result<(), Box<dyn std:
     let nfs = Nfs::connect(&url.parse()?).await?;
     let top = nfs.getattrs([""]).await.remove(0).into_result()?;
     let all = Filter::default();
-    let heard: Heard = Arc::new(|objects| println!("{objects} more are listed"));
+    let heard: OnProgress = Arc::new(|objects| println!("{objects} more are listed"));
     let here = Tree::local(dir, &all, &heard);
     let there = Tree::server(&nfs, &top, &all, &heard, ToString::to_string).await;
     let (differences, _) = compare(&here, &there, &Compare::default());

@@ -1,10 +1,10 @@
-//! Shell wildcards. Pure.
+//! Shell wildcards.
 
-/// Shell wildcards as fnmatch(3) knows them: `*`, `?`, `[...]`, `\`. All of them match `/`.
+/// Matches shell wildcards as fnmatch(3) does: `*`, `?`, `[...]`, `\`. All of them match `/`.
 #[must_use]
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to go on after the last star, with one byte more under it.
+    // Where to continue if the last star has to match one byte more.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         let step = match pattern.get(p) {
@@ -34,12 +34,12 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// A bracket expression at the start of `pattern` against one byte: its length if it matches. Without a
-/// closing bracket `[` stands for itself.
+/// Matches a bracket expression at the start of `pattern` against one byte. Returns the length of the expression if it
+/// matches. Without a closing bracket, `[` stands for itself.
 fn bracket(pattern: &[u8], byte: u8) -> Option<usize> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };
-    // A `]` in first place is a member.
+    // A `]` in first place is a literal.
     let Some(end) = pattern.iter().skip(start + 1).position(|b| *b == b']').map(|i| i + start + 1) else {
         return (byte == b'[').then_some(1);
     };

@@ -1,4 +1,4 @@
-//! `untar`: a tar archive put onto a server by [`crate::put`].
+//! `untar`: extracts a tar archive onto a server, through [`crate::put`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::archive::{ArchiveError, ArchiveReader, Filter, is_plain, open};
-use crate::put::{ArchiveSource, DataError, Given, Members, OpenArchive, ReadCount, Source};
+use crate::put::{ArchiveSource, DataError, Members, OpenArchive, ReadCount, Source, SourceItem};
 pub use crate::put::{run, run_as};
 use crate::resume::{Digested, Resume};
 
@@ -32,7 +32,7 @@ impl Archive {
         Archive { input: Input::Reader(Box::new(reader)), filter: Filter::default() }
     }
 
-    /// Extracts only the members that `filter` takes, under the names that it gives.
+    /// Extracts only the members that `filter` accepts, under the names that it gives.
     pub fn filtered(self, filter: Filter) -> Archive {
         Archive { filter, ..self }
     }
@@ -61,8 +61,8 @@ impl ArchiveSource for Archive {
             Input::File(path) => {
                 let mut file = File::open(path)?;
                 let meta = file.metadata()?;
-                let again = resume.is_some_and(Resume::again);
-                if meta.is_file() && again && is_plain(&mut file)? {
+                let resumes = resume.is_some_and(Resume::has_earlier_run);
+                if meta.is_file() && resumes && is_plain(&mut file)? {
                     let members = Box::new(ArchiveReader::seeking(Counted(file, read)));
                     return Ok(OpenArchive { members, size: Some(meta.len()), digest: None });
                 }
@@ -81,8 +81,8 @@ impl ArchiveSource for Archive {
 }
 
 impl<R: Read + Send> Members for ArchiveReader<R> {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
-        Ok(ArchiveReader::next_member(self)?.map(Given::Member))
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
+        Ok(ArchiveReader::next_member(self)?.map(SourceItem::Member))
     }
 
     fn data(&mut self, max: usize) -> Result<Bytes, DataError> {
@@ -103,7 +103,7 @@ impl<R: Read> Read for Counted<R> {
 impl Seek for Counted<File> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = self.0.seek(to)?;
-        // To its end one goes to see how long it is.
+        // A seek to the end only finds out the size.
         if !matches!(to, SeekFrom::End(_)) {
             self.1.set(at);
         }

@@ -13,7 +13,7 @@ use landfast_client::fs::{
     AsNamed, Failure, ItemError, NewFile, Nfs, Outcome, Reflink, ServerCopies, ToRemove, WalkOptions,
 };
 use landfast_client::limits;
-use landfast_client::put::{self, Existing, Given, Members, Over, PutOptions, Source};
+use landfast_client::put::{self, Existing, Members, Over, PutOptions, Source, SourceItem};
 use landfast_client::session::SessionStats;
 use landfast_client::{NfsUrl, Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::attr::AttrValues;
@@ -372,7 +372,7 @@ async fn a_tree_that_is_listed_faster_than_it_is_taken() {
     let mut trees = RemoteTrees::new(&nfs, vec![start], RemoteOptions::default(), Box::new(AsNamed));
     let paths = tokio::task::spawn_blocking(move || {
         let mut paths = Vec::new();
-        while let Some(Given::Member(member)) = trees.next_member().unwrap() {
+        while let Some(SourceItem::Member(member)) = trees.next_member().unwrap() {
             paths.push(String::from_utf8(member.path).unwrap());
         }
         paths

@@ -16,7 +16,7 @@ use common::{Rig, archive, member, shell, tree};
 use landfast_client::archive::{ArchiveError, ArchiveReader, Filter};
 use landfast_client::cred::Identity;
 use landfast_client::put::{
-    self, DataError, Existing, FatalError, Given, Members, PutOptions, Report, Silent, Source,
+    self, DataError, Existing, FatalError, Members, PutOptions, Report, Silent, Source, SourceItem,
 };
 use landfast_client::untar::{Archive, run, run_as};
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
@@ -370,7 +370,7 @@ async fn a_server_that_grants_little() {
 struct Told(ArchiveReader<fs::File>, watch::Sender<bool>);
 
 impl Members for Told {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
         let next = Members::next_member(&mut self.0);
         if !matches!(next, Ok(Some(_))) {
             self.1.send_replace(true);

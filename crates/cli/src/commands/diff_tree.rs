@@ -11,7 +11,7 @@ use crate::progress::Counter;
 use landfast_client::archive::Filter;
 use landfast_client::fs::{Meta, Owner};
 use landfast_client::trees::{
-    Asked, ByPath, Compare, Difference, Heard, Key, Tree, What, compare, contents, of_contents,
+    ByPath, Compare, ContentsOptions, Difference, Key, OnProgress, Tree, What, compare, contents, of_contents,
 };
 use serde_json::json;
 use std::ffi::OsStr;
@@ -79,9 +79,9 @@ pub async fn both(
     key: Key,
     prints: bool,
 ) -> (ByPath, ByPath) {
-    let mut asked = Asked { data, xattrs, key, heard: Arc::new(|_| ()) };
+    let mut asked = ContentsOptions { data, xattrs, key, on_progress: Arc::new(|_| ()) };
     let all = asked.reads(a, &paths) + asked.reads(b, &paths);
-    asked.heard = Counter::new("read", Some(all), prints).heard();
+    asked.on_progress = Counter::new("read", Some(all), prints).heard();
     tokio::join!(contents(a, paths.clone(), &asked, message::of), contents(b, paths, &asked, message::of))
 }
 
@@ -99,7 +99,7 @@ pub async fn tree(
     operand: &OsStr,
     filter: &Filter,
     key: Key,
-    heard: &Heard,
+    heard: &OnProgress,
 ) -> Result<Tree, String> {
     if operand.as_bytes().starts_with(b"nfs://") {
         let operand = Operand::parse(&operand.to_string_lossy()).map_err(|e| e.to_string())?;

@@ -16,8 +16,8 @@ use landfast_client::cred::Identity;
 use landfast_client::fs::Nfs;
 use landfast_client::put::MemberError;
 use landfast_client::trees::{
-    Heard, Here, Key, Plan, PlanOptions, SyncReport, Target, Telling, Tree, plan, sync, sync_here, to_digest,
-    with_xattrs,
+    Key, LocalTarget, OnProgress, Plan, PlanOptions, SyncProgress, SyncReport, Target, Tree, plan, sync,
+    sync_local, to_digest, with_xattrs,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -155,9 +155,9 @@ async fn pull(tool: &mut Tool, args: &SyncTreeArgs) -> Result<SyncReport, String
         return Ok(foresee(&plan, &screen));
     }
     tool.stop_on_signals();
-    let here = Here { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
+    let here = LocalTarget { dir: dir.to_owned(), owners: options.owners, xattrs, stop: tool.stop_flag() };
     let screen = Arc::new(screen);
-    let report = sync_here(&source, &plan, &here, screen.clone()).await;
+    let report = sync_local(&source, &plan, &here, screen.clone()).await;
     screen.causes.print_others("sync-tree", screen.verbose);
     report.map_err(failed)
 }
@@ -168,7 +168,7 @@ async fn server(
     url: &OsStr,
     filter: &Filter,
     key: Key,
-    heard: &Heard,
+    heard: &OnProgress,
 ) -> Result<Tree, String> {
     let name = url.to_string_lossy();
     let mut source = tree(tool, url, filter, key, heard).await.map_err(|e| format!("{name}: {e}"))?;
@@ -213,7 +213,7 @@ fn make_all(dir: &Path) -> std::io::Result<()> {
     std::fs::File::open(above)?.sync_all()
 }
 
-async fn local(dir: &OsStr, filter: &Filter, heard: &Heard) -> Result<Tree, String> {
+async fn local(dir: &OsStr, filter: &Filter, heard: &OnProgress) -> Result<Tree, String> {
     let (from, filter, heard) = (Path::new(dir).to_owned(), filter.clone(), heard.clone());
     let found = std::fs::metadata(&from).map_err(|e| format!("{}: {}", from.display(), plain(&e)))?;
     if !found.is_dir() {
@@ -340,7 +340,7 @@ impl Screen {
     }
 }
 
-impl Telling for Screen {
+impl SyncProgress for Screen {
     fn removed(&self, path: &[u8]) {
         self.progress.more(1);
         self.line("remove", path);

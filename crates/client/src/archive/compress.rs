@@ -1,10 +1,9 @@
-//! Compresses an archive that is written.
+//! Compresses an archive while it is written.
 
 use std::io::{self, Write};
 
 use super::Compression;
 
-/// Takes an archive and writes it compressed.
 pub struct Compressor<W: Write>(Inner<W>);
 
 enum Inner<W: Write> {
@@ -15,11 +14,11 @@ enum Inner<W: Write> {
     Zstd(zstd::stream::write::Encoder<'static, W>),
 }
 
-/// The level that `xz` has for a default.
+/// The default level of `xz`.
 const XZ_LEVEL: u32 = 6;
 
 impl Compression {
-    /// What the end of an archive's name asks for, as with GNU tar's `--auto-compress`.
+    /// The compression that a file name's suffix asks for, as with GNU tar's `--auto-compress`.
     #[must_use]
     pub fn of_name(name: &[u8]) -> Compression {
         let end = name.rsplit(|b| *b == b'.').next().unwrap_or_default();
@@ -34,10 +33,7 @@ impl Compression {
 }
 
 impl<W: Write> Compressor<W> {
-    /// With the default level of each.
-    ///
-    /// # Errors
-    /// When the compressor cannot be made.
+    /// Uses each format's default level.
     pub fn new(out: W, how: Compression) -> io::Result<Compressor<W>> {
         Ok(Compressor(match how {
             Compression::None => Inner::None(out),
@@ -52,10 +48,7 @@ impl<W: Write> Compressor<W> {
         }))
     }
 
-    /// Writes the rest; where it all went.
-    ///
-    /// # Errors
-    /// When the rest cannot be written.
+    /// Writes the rest, and returns the output.
     pub fn finish(self) -> io::Result<W> {
         let mut out = match self.0 {
             Inner::None(out) => out,

@@ -1,17 +1,16 @@
-//! How many members of each kind.
+//! Counts members by kind.
 
 use serde::Serialize;
 
 use super::Kind;
 
-/// Members, by their kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Regular files.
     pub files: u64,
     pub dirs: u64,
     pub symlinks: u64,
-    /// Further names of members.
+    /// Hard links.
     pub hard_links: u64,
     /// Devices, FIFOs and sockets.
     pub specials: u64,
@@ -23,7 +22,6 @@ impl Counts {
         self.dirs + self.without_dirs()
     }
 
-    /// All but directories.
     #[must_use]
     pub fn without_dirs(&self) -> u64 {
         self.files + self.symlinks + self.hard_links + self.specials

@@ -6,7 +6,6 @@ use std::io::{self, BufReader, Cursor, Read, Seek};
 use super::ArchiveError;
 use crate::limits::{ARCHIVE_READ_BUFFER, XZ_MEMORY_MAX};
 
-/// How an archive is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -20,7 +19,7 @@ pub enum Compression {
     Zstd,
 }
 
-/// Longest of the magic numbers below.
+/// Length of the longest magic number below.
 const MAGIC_MAX: usize = 6;
 
 fn recognise(start: &[u8]) -> Result<Compression, ArchiveError> {
@@ -38,7 +37,7 @@ fn recognise(start: &[u8]) -> Result<Compression, ArchiveError> {
     })
 }
 
-/// Whether a file is not compressed. It stands at its beginning afterwards.
+/// Whether a file is not compressed. Afterwards the file is positioned at its start.
 pub(crate) fn is_plain(file: &mut File) -> Result<bool, ArchiveError> {
     let mut start = Vec::with_capacity(MAGIC_MAX);
     (&mut *file).take(MAGIC_MAX as u64).read_to_end(&mut start)?;
@@ -46,10 +45,8 @@ pub(crate) fn is_plain(file: &mut File) -> Result<bool, ArchiveError> {
     Ok(recognise(&start)? == Compression::None)
 }
 
-/// Looks at the first bytes of `input` and returns the archive's own bytes.
-///
-/// # Errors
-/// When nothing can be read, or the compression is not supported.
+/// Detects the compression from the first bytes of `input`, and returns a reader of the decompressed archive. Fails when
+/// nothing can be read, or the compression is not supported.
 pub fn open(mut input: Box<dyn Read + Send>) -> Result<(Compression, Box<dyn Read + Send>), ArchiveError> {
     let mut start = Vec::with_capacity(MAGIC_MAX);
     input.by_ref().take(MAGIC_MAX as u64).read_to_end(&mut start)?;
@@ -70,7 +67,7 @@ pub fn open(mut input: Box<dyn Read + Send>) -> Result<(Compression, Box<dyn Rea
     Ok((compression, plain))
 }
 
-/// Decompressors are asked for large pieces: headers come in small ones.
+/// Headers are read in small pieces, so buffer what the decompressor gives.
 fn buffered<R: Read>(inner: R) -> BufReader<R> {
     BufReader::with_capacity(ARCHIVE_READ_BUFFER, inner)
 }

@@ -1,38 +1,33 @@
-//! Names in an archive are not trusted: which of them may be extracted, and where to.
+//! Decides which members may be extracted, and to which path. Names in an archive are not trusted.
 
 use crate::glob::matches;
 use bytes::Bytes;
 
-/// Why a member's name, or the target of its hard link, is not extracted.
+/// Why a member's name, or its hard link's target, is not allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Begins with `/`.
     #[error("absolute name: not extracted")]
     Absolute,
-    /// Holds `..`.
     #[error("name contains `..`: not extracted")]
     Parent,
-    /// Holds a NUL byte, which no file name can.
     #[error("name contains a NUL byte: not extracted")]
     Nul,
-    /// A component of more than 255 bytes.
+    /// A component has more than 255 bytes.
     #[error("name has a component of more than 255 bytes: not extracted")]
     Long,
-    /// Nested deeper than [`crate::limits::DEPTH_MAX`].
+    /// More than [`crate::limits::DEPTH_MAX`] components.
     #[error("name is nested too deeply: not extracted")]
     Deep,
-    /// Nothing is left of it.
+    /// A hard link's target of which stripping leaves nothing.
     #[error("empty name: not extracted")]
     Empty,
 }
 
-/// Longest name of a file on the filesystems that servers export.
+/// The longest file name on the filesystems that servers export, in bytes.
 const NAME_MAX: usize = 255;
 
-/// The components of a name, `.` and empty ones left out.
-///
-/// # Errors
-/// [`PathError`] for a name that could lead out of the destination, or cannot be a name.
+/// The components of a name, without `.` and empty ones. Fails for a name that could lead out of the destination, or that
+/// no file can have.
 pub fn components(name: &[u8]) -> Result<Vec<Bytes>, PathError> {
     if name.contains(&0) {
         return Err(PathError::Nul);
@@ -55,33 +50,29 @@ pub fn components(name: &[u8]) -> Result<Vec<Bytes>, PathError> {
     Ok(parts)
 }
 
-/// Which members to take, and under what name: `--strip-components` and `--exclude`.
+/// Which members to extract, and under which names: `--strip-components` and `--exclude`.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     strip: usize,
     exclude: Vec<Vec<u8>>,
 }
 
-/// What becomes of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Extract it under these components; none: the destination itself.
+    /// Extract it at this path. Empty: the destination itself.
     Take(Vec<Bytes>),
-    /// Leave it out: excluded, or nothing is left after stripping.
+    /// Leave it out: it is excluded, or stripping leaves nothing.
     Skip,
 }
 
 impl Filter {
-    /// Drops `strip` leading components; leaves out what matches one of `exclude`.
+    /// Removes `strip` leading components, and leaves out members that match one of `exclude`.
     pub fn new(strip: usize, exclude: &[String]) -> Filter {
         let exclude = exclude.iter().map(|e| e.trim_end_matches('/').as_bytes().to_vec()).collect();
         Filter { strip, exclude }
     }
 
-    /// Judges a member's name.
-    ///
-    /// # Errors
-    /// [`PathError`]; a name that is excluded or stripped away is not looked at further.
+    /// Decides about a member's name. A name that is excluded or stripped away is never an error.
     pub fn judge(&self, name: &[u8]) -> Result<Verdict, PathError> {
         if self.excludes(name) {
             return Ok(Verdict::Skip);
@@ -96,7 +87,7 @@ impl Filter {
         Ok(Verdict::Take(parts.split_off(self.strip)))
     }
 
-    /// The target of a hard link is a name in the archive, and stripped like one.
+    /// The target of a hard link is a name in the archive, so it is stripped like one.
     pub fn link_target(&self, name: &[u8]) -> Result<Vec<Bytes>, PathError> {
         let mut parts = components(name)?;
         if parts.len() <= self.strip {
@@ -105,8 +96,8 @@ impl Filter {
         Ok(parts.split_off(self.strip))
     }
 
-    /// As GNU tar by default: a pattern matches the whole name, what follows any `/` in it, or a
-    /// directory that it lies in; wildcards match `/`.
+    /// As GNU tar by default: a pattern matches the whole name, the part after any `/`, or a parent directory. Wildcards match
+    /// `/`.
     pub(crate) fn excludes(&self, name: &[u8]) -> bool {
         if self.exclude.is_empty() {
             return false;

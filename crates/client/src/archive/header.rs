@@ -2,10 +2,9 @@
 
 use landfast_nfs::v4::FileType;
 
-/// Bytes of a block.
 pub const BLOCK: usize = 512;
 
-/// A time with nanoseconds, counted from 1970-01-01T00:00:00Z; `nanos` counts forward also before that.
+/// A time since 1970-01-01T00:00:00Z. `nanos` counts forward, also before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Time {
     /// Whole seconds, rounded down.
@@ -14,12 +13,11 @@ pub struct Time {
     pub nanos: u32,
 }
 
-/// What a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Regular file.
     File,
-    /// Another name of a member.
+    /// Another name of an earlier member.
     HardLink,
     Symlink,
     /// Character device.
@@ -28,12 +26,12 @@ pub enum Kind {
     Block,
     Dir,
     Fifo,
-    /// Socket: no archive holds one, but trees do.
+    /// An archive cannot hold a socket, but a tree can.
     Socket,
 }
 
 impl Kind {
-    /// What an object of an NFS server is; `None`: of a type that no tree holds.
+    /// The kind of an NFS object. `None`: a type that is not an object of a tree.
     #[must_use]
     pub fn of(object: FileType) -> Option<Kind> {
         Some(match object {
@@ -49,24 +47,23 @@ impl Kind {
     }
 }
 
-/// Offsets and lengths of a sparse map, unchecked.
+/// Offsets and lengths of a sparse map, not checked yet.
 pub(super) type RawMap = Vec<(u64, u64)>;
 
-/// A header block whose checksum is right.
+/// A header block with a valid checksum.
 pub(super) struct Header<'a>(&'a [u8; BLOCK]);
 
-/// Where a field lies.
 type Field = std::ops::Range<usize>;
 
 impl<'a> Header<'a> {
-    /// `None` when the checksum is wrong. Signed sums, which some old implementations wrote, count too.
+    /// `None`: the checksum is wrong. Sums of signed bytes are accepted, too: some old implementations wrote them.
     pub(super) fn new(block: &'a [u8; BLOCK]) -> Option<Header<'a>> {
         let stored = number(&block[148..156])?;
-        // The sum's own field counts as blanks.
+        // The checksum field itself counts as blanks.
         const BLANKS: u32 = 8 * b' ' as u32;
         let sum = |bytes: &[u8]| bytes.iter().map(|b| u32::from(*b)).sum::<u32>();
         let unsigned = sum(&block[..148]) + BLANKS + sum(&block[156..]);
-        // A byte of 128 or more counts for 256 less.
+        // In a signed sum, a byte of 128 or more counts 256 less.
         let signed = || {
             let high = |bytes: &[u8]| bytes.iter().filter(|b| **b >= 128).count() as i64;
             i64::from(unsigned) - 256 * (high(&block[..148]) + high(&block[156..]))
@@ -86,7 +83,7 @@ impl<'a> Header<'a> {
         &self.0[257..265] == b"ustar  \0"
     }
 
-    /// The name, with ustar's prefix.
+    /// The name, including the prefix of ustar.
     pub(super) fn name(&self) -> Vec<u8> {
         let name = text(&self.0[0..100]);
         let prefix = if self.is_posix() { text(&self.0[345..500]) } else { &[] };
@@ -97,7 +94,7 @@ impl<'a> Header<'a> {
         text(&self.0[157..257]).to_vec()
     }
 
-    /// The owner's name, which a v7 header has none of.
+    /// The owner's name. Empty in a v7 header.
     pub(super) fn user(&self) -> Vec<u8> {
         self.owner(265..297)
     }
@@ -131,7 +128,7 @@ impl<'a> Header<'a> {
         signed(&self.0[136..148])
     }
 
-    /// Device numbers; zero in a v7 header, which has none.
+    /// Device numbers. Zero in a v7 header.
     pub(super) fn device(&self) -> Option<(u32, u32)> {
         if !self.is_posix() && !self.is_gnu() {
             return Some((0, 0));
@@ -140,8 +137,7 @@ impl<'a> Header<'a> {
         Some((part(329..337)?, part(337..345)?))
     }
 
-    /// GNU's old sparse format: up to four entries of the map, the real size, and whether more blocks
-    /// of the map follow.
+    /// GNU's old sparse format: up to four entries of the map, the real size, and whether more blocks of the map follow.
     pub(super) fn gnu_sparse(&self) -> Option<(RawMap, u64, bool)> {
         let map = sparse_entries(&self.0[386..482])?;
         Some((map, self.field(483..495)?, self.0[482] != 0))
@@ -152,12 +148,12 @@ impl<'a> Header<'a> {
     }
 }
 
-/// A further block of GNU's old sparse map, and whether another follows.
+/// A further block of GNU's old sparse map, and whether another one follows.
 pub(super) fn gnu_sparse_block(block: &[u8; BLOCK]) -> Option<(RawMap, bool)> {
     Some((sparse_entries(&block[..504])?, block[504] != 0))
 }
 
-/// Entries of offset and length; an empty one ends the list.
+/// Pairs of offset and length. An empty one ends the list.
 fn sparse_entries(bytes: &[u8]) -> Option<RawMap> {
     let mut map = Vec::new();
     for entry in bytes.chunks_exact(24) {
@@ -169,23 +165,23 @@ fn sparse_entries(bytes: &[u8]) -> Option<RawMap> {
     Some(map)
 }
 
-/// Up to the first NUL.
+/// The field up to the first NUL.
 fn text(field: &[u8]) -> &[u8] {
     &field[..field.iter().position(|b| *b == 0).unwrap_or(field.len())]
 }
 
-/// Octal digits, or GNU's base-256; empty is zero; `None` when neither, or negative.
+/// Reads octal digits or GNU's base-256. An empty field is zero. `None`: neither, or negative.
 fn number(field: &[u8]) -> Option<u64> {
     signed(field).and_then(|n| u64::try_from(n).ok())
 }
 
 fn signed(field: &[u8]) -> Option<i64> {
     match field[0] {
-        // Base-256: two's complement behind a marker bit.
+        // Base-256: two's complement after a marker bit.
         0x80 | 0xff => {
             let start = if field[0] == 0xff { -1i64 } else { 0 };
             let (high, low) = field[1..].split_at(field.len().saturating_sub(9));
-            // What does not fit in 64 bits must only repeat the sign.
+            // Bytes beyond 64 bits may only repeat the sign.
             let sign = if start < 0 { 0xff } else { 0 };
             let negative = low.first().is_some_and(|b| low.len() == 8 && b & 0x80 != 0);
             if high.iter().any(|b| *b != sign) || (low.len() == 8 && negative != (start < 0)) {

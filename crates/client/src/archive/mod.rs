@@ -1,7 +1,7 @@
-//! Reading tar archives: v7, ustar, GNU and pax, plain or compressed; writing them, as pax. Blocking.
+//! Reads tar archives (v7, ustar, GNU, pax; plain or compressed), and writes pax archives. Blocking.
 //!
-//! ACLs are passed over. What is read is not trusted: sizes only bound loops, memory grows with bytes that are there, and
-//! the reader returns names as they stand. [`Filter`] says which of them may be extracted.
+//! ACLs are ignored. The input is not trusted: sizes only bound loops, and memory grows only with bytes that were really
+//! read. The reader returns names unchanged; [`Filter`] decides which of them may be extracted.
 
 mod compress;
 mod counts;

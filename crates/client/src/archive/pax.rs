@@ -6,17 +6,17 @@ use bytes::Bytes;
 
 use super::header::Time;
 
-/// Keys and values in force for a member: its own over the global ones.
+/// The keys and values that apply to a member. Its own take precedence over global ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Records {
     global: HashMap<Vec<u8>, Vec<u8>>,
     own: HashMap<Vec<u8>, Vec<u8>>,
-    /// `GNU.sparse.offset` and `GNU.sparse.numbytes`, which repeat (format 0.0), in order.
+    /// All `GNU.sparse.offset` and `GNU.sparse.numbytes`, in order. They repeat in format 0.0.
     pub(super) sparse_pairs: Vec<(bool, u64)>,
 }
 
 impl Records {
-    /// Takes up a header of a member, or a global one. `None` when it is malformed.
+    /// Adds the records of a member's header, or of a global one. `None`: malformed.
     pub(super) fn add(&mut self, data: &[u8], global: bool) -> Option<()> {
         let mut rest = data;
         while !rest.is_empty() {
@@ -29,7 +29,7 @@ impl Records {
             match key {
                 b"GNU.sparse.offset" => self.sparse_pairs.push((false, decimal(value)?)),
                 b"GNU.sparse.numbytes" => self.sparse_pairs.push((true, decimal(value)?)),
-                // An empty value of a member's header takes the global value back.
+                // An empty value in a member's header cancels the global value.
                 _ if global && value.is_empty() => drop(self.global.remove(key)),
                 _ if global => drop(self.global.insert(key.to_vec(), value.to_vec())),
                 _ => drop(self.own.insert(key.to_vec(), value.to_vec())),
@@ -38,7 +38,7 @@ impl Records {
         Some(())
     }
 
-    /// The member is done: its own records end with it.
+    /// Drops the member's own records.
     pub(super) fn forget_own(&mut self) {
         self.own.clear();
         self.sparse_pairs.clear();
@@ -49,7 +49,7 @@ impl Records {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Extended attributes, sorted by name.
+    /// Sorted by name.
     pub(super) fn xattrs(&self) -> Vec<(Vec<u8>, Bytes)> {
         let name = |key: &[u8]| key.strip_prefix(b"SCHILY.xattr.").map(<[u8]>::to_vec);
         let global = self.global.iter().filter(|(key, _)| !self.own.contains_key(*key));
@@ -61,12 +61,12 @@ impl Records {
         all
     }
 
-    /// A decimal value: `None` when it is not there, `Some(None)` when it is no number.
+    /// A decimal value. `None`: missing. `Some(None)`: not a number.
     pub(super) fn number(&self, key: &str) -> Option<Option<u64>> {
         self.get(key).map(decimal)
     }
 
-    /// A time: as [`Records::number`].
+    /// A time, with results as [`Records::number`].
     pub(super) fn time(&self, key: &str) -> Option<Option<Time>> {
         self.get(key).map(time)
     }
@@ -82,7 +82,7 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `[-]SECONDS[.FRACTION]`; digits beyond nanoseconds are cut off towards the past.
+/// Parses `[-]SECONDS[.FRACTION]`. Digits beyond nanoseconds are rounded towards the past.
 fn time(value: &[u8]) -> Option<Time> {
     let (negative, value) = value.strip_prefix(b"-").map_or((false, value), |v| (true, v));
     let point = value.iter().position(|b| *b == b'.').unwrap_or(value.len());

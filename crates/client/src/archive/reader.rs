@@ -1,4 +1,4 @@
-//! Members of an archive, one after the other.
+//! Reads the members of an archive in order.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
@@ -10,35 +10,30 @@ use super::pax::{Records, decimal};
 use super::sparse::{self, PaxSparse, Segment};
 use crate::limits::{ARCHIVE_META_MAX, ARCHIVE_READ_BUFFER, SPARSE_SEGMENTS_MAX};
 
-/// One member, as the archive describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its name, as it stands.
+    /// The name, unchanged.
     pub path: Vec<u8>,
     pub kind: Kind,
     /// Permission bits, 0 to 0o7777.
     pub mode: u32,
-    /// Owner.
     pub uid: u32,
-    /// Group.
     pub gid: u32,
-    /// The owner's name, as it stands; empty: none.
+    /// The owner's name, unchanged. Empty: none.
     pub user: Vec<u8>,
-    /// The group's name.
     pub group: Vec<u8>,
-    /// When it was last modified.
     pub mtime: Time,
-    /// When it was last read, if that is to be set.
+    /// The access time, if it is to be set.
     pub atime: Option<Time>,
-    /// Target of a link.
+    /// The target of a hard or symbolic link.
     pub link: Vec<u8>,
-    /// Major and minor number of a device.
+    /// The major and the minor number of a device.
     pub device: (u32, u32),
-    /// Size of a file in bytes, holes included.
+    /// The size of a file in bytes, including holes.
     pub size: u64,
-    /// Bytes of data that the archive holds for it.
+    /// Bytes of data in the archive.
     pub stored: u64,
-    /// Where the data goes, for a sparse file: its lengths add up to `stored`.
+    /// For a sparse file: where the data goes. The lengths add up to `stored`.
     pub sparse: Option<Vec<Segment>>,
     /// Extended attributes (`SCHILY.xattr.`), sorted by name.
     pub xattrs: Vec<(Vec<u8>, Bytes)>,
@@ -46,7 +41,7 @@ pub struct Member {
 
 #[cfg(test)]
 impl Member {
-    /// One with nothing but a name and a kind.
+    /// A member with only a name and a kind.
     pub(crate) fn plain(path: &[u8], kind: Kind) -> Member {
         Member {
             path: path.to_vec(),
@@ -68,25 +63,25 @@ impl Member {
     }
 }
 
-/// Reads members; their data is read, or passed over, before the next.
+/// Reads members. Data of a member that was not read is skipped before the next one.
 pub struct ArchiveReader<R> {
     input: R,
     /// Bytes read so far.
     at: u64,
-    /// Bytes of the current member's data not read yet.
+    /// Bytes of the current member's data that are not read yet.
     data_left: u64,
-    /// Padding behind that data.
+    /// Padding after that data.
     padding: u64,
     records: Records,
     ended: bool,
-    /// Passes over so many bytes, as far as there are any, where that can be done without reading them.
+    /// Skips bytes without reading them, if the input can seek. Returns how many it skipped.
     leap: Option<Leap<R>>,
 }
 
 type Leap<R> = fn(&mut R, u64) -> io::Result<u64>;
 
 impl<R: Read + Seek> ArchiveReader<BufReader<R>> {
-    /// Reads an archive that is not compressed and lies in a file; what is passed over is not read.
+    /// For an uncompressed archive in a file. What is skipped is not read.
     pub(crate) fn seeking(file: R) -> Self {
         let leap: Leap<BufReader<R>> = |input, n| {
             let buffered = input.buffer().len() as u64;
@@ -106,7 +101,7 @@ impl<R: Read + Seek> ArchiveReader<BufReader<R>> {
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Reads from the start of a decompressed archive.
+    /// `input` must be decompressed, and at the start of the archive.
     pub fn new(input: R) -> Self {
         ArchiveReader {
             input,
@@ -119,10 +114,7 @@ impl<R: Read> ArchiveReader<R> {
         }
     }
 
-    /// The next member, or `None` at the end of the archive.
-    ///
-    /// # Errors
-    /// [`ArchiveError`]; the archive cannot be read on after it.
+    /// The next member; `None` at the end of the archive.
     pub fn next_member(&mut self) -> Result<Option<Member>, ArchiveError> {
         if self.ended {
             return Ok(None);
@@ -193,7 +185,7 @@ impl<R: Read> ArchiveReader<R> {
             b'6' => Kind::Fifo,
             // v7 has no type for directories.
             0 | b'0' if path.ends_with(b"/") => Kind::Dir,
-            // A type that is not known is extracted as a file, as POSIX asks.
+            // An unknown type is extracted as a file, as POSIX requires.
             _ => Kind::File,
         };
         let mut member = Member {
@@ -216,7 +208,7 @@ impl<R: Read> ArchiveReader<R> {
             sparse: None,
             xattrs: records.xattrs(),
         };
-        // A hard link's header may carry its file's size; no data follows.
+        // A hard link's header may have the size of its file, but no data follows.
         self.data_left = if kind == Kind::HardLink { 0 } else { size };
         self.padding = padding(self.data_left);
         if kind == Kind::File {
@@ -262,8 +254,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(())
     }
 
-    /// Format 1.0: decimal numbers, each on a line, in as many blocks as it takes: a count, then offsets
-    /// and lengths.
+    /// Format 1.0: a count, then offsets and lengths, as decimal numbers, each on a line. They fill whole blocks.
     fn map_in_data(&mut self) -> Result<RawMap, ArchiveError> {
         let mut text: Vec<u8> = Vec::new();
         let mut at = 0;
@@ -295,7 +286,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(numbers[1..].chunks_exact(2).map(|p| (p[0], p[1])).collect())
     }
 
-    /// Up to `max` bytes of the member's data; empty when there is no more.
+    /// Up to `max` bytes of the member's data. Empty at its end.
     pub fn data(&mut self, max: usize) -> Result<Bytes, ArchiveError> {
         let n = self.data_left.min(max as u64);
         let data = self.take(n)?;
@@ -303,8 +294,8 @@ impl<R: Read> ArchiveReader<R> {
         Ok(data.into())
     }
 
-    /// Behind the end marker: reads the input to its end, so that a checksum there is looked at and a
-    /// writer of a pipe is not cut off.
+    /// Reads the input to its end after the end marker, so that a checksum there is verified and the writer of a pipe does not
+    /// get SIGPIPE.
     fn end(&mut self) -> Result<(), ArchiveError> {
         self.ended = true;
         std::io::copy(&mut self.input, &mut std::io::sink()).map_err(|e| self.io(e))?;
@@ -326,7 +317,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(data)
     }
 
-    /// A long name: up to its NUL.
+    /// A long name, up to its NUL.
     fn meta_text(&mut self, size: u64) -> Result<Vec<u8>, ArchiveError> {
         let mut text = self.meta(size)?;
         text.truncate(text.iter().position(|b| *b == 0).unwrap_or(text.len()));
@@ -343,7 +334,7 @@ impl<R: Read> ArchiveReader<R> {
     }
 
     fn take(&mut self, n: u64) -> Result<Vec<u8>, ArchiveError> {
-        // Room for what is there, up to a megabyte at once, whatever was announced.
+        // Do not trust the announced size: reserve at most a megabyte at a time.
         let mut data = Vec::with_capacity(n.min(1 << 20) as usize);
         self.input.by_ref().take(n).read_to_end(&mut data).map_err(|e| self.io(e))?;
         self.at += data.len() as u64;
@@ -360,7 +351,7 @@ impl<R: Read> ArchiveReader<R> {
         if skipped < n { Err(ArchiveError::Truncated(self.at)) } else { Ok(()) }
     }
 
-    /// A compressed stream that ends too soon is a cut-off archive as well.
+    /// A compressed stream that ends too soon means a truncated archive, too.
     fn io(&self, e: std::io::Error) -> ArchiveError {
         match e.kind() {
             std::io::ErrorKind::UnexpectedEof => ArchiveError::Truncated(self.at),

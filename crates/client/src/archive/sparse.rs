@@ -4,31 +4,30 @@ use super::header::RawMap;
 use super::pax::{Records, decimal};
 use crate::limits::SPARSE_SEGMENTS_MAX;
 
-/// A run of bytes that the archive holds; what lies between runs is zeroes.
+/// A run of bytes that the archive holds. Between runs the file has zeroes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Where in the file, bytes.
+    /// The offset in the file, in bytes.
     pub offset: u64,
-    /// Length, bytes; never zero.
+    /// In bytes. Never zero.
     pub len: u64,
 }
 
-/// What the pax records say about sparseness.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PaxSparse {
     No,
-    /// Formats 0.0 and 0.1: the map is in the header.
+    /// Formats 0.0 and 0.1, with the map in the header.
     Map {
         map: RawMap,
         size: u64,
     },
-    /// Format 1.0: the map stands before the data.
+    /// Format 1.0, with the map before the data.
     InData {
         size: u64,
     },
 }
 
-/// `None` when the records contradict each other.
+/// `None`: the records contradict each other.
 pub(super) fn from_pax(records: &Records) -> Option<PaxSparse> {
     if let Some(major) = records.number("GNU.sparse.major") {
         let minor = records.number("GNU.sparse.minor")??;
@@ -55,7 +54,7 @@ pub(super) fn from_pax(records: &Records) -> Option<PaxSparse> {
     Some(PaxSparse::Map { map: numbers.chunks_exact(2).map(|p| (p[0], p[1])).collect(), size: size? })
 }
 
-/// Checks a map: ascending, without overlap, within `size` bytes, and holding `stored` bytes in all.
+/// Checks that a map is ascending, does not overlap, lies within `size` bytes, and has `stored` bytes in total.
 pub(super) fn check(map: &[(u64, u64)], size: u64, stored: u64) -> Option<Vec<Segment>> {
     let (mut end, mut sum) = (0u64, 0u64);
     let mut segments = Vec::with_capacity(map.len());

@@ -1,8 +1,8 @@
-//! Writing tar archives: ustar blocks, and pax records (POSIX.1-2001) for what does not fit in them. Blocking.
+//! Writes tar archives: ustar blocks, and pax records (POSIX.1-2001) for what does not fit in them. Blocking.
 //!
-//! The blocks are the `tar` crate's. A pax header stands only where it is needed: for times with a fraction, long names,
+//! The `tar` crate makes the blocks. A pax header is written only where it is needed: for times with a fraction, long names,
 //! large numbers, extended attributes. An archive that was not [finished](ArchiveWriter::finish) has no end marker, so that
-//! it does not pass for whole.
+//! it does not look complete.
 
 use std::io::{self, Read, Write};
 
@@ -12,21 +12,20 @@ use super::compress::Compressor;
 use super::header::{Kind, Time};
 use super::reader::Member;
 
-/// Octal digits of numbers in a header block.
+/// The largest numbers that fit into a header's octal digits.
 const SEVEN_DIGITS: u64 = 0o777_7777;
 const ELEVEN_DIGITS: u64 = 0o777_7777_7777;
-/// Bytes of names in a header block.
+/// The longest names that fit into a header block, in bytes.
 const NAME_BYTES: usize = 100;
 const OWNER_BYTES: usize = 31;
-/// Bytes that an archive is a multiple of, as GNU tar writes it.
+/// The size of an archive is a multiple of this many bytes, as with GNU tar.
 const RECORD: u64 = 20 * 512;
 
-/// Writes members, one after the other.
 pub struct ArchiveWriter<W: Write> {
     tar: Builder<Tap<W>>,
 }
 
-/// Where the archive goes; from the time that it is shut nothing goes there.
+/// The output. Once it is shut, it drops what is written.
 struct Tap<W: Write> {
     inner: Option<Compressor<W>>,
     written: u64,
@@ -47,33 +46,31 @@ impl<W: Write> Write for Tap<W> {
 
 impl<W: Write> Drop for ArchiveWriter<W> {
     fn drop(&mut self) {
-        // The builder would end the archive.
+        // The builder would write an end marker.
         self.tar.get_mut().inner = None;
     }
 }
 
-/// Numbers of a header that pax has no records for.
+/// Device numbers do not fit into a header, and pax has no records for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("device number out of range")]
 pub struct DeviceRange;
 
-/// Whether an archive can hold a device with these numbers.
 pub fn check_device((major, minor): (u32, u32)) -> Result<(), DeviceRange> {
     let fits = |n: u32| u64::from(n) <= SEVEN_DIGITS;
     if fits(major) && fits(minor) { Ok(()) } else { Err(DeviceRange) }
 }
 
 impl<W: Write> ArchiveWriter<W> {
-    /// An empty archive.
     pub fn new(out: Compressor<W>) -> ArchiveWriter<W> {
         ArchiveWriter { tar: Builder::new(Tap { inner: Some(out), written: 0 }) }
     }
 
-    /// Writes a member. `data` must give [`Member::stored`] bytes; [`Member::sparse`] is not looked at. A directory's name
-    /// is to end in `/`.
+    /// Writes a member. `data` must give [`Member::stored`] bytes. [`Member::sparse`] is ignored. A directory's name must end
+    /// in `/`.
     ///
     /// # Errors
-    /// When nothing can be written, or `data` fails or ends too soon; the archive cannot be written on after it.
+    /// When nothing can be written, or `data` fails or ends too soon. After that the archive is unusable.
     pub fn member(&mut self, member: &Member, data: impl Read) -> io::Result<()> {
         let mut header = Header::new_ustar();
         let mut pax: Vec<(String, Vec<u8>)> = Vec::new();
@@ -127,7 +124,7 @@ impl<W: Write> ArchiveWriter<W> {
             }
         }
         for (name, value) in &member.xattrs {
-            // No record can say a name that holds `=`, nor one that is no text.
+            // A record cannot express a name that contains `=` or is not UTF-8.
             if let (Ok(name), false) = (std::str::from_utf8(name), name.contains(&b'=')) {
                 pax.push((format!("SCHILY.xattr.{name}"), value.to_vec()));
             }
@@ -139,15 +136,12 @@ impl<W: Write> ArchiveWriter<W> {
         if data.limit() > 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Bytes of the archive so far, before they are compressed.
+    /// Bytes of the archive so far, before compression.
     pub fn written(&self) -> u64 {
         self.tar.get_ref().written
     }
 
-    /// Ends the archive; where it went.
-    ///
-    /// # Errors
-    /// When the rest cannot be written.
+    /// Writes the end of the archive, and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.tar.finish()?;
         let tap = self.tar.get_mut();
@@ -160,12 +154,12 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-/// Seconds and their fraction, as a pax record has them.
+/// Seconds with a fraction, as in a pax record.
 fn decimal(time: Time) -> String {
     if time.nanos == 0 {
         return time.seconds.to_string();
     }
-    // What lies before 1970 is written from zero downwards, its nanoseconds count upwards.
+    // A time before 1970 is written as a negative number, but its nanoseconds count upwards.
     let (sign, seconds, nanos) = match time.seconds < 0 {
         true => ("-", (time.seconds + 1).unsigned_abs(), 1_000_000_000 - time.nanos),
         false => ("", time.seconds.unsigned_abs(), time.nanos),

@@ -19,8 +19,8 @@ use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::fs::AsNamed;
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
 use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, segments, xattrs};
-use crate::put::{Cause, DataError, Given, MemberError, Members};
-use crate::resume::{Known, Resume};
+use crate::put::{Cause, DataError, MemberError, Members, SourceItem};
+use crate::resume::{EarlierResult, Resume};
 
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ impl LocalTrees {
         }
     }
 
-    fn member(&mut self, found: Found) -> Result<Given, (Vec<u8>, MemberError)> {
+    fn member(&mut self, found: Found) -> Result<SourceItem, (Vec<u8>, MemberError)> {
         let Some(kind) = found.meta.kind.and_then(Kind::of) else {
             return Err((found.path, MemberError::new(Cause::Other, "it has a type that NFS does not have")));
         };
@@ -135,11 +135,15 @@ impl LocalTrees {
             (member.size, member.stored, member.sparse, member.xattrs) = (0, 0, None, Vec::new());
             self.reading = None;
         }
-        Ok(Given::Member(member))
+        Ok(SourceItem::Member(member))
     }
 
     /// What an earlier run made of it; `None`: it is to be copied.
-    fn known(&mut self, found: &Found, member: &Member) -> Option<Result<Given, (Vec<u8>, MemberError)>> {
+    fn known(
+        &mut self,
+        found: &Found,
+        member: &Member,
+    ) -> Option<Result<SourceItem, (Vec<u8>, MemberError)>> {
         let resume = self.options.resume.as_ref()?;
         if member.kind == Kind::Dir {
             return None;
@@ -152,16 +156,16 @@ impl LocalTrees {
             (member.kind, member.link, member.size) = (Kind::HardLink, first.to_vec(), 0);
         }
         match resume.object(&member) {
-            Known::Done => {
+            EarlierResult::Done => {
                 if self.options.links {
                     self.links.earlier(&found.meta, &found.path);
                 }
-                Some(Ok(Given::Done(member.path)))
+                Some(Ok(SourceItem::DoneEarlier(member.path)))
             }
-            Known::JustMade => {
+            EarlierResult::JustMade => {
                 Some(Err((member.path, MemberError::new(Cause::JustMade, "this run has just made it"))))
             }
-            Known::Do | Known::DoneTooSoon(_) => None,
+            EarlierResult::NotDone | EarlierResult::DoneTooSoon(_) => None,
         }
     }
 
@@ -186,7 +190,7 @@ impl LocalTrees {
 }
 
 impl Members for LocalTrees {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
         self.reading = None;
         Ok(match self.found() {
             None => None,
@@ -195,11 +199,11 @@ impl Members for LocalTrees {
                     Attempt::Stat => Cause::Unseen,
                     Attempt::List => Cause::Unlisted,
                 };
-                Some(Given::Trouble(path, why(cause, &error)))
+                Some(SourceItem::Unreadable(path, why(cause, &error)))
             }
             Some(Ok(found)) => Some(match self.member(found) {
                 Ok(given) => given,
-                Err((path, why)) => Given::Trouble(path, why),
+                Err((path, why)) => SourceItem::Unreadable(path, why),
             }),
         })
     }
@@ -307,13 +311,15 @@ mod tests {
         let mut all = Vec::new();
         while let Some(given) = trees.next_member().unwrap() {
             all.push(match given {
-                Given::Member(m) => {
+                SourceItem::Member(m) => {
                     let data = trees.data(100).unwrap();
                     format!("{} {:?} {:?} {}", m.path.escape_ascii(), m.kind, data, m.link.escape_ascii())
                 }
-                Given::Copy(..) | Given::Agreed(_) => unreachable!("nothing here is on a server, or asks"),
-                Given::Trouble(path, why) => format!("{} {:?} {why}", path.escape_ascii(), why.cause),
-                Given::Done(path) => format!("{} done", path.escape_ascii()),
+                SourceItem::Copy(..) | SourceItem::Agreed(_) => {
+                    unreachable!("nothing here is on a server, or asks")
+                }
+                SourceItem::Unreadable(path, why) => format!("{} {:?} {why}", path.escape_ascii(), why.cause),
+                SourceItem::DoneEarlier(path) => format!("{} done", path.escape_ascii()),
             });
         }
         let want = [

@@ -26,8 +26,8 @@ use crate::limits::{
     PIECES_PER_COMMIT, WALKED_AHEAD_MAX, WHOLE_FILE_MAX,
 };
 use crate::local::Links;
-use crate::put::{Cause, DataError, Given, MemberError, Members};
-use crate::resume::{Known, Resume};
+use crate::put::{Cause, DataError, MemberError, Members, SourceItem};
+use crate::resume::{EarlierResult, Resume};
 
 /// A tree, or a single file, to be copied.
 #[derive(Debug, Clone)]
@@ -167,19 +167,19 @@ impl RemoteTrees {
 }
 
 impl Members for RemoteTrees {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
         self.now = CurrentData::None;
         Ok(self.given.blocking_recv().map(|ready| match ready {
-            Ready::Trouble(path, why) => Given::Trouble(path, why),
-            Ready::Done(path) => Given::Done(path),
+            Ready::Trouble(path, why) => SourceItem::Unreadable(path, why),
+            Ready::Done(path) => SourceItem::DoneEarlier(path),
             Ready::Whole(member, data) => {
                 self.now = CurrentData::Whole(data);
-                Given::Member(*member)
+                SourceItem::Member(*member)
             }
-            Ready::Copy(copy) => Given::Copy(copy.0, copy.1),
+            Ready::Copy(copy) => SourceItem::Copy(copy.0, copy.1),
             Ready::Pieces(member, from, pieces) => {
                 self.now = CurrentData::Pieces(pieces, Bytes::new(), from);
-                Given::Member(*member)
+                SourceItem::Member(*member)
             }
         }))
     }
@@ -583,12 +583,12 @@ fn describe(
 fn known(member: &Member, options: &RemoteOptions) -> Option<Ready> {
     let resume = options.resume.as_ref().filter(|_| member.kind != Kind::Dir)?;
     match resume.object(member) {
-        Known::Done => Some(Ready::Done(member.path.clone())),
-        Known::JustMade => {
+        EarlierResult::Done => Some(Ready::Done(member.path.clone())),
+        EarlierResult::JustMade => {
             let why = MemberError::new(Cause::JustMade, "this run has just made it");
             Some(Ready::Trouble(member.path.clone(), why))
         }
-        Known::Do | Known::DoneTooSoon(_) => None,
+        EarlierResult::NotDone | EarlierResult::DoneTooSoon(_) => None,
     }
 }
 

@@ -31,8 +31,8 @@ use crate::limits::{
     SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
 use crate::put::{
-    Cause, DataError, Existing, Given, MemberError, Members, NewKind, Over, Progress, PutOptions, Report,
-    Seen, Verdict, When, Xattrs,
+    Cause, DataError, Existing, ExistingObject, MemberError, Members, NewKind, Over, Progress, PutOptions,
+    Report, SourceItem, Verdict, When, Xattrs,
 };
 use crate::resume::{Item, Local, Part, fits};
 
@@ -62,7 +62,7 @@ pub fn write(
     let root = Arc::new(OwnedFd::from(root));
     if let Some(resume) = &options.resume {
         let root = root.clone();
-        resume.look_here(Box::new(EarlierDestination(root)));
+        resume.examine_local(Box::new(EarlierDestination(root)));
     }
     let mut writer = Writer {
         over,
@@ -87,17 +87,17 @@ pub fn write(
     writer.device(&root);
     progress.opened(None);
     loop {
-        let given = members.next_member().map(|given| given.map(Given::parts));
+        let given = members.next_member().map(|given| given.map(SourceItem::parts));
         match given {
             Ok(None) => break,
-            Ok(Some((Given::Agreed(_), _))) => {}
-            Ok(Some((Given::Trouble(path, why), _))) => writer.failed(&path, why),
-            Ok(Some((Given::Done(path), _))) => {
+            Ok(Some((SourceItem::Agreed(_), _))) => {}
+            Ok(Some((SourceItem::Unreadable(path, why), _))) => writer.failed(&path, why),
+            Ok(Some((SourceItem::DoneEarlier(path), _))) => {
                 writer.report.resumed += 1;
                 progress.resumed(&path);
             }
-            Ok(Some((Given::Member(member), agreed))) => writer.take((member, agreed), members),
-            Ok(Some((Given::Copy(member, _), _))) => {
+            Ok(Some((SourceItem::Member(member), agreed))) => writer.take((member, agreed), members),
+            Ok(Some((SourceItem::Copy(member, _), _))) => {
                 let why = "a server copies to itself only";
                 writer.failed(&member.path, MemberError::new(Cause::Other, why));
             }
@@ -181,7 +181,7 @@ impl Writer<'_> {
         match self.place((member, agreed), members) {
             // A directory that was there.
             Ok(MemberOutcome::Met) => {
-                self.progress.met(&path);
+                self.progress.dir_existed(&path);
                 self.report.count(Some(kind), 0);
                 if let Some(resume) = &self.options.resume {
                     resume.stable_dir(&path, true);
@@ -215,7 +215,7 @@ impl Writer<'_> {
             Part::new(resume, &resume.item_of(&member), &path)
         });
         let name = CString::new(&name[..]).map_err(|e| MemberError::from(e.to_string()))?;
-        if let Some(part) = part.take_if(|part| part.begun().is_some()) {
+        if let Some(part) = part.take_if(|part| part.unfinished().is_some()) {
             return self.rest(&dir, &name, (&member, part), members);
         }
         let seen = match statat(&*dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -238,7 +238,7 @@ impl Writer<'_> {
             }
             let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
             let kind = meta.kind.unwrap_or(FileType::Reg);
-            let seen = Seen { kind, links: meta.links, modified: meta.modified, id: None };
+            let seen = ExistingObject { kind, links: meta.links, modified: meta.modified, id: None };
             match self.over.judge(new, modified, agreed, &seen) {
                 Verdict::Into => into = true,
                 Verdict::Skip => {
@@ -388,7 +388,7 @@ impl Writer<'_> {
     ) -> Result<MemberOutcome, MemberError> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(dir, name, flags, Mode::empty()).map(File::from);
-        let begun = part.begun().map(|(fh, upto)| (fh.0.clone(), upto));
+        let begun = part.unfinished().map(|(fh, upto)| (fh.0.clone(), upto));
         let (file, new) = match (opened, begun) {
             (Ok(file), Some((begun, upto))) if let Some(new) = is_of(&file, &begun, upto) => {
                 // What is behind may not be what the source has there.

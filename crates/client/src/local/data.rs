@@ -1,4 +1,4 @@
-//! Where the data of a sparse file lies, and what is noted beside it.
+//! The data segments of a sparse file, and its extended attributes.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,18 +10,15 @@ use rustix::io::Errno;
 
 use crate::archive::Segment;
 
-/// The segments of a file of `size` bytes that hold data, in their order (SEEK_DATA, SEEK_HOLE); what lies between them
-/// reads as zeroes. The file's position is moved.
-///
-/// # Errors
-/// That of the system; a filesystem that knows no holes gives one segment.
+/// The segments that hold data in a file of `size` bytes, in order (SEEK_DATA, SEEK_HOLE). Between them the file reads as
+/// zeroes. Moves the file's position. A filesystem without holes gives one segment.
 pub fn segments(file: &File, size: u64) -> io::Result<Vec<Segment>> {
     let mut all = Vec::new();
     let mut at = 0;
     while at < size {
         let from = match seek(file, SeekFrom::Data(at)) {
             Ok(from) => from,
-            // Nothing but a hole up to the end.
+            // Only a hole up to the end.
             Err(Errno::NXIO) => break,
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(vec![Segment { offset: 0, len: size }]),
             Err(e) => return Err(e.into()),
@@ -36,11 +33,8 @@ pub fn segments(file: &File, size: u64) -> io::Result<Vec<Segment>> {
     Ok(all)
 }
 
-/// The extended attributes that users may set (`user.`), names without that prefix: those that NFS has, too (RFC 8276
-/// section 1).
-///
-/// # Errors
-/// That of the system; a filesystem without them has none.
+/// The user extended attributes (`user.`), with names without that prefix. Only these exist in NFS, too (RFC 8276
+/// section 1). On a filesystem without extended attributes the list is empty.
 pub fn xattrs(file: &File) -> io::Result<Vec<(Bytes, Bytes)>> {
     let names = match grown(|buf| flistxattr(file, buf)) {
         Ok(names) => names,
@@ -53,7 +47,7 @@ pub fn xattrs(file: &File) -> io::Result<Vec<(Bytes, Bytes)>> {
         let Some(short) = name.to_bytes().strip_prefix(b"user.") else { continue };
         match grown(|buf| fgetxattr(file, name, buf)) {
             Ok(value) => all.push((Bytes::copy_from_slice(short), value.into())),
-            // Gone since.
+            // Removed since.
             Err(Errno::NODATA) => {}
             Err(e) => return Err(e.into()),
         }
@@ -62,7 +56,7 @@ pub fn xattrs(file: &File) -> io::Result<Vec<(Bytes, Bytes)>> {
     Ok(all)
 }
 
-/// What `get` gives, in a buffer that is large enough.
+/// Calls `get` with a larger and larger buffer, until the value fits.
 fn grown(get: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
     let mut buf = vec![0; 1024];
     loop {
@@ -71,7 +65,7 @@ fn grown(get: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Err
                 buf.truncate(len);
                 return Ok(buf);
             }
-            // The system has none longer than 64 KiB.
+            // Linux has no values larger than 64 KiB.
             Err(Errno::RANGE) if buf.len() < 1 << 20 => buf.resize(buf.len() * 4, 0),
             Err(e) => return Err(e),
         }

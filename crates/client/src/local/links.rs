@@ -1,17 +1,17 @@
-//! Which names are the same file.
+//! Finds names that are the same file.
 
 use std::collections::HashMap;
 
 use crate::fs::Meta;
 
-/// Remembers files that have further names, until as many of them have come.
+/// Remembers files with several names, until all their names have come.
 #[derive(Debug, Default)]
 pub struct Links {
     seen: HashMap<(u64, u64, u64), (Vec<u8>, u32)>,
 }
 
 impl Links {
-    /// The name under which this object came before, if it did.
+    /// The name under which this object came first.
     pub(crate) fn first(&self, meta: &Meta) -> Option<&[u8]> {
         if meta.links < 2 || meta.is_dir() {
             return None;
@@ -19,7 +19,7 @@ impl Links {
         self.seen.get(&key(meta)).map(|(first, _)| &first[..])
     }
 
-    /// The name under which this object came before; the first time `None`, and `path` is what later ones are told.
+    /// The name under which this object came first. The first time `None`, and `path` is remembered.
     pub fn earlier(&mut self, meta: &Meta, path: &[u8]) -> Option<Vec<u8>> {
         if meta.links < 2 || meta.is_dir() {
             return None;

@@ -1,13 +1,13 @@
-//! Trees of this machine, read. Blocking.
+//! Reads local trees. Blocking.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `walk` | a tree depth first, in the order of names' bytes |
-//! | `data` | where the data of sparse files lies; extended attributes |
+//! | `walk` | walks a tree depth first; names are sorted by their bytes |
+//! | `data` | data segments of sparse files; extended attributes |
 //! | `links` | which names are the same file |
 //!
-//! Directories are entered by handles, never by paths, so that what somebody puts in a directory's place meanwhile is not
-//! entered, and paths may be of any length. Attributes are [`crate::fs::Meta`], as those of NFS trees: `fsid.major` is the
+//! Directories are opened by file descriptor, never by path. So if somebody replaces a directory meanwhile, the replacement
+//! is not entered; and paths may have any length. Attributes are [`crate::fs::Meta`], as for NFS trees: `fsid.major` is the
 //! device, `fileid` the inode number.
 //!
 //! ```no_run

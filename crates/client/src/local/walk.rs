@@ -1,4 +1,4 @@
-//! A tree depth first: each object before what is in it, names in the order of their bytes.
+//! Walks a tree depth first: each directory before its contents, names sorted by their bytes.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -25,14 +25,12 @@ pub enum Follow {
     Always,
 }
 
-/// How a tree is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WalkOptions {
-    /// Which symbolic links are followed.
     pub follow: Follow,
-    /// Directories of other filesystems come, but are not entered.
+    /// Return directories of other filesystems, but do not enter them.
     pub one_file_system: bool,
-    /// Directories are not entered at all: the start is all that comes.
+    /// Do not enter directories: only the start is returned.
     pub flat: bool,
 }
 
@@ -41,24 +39,20 @@ pub struct WalkOptions {
 pub struct Found {
     /// Its path, from what the start is called on.
     pub path: Vec<u8>,
-    /// Levels below the start.
+    /// The number of levels below the start.
     pub depth: usize,
-    /// Its attributes.
     pub meta: Meta,
-    /// The text of a symbolic link.
+    /// The target of a symbolic link.
     pub text: Vec<u8>,
-    /// `None`: the name is a path of this process.
+    /// `None`: the name is a path from the working directory.
     dir: Option<Arc<OwnedFd>>,
     name: CString,
     follow: bool,
 }
 
 impl Found {
-    /// Opens it for reading. It may be something else by now: nothing is waited for, and no symbolic link is followed that
-    /// was none.
-    ///
-    /// # Errors
-    /// That of the system.
+    /// Opens it for reading. It may have been replaced meanwhile, so this never blocks (as a FIFO would), and follows a symbolic
+    /// link only if the walk does.
     pub fn open(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let flags = if self.follow { flags } else { flags | OFlags::NOFOLLOW };
@@ -66,16 +60,15 @@ impl Found {
     }
 }
 
-/// What was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// To get its attributes, or a symbolic link's text.
+    /// Read the attributes, or a symbolic link's target.
     Stat,
-    /// To read a directory.
+    /// List a directory.
     List,
 }
 
-/// Something that could not be reached. The walk goes on beside it.
+/// An object that could not be read. The walk continues with the next one.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {error}", .path.escape_ascii())]
 pub struct Trouble {
@@ -96,7 +89,7 @@ struct Level {
     names: Vec<CString>,
 }
 
-/// A directory that is about to be walked.
+/// A directory that is walked next.
 struct Entering {
     dir: Option<Arc<OwnedFd>>,
     name: CString,
@@ -105,25 +98,25 @@ struct Entering {
     id: (u64, u64),
 }
 
-/// A walk on its way: an iterator.
+/// An iterator over a tree.
 pub struct Walk {
     options: WalkOptions,
     start: Option<(CString, Vec<u8>)>,
     device: u64,
     levels: Vec<Level>,
-    /// The directory that came last, and is entered next.
+    /// The latest object, if it is a directory. It is entered next.
     entering: Option<Entering>,
 }
 
 impl Walk {
-    /// Begins at `path`, which is called `shown` in what comes.
+    /// Starts at `path`. Results name it `shown`.
     pub fn new(path: &Path, shown: Vec<u8>, options: WalkOptions) -> Walk {
-        // A path with a NUL byte names nothing: the empty one says so when it is tried.
+        // A path with a NUL byte names nothing. The empty path then fails in the same way.
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         Walk { options, start: Some((name, shown)), device: 0, levels: Vec::new(), entering: None }
     }
 
-    /// What came last, if it was a directory, is not entered.
+    /// Does not enter the latest directory.
     pub fn pass_over(&mut self) {
         self.entering = None;
     }
@@ -200,7 +193,7 @@ fn open_at(dir: Option<&Arc<OwnedFd>>, name: &CStr, flags: OFlags) -> io::Result
     Ok(opened?)
 }
 
-/// The names in a directory, the first one last.
+/// The names in a directory, in reverse order.
 fn names(dir: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -228,20 +221,17 @@ fn look(dir: Option<&Arc<OwnedFd>>, name: &CStr, follow: bool) -> io::Result<(Me
     Ok((meta, text))
 }
 
-/// Attributes of what has a path, a symbolic link itself.
-///
-/// # Errors
-/// Those of the system call.
+/// The attributes of the object at a path. Does not follow a symbolic link.
 pub fn meta_of(path: &Path) -> io::Result<Meta> {
     Ok(meta(&statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?))
 }
 
-/// Whether this process may write to what a path leads to.
+/// Whether this process may write to the object at a path.
 pub fn writable(path: &Path) -> bool {
     accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
 }
 
-#[allow(clippy::unnecessary_cast)] // the fields' types are not the same on all machines
+#[allow(clippy::unnecessary_cast)] // the fields' types differ between architectures
 pub(crate) fn meta(stat: &Stat) -> Meta {
     use rustix::fs::FileType as Local;
     let time = |seconds: i64, nanos: u32| NfsTime { seconds, nseconds: nanos };

@@ -1,8 +1,9 @@
 //! Which attributes a member gets, and when.
 //!
-//! Mode, owner and group go with the creation. Modification times come last, since writing moves them,
-//! and so do set-user-ID and set-group-ID bits, since writing and giving away clear them. A directory gets
-//! everything last, when nothing more is put into it.
+//! - Creation sets mode, owner and group.
+//! - Modification times are set last, because writing changes them.
+//! - Set-user-ID and set-group-ID bits are set last, because writing and a change of owner clear them.
+//! - A directory gets all attributes last, when nothing more is put into it.
 
 use bytes::Bytes;
 use landfast_nfs::v4::attr::{AttrValues, Fattr};
@@ -21,19 +22,19 @@ const DIR_MODE_MEANWHILE: u32 = 0o700;
 #[derive(Debug)]
 pub(super) struct AttrRules {
     same_owner: bool,
-    /// Bits of a member's mode that are kept.
+    /// The bits of a member's mode that are used.
     mode_mask: u32,
     touch: bool,
     umask: u32,
-    /// Directories have their mode from the beginning, as far as they can be filled with it.
+    /// Directories get their own mode at creation, with the owner's access added so that they can be filled.
     dir_mode_first: bool,
     own_groups: Option<Vec<u32>>,
     xattrs: bool,
-    /// The last attributes encoded: neighbours mostly have the same.
+    /// A cache of the latest encoded attributes: successive members mostly have the same ones.
     last: Option<((u32, u32, u32), Fattr)>,
 }
 
-/// What a member gets when it is made, and what after its data.
+/// The attributes that are set at creation, and those set after the data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct MemberAttrs {
     pub(super) create: Fattr,
@@ -42,7 +43,7 @@ pub(super) struct MemberAttrs {
     pub(super) xattrs: Vec<Xattr>,
 }
 
-/// The extended attributes of a file or directory that NFS has a place for, named as it names them (RFC 8276 section 1).
+/// The extended attributes that NFS can hold, under the names that NFS uses (RFC 8276 section 1).
 pub(super) fn user_xattrs(member: &Member) -> Vec<Xattr> {
     let short = |name: &[u8]| Some(Bytes::copy_from_slice(name.strip_prefix(b"user.")?));
     match member.kind {
@@ -53,9 +54,9 @@ pub(super) fn user_xattrs(member: &Member) -> Vec<Xattr> {
     }
 }
 
-/// Both sets of attributes in one; where both have one, the later holds.
+/// Merges two sets of attributes. If both have an attribute, that of `later` is used.
 pub(super) fn merge(first: &Fattr, later: &Fattr) -> Fattr {
-    // Both were made here, so they decode.
+    // Both were encoded here, so they decode.
     let a = AttrValues::from_fattr(first).unwrap_or_default();
     let b = AttrValues::from_fattr(later).unwrap_or_default();
     fattr(&AttrValues {
@@ -84,7 +85,7 @@ impl AttrRules {
         }
     }
 
-    /// Whether what is made gets other owners than the caller.
+    /// Whether new objects get other owners than the caller.
     pub(super) fn sets_owners(&self) -> bool {
         self.same_owner
     }
@@ -152,16 +153,16 @@ impl AttrRules {
     }
 }
 
-/// The bits of a mode that give rights away: set-user-ID and set-group-ID.
+/// The set-user-ID and set-group-ID bits.
 const SET_ID: u32 = 0o6000;
 
-/// Whether these set a set-user-ID or set-group-ID bit.
 pub(super) fn has_set_id(attrs: &Fattr) -> bool {
     let values = AttrValues::from_fattr(attrs).unwrap_or_default();
     values.mode.is_some_and(|mode| mode & SET_ID != 0)
 }
 
-/// The attributes without owner and group, for what belongs to somebody else than it should: its set-ID bits would give that one's rights away.
+/// The attributes without owner, group and set-ID bits, for an object whose owner could not be set. Set-ID bits would give
+/// the rights of the wrong owner.
 pub(super) fn without_its_owner(attrs: &Fattr) -> Fattr {
     let values = AttrValues::from_fattr(attrs).unwrap_or_default();
     let mode = values.mode.map(|mode| mode & !SET_ID);

@@ -1,4 +1,4 @@
-//! How much a session takes: in one COMPOUND, and in flight.
+//! The limits of a session: for one COMPOUND, and for COMPOUNDs in flight.
 
 use super::options::Tuning;
 use super::pack::Capacity;
@@ -12,7 +12,7 @@ pub(super) fn capacity(session: &Session, tuning: &Tuning) -> Capacity {
     let members = if session.is_sequential() { 1 } else { tuning.members_per_compound };
     Capacity {
         packs_data: session.packs_data(),
-        // With version 3 what is made is looked at anyway.
+        // With version 3 new objects are read back anyway.
         looks: session.version() != Version::V3,
         ..Capacity::new(&session.limits(), members, tuning.request_bytes)
     }

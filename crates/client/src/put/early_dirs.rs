@@ -182,7 +182,7 @@ mod tests {
     use landfast_xdr::Reader;
 
     use super::super::options::PutOptions;
-    use super::super::source::{Data, Taken};
+    use super::super::source::{Data, PendingMember};
     use super::*;
     use crate::archive::{Member, Time};
 
@@ -201,7 +201,7 @@ mod tests {
             };
             let (_, pieces) = tokio::sync::mpsc::channel(1);
             let (target, data, item, part) = (Vec::new(), Data::Pieces(pieces), None, None);
-            Event::Member(Box::new(Taken { member, path, target, agreed: false, data, item, part }))
+            Event::Member(Box::new(PendingMember { member, path, target, agreed: false, data, item, part }))
         };
         members.iter().map(member).collect()
     }

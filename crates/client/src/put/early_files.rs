@@ -232,7 +232,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::super::options::PutOptions;
-    use super::super::source::Taken;
+    use super::super::source::PendingMember;
     use super::*;
     use crate::archive::{Member, Time};
     use crate::session::SessionLimits;
@@ -261,7 +261,7 @@ mod tests {
             false => Data::Whole(Bytes::from_static(b"x"), permit),
         };
         let path = path.split('/').map(|c| Bytes::from(c.to_owned())).collect();
-        Event::Member(Box::new(Taken {
+        Event::Member(Box::new(PendingMember {
             member,
             path,
             target: Vec::new(),

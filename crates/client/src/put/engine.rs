@@ -24,7 +24,7 @@ use super::plan::{Final, Job, Make, Plan, Settled, SlowDone, SlowTask, Success};
 use super::replies::Feedback;
 use super::report::{Cause, FatalError, MemberError, Progress, Report};
 use super::server_copy;
-use super::source::{Data, Event, Piece, Reading, Taken};
+use super::source::{Data, Event, PendingMember, Piece, Reading};
 use super::stepwise;
 use super::stop::stopped;
 use super::tree::{DirId, ROOT};
@@ -40,28 +40,26 @@ use crate::resume::{Item, Part, Resume};
 use crate::session::{Session, SessionError};
 use crate::url::Version;
 
-/// What goes along with a member until it is settled.
+/// What is kept for a member until it is settled.
 #[derive(Default)]
-pub(super) struct Cargo {
-    /// Its share of the bytes in hand.
+pub(super) struct MemberState {
+    /// The member's share of the memory budget.
     _permit: Option<OwnedSemaphorePermit>,
     pieces: Option<mpsc::Receiver<Result<Piece, String>>>,
     bytes: u64,
     kind: Option<Kind>,
-    /// What enters the journal.
     item: Option<Item>,
-    /// And of a large file before its end.
     part: Option<Part>,
 }
 
-/// What of the earlier runs' work is still there; directories that they made can be filled afterwards.
-async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
-    let Some(mut looking) = resume.look(root.clone()) else { return };
+/// Finds out which results of earlier runs still exist, and gives the owner access again to directories that they made.
+async fn examine(session: &Session, root: &FileHandle, resume: &Resume) {
+    let Some(mut examination) = resume.examine(root.clone()) else { return };
     let nfs = Nfs::rooted(session.clone());
-    while looking.goes_on() {
-        let closed = resume.look_on(&nfs, &mut looking).await;
+    while examination.has_next_level() {
+        let closed = resume.examine_level(&nfs, &mut examination).await;
         for part in closed.chunks(limits::GATHERED_MIN) {
-            // One that cannot be opened shows when something is put into it.
+            // If that fails, the error shows when something is put into the directory.
             let opened = part.iter().cloned();
             let opened = opened.map(|(fh, attrs, shown)| Final { fh, attrs, xattrs: Vec::new(), shown });
             if let Err(e) = set_all(session, opened.collect()).await {
@@ -69,7 +67,7 @@ async fn look(session: &Session, root: &FileHandle, resume: &Resume) {
             }
         }
     }
-    resume.looked(looking);
+    resume.finish_examination(examination);
 }
 
 pub(super) async fn extract(
@@ -84,7 +82,7 @@ pub(super) async fn extract(
         Input::Reading(reading) => reading,
         Input::Unopened(source) => {
             if let Some(resume) = &options.resume {
-                look(session, &root, resume).await;
+                examine(session, &root, resume).await;
             }
             match begin(options, source, &*progress).await {
                 Ok(reading) => reading,
@@ -110,7 +108,7 @@ pub(super) async fn extract(
     }
     let mut sent = first.sent;
     for (id, _) in sent.iter_mut().flat_map(|sent| &mut sent.batch.finished) {
-        // As many were made as are named there.
+        // The reply has a directory for each of these numbers.
         *id = made.get(id.0 as usize).copied().unwrap_or(ROOT);
     }
     let finishing = sent.iter().flat_map(|sent| &sent.batch.finished).map(|(id, _)| *id);
@@ -121,7 +119,8 @@ pub(super) async fn extract(
     engine.run(reading, first.events, sent).await
 }
 
-/// Whether objects there can have extended attributes; if that cannot be asked, it shows when they are set.
+/// Whether objects at the destination can have extended attributes. `true` if the request fails: setting them shows it
+/// then.
 async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
     if session.version() != Version::V42 {
         return false;
@@ -133,20 +132,20 @@ async fn has_xattrs(session: &Session, root: &FileHandle) -> bool {
     found.and_then(|attrs| values(&attrs)).is_ok_and(|attrs| attrs.xattr_support == Some(true))
 }
 
-/// What a task has to say when it is done.
+/// The result of a task.
 enum Done {
     Batch(Batch, Result<CompoundRes, SessionError>),
-    /// One that was sent before its members were planned.
+    /// A compound that was sent before its members were planned.
     Sent(Batch, Result<CompoundRes, SessionError>),
-    Slow(Box<SlowTask<Cargo>>, Result<SlowDone, Trouble>),
+    Slow(Box<SlowTask<MemberState>>, Result<SlowDone, Trouble>),
     Listing(DirId, Result<Option<Vec<Entry>>, ops::Error>),
 }
 
 struct Engine {
     session: Session,
-    /// The destination's entries, if they are known, until they are asked for.
+    /// The entries of the destination, if they are known already. The plan takes them when it asks for a listing.
     entries: Option<Vec<Entry>>,
-    plan: Plan<Cargo>,
+    plan: Plan<MemberState>,
     rules: AttrRules,
     existing: Existing,
     window: usize,
@@ -155,22 +154,21 @@ struct Engine {
     send: mpsc::Sender<Done>,
     done: mpsc::Receiver<Done>,
     batches: usize,
-    /// Answers to what was sent before its members were planned, until they are.
+    /// Replies to compounds that were sent before their members were planned. They wait here until then.
     early: Vec<(Batch, Result<CompoundRes, SessionError>)>,
     tasks: usize,
     slow_turns: Arc<Semaphore>,
-    /// The server asked to be left alone until then, and how long the next such pause is.
+    /// After NFS4ERR_DELAY: send nothing before this time. And the length of the next such pause.
     pause_until: Option<Instant>,
     pause: Duration,
     fatal: Option<SessionError>,
-    /// Of members with extended attributes it is told that the destination has none.
+    /// The destination has no extended attributes, and members that have some are to be reported.
     refuses_xattrs: bool,
-    /// The archive is not the one that was first.
+    /// The archive is not the one that the earlier run began.
     another: Option<ArchiveError>,
     committed: (u64, u64),
-    /// Something was made.
     made: bool,
-    /// Nothing more can be made: why.
+    /// Why nothing more can be made.
     hopeless: Option<NfsStat>,
     resume: Option<Arc<Resume>>,
     stop: Option<watch::Receiver<bool>>,
@@ -179,7 +177,7 @@ struct Engine {
 impl Engine {
     fn new(
         session: Session,
-        plan: Plan<Cargo>,
+        plan: Plan<MemberState>,
         rules: AttrRules,
         options: &PutOptions,
         progress: Arc<dyn Progress>,
@@ -231,8 +229,8 @@ impl Engine {
                 let _ = send.send(Done::Sent(batch, reply)).await;
             });
         }
-        // Where an answer is long on its way, it pays to know first which directories are filled: what each of them gets last
-        // needs no request of its own then.
+        // On a slow network it pays to learn first which directories are complete: their final attributes then need no separate
+        // request.
         let at_once = match self.session.response_time() > limits::SHORT_ANSWER {
             true => limits::MEMBERS_AHEAD,
             false => limits::MEMBERS_AT_ONCE,
@@ -241,7 +239,7 @@ impl Engine {
         let mut before = before.into_iter().enumerate();
         let mut linger: Option<Instant> = None;
         loop {
-            // What was read already, a little at a time: what is ready goes out meanwhile.
+            // Take what has been read, a little at a time, so that compounds can be sent meanwhile.
             for (number, event) in before.by_ref().take(at_once) {
                 ended |= self.event(event, members.get(&(number as u32)).copied());
             }
@@ -270,7 +268,7 @@ impl Engine {
             if ended && self.plan.open() == 0 && self.batches + self.tasks == 0 {
                 break;
             }
-            // With nothing under way a compound that is not full waits a moment for more members.
+            // If nothing is in flight, a compound that is not full waits a moment for more members.
             linger = match (self.batches, self.plan.ready()) {
                 (0, 1..) if !linger_over => linger.or(Some(Instant::now() + limits::LINGER)),
                 _ => None,
@@ -286,7 +284,7 @@ impl Engine {
             tokio::select! {
                 biased;
                 () = stopped(&mut self.stop), if !ended => {
-                    // What was taken up is done; nobody listens to the reader any more.
+                    // Finish what was started. Nothing more is taken from the reader.
                     (self.report.interrupted, ended) = (true, true);
                     before = Vec::new().into_iter().enumerate();
                     give_up(&mut reading);
@@ -296,7 +294,7 @@ impl Engine {
                 }
                 () = std::future::ready(()), if !read => {}
                 n = reading.events.recv_many(&mut events, at_once), if reads => {
-                    // The thread's last word is `End`; without it, it has died.
+                    // The thread always ends with `End`. Without it, it has panicked.
                     if n == 0 {
                         self.report.stopped = Some("the archive's reader stopped".into());
                         ended = true;
@@ -331,13 +329,13 @@ impl Engine {
         (self.report, fatal.map(FatalError::from))
     }
 
-    /// Whether it was the last one. `sent`: by which number its member was sent already.
+    /// Returns whether this was the last event. `sent`: the number under which the member was sent early.
     fn event(&mut self, event: Event, sent: Option<u32>) -> bool {
         match event {
             Event::Opened(_) => {}
-            Event::Member(taken) => {
-                self.progress.member(&taken.member.path);
-                let job = self.job(*taken);
+            Event::Member(pending) => {
+                self.progress.member(&pending.member.path);
+                let job = self.job(*pending);
                 self.plan.add(Job { sent, ..job });
             }
             Event::Skipped => self.report.skipped += 1,
@@ -362,8 +360,8 @@ impl Engine {
         false
     }
 
-    fn job(&mut self, taken: Taken) -> Job<Cargo> {
-        let Taken { member, path, target, agreed, data, item, part } = taken;
+    fn job(&mut self, pending: PendingMember) -> Job<MemberState> {
+        let PendingMember { member, path, target, agreed, data, item, part } = pending;
         let attrs = self.rules.of(&member);
         if self.refuses_xattrs && !user_xattrs(&member).is_empty() {
             let why = stepwise::no_xattrs(NfsStat::NFS4ERR_NOTSUPP);
@@ -372,7 +370,8 @@ impl Engine {
             self.report.fail(&member.path, &why);
         }
         let modified = NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos };
-        let mut cargo = Cargo { bytes: member.size, kind: Some(member.kind), item, part, ..Cargo::default() };
+        let mut cargo =
+            MemberState { bytes: member.size, kind: Some(member.kind), item, part, ..MemberState::default() };
         let mut copy = None;
         let whole = match data {
             Data::Whole(data, permit) => {
@@ -406,8 +405,7 @@ impl Engine {
         Job { shown: member.path, path, make, attrs, modified, ours, agreed, sent: None, payload: cargo }
     }
 
-    /// Sends what is ready: full compounds, and what there is when nothing is under way or nothing more
-    /// will come soon.
+    /// Sends full compounds. Also sends one that is not full if nothing is in flight, or if nothing more will come soon.
     fn start_batches(&mut self, not_full: bool) {
         if let Some(until) = self.pause_until {
             if Instant::now() < until {
@@ -432,14 +430,14 @@ impl Engine {
                 let _ = send.send(Done::Batch(batch, reply)).await;
             });
         }
-        // Packing may have found what has to go slowly.
+        // Packing may have found members that need single steps.
         self.start_slow();
     }
 
     fn start_listings(&mut self) {
         let wanted = listed_attrs(self.existing);
         let mut wants = self.plan.take_listings();
-        // What is known already may lead to directories in it.
+        // Entries that are known already may lead to further directories.
         if wants.iter().any(|(id, _)| *id == ROOT)
             && let Some(entries) = self.entries.take()
         {
@@ -466,7 +464,7 @@ impl Engine {
             let (session, send, existing) = (self.session.clone(), self.send.clone(), self.existing);
             let turns = self.slow_turns.clone();
             tokio::spawn(async move {
-                // Closed when nothing more can be made.
+                // The semaphore is closed when nothing more can be made.
                 let Ok(_turn) = turns.acquire_owned().await else {
                     let _ = send.send(Done::Slow(Box::new(task), Ok(SlowDone::Failed(not_begun())))).await;
                     return;
@@ -486,7 +484,7 @@ impl Engine {
         }
     }
 
-    /// Takes up the answers for which it was too early.
+    /// Processes the early replies whose members are planned now.
     fn take_early(&mut self) {
         for (batch, outcome) in std::mem::take(&mut self.early) {
             match self.plan.planned(&batch) {
@@ -548,7 +546,7 @@ impl Engine {
                     Err(ops::Error::Session(e)) if !matches!(e, SessionError::Refused(_)) => {
                         self.fatal.get_or_insert(e);
                     }
-                    // A directory that may be written but not read: what is in it shows by trying.
+                    // A directory that may be written but not read: attempts show what is in it.
                     other => self.plan.listed(id, other.unwrap_or_default()),
                 }
             }
@@ -578,7 +576,7 @@ impl Engine {
                     self.report.skipped += 1;
                     continue;
                 }
-                // Told in one line for all of them.
+                // One line reports this for all of them.
                 Err(why) if why.cause == Cause::NotBegun => continue,
                 Err(why) => {
                     let why = MemberError { kind: job.payload.kind, ..why };
@@ -588,14 +586,14 @@ impl Engine {
                         self.made = true;
                         self.report.count(job.payload.kind, job.payload.bytes);
                     }
-                    self.is_hopeless(&why);
+                    self.stop_if_hopeless(&why);
                     continue;
                 }
             }
             self.report.count(job.payload.kind, job.payload.bytes);
             if !implied {
                 match met {
-                    true => self.progress.met(&job.shown),
+                    true => self.progress.dir_existed(&job.shown),
                     false => self.progress.stable(&job.shown),
                 }
                 self.committed.0 += 1;
@@ -605,16 +603,16 @@ impl Engine {
         any
     }
 
-    /// Whether the reason why a member was not made holds for all that come after it.
-    fn is_hopeless(&mut self, why: &MemberError) {
+    /// Stops the run if this failure holds for all later members, too.
+    fn stop_if_hopeless(&mut self, why: &MemberError) {
         let Cause::Refused(_, status) = why.cause else { return };
-        // GNU cp tries each.
+        // GNU cp tries every member, so do the same.
         if matches!(self.existing, Existing::Look(_)) {
             return;
         }
         let all = match status {
             NfsStat::NFS4ERR_NOSPC => true,
-            // What is read-only may be mounted below what is not; a quota may be of one owner among several.
+            // A read-only filesystem may be mounted below a writable one. A quota may apply to one owner only.
             NfsStat::NFS4ERR_ROFS => !self.made,
             NfsStat::NFS4ERR_DQUOT => !self.rules.sets_owners(),
             _ => false,
@@ -625,14 +623,14 @@ impl Engine {
         }
     }
 
-    /// Attributes of directories, now that nothing more is put into them.
+    /// Sets the final attributes of directories, when nothing more is put into them.
     async fn finish_dirs(&mut self, finals: Vec<Final>) -> Option<SessionError> {
         let capacity = self.plan.capacity();
         let by_ops = capacity.ops.saturating_sub(1) / 2;
         let by_reply = capacity.reply.saturating_sub(REPLY_HEAD) / 40;
         let by_request = capacity.request.saturating_sub(REQUEST_HEAD) / 280;
         let each = by_ops.min(by_reply).min(by_request).clamp(1, 256);
-        // Extended attributes are of any number and size.
+        // Extended attributes can be many and large, so they get separate requests.
         let (many, finals): (Vec<Final>, Vec<Final>) = finals.into_iter().partition(|f| !f.xattrs.is_empty());
         for Final { fh, xattrs, shown, .. } in &many {
             let failed = match stepwise::set_xattrs(&self.session, fh, xattrs).await {
@@ -669,12 +667,11 @@ impl Engine {
     }
 }
 
-/// What is not taken up any more.
+/// The error of members that are not started any more.
 fn not_begun() -> MemberError {
     MemberError::new(Cause::NotBegun, "not begun")
 }
 
-/// Why nothing more can be made, in words.
 fn words(status: NfsStat) -> &'static str {
     match status {
         NfsStat::NFS4ERR_ROFS => "the server's filesystem, or its export to this machine, is read-only",
@@ -683,15 +680,15 @@ fn words(status: NfsStat) -> &'static str {
     }
 }
 
-/// Nobody listens to the reader any more.
+/// Stops the reading thread.
 fn give_up(reading: &mut Reading) {
     reading.events.close();
-    // What waited there gives back its share of what may be in hand.
+    // The events that wait in the channel give back their share of the memory budget.
     while reading.events.try_recv().is_ok() {}
 }
 
-/// Notes what became of a member.
-fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Success, MemberError>) {
+/// Notes a member's result in the journal.
+fn note(resume: &Resume, job: &Job<MemberState>, result: &Result<Success, MemberError>) {
     if let Ok(good @ (Success::Made | Success::Existed)) = result {
         if matches!(job.make, Make::Dir) {
             resume.stable_dir(&job.path.join(&b'/'), *good == Success::Existed);
@@ -705,7 +702,7 @@ fn note(resume: &Resume, job: &Job<Cargo>, result: &Result<Success, MemberError>
     }
 }
 
-/// Sets attributes of many objects; which failed, and why.
+/// Sets attributes of many objects. Returns which failed, and why.
 async fn set_all(
     session: &Session,
     mut rest: Vec<Final>,
@@ -720,7 +717,7 @@ async fn set_all(
         }
         let reply = match session.compound(ops, false).await {
             Ok(reply) => reply,
-            // To set the same again does no harm.
+            // Setting the same attributes again does no harm.
             Err(SessionError::Unknown(_)) if patience.wait().await => continue,
             Err(SessionError::Refused(_)) if rest.len() > 1 => {
                 let tail = rest.split_off(rest.len() / 2);
@@ -747,7 +744,7 @@ async fn set_all(
             Some(e)
                 if matches!(e.status(), NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
                     && patience.wait().await => {}
-            // So many operations are too many for it: the rest is shorter, or is made so.
+            // The server does not take so many operations. The rest is shorter, or is split.
             Some(e) if is_too_long(e.status()) && done > 0 => {}
             Some(e) if is_too_long(e.status()) && rest.len() > 1 => {
                 let tail = rest.split_off(rest.len() / 2);
@@ -755,7 +752,7 @@ async fn set_all(
                 rest = tail;
             }
             Some(e) if e.status() == NfsStat::NFS4ERR_RESOURCE && patience.wait().await => {}
-            // Who may not give it away may still set the rest.
+            // A caller that may not change the owner may still set the rest.
             Some(e) if stepwise::may_be_owner(e.status()) && stepwise::has_owner(&rest[0].attrs) => {
                 let text = format!("extracted, but its owner is not set: {e}");
                 failed.push((rest[0].shown.clone(), MemberError::new(Cause::Attributes(e.status()), text)));
@@ -777,7 +774,7 @@ async fn set_all(
     Ok(failed)
 }
 
-/// Whether a COMPOUND of fewer operations may fare better.
+/// Whether a COMPOUND with fewer operations may succeed.
 fn is_too_long(status: NfsStat) -> bool {
     matches!(status, NfsStat::NFS4ERR_RESOURCE | NfsStat::NFS4ERR_TOO_MANY_OPS | NfsStat::NFS4ERR_REP_TOO_BIG)
 }

@@ -6,32 +6,30 @@ use landfast_nfs::v4::{Fattr, FileType, Fsid, NfsStat, NfsTime, OpNum};
 use super::report::{Cause, MemberError};
 use crate::compound::fattr;
 
-/// What to do when a name exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Existing {
-    /// Unlink it and make the file anew, as GNU tar by default.
+    /// Unlink it and create a new file, as GNU tar does by default.
     #[default]
     Replace,
     /// Write into the existing file (`--overwrite`).
     Overwrite,
     /// Leave it and report the member as failed (`--keep-old-files`).
     Keep,
-    /// As GNU cp: look what it is, and decide.
+    /// Look at the existing object and decide, as GNU cp does.
     Look(Over),
 }
 
 /// When GNU cp copies over an existing file, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Over {
-    /// Which existing files are copied over.
     pub when: When,
-    /// They get the source's mode; otherwise they keep theirs.
+    /// Give them the source's mode. Otherwise they keep their own.
     pub set_mode: bool,
-    /// A file that has further names is made anew, so that what these show stays (`--preserve=links`).
+    /// Replace a file that has other names, so that those keep the old data (`--preserve=links`).
     pub split_links: bool,
-    /// One that may not be opened is made anew (`--force`).
+    /// Replace a file that may not be opened (`--force`).
     pub force: bool,
-    /// All are made anew (`--remove-destination`).
+    /// Replace all of them (`--remove-destination`).
     pub remove: bool,
 }
 
@@ -42,24 +40,25 @@ pub enum When {
     Always,
     /// None (`--no-clobber`).
     Never,
-    /// Those that were modified before the source (`--update`).
+    /// Files that are older than the source (`--update`).
     Older,
-    /// Those that [`super::Given::Agreed`] says may be; what has another member's name is a failure (`--interactive`).
+    /// Only for members that come as [`super::SourceItem::Agreed`]. For other members an existing object is a failure
+    /// (`--interactive`).
     Agreed,
 }
 
 /// The existing object of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ExistingObject {
     pub(crate) kind: FileType,
     pub(crate) links: u32,
     pub(crate) modified: NfsTime,
-    /// Filesystem and number, where they are known.
+    /// The filesystem and the file number, if the server gave them.
     pub(crate) id: Option<(Fsid, u64)>,
 }
 
-/// What a directory's listing asks for, so that [`Seen::of`] has something to see.
-pub(super) const SEEN: Bitmap = Bitmap::of(&[
+/// The attributes that [`ExistingObject::of`] needs.
+pub(super) const EXISTING_ATTRS: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::FSID,
     number::FILEHANDLE,
@@ -68,21 +67,20 @@ pub(super) const SEEN: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
 ]);
 
-/// What a listing of the destination asks for.
+/// The attributes that a listing of the destination asks for.
 pub(super) fn listed_attrs(existing: Existing) -> Bitmap {
     const WANTED: Bitmap = Bitmap::of(&[number::TYPE, number::FILEHANDLE]);
-    if matches!(existing, Existing::Look(_)) { SEEN } else { WANTED }
+    if matches!(existing, Existing::Look(_)) { EXISTING_ATTRS } else { WANTED }
 }
 
-impl Seen {
-    /// `None`: the server did not tell.
-    pub(super) fn of(attrs: &AttrValues) -> Option<Seen> {
+impl ExistingObject {
+    /// `None`: the server did not give all attributes.
+    pub(super) fn of(attrs: &AttrValues) -> Option<ExistingObject> {
         let id = attrs.fsid.zip(attrs.fileid);
-        Some(Seen { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
+        Some(ExistingObject { kind: attrs.kind?, links: attrs.numlinks?, modified: attrs.time_modify?, id })
     }
 }
 
-/// The kind of a new object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewKind {
     Dir,
@@ -90,14 +88,14 @@ pub(crate) enum NewKind {
     Other,
 }
 
-/// What happens to the existing object.
+/// What to do about the existing object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is removed, and the new one is made.
+    /// Remove it and make the new one.
     Replace,
-    /// The new data is written into it.
+    /// Write the new data into it. For a directory: use it.
     Into,
-    /// It stays, and that is all right.
+    /// It stays, and that is not a failure.
     Skip,
     /// It stays, and that is a failure.
     Refuse(MemberError),
@@ -105,15 +103,21 @@ pub(crate) enum Verdict {
 
 impl Over {
     /// `modified`: when the source was; `agreed`: see [`When::Agreed`].
-    pub(crate) fn judge(&self, new: NewKind, modified: NfsTime, agreed: bool, seen: &Seen) -> Verdict {
-        let is_dir = seen.kind == FileType::Dir;
+    pub(crate) fn judge(
+        &self,
+        new: NewKind,
+        modified: NfsTime,
+        agreed: bool,
+        found: &ExistingObject,
+    ) -> Verdict {
+        let is_dir = found.kind == FileType::Dir;
         match (new, self.when) {
             (NewKind::Dir, _) if is_dir => return Verdict::Into,
             (NewKind::Dir, _) => {
                 return Verdict::Refuse(MemberError::new(Cause::NoDirInTheWay, "no directory is in the way"));
             }
             (_, When::Never) => return Verdict::Skip,
-            (_, When::Older) if seen.modified >= modified => return Verdict::Skip,
+            (_, When::Older) if found.modified >= modified => return Verdict::Skip,
             (_, When::Agreed) if !agreed => {
                 let cause = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
                 return Verdict::Refuse(MemberError::new(
@@ -127,9 +131,9 @@ impl Over {
             _ => {}
         }
         let into = new == NewKind::File
-            && seen.kind == FileType::Reg
+            && found.kind == FileType::Reg
             && !self.remove
-            && !(self.split_links && seen.links > 1);
+            && !(self.split_links && found.links > 1);
         if into { Verdict::Into } else { Verdict::Replace }
     }
 
@@ -150,22 +154,22 @@ mod tests {
     #[test]
     fn as_gnu_cp() {
         let time = |seconds| NfsTime { seconds, nseconds: 0 };
-        let seen = |kind, links, at| Seen { kind, links, modified: time(at), id: None };
+        let found = |kind, links, at| ExistingObject { kind, links, modified: time(at), id: None };
         let over = Over::default();
-        let file = seen(FileType::Reg, 1, 10);
+        let file = found(FileType::Reg, 1, 10);
         assert_eq!(over.judge(NewKind::File, time(5), false, &file), Verdict::Into);
         assert_eq!(over.judge(NewKind::Other, time(5), false, &file), Verdict::Replace);
-        assert_eq!(over.judge(NewKind::File, time(5), false, &seen(FileType::Lnk, 1, 10)), Verdict::Replace);
+        assert_eq!(over.judge(NewKind::File, time(5), false, &found(FileType::Lnk, 1, 10)), Verdict::Replace);
         let refused = |verdict| match verdict {
             Verdict::Refuse(why) => why.cause,
             other => panic!("{other:?}"),
         };
         assert_eq!(refused(over.judge(NewKind::Dir, time(5), false, &file)), Cause::NoDirInTheWay);
         assert_eq!(
-            refused(over.judge(NewKind::File, time(5), false, &seen(FileType::Dir, 2, 1))),
+            refused(over.judge(NewKind::File, time(5), false, &found(FileType::Dir, 2, 1))),
             Cause::DirInTheWay
         );
-        assert_eq!(over.judge(NewKind::Dir, time(5), false, &seen(FileType::Dir, 2, 10)), Verdict::Into);
+        assert_eq!(over.judge(NewKind::Dir, time(5), false, &found(FileType::Dir, 2, 10)), Verdict::Into);
         let update = Over { when: When::Older, ..over };
         assert_eq!(update.judge(NewKind::File, time(10), false, &file), Verdict::Skip);
         assert_eq!(update.judge(NewKind::File, time(11), false, &file), Verdict::Into);
@@ -177,7 +181,7 @@ mod tests {
         assert_eq!(asks.judge(NewKind::File, time(5), true, &file), Verdict::Into);
         let exists = Cause::Refused(OpNum::OPEN, NfsStat::NFS4ERR_EXIST);
         assert_eq!(refused(asks.judge(NewKind::File, time(5), false, &file)), exists);
-        let linked = seen(FileType::Reg, 2, 10);
+        let linked = found(FileType::Reg, 2, 10);
         assert_eq!(over.judge(NewKind::File, time(5), false, &linked), Verdict::Into);
         assert_eq!(
             Over { split_links: true, ..over }.judge(NewKind::File, time(5), false, &linked),

@@ -1,14 +1,13 @@
-//! Places in the tables of directories and of pieces of work.
+//! Indices into the tables of directories and of items.
 
-/// A directory's place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct DirId(pub(super) u32);
 
-/// A piece of work's place in its table.
+/// An item is a member that is being extracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ItemId(pub(super) u32);
 
 impl ItemId {
-    /// The place of none.
+    /// Stands for no item.
     pub(super) const NONE: ItemId = ItemId(u32::MAX);
 }

@@ -4,10 +4,9 @@ use super::options::PutOptions;
 use super::report::{FatalError, Progress};
 use super::source::{self, Event, Reading, Source};
 
-/// A source before its members are put anywhere.
 pub(super) enum Input {
     Reading(Reading),
-    /// Not opened yet: first the destination is examined for what an earlier run has done.
+    /// Not opened yet: the destination is examined first, for the results of an earlier run.
     Unopened(Source),
 }
 
@@ -17,7 +16,7 @@ impl Input {
         source: Source,
         progress: &dyn Progress,
     ) -> Result<Input, FatalError> {
-        match options.resume.as_ref().is_some_and(|resume| resume.again()) {
+        match options.resume.as_ref().is_some_and(|resume| resume.has_earlier_run()) {
             true => Ok(Input::Unopened(source)),
             false => Ok(Input::Reading(begin(options, source, progress).await?)),
         }

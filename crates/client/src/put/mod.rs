@@ -59,10 +59,10 @@ mod tree;
 mod trouble;
 
 pub use existing::{Existing, Over, When};
-pub(crate) use existing::{NewKind, Seen, Verdict};
+pub(crate) use existing::{ExistingObject, NewKind, Verdict};
 pub use options::{Early, PutOptions, Tuning, Xattrs};
 pub use report::{Cause, Failure, FatalError, MemberError, Progress, Report, Silent};
 pub use run::{run, run_as, run_in};
 pub(crate) use source::{ArchiveSource, OpenArchive, ReadCount};
-pub use source::{DataError, Given, Members, Source};
+pub use source::{DataError, Members, Source, SourceItem};
 pub use start::{Started, start, start_in};

@@ -1,8 +1,9 @@
 //! The names in a directory, in little memory. No I/O.
 //!
-//! An archive may name anything again, so all names are remembered. Of nearly all nothing counts but that something which is no directory
-//! has them: of these a number of 8 bytes is kept, under a key that is drawn for each directory of each run. Were two names to have one
-//! number, then one that nothing has would be taken for one that something has, which is removed first, or looked at: not there, it is made.
+//! An archive may contain a name twice, so all names are remembered. For nearly all of them it only matters that they exist
+//! and are not directories. Of these only a hash of 8 bytes is kept; its key is random for each directory of each run. If two
+//! names had the same hash, a free name would be taken for an existing one. That does no harm: the existing object is looked
+//! up or removed first, is not there, and the new one is made.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -17,15 +18,15 @@ use super::ids::{DirId, ItemId};
 pub(super) enum Name {
     /// A directory in the table.
     Dir(DirId),
-    /// A directory that was there before and has not been needed yet.
+    /// An existing directory that has not been needed yet.
     Found(FileHandle),
-    /// Being made by this item.
+    /// This item is making it.
     Busy(ItemId),
-    /// As `Other`, with so many hard links to it on the way; `last` is the youngest.
+    /// As `Other`, while this many hard links to it are being made. `last` is the latest one.
     Pinned { links: u32, last: ItemId },
     /// Anything but a directory.
     Other,
-    /// The same, made by this run, where that makes a difference.
+    /// The same, made by this run, where it matters.
     Ours,
 }
 
@@ -35,7 +36,7 @@ static OURS: Name = Name::Ours;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Those of which more is known.
+    /// Names of which more is known.
     named: HashMap<Bytes, Name>,
     others: Numbers,
     ours: Numbers,
@@ -43,7 +44,6 @@ pub(super) struct Names {
 
 type Numbers = HashSet<u64, BuildHasherDefault<Number>>;
 
-/// What is hashed already.
 #[derive(Debug, Default)]
 struct Number(u64);
 
@@ -81,10 +81,10 @@ impl Names {
     }
 
     pub(super) fn remove(&mut self, name: &Bytes) {
-        /// A smaller table is not made smaller.
+        /// Tables below this size are not shrunk.
         const SMALL: usize = 16;
         if self.named.remove(name).is_some() {
-            // What many items were busy with at a time is settled.
+            // Many items were in progress at a time, and are settled now. Free the memory.
             if self.named.capacity() > SMALL && self.named.len() <= self.named.capacity() / 8 {
                 self.named.shrink_to_fit();
             }

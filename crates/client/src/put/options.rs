@@ -1,4 +1,4 @@
-//! How members are put onto a server, and how much of them is in hand at a time.
+//! Options of an extraction, and limits on what is in memory and in flight.
 
 use std::sync::Arc;
 
@@ -8,41 +8,38 @@ use super::existing::Existing;
 use crate::limits;
 use crate::resume::Resume;
 
-/// How members are put onto a server.
 #[derive(Debug, Clone)]
 pub struct PutOptions {
-    /// Set the archive's mode bits as they are, set-user-ID and set-group-ID included (`-p`); otherwise
-    /// the umask applies. Unset: as root yes, otherwise no.
+    /// Use the archive's mode bits unchanged, with set-user-ID and set-group-ID (`-p`). Otherwise the umask applies.
+    /// `None`: yes for root, else no.
     pub same_permissions: Option<bool>,
-    /// Set the archive's owner and group. Unset: as root yes, otherwise no.
+    /// Set the archive's owner and group. `None`: yes for root, else no.
     pub same_owner: Option<bool>,
-    /// Leave modification times alone (`-m`).
+    /// Do not set modification times (`-m`).
     pub touch: bool,
     /// What to do about existing files.
     pub existing: Existing,
-    /// Groups that files may be given when owners are not set: those of the source that are among these.
+    /// If owners are not set, a file still gets the source's group if that is in this list.
     pub own_groups: Option<Vec<u32>>,
-    /// Bits that are taken out of modes unless permissions are kept.
+    /// These bits are cleared in modes, unless permissions are kept.
     pub umask: u32,
-    /// Whether extended attributes are set (those of users, RFC 8276).
+    /// Whether to set user extended attributes (RFC 8276).
     pub xattrs: Xattrs,
-    /// What an earlier run did, and where to note what this one does. It does not go with [`Existing::Keep`] and
-    /// [`super::When`] other than `Always`: files of the earlier run could not be told from others.
+    /// The journal: what an earlier run did, and where to note what this one does. It cannot be combined with
+    /// [`Existing::Keep`], nor with a [`super::When`] other than `Always`: an earlier run's files would look like any others.
     pub resume: Option<Arc<Resume>>,
-    /// When it becomes true, no further member is begun.
+    /// When it becomes true, no further member is started.
     pub stop: Option<watch::Receiver<bool>>,
-    /// Limits on what is in hand at a time.
     pub tuning: Tuning,
 }
 
-/// Whether extended attributes are set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Xattrs {
     #[default]
     No,
-    /// Where the destination has any; elsewhere nothing is said of them.
+    /// Set them if the destination supports them. Otherwise say nothing.
     Try,
-    /// A member whose attributes cannot be set is reported.
+    /// Report each member whose extended attributes cannot be set.
     Must,
 }
 
@@ -63,26 +60,25 @@ impl Default for PutOptions {
     }
 }
 
-/// How much is packed together and how much is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tuning {
     pub members_per_compound: usize,
-    /// Bytes of one request, at most; the session's limit holds too.
+    /// Maximum bytes of a request. The session's limit applies, too.
     pub request_bytes: usize,
     /// Files larger than this are written in pieces, by several requests.
     pub whole_file_max: u64,
-    /// Bytes of file data read ahead and not yet on stable storage.
+    /// Maximum bytes of file data that are read but not yet durable.
     pub bytes_in_flight: usize,
-    /// Compounds under way, at most; the session's slots hold too.
+    /// Maximum number of compounds in flight. The session's slots limit it, too.
     pub compounds_in_flight: usize,
     /// TCP connections.
     pub connections: usize,
-    /// What is sent before the destination is known. Experiments ask for less, to measure what it earns.
+    /// What is sent before the destination is known. Experiments reduce it, to measure its benefit.
     #[doc(hidden)]
     pub early: Early,
 }
 
-/// What is sent before the reply to the session's first request: each includes those before it.
+/// What is sent before the reply to the session's first request. Each level includes those before it.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Early {
@@ -90,9 +86,9 @@ pub enum Early {
     Nothing,
     /// The first request resolves the destination's path and lists it.
     Destination,
-    /// It makes directories, too.
+    /// The first request also makes directories.
     Directories,
-    /// Files follow it before its reply.
+    /// Files are sent before the reply to the first request.
     Files,
 }
 

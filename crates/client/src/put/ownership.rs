@@ -1,8 +1,8 @@
 //! Which owners a server sets at creation. No I/O.
 //!
-//! Linux's server does not set the owner for a caller that may not give files away (such as a squashed root), but replies that it has.
-//! So for each combination of owner, group and mode the first new object of a COMPOUND is looked at, until it is known what the server
-//! does with them.
+//! If the caller may not change owners (for example a squashed root), Linux's server does not set the owner, but replies that
+//! it did. So the owner of the first new object in a COMPOUND is read back, for each combination of owner, group and mode,
+//! until it is known what the server does with that combination.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,19 @@ use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 
 use crate::limits::OWNERS_KNOWN_MAX;
 
-/// What is looked at.
+/// The attributes that are read back.
 pub(super) const OWNERSHIP: Bitmap = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
 
-/// Attributes that something is made with.
+/// A mask of attributes, and their encoding.
 pub(super) type With = (Bitmap, Bytes);
 
-/// These, if there is an owner or a group among them.
+/// `None`: there is no owner or group among them.
 pub(super) fn with(create: &Fattr) -> Option<With> {
     (!create.mask.and(&OWNERSHIP).is_empty()).then(|| (create.mask, create.values.clone()))
 }
 
-/// What of an owner and a group that were asked for `got` does not have. One that the server names by a name tells nothing.
+/// Which of the requested owner and group are missing in `got`. If the server gives a name instead of a number, that says
+/// nothing.
 pub(super) fn left_out(create: &Fattr, got: &Fattr) -> Bitmap {
     let (asked, has) = (AttrValues::from_fattr(create), AttrValues::from_fattr(got));
     let (Ok(asked), Ok(has)) = (asked, has) else { return Bitmap::default() };
@@ -42,27 +43,26 @@ pub(super) fn left_out(create: &Fattr, got: &Fattr) -> Bitmap {
     out
 }
 
-/// What is known so far.
 #[derive(Debug, Default)]
 pub(super) struct Ownership {
     known: HashMap<With, Bitmap>,
 }
 
 impl Ownership {
-    /// Whether an object that is made with these attributes has to be looked at.
+    /// Whether an object made with these attributes must be read back.
     pub(super) fn is_unknown(&self, create: &Fattr) -> bool {
         with(create).is_some_and(|with| !self.known.contains_key(&with))
             && self.known.len() < OWNERS_KNOWN_MAX
     }
 
-    /// An object that was made with the attributes `create` has those of `got`.
+    /// Notes that an object made with the attributes `create` has those in `got`.
     pub(super) fn found(&mut self, create: &Fattr, got: &Fattr) {
         if let Some(with) = with(create).filter(|_| self.known.len() < OWNERS_KNOWN_MAX) {
             self.known.insert(with, left_out(create, got));
         }
     }
 
-    /// What of these the server leaves out.
+    /// Which of these the server does not set.
     pub(super) fn left_out(&self, create: &Fattr) -> Bitmap {
         with(create).and_then(|with| self.known.get(&with)).copied().unwrap_or_default()
     }

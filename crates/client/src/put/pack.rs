@@ -1,7 +1,6 @@
-//! One compound being filled: operations encoded one behind the other, with what they will cost. No I/O.
+//! Fills one compound: encodes its operations, and counts what they cost. No I/O.
 //!
-//! What is filled in stays within the capacity at every moment: a member whose operations do not fit is
-//! taken back out as if it had never been tried.
+//! The compound never exceeds its capacity. If a member's operations do not fit, they are removed again.
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{
@@ -22,21 +21,21 @@ use crate::fs::server_copy::{CopyMethod, Original, clone, copy};
 use crate::limits::{COPIED_PER_COMPOUND, DIRS_FOR_A_MEMBER};
 use crate::session::SessionLimits;
 
-/// What one compound may cost. Learnt downward when a server takes less than it promised.
+/// What one compound may cost. Reduced when a server takes less than it promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capacity {
     /// Bytes of the request.
     pub(super) request: usize,
     /// Bytes of the reply.
     pub(super) reply: usize,
-    /// Bytes of a reply that is kept for replay.
+    /// Bytes of a reply that the server keeps for replay.
     pub(super) reply_cached: usize,
     /// Operations, SEQUENCE included.
     pub(super) ops: usize,
     pub(super) members: usize,
     /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,
-    /// What is made with an owner is looked at where it is not known what becomes of that ([`super::ownership`]).
+    /// Read back new objects' owners where it is not known whether the server sets them ([`super::ownership`]).
     pub(super) looks: bool,
 }
 
@@ -54,14 +53,15 @@ impl Capacity {
     }
 }
 
-/// Where the compound stands: which directory is the current filehandle, which the saved one.
+/// The current and the saved filehandle at this point of the compound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Place {
     current: Option<DirId>,
     saved: Option<DirId>,
 }
 
-/// How to get to a directory: from a handle, or from the server's root; and names made earlier in the same compound, or before.
+/// How to reach a directory: from a filehandle or the server's root, then along names that exist or that this compound
+/// makes.
 #[derive(Debug, Clone)]
 pub(super) struct Route {
     pub(super) dir: DirId,
@@ -69,7 +69,7 @@ pub(super) struct Route {
     pub(super) names: Vec<Bytes>,
 }
 
-/// What a member is made of, as far as a compound needs to know.
+/// A member, as far as a compound needs to know it.
 pub(super) enum Parts<'a> {
     Dir(DirId),
     File(&'a Bytes),
@@ -82,38 +82,37 @@ pub(super) enum Parts<'a> {
 pub(super) struct Piece<'a> {
     pub(super) at: Route,
     pub(super) name: &'a Bytes,
-    /// The name exists: remove it first.
+    /// The name exists and must be removed first.
     pub(super) replace: bool,
     pub(super) create: &'a Fattr,
     pub(super) xattrs: &'a [Xattr],
     pub(super) finish: &'a Fattr,
-    /// It is not known what becomes of its owner.
+    /// It is not known whether the server sets the owner.
     pub(super) look: bool,
     pub(super) parts: Parts<'a>,
     /// More members for the same directory follow.
     pub(super) stay: bool,
 }
 
-/// A compound, encoded.
+/// An encoded compound.
 #[derive(Debug, Clone)]
 pub(super) struct Batch {
-    /// The operations.
     pub(super) body: Bytes,
-    /// How many.
+    /// The number of operations.
     pub(super) ops: usize,
-    /// Those that stand before the members' and say whether the rest is executed.
+    /// The number of operations before those of the members. If one fails, the rest is not executed.
     pub(super) guard: usize,
-    /// The members and how many operations each has, in order.
+    /// The members in order, with the number of operations of each.
     pub(super) members: Vec<(ItemId, usize)>,
-    /// Directories that get their last attributes behind all members, likewise.
+    /// Directories that get their final attributes after all members, in the same form.
     pub(super) finished: Vec<(DirId, usize)>,
-    /// Upper bound of the reply's bytes.
+    /// An upper bound for the bytes of the reply.
     pub(super) reply: usize,
     /// Whether the reply can be kept for replay.
     pub(super) cachethis: bool,
 }
 
-/// How far a compound was filled.
+/// A state of a compound to return to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     bytes: usize,
@@ -136,13 +135,12 @@ pub(super) struct Packer {
     place: Place,
     members: Vec<(ItemId, usize)>,
     finished: Vec<(DirId, usize)>,
-    /// Bytes that the server copies for it.
     copied: u64,
-    /// What the members count for, in parts of one: a directory is little work.
+    /// The weight of the members, in fractions of one: a directory is little work.
     weight: usize,
-    /// Data lies where not every server takes it from.
+    /// There is data at a position that not every server accepts.
     late: bool,
-    /// What its members are made with that is looked at already.
+    /// The creation attributes for which this compound already reads back an object.
     looked: Vec<With>,
 }
 
@@ -165,7 +163,7 @@ impl Packer {
         }
     }
 
-    /// One that is executed if these operations are.
+    /// A compound that begins with the operations `guard`. If one of them fails, nothing else is executed.
     pub(super) fn guarded(capacity: Capacity, number: u64, guard: &[ArgOp]) -> Packer {
         let mut packer = Packer::new(capacity, number);
         guard.iter().for_each(|op| packer.op(op));
@@ -185,14 +183,12 @@ impl Packer {
         self.number
     }
 
-    /// Half of what it may hold is in it.
     pub(super) fn is_half_full(&self) -> bool {
         self.weight * 2 >= self.capacity.members * DIRS_FOR_A_MEMBER
             || self.body.len() * 2 >= self.capacity.request
             || self.ops * 2 >= self.capacity.ops
     }
 
-    /// Where it stands.
     pub(super) fn mark(&self) -> Mark {
         Mark {
             bytes: self.body.len(),
@@ -206,7 +202,7 @@ impl Packer {
         }
     }
 
-    /// Takes out what was added since; those members, in their order.
+    /// Removes what was added since the mark. Returns those members in order.
     pub(super) fn back_to(&mut self, mark: Mark) -> Vec<ItemId> {
         self.body.truncate(mark.bytes);
         (self.ops, self.reply, self.place) = (mark.ops, mark.reply, mark.place);
@@ -230,12 +226,12 @@ impl Packer {
             && self.reply <= self.capacity.reply
     }
 
-    /// Sets a directory's last attributes behind all members, if there is room for it.
+    /// Sets a directory's final attributes after all members, if there is room.
     pub(super) fn finish_dir(&mut self, dir: &Route, attrs: &Fattr) {
         let mark = self.mark();
         self.go(dir);
         self.set_last(attrs);
-        // No reason not to keep the reply.
+        // This does not make the reply too large to keep.
         let was_cached = mark.reply <= self.capacity.reply_cached;
         if self.fits() && (!was_cached || self.reply <= self.capacity.reply_cached) {
             self.finished.push((dir.dir, self.ops - mark.ops));
@@ -257,7 +253,7 @@ impl Packer {
         if fits {
             self.members.push((id, self.ops - mark.ops));
             self.copied += copied;
-            // Alone means alone.
+            // A member that must be alone shares a compound with nothing.
             let is_light = matches!(piece.parts, Parts::Dir(_)) && self.capacity.members > 1;
             self.weight += if is_light { 1 } else { DIRS_FOR_A_MEMBER };
         } else {
@@ -287,13 +283,13 @@ impl Packer {
 
     fn put(&mut self, piece: &Piece<'_>) {
         if let Parts::Link(target, names) = &piece.parts {
-            // LINK wants the target saved and the directory current.
+            // For LINK the target is the saved filehandle, and the directory the current one.
             self.go(target);
             for name in *names {
                 self.op(&ArgOp::Lookup(name.clone()));
             }
             if piece.replace {
-                // What cannot be linked to must show before the name is taken away.
+                // Check the target before the existing name is removed.
                 self.op(&ArgOp::Nverify(is_dir()));
             }
             self.op(&ArgOp::Savefh);
@@ -386,7 +382,7 @@ impl Packer {
         self.look(piece);
     }
 
-    /// Asks whose it is, once for all that are made alike.
+    /// Reads back the owner, once for all members with the same creation attributes.
     fn look(&mut self, piece: &Piece<'_>) {
         let with = with(piece.create).filter(|_| self.capacity.looks && piece.look);
         if let Some(with) = with.filter(|with| !self.looked.contains(with)) {
@@ -423,7 +419,7 @@ impl Packer {
     }
 }
 
-/// SETXATTR, whether it is there or not.
+/// SETXATTR that creates or replaces the attribute.
 pub(super) fn set_xattr((key, value): &Xattr) -> ArgOp {
     let (key, value) = (key.clone(), value.clone());
     ArgOp::Setxattr(SetxattrArgs { option: SetxattrOption::Either, key, value })

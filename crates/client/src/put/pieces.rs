@@ -1,8 +1,8 @@
 //! Files that come in pieces: large ones, and sparse ones.
 //!
-//! A file of one piece is written stably. Of a larger one, pieces go out UNSTABLE, several at a time, and
-//! every [`limits::PIECES_PER_COMMIT`] of them a COMMIT follows; they are held until its verifier is that
-//! of their writes, and written again when it is not (RFC 8881 section 18.3.3).
+//! A file of one piece is written FILE_SYNC. The pieces of a larger one are written UNSTABLE, several at a time. After
+//! [`limits::PIECES_PER_COMMIT`] of them a COMMIT follows. The pieces stay in memory until the COMMIT's verifier equals that
+//! of their writes; if it differs, they are written again (RFC 8881 section 18.3.3).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, MemberError};
 use super::source::Piece;
 use super::spelling;
-use super::stepwise::{self, How};
+use super::stepwise::{self, WriteMode};
 use super::trouble::Trouble;
 use crate::compound::{fattr, values};
 use crate::fs::open_file::{self, OpenFile, commit_group};
@@ -28,7 +28,7 @@ use crate::resume::Part;
 use crate::session::Session;
 use crate::url::Version;
 
-/// Extracts a file of `size` bytes. `pieces` end when all have come; what an earlier run has done of it does not come.
+/// Extracts a file of `size` bytes. `pieces` ends after the last one. The part that an earlier run wrote does not come.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -57,20 +57,20 @@ pub(super) async fn close(session: &Session, file: &OpenFile) {
     }
 }
 
-/// As [`open`]; or what an earlier run has begun, of a file of so many bytes.
+/// Opens the unfinished file of an earlier run, if there is one. Otherwise as [`open`].
 pub(super) async fn open_part<P>(
     session: &Session,
     task: &SlowTask<P>,
     existing: Existing,
     (part, size): (Option<&Part>, u64),
-) -> Result<Option<(OpenFile, How)>, Trouble> {
-    let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.begun()?))) else {
+) -> Result<Option<(OpenFile, WriteMode)>, Trouble> {
+    let Some((part, (fh, from))) = part.and_then(|part| Some((part, part.unfinished()?))) else {
         return open(session, task, existing).await;
     };
-    match open_begun(session, task, fh, from..=size).await {
-        Ok(file) => Ok(Some((file, How::Into))),
+    match open_unfinished(session, task, fh, from..=size).await {
+        Ok(file) => Ok(Some((file, WriteMode::Overwrite))),
         Err(e) => {
-            // It may do in another run when the server can be reached, and else never.
+            // Another run may succeed if the server can be reached. Otherwise none will.
             if !matches!(e, Trouble::Step(StepError::Fatal(_) | StepError::Unknown(_))) {
                 part.forget();
             }
@@ -79,8 +79,8 @@ pub(super) async fn open_part<P>(
     }
 }
 
-/// Opens a file that has its name still, and a size between these.
-async fn open_begun<P>(
+/// Opens an unfinished file that still has its name, and a size between these.
+async fn open_unfinished<P>(
     session: &Session,
     task: &SlowTask<P>,
     fh: &FileHandle,
@@ -105,36 +105,36 @@ async fn open_begun<P>(
         Version::V41 | Version::V42 => {
             open_file::open_as(session, named, OPEN4_SHARE_ACCESS_WRITE, u64::from(task.id.0)).await?
         }
-        // Earlier versions do not open by handles; they write without an open.
+        // Earlier versions cannot open by filehandle. They write without an open.
         _ => OpenFile::of(named, Stateid::ANONYMOUS, u64::from(task.id.0), OPEN4_SHARE_ACCESS_WRITE),
     };
-    // All but the size, which is zero there.
+    // All attributes except the size, which was set to zero.
     let create =
         AttrValues { size: None, ..AttrValues::from_fattr(&task.job.attrs.create).unwrap_or_default() };
     file.missing = fattr(&create).mask;
     Ok(file)
 }
 
-/// Makes the file, or opens and empties what has its name, and how that came; `None`: what is there stays, as asked.
+/// Creates the file, or opens and truncates the existing one. `None`: the existing object stays, as requested.
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
     existing: Existing,
-) -> Result<Option<(OpenFile, How)>, Trouble> {
-    let mut how = match stepwise::how(session, task, existing).await? {
-        Some(how) => how,
+) -> Result<Option<(OpenFile, WriteMode)>, Trouble> {
+    let mut write_mode = match stepwise::write_mode(session, task, existing).await? {
+        Some(write_mode) => write_mode,
         None => return Ok(None),
     };
     let mut tries = 0;
     let mut patience = Patience::new();
     loop {
         tries += 1;
-        match stepwise::open(session, task, how, existing).await {
+        match stepwise::open(session, task, write_mode, existing).await {
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
-                if how == How::New {
+                if write_mode == WriteMode::New {
                     spelling::check(session, task).await?;
-                    how = How::Replace;
+                    write_mode = WriteMode::Replace;
                 }
             }
             Err(e) if e.status() == Some(landfast_nfs::v4::NfsStat::NFS4ERR_EXIST) => match existing {
@@ -142,22 +142,26 @@ pub(super) async fn open<P>(
                 Existing::Look(over) if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
                     match stepwise::look(session, task, over).await? {
-                        Some(now) => how = now,
+                        Some(now) => write_mode = now,
                         None => return Ok(None),
                     }
                 }
                 _ if tries < limits::REPLACE_TRIES => {
                     spelling::check(session, task).await?;
-                    how = if existing == Existing::Overwrite { How::Into } else { How::Replace };
+                    write_mode = if existing == Existing::Overwrite {
+                        WriteMode::Overwrite
+                    } else {
+                        WriteMode::Replace
+                    };
                 }
                 _ => return Err(e),
             },
-            other => return other.map(|file| Some((file, how))),
+            other => return other.map(|file| Some((file, write_mode))),
         }
     }
 }
 
-/// Writes all pieces; the end of the last one.
+/// Writes all pieces. Returns the end offset of the last one.
 async fn fill(
     session: &Session,
     file: &Arc<OpenFile>,

@@ -24,7 +24,7 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::attrs::{has_set_id, without_its_owner};
-use super::existing::{Existing, NewKind, Over, Seen, Verdict, When};
+use super::existing::{Existing, ExistingObject, NewKind, Over, Verdict, When};
 use super::names::Name;
 use super::ownership::Ownership;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
@@ -79,12 +79,12 @@ impl<P> Job<P> {
 
 impl<P> Job<P> {
     /// Whether it is the object that has its name already.
-    pub(super) fn is(&self, seen: &Seen) -> bool {
-        matches!(&self.make, Make::Copy(original) if seen.id == Some((original.fsid, original.fileid)))
+    pub(super) fn is_same_file(&self, found: &ExistingObject) -> bool {
+        matches!(&self.make, Make::Copy(original) if found.id == Some((original.fsid, original.fileid)))
     }
 
     /// It needs requests of its own, whatever has its name.
-    fn alone(&self) -> bool {
+    fn needs_own_requests(&self) -> bool {
         match &self.make {
             Make::Pieces(_) => true,
             Make::Copy(original) => original.alone(),
@@ -142,8 +142,8 @@ pub(super) struct SlowTask<P> {
     pub(super) job: Job<P>,
     /// The name exists, or may exist, and must be removed first.
     pub(super) replace: bool,
-    /// The existing name is known to be spelled exactly like this.
-    pub(super) known: bool,
+    /// It is known that the existing name has exactly this spelling.
+    pub(super) exact_spelling: bool,
     /// A directory that the archive does not name. It replaces nothing.
     pub(super) implied: bool,
     pub(super) leftover: Leftover,
@@ -166,8 +166,8 @@ pub(super) struct Item<P> {
     pub(super) dir: DirId,
     pub(super) name: Bytes,
     pub(super) replace: bool,
-    /// The existing name is known to be spelled exactly like this.
-    pub(super) known: bool,
+    /// It is known that the existing name has exactly this spelling.
+    pub(super) exact_spelling: bool,
     pub(super) child: Option<DirId>,
     /// A hard link's target: a directory, and the names from there.
     pub(super) target: Option<(DirId, Vec<Bytes>)>,
@@ -239,7 +239,7 @@ pub(super) struct Plan<P> {
     /// Members that were sent before they were planned, by number. `None`: settled otherwise.
     sent: HashMap<u32, Option<ItemId>>,
     /// Names at which another object stays in place of the member.
-    left: HashSet<(DirId, Bytes)>,
+    kept: HashSet<(DirId, Bytes)>,
 }
 
 impl<P: Default> Plan<P> {
@@ -271,7 +271,7 @@ impl<P: Default> Plan<P> {
             ended: false,
             quiet: Vec::new(),
             sent: HashMap::new(),
-            left: HashSet::new(),
+            kept: HashSet::new(),
         }
     }
 
@@ -312,7 +312,7 @@ impl<P: Default> Plan<P> {
     pub(super) fn add(&mut self, job: Job<P>) {
         self.open += 1;
         self.behind_link.push_back(job);
-        self.go_on();
+        self.plan_waiting();
     }
 
     /// The server made a directory before anything was planned. `implied`: the archive does not name it, or names it
@@ -375,18 +375,18 @@ impl<P: Default> Plan<P> {
     }
 
     /// Plans members in the archive's order, up to a hard link that cannot be planned yet.
-    fn go_on(&mut self) {
+    fn plan_waiting(&mut self) {
         while !self.link_unplanned
             && let Some(job) = self.behind_link.pop_front()
         {
             self.link_unplanned = matches!(job.make, Make::Link(_));
-            self.enter(job);
+            self.plan_member(job);
         }
     }
 
-    fn enter(&mut self, mut job: Job<P>) {
+    fn plan_member(&mut self, mut job: Job<P>) {
         let Some((name, parents)) = job.path.split_last().map(|(n, p)| (n.clone(), p.to_vec())) else {
-            return self.enter_root(job);
+            return self.plan_root(job);
         };
         let dir = loop {
             match self.tree.walk(&parents) {
@@ -436,11 +436,11 @@ impl<P: Default> Plan<P> {
                 dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
                 return self.settle(job, Ok(Success::Made), false);
             }
-            Some(Name::Dir(id)) => return self.meet_dir(*id, job),
+            Some(Name::Dir(id)) => return self.plan_existing_dir(*id, job),
             Some(Name::Found(fh)) => {
                 let fh = fh.clone();
                 let id = self.tree.adopt(dir, &name, fh);
-                return self.meet_dir(id, job);
+                return self.plan_existing_dir(id, job);
             }
             Some(Name::Other | Name::Ours | Name::Pinned { .. }) if self.existing == Existing::Keep => {
                 return self.reject(job, "File exists");
@@ -453,12 +453,12 @@ impl<P: Default> Plan<P> {
             Some(Name::Ours) if self.over().is_some() => {
                 return self.reject(job, MemberError::new(Cause::JustMade, "this run has just made it"));
             }
-            Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).seen.get(&name) {
+            Some(Name::Other) if let Some(over) = self.over() => match self.tree.dir(dir).found.get(&name) {
                 None => look = true,
-                Some(seen) if job.is(seen) => {
+                Some(found) if job.is_same_file(found) => {
                     return self.reject(job, MemberError::new(Cause::SameFile, "they are the same file"));
                 }
-                Some(seen) => match over.judge(job.new_kind(), job.modified, job.agreed, seen) {
+                Some(found) => match over.judge(job.new_kind(), job.modified, job.agreed, found) {
                     Verdict::Replace => replace = true,
                     Verdict::Into => look = true,
                     Verdict::Skip => return self.skip(job, (dir, name)),
@@ -475,7 +475,7 @@ impl<P: Default> Plan<P> {
                 Some((std::mem::take(&mut job.attrs.finish), job.shown.clone()));
         }
         let is_link = matches!(job.make, Make::Link(_));
-        let slow = overwrite || look || job.alone();
+        let slow = overwrite || look || job.needs_own_requests();
         // The object that has the name now was not there when the member was sent. Send it the usual way.
         let sent = job.sent.take_if(|_| !(replace || slow || is_dir || is_link));
         let id = self.new_item(Item {
@@ -483,7 +483,7 @@ impl<P: Default> Plan<P> {
             dir,
             name: name.clone(),
             replace,
-            known: replace || look,
+            exact_spelling: replace || look,
             child,
             target: None,
             implied: false,
@@ -498,11 +498,11 @@ impl<P: Default> Plan<P> {
         }
         if is_link {
             self.link_unplanned = false;
-            self.aim(id);
+            self.resolve_link(id);
         } else if let Some(number) = sent {
             self.sent.insert(number, Some(id));
         } else {
-            self.is_ready(id);
+            self.push_ready(id);
         }
     }
 
@@ -515,20 +515,20 @@ impl<P: Default> Plan<P> {
     /// Skips a member in favour of the existing object. A link that is not made delays nothing.
     fn skip(&mut self, job: Job<P>, at: (DirId, Bytes)) {
         let is_link = matches!(job.make, Make::Link(_));
-        self.leave(at, is_link);
+        self.keep_existing(at, is_link);
         self.link_unplanned &= !is_link;
         self.settle(job, Ok(Success::Skipped), false);
     }
 
     /// The existing object stays, and is not the member: links to the member are not made to it.
-    fn leave(&mut self, at: (DirId, Bytes), is_link: bool) {
+    fn keep_existing(&mut self, at: (DirId, Bytes), is_link: bool) {
         if !is_link && self.over().is_some_and(|over| over.when == When::Never) {
-            self.left.insert(at);
+            self.kept.insert(at);
         }
     }
 
     /// `./`: the destination's own attributes.
-    fn enter_root(&mut self, mut job: Job<P>) {
+    fn plan_root(&mut self, mut job: Job<P>) {
         if matches!(job.make, Make::Dir) {
             let finish = self.for_existing(std::mem::take(&mut job.attrs.finish));
             let xattrs = std::mem::take(&mut job.attrs.xattrs);
@@ -541,7 +541,7 @@ impl<P: Default> Plan<P> {
     }
 
     /// A member for a directory that exists: only its attributes count.
-    fn meet_dir(&mut self, id: DirId, mut job: Job<P>) {
+    fn plan_existing_dir(&mut self, id: DirId, mut job: Job<P>) {
         let finish = std::mem::take(&mut job.attrs.finish);
         let finish = if self.is_ours(id, job.ours) { finish } else { self.for_existing(finish) };
         let dir = self.tree.dir_mut(id);
@@ -557,11 +557,11 @@ impl<P: Default> Plan<P> {
         self.settle(job, Ok(Success::Existed), false);
     }
 
-    /// Whether this run or an earlier one made an existing directory. `known`: the journal says so. Its contents were
+    /// Whether this run or an earlier one made an existing directory. `made_earlier`: the journal says so. Its contents were
     /// then made by these runs as well, even if the journal does not list them.
-    fn is_ours(&mut self, id: DirId, known: bool) -> bool {
-        let above = self.tree.dir(id).parent;
-        let ours = known || (id != ROOT && self.tree.dir(above).ours);
+    fn is_ours(&mut self, id: DirId, made_earlier: bool) -> bool {
+        let parent = self.tree.dir(id).parent;
+        let ours = made_earlier || (id != ROOT && self.tree.dir(parent).ours);
         self.tree.dir_mut(id).ours |= ours;
         ours
     }
@@ -577,7 +577,7 @@ impl<P: Default> Plan<P> {
             dir: parent,
             name,
             replace: false,
-            known: false,
+            exact_spelling: false,
             child: Some(child),
             target: None,
             implied: true,
@@ -587,11 +587,11 @@ impl<P: Default> Plan<P> {
             sent: false,
             leftover: Leftover::Nothing,
         });
-        self.is_ready(id);
+        self.push_ready(id);
     }
 
     /// Finds a hard link's target, or what the link has to wait for.
-    fn aim(&mut self, id: ItemId) {
+    fn resolve_link(&mut self, id: ItemId) {
         let Some(Item { job: Some(Job { make: Make::Link(path), .. }), .. }) = self.item(id) else { return };
         let path = path.clone();
         let Some((_, parents)) = path.split_last() else {
@@ -615,14 +615,14 @@ impl<P: Default> Plan<P> {
             Walk::Failed(why) => return self.fail(id, MemberError::new(Cause::Parent, why)),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
-        if self.left.contains(&(dir, name.clone())) {
+        if self.kept.contains(&(dir, name.clone())) {
             return self.fail(id, MemberError::left_out(&path.join(&b'/')));
         }
         match self.tree.dir(dir).names.get(name) {
             // A link to itself: it exists already, or never will.
             Some(Name::Busy(item)) if *item == id => {
-                let there = self.item(id).is_some_and(|i| i.replace);
-                return if there { self.done(id) } else { self.fail(id, missing()) };
+                let exists = self.item(id).is_some_and(|i| i.replace);
+                return if exists { self.done(id) } else { self.fail(id, missing()) };
             }
             Some(Name::Busy(item)) => {
                 let item = *item;
@@ -652,7 +652,7 @@ impl<P: Default> Plan<P> {
         if let Some(item) = self.item_mut(id) {
             item.target = Some((dir, rest.to_vec()));
         }
-        self.is_ready(id);
+        self.push_ready(id);
     }
 
     /// Takes a directory's entries; `None` when they cannot all be known.
@@ -662,16 +662,16 @@ impl<P: Default> Plan<P> {
         let DirState::Listing(fh) = &dir.state else { return };
         dir.state = DirState::Open(fh.clone());
         dir.all_known = entries.is_some();
-        let mut there = Vec::new();
+        let mut in_progress = Vec::new();
         for e in entries.unwrap_or_default() {
             match dir.names.get(&e.name) {
-                Some(Name::Busy(item)) => there.push(*item),
+                Some(Name::Busy(item)) => in_progress.push(*item),
                 Some(_) => {}
                 None => {
-                    if let (true, Some(seen)) = (looks, Seen::of(&e.attrs))
-                        && seen.kind != FileType::Dir
+                    if let (true, Some(found)) = (looks, ExistingObject::of(&e.attrs))
+                        && found.kind != FileType::Dir
                     {
-                        dir.seen.insert(e.name.clone(), seen);
+                        dir.found.insert(e.name.clone(), found);
                     }
                     let name = match (e.attrs.kind, e.attrs.filehandle) {
                         (Some(FileType::Dir), Some(fh)) => Name::Found(fh),
@@ -687,20 +687,20 @@ impl<P: Default> Plan<P> {
             }
         }
         // These were planned for an empty directory. They go the slow way instead.
-        for item in there {
+        for item in in_progress {
             if let Some(item) = self.item_mut(item)
                 && item.dir == id
             {
                 item.slow = true;
             }
         }
-        self.wake(id);
+        self.unpark_dir(id);
     }
 
     /// A directory is open or has failed: continues what waited for it, in order.
-    pub(super) fn wake(&mut self, id: DirId) {
-        for item in std::mem::take(&mut self.tree.dir_mut(id).held).into_iter().rev() {
-            self.again(item);
+    pub(super) fn unpark_dir(&mut self, id: DirId) {
+        for item in std::mem::take(&mut self.tree.dir_mut(id).waiting).into_iter().rev() {
+            self.push_first(item);
         }
         let parked = self.behind_dirs.remove(&id).unwrap_or_default();
         self.unpark(parked, None);
@@ -710,8 +710,8 @@ impl<P: Default> Plan<P> {
     fn unpark(&mut self, mut parked: VecDeque<Parked<P>>, name: Option<(DirId, Bytes)>) {
         while let Some(p) = parked.pop_front() {
             match p {
-                Parked::Job(job) => self.enter(job),
-                Parked::Link(id) => self.aim(id),
+                Parked::Job(job) => self.plan_member(job),
+                Parked::Link(id) => self.resolve_link(id),
             }
             if let Some((dir, name)) = &name
                 && let Some(Name::Busy(item)) = self.tree.dir(*dir).names.get(name)
@@ -722,15 +722,15 @@ impl<P: Default> Plan<P> {
                 break;
             }
         }
-        self.go_on();
+        self.plan_waiting();
     }
 
-    fn is_ready(&mut self, id: ItemId) {
+    fn push_ready(&mut self, id: ItemId) {
         self.queue(id).push_back(id);
     }
 
     /// Puts an item before those that are ready already.
-    pub(super) fn again(&mut self, id: ItemId) {
+    pub(super) fn push_first(&mut self, id: ItemId) {
         self.queue(id).push_front(id);
     }
 
@@ -762,7 +762,7 @@ impl<P: Default> Plan<P> {
             }
             match obstacle {
                 Some(Obstacle::Wait(dir)) => {
-                    self.tree.dir_mut(dir).held.push(id);
+                    self.tree.dir_mut(dir).waiting.push(id);
                     continue;
                 }
                 Some(Obstacle::Failed(why)) => {
@@ -773,10 +773,10 @@ impl<P: Default> Plan<P> {
             }
             let [Some(at), target] = routes else { continue };
             // The server has refused to copy meanwhile: do not ask it again.
-            if item.slow || item.job.as_ref().is_some_and(Job::alone) {
+            if item.slow || item.job.as_ref().is_some_and(Job::needs_own_requests) {
                 // This needs handles of its own. A directory that is made in this same compound has none yet.
                 match [Some(&at), target.as_ref()].into_iter().flatten().find(|r| !r.names.is_empty()) {
-                    Some(route) => self.tree.dir_mut(route.dir).held.push(id),
+                    Some(route) => self.tree.dir_mut(route.dir).waiting.push(id),
                     None => self.slow.push_back(id),
                 }
                 continue;
@@ -820,9 +820,9 @@ impl<P: Default> Plan<P> {
             } else if packer.is_empty() {
                 // Does not fit into an empty compound either.
                 self.make_slow(id);
-                self.again(id);
+                self.push_first(id);
             } else {
-                self.again(id);
+                self.push_first(id);
                 break;
             }
         }
@@ -831,7 +831,7 @@ impl<P: Default> Plan<P> {
             && self.ready.front().and_then(|next| self.item(*next)).is_some_and(|next| next.dir == dir)
         {
             for id in packer.back_to(mark).into_iter().rev() {
-                self.again(id);
+                self.push_first(id);
             }
         }
         if packer.is_empty() {
@@ -947,7 +947,7 @@ impl<P: Default> Plan<P> {
                 target,
                 job,
                 replace: item.replace,
-                known: item.known,
+                exact_spelling: item.exact_spelling,
                 implied: item.implied,
                 leftover: std::mem::replace(&mut item.leftover, Leftover::Nothing),
             });
@@ -956,7 +956,7 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn slow_done(&mut self, id: ItemId, job: Job<P>, outcome: SlowDone) {
-        let (known, is_link) = (job.ours, matches!(job.make, Make::Link(_)));
+        let (made_earlier, is_link) = (job.ours, matches!(job.make, Make::Link(_)));
         let child = match self.item_mut(id) {
             Some(item) => {
                 item.job = Some(job);
@@ -970,7 +970,7 @@ impl<P: Default> Plan<P> {
             (SlowDone::Skipped, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
                     self.tree.dir_mut(dir).names.insert(name.clone(), Name::Other);
-                    self.leave((dir, name), is_link);
+                    self.keep_existing((dir, name), is_link);
                 }
                 self.close(id, Ok(Success::Skipped));
             }
@@ -987,7 +987,7 @@ impl<P: Default> Plan<P> {
                 if existed {
                     // Other clients may have put entries into it.
                     let finish = self.tree.dir_mut(child).finish.take();
-                    let ours = self.is_ours(child, known);
+                    let ours = self.is_ours(child, made_earlier);
                     let finish = finish
                         .map(|(attrs, shown)| (if ours { attrs } else { self.for_existing(attrs) }, shown));
                     self.tree.dir_mut(child).finish = finish;
@@ -996,7 +996,7 @@ impl<P: Default> Plan<P> {
                     return self.close(id, Ok(Success::Existed));
                 }
                 self.tree.made(child, fh);
-                self.wake(child);
+                self.unpark_dir(child);
                 self.done(id);
             }
             _ => self.done(id),
@@ -1030,7 +1030,7 @@ impl<P: Default> Plan<P> {
             (None, Ok(good)) => {
                 let ours = *good == Success::Made && self.over().is_some();
                 let (dir, name) = (self.tree.dir_mut(item.dir), item.name.clone());
-                dir.seen.remove(&name);
+                dir.found.remove(&name);
                 dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
             }
             // The object that was there still is.
@@ -1052,7 +1052,7 @@ impl<P: Default> Plan<P> {
                     _ => format!("its directory was not made: {why}"),
                 };
                 self.tree.dir_mut(child).state = DirState::Failed(text);
-                self.wake(child);
+                self.unpark_dir(child);
             }
             (Some(_), Ok(_)) | (None, Err(_)) => {}
         }

@@ -1,8 +1,10 @@
 //! What a reply to a compound means for the items in it. No I/O.
 //!
-//! A COMPOUND stops at its first error. Items before it are done, the one at it is done slowly or again,
-//! those behind it were not executed and go again, in their order. Directories whose last attributes were not set keep them
-//! for a later compound, or for the end.
+//! A COMPOUND stops at its first error.
+//! - Items before the error are done.
+//! - The item at the error is sent again, or extracted in single steps.
+//! - Items after the error were not executed, and are sent again in the same order.
+//! - Directories whose final attributes were not set get them in a later compound, or at the end.
 
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{CompoundRes, NfsStat, OpNum, ResBody, ResOp, StableHow};
@@ -15,11 +17,11 @@ use super::tree::ItemId;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits;
 
-/// What the reply to a batch asks of the sender.
+/// What the sender must do after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Feedback {
     GoOn,
-    /// The server wants to be left alone for a moment.
+    /// Send nothing for a moment.
     Pause,
 }
 
@@ -33,7 +35,7 @@ impl<P: Default> Plan<P> {
         let mut results = reply.results.into_iter().peekable();
         if results.by_ref().take(batch.guard).any(|r| !r.status.is_ok()) {
             self.finished(batch, 0);
-            batch.members.iter().rev().for_each(|(id, _)| self.again(*id));
+            batch.members.iter().rev().for_each(|(id, _)| self.push_first(*id));
             return feedback;
         }
         let mut again = Vec::new();
@@ -48,7 +50,7 @@ impl<P: Default> Plan<P> {
             let failed = mine.last().map(|r| r.status).filter(|s| !s.is_ok());
             match failed {
                 None if mine.len() == ops => self.executed(id, &mine),
-                // Fewer results than operations and no error: no telling.
+                // Fewer results than operations and no error: the outcome is unknown.
                 None => {
                     self.make_slow(id);
                     again.push(id);
@@ -74,12 +76,12 @@ impl<P: Default> Plan<P> {
         let finished = batch.finished.iter().map(|(_, ops)| *ops).map(whole).take_while(|done| *done).count();
         self.finished(batch, if stopped { 0 } else { finished });
         for id in again.into_iter().rev() {
-            self.again(id);
+            self.push_first(id);
         }
         feedback
     }
 
-    /// Whether it is the copying that failed.
+    /// Remembers it if the copy itself was refused.
     fn not_copied(&mut self, id: ItemId, results: &[ResOp]) {
         let job = self.items.get(id.0 as usize).and_then(Option::as_ref).and_then(|item| item.job.as_ref());
         if let (Some(Make::Copy(original)), Some(last)) = (job.map(|job| &job.make), results.last())
@@ -97,12 +99,12 @@ impl<P: Default> Plan<P> {
             if !learnt || batch.members.len() == 1 {
                 self.make_slow(*id);
             }
-            self.again(*id);
+            self.push_first(*id);
         }
         if learnt { Feedback::GoOn } else { Feedback::Pause }
     }
 
-    /// Whether the batch was executed is not known: each of its items is looked at one by one.
+    /// It is not known whether the batch was executed. Each item is checked one by one.
     pub(super) fn lost(&mut self, batch: &Batch) {
         self.finished(batch, 0);
         for (id, _) in batch.members.iter().rev() {
@@ -115,8 +117,8 @@ impl<P: Default> Plan<P> {
             }
             if let Some(item) = self.item_mut(*id) {
                 item.slow = true;
-                // A directory that exists is no harm, anything else may be half made by us. What cannot be
-                // told from a file that is to be kept is left alone.
+                // An existing directory does no harm. Anything else may be our own incomplete object. If it cannot be told
+                // from a file that must stay, it is left alone.
                 let (dir, is_dir) = (item.dir, item.child.is_some());
                 let ours = match self.existing {
                     Existing::Keep | Existing::Look(_) => self.tree.dir(dir).all_known,
@@ -126,11 +128,11 @@ impl<P: Default> Plan<P> {
                     item.replace |= ours && !is_dir;
                 }
             }
-            self.again(*id);
+            self.push_first(*id);
         }
     }
 
-    /// Whether what is left of an item would be taken for a file that was there before and stays.
+    /// Whether an incomplete object of this item would look like an existing file that must stay.
     fn may_pass_for_another(&self, id: ItemId) -> bool {
         let item = self.items.get(id.0 as usize).and_then(Option::as_ref);
         let stays = match self.existing {
@@ -143,7 +145,7 @@ impl<P: Default> Plan<P> {
         stays && item.is_some_and(|i| i.child.is_none() && !i.replace && !self.tree.dir(i.dir).all_known)
     }
 
-    /// Makes later compounds smaller, if `status` says that this one was too large.
+    /// Reduces the size of later compounds, if `status` means that this one was too large.
     fn learn(&mut self, batch: &Batch, status: NfsStat) -> bool {
         let c = &mut self.capacity;
         match status {
@@ -164,7 +166,7 @@ impl<P: Default> Plan<P> {
         true
     }
 
-    /// All operations of an item succeeded: what did they say?
+    /// Evaluates the results of an item whose operations all succeeded.
     fn executed(&mut self, id: ItemId, results: &[ResOp]) {
         let Some(item) = self.items.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
         let Some(job) = &item.job else { return };
@@ -193,33 +195,33 @@ impl<P: Default> Plan<P> {
             }
         }
         if !written || unstable.is_some() {
-            // A short write, or one that is not stable: all over again.
-            (item.slow, item.replace, item.known) = (true, true, true);
-            return self.again(id);
+            // A short or unstable write: start the file over.
+            (item.slow, item.replace, item.exact_spelling) = (true, true, true);
+            return self.push_first(id);
         }
         if let Some(child) = item.child {
             let Some(fh) = handle else { return self.fail(id, "the server gave no filehandle") };
-            // What was not set at creation is set at the end for a directory that the archive names.
+            // For a directory that the archive names, attributes that creation did not set are set at the end.
             self.tree.made(child, fh);
-            self.wake(child);
+            self.unpark_dir(child);
             return self.done(id);
         }
         let missing = missing.or(&self.ownership.left_out(&job.attrs.create));
         if let (true, false, Some(fh)) = (!missing.is_empty() || item.bits_wait, item.merged, handle) {
             let ownership = Bitmap::of(&[number::OWNER, number::OWNER_GROUP]);
-            // Of an owner a SETATTR that sets the rest, too, could fail.
+            // A SETATTR of the owner together with the rest could fail as a whole.
             self.attrs_again |= !missing.minus(&ownership).is_empty();
             self.owners_again |= !missing.and(&ownership).is_empty();
             let create = AttrValues::from_fattr(&job.attrs.create).unwrap_or_default();
             let rest = merge(&create.to_fattr(&missing), &job.attrs.finish);
             item.leftover = Leftover::Incomplete(fh, rest);
             item.slow = true;
-            return self.again(id);
+            return self.push_first(id);
         }
         self.done(id);
     }
 
-    /// An item's operations stopped half way: what is left of them?
+    /// Evaluates the results of an item whose operations stopped half way.
     fn partly(&mut self, id: ItemId, results: &[ResOp]) {
         let Some(item) = self.item_mut(id) else { return };
         let mut opened = None;
@@ -231,17 +233,17 @@ impl<P: Default> Plan<P> {
                         *place = Some(fh.clone());
                     }
                 }
-                ResBody::Remove(_) => (item.replace, item.known) = (false, false),
+                ResBody::Remove(_) => (item.replace, item.exact_spelling) = (false, false),
                 ResBody::Create(_) => {
                     // Made, but not finished.
                     item.replace = item.child.is_none();
-                    (item.slow, item.known) = (true, true);
+                    (item.slow, item.exact_spelling) = (true, true);
                 }
                 _ => {}
             }
         }
         if let Some((stateid, fh)) = opened {
-            (item.slow, item.replace, item.known) = (true, true, true);
+            (item.slow, item.replace, item.exact_spelling) = (true, true, true);
             if let Some(fh) = fh {
                 item.leftover = Leftover::Opened(fh, stateid);
             }

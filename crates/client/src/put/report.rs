@@ -1,4 +1,4 @@
-//! Progress and result of an extraction.
+//! The progress and the result of an extraction.
 
 use std::time::Instant;
 
@@ -16,43 +16,43 @@ use crate::session::{SessionError, SessionStats};
 pub enum Cause {
     /// The server refused this operation.
     Refused(OpNum, NfsStat),
-    /// All is there, but owner, mode or time could not be set.
+    /// The object is complete, but owner, mode or time could not be set.
     Attributes(NfsStat),
-    /// It could not be made on this machine.
+    /// A local object could not be made.
     Unmade,
-    /// Its data could not be written on this machine.
+    /// A local file could not be written.
     Unwritten,
-    /// Its owner, mode or times could not be set on this machine.
+    /// Owner, mode or times of a local object could not be set.
     Unset,
-    /// Its directory is not there; that directory is reported by itself.
+    /// The parent directory is missing. That directory is reported separately.
     Parent,
-    /// It was not begun, since nothing more can be made there ([`Report::stopped`]).
+    /// The member was not started, because nothing more can be made ([`Report::stopped`]).
     NotBegun,
-    /// A directory has its name.
+    /// A directory already has the name.
     DirInTheWay,
-    /// It is a directory, and something else has its name.
+    /// The member is a directory, and something that is not a directory already has the name.
     NoDirInTheWay,
-    /// This run has just made something else under its name.
+    /// This run has already made something else with this name.
     JustMade,
-    /// All is there, but extended attributes could not be set.
+    /// The object is complete, but extended attributes could not be set.
     Xattrs(NfsStat),
-    /// It is a further name of something that was left out, because what has its name stays ([`super::existing::When::Never`]).
+    /// A hard link to a member that was not extracted, because an existing object stays ([`super::existing::When::Never`]).
     LeftOut,
-    /// What has its name is the source itself.
+    /// The existing object is the source itself.
     SameFile,
-    /// It was to share the source's storage ([`crate::fs::Reflink::Always`]), and cannot.
+    /// The copy could not share the source's storage ([`crate::fs::Reflink::Always`]).
     Uncloned,
-    /// For the server it is another spelling of a name that is there.
+    /// The server takes the name for another spelling of an existing name.
     OtherSpelling,
-    /// The source could not be looked at.
+    /// The source's attributes could not be read.
     Unseen,
-    /// A directory of the source could not be read.
+    /// A directory of the source could not be listed.
     Unlisted,
     /// The source could not be opened.
     Unopened,
     /// The source could not be read to its end.
     Unread,
-    /// What [`MemberError`] says.
+    /// See [`MemberError::text`].
     Other,
 }
 
@@ -64,9 +64,9 @@ pub struct MemberError {
     pub cause: Cause,
     /// For people.
     pub text: String,
-    /// What the member is, where that is known.
+    /// The member's kind, where it is known.
     pub kind: Option<Kind>,
-    /// What the source's server said, where it said something.
+    /// The status from the source's server, if there was one.
     pub status: Option<NfsStat>,
 }
 
@@ -75,12 +75,12 @@ impl MemberError {
         MemberError { cause, text: text.into(), kind: None, status: None }
     }
 
-    /// Whether the member is there, but not all of its attributes.
+    /// Whether the member exists but lacks some attributes.
     pub fn is_incomplete(&self) -> bool {
         matches!(self.cause, Cause::Attributes(_) | Cause::Xattrs(_))
     }
 
-    /// It is a hard link to the member at `path`, where an existing object stayed.
+    /// For a hard link to the member at `path`, where an existing object stayed.
     pub(crate) fn left_out(path: &[u8]) -> MemberError {
         let there = path.escape_ascii();
         let text = format!("the file of which it is another name was not copied: `{there}` was there");
@@ -110,18 +110,18 @@ impl From<OpError> for MemberError {
     }
 }
 
-/// A member that is not, or not wholly, on the server.
+/// A member that is missing or incomplete on the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// Its name in the archive; bytes that are not UTF-8 are replaced.
+    /// The name in the archive. Bytes that are not UTF-8 are replaced.
     pub path: String,
     pub why: String,
 }
 
-/// The result of an extraction. Everything that is counted here is on the server's stable storage.
+/// The result of an extraction. Everything counted here is durable on the server.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// What is there; directories made on the way are among them.
+    /// Members that exist now, including directories that the archive did not name.
     #[serde(flatten)]
     pub counts: Counts,
     /// Members left out on request.
@@ -132,36 +132,34 @@ pub struct Report {
     pub seconds: f64,
     /// Files per second.
     pub files_per_s: f64,
-    /// Calls sent.
     pub rpcs: u64,
-    /// Calls per regular file.
     pub rpcs_per_file: f64,
-    /// Calls that had to be sent again.
+    /// RPCs sent again.
     pub retransmissions: u64,
-    /// Sessions that had to be made anew (server restarts).
+    /// Sessions that had to be created again, after server restarts.
     pub session_renewals: u64,
-    /// Members that failed, the first [`limits::FAILURES_NAMED_MAX`] of them.
+    /// The first [`limits::FAILURES_NAMED_MAX`] members that failed.
     pub failed: Vec<Failure>,
-    /// How many failed.
+    /// The number of all members that failed.
     pub failures: u64,
-    /// Members that are there, and counted, without all of their attributes: owner, mode, times, extended ones. They are among the
-    /// failures.
+    /// Members that exist but lack some attributes (owner, mode, times, extended attributes). They count both as made and
+    /// as failures.
     pub incomplete: u64,
-    /// Members, directories left out, that an earlier run had done and that are still there.
+    /// Members of an earlier run that still exist. Directories do not count.
     pub resumed: u64,
-    /// It was asked to stop: what was not begun then was not extracted.
+    /// The caller asked to stop. Members that were not started by then were not extracted.
     pub interrupted: bool,
-    /// Why the rest of the archive was not extracted, if it was not.
+    /// Why the rest of the archive was not extracted.
     pub stopped: Option<String>,
 }
 
 impl Report {
-    /// Whether every member is on stable storage.
+    /// Whether every member is durable.
     pub fn complete(&self) -> bool {
         self.failures == 0 && self.stopped.is_none() && !self.interrupted
     }
 
-    /// The figures of a session that has done nothing else.
+    /// Fills in the figures of a session that did only this extraction.
     pub(super) fn measure(&mut self, start: Instant, stats: &SessionStats) {
         self.seconds = start.elapsed().as_secs_f64();
         self.files_per_s = self.counts.files as f64 / self.seconds.max(1e-9);
@@ -171,7 +169,6 @@ impl Report {
             if self.counts.files > 0 { stats.rpcs as f64 / self.counts.files as f64 } else { 0.0 };
     }
 
-    /// A member is done.
     pub(crate) fn count(&mut self, kind: Option<Kind>, bytes: u64) {
         self.counts.add(kind.unwrap_or(Kind::Dir));
         if kind == Some(Kind::File) {
@@ -189,11 +186,11 @@ impl Report {
     }
 }
 
-/// The result: the report, or the error when nothing was extracted.
+/// The report, or the error if nothing was extracted.
 pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<Report, FatalError> {
     let nothing = report.counts.without_dirs() == 0;
     match fatal {
-        // Directories are met before it shows.
+        // Directories are extracted before the difference shows.
         Some(e @ FatalError::Another(_)) if nothing => Err(e),
         Some(e) if nothing && report.counts.dirs == 0 => Err(e),
         Some(e) => {
@@ -207,15 +204,13 @@ pub(super) fn finished(mut report: Report, fatal: Option<FatalError>) -> Result<
 /// Why nothing was extracted.
 #[derive(Debug, thiserror::Error)]
 pub enum FatalError {
-    /// The archive cannot be opened or is none.
+    /// The archive cannot be opened, or is not an archive.
     #[error("{name}: {source}")]
     Archive {
-        /// The archive's name.
         name: String,
         /// What is wrong.
         source: ArchiveError,
     },
-    /// No session with the server.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The destination cannot be used.
@@ -227,48 +222,46 @@ pub enum FatalError {
         /// What is wrong.
         source: ops::Error,
     },
-    /// The destination is no directory.
     #[error("destination {path} on {server} is not a directory")]
     NotDirectory {
         /// Host and port.
         server: String,
         path: String,
     },
-    /// It was asked to stop.
+    /// The caller asked to stop.
     #[error("interrupted: nothing was extracted")]
     Stopped,
-    /// What was to be gone on with is another archive.
+    /// The archive is not the one that the earlier run began.
     #[error(transparent)]
     Another(ArchiveError),
-    /// The reading thread ended without a word.
+    /// The reading thread could not start, or ended without an event.
     #[error("cannot start reading the archive: {0}")]
     Reader(String),
 }
 
-/// Receives the progress of an extraction. All methods are called often and must return at once.
+/// Receives the progress of an extraction. All methods are called often, and must return at once.
 pub trait Progress: Send + Sync {
-    /// The archive is open; its size in bytes as it lies on disk, when it is a file.
+    /// The archive is open. `_archive_bytes`: its size on disk, if it is a regular file.
     fn opened(&self, _archive_bytes: Option<u64>) {}
-    /// So many bytes of the archive, as it lies on disk, have been read.
+    /// The number of bytes of the archive on disk that have been read so far.
     fn read(&self, _archive_bytes: u64) {}
-    /// A member was taken up, in the archive's order.
+    /// A member was read. Called in the archive's order.
     fn member(&self, _path: &[u8]) {}
-    /// So many members and bytes of file data are on stable storage in all.
+    /// The number of members and of bytes of file data that are durable so far.
     fn committed(&self, _members: u64, _bytes: u64) {}
-    /// A member is on stable storage (of a directory: that it exists; its attributes come at the end).
+    /// A member is durable. For a directory this means only that it exists: its attributes are set at the end.
     fn stable(&self, _path: &[u8]) {}
-    /// A directory was there already; its attributes come at the end.
-    fn met(&self, path: &[u8]) {
+    /// A directory existed already. Its attributes are set at the end.
+    fn dir_existed(&self, path: &[u8]) {
         self.stable(path);
     }
-    /// A member was left out because of what has its name already, as asked ([`super::When`]).
+    /// A member was not extracted, because an existing object stays as requested ([`super::When`]).
     fn skipped(&self, _path: &[u8]) {}
-    /// A member was done by an earlier run.
+    /// An earlier run extracted this member.
     fn resumed(&self, _path: &[u8]) {}
     fn failed(&self, _path: &[u8], _why: &MemberError) {}
 }
 
-/// Ignores all progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

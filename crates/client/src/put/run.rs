@@ -18,7 +18,8 @@ use crate::url::NfsUrl;
 
 /// Puts the members of `source` into the directory that `url` names.
 ///
-/// It returns when each member is on the server's stable storage or has failed. Members that failed are in the report. Must run on a Tokio runtime with time and I/O.
+/// Returns when each member is durable or has failed. The report lists failed members. Needs a Tokio runtime with time and
+/// I/O.
 ///
 /// # Errors
 /// [`FatalError`] when nothing was extracted: the archive, the server or the destination is missing.
@@ -33,7 +34,7 @@ pub async fn run(
     run_as(options, session_options, source, url, progress).await
 }
 
-/// As [`run`], with a session of the caller's choice.
+/// As [`run`], with other session options.
 pub async fn run_as(
     options: PutOptions,
     session_options: SessionOptions,

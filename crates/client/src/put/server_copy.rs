@@ -1,4 +1,4 @@
-//! Members that the server copies itself, one at a time: large files, and those that did not go with others in a COMPOUND.
+//! Files that the server copies itself, one at a time: large ones, and those that could not share a COMPOUND.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::existing::Existing;
 use super::pieces;
 use super::plan::{Leftover, SlowDone, SlowTask};
 use super::report::{Cause, MemberError};
-use super::stepwise::{self, How};
+use super::stepwise::{self, WriteMode};
 use super::trouble::Trouble;
 use crate::fs::StepError;
 use crate::fs::open_file::{self, OpenFile};
@@ -28,7 +28,6 @@ impl Stable for Option<Part> {
     }
 }
 
-/// Makes one member by a copy on the server.
 pub(super) async fn extract<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -44,7 +43,7 @@ pub(super) async fn extract<P>(
         }
         Leftover::Opened(fh, stateid) => open_file::close(session, fh, *stateid).await,
     }
-    // Before anything is done to the destination.
+    // Open the source before the destination is changed.
     let source = match original.way() {
         CopyMethod::Read => None,
         CopyMethod::Clone | CopyMethod::Copy => match open_source(session, task.id.0, original).await {
@@ -71,8 +70,8 @@ async fn beside<P>(
     existing: Existing,
     part: &mut Option<Part>,
 ) -> Result<SlowDone, Trouble> {
-    let begun = (part.as_ref(), original.size);
-    let Some((file, how)) = pieces::open_part(session, task, existing, begun).await? else {
+    let unfinished = (part.as_ref(), original.size);
+    let Some((file, write_mode)) = pieces::open_part(session, task, existing, unfinished).await? else {
         return Ok(SlowDone::Skipped);
     };
     let file = Arc::new(file);
@@ -83,15 +82,14 @@ async fn beside<P>(
     pieces::close(session, &file).await;
     if let Err(Trouble::Refused(why)) = &done
         && matches!(why.cause, Cause::Uncloned)
-        && how != How::Into
+        && write_mode != WriteMode::Overwrite
     {
-        // As GNU cp: what was made for the copy goes with it.
+        // Remove the file that was made for the copy, as GNU cp does.
         stepwise::remove(session, &task.dir, &task.name).await?;
     }
     done.map(|()| SlowDone::Done)
 }
 
-/// The source, open for reading.
 async fn open_source(session: &Session, number: u32, original: &Original) -> Result<OpenFile, Trouble> {
     match open_file::open_as(session, original.fh.clone(), OPEN4_SHARE_ACCESS_READ, u64::from(number)).await {
         Err(StepError::Op(e)) => Err(Trouble::Refused(MemberError {

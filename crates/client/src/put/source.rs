@@ -1,4 +1,4 @@
-//! Reads members on a thread of its own, as far ahead as the limit on bytes in memory allows.
+//! Reads members on a separate thread, as far ahead as the limit on bytes in memory allows.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::archive::{Filter, Verdict};
 use crate::fs::Original;
 use crate::limits;
-use crate::resume::{Item, Known, Part, Resume, Running};
+use crate::resume::{EarlierResult, Item, Part, Resume, Running};
 
 /// Where members come from.
 pub struct Source(SourceKind);
@@ -26,40 +26,34 @@ enum SourceKind {
 
 /// An archive that is not open yet.
 pub(crate) trait ArchiveSource: Send {
-    /// Its name for messages.
+    /// The name that messages show.
     fn name(&self) -> String;
 
-    /// Which of its members are taken, and under which names.
+    /// Which members to extract, and under which names.
     fn filter(&self) -> Filter;
 
-    /// Opens it. Called on the reading thread, and may block.
-    ///
-    /// # Errors
-    /// When it cannot be opened or is no archive.
+    /// Opens the archive, on the reading thread. May block. Fails when it cannot be opened or is not an archive.
     fn open(self: Box<Self>, resume: Option<&Resume>, read: ReadCount) -> Result<OpenArchive, ArchiveError>;
 }
 
 pub(crate) struct OpenArchive {
     pub(crate) members: Box<dyn Members>,
-    /// Bytes of the archive as it lies on disk, if it is a file.
+    /// Bytes of the archive on disk, compressed or not. `None`: it is not a regular file.
     pub(crate) size: Option<u64>,
-    /// The digest of what was read of it, if it cannot be read twice and a journal is kept.
+    /// The digest of what has been read. Kept only with a journal, and only for an archive that cannot be read twice.
     pub(crate) digest: Option<Running>,
 }
 
-/// A sequence of members. Its methods are called on a thread of their own, and may block.
+/// A sequence of members. The reading thread calls the methods, so they may block.
 pub trait Members: Send {
-    /// The next one.
-    ///
-    /// # Errors
-    /// When nothing more can be read.
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError>;
+    /// The next item; `None` at the end. An error means that nothing more can be read.
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError>;
 
-    /// Up to `max` bytes of the data of the member that came last; those of its segments, if it is sparse. Less: there is
-    /// no more.
+    /// Up to `max` bytes of the latest member's data. Of a sparse file only the segments' bytes come. Fewer than `max`
+    /// bytes mean the end of the data.
     fn data(&mut self, max: usize) -> Result<Bytes, DataError>;
 
-    /// Passes over so many bytes of that data, or to its end.
+    /// Skips this many bytes of the latest member's data, at most to its end.
     fn skip(&mut self, mut bytes: u64) -> Result<(), DataError> {
         while bytes > 0 {
             let max = usize::try_from(bytes).unwrap_or(usize::MAX).min(limits::PIECE_BYTES);
@@ -75,24 +69,24 @@ pub trait Members: Send {
 
 /// The next item of a source.
 #[derive(Debug)]
-pub enum Given {
+pub enum SourceItem {
     Member(Member),
-    /// A file that the destination's own server is to copy: its data is not asked for.
+    /// A file that the destination's server copies itself: the client does not read its data.
     Copy(Member, Original),
-    /// A member that may replace an existing object, where others may not ([`super::When::Agreed`]).
-    Agreed(Box<Given>),
-    /// A member that cannot be read, by its name.
-    Trouble(Vec<u8>, MemberError),
-    /// A member, by its name, that an earlier run has done.
-    Done(Vec<u8>),
+    /// A member that may replace an existing object because the user agreed ([`super::When::Agreed`]).
+    Agreed(Box<SourceItem>),
+    /// The name of a member that cannot be read, and why.
+    Unreadable(Vec<u8>, MemberError),
+    /// The name of a member that an earlier run extracted.
+    DoneEarlier(Vec<u8>),
 }
 
-impl Given {
+impl SourceItem {
     /// The item, and whether it may replace an existing object.
-    pub(crate) fn parts(self) -> (Given, bool) {
+    pub(crate) fn parts(self) -> (SourceItem, bool) {
         match self {
-            Given::Agreed(given) => (given.parts().0, true),
-            given => (given, false),
+            SourceItem::Agreed(item) => (item.parts().0, true),
+            item => (item, false),
         }
     }
 }
@@ -100,14 +94,14 @@ impl Given {
 /// Why a member's data cannot be read.
 #[derive(Debug)]
 pub enum DataError {
-    /// Others can.
+    /// Other members can be read.
     Member(String),
     /// Nothing more can be read.
     All(ArchiveError),
 }
 
 impl Source {
-    /// Members that come from elsewhere than an archive, such as a tree.
+    /// Members that do not come from an archive, for example those of a tree.
     pub fn members(members: Box<dyn Members>) -> Source {
         Source(SourceKind::Members(members))
     }
@@ -116,7 +110,6 @@ impl Source {
         Source(SourceKind::Archive(archive))
     }
 
-    /// The archive's name for messages.
     pub(super) fn name(&self) -> String {
         match &self.0 {
             SourceKind::Archive(archive) => archive.name(),
@@ -125,29 +118,28 @@ impl Source {
     }
 }
 
-/// A member that is to be extracted.
-pub(super) struct Taken {
+/// A member to extract.
+pub(super) struct PendingMember {
     pub(super) member: Member,
-    /// Its place below the destination; empty: the destination itself.
+    /// The path below the destination. Empty: the destination itself.
     pub(super) path: Vec<Bytes>,
     /// A hard link's target.
     pub(super) target: Vec<Bytes>,
-    /// It may take the place of what has its name.
+    /// See [`SourceItem::Agreed`].
     pub(super) agreed: bool,
     pub(super) data: Data,
-    /// What enters the journal when it is stable.
+    /// The journal's entry for the member, written when the member is durable.
     pub(super) item: Option<Item>,
-    /// And before that, if it is large.
+    /// The journal's entries for a large file that is not complete yet.
     pub(super) part: Option<Part>,
 }
 
-/// A member's data, or the way to it.
 pub(super) enum Data {
-    /// All of it, and its share of what may be in hand.
+    /// All data, with its share of the memory budget.
     Whole(Bytes, OwnedSemaphorePermit),
-    /// With the destination's server.
+    /// The server copies the data from this file.
     Copy(Box<Original>, OwnedSemaphorePermit),
-    /// To come in pieces, behind what has been done of it.
+    /// The data comes in pieces, and starts after the part that an earlier run made durable.
     Pieces(mpsc::Receiver<Result<Piece, String>>),
 }
 
@@ -155,26 +147,25 @@ pub(super) enum Data {
 pub(super) struct Piece {
     pub(super) offset: u64,
     pub(super) data: Bytes,
-    /// That of an archive that cannot be read twice, behind this.
+    /// The archive's digest up to the end of this piece. Only for an archive that cannot be read twice.
     pub(super) digest: Option<u64>,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-/// What the reading thread says.
+/// What the reading thread sends.
 pub(super) enum Event {
-    /// The archive is one.
+    /// The first header was valid. The size is that of [`OpenArchive`].
     Opened(Option<u64>),
-    Member(Box<Taken>),
+    Member(Box<PendingMember>),
     Skipped,
-    /// A member that an earlier run has done.
     Resumed(Vec<u8>),
-    /// A member that must not be extracted.
+    /// A member that cannot be read, or whose name or link target is not allowed.
     Rejected(Vec<u8>, MemberError),
-    /// The end, or why it came too soon.
+    /// The end, or why nothing more can be read.
     End(Option<ArchiveError>),
 }
 
-/// Bytes read from the archive as it lies on disk.
+/// Bytes read from the archive on disk, before decompression.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadCount(Arc<AtomicU64>);
 
@@ -183,12 +174,11 @@ impl ReadCount {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// So many more bytes were read.
     pub(crate) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Reading goes on at this offset.
+    /// The reader seeked to this offset.
     pub(crate) fn set(&self, offset: u64) {
         self.0.store(offset, Ordering::Relaxed);
     }
@@ -197,12 +187,12 @@ impl ReadCount {
 pub(super) struct Reading {
     pub(super) events: mpsc::Receiver<Event>,
     pub(super) count: ReadCount,
-    /// What is in hand; empty when the reader waits for something to be done.
+    /// The bytes that may still be read into memory. When it is used up, the reader waits until members are done.
     pub(super) budget: Arc<Semaphore>,
 }
 
 impl Reading {
-    /// Puts what was read already behind `events`, as long as these are not too many; `false`: nothing more comes, or is to.
+    /// Appends what has been read to `events`, up to [`limits::MEMBERS_AHEAD`]. Returns whether more may come.
     pub(super) fn take_ready(&mut self, events: &mut Vec<Event>) -> bool {
         while events.len() < limits::MEMBERS_AHEAD {
             match self.events.try_recv() {
@@ -214,7 +204,7 @@ impl Reading {
     }
 }
 
-/// Starts the thread. It ends when the archive does, or when nobody listens any more.
+/// Starts the thread. It ends with the archive, or when the receiver is gone.
 pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>) -> io::Result<Reading> {
     let (send, events) = mpsc::channel(limits::MEMBERS_AHEAD);
     let count = ReadCount::default();
@@ -234,12 +224,12 @@ pub(super) fn start(source: Source, tuning: &Tuning, resume: Option<Arc<Resume>>
         resume,
         archive: false,
         running: None,
-        held: None,
+        unchecked: None,
     };
     let counted = count.clone();
     std::thread::Builder::new().name("archive".into()).spawn(move || {
         let end = worker.run(source, counted);
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = worker.send.blocking_send(Event::End(end.err()));
     })?;
     Ok(Reading { events, count, budget })
@@ -253,15 +243,15 @@ struct Worker {
     budget_bytes: usize,
     whole_max: u64,
     resume: Option<Arc<Resume>>,
-    /// Members have numbers; those of a tree are known by their paths.
+    /// The source is an archive: the journal knows its members by number. It knows those of a tree by path.
     archive: bool,
-    /// The digest of an archive that cannot be read twice.
+    /// See [`OpenArchive::digest`].
     running: Option<Running>,
-    /// What waits until this is known to be the archive that it was, and its bytes.
-    held: Option<(Vec<Event>, usize)>,
+    /// Events that wait until the next mark shows that this is still the archive of the earlier run; and their bytes.
+    unchecked: Option<(Vec<Event>, usize)>,
 }
 
-/// Nobody listens any more.
+/// The receiver of the events is gone.
 struct Abandoned;
 
 impl Worker {
@@ -285,22 +275,22 @@ impl Worker {
             if self.check(number)?.is_err() {
                 return Ok(());
             }
-            let Some((given, agreed)) = members.next_member()?.map(Given::parts) else { break };
-            if std::mem::take(&mut first) && self.say(Event::Opened(size)).is_err() {
+            let Some((item, agreed)) = members.next_member()?.map(SourceItem::parts) else { break };
+            if std::mem::take(&mut first) && self.send_event(Event::Opened(size)).is_err() {
                 return Ok(());
             }
             let digest = Arc::new(OnceLock::new());
             let mut taken = false;
-            let sent = match given {
-                Given::Agreed(_) => Ok(()),
-                Given::Trouble(path, why) => self.say(Event::Rejected(path, why)),
-                Given::Copy(member, original) => match self.judge(member) {
+            let sent = match item {
+                SourceItem::Agreed(_) => Ok(()),
+                SourceItem::Unreadable(path, why) => self.send_event(Event::Rejected(path, why)),
+                SourceItem::Copy(member, original) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.permit(limits::MEMBER_OVERHEAD) {
                         Some(permit) => {
                             let item = self.item(number, &member, &digest);
                             let part = self.part(item.as_ref(), &path);
                             let data = Data::Copy(Box::new(original), permit);
-                            self.say(Event::Member(Box::new(Taken {
+                            self.send_event(Event::Member(Box::new(PendingMember {
                                 member,
                                 path,
                                 target,
@@ -312,21 +302,21 @@ impl Worker {
                         }
                         None => Err(Abandoned),
                     },
-                    Ok(None) => self.say(Event::Skipped),
-                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                    Ok(None) => self.send_event(Event::Skipped),
+                    Err((path, why)) => self.send_event(Event::Rejected(path, why.into())),
                 },
-                Given::Done(path) => self.say(Event::Resumed(path)),
-                Given::Member(member) => match self.judge(member) {
+                SourceItem::DoneEarlier(path) => self.send_event(Event::Resumed(path)),
+                SourceItem::Member(member) => match self.judge(member) {
                     Ok(Some((member, path, target))) => match self.known(number, &member, &path, &target) {
-                        Known::Do => {
+                        EarlierResult::NotDone => {
                             taken = true;
                             let item = self.item(number, &member, &digest);
                             self.take(members, (number, member, agreed), (path, target), item, &digest)?
                         }
                         known => self.pass(member, known),
                     },
-                    Ok(None) => self.say(Event::Skipped),
-                    Err((path, why)) => self.say(Event::Rejected(path, why.into())),
+                    Ok(None) => self.send_event(Event::Skipped),
+                    Err((path, why)) => self.send_event(Event::Rejected(path, why.into())),
                 },
             };
             if sent.is_err() {
@@ -341,17 +331,16 @@ impl Worker {
             }
             number += 1;
         }
-        if self.resume.as_ref().is_some_and(|resume| self.archive && resume.marks_behind(number)) {
+        if self.resume.as_ref().is_some_and(|resume| self.archive && resume.has_marks_after(number)) {
             return Err(ArchiveError::Another(number));
         }
         if first {
-            // An archive without members is one.
-            let _ = self.say(Event::Opened(size));
+            // An archive without members is valid.
+            let _ = self.send_event(Event::Opened(size));
         }
         Ok(())
     }
 
-    /// What enters the journal when a member is stable.
     fn item(&self, number: u64, member: &Member, digest: &Arc<OnceLock<u64>>) -> Option<Item> {
         let digest = self.running.as_ref().map(|_| digest.clone());
         self.resume.as_ref().map(|resume| match self.archive {
@@ -360,19 +349,19 @@ impl Worker {
         })
     }
 
-    /// What is known, and noted, of a large file's parts.
     fn part(&self, item: Option<&Item>, path: &[Bytes]) -> Option<Part> {
         Some(Part::new(self.resume.as_ref()?, item?, path))
     }
 
-    /// All of a member's data has been read.
+    /// Fixes the digest after a member's data.
     fn read_to_its_end(&self, digest: &OnceLock<u64>) {
         if let Some(running) = &self.running {
             let _ = digest.set(running.now());
         }
     }
 
-    /// Before member `number`: whether a stream is what it was up to here. What was held because of that goes.
+    /// Called before member `number`. If the journal has a mark here, compares the stream's digest with it: a difference
+    /// means another archive. If they agree, the waiting events are sent.
     fn check(&mut self, number: u64) -> Result<Result<(), Abandoned>, ArchiveError> {
         let (Some(resume), Some(running)) = (&self.resume, &self.running) else { return Ok(Ok(())) };
         if let Some(digest) = resume.mark(number) {
@@ -383,35 +372,37 @@ impl Worker {
                 return Ok(Err(Abandoned));
             }
         }
-        if self.resume.as_ref().is_some_and(|resume| resume.marks_behind(number)) && self.held.is_none() {
-            self.held = Some((Vec::new(), 0));
+        if self.resume.as_ref().is_some_and(|resume| resume.has_marks_after(number))
+            && self.unchecked.is_none()
+        {
+            self.unchecked = Some((Vec::new(), 0));
         }
         Ok(Ok(()))
     }
 
-    /// What an earlier run has done of a member. Directories are met again: their attributes come last.
-    fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
+    /// What an earlier run did of a member. Directories always run again, because their attributes are set last.
+    fn known(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> EarlierResult {
         match &self.resume {
             Some(resume) if self.archive && member.kind != Kind::Dir => {
                 resume.member(number, member, path, target)
             }
-            _ => Known::Do,
+            _ => EarlierResult::NotDone,
         }
     }
 
-    /// Passes over a member that is done.
-    fn pass(&mut self, member: Member, known: Known) -> Result<(), Abandoned> {
-        if let Known::DoneTooSoon(link) = known {
+    /// Reports a member that is not extracted again.
+    fn pass(&mut self, member: Member, known: EarlierResult) -> Result<(), Abandoned> {
+        if let EarlierResult::DoneTooSoon(link) = known {
             let why = format!(
                 "hard link to `{}`, which a later member had replaced when this was done: extract it by itself",
                 member.path.escape_ascii()
             );
-            self.say(Event::Rejected(link, why.into()))?;
+            self.send_event(Event::Rejected(link, why.into()))?;
         }
-        self.say(Event::Resumed(member.path))
+        self.send_event(Event::Resumed(member.path))
     }
 
-    #[allow(clippy::type_complexity)] // two paths and what they belong to
+    #[allow(clippy::type_complexity)] // the member, its path and its link target
     fn judge(&self, member: Member) -> Result<Option<(Member, Vec<Bytes>, Vec<Bytes>)>, (Vec<u8>, String)> {
         let path = match self.filter.judge(&member.path) {
             Ok(Verdict::Take(path)) => path,
@@ -443,7 +434,9 @@ impl Worker {
                 Ok(data) => data,
                 Err(DataError::All(e)) => return Err(e),
                 Err(DataError::Member(why)) => {
-                    return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
+                    return Ok(
+                        self.send_event(Event::Rejected(member.path, MemberError::new(Cause::Unread, why)))
+                    );
                 }
             };
             let Some(permit) = self.permit(data.len() + limits::MEMBER_OVERHEAD) else {
@@ -451,8 +444,8 @@ impl Worker {
             };
             self.read_to_its_end(digest);
             let data = Data::Whole(data, permit);
-            let taken = Taken { member, path, target, agreed, data, item, part: None };
-            return Ok(self.say(Event::Member(Box::new(taken))));
+            let taken = PendingMember { member, path, target, agreed, data, item, part: None };
+            return Ok(self.send_event(Event::Member(Box::new(taken))));
         }
         let (send, pieces) = mpsc::channel(limits::PIECES_PER_COMMIT);
         let whole = [Segment { offset: 0, len: member.stored }];
@@ -460,12 +453,14 @@ impl Worker {
         let part = self.part(item.as_ref(), &path);
         let from = part.as_ref().map_or(0, Part::from);
         let behind = |segment: &Segment| from.saturating_sub(segment.offset).min(segment.len);
-        // What is there is passed over before anything else is sent of it: it must be what it was.
+        // Skip the durable part first. Its digest must agree before the rest is sent.
         match members.skip(segments.iter().map(behind).sum()) {
             Ok(()) => {}
             Err(DataError::All(e)) => return Err(e),
             Err(DataError::Member(why)) => {
-                return Ok(self.say(Event::Rejected(member.path, MemberError::new(Cause::Unread, why))));
+                return Ok(
+                    self.send_event(Event::Rejected(member.path, MemberError::new(Cause::Unread, why)))
+                );
             }
         }
         if let (Some(running), Some(digest)) = (&self.running, part.as_ref().and_then(Part::digest))
@@ -473,9 +468,9 @@ impl Worker {
         {
             return Err(ArchiveError::Another(number + 1));
         }
-        let taken = Taken { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
-        // Its pieces are taken from now on.
-        if self.release().is_err() || self.say_now(Event::Member(Box::new(taken))).is_err() {
+        let taken = PendingMember { member, path, target, agreed, data: Data::Pieces(pieces), item, part };
+        // Send the waiting events now: the receiver must take this member's pieces before the reader can go on.
+        if self.release().is_err() || self.send_now(Event::Member(Box::new(taken))).is_err() {
             return Ok(Err(Abandoned));
         }
         let broken = |e| match e {
@@ -492,7 +487,7 @@ impl Worker {
             let mut at = behind(&segment);
             while at < segment.len {
                 let n = (segment.len - at).min(limits::PIECE_BYTES as u64) as usize;
-                // A file that fails must not pass for whole.
+                // A file that breaks off must not look complete.
                 let data = match members.data(n) {
                     Ok(data) if data.is_empty() => {
                         let _ = send.blocking_send(Err("it became shorter while it was read".into()));
@@ -506,7 +501,7 @@ impl Worker {
                 let digest = self.running.as_ref().map(Running::now);
                 let piece = Piece { offset: segment.offset + at, data, digest, _permit: permit };
                 if send.blocking_send(Ok(piece)).is_err() {
-                    // The file was given up: the archive's reader passes over the rest.
+                    // The receiver gave up this file. The archive's reader skips the rest.
                     return Ok(Ok(()));
                 }
                 at += n as u64;
@@ -524,17 +519,18 @@ impl Worker {
         self.runtime.block_on(self.budget.clone().acquire_many_owned(n)).ok()
     }
 
-    /// Tells, or holds, what comes next.
-    fn say(&mut self, event: Event) -> Result<(), Abandoned> {
-        let Some((held, bytes)) = self.held.as_mut().filter(|_| !matches!(event, Event::Opened(_))) else {
-            return self.say_now(event);
+    /// Sends an event, or lets it wait ([`Worker::unchecked`]).
+    fn send_event(&mut self, event: Event) -> Result<(), Abandoned> {
+        let Some((unchecked, bytes)) = self.unchecked.as_mut().filter(|_| !matches!(event, Event::Opened(_)))
+        else {
+            return self.send_now(event);
         };
         *bytes += limits::MEMBER_OVERHEAD;
         if let Event::Member(taken) = &event {
             *bytes += taken.member.stored as usize;
         }
-        held.push(event);
-        // More is not held: what may be sent is of an archive that was the same at every mark so far.
+        unchecked.push(event);
+        // The wait is bounded. What is sent then comes from an archive that agreed at every mark so far.
         if *bytes > limits::HELD_UNCHECKED_BYTES_MAX.min(self.budget_bytes / 2) {
             self.release()
         } else {
@@ -542,18 +538,17 @@ impl Worker {
         }
     }
 
-    /// What was held goes.
     fn release(&mut self) -> Result<(), Abandoned> {
-        let held = self.held.take().map(|(held, _)| held).unwrap_or_default();
-        held.into_iter().try_for_each(|event| self.say_now(event))
+        let unchecked = self.unchecked.take().map(|(unchecked, _)| unchecked).unwrap_or_default();
+        unchecked.into_iter().try_for_each(|event| self.send_now(event))
     }
 
-    fn say_now(&self, event: Event) -> Result<(), Abandoned> {
+    fn send_now(&self, event: Event) -> Result<(), Abandoned> {
         self.send.blocking_send(event).map_err(|_| Abandoned)
     }
 }
 
-/// Reads what is left of a member's data.
+/// Reads the rest of a member's data, so that the digest includes it.
 fn drain(members: &mut dyn Members) -> Result<(), ArchiveError> {
     loop {
         match members.data(limits::PIECE_BYTES) {

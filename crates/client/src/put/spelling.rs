@@ -1,8 +1,8 @@
-//! Names that are one on a server that does not tell upper from lower case. `case_insensitive` (RFC 8881 section 5.8.2.3) does not
-//! say it: Linux has it false for directories that ignore case. So a name that is unexpectedly there is looked up once more,
-//! spelled differently.
+//! Detects names that are equal for a server that ignores case. The attribute `case_insensitive` (RFC 8881 section 5.8.2.3) is
+//! no help: Linux gives false for directories that ignore case. So if a name exists unexpectedly, it is looked up again with
+//! another spelling.
 //!
-//! What is found under another spelling is somebody else's, or another member of the archive: it is not replaced.
+//! An object found under another spelling belongs to somebody else, or is another member of the archive. It is not replaced.
 
 use bytes::Bytes;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
@@ -15,16 +15,16 @@ use crate::limits;
 use crate::ops;
 use crate::session::Session;
 
-/// Refuses the item if what has its name is called otherwise.
+/// Refuses the item if the existing object has another spelling of the name.
 pub(super) async fn check<P>(session: &Session, task: &SlowTask<P>) -> Result<(), Trouble> {
     let Some(other) = swapped(&task.name) else { return Ok(()) };
-    // The other one first: mostly there is none.
+    // Look up the other spelling first: mostly it does not exist.
     let Some(other) = look_up(session, &task.dir, &other).await? else { return Ok(()) };
     let Some(this) = look_up(session, &task.dir, &task.name).await? else { return Ok(()) };
     if !same(&other.1, &this.1) {
         return Ok(());
     }
-    // Or a hard link, or this spelling is the one that is there.
+    // Both spellings lead to the same file. It may be a hard link, or the file may have exactly this spelling.
     const WANTED: Bitmap = Bitmap::of(&[number::FSID, number::FILEID]);
     let listed = ops::list(session, &task.dir, WANTED, limits::LISTING_MAX).await;
     let listed = listed.map_err(|e| Trouble::other(e.to_string()))?;
@@ -49,7 +49,7 @@ fn same(a: &AttrValues, b: &AttrValues) -> bool {
     a.fileid.is_some() && (a.fsid, a.fileid) == (b.fsid, b.fileid)
 }
 
-/// The name with each letter in the other case; `None`: it has no letters, or is no UTF-8.
+/// The name with the case of each letter swapped. `None`: it has no letters, or is not UTF-8.
 fn swapped(name: &[u8]) -> Option<Bytes> {
     let name = std::str::from_utf8(name).ok()?;
     let mut other = String::with_capacity(name.len());

@@ -1,8 +1,8 @@
-//! One member, one step at a time: for members that cannot share a COMPOUND. Reasons are existing files, servers that refuse a
+//! Extracts one member in single steps, if it cannot share a COMPOUND. Reasons are existing files, servers that refuse a
 //! combination of operations, lost replies, attributes that may not be set, and files in pieces.
 //!
-//! A step is sent again while the server says DELAY or GRACE. After a step whose outcome is unknown the name is removed, and the
-//! member starts over: everything here makes new objects.
+//! A step is repeated while the server replies NFS4ERR_DELAY or NFS4ERR_GRACE. If the outcome of a step is unknown, the name
+//! is removed and the member starts over. That is safe, because every step makes new objects.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CreateArgs, CreateHow, CreateType, OpenHow};
@@ -11,7 +11,7 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBo
 
 use super::attrs::merge;
 use super::attrs::without_its_owner;
-use super::existing::{Existing, NewKind, Over, SEEN, Seen, Verdict};
+use super::existing::{EXISTING_ATTRS, Existing, ExistingObject, NewKind, Over, Verdict};
 use super::ownership::{self, OWNERSHIP};
 use super::pack::{is_dir, set_xattr};
 use super::plan::{Leftover, Make, SlowDone, SlowTask};
@@ -43,16 +43,16 @@ pub(super) async fn extract<P>(
     }
     let mut tries = 0;
     let mut patience = Patience::new();
-    let mut how = match how(session, task, existing).await? {
-        Some(how) => how,
+    let mut write_mode = match write_mode(session, task, existing).await? {
+        Some(write_mode) => write_mode,
         None => return Ok(SlowDone::Skipped),
     };
     loop {
         tries += 1;
-        let replace = how == How::Replace;
+        let replace = write_mode == WriteMode::Replace;
         let done = match &task.job.make {
             Make::Dir => dir(session, task, replace).await,
-            Make::File(data) => whole_file(session, task, data, how, existing).await,
+            Make::File(data) => whole_file(session, task, data, write_mode, existing).await,
             Make::Other(kind) => other(session, task, kind, replace).await,
             Make::Link(_) => link(session, task, replace).await,
             Make::Pieces(_) | Make::Copy(_) => Err(Trouble::other("a file in pieces")),
@@ -60,9 +60,9 @@ pub(super) async fn extract<P>(
         match done {
             Err(Trouble::Step(StepError::Unknown(_))) if patience.wait().await => {
                 tries -= 1;
-                if how == How::New && !matches!(task.job.make, Make::Dir) {
+                if write_mode == WriteMode::New && !matches!(task.job.make, Make::Dir) {
                     spelling::check(session, task).await?;
-                    how = How::Replace;
+                    write_mode = WriteMode::Replace;
                 }
             }
             Err(e)
@@ -71,16 +71,16 @@ pub(super) async fn extract<P>(
                     && !task.implied
                     && tries < limits::REPLACE_TRIES =>
             {
-                // Also after what was known to have the name has gone.
+                // Check this also when the known object of this name has gone.
                 spelling::check(session, task).await?;
-                how = match existing {
-                    // Somebody else's, made just now.
+                write_mode = match existing {
+                    // Somebody else has just made it.
                     Existing::Look(over) => match look(session, task, over).await? {
-                        Some(how) => how,
+                        Some(write_mode) => write_mode,
                         None => return Ok(SlowDone::Skipped),
                     },
-                    Existing::Overwrite if task.job.new_kind() == NewKind::File => How::Into,
-                    _ => How::Replace,
+                    Existing::Overwrite if task.job.new_kind() == NewKind::File => WriteMode::Overwrite,
+                    _ => WriteMode::Replace,
                 };
             }
             Err(e) if e.status() == Some(NfsStat::NFS4ERR_EXIST) => return Ok(SlowDone::InTheWay),
@@ -89,62 +89,66 @@ pub(super) async fn extract<P>(
     }
 }
 
-/// What is done about the name before a file is written.
+/// What to do about the name before a file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum How {
-    /// Nothing has the name.
+pub(super) enum WriteMode {
+    /// The name does not exist.
     New,
-    /// The object that has it is removed first.
+    /// Remove the existing object first.
     Replace,
-    /// The file that has it is emptied and written.
-    Into,
+    /// Truncate and write the existing file.
+    Overwrite,
 }
 
-/// How to begin; `None`: the existing object stays, as asked.
-pub(super) async fn how<P>(
+/// `None`: the existing object stays, as requested.
+pub(super) async fn write_mode<P>(
     session: &Session,
     task: &SlowTask<P>,
     existing: Existing,
-) -> Result<Option<How>, Trouble> {
-    if task.replace && !task.known {
+) -> Result<Option<WriteMode>, Trouble> {
+    if task.replace && !task.exact_spelling {
         spelling::check(session, task).await?;
     }
     Ok(Some(match (existing, task.replace) {
         (Existing::Look(over), false) => return look(session, task, over).await,
-        (_, false) => How::New,
-        (Existing::Overwrite, true) if task.job.new_kind() == NewKind::File => How::Into,
-        (_, true) => How::Replace,
+        (_, false) => WriteMode::New,
+        (Existing::Overwrite, true) if task.job.new_kind() == NewKind::File => WriteMode::Overwrite,
+        (_, true) => WriteMode::Replace,
     }))
 }
 
-/// The same, after a look at what has the name now.
+/// The same, after looking up the name.
 pub(super) async fn look<P>(
     session: &Session,
     task: &SlowTask<P>,
     over: Over,
-) -> Result<Option<How>, Trouble> {
-    let ops = vec![ArgOp::Putfh(task.dir.clone()), ArgOp::Lookup(task.name.clone()), ArgOp::Getattr(SEEN)];
+) -> Result<Option<WriteMode>, Trouble> {
+    let ops = vec![
+        ArgOp::Putfh(task.dir.clone()),
+        ArgOp::Lookup(task.name.clone()),
+        ArgOp::Getattr(EXISTING_ATTRS),
+    ];
     let mut results = ask(session, ops).await?;
     match results.skip(&[OpNum::PUTFH, OpNum::LOOKUP]) {
-        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(How::New)),
+        Err(OpError::Failed { status: NfsStat::NFS4ERR_NOENT, .. }) => return Ok(Some(WriteMode::New)),
         other => other?,
     }
-    let Some(seen) = Seen::of(&values(&results.getattr()?)?) else {
+    let Some(found) = ExistingObject::of(&values(&results.getattr()?)?) else {
         return Err(Trouble::other("the server does not say what has its name"));
     };
-    if task.job.is(&seen) {
+    if task.job.is_same_file(&found) {
         return Err(Trouble::Refused(MemberError::new(Cause::SameFile, "they are the same file")));
     }
-    let how = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &seen) {
-        Verdict::Replace => How::Replace,
-        Verdict::Into => How::Into,
+    let write_mode = match over.judge(task.job.new_kind(), task.job.modified, task.job.agreed, &found) {
+        Verdict::Replace => WriteMode::Replace,
+        Verdict::Into => WriteMode::Overwrite,
         Verdict::Skip => return Ok(None),
         Verdict::Refuse(why) => return Err(Trouble::Refused(why)),
     };
-    if seen.kind != FileType::Dir && !task.known {
+    if found.kind != FileType::Dir && !task.exact_spelling {
         spelling::check(session, task).await?;
     }
-    Ok(Some(how))
+    Ok(Some(write_mode))
 }
 
 /// Removes a name, unless it is a directory. A missing name is no error.
@@ -183,7 +187,7 @@ async fn dir<P>(session: &Session, task: &SlowTask<P>, replace: bool) -> Result<
     Ok(SlowDone::Dir(fh, false))
 }
 
-/// CREATE, again without owner and group if those may not be set. Returns the attributes that were not set.
+/// CREATE; repeated without owner and group if the server refuses those. Returns the attributes that were not set.
 async fn create<P>(
     session: &Session,
     task: &SlowTask<P>,
@@ -251,10 +255,10 @@ async fn whole_file<P>(
     session: &Session,
     task: &SlowTask<P>,
     data: &Bytes,
-    how: How,
+    write_mode: WriteMode,
     existing: Existing,
 ) -> Result<SlowDone, Trouble> {
-    let file = open(session, task, how, existing).await?;
+    let file = open(session, task, write_mode, existing).await?;
     let written = write(session, &file, 0, data, StableHow::FileSync).await;
     let done = match written {
         Ok(_) => finish(session, &file, task, None).await,
@@ -268,11 +272,11 @@ async fn whole_file<P>(
 pub(super) async fn open<P>(
     session: &Session,
     task: &SlowTask<P>,
-    how: How,
+    write_mode: WriteMode,
     existing: Existing,
 ) -> Result<OpenFile, Trouble> {
-    let overwrite = how == How::Into;
-    if how == How::Replace {
+    let overwrite = write_mode == WriteMode::Overwrite;
+    if write_mode == WriteMode::Replace {
         remove(session, &task.dir, &task.name).await?;
     }
     let mut attrs = task.job.attrs.create.clone();
@@ -290,7 +294,7 @@ pub(super) async fn open<P>(
             Ok(res) => {
                 let fh = results.getfh()?;
                 let left_out = left_out(&attrs, &mut results);
-                // Of an existing file nothing but the size was set.
+                // On an existing file only the size was set.
                 let missing = match overwrite {
                     true => match existing {
                         Existing::Look(over) => over.for_existing(&task.job.attrs.create).mask,
@@ -300,12 +304,12 @@ pub(super) async fn open<P>(
                 };
                 return Ok(OpenFile::new(fh, res.stateid, u64::from(task.id.0), missing));
             }
-            // A symbolic link is not written through: it goes.
+            // Do not write through a symbolic link: replace it.
             Err(e)
                 if overwrite
                     && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_WRONG_TYPE) =>
             {
-                return Box::pin(open(session, task, How::Replace, existing)).await;
+                return Box::pin(open(session, task, WriteMode::Replace, existing)).await;
             }
             // As `cp --force`.
             Err(e)
@@ -313,7 +317,7 @@ pub(super) async fn open<P>(
                     && matches!(existing, Existing::Look(Over { force: true, .. }))
                     && matches!(e.status(), NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM) =>
             {
-                return Box::pin(open(session, task, How::Replace, existing)).await;
+                return Box::pin(open(session, task, WriteMode::Replace, existing)).await;
             }
             Err(e) if may_be_owner(e.status()) && has_owner(&attrs) => attrs = without_owner(&attrs),
             Err(e) => return Err(e.into()),
@@ -321,12 +325,12 @@ pub(super) async fn open<P>(
     }
 }
 
-/// For what is made with an owner: whose is it ([`super::ownership`])?
+/// For an object that is made with an owner: reads the owner back ([`super::ownership`]).
 fn whose(session: &Session, attrs: &Fattr) -> Option<ArgOp> {
     (session.version() != Version::V3 && has_owner(attrs)).then_some(ArgOp::Getattr(OWNERSHIP))
 }
 
-/// What the answer says; one that failed says nothing.
+/// The attributes that were not set, from the reply to [`whose`]. A failed GETATTR says nothing.
 fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
     if !has_owner(attrs) || results.remaining() == 0 {
         return Bitmap::default();
@@ -334,7 +338,7 @@ fn left_out(attrs: &Fattr, results: &mut Results) -> Bitmap {
     results.getattr().map(|got| ownership::left_out(attrs, &got)).unwrap_or_default()
 }
 
-/// Sets what is left to set: what creation did not, the size of a sparse file, times, set-ID bits.
+/// Sets the remaining attributes: those that creation did not set, the size of a sparse file, times, set-ID bits.
 pub(super) async fn finish<P>(
     session: &Session,
     file: &OpenFile,
@@ -345,7 +349,7 @@ pub(super) async fn finish<P>(
     let wanted = create.to_fattr(&file.missing);
     let last = merge(&wanted, &task.job.attrs.finish);
     if let Some(size) = size {
-        // By itself: it may move the modification time.
+        // In a separate step, because it may change the modification time.
         let only = fattr(&AttrValues { size: Some(size), ..AttrValues::default() });
         set(session, &file.fh, &only).await?;
     }
@@ -383,7 +387,7 @@ pub(super) async fn set_last(session: &Session, fh: &FileHandle, attrs: &Fattr) 
     refused.map_or(Ok(()), Err)
 }
 
-/// Sets extended attributes, whether they are there or not.
+/// Creates or replaces extended attributes.
 pub(super) async fn set_xattrs(session: &Session, fh: &FileHandle, xattrs: &[Xattr]) -> Result<(), Trouble> {
     for xattr in xattrs {
         let ops = vec![ArgOp::Putfh(fh.clone()), set_xattr(xattr)];
@@ -402,7 +406,7 @@ pub(super) fn no_xattrs(status: NfsStat) -> MemberError {
     MemberError::new(Cause::Xattrs(status), text)
 }
 
-/// A status that setting owner or group may be the reason for.
+/// Whether setting owner or group may be the reason for this status.
 pub(super) fn may_be_owner(status: NfsStat) -> bool {
     matches!(
         status,

@@ -14,7 +14,7 @@ pub(super) async fn stopped(stop: &mut Option<watch::Receiver<bool>>) {
     std::future::pending().await
 }
 
-/// Does `work`, but gives it up when the request to stop comes.
+/// Runs `work`, but drops it when the request to stop comes.
 pub(super) async fn unless_stopped<T>(
     stop: &mut Option<watch::Receiver<bool>>,
     work: impl Future<Output = Result<T, FatalError>>,

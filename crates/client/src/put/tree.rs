@@ -1,13 +1,12 @@
 //! The destination as far as it is known: directories and the names in them. No I/O.
 //!
-//! A path is followed only through directories that this run made or that the server listed as
-//! directories; a name that is anything else ends it. So nothing is ever put through a symbolic link,
-//! whether it was there before or came out of the archive.
+//! A path is followed only through directories that this run made, or that the server listed as directories. Any other object
+//! ends it. So nothing is written through a symbolic link, whether it existed before or came from the archive.
 //!
-//! | state of a directory | its handle | its names | leaves it by |
+//! | state of a directory | its handle | its names | next state |
 //! |---|---|---|---|
-//! | `Making` | not known | none but ours, if it did not exist | mkdir done: `Open`; existed: `Listing`; failed: `Failed` |
-//! | `Unlisted` | known | not known | somebody wants in: `Listing` |
+//! | `Making` | not known | only ours, if it did not exist | mkdir done: `Open`; existed: `Listing`; failed: `Failed` |
+//! | `Unlisted` | known | not known | a path leads into it: `Listing` |
 //! | `Listing` | known | being read | `Open` or `Failed` |
 //! | `Open` | known | known, unless there were too many to list | - |
 //! | `Failed` | - | - | - |
@@ -17,7 +16,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use landfast_nfs::v4::{Fattr, FileHandle};
 
-use super::existing::Seen;
+use super::existing::ExistingObject;
 pub(super) use super::ids::{DirId, ItemId};
 use super::names::{Name, Names};
 use crate::fs::Xattr;
@@ -40,26 +39,26 @@ pub(super) struct Dir {
     pub(super) name: Bytes,
     pub(super) state: DirState,
     pub(super) names: Names,
-    /// What is known of those that are [`Name::Other`] and were there before, where that makes a difference.
-    pub(super) seen: HashMap<Bytes, Seen>,
+    /// Existing objects that are [`Name::Other`], where the rules for existing names need their attributes.
+    pub(super) found: HashMap<Bytes, ExistingObject>,
     /// Whether a name that is not in `names` is known not to exist.
     pub(super) all_known: bool,
     /// An earlier run made it.
     pub(super) ours: bool,
-    /// It was made before its member came.
+    /// It was made before its member was planned.
     pub(super) ahead: bool,
-    /// What to set when all is done, and the name in the archive.
+    /// The final attributes, and the name in the archive.
     pub(super) finish: Option<(Fattr, Vec<u8>)>,
-    /// The same of extended attributes.
+    /// The extended attributes to set at the end.
     pub(super) xattrs: Vec<Xattr>,
-    /// A compound under way sets it.
+    /// A compound in flight sets the final attributes.
     pub(super) finishing: bool,
     /// Items in it that are not settled.
     pub(super) open: usize,
     /// The compound that makes it.
     pub(super) in_batch: u64,
-    /// Items that wait for its handle.
-    pub(super) held: Vec<ItemId>,
+    /// Items that wait for the handle.
+    pub(super) waiting: Vec<ItemId>,
 }
 
 impl Dir {
@@ -74,29 +73,29 @@ impl Dir {
 /// Where following a path ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// In this directory; its names can be looked at.
+    /// In this directory, whose names are known.
     In(DirId),
     /// At a directory whose names are not known yet.
     Wait(DirId),
-    /// At a name that an item is busy with.
+    /// At a name that an item in progress uses.
     Busy(ItemId),
-    /// This directory has no such name: how many components were passed.
+    /// In this directory, which does not have the next name; and the number of components before it.
     Missing(DirId, usize),
-    /// At something that is no directory, after so many components.
+    /// At something that is not a directory, after this many components.
     Blocked(usize),
-    /// In a directory that could not be made or read.
+    /// At a directory that could not be made or read.
     Failed(String),
 }
 
 #[derive(Debug)]
 pub(super) struct Tree {
     dirs: Vec<Dir>,
-    /// Directories that somebody wants to look into.
+    /// Directories that are to be listed.
     wanted: Vec<DirId>,
 }
 
 impl Tree {
-    /// A destination that exists, not listed yet.
+    /// A destination that exists but is not listed yet.
     pub(super) fn new(root: FileHandle) -> Tree {
         let root = new_dir(ROOT, Bytes::new(), DirState::Unlisted(root), false);
         Tree { dirs: vec![root], wanted: Vec::new() }
@@ -114,14 +113,12 @@ impl Tree {
         (0..self.dirs.len() as u32).map(DirId)
     }
 
-    /// Adds a directory that is going to be made. If it is certain not to exist, it will hold nothing but
-    /// what is put into it.
+    /// Adds a directory that will be made. If it certainly does not exist, all its future names are known.
     pub(super) fn add_new(&mut self, parent: DirId, name: Bytes) -> DirId {
         let certain = self.dir(parent).all_known;
         self.add(parent, name, DirState::Making, certain)
     }
 
-    /// The server has made a directory.
     pub(super) fn made(&mut self, id: DirId, fh: FileHandle) {
         let dir = self.dir_mut(id);
         dir.state = DirState::Open(fh);
@@ -135,12 +132,12 @@ impl Tree {
         id
     }
 
-    /// The directory of a name that was found as one.
+    /// The entry for an existing directory; adds one if there is none.
     pub(super) fn adopt(&mut self, parent: DirId, name: &Bytes, fh: FileHandle) -> DirId {
         self.add(parent, name.clone(), DirState::Unlisted(fh), false)
     }
 
-    /// Follows directory names from the destination.
+    /// Follows a path from the destination.
     pub(super) fn walk(&mut self, path: &[Bytes]) -> Walk {
         let mut at = ROOT;
         for (i, name) in path.iter().enumerate() {
@@ -154,7 +151,7 @@ impl Tree {
                     let fh = fh.clone();
                     self.adopt(at, name, fh)
                 }
-                // Something else may wait to take the place of what is linked to.
+                // Another item may wait to replace the link's target.
                 Some(Name::Busy(item) | Name::Pinned { last: item, .. }) => return Walk::Busy(*item),
                 Some(Name::Other | Name::Ours) => return Walk::Blocked(i + 1),
                 None => return Walk::Missing(at, i),
@@ -178,19 +175,17 @@ impl Tree {
         }
     }
 
-    /// Asks for a directory's names.
+    /// Requests a listing of a directory.
     pub(super) fn list(&mut self, id: DirId, fh: FileHandle) {
         self.dir_mut(id).state = DirState::Listing(fh);
         self.wanted.push(id);
     }
 
-    /// Directories to be listed, with their handles.
     pub(super) fn take_wanted(&mut self) -> Vec<(DirId, FileHandle)> {
         let wanted = std::mem::take(&mut self.wanted);
         wanted.into_iter().filter_map(|id| self.dir(id).fh().cloned().map(|fh| (id, fh))).collect()
     }
 
-    /// How deep a directory lies.
     pub(super) fn depth(&self, mut id: DirId) -> usize {
         let mut depth = 0;
         while id != ROOT {
@@ -207,7 +202,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         name,
         state,
         names: Names::default(),
-        seen: HashMap::new(),
+        found: HashMap::new(),
         all_known,
         ours: false,
         ahead: false,
@@ -216,7 +211,7 @@ fn new_dir(parent: DirId, name: Bytes, state: DirState, all_known: bool) -> Dir 
         finishing: false,
         open: 0,
         in_batch: 0,
-        held: Vec::new(),
+        waiting: Vec::new(),
     }
 }
 

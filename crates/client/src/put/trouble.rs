@@ -1,4 +1,4 @@
-//! Why a member is not there.
+//! Why a member could not be made.
 
 use landfast_nfs::v4::NfsStat;
 
@@ -6,12 +6,11 @@ use super::report::{Cause, MemberError};
 use crate::compound::OpError;
 use crate::fs::{CopyError, StepError};
 
-/// Why a member is not there.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error(transparent)]
     Step(#[from] StepError),
-    /// It is left out for this reason.
+    /// The member is not made, for this reason.
     #[error("{0}")]
     Refused(MemberError),
 }

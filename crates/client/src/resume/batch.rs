@@ -1,8 +1,8 @@
-//! What became stable between two records of the journal, as it stands there.
+//! What became durable between two records of the journal. The field names belong to the journal's format.
 
 use serde::{Deserialize, Serialize};
 
-/// What became stable since the record before.
+/// What became durable since the record before. See [`super::done::DoneBefore`] for the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Batch {
@@ -10,10 +10,10 @@ pub(super) struct Batch {
     pub(super) members: Vec<(u64, u64)>,
     #[serde(with = "hex_pairs", skip_serializing_if = "Vec::is_empty")]
     pub(super) objects: Vec<(u64, u64)>,
-    /// Of large files: the path, what it is, up to where it is stable, in which file.
+    /// Large files: hash of the path, hash of the object, durable bytes, filehandle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) parts: Vec<(u64, u64, u64, Vec<u8>)>,
-    /// The same of an archive that cannot be read twice, with its digest up to there.
+    /// The same for an archive that cannot be read twice, with its digest up to there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) streamed: Vec<(u64, u64, u64, Vec<u8>, u64)>,
     #[serde(with = "hex", skip_serializing_if = "Vec::is_empty")]
@@ -34,7 +34,7 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// Numbers in one string, which is short.
+/// Writes numbers as one string, to save space.
 pub(super) mod hex {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -49,7 +49,6 @@ pub(super) mod hex {
     }
 }
 
-/// The same for pairs.
 pub(super) mod hex_pairs {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

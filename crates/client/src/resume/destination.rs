@@ -1,4 +1,4 @@
-//! What of an earlier run is still at the destination.
+//! Finds out which results of an earlier run still exist at the destination.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,28 +13,28 @@ use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
 
-/// A destination on this machine, as far as it is asked about paths below it.
+/// A destination on this machine. Paths are relative to it.
 pub trait Local: Send + Sync {
     fn has(&self, path: &[u8], member: &Member) -> bool;
 
-    /// Whether the file of this identity is there, and not shorter.
+    /// Whether the file with this identity exists at the path and has at least `upto` bytes.
     fn holds(&self, path: &[u8], identity: &[u8], upto: u64) -> bool;
 }
 
 pub(super) enum Destination {
     /// On a server.
     Listed(Listed),
-    /// On this machine, looked at when it is asked for.
+    /// On this machine. Each path is examined when it is asked for.
     Here(Box<dyn Local>),
 }
 
-/// What the server listed, by the paths' numbers.
+/// What the server listed, by the hashes of the paths.
 #[derive(Default)]
 pub(super) struct Listed {
     names: HashMap<u64, (Option<FileType>, u64)>,
-    /// Files of which a part was done, and their sizes.
+    /// Unfinished files, with their sizes.
     parts: HashMap<u64, (FileHandle, u64)>,
-    /// Directories that may not be listed: the journal is believed.
+    /// Directories that cannot be listed. For these the journal is trusted.
     blind: HashSet<u64>,
 }
 
@@ -54,25 +54,25 @@ impl Destination {
         Destination::Here(Box::new(Has(has)))
     }
 
-    /// The file that a part was written to, if it is still there: by its path's number, and by that path.
+    /// The unfinished file, if it still exists. `path` is the hash of its path, `names` the path itself.
     pub(super) fn part(
         &self,
         path: u64,
         names: impl FnOnce() -> Vec<u8>,
-        begun: &PartialFile,
+        unfinished: &PartialFile,
     ) -> Option<FileHandle> {
         let listed = match self {
             Destination::Listed(listed) => listed,
             Destination::Here(here) => {
-                let holds = here.holds(&names(), &begun.fh, begun.upto);
-                return holds.then(|| FileHandle(Bytes::copy_from_slice(&begun.fh)));
+                let holds = here.holds(&names(), &unfinished.fh, unfinished.upto);
+                return holds.then(|| FileHandle(Bytes::copy_from_slice(&unfinished.fh)));
             }
         };
         let (fh, size) = listed.parts.get(&path)?;
-        (fh.0 == begun.fh && *size >= begun.upto).then(|| fh.clone())
+        (fh.0 == unfinished.fh && *size >= unfinished.upto).then(|| fh.clone())
     }
 
-    /// Whether there is something at `path` that the member may have become.
+    /// Whether the object at `path` may be the extracted member.
     pub(super) fn has(&self, key: Key, path: &[Bytes], member: &Member) -> bool {
         let names = |names: &[Bytes]| key.names(names.iter().map(|n| &n[..]));
         match self {
@@ -85,7 +85,7 @@ impl Destination {
     }
 }
 
-/// Whether an object of this kind and size may be the member; a kind that is not told may be any.
+/// Whether an object of this kind and size may be the extracted member. An unknown kind may be any.
 pub(crate) fn fits(kind: Option<FileType>, size: u64, member: &Member) -> bool {
     let Some(kind) = kind else { return true };
     match member.kind {
@@ -100,18 +100,18 @@ pub(crate) fn fits(kind: Option<FileType>, size: u64, member: &Member) -> bool {
     }
 }
 
-/// Directories that are to be opened up to their owner: handle, mode, path.
+/// Directories whose owner needs access again: filehandle, new mode, path.
 pub(crate) type Closed = Vec<(FileHandle, Fattr, Vec<u8>)>;
 
-/// A level of directories: these are listed together.
+/// One level of directories, which are listed together.
 pub(super) struct Level {
     pub(super) starts: Vec<Start>,
-    /// Those that the journal's runs made, and had given modes under which they cannot be filled.
+    /// Directories that earlier runs made, and whose final mode keeps their owner from filling them.
     pub(super) closed: Closed,
 }
 
 impl Listed {
-    /// Lists one level of what the journal tells of: the next one.
+    /// Lists one level of the directories that the journal names. Returns the next level.
     pub(super) async fn level(
         &mut self,
         nfs: &Nfs,
@@ -125,7 +125,7 @@ impl Listed {
             let entries = match listing.entries {
                 Outcome::Committed(entries) => entries,
                 Outcome::Failed(failure) if is_gone(failure.status()) => Vec::new(),
-                // What the session's failure means shows in what follows.
+                // If the session failed, the next request says so.
                 _ => {
                     self.blind.insert(key.path(&dir));
                     Vec::new()
@@ -142,7 +142,12 @@ impl Listed {
                         self.names.insert(number, (entry.meta.kind, entry.meta.size));
                     }
                     (true, Some(fh)) if before.dir(number) => {
-                        next.closed.extend(closed(&entry.meta, &fh, &path, before.made.contains(&number)));
+                        next.closed.extend(closed(
+                            &entry.meta,
+                            &fh,
+                            &path,
+                            before.made_dirs.contains(&number),
+                        ));
                         next.starts.push(Start::new(path, fh));
                     }
                     (true, _) => {}
@@ -158,7 +163,7 @@ fn is_gone(status: NfsStat) -> bool {
     matches!(status, NfsStat::NFS4ERR_NOENT | NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_NOTDIR)
 }
 
-/// What a directory is given so that it can be filled; its own mode comes at the end again.
+/// The mode that lets the owner fill the directory. The final mode is set again at the end.
 fn closed(meta: &Meta, fh: &FileHandle, path: &[u8], ours: bool) -> Option<(FileHandle, Fattr, Vec<u8>)> {
     let open = meta.mode | 0o700;
     (ours && open != meta.mode).then(|| {

@@ -1,14 +1,14 @@
-//! What a journal says was done. No I/O.
+//! What the journal says earlier runs did. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::batch::Batch;
 use super::partial::PartialFile;
 
-/// Numbers, as ranges.
+/// A set of numbers, stored as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges {
-    /// From, and the first that is not in it any more.
+    /// The start of each range, and its end (exclusive).
     all: BTreeMap<u64, u64>,
 }
 
@@ -18,7 +18,7 @@ impl Ranges {
         if from >= to {
             return;
         }
-        // Those that it touches or overlaps, from behind.
+        // Merge with the ranges that it touches or overlaps, from the last one backwards.
         while let Some((&start, &end)) = self.all.range(..=to).next_back()
             && end >= from
         {
@@ -32,7 +32,7 @@ impl Ranges {
         self.all.range(..=n).next_back().is_some_and(|(_, end)| n < *end)
     }
 
-    /// Behind the greatest.
+    /// One more than the greatest number; 0 if there is none.
     pub(super) fn end(&self) -> u64 {
         self.all.last_key_value().map_or(0, |(_, end)| *end)
     }
@@ -46,26 +46,25 @@ impl Ranges {
     }
 }
 
-/// All that the journal says was done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct DoneBefore {
-    /// Members of an archive.
+    /// Numbers of archive members.
     pub(super) members: Ranges,
-    /// Objects of trees: the path's number, and that of what was copied.
+    /// Objects of trees: the hash of the path, and of what was copied.
     pub(super) objects: HashMap<u64, u64>,
-    /// Unfinished large files, by their paths.
+    /// Unfinished large files, by the hash of the path.
     pub(super) parts: HashMap<u64, PartialFile>,
     /// Paths of directories that were made.
-    pub(super) made: HashSet<u64>,
+    pub(super) made_dirs: HashSet<u64>,
     /// Paths of directories that existed.
-    pub(super) met: HashSet<u64>,
-    /// Digests of an archive as far as such a member.
+    pub(super) existing_dirs: HashSet<u64>,
+    /// The archive's digest before the member of this number.
     pub(super) marks: BTreeMap<u64, u64>,
-    /// Operands whose removal was begun, with their handles.
-    pub(super) begun: BTreeMap<u32, Vec<u8>>,
-    /// Operands that are gone.
-    pub(super) gone: BTreeSet<u32>,
-    /// Objects that were removed.
+    /// Operands (by number) whose removal was started, with their filehandles.
+    pub(super) removals_started: BTreeMap<u32, Vec<u8>>,
+    /// Operands that are removed completely.
+    pub(super) removals_done: BTreeSet<u32>,
+    /// The number of removed objects.
     pub(super) removed: u64,
 }
 
@@ -81,26 +80,24 @@ impl DoneBefore {
         for (path, object, upto, fh, digest) in batch.streamed {
             self.parts.insert(path, PartialFile { object, upto, fh, digest: Some(digest) });
         }
-        self.made.extend(batch.made);
-        self.met.extend(batch.met);
+        self.made_dirs.extend(batch.made);
+        self.existing_dirs.extend(batch.met);
         self.marks.extend(batch.marks);
-        self.begun.extend(batch.begun);
-        self.gone.extend(batch.gone);
+        self.removals_started.extend(batch.begun);
+        self.removals_done.extend(batch.gone);
         self.removed = self.removed.saturating_add(batch.removed);
     }
 
-    /// Whether there is nothing.
     pub(super) fn is_empty(&self) -> bool {
         *self == DoneBefore::default()
     }
 
-    /// How many objects are done.
     pub(super) fn count(&self) -> u64 {
         self.members.count().saturating_add(self.objects.len() as u64).saturating_add(self.removed)
     }
 
     pub(super) fn dir(&self, path: u64) -> bool {
-        self.made.contains(&path) || self.met.contains(&path)
+        self.made_dirs.contains(&path) || self.existing_dirs.contains(&path)
     }
 }
 

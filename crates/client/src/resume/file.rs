@@ -20,9 +20,9 @@ use tokio::sync::watch;
 use super::batch::Batch;
 use super::destination::{Closed, Destination, Level, Listed, Local};
 use super::done::{DoneBefore, Ranges};
+use super::earlier::{EarlierResult, MembersSoFar, Running, Watermark, put_mark};
 use super::journal::{self, BEGINNING, Contents, Flaw, Header, Job, Record, VERSION};
 use super::key::{Item, Key};
-use super::known::{Known, Running, Seen, Water, put_mark};
 use super::partial;
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
@@ -33,35 +33,24 @@ use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERV
 pub enum ResumeError {
     /// An I/O error.
     #[error("cannot use the journal {}: {why}", path.display())]
-    File {
-        /// The journal.
-        path: PathBuf,
-        why: io::Error,
-    },
+    File { path: PathBuf, why: io::Error },
     /// The file is not a journal.
     #[error("{} is no journal of --resume: it was left as it is; name a file that does not exist yet", .0.display())]
     Foreign(PathBuf),
     /// The journal has another format.
     #[error("the journal {} has format {found}, this program knows {VERSION}: finish that job with the program that began it", path.display())]
-    Version {
-        /// The journal.
-        path: PathBuf,
-        /// Its format.
-        found: u64,
-    },
+    Version { path: PathBuf, found: u64 },
     /// The file was changed after it was written.
     #[error("the journal {} is damaged at line {line} (byte {at}), which was on stable storage once: what was done cannot be told; remove it and begin anew", path.display())]
     Damaged {
-        /// The journal.
         path: PathBuf,
         line: u64,
-        /// The byte.
+        /// The offset of the damaged line.
         at: usize,
     },
     /// The journal belongs to another job.
     #[error("the journal {} is of another job: {what}; give this one a journal of its own", path.display())]
     OtherJob {
-        /// The journal.
         path: PathBuf,
         /// In what the jobs differ.
         what: String,
@@ -178,11 +167,11 @@ impl JournalFile {
             path,
             key,
             before,
-            there: OnceLock::new(),
+            destination: OnceLock::new(),
             ready: watch::Sender::new(false),
-            met: Mutex::default(),
-            came: Mutex::default(),
-            water: Mutex::default(),
+            members_so_far: Mutex::default(),
+            first_members: Mutex::default(),
+            watermark: Mutex::default(),
             shared,
             thread,
         })))
@@ -203,12 +192,12 @@ pub struct Resume {
     path: PathBuf,
     pub(super) key: Key,
     before: DoneBefore,
-    there: OnceLock<Destination>,
+    destination: OnceLock<Destination>,
     /// The destination has been examined.
     ready: watch::Sender<bool>,
-    met: Mutex<Seen>,
-    came: Mutex<partial::Came>,
-    water: Mutex<Water>,
+    members_so_far: Mutex<MembersSoFar>,
+    first_members: Mutex<partial::FirstMembers>,
+    watermark: Mutex<Watermark>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -220,13 +209,13 @@ impl std::fmt::Debug for Resume {
 }
 
 /// An examination of a destination, in progress.
-pub(crate) struct Looking {
+pub(crate) struct Examination {
     listed: Listed,
     starts: Vec<Start>,
 }
 
-impl Looking {
-    pub(crate) fn goes_on(&self) -> bool {
+impl Examination {
+    pub(crate) fn has_next_level(&self) -> bool {
         !self.starts.is_empty()
     }
 }
@@ -346,7 +335,7 @@ impl Writer {
 impl Resume {
     /// Whether an earlier run exists.
     #[must_use]
-    pub fn again(&self) -> bool {
+    pub fn has_earlier_run(&self) -> bool {
         !self.before.is_empty()
     }
 
@@ -391,101 +380,117 @@ impl Resume {
         self.shared.flush().map_err(|why| format!("cannot write the journal {}: {why}", self.path.display()))
     }
 
-    fn met(&self) -> MutexGuard<'_, Seen> {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members_so_far(&self) -> MutexGuard<'_, MembersSoFar> {
+        self.members_so_far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to examine what is still at a destination on a server, level by level. Until that is finished nothing
     /// counts as present. `None`: nothing was done before, or it has been examined.
-    pub(crate) fn look(&self, root: FileHandle) -> Option<Looking> {
+    pub(crate) fn examine(&self, root: FileHandle) -> Option<Examination> {
         let starts = vec![Start::new(Vec::new(), root)];
-        (self.again() && self.there.get().is_none()).then(|| Looking { listed: Listed::default(), starts })
+        (self.has_earlier_run() && self.destination.get().is_none())
+            .then(|| Examination { listed: Listed::default(), starts })
     }
 
     /// Examines one level. Returns directories of an earlier run whose owner needs access before the next level.
-    pub(crate) async fn look_on(&self, nfs: &Nfs, looking: &mut Looking) -> Closed {
-        let starts = std::mem::take(&mut looking.starts);
-        let Level { starts, closed } = looking.listed.level(nfs, (&self.before, self.key), starts).await;
-        looking.starts = starts;
+    pub(crate) async fn examine_level(&self, nfs: &Nfs, examination: &mut Examination) -> Closed {
+        let starts = std::mem::take(&mut examination.starts);
+        let Level { starts, closed } = examination.listed.level(nfs, (&self.before, self.key), starts).await;
+        examination.starts = starts;
         closed
     }
 
-    pub(crate) fn looked(&self, looking: Looking) {
-        let _ = self.there.set(Destination::Listed(looking.listed));
+    pub(crate) fn finish_examination(&self, examination: Examination) {
+        let _ = self.destination.set(Destination::Listed(examination.listed));
         self.ready.send_replace(true);
     }
 
     /// Sets how to examine a destination on this machine.
-    pub fn look_here(&self, here: Box<dyn Local>) {
-        let _ = self.there.set(Destination::Here(here));
+    pub fn examine_local(&self, here: Box<dyn Local>) {
+        let _ = self.destination.set(Destination::Here(here));
         self.ready.send_replace(true);
     }
 
     /// Waits until it is known what is still at the destination. Nothing may be asked before.
     pub(crate) async fn ready(&self) {
-        if self.again() {
+        if self.has_earlier_run() {
             // The channel does not close before this ends.
             let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
         }
     }
 
     /// Whether a member of an archive was done. Not for directories.
-    pub(crate) fn member(&self, number: u64, member: &Member, path: &[Bytes], target: &[Bytes]) -> Known {
-        let known = match self.there.get() {
-            Some(there) if self.again() => {
-                self.met().member(self.key, (&self.before, there), (number, member), [path, target])
-            }
-            _ => Known::Do,
+    pub(crate) fn member(
+        &self,
+        number: u64,
+        member: &Member,
+        path: &[Bytes],
+        target: &[Bytes],
+    ) -> EarlierResult {
+        let known = match self.destination.get() {
+            Some(destination) if self.has_earlier_run() => self.members_so_far().member(
+                self.key,
+                (&self.before, destination),
+                (number, member),
+                [path, target],
+            ),
+            _ => EarlierResult::NotDone,
         };
-        if known == Known::Do {
-            self.comes(self.key.names(path.iter().map(|n| &n[..])), number);
+        if known == EarlierResult::NotDone {
+            self.note_start(self.key.names(path.iter().map(|n| &n[..])), number);
         }
         known
     }
 
     /// Whether an object of a tree was done. Not for directories.
-    pub(crate) fn object(&self, member: &Member) -> Known {
-        let known = match self.there.get() {
-            Some(there) if self.again() => self.met().object(self.key, (&self.before, there), member),
-            _ => Known::Do,
+    pub(crate) fn object(&self, member: &Member) -> EarlierResult {
+        let known = match self.destination.get() {
+            Some(destination) if self.has_earlier_run() => {
+                self.members_so_far().object(self.key, (&self.before, destination), member)
+            }
+            _ => EarlierResult::NotDone,
         };
-        if known == Known::Do {
-            self.comes(self.key.path(&member.path), self.key.object(member));
+        if known == EarlierResult::NotDone {
+            self.note_start(self.key.path(&member.path), self.key.object(member));
         }
         known
     }
 
-    fn came(&self) -> MutexGuard<'_, partial::Came> {
-        self.came.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first_members(&self) -> MutexGuard<'_, partial::FirstMembers> {
+        self.first_members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that an object at a path begins.
-    fn comes(&self, path: u64, object: u64) {
+    fn note_start(&self, path: u64, object: u64) {
         if self.before.parts.contains_key(&path) {
-            self.came().comes(path, object);
+            self.first_members().add(path, object);
         }
     }
 
     /// The unfinished file of an earlier run for this member, and how much of it is durable. `names`: the path.
-    pub(super) fn begun_part(
+    pub(super) fn unfinished_part(
         &self,
         (path, object): (u64, u64),
         names: impl FnOnce() -> Vec<u8>,
     ) -> Option<(FileHandle, &partial::PartialFile)> {
-        let begun = self.before.parts.get(&path).filter(|begun| begun.object == object && begun.upto > 0)?;
-        let fh = self.there.get()?.part(path, names, begun)?;
-        self.came().is_first(path, object).then_some((fh, begun))
+        let unfinished = self
+            .before
+            .parts
+            .get(&path)
+            .filter(|unfinished| unfinished.object == object && unfinished.upto > 0)?;
+        let fh = self.destination.get()?.part(path, names, unfinished)?;
+        self.first_members().is_first(path, object).then_some((fh, unfinished))
     }
 
     /// How far an object of a tree has been copied already.
     pub(crate) fn object_from(&self, member: &Member) -> u64 {
         let numbers = (self.key.path(&member.path), self.key.object(member));
-        self.begun_part(numbers, || member.path.clone()).map_or(0, |(_, begun)| begun.upto)
+        self.unfinished_part(numbers, || member.path.clone()).map_or(0, |(_, unfinished)| unfinished.upto)
     }
 
-    /// A part of a large file is durable.
-    pub(super) fn note_part(&self, path: u64, begun: partial::PartialFile) {
-        let partial::PartialFile { object, upto, fh, digest } = begun;
+    /// Notes that a part of a large file is durable.
+    pub(super) fn note_part(&self, path: u64, unfinished: partial::PartialFile) {
+        let partial::PartialFile { object, upto, fh, digest } = unfinished;
         self.shared.add(|state| match digest {
             None => state.batch.parts.push((path, object, upto, fh)),
             Some(digest) => state.batch.streamed.push((path, object, upto, fh, digest)),
@@ -499,7 +504,7 @@ impl Resume {
 
     /// Whether an earlier run made this directory, so that it is not foreign.
     pub(crate) fn made_before(&self, path: &[u8]) -> bool {
-        self.before.made.contains(&self.key.path(path))
+        self.before.made_dirs.contains(&self.key.path(path))
     }
 
     pub(crate) fn stable(&self, item: &Item) {
@@ -509,13 +514,13 @@ impl Resume {
         });
     }
 
-    /// A directory is durable. `met`: it existed before.
-    pub(crate) fn stable_dir(&self, path: &[u8], met: bool) {
+    /// A directory is durable. `existed`: this run found it.
+    pub(crate) fn stable_dir(&self, path: &[u8], existed: bool) {
         let number = self.key.path(path);
-        if self.before.made.contains(&number) || met && self.before.met.contains(&number) {
+        if self.before.made_dirs.contains(&number) || existed && self.before.existing_dirs.contains(&number) {
             return;
         }
-        self.shared.add(|state| match met {
+        self.shared.add(|state| match existed {
             true => state.batch.met.push(number),
             false => state.batch.made.push(number),
         });
@@ -526,9 +531,9 @@ impl Resume {
         Running::new(self.key)
     }
 
-    /// A member is settled, successfully or not. `digest`: that of the archive behind it.
+    /// A member is settled, successfully or not. `digest`: the one of the archive after it.
     pub(crate) fn settled(&self, number: u64, digest: Arc<OnceLock<u64>>) {
-        let marks = self.water.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
+        let marks = self.watermark.lock().unwrap_or_else(PoisonError::into_inner).settled(number, digest);
         let last = self.before.marks.last_key_value().map_or(0, |(n, _)| *n);
         for mark in marks.into_iter().filter(|(n, _)| *n > last) {
             self.shared.add(|state| put_mark(&mut state.batch.marks, mark));
@@ -540,21 +545,21 @@ impl Resume {
         self.before.marks.get(&number).copied()
     }
 
-    /// Whether such digests exist behind this member.
-    pub(crate) fn marks_behind(&self, number: u64) -> bool {
+    /// Whether the journal has such digests for later members.
+    pub(crate) fn has_marks_after(&self, number: u64) -> bool {
         self.before.marks.range(number + 1..).next().is_some()
     }
 
-    /// The handle that an operand had when its removal began.
+    /// The filehandle that an operand had when its removal started.
     #[must_use]
-    pub fn begun(&self, operand: u32) -> Option<&[u8]> {
-        self.before.begun.get(&operand).map(Vec::as_slice)
+    pub fn removal_started(&self, operand: u32) -> Option<&[u8]> {
+        self.before.removals_started.get(&operand).map(Vec::as_slice)
     }
 
     /// Whether an earlier run removed the operand.
     #[must_use]
-    pub fn gone(&self, operand: u32) -> bool {
-        self.before.gone.contains(&operand)
+    pub fn removal_done(&self, operand: u32) -> bool {
+        self.before.removals_done.contains(&operand)
     }
 
     /// The removal of an operand begins. Call [`Resume::flush`] before it does.
@@ -606,7 +611,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("j");
         let first = go(&path);
-        assert!(!first.again());
+        assert!(!first.has_earlier_run());
         for number in [0, 1, 2, 7] {
             first.stable(&Item::Member { number, digest: None });
         }
@@ -617,7 +622,7 @@ mod tests {
         drop(first);
         assert!(refused(&path, "b").contains("its archive was `a`, now it is `b`"));
         let second = go(&path);
-        assert!(second.again() && second.made_before(b"./d/"));
+        assert!(second.has_earlier_run() && second.made_before(b"./d/"));
         assert_eq!(second.before.members.pairs(), [(0, 3), (7, 8)]);
         second.stable(&Item::Member { number: 3, digest: None });
         second.close(true).unwrap();
@@ -654,7 +659,7 @@ mod tests {
         for cut in last..=whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let again = go(&path);
-            assert_eq!(again.again(), cut == whole.len(), "{cut}");
+            assert_eq!(again.has_earlier_run(), cut == whole.len(), "{cut}");
             again.stable(&Item::Member { number: 5, digest: None });
             again.close(false).unwrap();
             drop(again);

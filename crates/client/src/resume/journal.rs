@@ -1,6 +1,6 @@
-//! The format. No I/O.
+//! The journal's format. No I/O.
 //!
-//! A text file that only grows, a record a line, framed as the journal of `landfast verify`:
+//! The journal is a text file that is only appended to. Each line is a record, framed as in the journal of `landfast verify`:
 //!
 //! ```text
 //! CRC SEQ DURABLE JSON
@@ -8,20 +8,21 @@
 //!
 //! | field | meaning |
 //! |---|---|
-//! | CRC | CRC32C of what stands behind it and its space, without the newline; 8 hexadecimal digits in lower case |
+//! | CRC | CRC32C of the rest of the line, without the space before it and without the newline; 8 hexadecimal digits in lower case |
 //! | SEQ | 1 for the first line, then +1 |
-//! | DURABLE | the last line of which it was known, as this one was written, that it is on stable storage |
+//! | DURABLE | the number of the last line that was known to be durable when this one was written |
 //! | JSON | the [`Record`] |
 //!
-//! Names that a record has beside those that are known are passed over: older programs do so with `parts` and
-//! `streamed`, and begin large files again.
+//! Records, in order:
+//! 1. The first one describes the job.
+//! 2. Each further one lists what became durable since the one before. It counts as a whole or not at all.
+//! 3. The last one of a finished job says that the job is finished.
 //!
-//! The first record says what the job is; each further one holds what became stable since the one before it, all of it or
-//! nothing; the last one of a job that is finished says so.
+//! A reader ignores fields that it does not know. So older programs ignore `parts` and `streamed`, and start large files over.
 //!
-//! A cut of this machine's power may leave behind the last durable line whatever it likes. So reading ends at the first
-//! line that is not whole and next, and all behind it is dropped: the torn tail, which costs work that is done again. But if
-//! a whole line stands behind it that says that it was durable already, then the file was damaged later, and it is refused.
+//! When this machine loses power, anything may follow the last durable line. So the reader stops at the first line that is
+//! incomplete or has the wrong number, and drops the rest (the torn tail); that work is done again. But if a valid line in
+//! the rest says that a dropped line was already durable, the file was damaged later, and the reader refuses it.
 
 use std::collections::BTreeMap;
 
@@ -30,20 +31,18 @@ use serde::{Deserialize, Serialize};
 use super::batch::Batch;
 use super::done::DoneBefore;
 
-/// The format that is written and read.
 pub(super) const VERSION: u64 = 1;
 
-/// What is done: the command, and what it is about.
+/// The command and its operands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Such as `untar`.
+    /// For example `untar`.
     pub command: String,
-    /// Sources, destinations, and the options that change what comes of it, called as people call them.
+    /// Sources, destinations, and options that change the result, under the names that messages show.
     pub about: BTreeMap<String, String>,
 }
 
 impl Job {
-    /// A job about nothing yet.
     #[must_use]
     pub fn new(command: &str) -> Job {
         Job { command: command.to_owned(), about: BTreeMap::new() }
@@ -55,7 +54,7 @@ impl Job {
         self
     }
 
-    /// The first thing in which `now` is another job, in words.
+    /// The first difference between this job and `now`, as a text for people.
     pub(super) fn differs(&self, now: &Job) -> Option<String> {
         if self.command != now.command {
             return Some(format!("that was `landfast {}`", self.command));
@@ -75,29 +74,29 @@ pub(super) struct Header {
     /// [`VERSION`].
     pub(super) landfast_resume: u64,
     pub(super) job: Job,
-    /// What was found at the beginning and holds for all runs.
+    /// What the first run found out, and what holds for all runs.
     pub(super) facts: BTreeMap<String, String>,
-    /// Under which paths, members and archives have their numbers: nobody can make an archive for them.
+    /// The secret key of the hashes that stand for paths and archives. Without it, nobody can make an archive whose hashes
+    /// collide.
     #[serde(with = "super::batch::hex")]
     pub(super) key: Vec<u64>,
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     pub(super) started: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Record {
-    /// The first.
     Job(Header),
-    /// What became stable.
+    /// What became durable since the record before.
     Done(Batch),
-    /// The last: all was done, at this time in seconds since 1970.
+    /// The job was finished at this time, in seconds since 1970.
     End(u64),
 }
 
-/// The line of a record, with its newline.
+/// A record as a line, with its newline.
 pub(super) fn encode(seq: u64, durable: u64, record: &Record) -> String {
-    // A record has nothing that JSON cannot say.
+    // JSON can express every record, so this does not fail.
     framed(seq, durable, &serde_json::to_string(record).unwrap_or_default())
 }
 
@@ -114,31 +113,28 @@ fn decode(line: &[u8]) -> Option<(u64, u64, &str)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?))
 }
 
-/// What a journal holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) before: DoneBefore,
-    /// When it was finished, in seconds since 1970.
+    /// When the job was finished, in seconds since 1970.
     pub(super) ended: Option<u64>,
     pub(super) lines: u64,
-    /// Bytes of these.
+    /// Bytes of the valid lines.
     pub(super) len: usize,
 }
 
-/// What a journal holds, for those who have its bytes only.
+/// A summary of a journal's bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     pub lines: u64,
     pub bytes: usize,
-    /// Objects that are done.
     pub done: u64,
-    /// Whether all is done.
     pub finished: bool,
 }
 
 impl Summary {
-    /// Of the bytes of a journal; `None`: it cannot be gone on with.
+    /// `None`: the bytes are not a journal that a run can continue.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Summary> {
         let Contents { before, ended, lines, len, .. } = parse(bytes).ok()?;
@@ -146,34 +142,33 @@ impl Summary {
     }
 }
 
-/// The line of a record that is JSON already, with its newline.
+/// A line for a record that is already JSON, with its newline.
 #[must_use]
 pub fn framed(seq: u64, durable: u64, json: &str) -> String {
     let body = format!("{seq} {durable} {json}");
     format!("{} {body}\n", checksum(&body))
 }
 
-/// Why a file cannot be gone on with.
+/// Why a run cannot continue a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
-    /// It is something else.
+    /// The file is not a journal.
     Foreign,
-    /// Its format.
+    /// The journal has this other format version.
     Version(u64),
-    /// This line, at this byte.
+    /// The line with this number, at this offset, is damaged.
     Damaged(u64, usize),
 }
 
-/// Whether a file that begins like this can be a journal.
+/// Whether a file that begins with these bytes may be a journal.
 pub(super) fn begins(bytes: &[u8]) -> bool {
     let (crc, rest) = bytes.split_at(bytes.len().min(8));
     crc.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) && rest.starts_with(b" 1 0 {\"job\":{")
 }
 
-/// Bytes that [`begins`] looks at.
+/// The number of bytes that [`begins`] needs.
 pub(super) const BEGINNING: usize = 8 + " 1 0 {\"job\":{".len();
 
-/// Reads a journal.
 pub(super) fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
     let (mut lines, mut len) = (0, 0);
     let mut header = None;
@@ -190,7 +185,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
             match serde_json::from_str(json) {
                 Ok(Record::Done(batch)) => before.take(batch),
                 Ok(Record::End(when)) => ended = Some(when),
-                // Whole, but nothing that this program writes there.
+                // The checksum is right, but this program writes no such record here.
                 Ok(Record::Job(_)) | Err(_) => return Err(Flaw::Damaged(seq, len)),
             }
         }

@@ -1,4 +1,4 @@
-//! The numbers that stand for paths and objects in the journal.
+//! The hashes that stand for paths and objects in the journal.
 
 use std::hash::Hasher as _;
 use std::sync::{Arc, OnceLock};
@@ -7,30 +7,30 @@ use siphasher::sip::SipHasher24;
 
 use crate::archive::{Kind, Member};
 
-/// Numbers stand for paths and objects, under a key that only the journal has.
+/// The key of these hashes. Only the journal has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(pub(super) u64, pub(super) u64);
 
 impl Key {
-    /// The number of a path: its names, however they are separated.
+    /// The hash of a path. It depends only on the names, not on how they are separated.
     pub(super) fn path(self, path: &[u8]) -> u64 {
         self.names(path.split(|b| *b == b'/'))
     }
 
-    /// The same of its names; empty ones and `.` do not count.
+    /// The hash of a path's names. Empty names and `.` do not count.
     pub(super) fn names<'a>(self, names: impl IntoIterator<Item = &'a [u8]>) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.0, self.1);
         for name in names.into_iter().filter(|name| !matches!(*name, b"" | b".")) {
             hasher.write(name);
-            // No name has it.
+            // No name contains the separator.
             hasher.write(b"/");
         }
         hasher.finish()
     }
 
-    /// The number of what is copied: another one when the source has changed.
+    /// The hash of the source object. It changes when the source changes.
     pub(super) fn object(self, member: &Member) -> u64 {
-        // Beside that of a path.
+        // The halves of the key are swapped, so that these hashes are independent of those of paths.
         let mut hasher = SipHasher24::new_with_keys(self.1, self.0);
         let kind = match member.kind {
             Kind::File => 1,
@@ -60,18 +60,18 @@ impl Key {
     }
 }
 
-/// What enters the journal when it is stable.
+/// A journal entry. It is written when the member is durable.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     /// A member of an archive.
     Member {
         number: u64,
-        /// The archive's digest behind its data, when that has been read; `None`: the archive can be read again.
+        /// The archive's digest after the member's data; set when that has been read. `None`: the archive can be read again.
         digest: Option<Arc<OnceLock<u64>>>,
     },
     /// An object of a tree.
     Object {
-        /// Its path's number.
+        /// The hash of the path.
         path: u64,
         object: u64,
     },

@@ -5,7 +5,7 @@
 //! | `journal` | the format: a record a line, torn tails, damage | no |
 //! | `batch`, `key`, `partial` | what became durable together; numbers that stand for paths and objects; unfinished large files | no |
 //! | `done` | what a journal says was done; ranges of numbers | no |
-//! | `known` | whether a member was done before; the digest of an archive that cannot be read twice | no |
+//! | `earlier` | whether a member was done before; the digest of an archive that cannot be read twice | no |
 //! | `part` | a large file in this run, from its durable part on | no |
 //! | `destination` | what is still at the destination | server |
 //! | `file` | the journal's file: whose it is, appending, syncing | this machine |
@@ -19,17 +19,18 @@
 mod batch;
 mod destination;
 mod done;
+mod earlier;
 mod file;
 mod journal;
 mod key;
-mod known;
+
 mod part;
 mod partial;
 
 pub use destination::Local;
 pub(crate) use destination::fits;
+pub(crate) use earlier::{Digested, EarlierResult, Running};
 pub use file::{JournalFile, JournalStart, Resume, ResumeError};
 pub use journal::{Job, Summary, framed};
 pub(crate) use key::Item;
-pub(crate) use known::{Digested, Known, Running};
 pub(crate) use part::Part;

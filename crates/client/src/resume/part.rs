@@ -1,8 +1,9 @@
 //! Large files of which a part is durable.
 //!
-//! As a large file grows on stable storage the journal is told up to where, and in which file, by its handle (on this machine: by what
-//! tells it from others). The next run goes on there if the source is what it was, that file still has its name, and it is not shorter.
-//! Of an archive that cannot be read twice the journal has the digest up to there as well: what is read again must have it.
+//! While a large file is written, the journal notes how many bytes are durable, and in which file: by its filehandle on a
+//! server, by its identity on this machine. The next run continues there if three things hold: the source is unchanged, the
+//! file still has its name, and it is not shorter. For an archive that cannot be read twice the journal also has the digest
+//! up to there, and what the next run reads must have the same digest.
 
 use std::sync::Arc;
 
@@ -14,20 +15,19 @@ use super::key::Item;
 use super::partial::PartialFile;
 use crate::limits::JOURNAL_PART_BYTES;
 
-/// A large file while it is put onto the server.
+/// A large file that is being written.
 #[derive(Debug)]
 pub(crate) struct Part {
     resume: Arc<Resume>,
     path: u64,
     object: u64,
-    begun: Option<(FileHandle, u64)>,
+    unfinished: Option<(FileHandle, u64)>,
     digest: Option<u64>,
     streamed: bool,
     noted: u64,
 }
 
 impl Part {
-    /// The file that will be at `path`.
     pub(crate) fn new(resume: &Arc<Resume>, item: &Item, path: &[Bytes]) -> Part {
         let (number, object, streamed) = match item {
             Item::Member { number, digest } => {
@@ -35,35 +35,36 @@ impl Part {
             }
             Item::Object { path, object } => (*path, *object, false),
         };
-        let begun = resume.begun_part((number, object), || path.join(&b'/'));
-        let begun = begun.filter(|(_, begun)| begun.digest.is_some() == streamed);
-        let digest = begun.as_ref().and_then(|(_, begun)| begun.digest);
-        let begun = begun.map(|(fh, begun)| (fh, begun.upto));
-        let noted = begun.as_ref().map_or(0, |(_, upto)| *upto);
-        Part { resume: resume.clone(), path: number, object, begun, digest, streamed, noted }
+        let unfinished = resume.unfinished_part((number, object), || path.join(&b'/'));
+        let unfinished = unfinished.filter(|(_, unfinished)| unfinished.digest.is_some() == streamed);
+        let digest = unfinished.as_ref().and_then(|(_, unfinished)| unfinished.digest);
+        let unfinished = unfinished.map(|(fh, unfinished)| (fh, unfinished.upto));
+        let noted = unfinished.as_ref().map_or(0, |(_, upto)| *upto);
+        Part { resume: resume.clone(), path: number, object, unfinished, digest, streamed, noted }
     }
 
-    /// The digest that the archive must have up to the durable part's end.
+    /// The digest that the archive must have up to the end of the durable part.
     pub(crate) fn digest(&self) -> Option<u64> {
         self.digest
     }
 
     /// The file that an earlier run began, and how many bytes of it are durable.
-    pub(crate) fn begun(&self) -> Option<(&FileHandle, u64)> {
-        self.begun.as_ref().map(|(fh, upto)| (fh, *upto))
+    pub(crate) fn unfinished(&self) -> Option<(&FileHandle, u64)> {
+        self.unfinished.as_ref().map(|(fh, upto)| (fh, *upto))
     }
 
-    /// The offset from which on data is to be sent.
+    /// The offset at which to continue.
     pub(crate) fn from(&self) -> u64 {
-        self.begun.as_ref().map_or(0, |(_, upto)| *upto)
+        self.unfinished.as_ref().map_or(0, |(_, upto)| *upto)
     }
 
-    /// Whether `upto` is worth an entry in the journal, once it is durable.
+    /// Whether enough bytes are new since the last entry to write another one.
     pub(crate) fn is_due(&self, upto: u64) -> bool {
         upto >= self.noted + JOURNAL_PART_BYTES
     }
 
-    /// All before `upto` is stable in this file; `digest`: that of an archive that cannot be read twice, up to there.
+    /// Notes that all bytes before `upto` are durable in this file. `digest`: the archive's up to there, if it cannot be read
+    /// twice.
     pub(crate) fn stable(&mut self, fh: &[u8], upto: u64, digest: Option<u64>) {
         if self.is_due(upto) && digest.is_some() == self.streamed {
             self.noted = upto;
@@ -71,7 +72,7 @@ impl Part {
         }
     }
 
-    /// The next run starts this file over.
+    /// Makes the next run start this file over.
     pub(crate) fn forget(&self) {
         self.note(0, Vec::new(), self.streamed.then_some(0));
     }

@@ -1,27 +1,25 @@
-//! Large files that an earlier run has begun and not finished.
+//! Large files that an earlier run left unfinished.
 
 use std::collections::HashMap;
 
-/// What the journal says of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PartialFile {
-    /// Which object, or member of an archive.
+    /// The hash of the object, or the number of the archive member.
     pub(super) object: u64,
-    /// Bytes that are durable; 0: it starts over.
+    /// Durable bytes. 0: start over.
     pub(super) upto: u64,
-    /// The file that holds them.
+    /// The filehandle, or the identity of a local file.
     pub(super) fh: Vec<u8>,
-    /// The digest, up to there, of an archive that cannot be read twice.
+    /// The digest up to there of an archive that cannot be read twice.
     pub(super) digest: Option<u64>,
 }
 
-/// Which object came first to each path in this run.
+/// The first object at each path in this run. `None`: there were several.
 #[derive(Debug, Default)]
-pub(super) struct Came(HashMap<u64, Option<u64>>);
+pub(super) struct FirstMembers(HashMap<u64, Option<u64>>);
 
-impl Came {
-    /// An unfinished object comes to this path.
-    pub(super) fn comes(&mut self, path: u64, object: u64) {
+impl FirstMembers {
+    pub(super) fn add(&mut self, path: u64, object: u64) {
         self.0.entry(path).and_modify(|first| *first = None).or_insert(Some(object));
     }
 
@@ -36,11 +34,11 @@ mod tests {
 
     #[test]
     fn only_what_comes_first_to_its_path_goes_on() {
-        let mut came = Came::default();
-        assert!(!came.is_first(1, 5));
-        came.comes(1, 5);
-        assert!(came.is_first(1, 5) && !came.is_first(1, 6));
-        came.comes(1, 6);
-        assert!(!came.is_first(1, 5) && !came.is_first(1, 6));
+        let mut first_members = FirstMembers::default();
+        assert!(!first_members.is_first(1, 5));
+        first_members.add(1, 5);
+        assert!(first_members.is_first(1, 5) && !first_members.is_first(1, 6));
+        first_members.add(1, 6);
+        assert!(!first_members.is_first(1, 5) && !first_members.is_first(1, 6));
     }
 }

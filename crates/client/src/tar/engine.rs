@@ -1,4 +1,4 @@
-//! Walks, fetches, and hands members on in order: three loops, each held back by the next one.
+//! Walks, fetches, and passes members on in order: three loops, each limited by the speed of the next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::limits::{
 };
 use crate::session::SessionError;
 
-/// What NFS calls an extended attribute is one of this namespace (RFC 8276 section 1).
+/// The extended attributes of NFS belong to this namespace (RFC 8276 section 1).
 const NAMESPACE: &[u8] = b"user.";
 
-/// Puts trees into an archive. What cannot be read is told to `watch`, counted, and left out.
+/// Puts trees into an archive. Objects that cannot be read are reported to `watch`, counted, and left out.
 ///
 /// # Errors
-/// When the archive cannot be written. There is no end marker in what was written until then.
+/// When the archive cannot be written. What was written until then has no end marker.
 pub async fn create(
     roots: Vec<Root>,
     sink: Sink,
@@ -37,7 +37,7 @@ pub async fn create(
     watch: &dyn Watch,
 ) -> Result<Report, TarError> {
     let (orders, thread) = sink::start(sink, options.compression);
-    // Bounded by the room that the walk waits for.
+    // Bounded by the semaphore that the walk waits for.
     let (planned, batches) = mpsc::unbounded_channel();
     let (fetching, fetched) = mpsc::channel(FETCHES_MAX);
     let mut writer = Writer { orders, watch, report: Report::default(), written: HashMap::new() };
@@ -67,7 +67,7 @@ pub async fn create(
     Ok(report)
 }
 
-/// A batch with its server, and its share of [`PLANNED_AHEAD_MAX`].
+/// A batch, its server, and its share of [`PLANNED_AHEAD_MAX`].
 type Planning = (Nfs, Batch, Option<OwnedSemaphorePermit>);
 
 async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedSender<Planning>) {
@@ -75,10 +75,10 @@ async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedS
     let room = Arc::new(Semaphore::new(PLANNED_AHEAD_MAX));
     let give = |batch: Batch| {
         if let Some(nfs) = &*current.borrow() {
-            // What one reply brought goes as a whole; the walk waits then.
+            // The objects of one reply are passed on together. The walk waits after that.
             let share = batch.jobs.len().min(room.available_permits());
             let permit = room.clone().try_acquire_many_owned(u32::try_from(share).unwrap_or(u32::MAX)).ok();
-            // Nobody listens any more when the archive cannot be written.
+            // The receiver is gone if the archive cannot be written.
             let _ = planned.send((nfs.clone(), batch, permit));
         }
     };
@@ -98,7 +98,7 @@ async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedS
     }
 }
 
-/// Whether a root lies in another one, or is named twice.
+/// Whether a root lies inside another one, or is named twice.
 fn overlap(roots: &[Root]) -> bool {
     let mut names: Vec<Vec<&[u8]>> = roots
         .iter()
@@ -108,7 +108,6 @@ fn overlap(roots: &[Root]) -> bool {
     names.windows(2).any(|pair| pair[1].starts_with(&pair[0]))
 }
 
-/// What is at a root.
 struct Top {
     fh: FileHandle,
     meta: Meta,
@@ -177,7 +176,7 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Sema
     up_to(roots.len(), plan);
 }
 
-/// A batch whose data is on its way: as many outcomes as jobs that want something.
+/// A batch that is being fetched: one outcome for each job that needs data or attributes.
 struct Fetching {
     nfs: Nfs,
     xattrs: bool,
@@ -215,7 +214,7 @@ fn wanted(job: &Job, xattrs: bool) -> Option<Wanted> {
     }
 }
 
-/// Whether the server of a batch has extended attributes: asked of its first object.
+/// Whether the server of a batch has extended attributes. Its first object is asked.
 async fn has_xattrs(nfs: &Nfs, batch: &Batch, asked: &mut Option<(String, bool)>) -> bool {
     let server = nfs.session().server();
     if let Some((known, has)) = asked
@@ -233,14 +232,14 @@ async fn has_xattrs(nfs: &Nfs, batch: &Batch, asked: &mut Option<(String, bool)>
     has
 }
 
-/// The thread that writes has ended; it says why.
+/// The writing thread has ended. It returns the reason.
 struct Gone;
 
 struct Writer<'a> {
     orders: mpsc::Sender<Order>,
     watch: &'a dyn Watch,
     report: Report,
-    /// What is in the archive and has several names.
+    /// Members in the archive that have several names.
     written: HashMap<Key, Vec<u8>>,
 }
 
@@ -291,7 +290,7 @@ impl Writer<'_> {
             return self.order(planned, Payload::Nothing).await;
         }
         if planned.again {
-            // What it would have been linked to is not in the archive.
+            // The member to link to is not in the archive.
             fetched = match planned.wanted(xattrs) {
                 Some(wanted) => Some(next(&mut nfs.fetch([wanted]).await.into_iter())),
                 None => None,
@@ -317,14 +316,14 @@ impl Writer<'_> {
         }
         let payload = if data.is_empty() { Payload::Nothing } else { Payload::Whole(data, permit.clone()) };
         let payload = match payload {
-            // Zeroes for all of it.
+            // All of the file is written as zeroes.
             Payload::Nothing if planned.member.stored > 0 => Payload::Whole(Bytes::new(), permit.clone()),
             payload => payload,
         };
         self.order(planned, payload).await
     }
 
-    /// Says what has changed since the object was listed.
+    /// Reports what changed since the object was listed.
     fn compare(&mut self, planned: &Planned, read: u64, now: &Meta) {
         let Planned { member, meta, .. } = planned;
         if member.kind != Kind::File {
@@ -348,7 +347,6 @@ impl Writer<'_> {
         self.orders.send(Order::Member(Box::new(member), payload)).await.map_err(|_| Gone)
     }
 
-    /// A large file, piece by piece.
     async fn pieces(&mut self, nfs: &Nfs, planned: Planned) -> Result<(), Gone> {
         let Some(fh) = planned.fh.clone() else {
             self.complain(&planned.member.path, &Complaint::UnknownType);
@@ -356,7 +354,7 @@ impl Writer<'_> {
         };
         let (size, path, meta) = (planned.member.stored, planned.member.path.clone(), planned.meta.clone());
         let mut stretches = Stretches { nfs, fh: &fh, size, asked: 0, under_way: VecDeque::new() };
-        // A file that cannot be read at all is left out, as one that cannot be opened.
+        // Leave out a file that cannot be read at all, like one that cannot be opened.
         let mut first = Some(match stretches.next().await {
             Some(Err(e)) => {
                 self.complain(&path, &Complaint::unopened(e));
@@ -406,7 +404,7 @@ fn next(outcomes: &mut impl Iterator<Item = Outcome<Fetched>>) -> Result<Fetched
     outcomes.next().unwrap_or_else(|| Outcome::from(SessionError::Ended)).into_result()
 }
 
-/// A large file's stretches in order, some of them read ahead.
+/// Reads a large file in order, some stretches ahead.
 struct Stretches<'a> {
     nfs: &'a Nfs,
     fh: &'a FileHandle,
@@ -416,7 +414,7 @@ struct Stretches<'a> {
 }
 
 impl Stretches<'_> {
-    /// How many bytes the next one should have, and what it has.
+    /// The expected size of the next stretch, and its pieces.
     async fn next(&mut self) -> Option<Result<(u64, Vec<Bytes>), ItemError>> {
         while self.under_way.len() < STRETCHES_MAX && self.asked < self.size {
             let (from, len) = (self.asked, STRETCH_BYTES.min(self.size - self.asked));
@@ -442,7 +440,7 @@ impl Stretches<'_> {
                     let short = (piece.len() as u64) < should;
                     left -= should;
                     pieces.push(piece);
-                    // What lies behind the end of a file that shrank is not taken.
+                    // Ignore what follows the end of a file that shrank.
                     if short {
                         break;
                     }

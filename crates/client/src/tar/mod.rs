@@ -1,16 +1,16 @@
-//! `tar`: trees of servers into an archive. Many files are read in one COMPOUND, many COMPOUNDs are under way, and the
-//! archive's order is always the same: operands as given, names in a directory by their bytes.
+//! `tar`: writes trees of servers into an archive. It reads many files in one COMPOUND, and has many COMPOUNDs in flight. The
+//! archive's order is always the same: operands as given, and the names in a directory sorted by their bytes.
 //!
 //! | module | what it does | I/O |
 //! |---|---|---|
-//! | `plan` | steps of a walk as members to be, and how many of them are fetched in one call | no |
-//! | `engine` | walks, fetches, and hands on in order | server |
+//! | `plan` | turns the objects of a walk into members, and decides which are fetched in one call | no |
+//! | `engine` | walks, fetches, and passes members on in order | server |
 //! | `sink` | a thread that writes and compresses the archive | archive |
-//! | `report` | what went wrong, in the words of GNU tar; the result | no |
+//! | `report` | complaints in the words of GNU tar; the result | no |
 //!
-//! A file is read whole, and its attributes again right behind it: what changed since it was listed is said. Files of more
-//! than [`crate::limits::FETCHED_WHOLE_MAX`] are read in pieces while they are written. Data in memory is bounded by
-//! [`crate::limits::FETCHED_BYTES_MAX`].
+//! After a file's data its attributes are read again. If they changed since the file was listed, that is reported. Files of
+//! more than [`crate::limits::FETCHED_WHOLE_MAX`] bytes are read in pieces while they are written. Data in memory is bounded
+//! by [`crate::limits::FETCHED_BYTES_MAX`].
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,24 +38,22 @@ pub use sink::Sink;
 use crate::archive::Compression;
 use crate::fs::{AsNamed, ItemError, Nfs, Object, OwnerNames};
 
-/// Where a tree begins, and what it is called in the archive.
+/// A tree to put into the archive.
 pub struct Root {
-    /// The server.
     pub nfs: Nfs,
-    /// Its name in the archive, without a `/` at the end.
+    /// The name in the archive, without a `/` at the end.
     pub name: Vec<u8>,
-    /// What is there; what is not is told when it is its turn.
+    /// The object, or why it cannot be read. The error is reported in the order of the operands.
     pub object: Result<Object, ItemError>,
 }
 
-/// How an archive is made.
 pub struct TarOptions {
     pub compression: Compression,
-    /// Extended attributes as well, where the server and the version have them.
+    /// Include extended attributes, where the server and the protocol version have them.
     pub xattrs: bool,
-    /// Patterns of names to leave out, as GNU tar's `--exclude`.
+    /// Patterns of names to leave out, as with GNU tar's `--exclude`.
     pub exclude: Vec<String>,
-    /// Owners in the archive.
+    /// Translates owners for the archive.
     pub who: Box<dyn OwnerNames>,
 }
 

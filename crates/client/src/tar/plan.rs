@@ -1,4 +1,4 @@
-//! Objects in the order of a walk, as members to be, and how many of them are fetched in one call. Pure.
+//! Turns the objects of a walk into members, and decides which are fetched in one call. No I/O.
 
 use std::collections::HashSet;
 
@@ -11,37 +11,35 @@ use crate::archive::{Kind, Member, Time, check_device};
 use crate::fs::{Meta, OwnerNames, Wanted};
 use crate::limits::{FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, MEMBER_OVERHEAD};
 
-/// What is the same under several names: server, filesystem, file.
+/// Identifies a file with several names: the server's number, the filesystem, the file.
 pub(super) type Key = (usize, Fsid, u64);
 
-/// What comes next in the archive.
 #[derive(Debug)]
 pub(super) enum Job {
     Member(Box<Planned>),
-    /// Nothing but words.
     Complaint(Vec<u8>, Complaint),
 }
 
-/// A member to be.
+/// A member whose data is not read yet.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) member: Member,
     pub(super) fh: Option<FileHandle>,
-    /// What it was when it was listed.
+    /// The attributes from the listing.
     pub(super) meta: Meta,
-    /// It has several names.
+    /// Set if the object has several names.
     pub(super) key: Option<Key>,
-    /// An earlier job has the same key: it is a hard link, if that one made it into the archive.
+    /// An earlier member has the same key. If that one is in the archive, this one becomes a hard link.
     pub(super) again: bool,
 }
 
 impl Planned {
-    /// Its data is to be read while it is written.
+    /// Whether the data is read while it is written.
     pub(super) fn in_pieces(&self) -> bool {
         self.member.kind == Kind::File && self.member.stored > FETCHED_WHOLE_MAX
     }
 
-    /// What is to be fetched for it, if anything is.
+    /// What to fetch for it.
     pub(super) fn wanted(&self, xattrs: bool) -> Option<Wanted> {
         let fh = self.fh.clone()?;
         let bytes = match self.member.kind {
@@ -57,17 +55,16 @@ impl Planned {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
-    /// What they count for in memory, bytes.
+    /// Bytes of memory that they count for.
     pub(super) bytes: usize,
 }
 
-/// See the module.
 pub(super) struct Plan<'a> {
     filter: Filter,
     who: &'a dyn OwnerNames,
-    /// Which server the next objects are on.
+    /// The number of the server that the next objects are on.
     pub(super) server: usize,
-    /// Objects may come twice under one name.
+    /// An object may come twice under the same name, because operands overlap.
     twice: bool,
     seen: HashSet<Key>,
     batch: Batch,
@@ -76,7 +73,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Complete batches go to `give`. `twice`: an object may come twice under one name, and is a link then.
+    /// Passes full batches to `give`.
     pub(super) fn new(
         filter: Filter,
         who: &'a dyn OwnerNames,
@@ -95,7 +92,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// An object. `text`: a symbolic link's.
+    /// Adds an object. `text`: the target of a symbolic link.
     pub(super) fn object(
         &mut self,
         path: Vec<u8>,
@@ -114,7 +111,7 @@ impl<'a> Plan<'a> {
                 let planned = Planned { member, fh: fh.cloned(), meta: meta.clone(), key, again };
                 let fetched = if again || planned.in_pieces() { 0 } else { planned.member.stored };
                 self.data += fetched;
-                // No file in memory is larger than what one call may take.
+                // Files that are fetched whole are small enough for `usize`.
                 self.batch.bytes += usize::try_from(fetched).unwrap_or_default();
                 self.add(Job::Member(Box::new(planned)));
             }
@@ -122,14 +119,13 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Something went wrong.
     pub(super) fn complain(&mut self, path: Vec<u8>, complaint: Complaint) {
         if !self.filter.excludes(&path) {
             self.add(Job::Complaint(path, complaint));
         }
     }
 
-    /// All objects have been given.
+    /// Passes on the last batch.
     pub(super) fn end(&mut self) {
         if !self.batch.jobs.is_empty() {
             self.flush();

@@ -1,4 +1,4 @@
-//! What went wrong, in the words of GNU tar; the result.
+//! Complaints in the words of GNU tar, and the result.
 
 use std::io;
 
@@ -8,46 +8,44 @@ use serde::Serialize;
 use crate::archive::{Counts, DeviceRange};
 use crate::fs::ItemError;
 
-/// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth a word.
+    /// Does not change the exit status.
     Remark,
-    /// What is in the archive is not what was on the server at one moment: exit status 1.
+    /// The archive does not show one state of the server: exit status 1.
     Differs,
     /// Something is missing from the archive: exit status 2.
     Missing,
 }
 
-/// What is to be said of an object.
+/// A complaint about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Complaint {
-    /// An archive cannot hold it.
+    /// A socket, which an archive cannot hold.
     Socket,
-    /// The server did not say what it is.
+    /// The server did not give a type.
     UnknownType,
-    /// It was listed and then was there no more.
+    /// The object was listed, but was gone when it was read.
     Removed,
-    /// Its status has changed since it was listed.
+    /// The attributes changed since the object was listed.
     Changed,
-    /// It had so many bytes less than when it was listed; zeroes stand for them.
+    /// The file became this many bytes shorter since it was listed. Zeroes replace them.
     Shrank(u64),
-    /// What was named is not there, or cannot be looked at.
+    /// The operand does not exist, or its attributes cannot be read.
     Unseen(ItemError),
-    /// It could not be read.
+    /// The object could not be read.
     Unopened(ItemError),
     /// The directory could not be listed.
     Unlisted(ItemError),
     /// The symbolic link could not be read.
     Unlinked,
-    /// It could not be read from this byte on; zeroes stand for the rest.
+    /// The file could not be read from this offset on. Zeroes replace the rest.
     Unread(u64, ItemError),
-    /// No archive can hold its numbers.
+    /// An archive cannot hold these device numbers.
     Device(DeviceRange),
 }
 
 impl Complaint {
-    /// How bad it is.
     #[must_use]
     pub fn severity(&self) -> Severity {
         match self {
@@ -57,17 +55,17 @@ impl Complaint {
         }
     }
 
-    /// Of an object that could not be read: gone, or there and not to be had.
+    /// For an object that could not be read.
     pub(super) fn unopened(e: ItemError) -> Complaint {
         if gone(&e) { Complaint::Removed } else { Complaint::Unopened(e) }
     }
 
-    /// Of a directory that could not be listed.
+    /// For a directory that could not be listed.
     pub(super) fn unlisted(e: ItemError) -> Complaint {
         if gone(&e) { Complaint::Removed } else { Complaint::Unlisted(e) }
     }
 
-    /// The sentence, with the server's errors in words of `error`'s.
+    /// The complaint as a text. `error` gives the text of a server's error.
     #[must_use]
     pub fn text(&self, error: impl Fn(&ItemError) -> String) -> String {
         match self {
@@ -90,38 +88,33 @@ fn gone(e: &ItemError) -> bool {
     matches!(e.status(), Some(NfsStat::NFS4ERR_NOENT | NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_FHEXPIRED))
 }
 
-/// Hears of members and complaints, in the archive's order, on the task that makes the archive.
+/// Receives members and complaints in the archive's order. Called on the task that makes the archive.
 pub trait Watch: Send + Sync {
-    /// A member is being put into the archive; a directory's name ends in `/`.
+    /// A member is put into the archive. A directory's name ends in `/`.
     fn member(&self, _path: &[u8]) {}
-    /// Something is to be said of an object.
     fn complaint(&self, _path: &[u8], _what: &Complaint) {}
 }
 
-/// Hears nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
 impl Watch for Silent {}
 
-/// What is in the archive.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// Members.
     #[serde(flatten)]
     pub counts: Counts,
     /// Bytes of file data.
     pub bytes: u64,
-    /// Bytes of the archive, before it was compressed.
+    /// Bytes of the archive before compression.
     pub archive_bytes: u64,
-    /// Objects that are missing.
     pub missing: u64,
-    /// Objects that changed or went away while the archive was made.
+    /// Objects that changed or were removed while the archive was made.
     pub differing: u64,
 }
 
 impl Report {
-    /// Whether the archive holds all as it was on the server.
+    /// Whether the archive holds everything, unchanged.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.missing == 0 && self.differing == 0
@@ -131,13 +124,11 @@ impl Report {
 /// Why there is no archive.
 #[derive(Debug, thiserror::Error)]
 pub enum TarError {
-    /// The archive's file cannot be made.
     #[error("Cannot open: {0}")]
     Open(io::Error),
-    /// It cannot be written on.
     #[error("Cannot write: {0}")]
     Write(io::Error),
-    /// It is written, but not on stable storage.
+    /// The archive is written, but not durable.
     #[error("Cannot make the archive durable: {0}")]
     Sync(io::Error),
 }

@@ -1,4 +1,4 @@
-//! The writing end: a thread that turns members into an archive, compresses it, and makes it durable.
+//! A thread that writes members into an archive, compresses it, and makes it durable.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -12,33 +12,30 @@ use super::report::TarError;
 use crate::archive::{ArchiveWriter, Compression, Compressor, Member};
 use crate::limits::{ARCHIVE_WRITE_BUFFER, ORDERS_MAX};
 
-/// Where an archive goes.
 pub enum Sink {
-    /// A file, which is made or cut; it and its name are on stable storage in the end.
+    /// A file, which is created or truncated. At the end the file and its name are durable.
     File(PathBuf),
-    /// An open file, such as standard output; synced in the end if it is a regular file.
+    /// An open file, such as standard output. It is synced at the end if it is a regular file.
     Open(File),
-    /// Anything that can be written.
     Writer(Box<dyn Write + Send>),
 }
 
-/// What the thread is told. An archive without [`Order::End`] gets no end marker.
+/// A message to the thread. Without [`Order::End`] the archive gets no end marker.
 pub(super) enum Order {
     Member(Box<Member>, Payload),
     End,
 }
 
-/// A member's data. What is missing of it is written as zeroes.
+/// A member's data. Missing bytes are written as zeroes.
 pub(super) enum Payload {
     Nothing,
     Whole(Bytes, Arc<OwnedSemaphorePermit>),
     Pieces(mpsc::Receiver<Bytes>),
 }
 
-/// The orders' end, and the thread, which ends with the number of bytes written.
+/// The channel to the thread, and the thread. It returns the number of bytes written.
 pub(super) type Writing = (mpsc::Sender<Order>, tokio::task::JoinHandle<Result<u64, TarError>>);
 
-/// Starts the thread.
 pub(super) fn start(sink: Sink, compression: Compression) -> Writing {
     let (send, orders) = mpsc::channel(ORDERS_MAX);
     let thread = tokio::task::spawn_blocking(move || {
@@ -53,7 +50,7 @@ pub(super) fn start(sink: Sink, compression: Compression) -> Writing {
     (send, thread)
 }
 
-/// Where to write, and what is to be synced in the end, in this order.
+/// The writer, and the files to sync at the end, in this order.
 fn open(sink: Sink) -> io::Result<(Box<dyn Write + Send>, Vec<File>)> {
     Ok(match sink {
         Sink::File(path) => {

@@ -1,7 +1,7 @@
-//! Digests of files' data, and extended attributes.
+//! Digests of file data, and extended attributes.
 //!
-//! A digest is SipHash of 128 bits under a key that is made for one comparison: two files with one digest are the same but
-//! for a chance of one in 2^64 or less, whatever is in them.
+//! A digest is a 128-bit SipHash under a random key that is made for one comparison. Two different files have the same
+//! digest with a probability of at most 2^-64, whatever they contain.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use tokio::task::JoinSet;
 
-use super::tree::{Digest, Heard, Origin, Tree};
+use super::tree::{Digest, OnProgress, Origin, Tree};
 use crate::fs::{Fetched, ItemError, Nfs, Outcome, Wanted, Xattr, join};
 use crate::limits::{
     COMPARED_CALLS_MAX, FETCHED_TOGETHER, FETCHED_TOGETHER_BYTES, FETCHED_WHOLE_MAX, READ_BYTES,
@@ -23,12 +23,11 @@ use crate::limits::{
 use crate::local;
 use crate::session::SessionError;
 
-/// Under which digests are made.
+/// The key of the digests.
 #[derive(Debug, Clone, Copy)]
 pub struct Key(u64, u64);
 
 impl Key {
-    /// One that nobody knows.
     #[must_use]
     pub fn random() -> Key {
         let number = || getrandom::u64().unwrap_or_else(|_| std::process::id().into());
@@ -36,7 +35,6 @@ impl Key {
     }
 }
 
-/// Makes a digest of what comes.
 pub(super) struct Hasher {
     inner: SipHasher24,
     at: u64,
@@ -65,33 +63,31 @@ impl Hasher {
     }
 }
 
-/// What a file holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contents {
-    /// Its data; `None`: it was not asked for.
+    /// `None`: it was not asked for.
     pub(super) digest: Option<Digest>,
-    /// Its extended attributes; `None`: they were not asked for.
+    /// `None`: they were not asked for.
     pub(super) xattrs: Option<Vec<Xattr>>,
 }
 
-/// Contents by path, or why they cannot be had.
+/// Contents by path, or why they cannot be read.
 pub type ByPath = BTreeMap<Vec<u8>, Result<Contents, String>>;
 
-/// What is asked of objects.
+/// What to read of the objects.
 #[derive(Clone)]
-pub struct Asked {
-    /// Of files their data.
+pub struct ContentsOptions {
+    /// The data of files.
     pub data: bool,
-    /// Of files and directories their extended attributes.
+    /// The extended attributes of files and directories.
     pub xattrs: bool,
-    /// The same for all that are compared.
+    /// Must be the same for all trees that are compared.
     pub key: Key,
-    /// Hears of each that was read.
-    pub heard: Heard,
+    pub on_progress: OnProgress,
 }
 
-impl Asked {
-    /// How many of these objects are read for it.
+impl ContentsOptions {
+    /// How many of these objects have to be read.
     #[must_use]
     pub fn reads(&self, tree: &Tree, paths: &[Vec<u8>]) -> u64 {
         let is_read = |path: &&Vec<u8>| self.xattrs || self.data && tree.is_file(path);
@@ -102,14 +98,14 @@ impl Asked {
     }
 }
 
-/// Contents of these objects of a tree. `say`: an error in the caller's words.
+/// Reads the contents of these objects. `error_text` turns an error into the caller's words.
 pub async fn contents(
     tree: &Tree,
     paths: Vec<Vec<u8>>,
-    asked: &Asked,
-    say: impl Fn(&ItemError) -> String,
+    options: &ContentsOptions,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> ByPath {
-    let Asked { data, xattrs, key, .. } = *asked;
+    let ContentsOptions { data, xattrs, key, .. } = *options;
     match &tree.origin {
         Origin::Archive => {
             let of = |path: Vec<u8>| {
@@ -120,13 +116,13 @@ pub async fn contents(
             paths.into_iter().filter_map(of).collect()
         }
         Origin::Local(top) => {
-            let (top, heard) = (top.clone(), asked.heard.clone());
+            let (top, on_progress) = (top.clone(), options.on_progress.clone());
             let wanted = paths.into_iter().map(|path| (data && tree.is_file(&path), path));
             let wanted: Vec<_> = wanted.filter(|(data, _)| *data || xattrs).collect();
             let read = tokio::task::spawn_blocking(move || {
                 let one = |(data, path): (bool, Vec<u8>)| {
                     let read = of_local(&top, &path, data, xattrs, key).map_err(|e| e.to_string());
-                    heard(1);
+                    on_progress(1);
                     (path, read)
                 };
                 wanted.into_iter().map(one).collect()
@@ -144,12 +140,12 @@ pub async fn contents(
                 (size.is_some() || xattrs).then_some((path, node.fh.clone()?, size))
             };
             let wanted: Vec<_> = paths.into_iter().filter_map(known).collect();
-            of_server(nfs, wanted, asked, say).await
+            of_server(nfs, wanted, options, error_text).await
         }
     }
 }
 
-/// A local file, not through a symbolic link that stands in its place.
+/// Opens a local file. Does not follow a symbolic link at `path`, unless `path` is the top.
 pub(super) fn open(top: &Path, path: &[u8]) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -178,17 +174,17 @@ fn of_local(top: &Path, path: &[u8], data: bool, xattrs: bool, key: Key) -> io::
     Ok(Contents { digest: data.then(|| hasher.end()), xattrs })
 }
 
-/// A path, its object, and of a file whose data counts its size.
+/// A path, its filehandle, and the size if the data is to be read.
 type Object = (Vec<u8>, FileHandle, Option<u64>);
 
-/// Paths, whether their data counts, and what came of them.
+/// Paths, whether their data is to be read, and the results.
 type Batch = (Vec<(Vec<u8>, bool)>, Vec<Outcome<Fetched>>);
 
 async fn of_server(
     nfs: &Nfs,
     wanted: Vec<Object>,
-    Asked { xattrs, key, heard, .. }: &Asked,
-    say: impl Fn(&ItemError) -> String,
+    ContentsOptions { xattrs, key, on_progress, .. }: &ContentsOptions,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> ByPath {
     let (xattrs, key) = (*xattrs, *key);
     let mut all = BTreeMap::new();
@@ -206,7 +202,7 @@ async fn of_server(
                 paths.push((path, size.is_some()));
                 let size = size.unwrap_or_default();
                 bytes += size;
-                // One byte more than there should be: a file that has grown is another one.
+                // Ask for one byte more than expected: a file that has grown is different.
                 batch.push(Wanted { fh, bytes: if size > 0 { size + 1 } else { 0 }, xattrs });
             }
             let nfs = nfs.clone();
@@ -214,14 +210,14 @@ async fn of_server(
         }
         match calls.join_next().await {
             Some(Ok((paths, outcomes))) => {
-                heard(paths.len() as u64);
+                on_progress(paths.len() as u64);
                 for ((path, data), outcome) in paths.into_iter().zip(outcomes) {
                     let one = outcome.into_result().map(|got| {
                         let mut hasher = Hasher::new(key);
                         hasher.add(&got.data);
                         Contents { digest: data.then(|| hasher.end()), xattrs: xattrs.then_some(got.xattrs) }
                     });
-                    all.insert(path, one.map_err(|e| say(&e)));
+                    all.insert(path, one.map_err(|e| error_text(&e)));
                 }
             }
             Some(Err(e)) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -230,14 +226,14 @@ async fn of_server(
         }
     }
     for (path, fh, size) in large {
-        let one = of_large(nfs, fh, size.unwrap_or_default(), xattrs, key).await.map_err(|e| say(&e));
-        heard(1);
+        let one = of_large(nfs, fh, size.unwrap_or_default(), xattrs, key).await.map_err(|e| error_text(&e));
+        on_progress(1);
         all.insert(path, one);
     }
     all
 }
 
-/// A file that does not fit in memory.
+/// For a file that is too large for memory.
 async fn of_large(
     nfs: &Nfs,
     fh: FileHandle,

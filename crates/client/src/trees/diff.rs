@@ -1,4 +1,4 @@
-//! What differs between two trees. Pure.
+//! Compares two trees. No I/O.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,20 @@ use bytes::Bytes;
 use landfast_nfs::v4::FileType;
 
 use super::contents::{ByPath, Contents};
-use super::tree::{Node, Origin, Tree, above};
+use super::tree::{Node, Origin, Tree, parent_path};
 use crate::fs::Meta;
 
-/// What is compared beside names, types, sizes and link targets.
+/// What to compare besides names, types, sizes and link targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compare {
-    /// Permission bits.
     pub mode: bool,
-    /// Owners.
     pub owner: bool,
     pub group: bool,
-    /// Times of modification, of all but directories.
+    /// Modification times of everything but directories.
     pub times: bool,
-    /// Those of directories.
+    /// Modification times of directories.
     pub dir_times: bool,
-    /// Which names are one file.
+    /// Which names are the same file.
     pub links: bool,
 }
 
@@ -33,42 +31,37 @@ impl Default for Compare {
 
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// Where; the top is the empty path.
+    /// The top's path is empty.
     pub path: Vec<u8>,
     pub what: What,
 }
 
-/// What differs. Values are those of the first and of the second tree.
+/// What differs. Two values are those of the first and of the second tree.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// It is in the first tree only; so is what is in it.
+    /// Only the first tree has the object, and everything in it.
     OnlyFirst,
-    /// It is in the second tree only.
+    /// Only the second tree has the object, and everything in it.
     OnlySecond,
-    /// It is not the same kind of object; nothing else is compared.
+    /// The objects have different types. Nothing else is compared.
     Type,
-    /// Permission bits.
     Mode,
     Owner,
     Group,
-    /// Bytes.
     Size,
-    /// Time of modification.
     Modified,
-    /// A symbolic link's text.
+    /// The target of a symbolic link.
     Target(Bytes, Bytes),
-    /// Device numbers.
     Device,
-    /// The first of the names that are the same file.
+    /// The first name of the same file.
     Links(Option<Vec<u8>>, Option<Vec<u8>>),
     /// The data of files of the same size.
     Contents,
-    /// An extended attribute.
     Xattr(Bytes),
 }
 
 impl What {
-    /// A word for programs.
+    /// The name of this difference in JSON and in messages.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -89,8 +82,8 @@ impl What {
     }
 }
 
-/// What differs between two trees but for contents, and the paths whose contents are worth a look: files of one size,
-/// and directories, which may have extended attributes.
+/// All differences but those of contents, and the paths whose contents may differ: files of the same size, and
+/// directories, which may have extended attributes.
 #[must_use]
 pub fn compare(a: &Tree, b: &Tree, what: &Compare) -> (Vec<Difference>, Vec<Vec<u8>>) {
     let mut all = Vec::new();
@@ -103,13 +96,13 @@ pub fn compare(a: &Tree, b: &Tree, what: &Compare) -> (Vec<Difference>, Vec<Vec<
         let (x, y) = match (a.nodes.get(path), b.nodes.get(path)) {
             (Some(x), Some(y)) => (x, y),
             (Some(_), None) => {
-                if path.is_empty() || b.is_dir(above(path)) {
+                if path.is_empty() || b.is_dir(parent_path(path)) {
                     say(What::OnlyFirst);
                 }
                 continue;
             }
             (None, _) => {
-                if path.is_empty() || a.is_dir(above(path)) {
+                if path.is_empty() || a.is_dir(parent_path(path)) {
                     say(What::OnlySecond);
                 }
                 continue;
@@ -135,7 +128,7 @@ pub fn compare(a: &Tree, b: &Tree, what: &Compare) -> (Vec<Difference>, Vec<Vec<
     (all, same)
 }
 
-/// What differs between two objects of one kind.
+/// Compares two objects of the same type.
 pub(super) fn of_pair(x: &Node, y: &Node, compare: &Compare, seconds_only: bool) -> Vec<What> {
     let (m, n) = (&x.meta, &y.meta);
     let kind = m.kind;
@@ -165,13 +158,13 @@ pub(super) fn of_pair(x: &Node, y: &Node, compare: &Compare, seconds_only: bool)
 }
 
 impl Meta {
-    /// Bytes of a regular file; of nothing else do they mean the same everywhere.
+    /// The size of a regular file, else 0: the sizes of other objects mean different things on different filesystems.
     pub(super) fn size_of_file(&self) -> u64 {
         if self.kind == Some(FileType::Reg) { self.size } else { 0 }
     }
 }
 
-/// What differs in contents; what could not be read is not told here.
+/// Differences of contents. Objects that could not be read are left out.
 #[must_use]
 pub fn of_contents(a: &ByPath, b: &ByPath) -> Vec<Difference> {
     let mut all = Vec::new();

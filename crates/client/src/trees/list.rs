@@ -1,4 +1,4 @@
-//! Trees listed.
+//! Lists trees: local ones, those of servers, those in archives.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -9,19 +9,19 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileType, Fsid, NfsTime};
 
 use super::contents::{Hasher, Key};
-use super::tree::{Heard, Node, Origin, Tree, above};
+use super::tree::{Node, OnProgress, Origin, Tree, parent_path};
 use crate::archive::{ArchiveError, ArchiveReader, Kind, Member, open};
 use crate::archive::{Filter, components};
 use crate::fs::{ItemError, Meta, Nfs, Object, Outcome, Owner, Start, WalkOptions, join};
 use crate::local;
 
-/// Bytes of a member that are read at one time.
+/// Bytes of a member that are read at a time.
 const MEMBER_PART: usize = 1 << 20;
 
 impl Tree {
-    /// A tree of this machine. Blocking. `heard`: hears of objects that are listed.
+    /// Lists a local tree. Blocks.
     #[must_use]
-    pub fn local(top: &Path, filter: &Filter, heard: &Heard) -> Tree {
+    pub fn local(top: &Path, filter: &Filter, on_progress: &OnProgress) -> Tree {
         let mut tree = Tree::new(Origin::Local(top.to_owned()));
         let options = local::WalkOptions { follow: local::Follow::Start, ..local::WalkOptions::default() };
         let mut walk = local::Walk::new(top, Vec::new(), options);
@@ -29,7 +29,7 @@ impl Tree {
             match found {
                 Ok(found) if filter.excludes(&found.path) => walk.pass_over(),
                 Ok(found) => {
-                    heard(1);
+                    on_progress(1);
                     tree.nodes.insert(found.path, Node::new(found.meta, found.text.into(), None));
                 }
                 Err(e) if filter.excludes(&e.path) => {}
@@ -40,13 +40,13 @@ impl Tree {
         tree
     }
 
-    /// A tree of a server. `heard`: hears of objects that are listed; `say`: an error in the caller's words.
+    /// Lists a tree on a server. `error_text` turns an error into the caller's words.
     pub async fn server(
         nfs: &Nfs,
         top: &Object,
         filter: &Filter,
-        heard: &Heard,
-        say: impl Fn(&ItemError) -> String,
+        on_progress: &OnProgress,
+        error_text: impl Fn(&ItemError) -> String,
     ) -> Tree {
         let mut tree = Tree::new(Origin::Server(nfs.clone()));
         let meta = Meta::of(&top.attrs);
@@ -57,7 +57,7 @@ impl Tree {
             let walk = WalkOptions { texts: true, ..WalkOptions::default() };
             nfs.walk_from([start], walk, |listing| match listing.entries {
                 Outcome::Committed(entries) => {
-                    heard(entries.len() as u64);
+                    on_progress(entries.len() as u64);
                     for entry in entries {
                         let path = join(&listing.path, &entry.name);
                         if !filter.excludes(&path) {
@@ -69,7 +69,7 @@ impl Tree {
                 other if filter.excludes(&listing.path) => drop(other),
                 other => {
                     if let Err(e) = other.into_result() {
-                        tree.failures.push((listing.path, say(&e)));
+                        tree.failures.push((listing.path, error_text(&e)));
                     }
                 }
             })
@@ -79,15 +79,12 @@ impl Tree {
         tree
     }
 
-    /// The tree that an archive holds. Blocking. `heard`: hears of members that are read.
-    ///
-    /// # Errors
-    /// When it cannot be read, or is none.
+    /// Reads the tree in an archive. Blocks. Fails when the archive cannot be read, or is not an archive.
     pub fn archive(
         input: Box<dyn Read + Send>,
         filter: &Filter,
         key: Key,
-        heard: &Heard,
+        on_progress: &OnProgress,
     ) -> Result<Tree, ArchiveError> {
         let (_, plain) = open(input)?;
         let mut archive = ArchiveReader::new(plain);
@@ -106,7 +103,7 @@ impl Tree {
                 }
             };
             number += 1;
-            heard(1);
+            on_progress(1);
             let node = match member.kind {
                 Kind::HardLink => match whole(&member.link).ok().and_then(|link| tree.nodes.get_mut(&link)) {
                     Some(target) => {
@@ -137,14 +134,14 @@ impl Tree {
     }
 }
 
-/// Directories that members lie in and that the archive does not name.
+/// Adds the directories that contain members but that the archive does not name.
 fn imply(nodes: &mut BTreeMap<Vec<u8>, Node>) {
     let mut missing: Vec<Vec<u8>> = vec![Vec::new()];
     for path in nodes.keys() {
-        let mut at = above(path);
+        let mut at = parent_path(path);
         while !at.is_empty() && !nodes.contains_key(at) {
             missing.push(at.to_vec());
-            at = above(at);
+            at = parent_path(at);
         }
     }
     for path in missing {
@@ -181,7 +178,7 @@ fn meta(member: &Member, number: u64) -> Meta {
     }
 }
 
-/// The digest of a member's data, with zeroes for what a sparse one does not hold.
+/// The digest of a member's data, with zeroes for the holes of a sparse file.
 fn digest<R: Read>(
     archive: &mut ArchiveReader<R>,
     member: &Member,

@@ -1,24 +1,24 @@
-//! Trees beside each other: local ones, those of servers, archives. What differs, and what makes one as the other.
+//! Compares trees (local, on servers, in archives), and makes one the same as another.
 //!
 //! | module | what it does | I/O |
 //! |---|---|---|
-//! | `tree` | a whole tree by its paths; which names are one file | no |
-//! | `list` | trees listed: local, on a server, in an archive | all |
-//! | `contents` | digests of files' data, extended attributes; many files of a server in one COMPOUND | all |
+//! | `tree` | a whole tree, by path; which names are the same file | no |
+//! | `list` | lists trees: local, on a server, in an archive | all |
+//! | `contents` | digests of file data, extended attributes; many files of a server in one COMPOUND | all |
 //! | `diff` | what differs | no |
-//! | `plan` | what is to be removed, sent, set | no |
-//! | `sync` | does it on a server | local, server |
-//! | `here` | does it on this machine | local, server |
+//! | `plan` | what to remove, send and set | no |
+//! | `sync` | carries out a plan on a server | local, server |
+//! | `local` | carries out a plan on this machine | local, server |
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use landfast_client::fs::Nfs;
-//! use landfast_client::trees::{Compare, Heard, Tree, compare};
+//! use landfast_client::trees::{Compare, OnProgress, Tree, compare};
 //! use landfast_client::archive::Filter;
 //!
 //! let nfs = Nfs::connect(&"nfs://server/export/src".parse()?).await?;
 //! let top = nfs.getattrs([""]).await.remove(0).into_result()?;
-//! let (all, heard): (_, Heard) = (Filter::default(), std::sync::Arc::new(|_| ()));
+//! let (all, heard): (_, OnProgress) = (Filter::default(), std::sync::Arc::new(|_| ()));
 //! let here = Tree::local("src".as_ref(), &all, &heard);
 //! let there = Tree::server(&nfs, &top, &all, &heard, ToString::to_string).await;
 //! let (differences, _) = compare(&here, &there, &Compare::default());
@@ -26,19 +26,19 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Listings are in memory, some 400 bytes an object and tree; data is not, but for what is being read.
+//! Listings are kept in memory: about 400 bytes for each object of each tree. File data is not, except what is being read.
 
 mod contents;
 mod diff;
-mod here;
 mod list;
+mod local;
 mod plan;
 mod sync;
 mod tree;
 
-pub use contents::{Asked, ByPath, Contents, Key, contents};
+pub use contents::{ByPath, Contents, ContentsOptions, Key, contents};
 pub use diff::{Compare, Difference, What, compare, of_contents};
-pub use here::{Here, sync_here};
+pub use local::{LocalTarget, sync_local};
 pub use plan::{Plan, PlanOptions, XattrChange, plan, to_digest, with_xattrs};
-pub use sync::{SyncReport, Target, Telling, sync};
-pub use tree::{Heard, Node, Tree};
+pub use sync::{SyncProgress, SyncReport, Target, sync};
+pub use tree::{Node, OnProgress, Tree};

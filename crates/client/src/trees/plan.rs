@@ -1,7 +1,7 @@
-//! What makes one tree as the other: what is to be removed, sent, set. Pure.
+//! Plans how to make one tree the same as another: what to remove, send and set. No I/O.
 //!
-//! A file is the same if size and time of modification are the same, or with digests if its data is. What is not the same is
-//! sent anew. Of files with several names all are sent if one of them is to be.
+//! Files are equal if size and modification time are equal; with digests, if the data is. A file that is not equal is sent
+//! as a whole. If one name of a file with several names has to be sent, all of them are.
 
 use std::collections::BTreeSet;
 
@@ -10,51 +10,47 @@ use landfast_nfs::v4::FileType;
 
 use super::contents::{ByPath, Contents};
 use super::diff::{Compare, What, of_pair};
-use super::tree::{Node, Tree, above};
+use super::tree::{Node, Tree, parent_path};
 use crate::fs::{Owner, Xattr};
 
-/// How trees are made the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// What is not in the source is removed from the destination.
+    /// Remove from the destination what is not in the source.
     pub delete: bool,
-    /// Owners and groups count.
+    /// Compare and set owners and groups.
     pub owners: bool,
 }
 
-/// What makes the extended attributes of an object that stays as those of another one.
+/// Changes to the extended attributes of an object that is not sent again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XattrChange {
-    /// Which object.
     pub path: Vec<u8>,
     pub set: Vec<Xattr>,
     pub remove: Vec<Bytes>,
 }
 
-/// What is to be done, each in the order of paths.
+/// What to do. Each list is sorted by path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// To be removed first, with all that is in it.
+    /// Objects to remove first, with everything in them.
     pub remove: Vec<Vec<u8>>,
-    /// To be sent; of directories the attributes.
+    /// Objects to send. For directories only the attributes are sent.
     pub send: Vec<Vec<u8>>,
-    /// Attributes only.
+    /// Objects that need only their attributes set.
     pub set: Vec<Vec<u8>>,
-    /// Extended attributes.
     pub xattrs: Vec<XattrChange>,
-    /// Directories whose attributes are sent because something in them changes, though they are the same now.
+    /// Directories that are equal now, but whose attributes must be set again because something in them changes.
     pub touched: BTreeSet<Vec<u8>>,
 }
 
 impl Plan {
-    /// Whether there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.remove.is_empty() && self.send.is_empty() && self.set.is_empty() && self.xattrs.is_empty()
     }
 }
 
-/// Files whose data is to be compared before [`plan`] can be made by digests: those of the same size.
+/// Files whose digests [`plan`] needs, if it compares by digest: those with the same size on both sides.
 #[must_use]
 pub fn to_digest(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
     let same = |path: &Vec<u8>, x: &Node| {
@@ -64,7 +60,7 @@ pub fn to_digest(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
     source.nodes.iter().filter(|(path, node)| same(path, node)).map(|(path, _)| path.clone()).collect()
 }
 
-/// Objects whose extended attributes are to be compared: files and directories that are on both sides.
+/// Objects whose extended attributes have to be compared: files and directories that exist on both sides.
 #[must_use]
 pub fn with_xattrs(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
     let same = |path: &Vec<u8>, x: &Node| {
@@ -75,7 +71,8 @@ pub fn with_xattrs(source: &Tree, dest: &Tree) -> Vec<Vec<u8>> {
 }
 
 impl Plan {
-    /// Plans extended attributes: of what stays. What is sent anew has its own. Those that could not be read are left alone.
+    /// Adds the changes of extended attributes, for objects that are not sent again. Objects whose attributes could not be
+    /// read are left alone.
     pub fn with_xattrs(mut self, source: &Tree, ours: &ByPath, theirs: &ByPath) -> Plan {
         let all = |contents: Option<&Result<Contents, String>>| contents?.as_ref().ok()?.xattrs.clone();
         for (path, wanted) in ours {
@@ -93,7 +90,7 @@ impl Plan {
         self
     }
 
-    /// Objects of which nothing but extended attributes change.
+    /// Objects of which only extended attributes change.
     pub fn xattrs_only(&self) -> impl Iterator<Item = &Vec<u8>> {
         let other = |path: &Vec<u8>| {
             let sent = self.send.binary_search(path).is_ok() && !self.touched.contains(path);
@@ -103,7 +100,7 @@ impl Plan {
     }
 }
 
-/// See the module. `digests`: of the source's and the destination's files.
+/// See the module. `digests`: those of the source, and those of the destination.
 #[must_use]
 pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&ByPath, &ByPath)>) -> Plan {
     let mut plan = Plan::default();
@@ -122,7 +119,7 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
             send.insert(path.clone());
             continue;
         }
-        // A name that only the server knows cannot be compared with a number.
+        // An owner's name cannot be compared with a number.
         let known = |owner: &Owner| matches!(owner, Owner::Id(_));
         let compare = Compare {
             owner: options.owners && known(&y.meta.owner),
@@ -162,7 +159,7 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
     if options.delete {
         for (path, _) in dest.nodes.iter().filter(|(path, _)| !source.nodes.contains_key(*path)) {
             // What is in a directory that goes goes with it.
-            if dest.is_dir(above(path)) && source.is_dir(above(path)) {
+            if dest.is_dir(parent_path(path)) && source.is_dir(parent_path(path)) {
                 plan.remove.push(path.clone());
             }
         }
@@ -171,7 +168,7 @@ pub fn plan(source: &Tree, dest: &Tree, options: PlanOptions, digests: Option<(&
     // A directory's time of modification is another one when something in it has changed.
     let changed = send.iter().filter(|path| !source.is_dir(path) || !dest.nodes.contains_key(*path));
     for path in changed.chain(&plan.remove) {
-        let dir = above(path);
+        let dir = parent_path(path);
         if !path.is_empty() && source.is_dir(dir) && !send.contains(dir) {
             plan.touched.insert(dir.to_vec());
         }

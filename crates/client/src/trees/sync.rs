@@ -1,9 +1,9 @@
-//! Makes a server's tree as a local one, or another server's: removes, sends what differs into [`crate::put`] (as an archive, or as it is
-//! read), sets attributes.
+//! Makes a tree on a server the same as a local tree or a tree on another server. It removes objects, sends what differs
+//! through [`crate::put`], and sets attributes. A local source is sent as an archive.
 //!
-//! Nothing is told to be done before the server said that it is stable. What fails is told with its reason, and the rest is
-//! done all the same. A file that could not be read to its end is removed, so that it passes for the source's at no time that
-//! a later run sees.
+//! - Nothing is reported as done before the server has said that it is durable.
+//! - A failure is reported with its reason, and the rest goes on.
+//! - A file that could not be read to its end is removed again. Otherwise a later run could take it for equal to the source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::contents::open;
 use super::plan::{Plan, XattrChange};
-use super::tree::{Node, Origin, Tree, above, last};
+use super::tree::{Node, Origin, Tree, last_name, parent_path};
 use crate::archive::{ArchiveWriter, Compression, Compressor, Kind, Member, Time};
 use crate::copy::{RemoteObject, RemoteOptions, RemoteTrees};
 use crate::fs::AsNamed;
@@ -29,49 +29,43 @@ use crate::limits::{ARCHIVE_WRITE_BUFFER, WHOLE_FILE_MAX};
 use crate::put::{self, Cause, Existing, Progress, PutOptions, Source, Xattrs};
 use crate::untar::Archive;
 
-/// Hears what is done, when it is stable, and what is not.
-pub trait Telling: Send + Sync {
-    /// An object is removed.
+/// Receives the progress: what is durable, and what failed.
+pub trait SyncProgress: Send + Sync {
     fn removed(&self, _path: &[u8]) {}
-    /// So many objects that are sent are on stable storage. They are told one by one ([`Telling::sent`]) when all are.
+    /// The number of sent objects that are durable so far. When all are, [`SyncProgress::sent`] follows for each.
     fn arrived(&self, _objects: u64) {}
-    /// An object is on the server's stable storage.
+    /// An object is durable.
     fn sent(&self, _path: &[u8]) {}
-    /// Its attributes are.
+    /// The attributes of an object that was not sent are durable.
     fn set(&self, _path: &[u8]) {}
-    /// Something of it is not done.
     fn failed(&self, _path: &[u8], _why: &str) {}
-    /// It is not, or not wholly, there; where nothing else is said, [`Telling::failed`].
+    /// An object was not sent, or is incomplete. By default this is [`SyncProgress::failed`].
     fn unsent(&self, path: &[u8], why: &put::MemberError) {
         self.failed(path, &why.to_string());
     }
 }
 
-/// What was done.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SyncReport {
-    /// Objects removed.
     pub removed: u64,
-    /// Files, directories, links and others that were sent.
+    /// Objects of all kinds that were sent.
     pub sent: u64,
-    /// Bytes of files' data.
+    /// Bytes of file data.
     pub bytes: u64,
     /// Objects whose attributes alone were set.
     pub set: u64,
-    /// What was not done.
     pub failures: u64,
 }
 
 pub struct Target<'a> {
-    /// The destination's server, in which `path` leads to the destination.
+    /// The server on which `path` leads to the destination.
     pub nfs: &'a Nfs,
-    /// The destination.
     pub path: Vec<u8>,
-    /// Owners and groups are set.
+    /// Whether to set owners and groups.
     pub owners: bool,
-    /// Extended attributes are.
+    /// Whether to set extended attributes.
     pub xattrs: bool,
-    /// Ends it after what is under way, when it becomes true.
+    /// When it becomes true, nothing new is started, and what is in flight is completed.
     pub stop: Option<watch::Receiver<bool>>,
 }
 
@@ -84,31 +78,28 @@ impl Target<'_> {
         &self,
         options: PutOptions,
         from: Source,
-        heard: Arc<Hearing>,
+        collector: Arc<SentCollector>,
     ) -> Result<put::Report, put::FatalError> {
         let names = self.path.split(|b| *b == b'/').filter(|name| !name.is_empty());
         let path: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
         let options = PutOptions { stop: self.stop.clone(), ..options };
-        put::start_in(options, self.nfs.session(), from, &path, heard).await?.go_on().await
+        put::start_in(options, self.nfs.session(), from, &path, collector).await?.go_on().await
     }
 }
 
-/// Does what is planned. `say`: an error in the caller's words.
-///
-/// # Errors
-/// When nothing can be sent at all.
+/// Carries out the plan. `error_text` turns an error into the caller's words. Fails only when nothing can be sent at all.
 pub async fn sync(
     source: &Tree,
     dest: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: Arc<dyn Telling>,
-    say: impl Fn(&ItemError) -> String,
+    progress: Arc<dyn SyncProgress>,
+    error_text: impl Fn(&ItemError) -> String,
 ) -> Result<SyncReport, put::FatalError> {
     let mut report = SyncReport::default();
-    remove(dest, plan, target, &*telling, &say, &mut report).await;
+    remove(dest, plan, target, &*progress, &error_text, &mut report).await;
     if !plan.send.is_empty() && !target.is_stopped() {
-        match send(source, plan, target, &telling, &mut report).await {
+        match send(source, plan, target, &progress, &mut report).await {
             Err(put::FatalError::Stopped) => {}
             done => done?,
         }
@@ -116,8 +107,8 @@ pub async fn sync(
     if target.is_stopped() {
         return Ok(report);
     }
-    set_xattrs(plan, target, &*telling, &say, &mut report).await;
-    set(source, plan, target, &*telling, &say, &mut report).await;
+    set_xattrs(plan, target, &*progress, &error_text, &mut report).await;
+    set(source, plan, target, &*progress, &error_text, &mut report).await;
     Ok(report)
 }
 
@@ -125,16 +116,16 @@ async fn remove(
     dest: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let to_remove = plan.remove.iter().filter_map(|path| {
-        let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(above(path))?);
+        let (node, parent) = (dest.nodes.get(path)?, dest.nodes.get(parent_path(path))?);
         Some(ToRemove {
             path: path.clone(),
             parent: parent.fh.clone()?,
-            name: last(path).to_vec(),
+            name: last_name(path).to_vec(),
             dir: node.fh.clone().filter(|_| node.meta.is_dir()),
             is_dir: node.meta.is_dir(),
             first_page: None,
@@ -146,13 +137,13 @@ async fn remove(
         .remove_trees(to_remove, |removal| match removal.outcome.into_result() {
             Ok(()) => {
                 report.removed += 1;
-                telling.removed(&removal.path);
+                progress.removed(&removal.path);
             }
-            // It was not begun, and nobody wants to hear that of each.
+            // The removal was not started. Do not report that for each object.
             Err(ItemError::NotExecuted(_)) if target.is_stopped() => {}
             Err(e) => {
                 report.failures += 1;
-                telling.failed(&removal.path, &say(&e));
+                progress.failed(&removal.path, &error_text(&e));
             }
         })
         .await;
@@ -162,10 +153,10 @@ async fn send(
     source: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &Arc<dyn Telling>,
+    progress: &Arc<dyn SyncProgress>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
-    let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
+    let collector = Arc::new(SentCollector::new(progress.clone(), plan.touched.clone()));
     let options = PutOptions {
         same_permissions: Some(true),
         same_owner: Some(target.owners),
@@ -174,46 +165,53 @@ async fn send(
         ..PutOptions::default()
     };
     match &source.origin {
-        Origin::Local(top) => send_packed(source, top.clone(), plan, (target, options), &heard, report).await,
-        Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &heard, report).await,
+        Origin::Local(top) => {
+            send_packed(source, top.clone(), plan, (target, options), &collector, report).await
+        }
+        Origin::Server(nfs) => send_read(source, nfs, plan, (target, options), &collector, report).await,
         Origin::Archive => Ok(()),
     }
 }
 
-/// From a server, whose files are read by their handles.
+/// The objects that the plan sends, as they are read from a server.
+pub(super) fn objects_to_send(source: &Tree, plan: &Plan) -> Vec<RemoteObject> {
+    let object = |path: &Vec<u8>| {
+        let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
+        Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
+    };
+    plan.send.iter().filter_map(object).collect()
+}
+
+/// Sends from another server, where files are read by their handles.
 async fn send_read(
     source: &Tree,
     nfs: &Nfs,
     plan: &Plan,
     (target, options): (&Target<'_>, PutOptions),
-    heard: &Arc<Hearing>,
+    collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
-    let object = |path: &Vec<u8>| {
-        let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
-        Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
-    };
-    let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+    let objects = objects_to_send(source, plan);
     let reading =
         RemoteOptions { links: true, xattrs: target.xattrs, exact: true, ..RemoteOptions::default() };
     let members = RemoteTrees::of(nfs, objects, reading, Box::new(AsNamed));
     let from = Source::members(Box::new(members));
-    let extracted = target.extract(options, from, heard.clone()).await?;
-    // What fits in one piece was not begun when it could not be read.
+    let extracted = target.extract(options, from, collector.clone()).await?;
+    // A file that fits in one piece is not started before it has been read. So only larger ones can be incomplete.
     let large = |path: &&Vec<u8>| source.nodes.get(*path).is_some_and(|n| n.meta.size > WHOLE_FILE_MAX);
-    let unread = heard.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let unread = collector.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let broken: BTreeSet<&Vec<u8>> = unread.iter().filter(large).collect();
-    account(&extracted, heard, target, &broken, report).await;
+    account(&extracted, collector, target, &broken, report).await;
     Ok(())
 }
 
-/// From this machine, as an archive.
+/// Sends local files, as an archive.
 async fn send_packed(
     source: &Tree,
     top: PathBuf,
     plan: &Plan,
     (target, options): (&Target<'_>, PutOptions),
-    heard: &Arc<Hearing>,
+    collector: &Arc<SentCollector>,
     report: &mut SyncReport,
 ) -> Result<(), put::FatalError> {
     let members: Vec<(Vec<u8>, Node)> =
@@ -227,7 +225,7 @@ async fn send_packed(
         (packer, end)
     });
     let from = Archive::reader(BufReader::new(reader)).into();
-    let extracted = target.extract(options, from, heard.clone()).await;
+    let extracted = target.extract(options, from, collector.clone()).await;
     let (packer, _) = match packing.await {
         Ok(packed) => packed,
         Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -236,38 +234,26 @@ async fn send_packed(
     let extracted = extracted?;
     for (path, why) in packer.missing.iter().chain(&packer.broken) {
         report.failures += 1;
-        heard.telling.failed(path, why);
+        collector.progress.failed(path, why);
     }
     let broken: BTreeSet<&Vec<u8>> = packer.broken.iter().map(|(path, _)| path).collect();
-    account(&extracted, heard, target, &broken, report).await;
+    account(&extracted, collector, target, &broken, report).await;
     Ok(())
 }
 
-/// Counts and tells what was sent; what is broken goes again.
+/// Counts and reports what was sent, and removes incomplete files.
 async fn account(
     extracted: &put::Report,
-    heard: &Hearing,
+    collector: &SentCollector,
     target: &Target<'_>,
     broken: &BTreeSet<&Vec<u8>>,
     report: &mut SyncReport,
 ) {
-    let telling = &heard.telling;
-    for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-        if !broken.contains(path) {
-            report.sent += 1;
-            telling.sent(path);
-        }
-    }
-    report.bytes += extracted.bytes;
-    report.failures += extracted.failures;
-    if let Some(why) = &extracted.stopped {
-        report.failures += 1;
-        telling.failed(b"", why);
-    }
+    collector.report(extracted, broken, report);
     let spoilt = broken.iter().map(|path| join(&target.path, path));
     for (outcome, path) in target.nfs.remove(spoilt).await.into_iter().zip(broken) {
         if !matches!(outcome, Outcome::Committed(())) {
-            telling.failed(path, "what was sent of it could not be removed");
+            collector.progress.failed(path, "what was sent of it could not be removed");
         }
     }
 }
@@ -275,8 +261,8 @@ async fn account(
 async fn set_xattrs(
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let only: BTreeSet<&Vec<u8>> = plan.xattrs_only().collect();
@@ -289,12 +275,15 @@ async fn set_xattrs(
         match outcome.into_result() {
             Ok(()) if only.contains(&change.path) => {
                 report.set += 1;
-                telling.set(&change.path);
+                progress.set(&change.path);
             }
             Ok(()) => {}
             Err(e) => {
                 report.failures += 1;
-                telling.failed(&change.path, &format!("its extended attributes are not set: {}", say(&e)));
+                progress.failed(
+                    &change.path,
+                    &format!("its extended attributes are not set: {}", error_text(&e)),
+                );
             }
         }
     }
@@ -304,8 +293,8 @@ async fn set(
     source: &Tree,
     plan: &Plan,
     target: &Target<'_>,
-    telling: &dyn Telling,
-    say: &impl Fn(&ItemError) -> String,
+    progress: &dyn SyncProgress,
+    error_text: &impl Fn(&ItemError) -> String,
     report: &mut SyncReport,
 ) {
     let attrs = plan.set.iter().filter_map(|path| {
@@ -325,41 +314,57 @@ async fn set(
         match outcome.into_result() {
             Ok(()) => {
                 report.set += 1;
-                telling.set(path);
+                progress.set(path);
             }
             Err(e) => {
                 report.failures += 1;
-                telling.failed(path, &say(&e));
+                progress.failed(path, &error_text(&e));
             }
         }
     }
 }
 
-/// Collects what is stable: of a file that breaks off while it is sent that is no success.
-pub(super) struct Hearing {
-    telling: Arc<dyn Telling>,
-    /// Not worth a word.
+/// Collects the durable objects. They are reported later, because a file that broke off is durable too, but no success.
+pub(super) struct SentCollector {
+    progress: Arc<dyn SyncProgress>,
+    /// Objects that are not reported ([`Plan::touched`]).
     touched: BTreeSet<Vec<u8>>,
-    pub(super) sent: Mutex<Vec<Vec<u8>>>,
-    /// What could not be read, or not to its end.
+    sent: Mutex<Vec<Vec<u8>>>,
+    /// Objects that could not be read to their end.
     unread: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Hearing {
-    pub(super) fn new(telling: Arc<dyn Telling>, touched: BTreeSet<Vec<u8>>) -> Hearing {
-        Hearing { telling, touched, sent: Mutex::default(), unread: Mutex::default() }
+impl SentCollector {
+    pub(super) fn new(progress: Arc<dyn SyncProgress>, touched: BTreeSet<Vec<u8>>) -> SentCollector {
+        SentCollector { progress, touched, sent: Mutex::default(), unread: Mutex::default() }
+    }
+
+    /// Counts and reports what was sent, except the incomplete files in `broken`.
+    pub(super) fn report(&self, sent: &put::Report, broken: &BTreeSet<&Vec<u8>>, report: &mut SyncReport) {
+        for path in self.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            if !broken.contains(path) {
+                report.sent += 1;
+                self.progress.sent(path);
+            }
+        }
+        report.bytes += sent.bytes;
+        report.failures += sent.failures;
+        if let Some(why) = &sent.stopped {
+            report.failures += 1;
+            self.progress.failed(b"", why);
+        }
     }
 }
 
-/// A member's name as a path of the tree.
+/// Turns a member's name into a path of the tree.
 fn of_member(name: &[u8]) -> Vec<u8> {
     let name = name.strip_prefix(b"./").unwrap_or(name);
     name.strip_suffix(b"/").unwrap_or(name).to_vec()
 }
 
-impl Progress for Hearing {
+impl Progress for SentCollector {
     fn committed(&self, members: u64, _: u64) {
-        self.telling.arrived(members);
+        self.progress.arrived(members);
     }
 
     fn stable(&self, path: &[u8]) {
@@ -371,23 +376,22 @@ impl Progress for Hearing {
 
     fn failed(&self, path: &[u8], why: &put::MemberError) {
         let path = of_member(path);
-        self.telling.unsent(&path, why);
+        self.progress.unsent(&path, why);
         if why.cause == Cause::Unread {
             self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
         }
     }
 }
 
-/// Makes the archive that is sent.
+/// Writes the archive that is sent.
 struct Packer {
     top: PathBuf,
-    /// Extended attributes are sent, too.
     xattrs: bool,
-    /// Files that have several names, by their first one: that under which they are in the archive.
+    /// For files with several names: the first name in the tree, and the name in the archive.
     first: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Sent, and not whole.
+    /// Files that were sent incomplete, and why.
     broken: Vec<(Vec<u8>, String)>,
-    /// Not sent.
+    /// Objects or attributes that were not sent, and why.
     missing: Vec<(Vec<u8>, String)>,
 }
 
@@ -455,7 +459,7 @@ impl Packer {
 }
 
 impl Packer {
-    /// Those of users, as archives name them.
+    /// User extended attributes under the names that archives use.
     fn read_xattrs(&mut self, path: &[u8], read: io::Result<Vec<Xattr>>) -> Vec<(Vec<u8>, Bytes)> {
         match read {
             Ok(xattrs) => crate::copy::named(xattrs),
@@ -468,7 +472,7 @@ impl Packer {
     }
 }
 
-/// The file that was listed, not another one that has its name now.
+/// Opens the file, but only if it is still the one that was listed.
 fn open_same(top: &Path, path: &[u8], node: &Node) -> Result<File, String> {
     let file = open(top, path).map_err(|e| e.to_string())?;
     let now = file.metadata().map_err(|e| e.to_string())?;
@@ -486,7 +490,7 @@ fn is_as_listed(now: &std::fs::Metadata, node: &Node) -> bool {
         && (now.mtime(), now.mtime_nsec()) == (meta.modified.seconds, meta.modified.nseconds.into())
 }
 
-/// A file's data, with zeroes for what cannot be read: an archive has no way to take a member back.
+/// A file's data, with zeroes for what cannot be read. An archive cannot take back a member once its header is written.
 struct Padded {
     file: File,
     error: Option<io::Error>,
@@ -508,7 +512,7 @@ impl Read for Padded {
     }
 }
 
-/// An object as a member; `None`: no archive can hold it.
+/// The object as an archive member. `None`: an archive cannot hold it.
 fn member(path: &[u8], node: &Node) -> Option<Member> {
     let meta = &node.meta;
     let kind = Kind::of(meta.kind?).filter(|kind| *kind != Kind::Socket)?;

@@ -1,4 +1,4 @@
-//! A whole tree by its paths. Pure.
+//! A whole tree, by path. No I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -9,19 +9,17 @@ use landfast_nfs::v4::{FileHandle, FileType};
 
 use crate::fs::{Meta, Nfs, Xattr};
 
-/// What stands for a file's data.
+/// A digest of a file's data.
 pub(super) type Digest = u128;
 
-/// An object of a tree.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its attributes.
     pub meta: Meta,
-    /// A symbolic link's text.
+    /// The target of a symbolic link.
     pub text: Bytes,
-    /// The first name of the same file, if it has several ones in the tree.
+    /// If the file has several names in the tree: the first of them.
     pub first: Option<Vec<u8>>,
-    /// It is there because something is in it, and nothing else is known.
+    /// A directory that the archive does not name, but that contains members. Its attributes are unknown.
     pub implied: bool,
     pub(super) fh: Option<FileHandle>,
     /// Of an archive's file.
@@ -44,14 +42,13 @@ pub(super) enum Origin {
     Archive,
 }
 
-/// Hears how many further objects are done.
-pub type Heard = Arc<dyn Fn(u64) + Send + Sync>;
+/// Called with the number of objects that are done since the last call.
+pub type OnProgress = Arc<dyn Fn(u64) + Send + Sync>;
 
-/// A tree. Paths begin at its top, which is the empty one.
+/// A tree. Paths are relative to its top, whose path is empty.
 pub struct Tree {
-    /// Its objects.
     pub nodes: BTreeMap<Vec<u8>, Node>,
-    /// What could not be listed, and why.
+    /// Paths that could not be listed, and why.
     pub failures: Vec<(Vec<u8>, String)>,
     pub(super) origin: Origin,
 }
@@ -61,19 +58,19 @@ impl Tree {
         Tree { nodes: BTreeMap::new(), failures: Vec::new(), origin }
     }
 
-    /// A tree on a server that has nothing in it, not even a top.
+    /// An empty tree on a server, without even a top.
     #[must_use]
     pub fn nothing(nfs: Nfs) -> Tree {
         Tree::new(Origin::Server(nfs))
     }
 
-    /// A directory of this machine that is not there yet.
+    /// A local directory that does not exist yet.
     #[must_use]
     pub fn missing(dir: &std::path::Path) -> Tree {
         Tree::new(Origin::Local(dir.to_owned()))
     }
 
-    /// All is listed: which names are one file.
+    /// Finds the names that are the same file. Called when everything is listed.
     pub(super) fn link(&mut self) {
         let mut groups: HashMap<(u64, u64, u64), Vec<Vec<u8>>> = HashMap::new();
         for (path, node) in &self.nodes {
@@ -91,7 +88,6 @@ impl Tree {
         }
     }
 
-    /// Whether a path is that of a regular file.
     pub(super) fn is_file(&self, path: &[u8]) -> bool {
         self.nodes.get(path).is_some_and(|node| node.meta.kind == Some(FileType::Reg))
     }
@@ -101,12 +97,11 @@ impl Tree {
     }
 }
 
-/// The path of the directory that a path is in; the top's is itself.
-pub(super) fn above(path: &[u8]) -> &[u8] {
+/// The path of the parent directory. The top is its own parent.
+pub(super) fn parent_path(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(b"", |slash| &path[..slash])
 }
 
-/// The last name of a path.
-pub(super) fn last(path: &[u8]) -> &[u8] {
+pub(super) fn last_name(path: &[u8]) -> &[u8] {
     path.iter().rposition(|b| *b == b'/').map_or(path, |slash| &path[slash + 1..])
 }

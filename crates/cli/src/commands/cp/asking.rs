@@ -10,7 +10,7 @@ use super::say::CopyOutput;
 use landfast_client::archive::{ArchiveError, Kind, Member};
 use landfast_client::fs::{Meta, Nfs, Original, Outcome};
 use landfast_client::local;
-use landfast_client::put::{Cause, DataError, Given, MemberError, Members};
+use landfast_client::put::{Cause, DataError, MemberError, Members, SourceItem};
 use landfast_nfs::v4::{FileHandle, NfsTime};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -214,23 +214,23 @@ impl Asking {
 }
 
 impl Members for Asking {
-    fn next_member(&mut self) -> Result<Option<Given>, ArchiveError> {
+    fn next_member(&mut self) -> Result<Option<SourceItem>, ArchiveError> {
         loop {
             if self.stop.load(Ordering::Acquire) {
                 return Ok(None);
             }
             let Some(given) = self.members.next_member()? else { return Ok(None) };
             let verdict = match &given {
-                Given::Member(member) => self.judge(member, None),
-                Given::Copy(member, original) => self.judge(member, Some(original)),
+                SourceItem::Member(member) => self.judge(member, None),
+                SourceItem::Copy(member, original) => self.judge(member, Some(original)),
                 _ => Verdict::Passes,
             };
             return Ok(Some(match (verdict, given) {
                 (Verdict::Passes, given) => given,
-                (Verdict::Agreed, given) => Given::Agreed(Box::new(given)),
+                (Verdict::Agreed, given) => SourceItem::Agreed(Box::new(given)),
                 (Verdict::Declined, _) => continue,
-                (Verdict::Fails(why), Given::Member(member) | Given::Copy(member, _)) => {
-                    Given::Trouble(member.path, why)
+                (Verdict::Fails(why), SourceItem::Member(member) | SourceItem::Copy(member, _)) => {
+                    SourceItem::Unreadable(member.path, why)
                 }
                 (Verdict::Fails(_), given) => given,
             }));

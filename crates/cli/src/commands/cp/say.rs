@@ -154,7 +154,7 @@ impl Progress for CopyOutput {
     }
 
     /// GNU cp prints nothing for these.
-    fn met(&self, _: &[u8]) {}
+    fn dir_existed(&self, _: &[u8]) {}
 
     fn failed(&self, path: &[u8], why: &MemberError) {
         // The directory's own failure was printed.

@@ -151,7 +151,7 @@ impl Batch {
 /// What the journal says about an existing operand. `Some(true)`: removing it begins now; `Some(false)`: it began
 /// earlier; `None`: this is another object than the one whose removal began.
 fn may_go(journal: Option<&Arc<Resume>>, number: u32, handle: &[u8]) -> Option<bool> {
-    match journal.and_then(|journal| journal.begun(number)) {
+    match journal.and_then(|journal| journal.removal_started(number)) {
         None => Some(true),
         Some(begun) => (begun == handle).then_some(false),
     }
@@ -163,7 +163,7 @@ async fn remove_batch(
     mut operands: Vec<Numbered>,
     removed: &mut u64,
 ) {
-    operands.retain(|(number, ..)| !journal.is_some_and(|journal| journal.gone(*number)));
+    operands.retain(|(number, ..)| !journal.is_some_and(|journal| journal.removal_done(*number)));
     // Each operand after its directory. Several operands may have the same directory.
     let mut wanted: Vec<Place> = Vec::with_capacity(operands.len() * 2);
     for (_, _, place) in &operands {
@@ -224,7 +224,7 @@ async fn remove_batch(
             (_, Err(e)) => {
                 let nothing = [NfsStat::NFS4ERR_NOENT, NfsStat::NFS4ERR_NOTDIR];
                 let nothing = e.status().is_some_and(|status| nothing.contains(&status));
-                let begun = journal.is_some_and(|journal| journal.begun(*number).is_some());
+                let begun = journal.is_some_and(|journal| journal.removal_started(*number).is_some());
                 if !nothing || !args.asking.force && !begun {
                     complain(tool, operand, &message::of(e));
                 }

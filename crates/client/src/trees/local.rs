@@ -1,9 +1,10 @@
-//! Makes a tree of this machine as a server's: removes, writes what differs, sets attributes.
+//! Makes a local tree the same as a server's: removes objects, writes what differs, sets attributes.
 //!
-//! Names lead through real directories only, from the top's handle on: what somebody puts in a directory's place meanwhile,
-//! such as a symbolic link, is not followed. A file is written under another name (`.landfast-...`), made stable, and gets its
-//! own name then, so that nobody sees half of it under that. Nothing is told to be done before the filesystem was synced
-//! behind it.
+//! - Paths are resolved from the top's file descriptor through real directories only. If somebody replaces a directory by a
+//!   symbolic link meanwhile, the link is not followed.
+//! - A file is written under a temporary name (`.landfast-...`), synced, and then renamed. So nobody sees an incomplete file
+//!   under its own name.
+//! - Nothing is reported as done before the filesystem has been synced.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::CString;
@@ -11,8 +12,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
@@ -21,28 +22,27 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::plan::{Plan, XattrChange};
-use super::sync::{Hearing, SyncReport, Telling};
+use super::sync::{SentCollector, SyncProgress, SyncReport, objects_to_send};
 use super::tree::{Node, Origin, Tree};
-use crate::copy::{self, RemoteObject, RemoteOptions, RemoteTrees, descend};
+use crate::copy::{self, RemoteOptions, RemoteTrees, descend};
 use crate::fs::{AsNamed, OwnerNames};
 use crate::fs::{Owner, join};
 use crate::put::{Existing, Over, PutOptions, Xattrs};
 
-/// Where to on this machine, and how.
 #[derive(Debug, Clone)]
-pub struct Here {
-    /// The destination; it is there.
+pub struct LocalTarget {
+    /// The destination, which must exist.
     pub dir: PathBuf,
-    /// Owners and groups are set.
+    /// Whether to set owners and groups.
     pub owners: bool,
-    /// Extended attributes are.
+    /// Whether to set extended attributes.
     pub xattrs: bool,
-    /// When it is set, nothing further is begun.
+    /// When it is set, nothing new is started.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Tree {
-    /// Owners that a server names by names become numbers.
+    /// Turns owners and groups that the server gives as names into numbers.
     pub fn number_owners(&mut self, who: &dyn OwnerNames) {
         for node in self.nodes.values_mut() {
             if let Owner::Name(_) = node.meta.owner {
@@ -55,15 +55,13 @@ impl Tree {
     }
 }
 
-/// Does what is planned; `source` is a server's tree with numbers for owners ([`Tree::number_owners`]).
-///
-/// # Errors
-/// When the destination cannot be opened.
-pub async fn sync_here(
+/// Carries out the plan. `source` must be a server's tree with numeric owners ([`Tree::number_owners`]). Fails when the
+/// destination cannot be opened.
+pub async fn sync_local(
     source: &Tree,
     plan: &Plan,
-    here: &Here,
-    telling: Arc<dyn Telling>,
+    here: &LocalTarget,
+    progress: Arc<dyn SyncProgress>,
 ) -> io::Result<SyncReport> {
     let Origin::Server(nfs) = &source.origin else { return Ok(SyncReport::default()) };
     let top = File::open(&here.dir)?;
@@ -72,18 +70,14 @@ pub async fn sync_here(
     }
     let mut report = SyncReport::default();
     let (to_remove, stop) = (plan.remove.clone(), here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for path in to_remove.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             work.remove(path);
         }
     })
     .await?;
     if !plan.send.is_empty() && !here.stop.load(Ordering::Acquire) {
-        let object = |path: &Vec<u8>| {
-            let Node { meta, text, fh, .. } = source.nodes.get(path)?.clone();
-            Some(RemoteObject { name: path.clone(), meta, fh, text: Some(text) })
-        };
-        let objects: Vec<_> = plan.send.iter().filter_map(object).collect();
+        let objects = objects_to_send(source, plan);
         let options = RemoteOptions {
             links: true,
             xattrs: here.xattrs,
@@ -92,7 +86,7 @@ pub async fn sync_here(
             ..RemoteOptions::default()
         };
         let mut members = RemoteTrees::of(nfs, objects, options, Box::new(AsNamed));
-        let heard = Arc::new(Hearing::new(telling.clone(), plan.touched.clone()));
+        let collector = Arc::new(SentCollector::new(progress.clone(), plan.touched.clone()));
         let options = PutOptions {
             same_permissions: Some(true),
             same_owner: Some(here.owners),
@@ -100,26 +94,17 @@ pub async fn sync_here(
             xattrs: if here.xattrs { Xattrs::Must } else { Xattrs::No },
             ..PutOptions::default()
         };
-        let (root, told) = (top.try_clone()?, heard.clone());
+        let (root, collected) = (top.try_clone()?, collector.clone());
         let written = tokio::task::spawn_blocking(move || {
             let how = copy::WriteOptions { under_other_names: true, ..copy::WriteOptions::default() };
-            copy::write(&mut members, root, &options, how, &*told)
+            copy::write(&mut members, root, &options, how, &*collected)
         });
         let written = written.await.map_err(io::Error::other)?;
-        for path in heard.sent.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            report.sent += 1;
-            telling.sent(path);
-        }
-        report.bytes += written.bytes;
-        report.failures += written.failures;
-        if let Some(why) = &written.stopped {
-            report.failures += 1;
-            telling.failed(b"", why);
-        }
+        collector.report(&written, &BTreeSet::new(), &mut report);
     }
     let only: BTreeSet<Vec<u8>> = plan.xattrs_only().cloned().collect();
     let (changes, stop) = (plan.xattrs.clone(), here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for change in changes.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             let set = work.set_xattrs(change);
             if set.is_err() || only.contains(&change.path) {
@@ -131,7 +116,7 @@ pub async fn sync_here(
     let set: Vec<(Vec<u8>, Node)> =
         plan.set.iter().filter_map(|path| Some((path.clone(), source.nodes.get(path)?.clone()))).collect();
     let (owners, stop) = (here.owners, here.stop.clone());
-    blocking(&top, &telling, &mut report, move |work| {
+    blocking(&top, &progress, &mut report, move |work| {
         for (path, node) in set.iter().take_while(|_| !stop.load(Ordering::Acquire)) {
             work.set(path, node, owners);
         }
@@ -140,10 +125,10 @@ pub async fn sync_here(
     Ok(report)
 }
 
-/// Works on a thread that may block, syncs, and tells what is stable then.
+/// Runs `does` on a thread that may block, syncs, and then reports what is durable.
 async fn blocking(
     top: &File,
-    telling: &Arc<dyn Telling>,
+    progress: &Arc<dyn SyncProgress>,
     report: &mut SyncReport,
     does: impl FnOnce(&mut Work) + Send + 'static,
 ) -> io::Result<()> {
@@ -158,15 +143,15 @@ async fn blocking(
         match (what, synced) {
             (Ok(Done::Removed), Ok(())) => {
                 report.removed += 1;
-                telling.removed(&path);
+                progress.removed(&path);
             }
             (Ok(Done::Set), Ok(())) => {
                 report.set += 1;
-                telling.set(&path);
+                progress.set(&path);
             }
             (Err(e), _) | (Ok(_), Err(e)) => {
                 report.failures += 1;
-                telling.failed(&path, &copy::system_text(&e.into()));
+                progress.failed(&path, &copy::system_text(&e.into()));
             }
         }
     }
@@ -178,16 +163,16 @@ enum Done {
     Set,
 }
 
-/// What is done, not yet synced.
+/// Changes that are made but not yet synced.
 struct Work {
     top: OwnedFd,
-    /// A directory of each filesystem that was changed.
+    /// One directory of each filesystem that was changed, for syncfs.
     touched: HashMap<u64, OwnedFd>,
     done: Vec<(Vec<u8>, Result<Done, Errno>)>,
 }
 
 impl Work {
-    /// The directory that a path is in, and its last name.
+    /// The parent directory of a path, and the last name.
     fn place(&self, path: &[u8]) -> Result<(OwnedFd, CString), Errno> {
         let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|name| !name.is_empty()).collect();
         let last = names.pop().ok_or(Errno::INVAL)?;
@@ -212,7 +197,7 @@ impl Work {
         self.done.push((path.to_vec(), removed.map(|()| Done::Removed)));
     }
 
-    /// A name with all that is in it, from below; what is gone already is removed.
+    /// Removes a name and everything in it, depth first. A missing name counts as removed.
     fn remove_from(&mut self, dir: &OwnedFd, name: &CString, path: &[u8]) -> Result<(), Errno> {
         let gone = |e| if e == Errno::NOENT { Ok(()) } else { Err(e) };
         let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -240,7 +225,7 @@ impl Work {
         unlinkat(dir, name, AtFlags::REMOVEDIR).or_else(gone)
     }
 
-    /// Of a file or directory, not through a symbolic link.
+    /// For a file or directory. Does not follow a symbolic link.
     fn set_xattrs(&mut self, change: &XattrChange) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let object = match change.path.is_empty() {
@@ -269,7 +254,7 @@ impl Work {
         self.done.push((path.to_vec(), done.map(|()| Done::Set)));
     }
 
-    /// Of the object that was listed, not of one that has its name now, and not through a symbolic link.
+    /// Sets attributes only if the object still has the type that was listed. Does not follow a symbolic link.
     fn try_set(&mut self, path: &[u8], node: &Node, owners: bool) -> Result<(), Errno> {
         let (dir, name) = self.place(path)?;
         self.touch(&dir);
@@ -278,7 +263,7 @@ impl Work {
         if crate::local::meta(&fstat(&file)?).kind != meta.kind {
             return Err(Errno::STALE);
         }
-        // A handle without a way to read or write has no calls of its own for this.
+        // fchmod and futimens do not take an O_PATH descriptor, so go through /proc.
         let itself = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         if let (true, Owner::Id(uid), Owner::Id(gid)) = (owners, &meta.owner, &meta.group) {
             let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));

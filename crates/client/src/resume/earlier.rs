@@ -1,4 +1,4 @@
-//! Whether a member was done by an earlier run. No I/O.
+//! Decides whether an earlier run extracted a member. No I/O.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher as _;
@@ -14,45 +14,45 @@ use crate::archive::{Kind, Member};
 
 /// What an earlier run did of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Known {
-    /// Nothing, or the result is missing at the destination.
-    Do,
+pub(crate) enum EarlierResult {
+    /// The earlier run did not do it, or the result is missing at the destination.
+    NotDone,
     Done,
-    /// All, but its target was replaced later: this link must refer to the object that had the target's name before.
+    /// Done, but it replaced the target of an earlier hard link that must be done again. That link, whose path is given,
+    /// cannot be made any more: it would refer to this member.
     DoneTooSoon(Vec<u8>),
     /// This run has made something else under its name.
     JustMade,
 }
 
-/// The members that were seen in this run.
+/// What this run has decided so far.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
-    /// Paths of what is done again although later ones were done: what has the same path follows.
+pub(super) struct MembersSoFar {
+    /// Paths of members that are done again although later ones were done. Later members at these paths are done again, too.
     again: HashSet<u64>,
-    /// The same for targets of hard links, which these links are to.
+    /// Targets of hard links that are done again, with the path of the link.
     targets: HashMap<u64, Vec<u8>>,
-    /// Paths of objects that are done.
     done: HashSet<u64>,
 }
 
-impl Seen {
-    /// A member of an archive. Directories are not asked about: they are always done again, because their attributes come last.
+impl MembersSoFar {
+    /// For a member of an archive. Not for directories: they are always done again, because their attributes are set last.
     pub(super) fn member(
         &mut self,
         key: Key,
-        (before, there): (&DoneBefore, &Destination),
+        (before, destination): (&DoneBefore, &Destination),
         (number, member): (u64, &Member),
         [path, target]: [&[bytes::Bytes]; 2],
-    ) -> Known {
+    ) -> EarlierResult {
         let numbered = |names: &[bytes::Bytes]| key.names(names.iter().map(|n| &n[..]));
         let own = numbered(path);
         let link = (member.kind == Kind::HardLink).then(|| numbered(target));
         let again = self.again.contains(&own) || link.is_some_and(|target| self.again.contains(&target));
         let done = before.members.has(number);
-        if done && !again && there.has(key, path, member) {
+        if done && !again && destination.has(key, path, member) {
             return match self.targets.get(&own) {
-                Some(link) => Known::DoneTooSoon(link.clone()),
-                None => Known::Done,
+                Some(link) => EarlierResult::DoneTooSoon(link.clone()),
+                None => EarlierResult::Done,
             };
         }
         if number < before.members.end() {
@@ -61,21 +61,21 @@ impl Seen {
                 self.targets.insert(target, member.path.clone());
             }
         }
-        Known::Do
+        EarlierResult::NotDone
     }
 
-    /// An object of a tree that is no directory.
+    /// For an object of a tree. Not for directories.
     pub(super) fn object(
         &mut self,
         key: Key,
-        (before, there): (&DoneBefore, &Destination),
+        (before, destination): (&DoneBefore, &Destination),
         member: &Member,
-    ) -> Known {
+    ) -> EarlierResult {
         let own = key.path(&member.path);
         if self.done.contains(&own) {
-            return Known::JustMade;
+            return EarlierResult::JustMade;
         }
-        let Some(object) = before.objects.get(&own) else { return Known::Do };
+        let Some(object) = before.objects.get(&own) else { return EarlierResult::NotDone };
         let names: Vec<bytes::Bytes> = member
             .path
             .split(|b| *b == b'/')
@@ -83,16 +83,16 @@ impl Seen {
             .map(bytes::Bytes::copy_from_slice)
             .collect();
         let linked = member.kind == Kind::HardLink && self.again.contains(&key.path(&member.link));
-        if *object == key.object(member) && !linked && there.has(key, &names, member) {
+        if *object == key.object(member) && !linked && destination.has(key, &names, member) {
             self.done.insert(own);
-            return Known::Done;
+            return EarlierResult::Done;
         }
         self.again.insert(own);
-        Known::Do
+        EarlierResult::NotDone
     }
 }
 
-/// The digest of an archive while it is read.
+/// The digest of an archive that is being read.
 #[derive(Clone)]
 pub(crate) struct Running(Arc<Mutex<SipHasher13>>);
 
@@ -101,13 +101,13 @@ impl Running {
         Running(Arc::new(Mutex::new(SipHasher13::new_with_keys(key.0, key.1))))
     }
 
-    /// Of all that was read so far.
+    /// The digest of everything read so far.
     pub(crate) fn now(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).finish()
     }
 }
 
-/// Puts what is read into a digest.
+/// A reader that adds what it reads to a digest.
 pub(crate) struct Digested<R>(pub(crate) R, pub(crate) Running);
 
 impl<R: Read> Read for Digested<R> {
@@ -118,22 +118,22 @@ impl<R: Read> Read for Digested<R> {
     }
 }
 
-/// Up to which member all are settled, for an archive that cannot be read twice: before what comes behind is sent, what
-/// was read up to there must have been the same.
+/// Knows up to which member all are settled. For an archive that cannot be read twice: the next run sends later members
+/// only if it has read the same bytes up to there.
 #[derive(Debug, Default)]
-pub(super) struct Water {
-    /// All below are settled.
+pub(super) struct Watermark {
+    /// All members below this number are settled.
     low: u64,
-    /// Those above that are, with the digest behind each, as soon as it is known.
-    beyond: BTreeMap<u64, Arc<OnceLock<u64>>>,
+    /// Settled members above it, each with the digest after it, once that is known.
+    above: BTreeMap<u64, Arc<OnceLock<u64>>>,
 }
 
-impl Water {
-    /// A member is settled; the marks that come of it: numbers of members, and the digest before each.
+impl Watermark {
+    /// Notes that a member is settled. Returns the new marks: the number of a member, and the digest before it.
     pub(super) fn settled(&mut self, number: u64, digest: Arc<OnceLock<u64>>) -> Vec<(u64, u64)> {
-        self.beyond.insert(number, digest);
+        self.above.insert(number, digest);
         let mut marks = Vec::new();
-        while let Some(digest) = self.beyond.remove(&self.low) {
+        while let Some(digest) = self.above.remove(&self.low) {
             self.low += 1;
             if let Some(digest) = digest.get() {
                 put_mark(&mut marks, (self.low, *digest));
@@ -143,7 +143,7 @@ impl Water {
     }
 }
 
-/// The last one, and the first of all, which tells most other archives.
+/// Keeps only the latest mark and the very first one. The first one is enough to detect most other archives.
 pub(super) fn put_mark(marks: &mut Vec<(u64, u64)>, mark: (u64, u64)) {
     marks.truncate(usize::from(marks.first().is_some_and(|(n, _)| *n == 1)));
     marks.push(mark);
@@ -175,12 +175,12 @@ mod tests {
     }
 
     /// What becomes of an archive whose members in `done` were, when all is there but `lost`.
-    fn archive(members: &[Member], done: &[u64], lost: &[&str]) -> Vec<Known> {
+    fn archive(members: &[Member], done: &[u64], lost: &[&str]) -> Vec<EarlierResult> {
         let mut before = DoneBefore::default();
         done.iter().for_each(|n| before.members.add(*n, n + 1));
         let lost: Vec<Vec<u8>> = lost.iter().map(|p| p.as_bytes().to_vec()).collect();
-        let there = Destination::here(move |path, _| !lost.iter().any(|l| l == path));
-        let mut met = Seen::default();
+        let destination = Destination::here(move |path, _| !lost.iter().any(|l| l == path));
+        let mut so_far = MembersSoFar::default();
         (0..)
             .zip(members)
             .map(|(n, m)| {
@@ -188,7 +188,7 @@ mod tests {
                     names(std::str::from_utf8(&m.path).unwrap()),
                     names(std::str::from_utf8(&m.link).unwrap()),
                 );
-                met.member(KEY, (&before, &there), (n, m), [&path, &target])
+                so_far.member(KEY, (&before, &destination), (n, m), [&path, &target])
             })
             .collect()
     }
@@ -201,15 +201,18 @@ mod tests {
             member("a", Kind::File, 2, ""),
             member("c", Kind::File, 3, ""),
         ];
-        use Known::{Do, Done};
-        assert_eq!(archive(&all, &[0, 1], &[]), [Done, Done, Do, Do]);
+        use EarlierResult::{Done, NotDone};
+        assert_eq!(archive(&all, &[0, 1], &[]), [Done, Done, NotDone, NotDone]);
         assert_eq!(archive(&all, &[0, 1, 2, 3], &[]), [Done, Done, Done, Done]);
         // One that failed, or is gone, is done again, and so is what came behind it under its name or as a link to it.
-        assert_eq!(archive(&all, &[1, 2, 3], &[]), [Do, Do, Do, Done]);
-        assert_eq!(archive(&all, &[0, 1, 2, 3], &["a"]), [Do, Do, Do, Done]);
-        assert_eq!(archive(&all, &[0, 1, 2, 3], &["c"]), [Done, Done, Done, Do]);
+        assert_eq!(archive(&all, &[1, 2, 3], &[]), [NotDone, NotDone, NotDone, Done]);
+        assert_eq!(archive(&all, &[0, 1, 2, 3], &["a"]), [NotDone, NotDone, NotDone, Done]);
+        assert_eq!(archive(&all, &[0, 1, 2, 3], &["c"]), [Done, Done, Done, NotDone]);
         // The link would be to what took the name later.
-        assert_eq!(archive(&all, &[0, 2, 3], &[]), [Done, Do, Known::DoneTooSoon(b"b".to_vec()), Done]);
+        assert_eq!(
+            archive(&all, &[0, 2, 3], &[]),
+            [Done, NotDone, EarlierResult::DoneTooSoon(b"b".to_vec()), Done]
+        );
     }
 
     #[test]
@@ -219,18 +222,18 @@ mod tests {
         for m in [&a, &b] {
             before.objects.insert(KEY.path(&m.path), KEY.object(m));
         }
-        let run = |lost: bool, members: &[&Member]| -> Vec<Known> {
-            let there = Destination::here(move |path, _| !lost || path != b"t/a");
-            let mut met = Seen::default();
-            members.iter().map(|m| met.object(KEY, (&before, &there), m)).collect()
+        let run = |lost: bool, members: &[&Member]| -> Vec<EarlierResult> {
+            let destination = Destination::here(move |path, _| !lost || path != b"t/a");
+            let mut so_far = MembersSoFar::default();
+            members.iter().map(|m| so_far.object(KEY, (&before, &destination), m)).collect()
         };
-        use Known::{Do, Done, JustMade};
+        use EarlierResult::{Done, JustMade, NotDone};
         let changed = Member { mtime: Time { seconds: 5, nanos: 7 }, ..a.clone() };
         assert_eq!(run(false, &[&a, &b]), [Done, Done]);
-        assert_eq!(run(true, &[&a, &b]), [Do, Do]);
-        assert_eq!(run(false, &[&changed, &b]), [Do, Do]);
+        assert_eq!(run(true, &[&a, &b]), [NotDone, NotDone]);
+        assert_eq!(run(false, &[&changed, &b]), [NotDone, NotDone]);
         assert_eq!(run(false, &[&a, &changed]), [Done, JustMade]);
-        assert_eq!(run(false, &[&member("t/c", Kind::File, 1, "")]), [Do]);
+        assert_eq!(run(false, &[&member("t/c", Kind::File, 1, "")]), [NotDone]);
     }
 
     #[test]
@@ -243,14 +246,14 @@ mod tests {
     #[test]
     fn marks_stand_where_all_before_is_settled() {
         let known = |digest: u64| Arc::new(OnceLock::from(digest));
-        let mut water = Water::default();
-        assert!(water.settled(2, known(12)).is_empty());
-        assert!(water.settled(1, known(11)).is_empty());
-        assert_eq!(water.settled(0, known(10)), [(1, 10), (3, 12)]);
-        assert!(water.settled(4, known(14)).is_empty());
-        assert_eq!(water.settled(3, known(13)), [(5, 14)]);
+        let mut watermark = Watermark::default();
+        assert!(watermark.settled(2, known(12)).is_empty());
+        assert!(watermark.settled(1, known(11)).is_empty());
+        assert_eq!(watermark.settled(0, known(10)), [(1, 10), (3, 12)]);
+        assert!(watermark.settled(4, known(14)).is_empty());
+        assert_eq!(watermark.settled(3, known(13)), [(5, 14)]);
         // A file that was given up, of which not all has been read.
-        assert!(water.settled(5, Arc::default()).is_empty());
-        assert_eq!(water.settled(6, known(16)), [(7, 16)]);
+        assert!(watermark.settled(5, Arc::default()).is_empty());
+        assert_eq!(watermark.settled(6, known(16)), [(7, 16)]);
     }
 }
