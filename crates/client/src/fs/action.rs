@@ -1,7 +1,7 @@
-//! What is done with the object of a path, as operations of a COMPOUND and what is to be read from their results.
+//! What is done with the object of a path: the operations, and how their results are read.
 //!
-//! An action knows nothing of paths: [`super::item`] leads to the place and [`super::pack`] puts many into one
-//! COMPOUND. An action may take several rounds; between them it says where the next one goes.
+//! An action knows nothing of paths. [`super::item`] leads to the place, and [`super::pack`] puts many items in one
+//! COMPOUND. An action may take several rounds and says where each next one goes.
 
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle};
@@ -9,44 +9,40 @@ use landfast_nfs::v4::{ArgOp, FileHandle};
 use super::outcome::Failure;
 use crate::compound::{OpError, Results};
 
-/// What an action has the current filehandle at.
+/// Where the current filehandle must be for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// The directory above; the last name of the path is given to [`Action::ops`].
+    /// The parent directory. [`Action::ops`] gets the last name of the path.
     Parent,
-    /// The object itself.
     Object {
-        /// A symbolic link that the path ends in is followed.
+        /// Follow a symbolic link at the end of the path.
         follow: bool,
     },
 }
 
-/// Room for one segment in an otherwise empty COMPOUND.
+/// What one segment may take up in an otherwise empty COMPOUND.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// Operations, those that lead to the place not included.
+    /// Operations, without those that lead to the place.
     pub(super) ops: usize,
-    /// Bytes of the request.
     pub(super) request: usize,
-    /// Bytes of the reply.
     pub(super) reply: usize,
-    /// Data may be anywhere in the request. See [`crate::session::Session::packs_data`].
+    /// Data may stand anywhere in the request. See [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,
 }
 
-/// What came of one round.
+/// The result of one round.
 #[derive(Debug)]
 pub(super) enum Answer<T> {
     Done(T),
-    /// Another round, at the same place.
+    /// Another round at the same place.
     More,
-    /// Another round, at the object of this handle, whatever the path.
+    /// Another round at this object, whatever the path.
     MoreAt(FileHandle),
-    /// The path ends in a symbolic link, which is to be followed.
+    /// The path ends in a symbolic link that is to be followed.
     Follow,
-    /// The action has failed.
     Failed(Failure),
-    /// What the server says may be of the second time that it was asked, after a lost reply.
+    /// The server's answer may belong to a second execution, after a lost reply.
     Unknown(OpError),
 }
 

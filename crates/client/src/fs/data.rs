@@ -14,13 +14,13 @@ use super::outcome::Failure;
 use crate::compound::{OpError, Results};
 use crate::limits::{READ_BYTES, READ_BYTES_MIN, READ_FIRST_BYTES, REWRITES_MAX};
 
-/// READ to the end, or of a range.
+/// READ of a range or to the end.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) offset: u64,
-    /// Bytes still wanted; `None`: all there are.
+    /// Bytes still wanted; `None`: to the end.
     pub(super) left: Option<u64>,
-    /// What the first READ asks for, so that many files fit in one reply.
+    /// The count of the first READ, so that many files fit in one reply.
     pub(super) page: u32,
     pub(super) data: BytesMut,
     pub(super) fh: Option<FileHandle>,
@@ -31,7 +31,7 @@ impl Read {
         Read { offset: 0, left: None, page: READ_FIRST_BYTES, data: BytesMut::new(), fh: None }
     }
 
-    /// As `whole`, of a file that has so many bytes.
+    /// As `whole`, for a file of known size.
     pub(super) fn whole_of(size: u64) -> Read {
         let page = u32::try_from(size).unwrap_or(READ_BYTES).clamp(1, READ_BYTES);
         Read { page, ..Read::whole() }
@@ -91,41 +91,40 @@ impl Action for Read {
     }
 }
 
-/// A whole file: OPEN, GETFH, WRITE, SETATTR, CLOSE in one go; in several when it is large.
+/// A whole file: OPEN, GETFH, WRITE, SETATTR and CLOSE in one segment, in several if it is large.
 ///
-/// It is stable when it is done: small files by WRITE FILE_SYNC, large ones by COMMIT under the verifier of all their
-/// WRITEs. To send a segment of it again does no harm: the file is opened as it is (UNCHECKED) and cut, and the same bytes
-/// come to the same places.
+/// It is stable when it is done: a small file by WRITE FILE_SYNC, a large one by a COMMIT under the verifier of all its
+/// WRITEs. Repeating a segment does no harm: the file is opened as it is (UNCHECKED) and truncated, and the same bytes
+/// go to the same offsets.
 #[derive(Debug)]
 pub(super) struct Write {
     data: Bytes,
     create: Fattr,
     finish: Fattr,
     exclusive: bool,
-    /// The reply to the OPEN was lost.
     lost: bool,
     number: u64,
     at: u64,
     open: Option<(FileHandle, Stateid)>,
     verifier: Option<Verifier>,
     rewrites: usize,
-    /// What the last segment was.
+    /// The last segment.
     doing: FileStep,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum FileStep {
-    /// OPEN and all that fits; the bytes written, and whether that is all.
+    /// OPEN and the first data: how many bytes, and whether they are all.
     Open(u64, bool),
     Write,
     Commit,
-    /// After a failure: the open is given back.
+    /// After a failure: gives the open back.
     Close(Failure),
 }
 
 impl Write {
-    /// `create`: attributes of a new file; `finish`: what is set behind the data. `exclusive`: an existing file is an
-    /// error; otherwise it is cut and written.
+    /// `create`: attributes of a new file. `finish`: attributes set after the data. `exclusive`: an existing file is an
+    /// error; otherwise it is truncated and overwritten.
     pub(super) fn new(data: Bytes, create: Fattr, finish: Fattr, exclusive: bool, number: u64) -> Write {
         Write {
             data,
@@ -151,8 +150,8 @@ impl Write {
             seqid: 0,
             share_access: OPEN4_SHARE_ACCESS_WRITE | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
             share_deny: OPEN4_SHARE_DENY_NONE,
-            // Each file has an owner of its own for the time it is written: an open that is shared with another
-            // call of this client would be closed with either.
+            // Each file has its own owner while it is written: a CLOSE ends the opens of all calls of this client that
+            // share an owner.
             owner: owner(0, &[&b"file "[..], &self.number.to_be_bytes()].concat()),
             openhow: OpenHow::Create(how),
             claim: OpenClaim::Null(name),
@@ -184,8 +183,8 @@ impl Write {
         Ok(())
     }
 
-    /// What a failed segment leaves open is closed before the failure is told. An open that the server has lost (it
-    /// restarted, or the lease ran out) is no failure: the file is there, and the rest goes on without an open.
+    /// Closes what a failed segment left open before it reports the failure. An open that the server has lost (by a
+    /// restart or an expired lease) is no failure: the file is there, and the rest is written without an open.
     fn give_up(&mut self, e: OpError) -> Result<Answer<FileHandle>, OpError> {
         if let (
             NfsStat::NFS4ERR_BAD_STATEID
@@ -223,7 +222,7 @@ impl Write {
             Err(OpError::Failed { op: OpNum::OPEN, status: NfsStat::NFS4ERR_SYMLINK }) => {
                 return Ok(Answer::Follow);
             }
-            // Whether the name was taken by us or by somebody else cannot be told any more.
+            // Nobody can tell any more whether this request or somebody else created the name.
             Err(e @ OpError::Failed { op: OpNum::OPEN, status: NfsStat::NFS4ERR_EXIST }) if self.lost => {
                 return Ok(Answer::Unknown(e));
             }
@@ -238,7 +237,7 @@ impl Write {
             };
             self.wrote(&written);
             if u64::from(written.count) < count || (all && written.committed == StableHow::Unstable) {
-                // The operations behind it were made for all of it; done early, they do no harm but to the open.
+                // The operations after it assumed the whole file. Executed early they harm only the open.
                 let closed = if all { self.finished(Stateid::CURRENT, results) } else { Ok(()) };
                 if all && closed.is_ok() {
                     self.open = Some((fh.clone(), Stateid::ANONYMOUS));
@@ -259,7 +258,7 @@ impl Write {
         self.at += u64::from(written.count);
         match self.verifier {
             Some(before) if before != written.writeverf => {
-                // The server has restarted in between: what it had is to be sent again.
+                // The server has restarted: everything is sent again.
                 self.at = 0;
                 self.verifier = None;
                 self.rewrites += 1;
@@ -296,7 +295,7 @@ impl Action for Write {
                 let all = part.len() == self.data.len();
                 self.doing = FileStep::Open(part.len() as u64, all);
                 out.push(ArgOp::Open(self.open_args(name.cloned().unwrap_or_default())));
-                // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
+                // RFC 8881 section 2.10.6.4: GETFH follows directly on what changes the filehandle for good.
                 out.push(ArgOp::Getfh);
                 if !part.is_empty() {
                     let stable = if all { StableHow::FileSync } else { StableHow::Unstable };
@@ -363,7 +362,7 @@ impl Action for Write {
                 Ok(self.go_on(fh))
             }
             FileStep::Close(failure) => {
-                // A CLOSE that fails leaves the open to the lease.
+                // An open whose CLOSE fails stays until the lease expires.
                 let _ = results.close();
                 Ok(Answer::Failed(failure))
             }

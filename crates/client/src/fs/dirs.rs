@@ -1,7 +1,7 @@
-//! Filehandles of directories that walks have come through, so that the depth of a directory is paid once.
+//! Filehandles of directories that earlier walks passed through, so that a deep path is walked once.
 //!
-//! What another client renames keeps its handle, so a path may lead to where it led a moment ago: for
-//! [`DIR_FRESH`] at most, as with the attribute cache of a kernel's client. Time is an argument.
+//! A directory that another client renames keeps its handle, so a path may lead to its former object: for at most
+//! [`DIR_FRESH`], as with the attribute cache of a kernel's client. Time is an argument.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,15 +11,14 @@ use landfast_nfs::v4::FileHandle;
 use super::path::Step;
 use crate::limits::{DIR_FRESH, DIRS_KEPT_MAX};
 
-/// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
-    /// In the order of paths, so that all below one stand behind it.
+    /// Ordered by path, so that everything below a directory follows it.
     known: BTreeMap<Vec<Step>, (FileHandle, Instant)>,
 }
 
 impl Dirs {
-    /// The longest beginning of `steps` (of at most `most` steps) that is known, and its handle.
+    /// The longest known beginning of `steps`, at most `most` steps long, and its handle.
     pub(super) fn nearest(&self, steps: &[Step], most: usize, now: Instant) -> Option<(usize, FileHandle)> {
         (1..=steps.len().min(most)).rev().find_map(|n| {
             let (fh, since) = self.known.get(&steps[..n])?;
@@ -27,7 +26,7 @@ impl Dirs {
         })
     }
 
-    /// A walk by `steps` came to this directory.
+    /// A walk by `steps` reached this directory.
     pub(super) fn learn(&mut self, steps: &[Step], fh: FileHandle, now: Instant) {
         if self.known.len() >= DIRS_KEPT_MAX {
             self.known.retain(|_, (_, since)| now.saturating_duration_since(*since) < DIR_FRESH);
@@ -37,7 +36,7 @@ impl Dirs {
         }
     }
 
-    /// What `steps` names, and all below it, may be another or nowhere now.
+    /// Forgets what `steps` names and everything below it.
     pub(super) fn forget(&mut self, steps: &[Step]) {
         let below = self.known.range(steps.to_vec()..).map(|(known, _)| known);
         let gone: Vec<Vec<Step>> = below.take_while(|known| known.starts_with(steps)).cloned().collect();
@@ -46,12 +45,11 @@ impl Dirs {
         }
     }
 
-    /// Nothing is known any more.
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }
 
-    /// This handle leads nowhere.
+    /// Forgets a handle that is stale.
     pub(super) fn forget_handle(&mut self, fh: &FileHandle) {
         self.known.retain(|_, (known, _)| known != fh);
     }

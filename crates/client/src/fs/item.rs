@@ -22,57 +22,56 @@ use crate::compound::{OpError, Results};
 use crate::cost::FIRST_PAGE;
 use crate::limits::SYMLINKS_MAX;
 
-/// Operations that an action has at most at the end of its path, the LOOKUP of the last name among them.
+/// The most operations that an action has at the end of its path, with the LOOKUP of the last name.
 const OWN_OPS: usize = 8;
 
-/// Operations that go to a source beside its names, and keep it.
+/// Operations that a source needs besides its names, with the one that keeps it.
 const SOURCE_OPS: usize = 3;
 
-/// What one COMPOUND holds for an item.
+/// An item's part of one COMPOUND.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// Goes there and remembers it with SAVEFH first (the source of a RENAME or LINK).
+    /// The source of a RENAME or LINK: the server goes there first and keeps the filehandle with SAVEFH.
     pub(super) source: Option<Place>,
-    /// Then goes there.
+    /// Where the operations are executed.
     pub(super) place: Place,
-    /// The steps from the top that `place` stands for: what is found there can be remembered under them.
+    /// The path of `place` in steps from the top. A directory that is found there is remembered under it.
     pub(super) known_as: Option<Vec<Step>>,
     pub(super) ops: Vec<ArgOp>,
-    /// Upper bound of the results' bytes.
+    /// An upper bound of the bytes of the results.
     pub(super) reply: usize,
-    /// The current filehandle is that of `place` afterwards.
+    /// After the segment the current filehandle is still that of `place`.
     pub(super) stays: bool,
-    /// It changes something on the server.
+    /// Whether it changes something on the server.
     pub(super) changes: bool,
-    /// Bytes of data that the server moves for it.
+    /// Bytes that the server copies for it.
     pub(super) moves: u64,
 }
 
-/// Which of a segment's places could not be reached.
+/// The place that could not be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathOf {
     Source,
     Place,
 }
 
-/// What comes next for an item.
 #[derive(Debug)]
 pub(super) enum Next<T> {
-    /// Another segment.
+    /// Another segment follows.
     Again,
     End(Outcome<T>),
 }
 
-/// A path, as far as it is walked.
+/// A path and how far it was walked.
 #[derive(Debug)]
 struct Route {
-    /// All steps from the top; symbolic links are replaced by what they say.
+    /// All steps from the top. A symbolic link was replaced by its target.
     steps: Vec<Step>,
-    /// Steps walked by this item itself, and where they led.
+    /// How many steps this item has walked, and the handle found there.
     walked: Option<(usize, FileHandle)>,
-    /// The base of the last segment was a remembered directory.
+    /// The last segment started at a remembered directory.
     remembered: bool,
-    /// The last name is not walked to: it is the action's.
+    /// The walk ends at the parent: the action uses the last name itself.
     parent_only: bool,
     follow: bool,
 }
@@ -88,17 +87,17 @@ impl Route {
         }
     }
 
-    /// Steps to the place where the last name is looked up.
+    /// How many steps lead to the place where the last name is looked up.
     fn parent_len(&self) -> usize {
         self.steps.len().saturating_sub(1)
     }
 
-    /// Steps to what a source's route is to save.
+    /// How many steps lead to the object that SAVEFH keeps.
     fn source_len(&self) -> usize {
         if self.parent_only { self.parent_len() } else { self.steps.len() }
     }
 
-    /// Base, and how many steps it stands for; the place lies `until` steps from the top.
+    /// Returns where the walk begins and how many steps that stands for. The place lies `until` steps from the top.
     fn begin(&mut self, until: usize, dirs: &Dirs, now: Instant) -> (usize, Base) {
         let walked = self.walked.as_ref().filter(|(n, _)| *n <= until);
         let walked_len = walked.map_or(0, |(n, _)| *n);
@@ -113,7 +112,7 @@ impl Route {
         }
     }
 
-    /// Puts what a symbolic link says in its place.
+    /// Replaces a symbolic link by its target.
     fn splice(&mut self, at: usize, text: &[u8]) {
         let from = if text.first() == Some(&b'/') { 0 } else { at };
         self.steps.splice(from..=at, steps(text));
@@ -123,17 +122,16 @@ impl Route {
 
 #[derive(Debug)]
 enum ItemStep {
-    /// The action, at the end of its path.
+    /// The action at the end of the path.
     Act,
-    /// The action goes on at an object found earlier.
+    /// The action on an object whose handle an earlier segment found.
     ActAt(FileHandle),
-    /// So many steps of a route, to remember where they lead.
+    /// A walk of so many steps, to remember where they lead.
     Walk(PathOf, usize),
-    /// Step `at` of a route seems to be a symbolic link; `why`: what made it seem so.
+    /// Step `at` may be a symbolic link; `why` is the error that suggested it.
     ReadLink { way: PathOf, at: usize, why: OpError },
 }
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Item<A> {
     pub(super) action: A,
@@ -142,20 +140,19 @@ pub(super) struct Item<A> {
     doing: ItemStep,
     links: usize,
     restarted: bool,
-    /// Where the path leads through has no handle (with version 3: above an export), so it is not asked for.
+    /// An object on the path has no handle (NFSv3: above an export), so none is asked for.
     nameless: bool,
-    /// What the last segment changed.
+    /// Whether the last segment changed something.
     changed: bool,
-    /// A segment that changes something was made.
+    /// Whether a segment that changes something was ever made.
     begun: bool,
-    /// How long this item was put off because the server was not ready for it, or its reply was lost.
+    /// How long the item was delayed because the server was not ready or a reply was lost.
     pub(super) put_off: Duration,
-    /// It is done in the COMPOUND in which items of these numbers are, behind them, or not at all.
+    /// The item is done in the same COMPOUND as the items of these numbers and after them, or not at all.
     pub(super) behind: Vec<usize>,
 }
 
 impl<A: Action> Item<A> {
-    /// `action` on the object of `path`.
     pub(super) fn new(path: &[u8], action: A) -> Item<A> {
         let route = Route::new(path, action.wants());
         Item {
@@ -173,42 +170,40 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// The same on an object whose handle is known.
     pub(super) fn at(fh: FileHandle, action: A) -> Item<A> {
         let mut item = Item::new(b"", action);
         item.doing = ItemStep::ActAt(fh);
         item
     }
 
-    /// With a source that is to be the saved filehandle.
+    /// Adds a source that becomes the saved filehandle.
     pub(super) fn with_source(mut self, path: &[u8], wants: Wants) -> Item<A> {
         self.source = Some(Route::new(path, wants));
         self
     }
 
-    /// With a source whose handle is known.
+    /// Adds a source whose handle is known.
     pub(super) fn with_source_at(mut self, fh: FileHandle) -> Item<A> {
         let route = Route::new(b"", Wants::Object { follow: false });
         self.source = Some(Route { walked: Some((0, fh)), ..route });
         self
     }
 
-    /// The steps of the path and of the source's, as they are now.
+    /// The current steps of the path and of the source's path.
     pub(super) fn paths(&self) -> impl Iterator<Item = &[Step]> {
         [Some(&self.route), self.source.as_ref()].into_iter().flatten().map(|route| &route.steps[..])
     }
 
-    /// Whether the next segment changes something.
     pub(super) fn changes(&self) -> bool {
         matches!(self.doing, ItemStep::Act | ItemStep::ActAt(_)) && self.action.changes()
     }
 
-    /// Whether something may have been changed for it.
+    /// Whether something may have been changed on the server.
     pub(super) fn begun(&self) -> bool {
         self.begun
     }
 
-    /// The next segment, or the end when there can be none.
+    /// Returns the next segment, or the end if there can be none.
     pub(super) fn segment(&mut self, dirs: &Dirs, room: &Budget, now: Instant) -> Result<Segment, Failure> {
         match &self.doing {
             ItemStep::ActAt(fh) => {
@@ -232,9 +227,9 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// Both places and the action, or a walk when that is too much for one COMPOUND.
+    /// Both places and the action in one segment, or a walk if one COMPOUND cannot hold that.
     fn whole(&mut self, dirs: &Dirs, room: &Budget, now: Instant) -> Result<Segment, Failure> {
-        // Names on the way have what the action does not need.
+        // Names get the room that the action does not need.
         let mut spare = room.ops.saturating_sub(OWN_OPS).max(room.ops / 2).max(1);
         let mut source = None;
         if let Some(route) = &mut self.source {
@@ -313,7 +308,7 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// Results of the segment's own operations are next.
+    /// Takes the results of the segment's own operations.
     pub(super) fn answer(&mut self, results: &mut Results) -> Next<A::Out> {
         match std::mem::replace(&mut self.doing, ItemStep::Act) {
             ItemStep::Walk(way, len) => match results.getfh() {
@@ -380,15 +375,16 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// The action was refused. That the place is no directory shows only now when it is the action that needs one.
+    /// Handles an action that the server refused. An action that needs a directory fails only here if its place is
+    /// none.
     fn refused(&mut self, e: OpError) -> Next<A::Out> {
         let parent = self.route.parent_len();
         match e.status() {
             NfsStat::NFS4ERR_NOTDIR | NfsStat::NFS4ERR_SYMLINK if self.route.parent_only && parent > 0 => {
                 self.read_link(PathOf::Place, parent - 1, e)
             }
-            // What version 4.0 says of a symbolic link (RFC 7530 section 16.23), and some servers later on: of other things, too,
-            // so that only a READLINK can tell.
+            // NFSv4.0 answers INVAL for a symbolic link (RFC 7530 section 16.23), and so do some servers of later
+            // versions. It has other causes, too, so only a READLINK can tell.
             NfsStat::NFS4ERR_INVAL if self.may_be_link(&e) => self.read_link(PathOf::Place, parent, e),
             _ => fail(e),
         }
@@ -404,7 +400,7 @@ impl<A: Action> Item<A> {
         acts_on_last && matches!(self.doing, ItemStep::Act) && !self.route.steps.is_empty()
     }
 
-    /// What seemed to be a symbolic link is none. An action that refuses a place may have meant its source.
+    /// Handles a supposed symbolic link that is none. An action that refuses a place may have meant its source.
     fn no_link(&mut self, way: PathOf, why: OpError) -> Next<A::Out> {
         let at = self.source.as_ref().filter(|s| s.parent_only).map_or(0, Route::parent_len);
         match why {
@@ -415,11 +411,11 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// The way to a place ended before its step `at` (from the top).
+    /// The walk ended before step `at`, counted from the top.
     fn missed(&mut self, way: PathOf, at: usize, e: OpError) -> Next<A::Out> {
         match e.status() {
             NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_NOTDIR if at > 0 => self.read_link(way, at - 1, e),
-            // Above the top there is the top.
+            // The parent of the top is the top.
             NfsStat::NFS4ERR_NOENT if self.of(way).steps.get(at) == Some(&Step::Up) => {
                 self.of(way).steps.remove(at);
                 Next::Again
@@ -428,7 +424,7 @@ impl<A: Action> Item<A> {
         }
     }
 
-    /// The way to a place could not be gone: at its base (`None`), or at step `step` of [`Place::steps`].
+    /// The walk failed: at its base (`None`), or at step `step` of [`Place::steps`].
     pub(super) fn unreached(
         &mut self,
         way: PathOf,
@@ -441,7 +437,7 @@ impl<A: Action> Item<A> {
             NfsStat::NFS4ERR_STALE | NfsStat::NFS4ERR_FHEXPIRED | NfsStat::NFS4ERR_BADHANDLE
         );
         if gone && step.is_none() && self.of(way).remembered && !self.restarted {
-            // Where a remembered directory leads nowhere, its path may.
+            // The remembered directory is gone; the path from the top may still lead there.
             self.restarted = true;
             self.of(way).walked = None;
             if !matches!(self.doing, ItemStep::ActAt(_)) {
@@ -493,7 +489,7 @@ impl<A: Action> Item<A> {
         Next::Again
     }
 
-    /// The reply to the segment is lost for good.
+    /// The reply to the segment is lost and cannot be had again.
     pub(super) fn lost(&mut self, why: &str) -> Next<A::Out> {
         let acting = matches!(self.doing, ItemStep::Act | ItemStep::ActAt(_));
         if !acting || !self.changed || self.action.lost() == AfterLostReply::Again {
@@ -503,7 +499,7 @@ impl<A: Action> Item<A> {
     }
 }
 
-/// How many steps lead no further than half of a request's first page, at least one: data follows.
+/// How many steps (at least one) fit in half of a request's first page; data follows them.
 fn near(steps: &[Step]) -> usize {
     let bytes = |step: &Step| match step {
         Step::Name(name) => name.len() + 12,

@@ -1,4 +1,4 @@
-//! Attributes of an object in a compact form, so that listings of very many fit in memory. Pure.
+//! Attributes of an object in compact form, so that listings of many objects fit in memory. Pure.
 
 use std::sync::Arc;
 
@@ -8,20 +8,19 @@ use landfast_nfs::v4::{FileHandle, FileType, Fsid, NfsStat, NfsTime};
 
 use crate::ops::STAT;
 
-/// What a listing asks for: [`STAT`], and why attributes are missing where they are.
+/// Attributes for a listing: [`STAT`], and the error where attributes are missing.
 pub(super) const LISTED: Bitmap = STAT.with(number::RDATTR_ERROR);
-/// What is asked of one object: [`STAT`], and its birth.
+/// Attributes of one object: [`STAT`], and its time of creation.
 pub(super) const LOOKED: Bitmap = STAT.with(number::TIME_CREATE);
-/// What is needed to remove a tree.
+/// Attributes for the removal of a tree.
 pub(super) const REMOVED: Bitmap =
     Bitmap::of(&[number::TYPE, number::FILEHANDLE, number::FSID, number::RDATTR_ERROR]);
 
-/// An owner or a group, as the server names it (RFC 8881 section 5.9).
+/// An owner or group as the server gives it (RFC 8881 section 5.9).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// By number.
     Id(u32),
-    /// By name, such as `user@domain`.
+    /// A name such as `user@domain`.
     Name(Arc<[u8]>),
 }
 
@@ -44,39 +43,32 @@ impl Owner {
     }
 }
 
-/// Attributes of an object; what the server did not give is zero.
+/// Attributes of an object. What the server did not give is zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is; `None`: the server did not say.
+    /// `None`: the server did not say.
     pub kind: Option<FileType>,
-    /// Permission bits.
     pub mode: u32,
-    /// Hard links.
     pub links: u32,
     pub owner: Owner,
     pub group: Owner,
     /// Bytes of data, or of a symbolic link's text.
     pub size: u64,
-    /// Bytes of storage that it takes.
+    /// Bytes of storage.
     pub used: u64,
-    /// Number, unique in its filesystem.
+    /// Unique in its filesystem.
     pub fileid: u64,
-    /// Filesystem.
     pub fsid: Fsid,
     /// Major and minor number of a device.
     pub rdev: (u32, u32),
-    /// Last access.
     pub accessed: NfsTime,
-    /// Last change of data.
     pub modified: NfsTime,
-    /// Last change of attributes.
     pub changed: NfsTime,
-    /// Creation, where it is known.
+    /// Time of creation, if known.
     pub born: Option<NfsTime>,
 }
 
 impl Meta {
-    /// The compact form.
     #[must_use]
     pub fn of(attrs: &AttrValues) -> Meta {
         Meta {
@@ -108,26 +100,22 @@ impl Meta {
     }
 }
 
-/// An entry of a directory.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Its name: never empty, `.` or `..`, and without `/` and NUL, whatever the server says.
+    /// Never empty, `.` or `..`, and without `/` and NUL, whatever the server sends.
     pub name: Box<[u8]>,
-    /// Its attributes.
     pub meta: Meta,
-    /// Its filehandle; `None` where the server gave none.
+    /// `None`: the server gave none.
     pub fh: Option<FileHandle>,
-    /// The text of a symbolic link, where it was asked for and could be read.
+    /// The target of a symbolic link, if it was asked for and could be read.
     pub text: Option<Bytes>,
-    /// The number under which a walk lists it, if it is a directory that the walk goes into.
+    /// The number of its listing in a walk, if the walk enters it.
     pub listing: Option<usize>,
 }
 
 impl Entry {
-    /// The entry that READDIR gave; `Ok(None)`: `.` and `..`, which NFSv4 does not list.
-    ///
-    /// # Errors
-    /// For a name that no directory can hold.
+    /// The entry that READDIR gave; `Ok(None)`: `.` and `..`, which NFSv4 does not list. Fails for a name that no
+    /// directory can hold.
     pub(super) fn of(name: &[u8], attrs: &AttrValues) -> Result<Option<Entry>, NfsStat> {
         match name {
             b"." | b".." => return Ok(None),

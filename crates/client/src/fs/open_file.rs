@@ -1,4 +1,4 @@
-//! A file that is open while it is written: reads and writes survive a restart of the server.
+//! A file that is open while it is written. Reads and writes survive a restart of the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,26 +20,25 @@ use crate::session::Session;
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) fh: FileHandle,
-    /// The number of the open owner. No other open file has it, so that no other CLOSE ends this open.
+    /// The number of the open owner. No other open file has it, so no other CLOSE ends this open.
     owner: u64,
-    /// Changes when the file has to be opened again after a server restart.
+    /// Changes when the file is opened again after a restart of the server.
     stateid: Mutex<Stateid>,
-    /// Held while it is opened again.
+    /// Held while the file is opened again.
     reopening: tokio::sync::Mutex<()>,
-    /// Attributes that were asked for at creation and not set.
+    /// Attributes that were requested at creation but not set.
     pub(crate) missing: Bitmap,
-    /// Share access of the open.
     pub(crate) access: u32,
 }
 
 impl OpenFile {
-    /// A file that was just made, open for writing by the open owner of this number.
+    /// A file that was just made, opened for writing by the open owner of this number.
     pub(crate) fn new(fh: FileHandle, stateid: Stateid, owner: u64, missing: Bitmap) -> OpenFile {
         let (stateid, access) = (Mutex::new(stateid), OPEN4_SHARE_ACCESS_WRITE);
         OpenFile { fh, owner, stateid, reopening: tokio::sync::Mutex::default(), missing, access }
     }
 
-    /// An existing file, open for `access`.
+    /// An existing file, opened for `access`.
     pub(crate) fn of(fh: FileHandle, stateid: Stateid, owner: u64, access: u32) -> OpenFile {
         OpenFile { access, ..OpenFile::new(fh, stateid, owner, Bitmap::default()) }
     }
@@ -49,7 +48,7 @@ impl OpenFile {
     }
 }
 
-/// Opens a file by its handle, for `access`, as the open owner of this number.
+/// Opens a file by its handle for `access`, with the open owner of this number.
 pub(crate) async fn open_as(
     session: &Session,
     fh: FileHandle,
@@ -60,7 +59,7 @@ pub(crate) async fn open_as(
     Ok(OpenFile::of(fh, stateid, number, access))
 }
 
-/// Writes all of `data`. Returns the verifier if it is not stable yet.
+/// Writes all of `data`. Returns the verifier if the data is not stable yet.
 pub(crate) async fn write(
     session: &Session,
     file: &OpenFile,
@@ -77,7 +76,7 @@ pub(crate) async fn write(
         let stateid = file.stateid();
         let write = WriteArgs { stateid, offset: offset + done as u64, stable, data: part };
         let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::Write(write)];
-        // Writing the same again does no harm.
+        // Writing the same data again does no harm.
         let mut results = repeat(session, ops).await?;
         results.skip(&[OpNum::PUTFH])?;
         let res = match results.write() {
@@ -107,7 +106,7 @@ pub(crate) async fn write(
     }
 }
 
-/// The stateid is not valid any more: the server restarted, the lease expired, or the file was opened again.
+/// Whether the stateid is no longer valid: the server restarted, the lease expired, or the file was opened again.
 pub(crate) fn state_lost(status: NfsStat) -> bool {
     matches!(
         status,
@@ -119,15 +118,15 @@ pub(crate) fn state_lost(status: NfsStat) -> bool {
     )
 }
 
-/// Opens a file again by its handle, unless that was done since `old`. One at a time: a second OPEN of the same owner outdates the
-/// stateid of the first (RFC 8881 section 18.16.3).
+/// Opens a file again by its handle, unless that was done since `old`. One at a time: a second OPEN by the same owner
+/// outdates the stateid of the first (RFC 8881 section 18.16.3).
 pub(crate) async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> Result<(), StepError> {
     let _one_at_a_time = file.reopening.lock().await;
     if file.stateid() != old {
         return Ok(());
     }
     let stateid = match open_by_handle(session, &file.fh, file.access, file.owner).await {
-        // By what its mode has come to be since. Data may be written as the owner all the same.
+        // The mode has changed and now denies it. The owner may write the data all the same.
         Err(e) if matches!(e.status(), Some(NfsStat::NFS4ERR_ACCESS | NfsStat::NFS4ERR_PERM)) => {
             Stateid::ANONYMOUS
         }
@@ -137,7 +136,7 @@ pub(crate) async fn reopen(session: &Session, file: &OpenFile, old: Stateid) -> 
     Ok(())
 }
 
-/// Opens a file by its handle, for `access`. Opening it twice does no harm.
+/// Opens a file by its handle for `access`. Opening it twice does no harm.
 pub(crate) async fn open_by_handle(
     session: &Session,
     fh: &FileHandle,
@@ -157,12 +156,13 @@ pub(crate) async fn set(session: &Session, fh: &FileHandle, attrs: &Fattr) -> Re
         ArgOp::Putfh(fh.clone()),
         ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: attrs.clone() }),
     ];
-    // Setting the same again does no harm.
+    // Setting the same values again does no harm.
     let mut results = repeat(session, ops).await?;
     Ok(results.skip(&[OpNum::PUTFH, OpNum::SETATTR])?)
 }
 
-/// Closes a file. Its data is stable before, so after a failure only the server's open stays until the lease expires.
+/// Closes a file. Its data is already stable: after a failure only the open stays on the server until the lease
+/// expires.
 pub(crate) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) {
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Close(CloseArgs { seqid: 0, open_stateid: stateid })];
     let closed = repeat(session, ops).await.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]));
@@ -171,7 +171,7 @@ pub(crate) async fn close(session: &Session, fh: &FileHandle, stateid: Stateid) 
     }
 }
 
-/// Writes parts of a file, each at its offset, several at a time, and makes them stable.
+/// Writes parts of a file at their offsets, several at a time, and makes them stable.
 pub(crate) async fn commit_group(
     session: &Session,
     file: &Arc<OpenFile>,
@@ -184,7 +184,7 @@ pub(crate) async fn commit_group(
             let (session, file, offset, data) = (session.clone(), file.clone(), *offset, data.clone());
             writes.spawn(async move { write(&session, &file, offset, &data, StableHow::Unstable).await });
         }
-        // Writes that were stable at once have no verifier.
+        // WRITEs that were stable at once have no verifier.
         let mut verifiers: Vec<Verifier> = Vec::new();
         let mut again = false;
         while let Some(written) = writes.join_next().await {
@@ -214,8 +214,8 @@ pub(crate) async fn commit_group(
     Err(StepError::Other("the server keeps losing what was written".into()))
 }
 
-/// An OPEN that makes a new file. Opens of different COMPOUNDs have different owners, so that they do not wait for one owner's lock in
-/// the server.
+/// An OPEN that makes a new file. Opens of different COMPOUNDs have different owners, so that they do not wait for one
+/// owner's lock in the server.
 pub(crate) fn open_args(number: u64, name: &Bytes, create: &Fattr) -> OpenArgs {
     OpenArgs {
         seqid: 0,

@@ -1,6 +1,6 @@
-//! Listings that come in any order, put into that of a depth-first walk. Pure.
+//! Puts listings that arrive in any order into the order of a depth-first walk. Pure.
 //!
-//! What came before its turn is kept until then; a walk that goes rather down than across keeps little.
+//! Listings that arrive early are kept. A walk that goes deep before it goes wide keeps few.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,32 +9,26 @@ use super::meta::Entry;
 use super::outcome::Outcome;
 use super::tree::Listing;
 
-/// The next of a depth-first walk.
+/// The next step of a depth-first walk.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all steps are entries")]
 pub enum Step {
-    /// All that follows up to its [`Step::Left`] is below start number so many.
+    /// Everything up to its [`Step::Left`] is below the start of this number.
     Start(usize),
-    /// An entry; if it has a [`Entry::listing`], what is in it follows.
+    /// An entry. If it has an [`Entry::listing`], its contents follow.
     Entry {
-        /// The path of the directory that it is in.
+        /// The path of its directory.
         dir: Arc<[u8]>,
         /// Levels below the start, at least 1.
         depth: usize,
-        /// The entry itself.
         entry: Entry,
     },
-    /// The directory that came last could not be listed; its [`Step::Left`] follows.
-    Unlisted {
-        path: Vec<u8>,
-        /// Why.
-        outcome: Outcome<()>,
-    },
-    /// All of a directory, or of a start, has been given.
+    /// The last directory could not be listed. Its [`Step::Left`] follows.
+    Unlisted { path: Vec<u8>, outcome: Outcome<()> },
+    /// A directory or a start is complete.
     Left,
 }
 
-/// See the module.
 #[derive(Debug, Default)]
 pub struct InOrder {
     starts: usize,
@@ -46,33 +40,27 @@ pub struct InOrder {
 
 #[derive(Debug)]
 enum Level {
-    /// Waits for a listing.
     Waits(usize),
-    In {
-        dir: Arc<[u8]>,
-        entries: std::vec::IntoIter<Entry>,
-    },
+    In { dir: Arc<[u8]>, entries: std::vec::IntoIter<Entry> },
 }
 
 impl InOrder {
-    /// For a walk from so many starts.
     #[must_use]
     pub fn new(starts: usize) -> InOrder {
         InOrder { starts, ..InOrder::default() }
     }
 
-    /// Entries of a directory in this order, not the server's.
+    /// Orders the entries of a directory by `by`.
     #[must_use]
     pub fn sorted(self, by: fn(&Entry, &Entry) -> std::cmp::Ordering) -> InOrder {
         InOrder { sort: Some(by), ..self }
     }
 
-    /// A listing has come.
     pub fn came(&mut self, listing: Listing) {
         self.came.insert(listing.number, listing);
     }
 
-    /// The next step, as far as what has come reaches.
+    /// The next step, if what has arrived reaches that far.
     #[expect(clippy::should_implement_trait, reason = "after `None` there may be more")]
     pub fn next(&mut self) -> Option<Step> {
         let depth = self.stack.len();

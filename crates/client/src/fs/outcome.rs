@@ -1,18 +1,18 @@
-//! What became of one item of a vectored call.
+//! The result of one item of a vectored call.
 
 use landfast_nfs::v4::{NfsStat, OpNum};
 
 use crate::compound::OpError;
 use crate::session::SessionError;
 
-/// What became of one item.
+/// The result of one item.
 ///
-/// A vector is not a transaction: each item has its own outcome, and one that fails does not stop the others.
+/// A vector is not a transaction: each item has its own result, and a failure does not stop the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// The server has done it, and what the protocol makes synchronous is on its stable storage.
+    /// The server has executed it, and what the protocol makes synchronous is on its stable storage.
     Committed(T),
-    /// It was not executed, because the server could not be reached or refused every request with it.
+    /// It was not executed: the server could not be reached, or it refused every request with the item.
     NotExecuted(String),
     /// The server executed it and refused.
     Failed(Failure),
@@ -21,10 +21,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The result, or what is wrong as an error.
-    ///
-    /// # Errors
-    /// [`ItemError`] for everything but [`Outcome::Committed`].
+    /// The value, or the error for everything but [`Outcome::Committed`].
     pub fn into_result(self) -> Result<T, ItemError> {
         match self {
             Outcome::Committed(value) => Ok(value),
@@ -34,7 +31,6 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The same with another value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Outcome::Committed(value) => Outcome::Committed(f(value)),
@@ -48,20 +44,18 @@ impl<T> Outcome<T> {
 /// Why the server refused an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// An operation failed.
     Status {
         op: OpNum,
-        /// Its status (RFC 8881 section 15).
         status: NfsStat,
     },
-    /// More symbolic links on the way than are followed ([`crate::limits::SYMLINKS_MAX`]).
+    /// More symbolic links than [`crate::limits::SYMLINKS_MAX`].
     Loop,
     /// The path names the top of the export, which cannot be made, removed or renamed.
     Root,
 }
 
 impl Failure {
-    /// The status that says it to those who know only statuses.
+    /// The status for callers that know only statuses.
     pub fn status(self) -> NfsStat {
         match self {
             Failure::Status { status, .. } => status,
@@ -93,19 +87,16 @@ impl std::fmt::Display for Failure {
 /// An [`Outcome`] that is not [`Outcome::Committed`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ItemError {
-    /// See [`Outcome::NotExecuted`].
     #[error("not executed: {0}")]
     NotExecuted(String),
-    /// See [`Outcome::Failed`].
     #[error("{0}")]
     Failed(Failure),
-    /// See [`Outcome::Unknown`].
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
 }
 
 impl ItemError {
-    /// The status, where the server gave one.
+    /// The status, if the server gave one.
     pub fn status(&self) -> Option<NfsStat> {
         match self {
             ItemError::Failed(failure) => Some(failure.status()),

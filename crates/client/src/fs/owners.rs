@@ -1,20 +1,19 @@
-//! Owners as archives and other filesystems have them: numbers and names.
+//! Owners as numbers and names, as archives and other filesystems have them.
 
 use super::Owner;
 
 /// Maps owners to the numbers and names that an archive or a local file gets.
 pub trait OwnerNames: Send + Sync {
-    /// The number and the name of an owner; empty: it has no name.
+    /// The number and the name of an owner; the name is empty if there is none.
     fn user(&self, owner: &Owner) -> (u32, Vec<u8>);
-    /// The same of a group.
     fn group(&self, owner: &Owner) -> (u32, Vec<u8>);
 }
 
-/// Owners as the server names them: numbers without names, and nobody's number for names.
+/// Owners as the server gives them: a number has no name, and a name has nobody's number.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AsNamed;
 
-/// The number that stands for an owner of whom only a name is known.
+/// The number for an owner of whom only a name is known.
 pub const NOBODY: u32 = 65534;
 
 impl OwnerNames for AsNamed {

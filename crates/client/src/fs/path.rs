@@ -1,13 +1,11 @@
-//! Paths, and from where in the server's tree they are walked. No I/O.
+//! Paths, and where in the server's tree their walk begins. No I/O.
 //!
-//! A path is bytes with `/` between names; empty names and `.` count for nothing. `..` is a step of its own, taken by
-//! LOOKUPP from where the walk has come to: to strike it out together with the name before it would be wrong behind
-//! a symbolic link.
+//! A path is bytes with `/` between names; empty names and `.` are ignored. `..` is a step of its own, a LOOKUPP from
+//! where the walk is. Removing it together with the name before it would be wrong after a symbolic link.
 
 use bytes::Bytes;
 use landfast_nfs::v4::FileHandle;
 
-/// One step of a walk.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Step {
     /// LOOKUP.
@@ -29,13 +27,13 @@ pub(super) fn steps(path: &[u8]) -> Vec<Step> {
 /// Where a walk begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Base {
-    /// The directory in which all paths begin.
+    /// The directory where all paths begin.
     Top,
     /// PUTFH.
     Handle(FileHandle),
 }
 
-/// An object by its way from somewhere.
+/// An object, by a walk from a base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) base: Base,

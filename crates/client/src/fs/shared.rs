@@ -13,15 +13,14 @@ use super::server_copy::ServerCopies;
 use crate::limits::WINDOW_MAX;
 use crate::session::Session;
 
-/// What all calls share.
 pub(super) struct Shared {
     pub(super) session: Session,
-    /// Goes to where paths begin.
+    /// Goes to the directory where paths begin.
     pub(super) top: ArgOp,
     pub(super) dirs: Mutex<Dirs>,
     pub(super) capacity: Mutex<Capacity>,
     pub(super) numbers: AtomicU64,
-    /// How files are copied, once it was asked.
+    /// How files are copied; known after the first question.
     pub(super) copies: OnceCell<Arc<ServerCopies>>,
     pub(super) stop: watch::Sender<bool>,
 }
@@ -35,12 +34,12 @@ impl Shared {
         self.capacity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing new is to be begun.
+    /// Whether nothing new may be started.
     pub(super) fn stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
-    /// Ends when [`super::Nfs::stop`] is called after this; never when it was before.
+    /// Resolves when [`super::Nfs::stop`] is called from now on.
     pub(super) fn stop_comes(&self) -> impl Future<Output = ()> + use<> {
         let mut stop = self.stop.subscribe();
         async move {
@@ -50,7 +49,7 @@ impl Shared {
         }
     }
 
-    /// COMPOUNDs under way at the same time.
+    /// The most COMPOUNDs in flight.
     pub(super) fn window(&self) -> usize {
         WINDOW_MAX.min(self.session.limits().slots as usize).max(1)
     }

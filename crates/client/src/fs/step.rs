@@ -9,12 +9,11 @@ use crate::ops;
 use crate::patience::Patience;
 use crate::session::{Session, SessionError};
 
-/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StepError {
     #[error("{0}")]
     Op(#[from] OpError),
-    /// It may have been executed, or not.
+    /// It may or may not have been executed.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
     /// The session cannot be used any more.
@@ -33,7 +32,7 @@ impl StepError {
     }
 }
 
-/// Sends a COMPOUND, again while the server says DELAY or GRACE.
+/// Sends a COMPOUND, and again while the server answers DELAY or GRACE.
 pub(crate) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
     let mut patience = Patience::new();
     loop {
@@ -53,7 +52,7 @@ pub(crate) async fn step(session: &Session, ops: Vec<ArgOp>) -> Result<Results, 
     }
 }
 
-/// The same, again when the reply is lost: for COMPOUNDs that do no harm when they are executed twice.
+/// As [`step`], and again when a reply is lost: for COMPOUNDs that do no harm when they are executed twice.
 pub(crate) async fn repeat(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
     let mut patience = Patience::new();
     loop {
@@ -68,7 +67,7 @@ pub(crate) async fn repeat(session: &Session, ops: Vec<ArgOp>) -> Result<Results
     }
 }
 
-/// The same for COMPOUNDs that change nothing.
+/// As [`repeat`], for COMPOUNDs that change nothing.
 pub(crate) async fn ask(session: &Session, ops: Vec<ArgOp>) -> Result<Results, StepError> {
     match ops::repeatable(session, ops).await {
         Ok(reply) => Ok(Results::new(reply)),
@@ -80,7 +79,7 @@ pub(crate) async fn ask(session: &Session, ops: Vec<ArgOp>) -> Result<Results, S
     }
 }
 
-/// LOOKUP; `None`: there is no such name.
+/// LOOKUP; `None` if the name does not exist.
 pub(crate) async fn look_up(
     session: &Session,
     dir: &FileHandle,

@@ -1,6 +1,6 @@
-//! Whole trees: what a walk and a removal ask for next, directory by directory. No I/O.
+//! Whole trees: the next requests of a walk and of a removal, directory by directory. No I/O.
 //!
-//! A directory's entries are handled by handles, never by paths: what somebody puts in a directory's place meanwhile is
+//! Entries are addressed by handle, never by path. So an object that somebody puts in a directory's place meanwhile is
 //! not entered, and symbolic links are never followed.
 
 use std::collections::{BTreeSet, HashMap};
@@ -19,7 +19,6 @@ use super::path::join;
 use crate::compound::{OpError, Results};
 use crate::limits::{REMOVED_PART, REMOVED_TOGETHER};
 
-/// One step of a walk or a removal.
 #[derive(Debug)]
 pub(super) enum Visit {
     List(List),
@@ -27,7 +26,7 @@ pub(super) enum Visit {
     Unlink(Unlink),
 }
 
-/// What came of one.
+/// The result of a [`Visit`].
 #[derive(Debug)]
 pub(super) enum Visited {
     Entries(Listed),
@@ -55,7 +54,7 @@ impl Action for Visit {
     }
 
     fn stays(&self) -> bool {
-        // READDIR and READLINK leave the filehandle, too, but nobody comes to the same place again.
+        // READDIR and READLINK leave the filehandle as well, but no further item uses the place.
         matches!(self, Visit::Unlink(_))
     }
 
@@ -76,31 +75,30 @@ impl Action for Visit {
     }
 }
 
-/// Where a walk begins: an object and what it is called.
+/// Where a walk begins, and the path under which it reports.
 #[derive(Debug, Clone)]
 pub struct Start {
     pub path: Vec<u8>,
     pub fh: FileHandle,
-    /// The first page of its listing, if it is known already.
+    /// The first page of the listing, if it is known.
     pub first_page: Option<FirstPage>,
 }
 
 impl Start {
-    /// One of which nothing is known yet.
+    /// A start of which only the handle is known.
     pub fn new(path: impl Into<Vec<u8>>, fh: FileHandle) -> Start {
         Start { path: path.into(), fh, first_page: None }
     }
 }
 
-/// How a tree is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// Symbolic links' texts are wanted.
+    /// Ask for the targets of symbolic links.
     pub texts: bool,
-    /// Directories so many levels below the start are not entered; 0: the start alone is listed.
+    /// Do not enter directories more than this many levels below the start; 0 lists the start alone.
     pub depth_max: usize,
-    /// Entries in the order of their names' bytes, not the server's, and directories asked for in that order: for a visitor who wants them
-    /// so, and would else hold those that come before their turn.
+    /// List entries, and ask for directories, in the byte order of their names. For a visitor who needs this order and
+    /// would otherwise have to hold entries back.
     pub by_name: bool,
 }
 
@@ -110,29 +108,28 @@ impl Default for WalkOptions {
     }
 }
 
-/// A directory that a walk has listed.
 #[derive(Debug)]
 pub struct Listing {
-    /// Its number; those of the starts are 0, 1, ... in their order. See [`Entry::listing`].
+    /// Its number. The starts are 0, 1, ... in their order. See [`Entry::listing`].
     pub number: usize,
-    /// Its path, from the start's on.
+    /// The path, beginning with the start's.
     pub path: Vec<u8>,
-    /// Its entries in the server's order ([`WalkOptions::by_name`]: by name), or why there are none.
+    /// The entries in the server's order (with [`WalkOptions::by_name`] by name), or why there are none.
     pub entries: Outcome<Vec<Entry>>,
 }
 
-/// A walk on its way.
+/// A walk in progress.
 pub(super) struct Walk {
     options: WalkOptions,
-    /// What each item is about.
+    /// What each item asks for.
     asked: Vec<Request>,
-    /// Directories by their numbers, until they are given away.
+    /// Directories by number, until they are reported.
     dirs: Vec<Option<Dir>>,
 }
 
 enum Request {
     Entries(usize),
-    /// The text of such an entry.
+    /// The target of an entry that is a symbolic link.
     Text(usize, usize),
 }
 
@@ -148,7 +145,7 @@ impl Walk {
         Walk { options, asked: Vec::new(), dirs: Vec::new() }
     }
 
-    /// The items that list starts; those that are listed already.
+    /// Returns the items that list the starts, and the starts that are listed already.
     pub(super) fn start(
         &mut self,
         starts: impl IntoIterator<Item = Start>,
@@ -172,7 +169,7 @@ impl Walk {
         (items, done)
     }
 
-    /// The same by a path, through symbolic links.
+    /// As above, by a path and through symbolic links.
     pub(super) fn start_at(&mut self, path: &[u8]) -> Item<Visit> {
         let number = self.dir(path.to_vec(), 0);
         self.asked.push(Request::Entries(number));
@@ -184,7 +181,7 @@ impl Walk {
         self.dirs.len() - 1
     }
 
-    /// Item `number` has ended: a directory that is complete by it, and further items.
+    /// Takes the result of item `number`. Returns a directory that it completes, and further items.
     pub(super) fn visited(
         &mut self,
         number: usize,
@@ -261,38 +258,38 @@ impl Walk {
     }
 }
 
-/// What a removal tells of one object.
+/// What a removal reports of one object.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Removal {
-    /// Its path, from the start's on.
+    /// The path, beginning with the start's.
     pub path: Vec<u8>,
     pub dir: bool,
-    /// What became of it. A directory in which something is left is not tried, and nothing is said of it.
+    /// The result. A directory that still holds something is neither tried nor reported.
     pub outcome: Outcome<()>,
-    /// The failure is that of listing the directory.
+    /// Listing the directory is what failed.
     pub unlisted: bool,
 }
 
 /// A tree, or a single object, to remove.
 #[derive(Debug, Clone)]
 pub struct ToRemove {
-    /// Its path, for messages.
+    /// The path for messages.
     pub path: Vec<u8>,
-    /// The directory that it is in.
+    /// The directory that holds it.
     pub parent: FileHandle,
     pub name: Vec<u8>,
-    /// Its own handle, if it is a directory to empty first.
+    /// Its own handle, if it is a directory to be emptied first.
     pub dir: Option<FileHandle>,
     pub is_dir: bool,
-    /// The first page of its listing, if it is known already.
+    /// The first page of the listing, if it is known.
     pub first_page: Option<FirstPage>,
 }
 
-/// Removals on their way: directories are listed part by part, their entries removed, then they themselves: in one COMPOUND with
-/// the last of their entries, if these fit into it.
+/// Removals in progress. A directory is listed page by page, its entries are removed, then the directory. It goes in
+/// the COMPOUND of its last entries if they fit.
 #[derive(Default)]
 pub(super) struct Removals {
-    /// By their numbers, until they have ended.
+    /// By number, until they end.
     asked: HashMap<usize, Asking>,
     given: usize,
     dirs: Vec<Option<DirToRemove>>,
@@ -300,9 +297,10 @@ pub(super) struct Removals {
 
 enum Asking {
     Entries(usize),
-    /// This directory, in one COMPOUND with what is left in it.
+    /// This directory, in one COMPOUND with its remaining entries.
     Together(usize),
-    /// Its directory, if that is to be removed as well; its path; the directory that it is.
+    /// The directory that holds it, if that is to be removed as well; its path; and which directory it is, if it is
+    /// one.
     Unlink {
         within: Option<usize>,
         path: Vec<u8>,
@@ -310,24 +308,24 @@ enum Asking {
     },
 }
 
-/// A directory on its way out.
+/// A directory that is being removed.
 struct DirToRemove {
     path: Vec<u8>,
     fh: FileHandle,
     parent: FileHandle,
     name: Vec<u8>,
     within: Option<usize>,
-    /// Entries that are not gone yet.
+    /// Entries that are not removed yet.
     open: usize,
-    /// The numbers of their removals, as far as they are asked for.
+    /// The numbers of the removals of entries that are requested.
     removals: BTreeSet<usize>,
-    /// Its own removal is asked for together with these.
+    /// Its own removal was requested together with theirs.
     together: bool,
-    /// It was, at some time.
+    /// Its removal was requested at some time.
     tried: bool,
-    /// Where the listing goes on.
+    /// Where the listing continues.
     rest: Option<(u64, landfast_nfs::v4::Verifier)>,
-    /// Something in it stays.
+    /// Something in it cannot be removed.
     stays: bool,
 }
 
@@ -373,7 +371,7 @@ impl Removals {
         }
     }
 
-    /// The next item is about this; its number.
+    /// Registers what the next item asks for and returns its number.
     fn asks(&mut self, asking: Asking) -> usize {
         self.asked.insert(self.given, asking);
         self.given += 1;
@@ -414,8 +412,8 @@ impl Removals {
         Item::at(parent.clone(), Visit::Unlink(Unlink { name: Bytes::copy_from_slice(name) }))
     }
 
-    /// Asks for the removal of a directory together with what is left in it, and so on above it, once the removal of all of that is
-    /// asked for.
+    /// Requests the removal of a directory together with its last entries, and then of its parents in the same way,
+    /// once the removal of all their entries is requested.
     fn together(&mut self, number: usize, more: &mut Vec<Item<Visit>>) {
         let Some(branch) = self.at(number) else { return };
         let asked_for = branch.removals.len() == branch.open && branch.rest.is_none();
@@ -438,7 +436,7 @@ impl Removals {
         }
     }
 
-    /// Item `number` has ended: what there is to tell, and further items.
+    /// Takes the result of item `number`. Returns what to report, and further items.
     pub(super) fn visited(
         &mut self,
         number: usize,
@@ -450,7 +448,7 @@ impl Removals {
             Some(Asking::Entries(dir)) => self.listed(dir, outcome, more, tell),
             Some(Asking::Unlink { within, path, dir }) => {
                 let mut outcome = outcome.map(drop);
-                // It went together with all that was in it, and the reply was lost.
+                // It was removed with its entries, and the reply was lost.
                 let gone = is_stale(&outcome)
                     && within.and_then(|within| self.at(within)).is_some_and(|branch| branch.tried);
                 if gone {
@@ -467,7 +465,7 @@ impl Removals {
                     tell(Removal { path: branch.path, dir: true, outcome, unlisted: false });
                     self.entry_done(branch.within, Some(number), false, more);
                 }
-                // It is tried by itself when it is empty.
+                // It is removed by itself once it is empty.
                 _ => {
                     let Some(branch) = self.at(dir) else { return };
                     branch.together = false;
@@ -523,7 +521,7 @@ impl Removals {
         }
     }
 
-    /// An entry of a directory is gone, or stays; `removal`: the number of what was to remove it.
+    /// An entry of a directory is removed or stays. `removal`: the number of its removal.
     fn entry_done(
         &mut self,
         within: Option<usize>,
@@ -541,7 +539,7 @@ impl Removals {
         }
     }
 
-    /// All that was listed of a directory is settled.
+    /// Every listed entry of a directory has been dealt with.
     fn emptied(&mut self, number: usize, more: &mut Vec<Item<Visit>>) {
         let Some(branch) = self.at(number).filter(|branch| !branch.together) else { return };
         if let Some(from) = branch.rest.take() {
@@ -551,7 +549,7 @@ impl Removals {
         let Some(branch) = self.dirs.get_mut(number).and_then(Option::take) else { return };
         let DirToRemove { path, parent, name, within, .. } = branch;
         if branch.stays {
-            // No removal of it was asked for.
+            // Its own removal was not requested.
             return self.entry_done(within, None, true, more);
         }
         more.push(self.unlink(&parent, &name, within, path, true));
@@ -590,8 +588,8 @@ mod tests {
         Outcome::Failed(Failure::Status { op: OpNum::PUTFH, status: NfsStat::NFS4ERR_STALE })
     }
 
-    /// The removal of `d`, on its way: these items end so, one after another; what each asks for next (behind how many), and
-    /// what was told.
+    /// Removes `d` with items that end with these results, one after another. Returns what each asks for next (the
+    /// numbers it goes behind) and what was reported.
     fn removed(ends: Vec<Outcome<Visited>>) -> (Vec<Vec<usize>>, Vec<String>) {
         let fh = |text: &'static str| FileHandle(Bytes::from_static(text.as_bytes()));
         let target = ToRemove {
@@ -623,13 +621,13 @@ mod tests {
         let first = vec![0, 0, 2];
         let (asked, told) = removed(vec![files(&["a", "b"]), gone(), gone(), gone()]);
         assert_eq!((asked, told), (vec![first.clone(), vec![], vec![], vec![]], shown("d/a d/b d")));
-        // Not in one COMPOUND: by itself, when it is empty.
+        // The COMPOUND did not hold it: it is removed by itself when it is empty.
         let (asked, told) = removed(vec![files(&["a", "b"]), gone(), gone(), apart(), gone()]);
         assert_eq!((asked, told), (vec![first, vec![], vec![], vec![0], vec![]], shown("d/a d/b d")));
-        // It went, and nobody heard of it; that what is in it went, too, shows by that.
+        // It was removed though the reply was lost: the missing entries show it.
         let (_, told) = removed(vec![files(&["a", "b"]), stale(), stale(), apart(), gone()]);
         assert_eq!(told, shown("d/a d/b d"));
-        // Something stays, and so does the directory.
+        // If an entry stays, the directory stays.
         let denied = Outcome::Failed(Failure::Status { op: OpNum::REMOVE, status: NfsStat::NFS4ERR_ACCESS });
         let (asked, told) = removed(vec![files(&["a", "b"]), denied, gone(), apart()]);
         assert_eq!((asked[3].len(), told), (0, shown("d/a! d/b")));

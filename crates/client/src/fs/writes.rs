@@ -33,10 +33,9 @@ use crate::limits::{WRITES_BYTES_MAX, WRITES_CALLS_MAX, WRITES_TOGETHER, WRITES_
 /// ```
 pub struct Writes {
     nfs: Nfs,
-    /// Not yet sent.
     queue: Vec<NewFile>,
     queue_bytes: usize,
-    /// The calls under way: the number of the first file, the bytes of all, and their outcomes.
+    /// Calls in flight: the number of the first file, the bytes of all, and the results.
     under_way: JoinSet<(usize, usize, Vec<Outcome<FileHandle>>)>,
     bytes_under_way: usize,
     /// One for each file since the last `sync`.
@@ -55,7 +54,8 @@ impl Writes {
         }
     }
 
-    /// Queues a file; its place in what the next [`Writes::sync`] gives. Waits while too much is under way.
+    /// Queues a file and returns its index in the result of the next [`Writes::sync`]. Waits while too much is in
+    /// flight.
     pub async fn add(&mut self, file: NewFile) -> usize {
         let bytes = file.data.len();
         while self.under_way.len() >= WRITES_CALLS_MAX
@@ -78,15 +78,14 @@ impl Writes {
         self.outcomes.len()
     }
 
-    /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
 
-    /// Waits until every file that was queued since the last time is stable, or has failed: one outcome a file, in the order
-    /// in which they were queued. Committed: all of the file is on the server's stable storage.
+    /// Waits until each file queued since the last call is stable or has failed. Returns one result a file, in the
+    /// order of queuing. Committed: all of the file is on the server's stable storage.
     ///
-    /// A caller that stops waiting loses nothing: what is under way goes on, and the next call gives all outcomes.
+    /// A caller that stops waiting loses nothing: the writes go on, and the next call returns all results.
     pub async fn sync(&mut self) -> Vec<Outcome<FileHandle>> {
         self.send();
         while !self.under_way.is_empty() {
@@ -116,7 +115,7 @@ impl Writes {
                     *place = Some(outcome);
                 }
             }
-            // A task of ours that panicked: the runtime has said why; here it goes on as a panic.
+            // A task panicked. The runtime has reported it; the panic continues here.
             Some(Err(e)) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
             Some(Err(_)) | None => {}
         }

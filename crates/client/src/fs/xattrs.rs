@@ -1,4 +1,4 @@
-//! Extended attributes, set and removed (RFC 8276).
+//! Sets and removes extended attributes (RFC 8276).
 
 use std::collections::VecDeque;
 
@@ -11,11 +11,11 @@ use super::item::Item;
 use super::{Nfs, Outcome, Xattr};
 use crate::compound::{OpError, Results};
 
-/// SETXATTR and REMOVEXATTR, as many in a round as fit. What is done twice is as it is done once.
+/// SETXATTR and REMOVEXATTR, as many in a round as fit. Repeating them does no harm.
 #[derive(Debug)]
 struct SetXattrs {
     left: VecDeque<ArgOp>,
-    /// Of these, those of the round.
+    /// How many of them are in this round.
     count: usize,
 }
 
@@ -57,7 +57,7 @@ impl Action for SetXattrs {
             let Some(op) = self.left.front().map(ArgOp::op) else { break };
             match results.take(op) {
                 Ok(_) => drop(self.left.pop_front()),
-                // It is gone already; the results end here.
+                // It is gone already. The results end here.
                 Err(OpError::Failed { op: OpNum::REMOVEXATTR, status: NfsStat::NFS4ERR_NOXATTR }) => {
                     self.left.pop_front();
                     break;
@@ -74,8 +74,8 @@ impl Action for SetXattrs {
 }
 
 impl Nfs {
-    /// Changes extended attributes of objects (RFC 8276, version 4.2): path, those to be set, names of those to be removed.
-    /// Names are without a namespace. One that is to be removed and is not there is no error.
+    /// Changes extended attributes of objects (RFC 8276, version 4.2): the path, those to set, and names to remove.
+    /// Names have no namespace. Removing an attribute that does not exist is no error.
     pub async fn set_xattrs<P: AsRef<[u8]>>(
         &self,
         changes: impl IntoIterator<Item = (P, Vec<Xattr>, Vec<Bytes>)>,
