@@ -1,4 +1,4 @@
-//! Attributes of objects, got and set; what one may do with them; texts of symbolic links.
+//! Attributes, access rights and targets of symbolic links; setting attributes.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::SetattrArgs;
@@ -8,7 +8,6 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, OpNum, ResBody, State
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::compound::{OpError, Results, values};
 
-/// GETFH, GETATTR.
 #[derive(Debug)]
 pub(super) struct Getattrs {
     pub(super) mask: Bitmap,
@@ -40,7 +39,7 @@ impl Action for Getattrs {
     }
 }
 
-/// SETATTR. What is set by it is set by doing it twice, too.
+/// SETATTR. Doing it twice does no harm.
 #[derive(Debug)]
 pub(super) struct Setattrs {
     pub(super) attrs: Fattr,
@@ -94,7 +93,6 @@ impl Action for Readlink {
     }
 }
 
-/// ACCESS: which of these rights the caller has.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) rights: u32,

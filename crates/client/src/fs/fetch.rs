@@ -1,4 +1,4 @@
-//! Whole objects by their handles: data, extended attributes, and the attributes that they had when the data was read.
+//! Whole objects by handle: data, extended attributes, and their attributes after the data was read.
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{ListxattrsArgs, ReadArgs};
@@ -15,31 +15,29 @@ use crate::limits::{LISTXATTRS_BYTES, READ_BYTES, READ_BYTES_MIN, XATTR_BYTES_MA
 use crate::ops::STAT;
 use crate::url::Version;
 
-/// An extended attribute: its name without a namespace (RFC 8276 section 1), and its value.
+/// Name (without a namespace, RFC 8276 section 1) and value.
 pub type Xattr = (Bytes, Bytes);
 
-/// What is to be fetched.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Which object.
     pub fh: FileHandle,
-    /// So many bytes of its data, from the first on; 0: none, and it need not be a file.
+    /// The first so many bytes of the data. With 0 it need not be a file.
     pub bytes: u64,
-    /// Its extended attributes as well.
+    /// Whether extended attributes are wanted.
     pub xattrs: bool,
 }
 
 #[derive(Debug, Clone)]
 pub struct Fetched {
-    /// Its data; fewer bytes than wanted if there are no more.
+    /// Fewer bytes than wanted if the file is shorter.
     pub data: Bytes,
-    /// Its attributes after all of the data was read.
+    /// The attributes after all data was read.
     pub meta: Meta,
-    /// Its extended attributes, sorted by name.
+    /// Sorted by name.
     pub xattrs: Vec<Xattr>,
 }
 
-/// READ, GETATTR, LISTXATTRS; further READs, GETXATTRs.
+/// READ, GETATTR and LISTXATTRS; further READs and GETXATTRs.
 #[derive(Debug)]
 struct Fetch {
     left: u64,
@@ -47,9 +45,9 @@ struct Fetch {
     data: BytesMut,
     last: Bytes,
     meta: Option<Meta>,
-    /// Extended attributes are still to be listed, from this cookie on.
+    /// The cookie where listing extended attributes continues, if they are not all listed.
     list: Option<u64>,
-    /// The last segment lists them.
+    /// Whether the last segment lists them.
     listing: bool,
     names: Vec<Bytes>,
     xattrs: Vec<Xattr>,
@@ -96,7 +94,7 @@ impl Fetch {
                 self.names.extend(page.names);
                 more.then_some(page.cookie)
             }
-            // An object, or a filesystem, that can have none.
+            // The object or its filesystem has no extended attributes.
             Err(OpError::Failed {
                 status: NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_WRONG_TYPE | NfsStat::NFS4ERR_NOXATTR,
                 ..
@@ -142,7 +140,7 @@ impl Fetch {
         }
         self.meta = Some(Meta::of(&values(&results.getattr()?)?));
         self.listed(results)?;
-        // A server may give less than it was asked for.
+        // A server may return less than requested.
         if !ended {
             return Ok(Answer::More);
         }
@@ -156,7 +154,7 @@ impl Fetch {
             answered += 1;
             match results.getxattr() {
                 Ok(value) => self.xattrs.push((name.clone(), value)),
-                // It went away meanwhile; the results end here, and those behind it are asked for again.
+                // It was removed meanwhile. The results end here, and those after it are requested again.
                 Err(OpError::Failed { status: NfsStat::NFS4ERR_NOXATTR, .. }) => break,
                 Err(e) => return Err(e),
             }
@@ -185,7 +183,7 @@ impl Action for Fetch {
                     out.push(ArgOp::Read(ReadArgs { stateid, offset, count }));
                 }
                 out.push(ArgOp::Getattr(STAT));
-                // Behind the last part only.
+                // Only after the last part.
                 if u64::from(count) == self.left {
                     self.list_op(out);
                 }
@@ -217,13 +215,13 @@ impl Action for Fetch {
 }
 
 impl Nfs {
-    /// Data, attributes and extended attributes of objects whose handles are known, many in one COMPOUND. All of the data
-    /// comes into memory.
+    /// Fetches data, attributes and extended attributes of objects with known handles, many in one COMPOUND. All data
+    /// is held in memory.
     pub async fn fetch(&self, wanted: impl IntoIterator<Item = Wanted>) -> Vec<Outcome<Fetched>> {
         self.all(wanted.into_iter().map(|w| Item::at(w.fh, Fetch::new(w.bytes, w.xattrs)))).await
     }
 
-    /// Parts of files whose handles are known: first byte, bytes. Less comes at the end of a file.
+    /// Reads parts of files with known handles: offset and length. A part may be shorter at the end of the file.
     pub async fn read_of(
         &self,
         parts: impl IntoIterator<Item = (FileHandle, u64, u64)>,
@@ -235,8 +233,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// Whether objects of the filesystem that this one is in can have extended attributes (RFC 8276), and the version
-    /// has a way to get them.
+    /// Whether objects in the same filesystem can have extended attributes (RFC 8276), and the version can read them.
     pub async fn has_xattrs(&self, fh: &FileHandle) -> bool {
         if self.session().version() != Version::V42 {
             return false;

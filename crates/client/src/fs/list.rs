@@ -1,4 +1,4 @@
-//! Directories' entries, with attributes.
+//! Entries of directories, with attributes.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::ReaddirArgs;
@@ -22,7 +22,6 @@ pub(super) struct List {
     entries: Vec<Entry>,
 }
 
-/// Entries of a directory.
 #[derive(Debug)]
 pub(super) struct Listed {
     pub(super) entries: Vec<Entry>,
@@ -30,7 +29,7 @@ pub(super) struct Listed {
 }
 
 impl List {
-    /// All entries; `follow`: a path that ends in a symbolic link leads on.
+    /// All entries. `follow`: follow a symbolic link at the end of the path.
     pub(super) fn new(mask: Bitmap, follow: bool) -> List {
         List {
             mask,
@@ -43,7 +42,7 @@ impl List {
         }
     }
 
-    /// The entries from `from` on (`None`: from the first), no more pages after `most` of them.
+    /// The entries after `from` (`None`: from the first); no further page after `most` of them.
     pub(super) fn part(mask: Bitmap, from: Option<(u64, Verifier)>, most: usize) -> List {
         let page = if from.is_some() { READDIR_BYTES } else { READDIR_FIRST_BYTES };
         let from = from.unwrap_or_default();
@@ -82,7 +81,7 @@ impl Action for List {
                 self.page = READDIR_BYTES;
                 return Ok(Answer::More);
             }
-            // The server can go on from no cookie of before: from the start.
+            // The server cannot continue from an old cookie: start again.
             Err(OpError::Failed {
                 status: NfsStat::NFS4ERR_BAD_COOKIE | NfsStat::NFS4ERR_NOT_SAME, ..
             }) if self.cookie != 0 => {
@@ -108,19 +107,18 @@ impl Action for List {
             return Ok(Answer::Done(Listed { entries: std::mem::take(&mut self.entries), rest }));
         }
         if self.cookie == before {
-            // Neither an entry nor the end: a server that does this would do it for ever.
+            // A page without entries and without the end would repeat for ever.
             return Err(OpError::Failed { op: OpNum::READDIR, status: NfsStat::NFS4ERR_IO });
         }
         Ok(Answer::More)
     }
 }
 
-/// The first page of a directory's listing.
 #[derive(Debug, Clone)]
 pub struct FirstPage(pub(super) Page);
 
 impl FirstPage {
-    /// What came, and where it goes on.
+    /// What has come, and where the listing continues.
     pub(super) fn listed(self) -> Listed {
         match self.0 {
             Page::Whole(entries) => Listed { entries, rest: None },
@@ -131,13 +129,12 @@ impl FirstPage {
 
 #[derive(Debug, Clone)]
 pub(super) enum Page {
-    /// These are all entries.
     Whole(Vec<Entry>),
-    /// It goes on.
+    /// The listing continues.
     First(List),
 }
 
-/// GETFH, GETATTR; of a directory the first page of its entries, too, if they can be had.
+/// GETFH and GETATTR, and the first page of a directory's entries if it can be read.
 #[derive(Debug)]
 pub(super) struct LookInto {
     pub(super) follow: bool,
@@ -171,7 +168,7 @@ impl Action for LookInto {
         let first_page = match list.answer(results) {
             Ok(Answer::Done(listed)) => Some(Page::Whole(listed.entries)),
             Ok(Answer::More) => Some(Page::First(list)),
-            // It shows again when it is listed.
+            // The error shows again when it is listed.
             _ => None,
         };
         Ok(Answer::Done((fh, attrs, first_page.map(FirstPage))))

@@ -17,21 +17,21 @@ use landfast_nfs::v4::{ArgOp, Fattr, FileHandle, FileType, NfsStat, OpNum};
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use crate::compound::{OpError, Results, values};
 
-/// CREATE, GETFH: anything but a regular file.
+/// CREATE and GETFH: makes anything but a regular file.
 #[derive(Debug)]
 pub(super) struct Make {
     pub(super) kind: CreateType,
     pub(super) attrs: Fattr,
-    /// A directory that is there already is as good as one that was made (`mkdir -p`).
+    /// An existing directory counts as made (`mkdir -p`).
     pub(super) or_exists: bool,
-    /// It is there: what is it?
+    /// The name exists: the next round finds out what it is.
     pub(super) exists: bool,
     /// A reply was lost.
     pub(super) lost: bool,
 }
 
 impl Action for Make {
-    /// The new object; `None`: it was there already.
+    /// The new object; `None`: it existed.
     type Out = Option<FileHandle>;
 
     fn wants(&self) -> Wants {
@@ -48,7 +48,7 @@ impl Action for Make {
             return;
         }
         out.push(ArgOp::Create(CreateArgs { kind: self.kind.clone(), name, attrs: self.attrs.clone() }));
-        // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
+        // RFC 8881 section 2.10.6.4: GETFH follows directly on what changes the filehandle for good.
         out.push(ArgOp::Getfh);
     }
 
@@ -98,14 +98,14 @@ impl Action for Make {
 
 #[derive(Debug)]
 pub(super) struct Remove {
-    /// A name that is not there is as good as one that was removed (`rm -f`).
+    /// A missing name counts as removed (`rm -f`).
     pub(super) or_missing: bool,
     /// A reply was lost.
     pub(super) lost: bool,
 }
 
 impl Action for Remove {
-    /// Whether it was there.
+    /// Whether it existed.
     type Out = bool;
 
     fn wants(&self) -> Wants {
@@ -140,14 +140,14 @@ impl Action for Remove {
     }
 }
 
-/// REMOVE of a name in a directory whose handle is known: what is done is [`Remove`]'s.
+/// REMOVE of a name in a directory whose handle is known. Otherwise as [`Remove`].
 #[derive(Debug)]
 pub(super) struct Unlink {
     pub(super) name: Bytes,
 }
 
 impl Action for Unlink {
-    /// Whether it was there.
+    /// Whether it existed.
     type Out = bool;
 
     fn wants(&self) -> Wants {
@@ -175,7 +175,7 @@ impl Action for Unlink {
     }
 }
 
-/// RENAME, from the directory that is saved.
+/// RENAME from the saved directory.
 #[derive(Debug)]
 pub(super) struct Rename {
     pub(super) from: Bytes,
@@ -207,12 +207,12 @@ impl Action for Rename {
     }
 }
 
-/// LINK to the object that is saved.
+/// LINK to the saved object.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     /// A reply was lost.
     lost: bool,
-    /// The name is there: is it that object's?
+    /// The name exists: the next round finds out whether it is that object's.
     exists: bool,
 }
 

@@ -1,8 +1,8 @@
-//! Segments of many items in one COMPOUND, and which results belong to whom. No I/O.
+//! Packs segments of many items in one COMPOUND, and says which results belong to which. No I/O.
 //!
-//! Segments at one place follow each other without going there again: by where the last one has left the current
-//! filehandle, or by SAVEFH and RESTOREFH. What is filled in stays within the capacity at every moment; a segment that
-//! does not fit is taken back out as if it had never been tried.
+//! Segments at the same place follow each other without a new walk: from the current filehandle that the last one
+//! leaves, or by SAVEFH and RESTOREFH. The contents stay within the capacity at every moment. A segment that does not
+//! fit is taken out as if it had never been added.
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::{ArgOp, FileHandle, OpNum};
@@ -15,20 +15,18 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD, data_is_late, result_bytes};
 use crate::limits::COPIED_PER_COMPOUND;
 use crate::session::SessionLimits;
 
-/// What one COMPOUND may cost. Learnt downward when a server takes less than it promised.
+/// The limits of one COMPOUND. They shrink when a server takes less than it promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capacity {
     /// Operations, without SEQUENCE.
     pub(super) ops: usize,
-    /// Bytes of the request.
     pub(super) request: usize,
-    /// Bytes of the reply.
     pub(super) reply: usize,
-    /// Bytes of a reply that is kept for replay.
+    /// Bytes of a reply that the server keeps for replay.
     pub(super) reply_cached: usize,
-    /// Segments.
     pub(super) members: usize,
-    /// Several READs and READDIRs in one; otherwise one, in the first segment. See [`crate::session::Session::packs_data`].
+    /// Whether a COMPOUND may hold several READs and READDIRs. If not, it holds one, in the first segment. See
+    /// [`crate::session::Session::packs_data`].
     pub(super) packs_data: bool,
 }
 
@@ -45,23 +43,24 @@ impl Capacity {
         }
     }
 
-    /// Half of the operations that a COMPOUND of `used` had; `false`: there is nothing left to give up. Of many that were under
-    /// way together the first one teaches; the others, unless they are of one member `alone`, are only sent again.
+    /// Allows half of the operations of a COMPOUND that had `used`. Returns `false` if there is nothing left to give
+    /// up. Of many COMPOUNDs in flight together the first one teaches; the others are only sent again, unless they have
+    /// one member (`alone`).
     pub(super) fn fewer_ops(&mut self, used: usize, alone: bool) -> bool {
         halve(&mut self.ops, used, 8, alone)
     }
 
-    /// The same for the bytes of the request.
+    /// As above, for the bytes of the request.
     pub(super) fn shorter_request(&mut self, used: usize, alone: bool) -> bool {
         halve(&mut self.request, used, 1024, alone)
     }
 
-    /// The same for the bytes of the reply.
+    /// As above, for the bytes of the reply.
     pub(super) fn shorter_reply(&mut self, used: usize, alone: bool) -> bool {
         halve(&mut self.reply, used, 1024, alone)
     }
 
-    /// What one segment may fill: PUTFH and the names before it, SAVEFH, GETFH are taken off.
+    /// What one segment may fill: without PUTFH, the names of the path, SAVEFH and GETFH.
     pub(super) fn room(&self) -> Budget {
         Budget {
             ops: self.ops.saturating_sub(4).max(1),
@@ -82,44 +81,39 @@ fn halve(limit: &mut usize, used: usize, least: usize, alone: bool) -> bool {
     less
 }
 
-/// An operation before a segment's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Prefix {
     /// PUTFH, PUTROOTFH.
     Put(PathOf, OpNum),
-    /// LOOKUP or LOOKUPP: step number so many of the place.
+    /// LOOKUP or LOOKUPP of the place's step of this number.
     Step(PathOf, usize, OpNum),
-    /// GETFH of the place, to be remembered.
+    /// GETFH of the place, whose handle is remembered.
     Learn,
     /// SAVEFH, RESTOREFH.
     Keep(OpNum),
 }
 
-/// A segment in a COMPOUND.
 #[derive(Debug)]
 pub(super) struct Member<T> {
     pub(super) whose: T,
-    /// What goes before.
+    /// The operations before its own.
     pub(super) lead: Vec<Prefix>,
-    /// Operations of the segment itself.
+    /// How many operations are its own.
     pub(super) own: usize,
     pub(super) source: Option<Place>,
     pub(super) place: Place,
     pub(super) known_as: Option<Vec<Step>>,
 }
 
-/// A COMPOUND, encoded.
+/// An encoded COMPOUND.
 #[derive(Debug)]
 pub(super) struct Packed<T> {
-    /// The operations.
     pub(super) body: Bytes,
-    /// How many.
     pub(super) ops: usize,
-    /// Upper bound of the bytes of the results.
+    /// An upper bound of the bytes of the results.
     pub(super) reply: usize,
-    /// The reply is to be kept for replay.
+    /// Whether the server shall keep the reply for replay.
     pub(super) cachethis: bool,
-    /// In order.
     pub(super) members: Vec<Member<T>>,
 }
 
@@ -131,7 +125,7 @@ pub(super) struct Packer<T> {
     body: BytesMut,
     ops: usize,
     reply: usize,
-    /// Bytes of data that the server moves.
+    /// Bytes that the server copies.
     moves: u64,
     changes: bool,
     current: Option<Place>,
@@ -159,8 +153,8 @@ impl<T> Packer<T> {
         self.members.is_empty()
     }
 
-    /// Adds a segment, or gives it back if it does not fit behind others. A first one is always taken: what is too
-    /// large for a server is for the server to say.
+    /// Adds a segment, or returns it if it does not fit after the others. The first one always fits: the server must
+    /// say whether it is too large.
     ///
     /// `more_here`: the next segment is for the same place.
     pub(super) fn add(&mut self, whose: T, segment: Segment, more_here: bool) -> Option<T> {
@@ -176,8 +170,8 @@ impl<T> Packer<T> {
         self.ops += segment.ops.len();
         self.reply += segment.reply;
         let changes = self.changes || segment.changes;
-        // What may not be done twice goes into replies that the server can keep, as long as such a COMPOUND has a
-        // member at all.
+        // Operations that must not be executed twice go in replies that the server can keep, as long as such a COMPOUND
+        // holds one member.
         let reply_max = match changes && self.capacity.reply_cached > 0 {
             true => self.capacity.reply.min(self.capacity.reply_cached),
             false => self.capacity.reply,
@@ -225,7 +219,7 @@ impl<T> Packer<T> {
             self.walk(PathOf::Source, source, lead);
             self.op(&ArgOp::Savefh);
             lead.push(Prefix::Keep(OpNum::SAVEFH));
-            // A COMPOUND that moves within one directory need not go there twice.
+            // A COMPOUND within one directory need not go there twice.
             if *source == segment.place {
                 return;
             }
@@ -266,7 +260,7 @@ impl<T> Packer<T> {
     }
 }
 
-/// The handle that a place begins at, if it is one.
+/// The handle that a place begins with, if any.
 pub(super) fn base_handle(place: &Place) -> Option<&FileHandle> {
     match &place.base {
         Base::Handle(fh) => Some(fh),
@@ -294,7 +288,7 @@ mod tests {
         }
     }
 
-    /// Of a server that is not known to be another than the kernel's: data comes first, and once.
+    /// A server that may be Linux's gets READs and READDIRs first in a COMPOUND, and one of them.
     #[test]
     fn data_is_alone_where_several_of_it_are_not_to_be_trusted() {
         let read = || segment(ArgOp::Read(ReadArgs { stateid: Stateid::ANONYMOUS, offset: 0, count: 10 }));

@@ -26,20 +26,19 @@ use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
 use crate::session::SessionError;
 
-/// Why items end that go with others only.
+/// The error of an item whose companions failed.
 const APART: &str = "what it goes with is not there";
 
-/// Why items end that were not begun when a stop came.
+/// The error of an item that was not started when a stop came.
 const INTERRUPTED: &str = "interrupted";
 
-/// An item and its number.
 type Numbered<A> = (usize, Item<A>);
 
-/// A COMPOUND and what came of it.
+/// A COMPOUND and its reply.
 type Replied<A> = (Packed<Numbered<A>>, Result<CompoundRes, SessionError>);
 
-/// Runs items to their outcomes. `each` gets every outcome with the item's number (in the order in which items were
-/// given) and may give more items.
+/// Runs items to their results. `each` gets every result with the item's number (items are numbered in the order in
+/// which they were given) and may add items.
 pub(super) async fn run<A: Action>(
     shared: &Shared,
     items: impl IntoIterator<Item = Item<A>>,
@@ -48,9 +47,9 @@ pub(super) async fn run<A: Action>(
     start(shared, items, each, false, None).await;
 }
 
-/// As [`run`], for work that each answer makes more of: few items wait for others of their kind while something is under
-/// way, and what came of an item goes before what was there, so that a tree is walked rather down than across. While `room` has
-/// no permits, nothing more is sent, and no further reply is looked at.
+/// As [`run`], for work where each result adds items. Few items wait for others while something is in flight, and new
+/// items go before older ones, so a tree is walked depth first. While `room` has no permits, nothing is sent and no
+/// further reply is read.
 pub(super) async fn run_gathered<A: Action>(
     shared: &Shared,
     items: impl IntoIterator<Item = Item<A>>,
@@ -89,19 +88,19 @@ async fn start<A: Action>(
 
 struct Run<'a, A: Action, F> {
     shared: &'a Shared,
-    /// Items that are ready, in two queues: one COMPOUND holds only changes or none, because the replies of changes must
-    /// fit in what the server keeps for a repetition.
+    /// Items that are ready, in two queues. A COMPOUND holds only changes or none, because the replies of changes must
+    /// fit in what the server keeps for replay.
     looks: VecDeque<Numbered<A>>,
     changes: VecDeque<Numbered<A>>,
     given: usize,
     each: F,
     gathered: bool,
-    /// Where what came goes.
+    /// Permits for results that the consumer takes.
     room: Option<&'a Semaphore>,
     under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
-    /// Calls that the session has given up, as far as is known here.
+    /// Replies that could not be decoded, as far as this run has counted them.
     garbled: u64,
 }
 
@@ -138,10 +137,10 @@ where
                 biased;
                 Some(done) = self.under_way.join_next() => match done {
                     Ok((packed, reply)) => self.take(packed, reply),
-                    // A task of ours that panicked: its items have no outcome that anybody knows. The runtime has
-                    // said why; here it goes on as a panic.
+                    // A task panicked: nobody knows the results of its items. The runtime has reported it; the panic
+                    // continues here.
                     Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
-                    // Cancelled: the runtime ends, and this with it.
+                    // Cancelled: the runtime is shutting down.
                     Err(_) => std::future::pending().await,
                 },
                 () = timer => {}
@@ -154,7 +153,7 @@ where
         if item.changes() { &mut self.changes } else { &mut self.looks }
     }
 
-    /// Nothing new is begun after a stop; what has begun goes on to its end.
+    /// After a stop nothing new is started; what has been started goes on.
     fn drop_untouched(&mut self) {
         loop {
             let all: Vec<_> = self.changes.drain(..).chain(self.looks.drain(..)).collect();
@@ -169,7 +168,7 @@ where
         }
     }
 
-    /// Sends what is ready, as far as the session's slots go.
+    /// Sends what is ready, within the session's slots.
     fn send(&mut self) {
         if self.pause_until.is_some_and(|until| Instant::now() < until) {
             return;
@@ -177,7 +176,7 @@ where
         self.pause_until = None;
         let window = self.shared.window();
         while self.under_way.len() < window {
-            // Changes first: they are what keeps items in memory.
+            // Changes go first: they keep items in memory.
             let packed = match self.pack(|run| &mut run.changes) {
                 None => self.pack(|run| &mut run.looks),
                 packed => packed,
@@ -191,7 +190,7 @@ where
         }
     }
 
-    /// A COMPOUND of items that are ready in one of the queues.
+    /// Packs ready items of one queue in a COMPOUND.
     fn pack(&mut self, queue: fn(&mut Self) -> &mut VecDeque<Numbered<A>>) -> Option<Packed<Numbered<A>>> {
         let capacity = *self.shared.capacity();
         let waits = self.gathered && capacity.members > 1 && !self.under_way.is_empty();
@@ -225,7 +224,7 @@ where
                 }
             }
         }
-        // A directory is asked for after those in it.
+        // A directory is requested after its entries.
         last.sort_unstable_by_key(|((number, _), _)| *number);
         for ((number, item), segment) in last {
             let goes = item.behind.iter().all(|number| with.contains(number));
@@ -238,7 +237,7 @@ where
                 Some((number, item)) => self.end(number, item, Outcome::NotExecuted(APART.to_owned())),
             }
         }
-        // Items that did not go may have left others.
+        // Items that ended here may have added others.
         if packer.is_empty() && !queue(self).is_empty() {
             return self.pack(queue);
         }
@@ -292,7 +291,7 @@ where
             Err(SessionError::Unknown(why)) => {
                 let garbled = self.shared.session.stats().garbled;
                 if std::mem::replace(&mut self.garbled, garbled) != garbled {
-                    // A server that stumbles over its own reply may manage a shorter one.
+                    // A server that fails on its own reply may manage a shorter one.
                     self.shared.capacity().shorter_reply(packed.reply, packed.members.len() == 1);
                 }
                 let mut again = Vec::new();
@@ -309,7 +308,7 @@ where
                 }
                 self.again(again.into_iter());
             }
-            // Ganesha decodes no more than 1024 operations, whatever it has granted.
+            // Ganesha decodes at most 1,024 operations, whatever it has granted.
             Err(SessionError::Rpc(CallError::Failed(AcceptStat::GarbageArgs)))
                 if packed.members.len() > 1 && self.shared.capacity().fewer_ops(packed.ops, false) =>
             {
@@ -324,15 +323,15 @@ where
         }
     }
 
-    /// Puts items back in front, in their order.
+    /// Puts items back at the front, in their order.
     fn again(&mut self, items: impl DoubleEndedIterator<Item = Numbered<A>>) {
         for numbered in items.rev() {
             self.queue(&numbered.1).push_front(numbered);
         }
     }
 
-    /// The COMPOUND was too much for the server, or came too early: learns it. `false`: it was neither, or there is
-    /// nothing left to give up.
+    /// Learns from a COMPOUND that was too large for the server or came too early. Returns `false` if it was neither,
+    /// or if there is nothing left to give up.
     fn smaller_or_later(&mut self, packed: &Packed<Numbered<A>>, alone: bool, status: NfsStat) -> bool {
         let mut capacity = self.shared.capacity();
         match status {
@@ -343,7 +342,7 @@ where
                 let less = capacity.reply_cached.min(packed.reply) / 2;
                 std::mem::replace(&mut capacity.reply_cached, less) > 0
             }
-            // Some servers have one status for all of that, and for want of memory, which a pause may mend.
+            // Some servers use one status for all of these and for lack of memory, which a pause may cure.
             NfsStat::NFS4ERR_RESOURCE if !alone => capacity.fewer_ops(packed.ops, alone),
             NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE => {
                 drop(capacity);
@@ -368,13 +367,13 @@ where
         let mut again = Vec::new();
         for member in members.by_ref() {
             let whose = member.whose;
-            // Where the COMPOUND stopped: at the last result there is.
+            // The COMPOUND stopped at the last result.
             let done = results.remaining().saturating_sub(1);
             let stops_here = !status.is_ok() && done < member.lead.len() + member.own;
             if stops_here && self.put_off(&packed, alone, status, &whose.1) {
                 let (number, mut item) = whose;
                 item.put_off += self.pause;
-                // What the segment has done already may not be done twice.
+                // What the segment has already done must not be done twice.
                 let next = match done > member.lead.len() {
                     true => item.lost("the server stopped in the middle of it"),
                     false => Next::Again,
@@ -407,7 +406,7 @@ where
                 break;
             }
         }
-        // Those behind were not executed.
+        // The items after it were not executed.
         again.extend(members.map(|m| m.whose));
         self.again(again.into_iter());
     }
@@ -419,7 +418,7 @@ where
         }
     }
 
-    /// The COMPOUND stopped within this item, for a reason that is not the item's: it is to be sent again.
+    /// The COMPOUND stopped within this item for a reason that is not the item's: it is sent again.
     fn put_off(
         &mut self,
         packed: &Packed<Numbered<A>>,
@@ -431,7 +430,7 @@ where
     }
 }
 
-/// Takes the results of what leads to a segment: the handle to be remembered, or where the way ended.
+/// Reads the results of the walk to a segment: a handle to remember, or where the walk ended.
 fn walk(
     lead: &[Prefix],
     results: &mut Results,

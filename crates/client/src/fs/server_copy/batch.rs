@@ -26,27 +26,25 @@ use crate::fs::item::Item;
 use crate::fs::{Failure, Nfs, Object, Outcome};
 use crate::limits::STEPWISE_MAX;
 
-/// OPEN, GETFH, COPY or CLONE, SETATTR of the size, COMMIT, CLOSE; of a file that does not go with others OPEN, GETFH, CLOSE.
+/// OPEN, GETFH, COPY or CLONE, SETATTR of the size, COMMIT and CLOSE. A file that goes alone: OPEN, GETFH and CLOSE.
 #[derive(Debug)]
 struct Copy {
     original: Original,
     mode: u32,
     number: u64,
-    /// What the round holds.
+    /// How this round copies.
     way: Option<CopyMethod>,
 }
 
-/// What came of it.
 #[derive(Debug)]
 enum BatchOutcome {
-    /// All is done.
     Whole,
-    /// There is a file to copy to.
+    /// The destination is open; the data is not copied yet.
     Opened(FileHandle),
 }
 
 impl Copy {
-    /// Takes all results behind the GETFH: whether all is done, and stable.
+    /// Reads all results after the GETFH: whether all is done and stable.
     fn read(&self, results: &mut Results) -> Result<bool, OpError> {
         let mut done = false;
         if let Some(way) = self.way {
@@ -102,7 +100,7 @@ impl Action for Copy {
             openhow: OpenHow::Create(CreateHow::Unchecked(create)),
             claim: OpenClaim::Null(name.cloned().unwrap_or_default()),
         }));
-        // RFC 8881 section 2.10.6.4: GETFH right behind what changes the filehandle for good.
+        // RFC 8881 section 2.10.6.4: GETFH follows directly on what changes the filehandle for good.
         out.push(ArgOp::Getfh);
         self.way = (!self.original.alone()).then(|| self.original.way());
         if let Some(way) = self.way {
@@ -153,7 +151,7 @@ impl Action for Copy {
         }
     }
 
-    /// To copy once more does no harm.
+    /// Copying twice does no harm.
     fn lost(&mut self) -> AfterLostReply {
         AfterLostReply::Again
     }

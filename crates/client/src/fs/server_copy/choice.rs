@@ -20,45 +20,41 @@ use crate::ops::{self, repeatable};
 use crate::session::{Session, SessionError};
 use crate::url::Version;
 
-/// Whether copies share the source's storage, as GNU cp's `--reflink`.
+/// Whether copies share the storage of their source, as GNU cp's `--reflink`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reflink {
-    /// If they can.
+    /// If possible.
     #[default]
     Auto,
-    /// What cannot is not copied.
+    /// A file that cannot is not copied.
     Always,
-    /// They do not: data goes through this machine.
+    /// No: data goes through this machine.
     Never,
 }
 
-/// How one file is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CopyMethod {
     Clone,
     Copy,
-    /// Through this machine.
     Read,
 }
 
-/// What is known of a server's copying, for one run. See the module.
+/// What is known of a server's copying during one run. See the module.
 #[derive(Debug)]
 pub struct ServerCopies {
     reflink: Reflink,
     first: CopyMethod,
-    /// Filesystems where the server has refused `first`, and what is used there.
+    /// Filesystems for which the server has refused `first`, and what is used instead.
     less: Mutex<HashMap<Fsid, CopyMethod>>,
-    /// Copies are not stable before a COMMIT.
+    /// Copies need a COMMIT to be stable.
     pub(crate) commits: bool,
-    /// The server does not copy without opens' own stateids (RFC 7862 section 15.2.3).
+    /// The server copies only with the stateids of opens (RFC 7862 section 15.2.3).
     wants_opens: AtomicBool,
 }
 
 impl ServerCopies {
-    /// Asks the server of a session what it has. `None`: files go through this machine.
-    ///
-    /// # Errors
-    /// When the server cannot be asked.
+    /// Asks the server of a session what it supports. `None`: files go through this machine. Fails when the server
+    /// cannot be asked.
     pub async fn of(session: &Session, reflink: Reflink) -> Result<Option<Arc<ServerCopies>>, ops::Error> {
         if session.version() != Version::V42 || reflink == Reflink::Never {
             return Ok(None);
@@ -75,7 +71,6 @@ impl ServerCopies {
         Ok((copies || reflink == Reflink::Always).then(|| Arc::new(found)))
     }
 
-    /// A server that copies nothing.
     pub(crate) fn none() -> ServerCopies {
         ServerCopies {
             reflink: Reflink::Never,
@@ -90,23 +85,22 @@ impl ServerCopies {
         self.reflink == Reflink::Always
     }
 
-    /// How a file is copied.
     pub(crate) fn way(&self, fsid: Fsid, size: u64) -> CopyMethod {
         if self.only_clones() {
             return CopyMethod::Clone;
         }
         let less = self.less.lock().unwrap_or_else(PoisonError::into_inner);
         let way = less.get(&fsid).copied().unwrap_or(self.first);
-        // A COPY of little costs the server less than a CLONE, which is settled by itself, and there is nothing to share.
+        // A COPY of a small file costs the server less than a CLONE, which needs a flush of its own, and there is
+        // little to share.
         if way == CopyMethod::Clone && size < CLONED_MIN { CopyMethod::Copy } else { way }
     }
 
-    /// Whether it wants to be given the stateids of opens.
     pub(crate) fn wants_opens(&self) -> bool {
         self.wants_opens.load(Ordering::Relaxed)
     }
 
-    /// The server has refused to copy a file: `true` if that is no failure of the file, which may come another way.
+    /// Notes that the server refused to copy a file. Returns `true` if the file can be copied in another way.
     pub(crate) fn refused(&self, fsid: Fsid, op: OpNum, status: NfsStat) -> bool {
         let failed = matches!(
             status,
@@ -140,7 +134,7 @@ impl ServerCopies {
     }
 }
 
-/// Whether the server has an operation that it copies with: a directory is copied by none.
+/// Whether the server supports a copying operation. The question uses a directory, which no server copies.
 async fn has(session: &Session, op: ArgOp) -> Result<bool, ops::Error> {
     let number = op.op();
     let reply = repeatable(session, vec![ArgOp::Putrootfh, ArgOp::Savefh, op]).await;
@@ -151,7 +145,7 @@ async fn has(session: &Session, op: ArgOp) -> Result<bool, ops::Error> {
     };
     results.skip(&[OpNum::PUTROOTFH, OpNum::SAVEFH])?;
     let status = results.take(number).err().map(|e: OpError| e.status());
-    // XDR that the server does not know is as good as an operation that it does not have.
+    // A server that cannot decode the operation does not support it.
     Ok(!matches!(
         status,
         Some(NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_OP_ILLEGAL | NfsStat::NFS4ERR_BADXDR)
@@ -163,7 +157,7 @@ pub(crate) fn clone(src_stateid: Stateid, dst_stateid: Stateid) -> ArgOp {
     ArgOp::Clone(CloneArgs { src_stateid, dst_stateid, src_offset: 0, dst_offset: 0, count: 0 })
 }
 
-/// COPY of a range of the saved file to the same range of the current one. `waits`: the reply is to come when all is done.
+/// COPY of a range of the saved file to the same range of the current one. `waits`: the reply comes when all is copied.
 pub(crate) fn copy(src_stateid: Stateid, dst_stateid: Stateid, at: u64, count: u64, waits: bool) -> ArgOp {
     ArgOp::Copy(CopyArgs {
         src_stateid,
@@ -196,7 +190,7 @@ mod tests {
             (auto.way(one, CLONED_MIN), auto.way(one, CLONED_MIN - 1)),
             (CopyMethod::Clone, CopyMethod::Copy)
         );
-        // The file's own trouble.
+        // A failure of the file alone.
         assert!(!auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_NOSPC));
         assert!(auto.refused(one, OpNum::COPY, NfsStat::NFS4ERR_INVAL));
         assert_eq!(auto.way(one, CLONED_MIN), CopyMethod::Clone);

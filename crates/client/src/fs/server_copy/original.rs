@@ -1,4 +1,4 @@
-//! A file that its server is to copy.
+//! A file that its server copies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,20 +9,17 @@ use super::choice::{CopyMethod, ServerCopies};
 use crate::fs::Nfs;
 use crate::limits::COPIED_WHOLE_MAX;
 
-/// A file on the destination's server, to be copied there.
+/// A source file on the destination's server.
 #[derive(Clone)]
 pub struct Original {
-    /// The file, as both sessions know it.
+    /// The handle, the same in both sessions.
     pub fh: FileHandle,
-    /// Bytes, when it was listed.
+    /// The size when it was listed.
     pub size: u64,
-    /// Its filesystem.
     pub fsid: Fsid,
-    /// Its number there.
     pub fileid: u64,
-    /// What it is read with, if it comes to that.
+    /// Reads the file if the server does not copy it.
     pub nfs: Nfs,
-    /// How it is copied.
     pub copies: Arc<ServerCopies>,
 }
 
@@ -31,7 +28,7 @@ impl Original {
         self.copies.way(self.fsid, self.size)
     }
 
-    /// It does not go with others in a COMPOUND.
+    /// Whether it is copied alone and not with others in a COMPOUND.
     pub(crate) fn alone(&self) -> bool {
         let way = self.way();
         way == CopyMethod::Read

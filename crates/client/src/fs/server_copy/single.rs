@@ -24,15 +24,12 @@ use crate::patience::Patience;
 use crate::session::Session;
 use crate::url::Version;
 
-/// Why a file is not copied.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CopyError {
     #[error(transparent)]
     Step(#[from] StepError),
-    /// The source cannot be opened.
     #[error("{text}")]
     Unopened { status: Option<NfsStat>, text: String },
-    /// The source cannot be read to its end.
     #[error("{text}")]
     Unread { status: Option<NfsStat>, text: String },
     /// Only CLONE was allowed, and the server refuses it.
@@ -46,16 +43,15 @@ impl From<OpError> for CopyError {
     }
 }
 
-/// What is known, and noted, of how much of a copy is stable.
+/// How much of a copy is stable, as known and noted.
 pub(crate) trait Stable: Send {
-    /// All before this offset is stable already.
+    /// All before this offset is stable.
     fn from(&self) -> u64;
 
-    /// All before `upto` is stable in the file `fh`.
+    /// Notes that all before `upto` is stable in the file `fh`.
     fn note(&mut self, fh: &[u8], upto: u64);
 }
 
-/// Nothing is known or noted.
 struct NoNotes;
 
 impl Stable for NoNotes {
@@ -66,11 +62,12 @@ impl Stable for NoNotes {
     fn note(&mut self, _fh: &[u8], _upto: u64) {}
 }
 
-/// Copies over an existing file. Returns its bytes. `number`: that of an open owner that no other copy under way has.
+/// Copies over an existing file and returns the number of bytes. `number`: an open owner that no other copy in flight
+/// uses.
 pub(super) async fn over(nfs: &Nfs, fh: FileHandle, original: &Original, number: u64) -> Outcome<u64> {
     let session = nfs.session();
     let done = async {
-        // Earlier versions do not open by handles; they write without an open.
+        // Earlier versions cannot open by handle; they write without an open.
         let opens = matches!(session.version(), Version::V41 | Version::V42);
         let file = match opens {
             true => open_file::open_as(session, fh, OPEN4_SHARE_ACCESS_WRITE, number).await?,
@@ -106,7 +103,7 @@ async fn fill_over(
     number: u64,
 ) -> Result<(), CopyError> {
     if file.fh == original.fh {
-        // The server of a file that is read and written does not tell.
+        // A server whose file is read and written sends no such result.
         return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
     }
     let source = match original.way() {
@@ -124,7 +121,7 @@ async fn fill_over(
     Ok(open_file::set(session, &file.fh, &size).await?)
 }
 
-/// Copies all of the data, in the best way that the server has.
+/// Copies all data in the best way that the server supports.
 pub(crate) async fn fill(
     session: &Session,
     file: &Arc<OpenFile>,
@@ -154,10 +151,10 @@ pub(crate) async fn fill(
     }
 }
 
-/// Why a server did not copy; `None`: it did.
+/// Why the server did not copy; `None`: it did.
 type Refusal = Option<(OpNum, NfsStat)>;
 
-/// Operations behind which the source is the saved filehandle and the destination the current one.
+/// Operations after which the source is the saved filehandle and the destination the current one.
 fn both(file: &OpenFile, source: &OpenFile, then: Vec<ArgOp>) -> Vec<ArgOp> {
     let mut ops = vec![ArgOp::Putfh(source.fh.clone()), ArgOp::Savefh, ArgOp::Putfh(file.fh.clone())];
     ops.extend(then);
@@ -166,7 +163,7 @@ fn both(file: &OpenFile, source: &OpenFile, then: Vec<ArgOp>) -> Vec<ArgOp> {
 
 const BOTH: [OpNum; 3] = [OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH];
 
-/// Opens again what the server has forgotten; `true`: it was that.
+/// Opens again what the server has forgotten. Returns `true` if that was the cause.
 async fn forgotten(
     session: &Session,
     file: &OpenFile,
@@ -186,11 +183,11 @@ async fn cloned(session: &Session, file: &OpenFile, source: &OpenFile) -> Result
     let mut patience = Patience::new();
     while patience.turn().await {
         let stateids = (source.stateid(), file.stateid());
-        // CLONE has no verifier: the COMMIT is of the same instance of the server because it is in the same COMPOUND.
+        // CLONE has no verifier. The COMMIT is in the same COMPOUND, so the same instance of the server executes both.
         let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
         let ops = both(file, source, vec![clone(stateids.0, stateids.1), commit]);
         let mut results = match step::step(session, ops).await {
-            // To clone it once more does no harm.
+            // Cloning twice does no harm.
             Err(StepError::Unknown(_)) => continue,
             other => other?,
         };
@@ -216,7 +213,7 @@ async fn copied(
 ) -> Result<Refusal, CopyError> {
     // All before it is stable.
     let mut durable = stable.from();
-    // A server that is asked to answer at the end of a copy answers after a small part of a large one, or not for long.
+    // A server that shall reply at the end of a copy replies after a small part of a large one, or not for a long time.
     let (mut goes_on, mut otherwise) = (size > limits::COPY_PIECE_BYTES, false);
     let mut patience = Patience::new();
     'again: while patience.turn().await {
@@ -234,7 +231,7 @@ async fn copied(
             let done = match results.take(OpNum::COPY) {
                 Ok(ResBody::Copy(done)) => done.response,
                 Ok(_) => return Err(OpError::Missing { op: OpNum::COPY }.into()),
-                // It copies in the other way only.
+                // The server copies only in the other way.
                 Err(e) if e.status() == NfsStat::NFS4ERR_OFFLOAD_NO_REQS && !otherwise => {
                     (goes_on, otherwise) = (waits, true);
                     continue;
@@ -288,11 +285,11 @@ async fn copied(
     Err(StepError::Unknown("the server keeps losing what it copied".into()).into())
 }
 
-/// How a copy that went on by itself has ended.
+/// How an asynchronous copy ended.
 enum End {
     Copied(WriteResponse),
     Refused(NfsStat),
-    /// The server does not know it any more, or does not go on with it.
+    /// The server does not know the copy any more, or does not continue it.
     Unknown,
 }
 
@@ -329,12 +326,12 @@ async fn ended(
             Ok(ResBody::OffloadStatus(status)) => (status.count, status.complete),
             Ok(_) => return Err(OpError::Missing { op: OpNum::OFFLOAD_STATUS }.into()),
             Err(e) if open_file::state_lost(e.status()) => {
-                // Nothing is on its way any more from a server that has restarted.
+                // A server that has restarted sends no call for it.
                 let patience =
                     if session.has_back_channel().await { limits::COPY_END_PATIENCE } else { Duration::ZERO };
                 return Ok(told(patience).await.unwrap_or(End::Unknown));
             }
-            // It is not to be asked: its call must do.
+            // The server cannot be asked: wait for its call.
             Err(e) if e.status() == NfsStat::NFS4ERR_NOTSUPP => (last.0, None),
             Err(e) => return Err(e.into()),
         };
@@ -349,7 +346,7 @@ async fn ended(
         if count != last.0 {
             last = (count, Instant::now());
         } else if last.1.elapsed() > limits::DELAY_PATIENCE {
-            // Nothing more is to be written when it comes another way.
+            // Cancel it, so that it writes nothing more while the file is copied in another way.
             let ops = vec![ArgOp::Putfh(file.fh.clone()), ArgOp::OffloadCancel(id)];
             let mut results = step::step(session, ops).await?;
             results.skip(&[OpNum::PUTFH])?;
@@ -361,7 +358,7 @@ async fn ended(
     }
 }
 
-/// Reads and writes, a few pieces at a time.
+/// Reads and writes a few pieces at a time.
 async fn through_here(
     session: &Session,
     file: &Arc<OpenFile>,
