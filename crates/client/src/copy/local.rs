@@ -1,8 +1,8 @@
 //! Trees of this machine as members. Blocking.
 //!
-//! A file is opened before it is announced, so that its size is that of what is read: a file that grows is copied as far
-//! as it went then, one that shrinks meanwhile is told as failed if it is large. A name that cannot be read is told and
-//! passed over; the rest goes on.
+//! A file is opened before it is announced, so its announced size is that of the file that is read. A file that grows
+//! is copied up to that size. A large one that shrinks meanwhile is reported as failed. A name that cannot be read is
+//! reported and skipped.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,43 +22,38 @@ use crate::local::{Attempt, Follow, Found, Links, Trouble, Walk, WalkOptions, se
 use crate::put::{Cause, DataError, MemberError, Members, SourceItem};
 use crate::resume::{EarlierResult, Resume};
 
-/// A tree, or a single file, to be copied.
+/// A tree or a single file to copy.
 #[derive(Debug, Clone)]
 pub struct LocalStart {
     pub path: PathBuf,
-    /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
-    /// itself.
+    /// Its path below the destination, with `/` between names. Empty: its contents go in the destination itself.
     pub name: Vec<u8>,
 }
 
-/// What becomes of holes.
+/// What happens to holes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sparse {
     /// Holes stay holes.
     #[default]
     Auto,
-    /// Blocks of zeroes become holes, too.
+    /// Blocks of zeroes become holes as well.
     Always,
-    /// Holes are written as zeroes.
     Never,
 }
 
-/// How trees are read.
 #[derive(Debug, Clone, Default)]
 pub struct LocalOptions {
-    /// Which symbolic links are followed.
     pub follow: Follow,
-    /// Directories of other filesystems are copied empty.
+    /// Copy directories of other filesystems, but not what is in them.
     pub one_file_system: bool,
-    /// Directories are entered, and special files copied as such.
+    /// Enter directories, and copy special files as such.
     pub recursive: bool,
-    /// Names of one file become names of one file.
+    /// Copy several names of one file as names of one file.
     pub links: bool,
-    /// What becomes of holes.
     pub sparse: Sparse,
-    /// Extended attributes come, too; those that cannot be read are left out.
+    /// Copy extended attributes; leave out those that cannot be read.
     pub xattrs: bool,
-    /// When it is set, no further members come.
+    /// When it is set, no further members are given.
     pub stop: Arc<AtomicBool>,
     /// What an earlier run did is not read again.
     pub resume: Option<Arc<Resume>>,
@@ -72,15 +67,15 @@ pub struct LocalTrees {
     reading: Option<Reading>,
 }
 
-/// The file whose data is asked for.
+/// The file whose data is being read.
 struct Reading {
     file: File,
-    /// What is still to be read, the next first.
+    /// What is still to be read, in order.
     left: VecDeque<Segment>,
 }
 
 impl LocalTrees {
-    /// In this order.
+    /// The trees are read in this order.
     pub fn new(starts: impl IntoIterator<Item = LocalStart>, options: LocalOptions) -> LocalTrees {
         let starts = starts.into_iter().collect();
         LocalTrees { options, starts, walk: None, links: Links::default(), reading: None }
@@ -138,7 +133,7 @@ impl LocalTrees {
         Ok(SourceItem::Member(member))
     }
 
-    /// What an earlier run made of it; `None`: it is to be copied.
+    /// What an earlier run did with it; `None`: it must be copied.
     fn known(
         &mut self,
         found: &Found,
@@ -235,7 +230,7 @@ impl Members for LocalTrees {
     }
 }
 
-/// What of these segments does not read as zeroes, in whole blocks.
+/// The parts of these segments that do not read as zeroes, in whole blocks.
 fn nonzero(file: &File, segments: Vec<Segment>) -> io::Result<Vec<Segment>> {
     let mut all: Vec<Segment> = Vec::new();
     let mut buf = vec![0; PIECE_BYTES];
@@ -263,7 +258,7 @@ fn nonzero(file: &File, segments: Vec<Segment>) -> io::Result<Vec<Segment>> {
     Ok(all)
 }
 
-/// As much as there is.
+/// Reads until `buf` is full or the file ends.
 fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buf.len() {

@@ -24,7 +24,7 @@ pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
 pub(crate) use write::descend;
 pub use write::{WriteOptions, write};
 
-/// A member with the attributes of a file; its data is still to be looked at.
+/// A member with the attributes of a file. Its data is read later.
 fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn OwnerNames) -> Member {
     let time = |t: NfsTime| Time { seconds: t.seconds, nanos: t.nseconds };
     Member {
@@ -46,12 +46,12 @@ fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn OwnerNa
     }
 }
 
-/// Extended attributes as members have them.
+/// Extended attributes in the form that members have.
 pub(crate) fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
     xattrs.into_iter().map(|(name, value)| ([b"user.", &name[..]].concat(), value)).collect()
 }
 
-/// The system's words for an error, without its number.
+/// The system's text for an error, without its number.
 pub(crate) fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

@@ -29,52 +29,47 @@ use crate::local::Links;
 use crate::put::{Cause, DataError, MemberError, Members, SourceItem};
 use crate::resume::{EarlierResult, Resume};
 
-/// A tree, or a single file, to be copied.
+/// A tree or a single file to copy.
 #[derive(Debug, Clone)]
 pub struct RemoteStart {
     pub fh: FileHandle,
-    /// Its attributes.
     pub meta: Meta,
-    /// The first page of its listing, if it is known already.
+    /// The first page of the listing, if it is known.
     pub first_page: Option<FirstPage>,
-    /// What it is to be called below the destination, `/` between names; empty: what is in it goes into the destination
-    /// itself.
+    /// Its path below the destination, with `/` between names. Empty: its contents go in the destination itself.
     pub name: Vec<u8>,
 }
 
 impl RemoteStart {
-    /// Of what was looked at.
     pub fn of(object: Object, name: Vec<u8>) -> RemoteStart {
         RemoteStart { meta: Meta::of(&object.attrs), fh: object.fh, first_page: object.first_page, name }
     }
 }
 
-/// One object of a tree that was listed already.
+/// An object of a tree that was listed before.
 #[derive(Debug, Clone)]
 pub struct RemoteObject {
-    /// What it is to be called below the destination.
+    /// Its path below the destination.
     pub name: Vec<u8>,
-    /// Its attributes.
     pub meta: Meta,
     pub fh: Option<FileHandle>,
-    /// A symbolic link's text.
+    /// The target of a symbolic link.
     pub text: Option<Bytes>,
 }
 
-/// How trees are read.
 #[derive(Debug, Clone, Default)]
 pub struct RemoteOptions {
-    /// Directories of other filesystems are copied empty.
+    /// Copy directories of other filesystems, but not what is in them.
     pub one_file_system: bool,
-    /// Names of one file become names of one file.
+    /// Copy several names of one file as names of one file.
     pub links: bool,
     /// The destination is on the same server, which copies the files itself.
     pub copies: Option<Arc<ServerCopies>>,
-    /// Extended attributes come, too, where the server has them.
+    /// Copy extended attributes where the server has them.
     pub xattrs: bool,
-    /// A file that is not as it was listed when all of it is read is told as failed.
+    /// Report a file as failed if it differs from its listing after it was read.
     pub exact: bool,
-    /// When it is set, no further members come.
+    /// When it is set, no further members are given.
     pub stop: Arc<AtomicBool>,
     /// What an earlier run did is not read again.
     pub resume: Option<Arc<Resume>>,
@@ -85,48 +80,47 @@ pub struct RemoteTrees {
     now: CurrentData,
 }
 
-/// The data of the member that came last.
+/// The data of the last member.
 enum CurrentData {
     None,
     Whole(Bytes),
-    /// And what of them is passed over already.
+    /// With the rest of the last piece, and how many bytes of the pieces to skip.
     Pieces(mpsc::Receiver<Result<Bytes, String>>, Bytes, u64),
 }
 
-/// A member with its data, or the way to it.
+/// A member with its data, or with the channel of its pieces.
 enum Ready {
     Trouble(Vec<u8>, MemberError),
     Done(Vec<u8>),
     Whole(Box<Member>, Bytes),
     Copy(Box<(Member, Original)>),
-    /// Behind so many bytes, which an earlier run has copied.
+    /// The pieces follow this many bytes, which an earlier run has copied.
     Pieces(Box<Member>, u64, mpsc::Receiver<Result<Bytes, String>>),
 }
 
-/// What the walk has come to.
 enum Walked {
     Object { path: Vec<u8>, meta: Meta, fh: Option<FileHandle>, text: Option<Bytes> },
     Unlisted(Vec<u8>, ItemError),
 }
 
 impl RemoteTrees {
-    /// In this order, of one server. Must be called on a Tokio runtime.
+    /// Starts are of one server and are given in this order. Must be called on a Tokio runtime.
     ///
-    /// `who`: the numbers of owners that the server names by names.
+    /// `who`: numbers for owners that the server gives as names.
     pub fn new(
         nfs: &Nfs,
         starts: Vec<RemoteStart>,
         options: RemoteOptions,
         who: Box<dyn OwnerNames>,
     ) -> RemoteTrees {
-        // Bounded by the room that the walk waits for.
+        // The permits that the walk waits for bound it.
         let (seen, walked) = mpsc::unbounded_channel();
         let stop = options.stop.clone();
         tokio::spawn(walk(nfs.clone(), starts, options.one_file_system, stop, seen));
         RemoteTrees::seen(nfs, walked, options, who)
     }
 
-    /// These objects, in their order: a directory before what is in it. Must be called on a Tokio runtime.
+    /// These objects in their order: a directory before its contents. Must be called on a Tokio runtime.
     pub fn of(
         nfs: &Nfs,
         objects: impl IntoIterator<Item = RemoteObject>,
@@ -135,7 +129,7 @@ impl RemoteTrees {
     ) -> RemoteTrees {
         let (seen, walked) = mpsc::unbounded_channel();
         for RemoteObject { name: path, meta, fh, text } in objects {
-            // The other end is here.
+            // The receiver is in this function.
             let _ = seen.send((Walked::Object { path, meta, fh, text }, None));
         }
         RemoteTrees::seen(nfs, walked, options, who)
@@ -160,7 +154,7 @@ impl RemoteTrees {
             exact: options.exact,
             resume: options.resume.clone(),
         };
-        // One who listens no more has been told all that there was to tell.
+        // A receiver that is gone needs no more.
         tokio::spawn(async move { reader.run(options, walked, who).await.is_ok() });
         RemoteTrees { given, now: CurrentData::None }
     }
@@ -203,7 +197,7 @@ impl Members for RemoteTrees {
         }
     }
 
-    /// What was not read; nothing else is passed over.
+    /// Only what was not read is skipped.
     fn skip(&mut self, bytes: u64) -> Result<(), DataError> {
         match &mut self.now {
             CurrentData::Pieces(_, _, from) if *from == bytes => *from = 0,
@@ -214,10 +208,10 @@ impl Members for RemoteTrees {
     }
 }
 
-/// What waits for its turn, and its share of [`WALKED_AHEAD_MAX`].
+/// An object that waits for its turn, and its share of [`WALKED_AHEAD_MAX`].
 type Queued = (Walked, Option<OwnedSemaphorePermit>);
 
-/// Sends what is in the trees, depth first.
+/// Sends the objects of the trees, depth first.
 async fn walk(
     nfs: Nfs,
     starts: Vec<RemoteStart>,
@@ -226,7 +220,7 @@ async fn walk(
     seen: mpsc::UnboundedSender<Queued>,
 ) {
     let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
-    // What one reply brought goes as a whole; the walk waits then.
+    // All entries of one reply are sent; then the walk waits.
     let send = |what: Walked| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
     for RemoteStart { fh, meta, first_page, name } in starts {
         if stop.load(Ordering::Acquire) {
@@ -248,7 +242,7 @@ async fn walk(
             continue;
         }
         let mut order = InOrder::new(1);
-        // What lies below a directory of another filesystem.
+        // The contents of a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
         let options = WalkOptions { texts: true, ..WalkOptions::default() };
         nfs.walk_within(&room, [Start { path: name, fh, first_page }], options, |listing| {
@@ -272,7 +266,7 @@ async fn walk(
                     },
                     Step::Start(_) | Step::Left => Ok(()),
                 };
-                // Nobody listens any more: the rest of the listings goes nowhere.
+                // The receiver is gone: the other listings are dropped.
                 if sent.is_err() {
                     stop.store(true, Ordering::Release);
                 }
@@ -286,33 +280,32 @@ fn below(dir: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(dir).is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
-/// Where a member's data is.
 enum Data {
     None,
-    /// Its place among what is read.
+    /// The index in what is read.
     Read(usize),
     Copy(Original),
-    /// Of what is copied, or is no file, only the extended attributes are read.
+    /// Only extended attributes are read: the server copies the data, or it is no file.
     Xattrs(usize, Option<Original>),
 }
 
 /// Data and extended attributes, and the size and time of modification after them.
 type FileContents = (Bytes, Vec<Xattr>, Option<(u64, NfsTime)>);
 
-/// A call under way: what it reads, in order.
+/// A call in flight: what it reads, in order.
 struct Batch {
     bytes: usize,
     members: Vec<(Member, Data)>,
     reading: JoinHandle<Vec<Outcome<FileContents>>>,
 }
 
-/// Reads files as they come and gives all members on, in their order.
+/// Reads files as they arrive and gives all members in their order.
 struct Reader {
     nfs: Nfs,
     tell: mpsc::Sender<Ready>,
     under_way: VecDeque<Batch>,
     ahead: usize,
-    /// The next call.
+    /// Members of the next call.
     members: Vec<(Member, Data)>,
     files: Vec<Wanted>,
     bytes: usize,
@@ -321,7 +314,7 @@ struct Reader {
     resume: Option<Arc<Resume>>,
 }
 
-/// Nobody listens any more.
+/// The receiver is gone.
 struct Abandoned;
 
 impl Reader {
@@ -338,7 +331,7 @@ impl Reader {
         loop {
             let seen = match walked.try_recv() {
                 Ok((seen, _)) => seen,
-                // What there is goes out before more is waited for.
+                // What is collected is sent before more is waited for.
                 Err(_) if !self.members.is_empty() || !self.under_way.is_empty() => {
                     self.start();
                     self.finish().await?;
@@ -394,7 +387,7 @@ impl Reader {
         }
     }
 
-    /// Has the extended attributes of an object read, if they count: their place among what is read.
+    /// Requests the extended attributes of an object, if they are wanted, and returns their index in what is read.
     fn wants(&mut self, fh: FileHandle) -> Option<usize> {
         if !self.xattrs {
             return None;
@@ -403,7 +396,7 @@ impl Reader {
         Some(self.files.len() - 1)
     }
 
-    /// A file that the destination's server copies; otherwise its handle again.
+    /// A file that the destination's server copies; otherwise returns its handle.
     fn original(&self, options: &RemoteOptions, fh: FileHandle, meta: &Meta) -> Result<Original, FileHandle> {
         let Some(copies) = options.copies.clone() else { return Err(fh) };
         if copies.way(meta.fsid, meta.size) == CopyMethod::Read {
@@ -413,7 +406,7 @@ impl Reader {
         Ok(Original { fh, size, fsid, fileid, nfs: self.nfs.clone(), copies })
     }
 
-    /// Sends what is gathered.
+    /// Sends what is collected.
     fn start(&mut self) {
         if self.members.is_empty() {
             return;
@@ -433,7 +426,7 @@ impl Reader {
         self.under_way.push_back(Batch { bytes, members: std::mem::take(&mut self.members), reading });
     }
 
-    /// Gives on what the oldest call has read.
+    /// Gives what the oldest call has read.
     async fn finish(&mut self) -> Result<(), Abandoned> {
         let Some(batch) = self.under_way.pop_front() else { return Ok(()) };
         self.ahead -= batch.bytes;
@@ -450,7 +443,7 @@ impl Reader {
                 Data::Read(n) => (take(n), None),
                 Data::Copy(original) => (nothing(), Some(original)),
                 Data::Xattrs(n, Some(original)) => (take(n), Some(original)),
-                // What is in a directory comes all the same.
+                // The contents of a directory are given all the same.
                 Data::Xattrs(n, None) => (take(n).or_else(|_| nothing()), None),
             };
             let ready = match (data, original) {
@@ -481,7 +474,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Why a file may not be as it was listed.
+    /// How a file differs from its listing, if it does.
     async fn other_than(&self, fh: &FileHandle, before: (u64, NfsTime)) -> Option<String> {
         let wanted = Wanted { fh: fh.clone(), bytes: 0, xattrs: false };
         match self.nfs.fetch([wanted]).await.pop().map(Outcome::into_result) {
@@ -510,7 +503,7 @@ impl Reader {
                 .collect();
             let lengths: Vec<u64> = ranges.iter().map(|r| r.2).collect();
             let read = self.nfs.read_of(ranges).await;
-            // Before its last piece is given away.
+            // Checked before the last piece is given.
             let changed = match self.exact && end == size {
                 true => self.other_than(&fh, before).await,
                 false => None,
@@ -523,7 +516,7 @@ impl Reader {
                     (Err(e), _) => Err(e.to_string()),
                 };
                 let failed = piece.is_err();
-                // A receiver that is gone has given the file up.
+                // The receiver is gone: it has given up the file.
                 if send.send(piece).await.is_err() || failed {
                     return Ok(());
                 }
@@ -534,14 +527,14 @@ impl Reader {
     }
 }
 
-/// Why a file is left out that is another one than was listed.
+/// The message for a file that is not the one that was listed.
 const CHANGED: &str = "it changed while it was read";
 
 fn listed(member: &Member) -> (u64, NfsTime) {
     (member.size, NfsTime { seconds: member.mtime.seconds, nseconds: member.mtime.nanos })
 }
 
-/// What is known of a member, and the file whose data is wanted.
+/// Describes a member, and names the file whose data is wanted.
 #[allow(clippy::type_complexity)] // things of one object
 fn describe(
     seen: Walked,
@@ -579,7 +572,7 @@ fn describe(
     Ok((member, Some((fh, meta))))
 }
 
-/// What an earlier run made of it; `None`: it is to be copied.
+/// What an earlier run did with it; `None`: it must be copied.
 fn known(member: &Member, options: &RemoteOptions) -> Option<Ready> {
     let resume = options.resume.as_ref().filter(|_| member.kind != Kind::Dir)?;
     match resume.object(member) {

@@ -36,17 +36,16 @@ use crate::put::{
 };
 use crate::resume::{Item, Local, Part, fits};
 
-/// How members are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WriteOptions {
-    /// Blocks of zeroes are not written.
+    /// Leave out blocks of zeroes.
     pub zeroes_to_holes: bool,
-    /// What is no directory gets its name, in place of what had it, when all of it is on stable storage, and another name
-    /// until then.
+    /// Give everything but directories a temporary name until it is on stable storage; then its own name, in place of
+    /// what had it.
     pub under_other_names: bool,
 }
 
-/// Puts members into the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
+/// Puts members in the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
 /// What the report counts is on stable storage.
 pub fn write(
     members: &mut dyn Members,
@@ -119,24 +118,25 @@ struct Writer<'a> {
     options: &'a PutOptions,
     how: WriteOptions,
     progress: &'a dyn Progress,
-    /// The root, and the directories on the way to where the last member went.
+    /// The root, and the directories on the path of the last member.
     dirs: Vec<(Bytes, Arc<OwnedFd>)>,
-    /// What this run has made, but for directories: by device and inode number.
+    /// Objects that this run has made, without directories: device and inode number.
     made: HashSet<(u64, u64)>,
     /// Directories that an earlier run made.
     ours: HashSet<Vec<u8>>,
     /// A handle on each filesystem that was written to.
     devices: HashMap<u64, Arc<OwnedFd>>,
-    /// Directories, and what they get at the end. Not their handles: there may be more than a process has.
+    /// Directories whose attributes are set at the end. No handles: there may be more directories than a process may
+    /// have descriptors.
     finals: Vec<(Member, bool)>,
-    /// Written, not yet synced.
+    /// Written but not synced.
     pending: Vec<Pending>,
     pending_bytes: u64,
-    /// Objects that have another name until they are stable.
+    /// Objects that have a temporary name until they are stable.
     unnamed: Vec<Unnamed>,
-    /// The same by their paths.
+    /// The temporary names, by path.
     meanwhiles: HashMap<Vec<u8>, CString>,
-    /// Names under which something else stays than a member.
+    /// Names under which an existing object stays instead of the member.
     left: HashSet<Vec<u8>>,
     number: u64,
     synced: Instant,
@@ -144,7 +144,7 @@ struct Writer<'a> {
     done: (u64, u64),
 }
 
-/// An object under another name than its own.
+/// An object with a temporary name.
 struct Unnamed {
     dir: Vec<Bytes>,
     meanwhile: CString,
@@ -156,11 +156,10 @@ struct Pending {
     path: Vec<u8>,
     kind: Kind,
     bytes: u64,
-    /// What enters the journal.
+    /// Its entry in the journal.
     item: Option<Item>,
 }
 
-/// What came of one member.
 enum MemberOutcome {
     Made(u64),
     Met,
@@ -179,7 +178,7 @@ impl Writer<'_> {
         let resume = self.options.resume.as_ref().filter(|_| kind != Kind::Dir);
         let item = resume.map(|resume| resume.item_of(&member));
         match self.place((member, agreed), members) {
-            // A directory that was there.
+            // The directory existed.
             Ok(MemberOutcome::Met) => {
                 self.progress.dir_existed(&path);
                 self.report.count(Some(kind), 0);
@@ -269,7 +268,7 @@ impl Writer<'_> {
             _ => self.other(&dir, &meanwhile, &member),
         };
         if made.is_err() {
-            // What cannot be removed again has a name that tells what it is.
+            // If it cannot be removed, its name tells what it is.
             let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
         } else {
             let path = member.path.clone();
@@ -279,14 +278,14 @@ impl Writer<'_> {
         made
     }
 
-    /// A name that nothing has yet.
+    /// A temporary name that does not exist.
     fn meanwhile(&mut self) -> CString {
         self.number += 1;
         let name = format!(".landfast-{}-{}", std::process::id(), self.number);
         CString::new(name).unwrap_or_default()
     }
 
-    /// All that is stable gets its name.
+    /// Gives all stable objects their names.
     fn name(&mut self, synced: bool) {
         self.meanwhiles.clear();
         for Unnamed { dir, meanwhile, name, path } in std::mem::take(&mut self.unnamed) {
@@ -300,7 +299,7 @@ impl Writer<'_> {
             };
             let named = match synced {
                 true => renameat(&*dir, &meanwhile, &*dir, &name),
-                // It is told as failed with the others.
+                // It is reported as failed with the others.
                 false => {
                     let _ = unlinkat(&*dir, &meanwhile, AtFlags::empty());
                     continue;
@@ -315,7 +314,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The directory of these names, through directories only.
+    /// Opens the directory of these names, through directories only.
     fn enter(&mut self, names: &[Bytes]) -> Result<Arc<OwnedFd>, MemberError> {
         let same = self.dirs[1..].iter().zip(names).take_while(|((name, _), wanted)| name == *wanted).count();
         self.dirs.truncate(same + 1);
@@ -336,7 +335,7 @@ impl Writer<'_> {
         there: bool,
     ) -> Result<MemberOutcome, MemberError> {
         if !there {
-            // Filled first, whatever its mode.
+            // It is filled first, whatever its mode will be.
             let mode = self.mode(&member, 0o1777) | 0o700;
             mkdirat(dir, name, Mode::from_raw_mode(mode)).map_err(|e| self.refused(Cause::Other, e))?;
         }
@@ -346,7 +345,7 @@ impl Writer<'_> {
         self.device(&opened);
         let known = self.options.resume.as_ref().is_some_and(|resume| resume.made_before(&member.path));
         let above = member.path.iter().rposition(|b| *b == b'/').map(|at| &member.path[..at]);
-        // What is in one that an earlier run made was made, too, though that may not have come to be noted.
+        // An earlier run that made the directory also made its contents, though it may not have noted that.
         let ours = there && (known || above.is_some_and(|above| self.ours.contains(above)));
         if ours {
             self.ours.insert(member.path.clone());
@@ -366,7 +365,7 @@ impl Writer<'_> {
         let new = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let old = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(self.mode(member, 0o777));
-        // Owner and group are not set yet: nobody else may read what is not theirs.
+        // Owner and group are not set yet: nobody else may read the data.
         let mode = if self.options.same_owner == Some(true) { mode & Mode::RWXU } else { mode };
         let opened = match openat(dir, name, if into { old } else { new }, mode) {
             Err(Errno::ACCESS | Errno::PERM) if into && self.over.force => {
@@ -378,7 +377,7 @@ impl Writer<'_> {
         self.fill(&file, (member, part), !into, members)
     }
 
-    /// What an earlier run has begun goes on behind what is stable of it.
+    /// Continues what an earlier run has begun, after what is stable of it.
     fn rest(
         &mut self,
         dir: &OwnedFd,
@@ -391,7 +390,7 @@ impl Writer<'_> {
         let begun = part.unfinished().map(|(fh, upto)| (fh.0.clone(), upto));
         let (file, new) = match (opened, begun) {
             (Ok(file), Some((begun, upto))) if let Some(new) = is_of(&file, &begun, upto) => {
-                // What is behind may not be what the source has there.
+                // What follows may differ from the source.
                 file.set_len(upto).map_err(|e| self.refused(Cause::Unwritten, errno(&e)))?;
                 (file, new)
             }
@@ -404,7 +403,7 @@ impl Writer<'_> {
         self.fill(&file, (member, &mut Some(part)), new, members)
     }
 
-    /// Data, from where it is not there yet, and attributes of an open file, a new one or one that was there.
+    /// Writes the missing data and the attributes of an open file, new or existing.
     fn fill(
         &mut self,
         file: &File,
@@ -462,7 +461,7 @@ impl Writer<'_> {
                     at += block.len() as u64;
                 }
                 if let Some(part) = part.as_mut().filter(|part| part.is_due(at)) {
-                    // Zeroes that were not written belong to it.
+                    // Zeroes that were not written are part of it.
                     end = at.max(end);
                     let stable = file.metadata().and_then(|meta| {
                         if meta.len() < end {
@@ -536,7 +535,7 @@ impl Writer<'_> {
         Ok(MemberOutcome::Made(0))
     }
 
-    /// Those of users; a filesystem that has none is passed over unless they must be kept.
+    /// Attributes of users. A filesystem without any is an error only if they must be kept.
     fn xattrs(&self, file: &File, member: &Member) -> Result<(), MemberError> {
         if self.options.xattrs == Xattrs::No {
             return Ok(());
@@ -555,7 +554,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Owner, mode and times, in this order: a change of owner takes set-ID bits away.
+    /// Owner, mode and times, in this order: a change of owner clears the set-ID bits.
     fn attributes(&self, file: &File, member: &Member, mode: bool) -> Result<(), MemberError> {
         let (owner, group) = self.owners(member);
         if owner.is_some() || group.is_some() {
@@ -571,7 +570,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The mode that a new object gets, of bits `mask` unless it is kept.
+    /// The mode of a new object: its bits in `mask`, or all if the mode is kept.
     fn mode(&self, member: &Member, mask: u32) -> u32 {
         match self.options.same_permissions {
             Some(true) => member.mode,
@@ -594,7 +593,7 @@ impl Writer<'_> {
         MemberError::new(Cause::Unset, system_text(&e.into()))
     }
 
-    /// Remembers the filesystem of a directory, to be synced.
+    /// Notes the filesystem of a directory, to sync it.
     fn device(&mut self, dir: &Arc<OwnedFd>) {
         if let Ok(stat) = rustix::fs::fstat(&**dir) {
             self.devices.entry(crate::local::meta(&stat).fsid.major).or_insert_with(|| dir.clone());
@@ -605,7 +604,7 @@ impl Writer<'_> {
         self.devices.values().try_for_each(|dir| Ok(syncfs(&**dir)?))
     }
 
-    /// Whether much is pending, or, with a journal, for long.
+    /// Whether much is pending, or, with a journal, has been for long.
     fn is_due(&self) -> bool {
         let (members, bytes) = match &self.options.resume {
             None => (SYNC_EVERY_MEMBERS, SYNC_EVERY_BYTES),
@@ -617,7 +616,7 @@ impl Writer<'_> {
         self.pending.len() >= members || self.pending_bytes >= bytes || late
     }
 
-    /// Makes stable what is pending, and counts it.
+    /// Syncs what is pending, and counts it.
     fn sync(&mut self) {
         let mut synced = self.sync_all();
         if !self.unnamed.is_empty() {
@@ -645,7 +644,7 @@ impl Writer<'_> {
         self.progress.committed(self.done.0, self.done.1);
     }
 
-    /// Attributes of directories, now that nothing more is put into them, and the last sync.
+    /// Sets the attributes of directories, which get no more entries, and syncs for the last time.
     fn finish(&mut self) {
         self.sync();
         let finals = std::mem::take(&mut self.finals);
@@ -691,17 +690,17 @@ impl Writer<'_> {
     }
 }
 
-/// A directory in a directory, never through a symbolic link.
+/// Opens a directory in a directory, never through a symbolic link.
 pub(crate) fn descend(dir: &OwnedFd, name: &[u8]) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(dir, &CString::new(name).map_err(|_| Errno::INVAL)?, flags, Mode::empty())
 }
 
-/// A destination that is asked what of an earlier run is there, through directories only.
+/// The destination, to find out what an earlier run left there. Paths lead through directories only.
 struct EarlierDestination(Arc<OwnedFd>);
 
 impl EarlierDestination {
-    /// The directory of a path, and the name there.
+    /// The directory of a path, and the last name.
     fn at<'a>(&self, path: &'a [u8]) -> Option<(Arc<OwnedFd>, &'a [u8])> {
         let mut names: Vec<&[u8]> = path.split(|b| *b == b'/').collect();
         let name = names.pop()?;
@@ -723,15 +722,15 @@ impl Local for EarlierDestination {
 
     fn holds(&self, path: &[u8], identity: &[u8], upto: u64) -> bool {
         let Some((dir, name)) = self.at(path) else { return false };
-        // As it is opened to be written to.
+        // Opened as for writing.
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened = openat(&*dir, name, flags, Mode::empty()).map(File::from);
         opened.is_ok_and(|file| is_of(&file, identity, upto).is_some())
     }
 }
 
-/// What tells a file from all others, also from one that has its inode number later: device, inode number, when it was made; and
-/// whether this program made it. `None`: the filesystem does not tell.
+/// Distinguishes a file from all others, even from a later one with the same inode number: device, inode number, time
+/// of creation, and whether this program made it. `None`: the filesystem does not tell.
 fn identity(file: &File, new: bool) -> Option<Vec<u8>> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let stat = statx(file, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
@@ -747,7 +746,7 @@ fn identity(file: &File, new: bool) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether a file, of so many bytes at least, has this [`identity`]; if so, whether this program made it.
+/// Whether a file of at least this size has this [`identity`]; if so, whether this program made it.
 fn is_of(file: &File, begun: &[u8], upto: u64) -> Option<bool> {
     let new = *begun.first()? == 1;
     let is_it = identity(file, new)? == begun && file.metadata().ok()?.len() >= upto;
