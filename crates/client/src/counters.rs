@@ -1,27 +1,22 @@
-//! What a session has sent and received, counted.
+//! Counts what a session has sent and received.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// What a session has sent and received so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionStats {
-    /// Calls sent, retransmissions and session setup included.
+    /// Calls sent, with retransmissions and session setup.
     pub rpcs: u64,
-    /// Calls sent again after a lost connection or reply.
     pub retransmissions: u64,
     /// Sessions made after the first.
     pub renewals: u64,
-    /// Calls given up because the server replied with something that is no RPC record.
+    /// Calls given up because the server's reply was no RPC record.
     pub garbled: u64,
-    /// Bytes of arguments sent.
     pub bytes_sent: u64,
-    /// Bytes of results received.
     pub bytes_received: u64,
 }
 
-/// The counters of [`SessionStats`].
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) rpcs: AtomicU64,
@@ -41,12 +36,10 @@ impl Counters {
         self.bytes_sent.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts a reply.
     pub(crate) fn received(&self, results: &Bytes) {
         self.bytes_received.fetch_add(results.len() as u64, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
     pub(crate) fn stats(&self) -> SessionStats {
         SessionStats {
             rpcs: self.rpcs.load(Ordering::Relaxed),

@@ -9,50 +9,31 @@ use landfast_rpc::CallError;
 /// Why a session could not be made, or a compound got no reply.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SessionError {
-    /// No connection to the server.
     #[error("cannot connect to {server}: {why}")]
-    Connect {
-        /// Host and port.
-        server: String,
-        /// The system's reason.
-        why: String,
-    },
+    Connect { server: String, why: String },
     /// The server did not make a session.
     #[error("{server} refuses a session: {step}: {status}")]
-    Setup {
-        /// Host and port.
-        server: String,
-        /// The operation that failed.
-        step: &'static str,
-        status: NfsStat,
-    },
-    /// The server's limits are too small to work with.
+    Setup { server: String, step: &'static str, status: NfsStat },
+    /// The server's limits are too small.
     #[error("{server} grants too little: {what}")]
     TooSmall {
-        /// Host and port.
         server: String,
-        /// Which limit, with its value.
+        /// Which limit, and its value.
         what: String,
     },
-    /// The server could not take the call at the RPC level (no NFSv4, AUTH_SYS refused, ...); it was not
-    /// executed.
+    /// The server refused the call at the RPC level (no NFSv4, AUTH_SYS refused, ...). It was not executed.
     #[error("RPC: {0}")]
     Rpc(CallError),
-    /// The COMPOUND was refused as a whole and not executed: TOO_MANY_OPS, REQ_TOO_BIG, ...
+    /// The server refused the whole COMPOUND and did not execute it: TOO_MANY_OPS, REQ_TOO_BIG, ...
     #[error("request refused: {0}")]
     Refused(NfsStat),
-    /// Whether the COMPOUND was executed is not known.
+    /// It is not known whether the COMPOUND was executed.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
-    /// The server did not reply for so long that it was given up: whether the COMPOUND was executed is not known.
+    /// The server did not reply for so long that it was given up. It is not known whether the COMPOUND was executed.
     #[error("{server} has not replied for {} s: given up; what was under way may or may not be done", after.as_secs_f64())]
-    GivenUp {
-        /// Host and port.
-        server: String,
-        /// How long.
-        after: Duration,
-    },
-    /// The session was ended by this side.
+    GivenUp { server: String, after: Duration },
+    /// This side has ended the session.
     #[error("the session has ended")]
     Ended,
 }
@@ -62,7 +43,7 @@ impl SessionError {
         SessionError::Connect { server: server.to_owned(), why: e.to_string() }
     }
 
-    /// The server is there, but does not speak the version.
+    /// The server answers but does not speak the version.
     pub(crate) fn is_other_version(&self) -> bool {
         matches!(
             self,
@@ -71,8 +52,8 @@ impl SessionError {
         )
     }
 
-    /// Whether the COMPOUND may have been executed, and nothing more can be known of it.
-    /// The session goes on; with [`SessionError::GivenUp`] it does not.
+    /// Whether the COMPOUND may have been executed, with nothing more to be learned of it. The session continues,
+    /// except with [`SessionError::GivenUp`].
     pub fn is_unknown(&self) -> bool {
         matches!(self, SessionError::Unknown(_))
     }

@@ -1,4 +1,4 @@
-//! What a session is asked to be, and what was granted.
+//! Options of a session, and the limits that the server granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,40 +14,39 @@ use crate::url::{NfsUrl, Version};
 
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// Server's name or address.
+    /// Host name or address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
-    /// Which version; `None`: the highest that both sides have.
+    /// `None`: the highest version that both sides have.
     pub version: Option<Version>,
-    /// Port of MOUNT, for version 3; `None`: the port mapper's, or that of NFS.
+    /// The port of MOUNT, for NFSv3. `None`: asked of the port mapper, or else the port of NFS.
     pub mount_port: Option<u16>,
-    /// Who calls.
+    /// The caller.
     pub identity: Identity,
-    /// By what number the server is to know this client; `None`: one of its own. A later client of the same number and
-    /// identity takes its place: the server forgets what the earlier one had open, and refuses what may still be on its way
-    /// from it. Two of them must not be at work at the same time.
+    /// The number by which the server shall know this client; `None`: an own one. A later client with the same number
+    /// and identity takes its place: the server forgets the opens of the earlier one and refuses its requests. Two such
+    /// clients must not run at the same time.
     pub instance: Option<u64>,
-    /// TCP connections, at least one.
+    /// TCP connections; at least one.
     pub connections: usize,
-    /// What to ask for; the server may grant less.
+    /// What to ask for. The server may grant less.
     pub ask: SessionLimits,
-    /// How long one call waits for its reply before it is sent again on a new connection.
+    /// How long a call waits for its reply before it is sent again on a new connection.
     pub call_patience: Duration,
     /// How long the server may be unreachable before calls fail.
     pub reconnect_patience: Duration,
-    /// How long a first connection that is refused is tried again, as a server that is just being started again does; never
-    /// longer than `reply_patience`. Zero: it is tried once.
+    /// How long a refused first connection is tried again, for a server that is being restarted; never longer than
+    /// `reply_patience`. Zero: one try.
     pub refused_patience: Duration,
-    /// How long no reply at all may come while one is waited for; `None`: as long as it takes. Then the session is given up: all
-    /// that waits fails with [`SessionError::GivenUp`], and all that comes later.
+    /// How long a pending call may see no reply at all; `None`: for ever. Then the session is given up, and all its
+    /// calls fail with [`SessionError::GivenUp`].
     pub reply_patience: Option<Duration>,
-    /// Who is told that the server does not answer.
+    /// Hears when the server does not answer.
     pub watch: Option<Arc<dyn Watch>>,
 }
 
 impl SessionOptions {
-    /// A session with the server of `url`, as this process.
+    /// A session with the server of `url`, with the identity of this process.
     pub fn for_url(url: &NfsUrl) -> SessionOptions {
         let process = Identity::of_process();
         SessionOptions {
@@ -71,10 +70,8 @@ impl SessionOptions {
         }
     }
 
-    /// Names this client to a server (RFC 8881 section 2.4): no other client has the owner ID, no other run of this one the verifier.
-    ///
-    /// # Errors
-    /// When the system has no random numbers.
+    /// The client's name for a server (RFC 8881 section 2.4). No other client has the owner ID, no other run the
+    /// verifier. Fails when the system has no random numbers.
     pub(crate) fn client_owner(&self) -> Result<ClientOwner, SessionError> {
         let mut verifier = Verifier::default();
         let mut unique = [0; 8];
@@ -93,20 +90,15 @@ impl SessionOptions {
 /// The limits of a session's fore channel (RFC 8881 section 18.36.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
-    /// Bytes of a request, RPC header included.
     pub request: u32,
-    /// Bytes of a reply, RPC header included.
     pub response: u32,
-    /// Bytes of a reply that the server keeps for replay.
     pub response_cached: u32,
-    /// Operations in one COMPOUND, SEQUENCE included.
     pub ops: u32,
-    /// Requests under way at the same time.
     pub slots: u32,
 }
 
 impl SessionLimits {
-    /// What is asked for when the caller does not say otherwise.
+    /// The default request.
     pub const ASK: SessionLimits = SessionLimits {
         request: limits::REQUEST_ASK,
         response: limits::RESPONSE_ASK,

@@ -22,28 +22,26 @@ use landfast_nfs::PORT;
 
 use crate::limits::NCONNECT_MAX;
 
-/// Where on which server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NfsUrl {
-    /// Name or address of the server; an IPv6 address without its brackets.
+    /// A host name or address; an IPv6 address has no brackets.
     pub host: String,
-    /// TCP port, 2049 when the URL names none.
+    /// 2049 unless the URL has a port.
     pub port: u16,
-    /// The path's components from the server's root, percent-decoded: none is empty, `.`, or `..`.
+    /// The path's components from the server's root, percent-decoded. None is empty, `.` or `..`.
     pub path: Vec<Vec<u8>>,
-    /// The version to speak; `None`: the highest that both sides have.
+    /// `None`: the highest version that both sides have.
     pub version: Option<Version>,
-    /// Port of MOUNT, for version 3.
+    /// The port of MOUNT, for NFSv3.
     pub mount_port: Option<u16>,
-    /// Who calls, where it is not the user of this process.
+    /// The caller's user, if it is not that of this process.
     pub uid: Option<u32>,
-    /// The same for the group.
+    /// The caller's group, likewise.
     pub gid: Option<u32>,
-    /// TCP connections to the server, from 1 to [`NCONNECT_MAX`].
+    /// TCP connections, from 1 to [`NCONNECT_MAX`].
     pub nconnect: Option<usize>,
 }
 
-/// A version of NFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// NFS version 3 (RFC 1813).
@@ -57,7 +55,6 @@ pub enum Version {
 }
 
 impl Version {
-    /// The minor version of version 4.
     pub(crate) fn minor(self) -> u32 {
         match self {
             Version::V3 | Version::V40 => 0,
@@ -78,13 +75,12 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Why a URL is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
     #[error("`{0}` is not of the form nfs://HOST[:PORT]/PATH[?version=3|4.0|4.1|4.2]")]
     Form(String),
-    /// The port is no number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("`{0}` is not a port number")]
     Port(String),
     /// A `%` without two hexadecimal digits, or an encoded NUL or `/`.
@@ -93,13 +89,11 @@ pub enum UrlError {
     /// `..` has no meaning in NFSv4.
     #[error("`..` in the path of a URL is not supported")]
     Parent,
-    /// A version that is not spoken.
     #[error("NFS version `{0}` is not supported; use 3, 4.0, 4.1 or 4.2")]
     Version(String),
-    /// An option that is not known.
     #[error("unknown option `{0}` in the URL; known: version, mountport, uid, gid, nconnect")]
     Option(String),
-    /// An option's value is no number, or out of its range.
+    /// The value is not a number, or out of range.
     #[error("`{0}`: not a number that this option takes")]
     Number(String),
 }

@@ -98,16 +98,15 @@ pub struct Nfs {
     shared: Arc<Shared>,
 }
 
-/// A file to be written whole.
 #[derive(Debug, Clone)]
 pub struct NewFile {
     pub path: Vec<u8>,
     pub data: Bytes,
-    /// Permission bits of a new file.
+    /// The permission bits of a new file.
     pub mode: u32,
-    /// An existing file is an error; otherwise it is written over, and keeps its mode.
+    /// An existing file is an error. Otherwise it is overwritten and keeps its mode.
     pub exclusive: bool,
-    /// Attributes to set behind the data, such as [`AttrValues::time_modify_set`].
+    /// Attributes to set after the data, such as [`AttrValues::time_modify_set`].
     pub finish: AttrValues,
 }
 
@@ -124,34 +123,29 @@ impl NewFile {
     }
 }
 
-/// An object and its attributes: [`ops::STAT`] and the time of its birth.
+/// An object and its attributes: [`ops::STAT`] and its time of creation.
 #[derive(Debug, Clone)]
 pub struct Object {
     pub fh: FileHandle,
     pub attrs: AttrValues,
-    /// The first page of a directory's listing, if it was asked for and could be had.
+    /// The first page of a directory's listing, if it was requested and could be read.
     pub first_page: Option<FirstPage>,
 }
 
 impl Nfs {
-    /// Connects to the server of `url`, as this process; paths begin at the directory that it names.
-    ///
-    /// # Errors
-    /// When the server cannot be reached, or the path of the URL does not lead to a directory.
+    /// Connects to the server of `url` as this process. Paths begin at the directory that it names. Fails when the
+    /// server cannot be reached, or the path does not lead to a directory.
     pub async fn connect(url: &NfsUrl) -> Result<Nfs, ops::Error> {
         Nfs::with(Session::connect(SessionOptions::for_url(url)).await?, &url.path).await
     }
 
-    /// The same over a session that there is already.
-    ///
-    /// # Errors
-    /// When `path` does not lead to a directory.
+    /// As [`Nfs::connect`], over an existing session. Fails when `path` does not lead to a directory.
     pub async fn with(session: Session, path: &[Vec<u8>]) -> Result<Nfs, ops::Error> {
         let (top, _) = ops::resolve(&session, path).await?;
         Ok(Nfs::new(session, ArgOp::Putfh(top)))
     }
 
-    /// The tree of the whole server: paths begin at its root. With version 3 a path leads to the export in it.
+    /// The tree of the whole server: paths begin at its root. With NFSv3 a path leads to the export in it.
     pub fn rooted(session: Session) -> Nfs {
         Nfs::new(session, ArgOp::Putrootfh)
     }
@@ -170,34 +164,32 @@ impl Nfs {
         Nfs { shared: Arc::new(shared) }
     }
 
-    /// From now on nothing new is begun: calls end with what is under way, and items that were not begun are
+    /// From now on nothing new is started. Calls end with what is in flight; items that were not started are
     /// [`Outcome::NotExecuted`].
     pub fn stop(&self) {
         self.shared.stop.send_replace(true);
     }
 
-    /// Ends the session. One that is only dropped stays with the server until its lease ends, and a server gives a client only so many
-    /// (16 on Landfast).
+    /// Ends the session. A session that is only dropped stays on the server until its lease expires, and a server gives
+    /// a client a limited number (Landfast: 16).
     pub async fn disconnect(self) {
         self.shared.session.clone().destroy().await;
     }
 
-    /// The session underneath.
     pub fn session(&self) -> &Session {
         &self.shared.session
     }
 
-    /// What went over the wire so far.
     pub fn stats(&self) -> SessionStats {
         self.shared.session.stats()
     }
 
-    /// Attributes of objects, symbolic links themselves.
+    /// Attributes of objects; of symbolic links themselves.
     pub async fn getattrs<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Object>> {
         self.look(paths, LOOKED, false).await
     }
 
-    /// The same of what symbolic links lead to.
+    /// As [`Nfs::getattrs`], through symbolic links.
     pub async fn getattrs_followed<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -216,15 +208,15 @@ impl Nfs {
         found.into_iter().map(|o| o.map(|(fh, attrs)| Object { fh, attrs, first_page: None })).collect()
     }
 
-    /// As [`Nfs::getattrs`] of one object (`follow`: [`Nfs::getattrs_followed`]), and if it is a directory its listing is begun, for
-    /// [`Start::first_page`].
+    /// As [`Nfs::getattrs`] of one object (`follow`: [`Nfs::getattrs_followed`]). Of a directory it also reads the
+    /// first page of the listing, for [`Start::first_page`].
     pub async fn look_into(&self, path: &[u8], follow: bool) -> Outcome<Object> {
         let found = self.all([Item::new(path, list::LookInto { follow })]).await.pop();
         let found = found.unwrap_or_else(|| Outcome::NotExecuted(SessionError::Ended.to_string()));
         found.map(|(fh, attrs, first_page)| Object { fh, attrs, first_page })
     }
 
-    /// Sets attributes of objects, symbolic links themselves.
+    /// Sets attributes of objects; of symbolic links themselves.
     pub async fn setattrs<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = (P, AttrValues)>,
@@ -235,18 +227,18 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// Texts of symbolic links.
+    /// Targets of symbolic links.
     pub async fn readlinks<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<Bytes>> {
         self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), attrs::Readlink))).await
     }
 
-    /// The same of objects whose handles are known.
+    /// As [`Nfs::readlinks`], of objects with known handles.
     pub async fn readlinks_of(&self, links: impl IntoIterator<Item = FileHandle>) -> Vec<Outcome<Bytes>> {
         self.all(links.into_iter().map(|fh| Item::at(fh, attrs::Readlink))).await
     }
 
-    /// Which of these objects the caller may write to, as the server sees it (ACCESS, RFC 8881 section 18.1): a file's data, a
-    /// directory's names.
+    /// Which of these objects the caller may write to (a file's data, a directory's names), as the server sees it
+    /// (ACCESS, RFC 8881 section 18.1).
     pub async fn writable(
         &self,
         objects: impl IntoIterator<Item = (FileHandle, Option<FileType>)>,
@@ -264,7 +256,7 @@ impl Nfs {
         have.into_iter().zip(rights).map(|(o, wanted)| o.map(|have| have == wanted)).collect()
     }
 
-    /// Makes directories; one that is there already is an error.
+    /// Makes directories. An existing name is an error.
     pub async fn mkdir<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -273,16 +265,16 @@ impl Nfs {
         self.make(paths.into_iter().map(|p| (p, CreateType::Dir)), Some(mode), false).await
     }
 
-    /// Makes directories and those above them that are missing (`mkdir -p`).
+    /// Makes directories and their missing parents (`mkdir -p`).
     pub async fn mkdirs<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
         mode: u32,
     ) -> Vec<Outcome<()>> {
-        // For each path those above it, from the top, and itself.
+        // For each path its parents from the top, and itself.
         let chains: Vec<Vec<Vec<u8>>> = paths.into_iter().map(|path| above(path.as_ref())).collect();
         let mut made: BTreeMap<&[u8], Outcome<()>> = BTreeMap::new();
-        // Level by level: a directory before those in it.
+        // Level by level: parents first.
         for depth in 0..chains.iter().map(Vec::len).max().unwrap_or(0) {
             let level: BTreeSet<&[u8]> =
                 chains.iter().filter_map(|chain| chain.get(depth)).map(Vec::as_slice).collect();
@@ -296,8 +288,8 @@ impl Nfs {
         chains.iter().map(|chain| failed(chain).unwrap_or(Outcome::Committed(()))).collect()
     }
 
-    /// Makes directories, each with its mode: whether it was made. One that is there already is an error, or with
-    /// `or_exists` not made.
+    /// Makes directories, each with its mode, and returns whether each was made. An existing one is an error; with
+    /// `or_exists` it counts as not made.
     pub async fn mkdir_each<P: AsRef<[u8]>>(
         &self,
         dirs: impl IntoIterator<Item = (P, u32)>,
@@ -311,7 +303,7 @@ impl Nfs {
         self.all(items).await.into_iter().map(|o| o.map(|made| made.is_some())).collect()
     }
 
-    /// Makes symbolic links: paths and texts.
+    /// Makes symbolic links: paths and targets.
     pub async fn symlinks<P: AsRef<[u8]>>(
         &self,
         links: impl IntoIterator<Item = (P, Bytes)>,
@@ -335,7 +327,6 @@ impl Nfs {
         self.all(items).await.into_iter().map(|o| o.map(drop)).collect()
     }
 
-    /// Removes names: files, symbolic links, empty directories.
     pub async fn remove<P: AsRef<[u8]>>(&self, paths: impl IntoIterator<Item = P>) -> Vec<Outcome<()>> {
         let removed = self.remove_as(paths, false).await;
         removed.into_iter().map(|o| o.map(drop)).collect()
@@ -354,7 +345,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// Renames objects: from, to. What stood at the new name is replaced.
+    /// Renames objects: from, to. An existing object at the new name is replaced.
     pub async fn rename<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
         let items: Vec<_> = pairs
             .into_iter()
@@ -368,7 +359,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// Links objects under further names: existing path, new path. A symbolic link is linked itself.
+    /// Adds names to objects: existing path, new path. Of a symbolic link, to the link itself.
     pub async fn link<P: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (P, P)>) -> Vec<Outcome<()>> {
         let items = pairs.into_iter().map(|(from, to)| {
             Item::new(to.as_ref(), names::Link::default())
@@ -377,7 +368,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// Writes whole files. Committed: all of it is on the server's stable storage.
+    /// Writes whole files. Committed: all of the file is on the server's stable storage.
     pub async fn write_files(&self, files: impl IntoIterator<Item = NewFile>) -> Vec<Outcome<FileHandle>> {
         let items = files.into_iter().map(|file| {
             let number = self.shared.numbers.fetch_add(1, Ordering::Relaxed);
@@ -389,7 +380,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// A queue of whole files to be written, of which many have one [`Writes::sync`].
+    /// A queue of whole files, which become stable together with [`Writes::sync`].
     pub fn writes(&self) -> Writes {
         Writes::new(self.clone())
     }
@@ -402,7 +393,7 @@ impl Nfs {
         self.all(paths.into_iter().map(|p| Item::new(p.as_ref(), data::Read::whole()))).await
     }
 
-    /// Reads whole files whose handles and sizes are known; more is read of one that has grown.
+    /// Reads whole files with known handles and sizes. A file that has grown is read to its end.
     pub async fn read_files_of(
         &self,
         files: impl IntoIterator<Item = (FileHandle, u64)>,
@@ -410,7 +401,7 @@ impl Nfs {
         self.all(files.into_iter().map(|(fh, size)| Item::at(fh, data::Read::whole_of(size)))).await
     }
 
-    /// Reads parts of files: path, first byte, bytes. Less comes at the end of the file.
+    /// Reads parts of files: path, offset, length. A part may be shorter at the end of the file.
     pub async fn read<P: AsRef<[u8]>>(
         &self,
         parts: impl IntoIterator<Item = (P, u64, u64)>,
@@ -421,8 +412,7 @@ impl Nfs {
         self.all(items).await
     }
 
-    /// The entries of directories with their attributes, in the server's order. A path that ends in a symbolic link
-    /// is followed.
+    /// The entries of directories with attributes, in the server's order. Follows a symbolic link at the end of a path.
     pub async fn listdir<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -431,9 +421,9 @@ impl Nfs {
         self.all(items).await.into_iter().map(|o| o.map(|listed| listed.entries)).collect()
     }
 
-    /// Everything below directories: `visit` gets each directory when all of it is there, in no particular order. A
-    /// directory that cannot be listed does not stop the others. Symbolic links are followed at the end of `paths`
-    /// only.
+    /// Walks everything below directories. `visit` gets each directory when its listing is complete, in no particular
+    /// order. A directory that cannot be listed does not stop the others. Symbolic links are followed only at the end
+    /// of `paths`.
     pub async fn walk<P: AsRef<[u8]>>(
         &self,
         paths: impl IntoIterator<Item = P>,
@@ -445,7 +435,7 @@ impl Nfs {
         self.go(walk, (items, Vec::new()), None, visit).await;
     }
 
-    /// The same from directories whose handles are known.
+    /// As [`Nfs::walk`], from directories with known handles.
     pub async fn walk_from(
         &self,
         starts: impl IntoIterator<Item = Start>,
@@ -457,7 +447,8 @@ impl Nfs {
         self.go(walk, calls, None, visit).await;
     }
 
-    /// As [`Nfs::walk_from`], but pauses while `room` has no permits: the consumer holds one for each object that it has not taken yet.
+    /// As [`Nfs::walk_from`], but pauses while `room` has no permits. The consumer holds a permit for each object that
+    /// it has not taken.
     pub(crate) async fn walk_within(
         &self,
         room: &Semaphore,
@@ -486,8 +477,8 @@ impl Nfs {
         .await;
     }
 
-    /// Removes trees with all that is in them (`rm -r`), from below, many entries in one COMPOUND. `tell` hears of each
-    /// object. What is gone already counts as removed.
+    /// Removes trees with all their contents (`rm -r`), from below, many entries in one COMPOUND. `tell` gets each
+    /// object. An object that is already gone counts as removed.
     pub async fn remove_trees(
         &self,
         trees: impl IntoIterator<Item = ToRemove>,
@@ -503,7 +494,7 @@ impl Nfs {
         .await;
     }
 
-    /// Directories that are about to be elsewhere or nowhere.
+    /// Forgets directories that are about to be renamed or removed.
     fn forget<A: Action>(&self, items: &[Item<A>]) {
         let mut dirs = self.shared.dirs();
         for path in items.iter().flat_map(Item::paths) {
@@ -511,7 +502,7 @@ impl Nfs {
         }
     }
 
-    /// Runs items; their outcomes in the same order.
+    /// Runs items and returns their results in the same order.
     async fn all<A: Action>(&self, items: impl IntoIterator<Item = Item<A>>) -> Vec<Outcome<A::Out>> {
         let items: Vec<_> = items.into_iter().collect();
         let mut outcomes: Vec<Option<Outcome<A::Out>>> = items.iter().map(|_| None).collect();

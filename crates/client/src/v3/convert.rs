@@ -1,4 +1,4 @@
-//! Between the attributes of the versions. Pure.
+//! Converts attributes between the versions. Pure.
 
 use bytes::Bytes;
 use landfast_nfs::v3;
@@ -6,8 +6,8 @@ use landfast_nfs::v3::types as nfs3;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime};
 
-/// A status by its number, which is the same (RFC 1813 section 2.6, RFC 8881 section 15.1): but NOT_SYNC has another
-/// meaning there, and here only comes of guards, which are not used.
+/// The status of the same number (RFC 1813 section 2.6, RFC 8881 section 15.1). NOT_SYNC means something else in NFSv4;
+/// it is a reply to guards, which this client does not use.
 pub(super) fn status(status: v3::NfsStat3) -> NfsStat {
     NfsStat(status.0)
 }
@@ -16,7 +16,6 @@ fn time(t: nfs3::Time) -> NfsTime {
     NfsTime { seconds: i64::from(t.seconds), nseconds: t.nseconds }
 }
 
-/// The type of an object.
 pub(super) fn kind(file_type: nfs3::FileType) -> FileType {
     match file_type {
         nfs3::FileType::Reg => FileType::Reg,
@@ -29,11 +28,11 @@ pub(super) fn kind(file_type: nfs3::FileType) -> FileType {
     }
 }
 
-/// What NFSv4 would say of an object.
+/// The attributes as NFSv4 has them.
 pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
     AttrValues {
         kind: Some(kind(a.file_type)),
-        // What version 3 has instead.
+        // NFSv3 has no change attribute.
         change: Some(u64::from(a.ctime.seconds) << 32 | u64::from(a.ctime.nseconds)),
         size: Some(a.size),
         fsid: Some(Fsid { major: a.fsid, minor: 0 }),
@@ -52,12 +51,13 @@ pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
     }
 }
 
-/// Those of `wanted` that version 3 knows.
+/// Those of `wanted` that NFSv3 has.
 pub(super) fn fattr(a: &v3::Fattr, fh: Option<&FileHandle>, wanted: &Bitmap) -> Fattr {
     values(a, fh).to_fattr(wanted)
 }
 
-/// Attributes to set. What version 3 cannot say is an error: a name that is no number, a time before 1970 or after 2106.
+/// Attributes to set. What NFSv3 cannot express is an error: a name that is no number, a time before 1970 or after
+/// 2106.
 pub(super) fn sattr(attrs: &Fattr) -> Result<v3::Sattr, NfsStat> {
     let values = AttrValues::from_fattr(attrs)?;
     let id = |name: &Option<Bytes>| match name {

@@ -1,4 +1,4 @@
-//! One COMPOUND, operation by operation.
+//! Executes one COMPOUND, operation by operation.
 
 use bytes::Bytes;
 use landfast_nfs::mount::MountStat;
@@ -26,21 +26,20 @@ use super::convert::{fattr, sattr, status};
 use super::wire::Wire;
 use crate::error::SessionError;
 
-/// What stands for every open: version 3 has none.
+/// The stateid of every open: NFSv3 has none.
 const OPEN: Stateid = Stateid { seqid: 1, other: *b"NFSv3 stands" };
 
-/// Where the COMPOUND is.
 #[derive(Debug, Clone)]
 enum Current {
     Nowhere,
-    /// Above all exports that were found so far: a path that MNT did not take.
+    /// Above all exports that are known so far: MNT refused the path.
     Above(Vec<Bytes>),
     Object(Fh3, PostOp),
-    /// An object by a path from the server's root: another export may be mounted below that path.
+    /// An object by its path from the server's root: another export may be mounted below it.
     Rooted(Fh3, PostOp, Vec<Bytes>),
 }
 
-/// An operation's end.
+/// How an operation ends early.
 enum Stop {
     Status(NfsStat),
     Session(SessionError),
@@ -60,7 +59,7 @@ impl From<SessionError> for Stop {
 
 type Done<T> = Result<T, Stop>;
 
-/// The result of a procedure, or its status as that of the operation.
+/// The result of a procedure; its status becomes the operation's.
 fn ok<T, F>(res: Res<T, F>) -> Done<T> {
     match res {
         Res::Ok(ok) => Ok(ok),
@@ -68,7 +67,6 @@ fn ok<T, F>(res: Res<T, F>) -> Done<T> {
     }
 }
 
-/// See the module.
 pub(super) struct Exec<'a> {
     wire: &'a Wire,
     at: Current,
@@ -80,10 +78,8 @@ impl<'a> Exec<'a> {
         Exec { wire, at: Current::Nowhere, saved: Current::Nowhere }
     }
 
-    /// Executes all, up to the first that fails.
-    ///
-    /// # Errors
-    /// When a reply is lost for good; which of the operations before it were executed is not told then.
+    /// Executes all operations up to the first that fails. Fails when a reply is lost for good: then it is not known
+    /// which operations were executed.
     pub(super) async fn run(mut self, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
         let mut results = Vec::with_capacity(ops.len());
         let mut last = NfsStat::NFS4_OK;
@@ -106,7 +102,7 @@ impl<'a> Exec<'a> {
         Ok(CompoundRes { status: last, tag: Bytes::new(), results })
     }
 
-    /// As `one`, with NFSv4's status for what is refused because the object is a symbolic link.
+    /// As `one`, with NFSv4's status where the cause is that the object is a symbolic link.
     async fn one_or_link(&mut self, op: ArgOp) -> Done<ResBody> {
         let data = matches!(op, ArgOp::Read(_) | ArgOp::Write(_) | ArgOp::Readdir(_));
         match self.one(op).await {
@@ -169,7 +165,7 @@ impl<'a> Exec<'a> {
                 self.changed();
                 let after = ok(self.wire.call::<SetattrRes>(call).await?)?.after;
                 self.learnt(after);
-                // Some servers pass over an owner that the caller may not give, and say nothing.
+                // Some servers ignore an owner that the caller may not set, and report success.
                 let set = self.is_set(&args.attrs).await?;
                 if !args.attrs.mask.minus(&set).is_empty() {
                     return Err(NfsStat::NFS4ERR_PERM.into());
@@ -205,21 +201,21 @@ impl<'a> Exec<'a> {
         object(&self.at)
     }
 
-    /// The attributes that are known of the object are those of before.
+    /// The known attributes of the object are those before the change.
     fn changed(&mut self) {
         if let Current::Object(_, attrs) | Current::Rooted(_, attrs, _) = &mut self.at {
             *attrs = None;
         }
     }
 
-    /// The attributes that came along with a reply.
+    /// Takes the attributes of a reply.
     fn learnt(&mut self, new: PostOp) {
         if let (Current::Object(_, attrs) | Current::Rooted(_, attrs, _), Some(new)) = (&mut self.at, new) {
             *attrs = Some(new);
         }
     }
 
-    /// The place of a path from the server's root: an export, or above one.
+    /// Finds the place of a path from the server's root: an export, or above one.
     async fn mounted(&self, names: Vec<Bytes>) -> Done<Current> {
         let path: Vec<u8> = match names.is_empty() {
             true => b"/".to_vec(),
@@ -230,7 +226,7 @@ impl<'a> Exec<'a> {
                 self.wire.learn_sizes(&fh).await?;
                 Ok(Current::Rooted(fh, None, names))
             }
-            // It may lie above an export: what comes behind it will tell.
+            // It may lie above an export: the following names decide.
             Err(
                 MountStat::NOENT | MountStat::ACCES | MountStat::PERM | MountStat::NOTDIR | MountStat::INVAL,
             ) => Ok(Current::Above(names)),
@@ -271,7 +267,7 @@ impl<'a> Exec<'a> {
         Ok(())
     }
 
-    /// The attributes of where we are, asked for if they did not come along.
+    /// The attributes of the current object; asks for them if no reply had them.
     async fn look(&mut self) -> Done<v3::Fattr> {
         let fh = match &self.at {
             Current::Object(_, Some(attrs)) | Current::Rooted(_, Some(attrs), _) => return Ok(attrs.clone()),
@@ -314,7 +310,7 @@ impl<'a> Exec<'a> {
             });
             let res = ok(self.wire.call::<WriteRes>(call).await?)?;
             if worst.is_some_and(|(_, verf)| verf != res.verf) {
-                // The server has restarted between two parts: as if nothing of the later ones had been written.
+                // The server has restarted between two parts: the later ones count as not written.
                 break;
             }
             count += res.count as usize;
@@ -350,7 +346,7 @@ impl<'a> Exec<'a> {
                     false => self.wire.call(call).await?,
                 };
                 match made {
-                    // What is there is no regular file: OPEN says what.
+                    // The existing object is no regular file: OPEN tells what it is.
                     Res::Fail(NfsStat3::EXIST | NfsStat3::ISDIR | NfsStat3::INVAL, _) if unchecked => {
                         self.lookup(name).await?;
                     }

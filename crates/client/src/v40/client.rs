@@ -1,4 +1,4 @@
-//! The client ID and what hangs on it: owners, opens, the lease (RFC 7530 sections 9.1.1 and 9.5).
+//! A client ID and what depends on it: owners, opens, the lease (RFC 7530 sections 9.1.1 and 9.5).
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,35 +23,35 @@ use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
 use crate::peer::{Connections, Peer};
 
-/// A client of an NFSv4.0 server. See the module above.
+/// A client of an NFSv4.0 server. See the parent module.
 pub(crate) struct Client {
     pub(super) lines: Connections,
     owner: ClientOwner,
     client: tokio::sync::Mutex<()>,
-    /// When it was last asked whether the server knows the client ID.
+    /// When the server was last asked whether it knows the client ID.
     asked: tokio::sync::Mutex<Option<Instant>>,
-    /// Whoever holds it asks a server that is in its grace period.
+    /// The holder asks a server that is in its grace period.
     grace: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     limits: SessionLimits,
     lease: Duration,
-    /// Operations that the server takes in one COMPOUND, as far as it is known.
+    /// The most operations of one COMPOUND, as far as known.
     leg_ops: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     clientid: u64,
-    /// How many client IDs there were; 0: none yet.
+    /// The number of client IDs so far; 0: none.
     generation: u64,
     owners: Owners,
-    /// Opens that outlive the COMPOUND that made them.
+    /// Opens that outlive their COMPOUND.
     opens: HashMap<[u8; 12], Owner>,
-    /// There was one with the client ID in force.
+    /// The current client ID has had an open.
     held: bool,
     /// Since when the server answers GRACE.
     grace_since: Option<Instant>,
-    /// Client IDs that the server did not know, since an OPEN or a RENEW last succeeded.
+    /// Client IDs that the server did not know, since the last successful OPEN or RENEW.
     in_a_row: u32,
 }
 
@@ -65,10 +65,7 @@ pub(super) struct Replied {
 }
 
 impl Client {
-    /// Connects.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or does not speak NFSv4.0.
+    /// Connects. Fails when the server cannot be reached or does not speak NFSv4.0.
     pub(crate) async fn connect(options: SessionOptions) -> Result<Arc<Client>, SessionError> {
         let lines = Connections::connect(Arc::new(Peer::new(options))).await?;
         let owner = lines.peer.options().client_owner()?;
@@ -114,13 +111,13 @@ impl Client {
         self.lease
     }
 
-    /// NFSv4.0 has no operation that ends a client ID. One that has held an open is followed by another instance of the client, which
-    /// holds nothing: so the server, if it restarts, waits for nobody who is gone.
+    /// NFSv4.0 has no operation that ends a client ID. If this one has had an open, a new instance of the client, which
+    /// holds nothing, takes its place. So a server that restarts does not wait for a client that is gone.
     pub(crate) async fn destroy(&self) {
         let held = !self.peer().has_ended() && self.state().held;
         if held {
             let verifier = self.verifier(u64::MAX);
-            // The server forgets it by itself when this fails.
+            // If this fails, the server forgets the client after its lease.
             match tokio::time::timeout(limits::GOODBYE_PATIENCE, self.ask_client(verifier)).await {
                 Ok(Ok(_)) => {}
                 other => debug!("the end of the client ID of {}: {other:?}", self.peer().server()),
@@ -134,18 +131,18 @@ impl Client {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Operations in one COMPOUND.
+    /// The most operations of one COMPOUND.
     pub(super) fn leg_ops(&self) -> usize {
         self.leg_ops.load(Ordering::Relaxed) as usize
     }
 
-    /// The server did not take a COMPOUND of so many operations. `false`: there is nothing left to give up.
+    /// Learns that the server refused a COMPOUND of so many operations. Returns `false` if there is nothing left to
+    /// give up.
     pub(super) fn shorter_legs(&self, used: usize) -> bool {
         let half = (used as u64 / 2).max(limits::LEG_OPS_MIN);
         half < used as u64 && self.leg_ops.fetch_min(half, Ordering::Relaxed) > 0
     }
 
-    /// Sends a COMPOUND until its reply comes.
     pub(super) async fn send(&self, ops: &[ArgOp]) -> Result<Replied, SessionError> {
         let mut args = BytesMut::new();
         compound_header(0, ops.len(), &mut args);
@@ -156,7 +153,7 @@ impl Client {
         Ok(Replied { reply, again: answer.again })
     }
 
-    /// Sends a COMPOUND of which a second execution does no harm, until the server says neither DELAY nor GRACE.
+    /// Sends a COMPOUND that may be executed twice, until the server answers neither DELAY nor GRACE.
     async fn patiently(&self, ops: &[ArgOp]) -> Result<CompoundRes, SessionError> {
         let mut patience = Patience::new();
         loop {
@@ -168,10 +165,7 @@ impl Client {
         }
     }
 
-    /// The client ID in force and an owner of it; a client ID is got if there is none.
-    ///
-    /// # Errors
-    /// The server gives no client ID.
+    /// The current client ID and an owner of it. Gets a client ID if there is none; fails if the server gives none.
     pub(super) async fn take_owner(&self) -> Result<(u64, Owner), SessionError> {
         if self.state().generation == 0 {
             self.renew_client(0).await?;
@@ -184,7 +178,7 @@ impl Client {
         self.state().owners.give_back(owner);
     }
 
-    /// An OPEN has succeeded.
+    /// Notes that an OPEN succeeded.
     pub(super) fn opened(&self) {
         let mut state = self.state();
         (state.in_a_row, state.grace_since) = (0, None);
@@ -210,7 +204,7 @@ impl Client {
         true
     }
 
-    /// An open outlives its COMPOUND.
+    /// Keeps an open that outlives its COMPOUND.
     pub(super) fn keep(&self, stateid: Stateid, owner: Owner) {
         let mut state = self.state();
         if owner.generation == state.generation {
@@ -219,7 +213,7 @@ impl Client {
         }
     }
 
-    /// The owner of such an open, which is not kept any more.
+    /// The owner of such an open, which is no longer kept.
     pub(super) fn owner_of(&self, stateid: Stateid) -> Option<Owner> {
         self.state().opens.remove(&stateid.other)
     }
@@ -246,7 +240,7 @@ impl Client {
             state.in_a_row - 1
         };
         if in_a_row > 0 {
-            // A server that restarts again and again takes its time.
+            // A server that restarts repeatedly gets more time.
             sleep((limits::BACKOFF_MIN * in_a_row * in_a_row).min(limits::BACKOFF_MAX)).await;
         }
         if generation > 0 {
@@ -263,7 +257,7 @@ impl Client {
         Ok(())
     }
 
-    /// The verifier of an instance of the client.
+    /// The verifier of an instance of this client.
     fn verifier(&self, instance: u64) -> Verifier {
         let mut verifier = self.owner.verifier;
         for (byte, number) in verifier.iter_mut().zip(instance.to_le_bytes()) {
@@ -272,14 +266,14 @@ impl Client {
         verifier
     }
 
-    /// SETCLIENTID and SETCLIENTID_CONFIRM: the client ID.
+    /// SETCLIENTID and SETCLIENTID_CONFIRM: returns the client ID.
     async fn ask_client(&self, verifier: Verifier) -> Result<u64, SessionError> {
         let mut last = NfsStat::NFS4_OK;
-        // A server that restarts between the two knows nothing of the first.
+        // A server that restarts between the two does not know the first.
         for _ in 0..limits::RENEWALS_MAX {
             let set = ArgOp::Setclientid(SetclientidArgs {
                 client: NfsClientId { verifier, id: self.owner.owner_id.clone() },
-                // Nobody listens there: so no delegation is given, and nothing is ever called back.
+                // Nobody listens there, so the server gives no delegations and never calls back.
                 callback: CallbackClient {
                     program: 0x4000_0000,
                     location: ClientAddr {
@@ -309,7 +303,7 @@ impl Client {
         SessionError::Setup { server: self.peer().server().to_owned(), step, status }
     }
 
-    /// RENEW, if there is anything to renew; a client ID that the server has forgotten is got anew.
+    /// Sends RENEW if there is a lease. Gets a new client ID if the server has forgotten this one.
     async fn renew_lease(&self) {
         let (clientid, generation) = {
             let state = self.state();
@@ -338,7 +332,7 @@ impl Client {
         }
     }
 
-    /// The server has forgotten an open, or is in its grace period: it may have restarted, and wait for this client.
+    /// The server has forgotten an open or is in its grace period: it may have restarted and may wait for this client.
     pub(super) async fn look_after_client(&self) {
         let Ok(mut asked) = self.asked.try_lock() else { return };
         if asked.is_none_or(|when| when.elapsed() >= limits::CLIENT_ASKED_EACH) {
@@ -348,7 +342,7 @@ impl Client {
     }
 }
 
-/// What COMPOUNDs may be like, since the server does not say: as large as its reads and writes, which it must take.
+/// Limits of COMPOUNDs, which the server does not state: as large as the reads and writes that it must accept.
 fn granted(ask: &SessionLimits, values: &AttrValues) -> SessionLimits {
     let of = |most: Option<u64>, ask: u32| {
         let most = most.and_then(|most| u32::try_from(most).ok()).unwrap_or(limits::MESSAGE40_MIN);
@@ -363,7 +357,7 @@ fn granted(ask: &SessionLimits, values: &AttrValues) -> SessionLimits {
     }
 }
 
-/// Renews the lease: COMPOUNDs that name no state do not.
+/// Renews the lease. COMPOUNDs that name no state do not.
 async fn keep_alive(server: Weak<Client>) {
     loop {
         let Some(client) = server.upgrade() else { return };

@@ -1,4 +1,4 @@
-//! One COMPOUND of NFSv4.1, leg by leg.
+//! Executes one COMPOUND of NFSv4.1, leg by leg.
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::{CloseArgs, CreateHow, OpenArgs, OpenClaim, OpenHow, owner};
@@ -16,19 +16,19 @@ use crate::error::SessionError;
 use crate::limits;
 use crate::patience::Patience;
 
-/// What an operation of a leg is to the COMPOUND.
+/// What an operation of a leg means for the COMPOUND.
 #[derive(Debug)]
 enum Role {
-    /// It leads there.
+    /// It leads to the place.
     Hidden,
-    /// It is one of the COMPOUND's.
+    /// It is an operation of the COMPOUND.
     Own,
     Open(usize),
-    /// The same with the anonymous stateid in place of this open's.
+    /// As `Own`, with the anonymous stateid in place of this open's.
     Instead(usize),
     /// The CLOSE of an open from an earlier COMPOUND.
     Close(Owner, Stateid),
-    /// Answered here: the CLOSE of this open comes at the end.
+    /// Answered here: the CLOSE of this open is sent at the end.
     Later(usize),
 }
 
@@ -42,63 +42,61 @@ enum Step {
 struct Entry {
     deed: Step,
     role: Role,
-    /// Which of the COMPOUND's operations it is, or leads to.
+    /// The operation of the COMPOUND that it is or leads to.
     index: usize,
-    /// Where the COMPOUND stood before it.
+    /// Where the COMPOUND was before it.
     before: (Place, Place),
 }
 
 /// An OPEN of this COMPOUND.
 #[derive(Debug)]
 struct Opened {
-    /// Until the open is closed or its number is not known any more.
+    /// Until the open is closed or the number is in doubt.
     owner: Option<Owner>,
     way: HandlePath,
-    /// Set by the OPEN's result.
+    /// Set by the result of the OPEN.
     stateid: Option<Stateid>,
     confirm: bool,
     delegation: Option<Stateid>,
-    /// The place of its result.
+    /// The index of its result.
     result: usize,
     close: bool,
-    /// The anonymous stateid does not do for it.
+    /// It needs its own stateid, not the anonymous one.
     real: bool,
 }
 
-/// What a leg may not hold together.
+/// Decides which operations may share a leg.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Has an owner's number.
+    /// Uses an owner's number.
     Numbered,
-    /// Changes names.
     Names,
-    /// The same, and what comes behind it could make it mean something else the second time.
+    /// Changes names, and an operation after it could make a repetition mean something else.
     Alone,
     /// May be executed twice.
     Plain,
 }
 
-/// What follows from a leg's reply.
+/// What happens after the reply to a leg.
 enum Continue {
     GoOn,
     Stop(NfsStat),
 }
 
-/// See the module.
 pub(super) struct Exec<'a> {
     client: &'a Client,
     ops: Vec<ArgOp>,
-    /// The next operation to be put into a leg.
+    /// The next operation for a leg.
     next: usize,
     leg: Vec<Entry>,
     at: Place,
     saved: Place,
     opened: Vec<Opened>,
     out: Vec<ResOp>,
-    /// Operations before this one may have been executed before.
+    /// Operations before this one may have been executed.
     doubtful: usize,
     tries: u32,
-    /// It asks a server that is in its grace period, for all others.
+    /// This COMPOUND asks a server that is in its grace period, on behalf of all.
     asking: Option<Turn<'a>>,
 }
 
@@ -119,10 +117,8 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Executes all, up to the first that fails.
-    ///
-    /// # Errors
-    /// When it is not known whether something was executed; or nothing was.
+    /// Executes all operations up to the first that fails. Fails when it is not known whether something was executed,
+    /// or when nothing was.
     pub(super) async fn run(mut self) -> Result<CompoundRes, SessionError> {
         let status = loop {
             while self.next < self.ops.len() && self.fits() {
@@ -156,7 +152,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Whether the next operation goes with those that are in the leg.
+    /// Whether the next operation may join the leg.
     fn fits(&self) -> bool {
         if self.leg.is_empty() {
             return true;
@@ -187,7 +183,7 @@ impl<'a> Exec<'a> {
         self.enter(Step::Given(ResOp { op, status, body }), role);
     }
 
-    /// Goes to where the COMPOUND stands, as far as what follows needs it.
+    /// Goes to where the COMPOUND is, as far as the following operations need it.
     fn walk(&mut self) {
         let rest = &self.ops[self.next..];
         let (saved, current) = (uses_saved(rest), uses_current(rest));
@@ -200,7 +196,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Puts the next operation into the leg.
+    /// Adds the next operation to the leg.
     async fn put(&mut self) -> Result<(), SessionError> {
         if self.leg.is_empty() {
             self.walk();
@@ -279,7 +275,7 @@ impl<'a> Exec<'a> {
         self.enter(Step::Send(op), Role::Own);
     }
 
-    /// There is no current stateid in version 4.0.
+    /// NFSv4.0 has no current stateid.
     fn stateid(&self, stateid: &mut Stateid) -> Role {
         if *stateid != Stateid::CURRENT {
             return Role::Own;
@@ -354,7 +350,7 @@ impl<'a> Exec<'a> {
                     let close = CloseArgs { seqid: owner.seqid, open_stateid };
                     self.enter(Step::Send(ArgOp::Close(close)), Role::Close(owner, open_stateid));
                 }
-                // It went with its client ID.
+                // It is lost with its client ID.
                 None => self.given(NfsStat::NFS4ERR_BAD_STATEID, ResBody::Empty, Role::Own),
             },
         }
@@ -386,7 +382,7 @@ impl<'a> Exec<'a> {
                     None if whole.is_ok() => {
                         return Err(SessionError::Unknown("the server's reply ends too early".into()));
                     }
-                    // Refused before its first operation was looked at.
+                    // Refused before the first operation was executed.
                     None => ResOp { op: op.op(), status: whole, body: ResBody::Empty },
                 },
             };
@@ -459,7 +455,7 @@ impl<'a> Exec<'a> {
         self.out.push(result);
     }
 
-    /// An owner without an open has its answer.
+    /// The request of an owner without an open was answered.
     fn settle(&self, owner: Owner, status: NfsStat) {
         let mut owner = Some(owner);
         answered(&mut owner, status);
@@ -468,7 +464,6 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// These operations were not executed.
     fn not_reached(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             match entry.role {
@@ -483,7 +478,8 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// Handles that GETFH has told replace the ways to them; what was not told is not known in the next leg.
+    /// Handles that GETFH returned replace the paths to them. Handles that were not returned are unknown in the next
+    /// leg.
     fn learn(&mut self, told: &[(usize, FileHandle)]) {
         let places = [&mut self.at.way, &mut self.saved.way].into_iter().flatten();
         for way in places.chain(self.opened.iter_mut().map(|o| &mut o.way)) {
@@ -492,7 +488,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// An operation has failed: it ends the COMPOUND, or is tried in another way.
+    /// An operation failed: it ends the COMPOUND or is tried in another way.
     async fn failed(
         &mut self,
         role: Role,
@@ -505,7 +501,7 @@ impl<'a> Exec<'a> {
         let op = self.ops[index].op();
         self.tries += 1;
         let may_try = self.tries <= limits::LEG_TRIES_MAX;
-        // From here on it is the next operation, unless it is answered.
+        // From here on it is the next operation, unless it was answered.
         self.next = index;
         let unknown = || {
             let why =
@@ -548,7 +544,7 @@ impl<'a> Exec<'a> {
         ) {
             self.client.look_after_client().await;
         }
-        // "Later" does not say whether there was a first time.
+        // DELAY does not say whether an earlier transmission was executed.
         let in_doubt =
             again && matches!(op, OpNum::CREATE | OpNum::LINK | OpNum::RENAME | OpNum::REMOVE | OpNum::OPEN);
         if status == NfsStat::NFS4ERR_GRACE
@@ -571,7 +567,7 @@ impl<'a> Exec<'a> {
             }
             (OpNum::CREATE | OpNum::LINK, NfsStat::NFS4ERR_EXIST)
             | (OpNum::RENAME, NfsStat::NFS4ERR_NOENT)
-            // "Later" does not say whether there was a first time.
+            // DELAY does not say whether an earlier transmission was executed.
             | (
                 OpNum::CREATE | OpNum::LINK | OpNum::RENAME | OpNum::REMOVE | OpNum::OPEN,
                 NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE,
@@ -585,14 +581,14 @@ impl<'a> Exec<'a> {
             }
             _ => {}
         }
-        // The way to it that ends is its own failure.
+        // A failure on the path to an operation is the operation's failure.
         let result = if result.op == op { result } else { ResOp::failed(op, status) };
         self.out.push(result);
         Ok(Continue::Stop(status))
     }
 
-    /// OPEN_CONFIRM of those of these opens whose owners are new to the server. One that fails is lost, as the next use of
-    /// its stateid will show.
+    /// Sends OPEN_CONFIRM for those of these opens whose owners the server does not know. The next use of the stateid
+    /// shows a failure.
     async fn confirm(&mut self, which: &[usize]) {
         let of = |open: &Opened| {
             let (owner, stateid) = (open.owner.as_ref()?, open.stateid?);
@@ -612,7 +608,7 @@ impl<'a> Exec<'a> {
         .await;
     }
 
-    /// CLOSE of all that are to be closed; and delegations, which nobody asked for, go back.
+    /// Closes all opens that are to be closed. Returns delegations, which nobody asked for.
     async fn close(&mut self) {
         let all: Vec<usize> = (0..self.opened.len()).collect();
         self.each(&all, |open| open.delegation.map(ArgOp::DelegReturn), |open, _, _| open.delegation = None)
@@ -630,8 +626,8 @@ impl<'a> Exec<'a> {
         idle.into_iter().for_each(|owner| self.client.give_back(owner));
     }
 
-    /// One more operation on each of these opens, as many in a leg as go. `done` gets each open when its operation has an
-    /// answer: `None` if it was refused. DELAY is no answer.
+    /// Sends one more operation for each of these opens, as many in a leg as fit. `done` gets each open when its
+    /// operation was answered: `None` if it was refused. DELAY is no answer.
     async fn each(
         &mut self,
         which: &[usize],
@@ -679,7 +675,7 @@ impl<'a> Exec<'a> {
                 let later = matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE);
                 let shorter = status == NfsStat::NFS4ERR_RESOURCE && self.client.shorter_legs(ops.len());
                 if (later || shorter) && patience.wait().await {
-                    // Once more.
+                    // Sent again.
                 } else if status.is_ok() && reached {
                     done(open, &mut self.out, mine.into_iter().next_back().map(|r| r.body));
                 } else {
@@ -695,13 +691,13 @@ impl<'a> Exec<'a> {
     }
 }
 
-/// The owner's request was answered; an owner whose number is not agreed upon goes.
+/// The owner's request was answered. An owner whose number is in doubt is dropped.
 fn answered(owner: &mut Option<Owner>, status: NfsStat) {
     *owner = owner.take().and_then(|mut owner| owner.answered(status).then_some(owner));
 }
 
-/// What a server answers that wants an open for reading and writing where another does not: by the mode of a file that was
-/// just made, by an open or a lock that denies, or on principle.
+/// The statuses with which some servers demand an open for reading and writing: by the mode of a new file, by another's
+/// share reservation or lock, or always.
 fn wants_an_open(status: NfsStat) -> bool {
     matches!(
         status,

@@ -14,7 +14,7 @@ use landfast_nfs::v4::NfsStat;
 /// An open owner.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// Which client ID it belongs to, by its place in the order in which they were given.
+    /// The client ID that it belongs to, by order of their creation.
     pub(super) generation: u64,
     /// `open_owner4.owner`.
     pub(super) name: Bytes,
@@ -23,18 +23,18 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// A request with its number was answered. `false`: the two sides do not agree, it is of no more use.
+    /// A request with its number was answered. Returns `false` if the two sides disagree: then the owner is useless.
     #[must_use]
     pub(super) fn answered(&mut self, status: NfsStat) -> bool {
         if status.advances_seqid() {
-            // RFC 7530 section 9.1.3: the number after the largest is 1.
+            // RFC 7530 section 9.1.3: after the largest number comes 1.
             self.seqid = self.seqid.checked_add(1).unwrap_or(1);
         }
         status != NfsStat::NFS4ERR_BAD_SEQID
     }
 }
 
-/// The idle owners of the client ID in force.
+/// The idle owners of the current client ID.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     generation: u64,
@@ -43,7 +43,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// An owner: one that is known to the server, or a fresh one.
+    /// An owner that the server knows, or a new one.
     pub(super) fn take(&mut self) -> Owner {
         if let Some(owner) = self.idle.pop() {
             return owner;
@@ -53,14 +53,14 @@ impl Owners {
         Owner { generation: self.generation, name, seqid: 1 }
     }
 
-    /// It has nothing open, and no request under way.
+    /// It has nothing open and no request in flight.
     pub(super) fn give_back(&mut self, owner: Owner) {
         if owner.generation == self.generation {
             self.idle.push(owner);
         }
     }
 
-    /// A new client ID: all owners are gone.
+    /// A new client ID: all owners are dropped.
     pub(super) fn start_over(&mut self, generation: u64) {
         self.generation = generation;
         self.idle.clear();

@@ -1,14 +1,14 @@
-//! Where a COMPOUND stands, in a form in which another one can go there. Pure.
+//! Where a COMPOUND is, in a form in which another COMPOUND can go there. Pure.
 
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle};
 
-/// The way to a filehandle: a base, and names from there.
+/// The path to a filehandle: a base and names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HandlePath {
     base: ArgOp,
     steps: Vec<ArgOp>,
-    /// The GETFH, by its place among the operations of the leg, that says the handle.
+    /// The operation of the leg that returns the handle (a GETFH).
     told_by: Option<usize>,
 }
 
@@ -17,30 +17,30 @@ impl HandlePath {
         HandlePath { base, steps: Vec::new(), told_by: None }
     }
 
-    /// Further by LOOKUP or LOOKUPP.
+    /// Continues by LOOKUP or LOOKUPP.
     pub(super) fn step(&mut self, op: ArgOp) {
         self.steps.push(op);
         self.told_by = None;
     }
 
-    /// To an object that was made or opened under this name.
+    /// Continues to an object that was made or opened under this name.
     pub(super) fn name(&mut self, name: &Bytes) {
         self.step(ArgOp::Lookup(name.clone()));
     }
 
-    /// The operation at this place of the leg is a GETFH here.
+    /// Operation `by` of the leg is a GETFH of this handle.
     pub(super) fn told(&mut self, by: usize) {
         self.told_by = Some(by);
     }
 
-    /// What the GETFH at `by` has said.
+    /// Takes the handle that the GETFH `by` returned.
     pub(super) fn learn(&mut self, by: usize, fh: &FileHandle) {
         if self.told_by == Some(by) {
             *self = HandlePath::to(ArgOp::Putfh(fh.clone()));
         }
     }
 
-    /// The leg is over: what was not said in it is not known.
+    /// The leg has ended: a handle that was not returned is unknown.
     pub(super) fn forget(&mut self) {
         self.told_by = None;
     }
@@ -51,7 +51,7 @@ impl HandlePath {
     }
 }
 
-/// A filehandle, and the open that the current stateid would be of.
+/// A filehandle, and the open of the current stateid.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) way: Option<HandlePath>,
@@ -64,7 +64,6 @@ impl Place {
     }
 }
 
-/// Whether `rest` uses the current filehandle.
 pub(super) fn uses_current(rest: &[ArgOp]) -> bool {
     !matches!(
         rest.first(),
@@ -72,7 +71,6 @@ pub(super) fn uses_current(rest: &[ArgOp]) -> bool {
     )
 }
 
-/// Whether `rest` uses the saved filehandle.
 pub(super) fn uses_saved(rest: &[ArgOp]) -> bool {
     let first = rest
         .iter()
