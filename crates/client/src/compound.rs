@@ -12,7 +12,6 @@ use landfast_xdr::{Bytes, Encode, Reader};
 
 use crate::error::SessionError;
 
-/// The COMPOUND procedure of NFSv4.
 pub(crate) const COMPOUND: Target = Target { prog: PROGRAM, vers: v4::VERSION, proc: v4::PROC_COMPOUND };
 
 /// The header of a COMPOUND of `count` operations: an empty tag, the minor version, the count.
@@ -22,26 +21,21 @@ pub(crate) fn compound_header(minor: u32, count: usize, out: &mut BytesMut) {
     (count as u32).encode(out);
 }
 
-/// The operation at which a COMPOUND stopped, or what the server answered instead of the result expected.
+/// Why a COMPOUND stopped, or a reply that does not fit its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpError {
-    /// The operation failed.
     #[error("{op}: {status}")]
-    Failed {
-        op: OpNum,
-        /// Why.
-        status: NfsStat,
-    },
+    Failed { op: OpNum, status: NfsStat },
     /// The reply does not fit the request.
     #[error("the server's reply has no result for {op}")]
     Missing {
-        /// Which operation's result should have come.
+        /// The operation whose result is missing.
         op: OpNum,
     },
 }
 
 impl OpError {
-    /// The status of a failed operation; IO for a reply that makes no sense.
+    /// The status of the failed operation; IO for a reply that makes no sense.
     pub fn status(&self) -> NfsStat {
         match self {
             OpError::Failed { status, .. } => *status,
@@ -50,7 +44,7 @@ impl OpError {
     }
 }
 
-/// `count` encoded operations, for those who execute COMPOUNDs in another form.
+/// Decodes `count` operations, for versions that execute COMPOUNDs in another form.
 pub(crate) fn decode_ops(ops: Bytes, count: usize) -> Result<Vec<ArgOp>, SessionError> {
     let mut reader = Reader::new(ops);
     let mut all = Vec::with_capacity(count);
@@ -62,17 +56,17 @@ pub(crate) fn decode_ops(ops: Bytes, count: usize) -> Result<Vec<ArgOp>, Session
     Ok(all)
 }
 
-/// The wire form of all attributes that are there.
+/// Encodes all attributes that have a value.
 pub(crate) fn fattr(values: &AttrValues) -> Fattr {
     values.to_fattr(&AttrValues::KNOWN)
 }
 
-/// The values of attributes, if they decode.
+/// Decodes attributes.
 pub(crate) fn values(fattr: &Fattr) -> Result<AttrValues, OpError> {
     AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
 }
 
-/// A cursor over results. Each method takes the next result, which must be that of the operation named.
+/// A cursor over results. Each method takes the next result, which must be of the named operation.
 #[derive(Debug)]
 pub struct Results {
     status: NfsStat,

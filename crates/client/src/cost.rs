@@ -1,21 +1,21 @@
-//! What operations cost in a COMPOUND, for those who pack many into one. Pure.
+//! Upper bounds for what operations take up in a COMPOUND, for code that packs many. Pure.
 
 use landfast_nfs::v4::ArgOp;
 use landfast_nfs::v4::attr::number;
 
 use crate::limits::XATTR_BYTES_MAX;
 
-/// Bytes of a request before the operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
+/// Bytes of a request before its operations: RPC header with a large AUTH_SYS, COMPOUND header, SEQUENCE.
 pub(crate) const REQUEST_HEAD: usize = 768;
-/// Bytes of a reply before the results: RPC header, COMPOUND header, SEQUENCE.
+/// Bytes of a reply before its results: RPC header, COMPOUND header, SEQUENCE.
 pub(crate) const REPLY_HEAD: usize = 128;
-/// The beginning of a request in which the kernel's server (up to 6.12 at least) takes the data of WRITE and SETXATTR: of data
-/// that begins behind its first page it takes other bytes of the request, without an error.
+/// The first bytes of a request, in which Linux's server (up to 6.12 at least) reads the data of WRITE and SETXATTR
+/// correctly. For data that starts after its first page it takes other bytes of the request, without an error.
 pub(crate) const FIRST_PAGE: usize = 4096;
-/// Longest owner or group name that a reply is expected to hold, bytes.
+/// The longest name of an owner or group that a reply is expected to hold, in bytes.
 const OWNER_BYTES: usize = 132;
 
-/// Whether an operation that ends at this byte of the operations brings data that begins behind [`FIRST_PAGE`].
+/// Whether the operation that ends at `end` has data that starts after [`FIRST_PAGE`].
 pub(crate) fn data_is_late(op: &ArgOp, end: usize) -> bool {
     let data = match op {
         ArgOp::Write(args) => args.data.len(),
@@ -25,7 +25,7 @@ pub(crate) fn data_is_late(op: &ArgOp, end: usize) -> bool {
     data > 0 && REQUEST_HEAD + end.saturating_sub(data) > FIRST_PAGE
 }
 
-/// Upper bound of the bytes of an operation's successful result, its number and status included.
+/// An upper bound for a successful result, with its number and status, in bytes.
 pub(crate) fn result_bytes(op: &ArgOp) -> usize {
     8 + match op {
         ArgOp::Open(_) => 104,
@@ -49,7 +49,7 @@ pub(crate) fn result_bytes(op: &ArgOp) -> usize {
                 + of(number::OWNER, OWNER_BYTES)
                 + of(number::OWNER_GROUP, OWNER_BYTES)
         }
-        // A status and nothing else.
+        // A status only.
         ArgOp::Putfh(_)
         | ArgOp::Putrootfh
         | ArgOp::Savefh

@@ -1,6 +1,5 @@
-//! Jobs of a few compounds that change nothing: resolve a path, stat, list, read. Trees
-//! are [`crate::fs`]'s. All of them are
-//! repeated when the server says DELAY or the reply is lost.
+//! Jobs of a few COMPOUNDs that change nothing: resolve a path, stat, list, read. [`crate::fs`] handles trees. All jobs
+//! are repeated when the server answers DELAY or a reply is lost.
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::{ReadArgs, ReaddirArgs};
@@ -15,13 +14,10 @@ use crate::limits;
 use crate::patience::Patience;
 use crate::session::{Session, SessionError};
 
-/// Why a job failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The server refused an operation.
     #[error(transparent)]
     Op(#[from] OpError),
     /// A component of a path could not be resolved.
@@ -29,13 +25,12 @@ pub enum Error {
     Path {
         /// The path up to that component.
         path: String,
-        /// What the server said.
         source: OpError,
     },
     /// More than [`limits::SYMLINKS_MAX`] symbolic links.
     #[error("{0}: too many levels of symbolic links")]
     Loop(String),
-    /// A symbolic link in the path of a URL that cannot be followed, because it holds `..`.
+    /// A symbolic link that contains `..`, in the path of a URL: it cannot be followed.
     #[error("{0}: cannot follow a symbolic link with `..`")]
     Link(String),
 }
@@ -51,7 +46,7 @@ impl Error {
     }
 }
 
-/// Attributes that [`stat`] and [`list`] ask for.
+/// The attributes that [`stat`] and [`list`] ask for.
 pub const STAT: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::CHANGE,
@@ -70,18 +65,15 @@ pub const STAT: Bitmap = Bitmap::of(&[
     number::TIME_MODIFY,
 ]);
 
-/// An entry of a directory.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub name: Bytes,
-    /// Its attributes, as far as the server gave them.
+    /// As far as the server gave them.
     pub attrs: AttrValues,
 }
 
-/// Sends a compound that may be repeated at will, until it is neither lost nor delayed.
-///
-/// # Errors
-/// As [`Session::compound`]; and when DELAY or GRACE lasts longer than [`limits::DELAY_PATIENCE`].
+/// Sends a COMPOUND that may be repeated, until it is neither lost nor delayed. Fails as [`Session::compound`], or when
+/// DELAY or GRACE lasts longer than [`limits::DELAY_PATIENCE`].
 pub async fn repeatable(session: &Session, ops: Vec<ArgOp>) -> Result<CompoundRes, SessionError> {
     let mut patience = Patience::new();
     loop {
@@ -96,28 +88,25 @@ pub async fn repeatable(session: &Session, ops: Vec<ArgOp>) -> Result<CompoundRe
     }
 }
 
-/// The filehandle and attributes of a path from the server's root; symbolic links are followed.
-///
-/// # Errors
-/// [`Error::Path`] names the component that could not be resolved.
+/// The filehandle and attributes of a path from the server's root, through symbolic links. [`Error::Path`] names the
+/// component that could not be resolved.
 pub async fn resolve(session: &Session, path: &[Vec<u8>]) -> Result<(FileHandle, AttrValues), Error> {
     resolve_from(session, path, None).await
 }
 
-/// The first operations by which a path is resolved, for [`Session::connect_with`]; none for a path that takes several
-/// COMPOUNDs.
+/// The first operations that resolve a path, for [`Session::connect_with`]; none if the path needs several COMPOUNDs.
 pub(crate) fn resolving(path: &[Vec<u8>]) -> Vec<ArgOp> {
     if path.len() > NAMES_MAX { Vec::new() } else { going(ArgOp::Putrootfh, path) }
 }
 
-/// As [`resolve`], if there is one with the reply to [`resolving`].
+/// As [`resolve`], with the reply to [`resolving`], if there is one.
 pub(crate) async fn resolve_from(
     session: &Session,
     path: &[Vec<u8>],
     mut first: Option<CompoundRes>,
 ) -> Result<(FileHandle, AttrValues), Error> {
     let mut path: Vec<Vec<u8>> = path.to_vec();
-    // What may be better the next time is asked again.
+    // What may succeed the next time is asked again.
     first = first.filter(|reply| {
         reply.results.last().is_some_and(|r| {
             !matches!(r.status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE | NfsStat::NFS4ERR_RESOURCE)
@@ -153,10 +142,10 @@ enum Step {
     },
 }
 
-/// Names that are looked up in one COMPOUND.
+/// The most names looked up in one COMPOUND.
 const NAMES_MAX: usize = 128;
 
-/// Goes down from `at`, and tells what is there.
+/// Looks names up from `at`, and asks what is there.
 fn going(at: ArgOp, names: &[Vec<u8>]) -> Vec<ArgOp> {
     let mut ops = vec![at];
     ops.extend(names.iter().map(|c| ArgOp::Lookup(Bytes::copy_from_slice(c))));
@@ -169,7 +158,7 @@ async fn walk_down(
     path: &[Vec<u8>],
     mut first: Option<CompoundRes>,
 ) -> Result<Step, Error> {
-    // SEQUENCE, PUTROOTFH, GETFH, GETATTR take four; a longer path takes several compounds. What was sent already was sent whole.
+    // SEQUENCE, PUTROOTFH, GETFH and GETATTR take four. A longer path takes several COMPOUNDs.
     let each = (session.limits().ops.saturating_sub(4) as usize).clamp(1, NAMES_MAX);
     let each = if first.is_some() { NAMES_MAX } else { each };
     let mut at = ArgOp::Putrootfh;
@@ -186,7 +175,7 @@ async fn walk_down(
         for i in 0..part.len() {
             match results.take(OpNum::LOOKUP) {
                 Ok(_) => {}
-                // LOOKUP in something that is no directory: a symbolic link one component earlier.
+                // LOOKUP in an object that is no directory: the component before it is a symbolic link.
                 Err(e)
                     if i + done > 0
                         && matches!(e.status(), NfsStat::NFS4ERR_SYMLINK | NfsStat::NFS4ERR_NOTDIR) =>
@@ -229,7 +218,6 @@ fn show(path: &[Vec<u8>]) -> String {
     path.iter().map(|c| format!("/{}", String::from_utf8_lossy(c))).collect()
 }
 
-/// The attributes of an object.
 pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Error> {
     let ops = vec![ArgOp::Putfh(fh.clone()), ArgOp::Getattr(STAT)];
     let mut results = Results::new(repeatable(session, ops).await?);
@@ -237,8 +225,7 @@ pub async fn stat(session: &Session, fh: &FileHandle) -> Result<AttrValues, Erro
     Ok(values(&results.getattr()?)?)
 }
 
-/// A name in a directory: its filehandle and attributes, or `None` when there is none. Symbolic links are
-/// not followed.
+/// The filehandle and attributes of a name in a directory; `None` if it does not exist. Does not follow symbolic links.
 pub async fn lookup(
     session: &Session,
     dir: &FileHandle,
@@ -259,7 +246,6 @@ pub async fn lookup(
     Ok(Some((results.getfh()?, values(&results.getattr()?)?)))
 }
 
-/// The text of a symbolic link.
 pub async fn readlink(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
     let mut results =
         Results::new(repeatable(session, vec![ArgOp::Putfh(fh.clone()), ArgOp::Readlink]).await?);
@@ -267,7 +253,7 @@ pub async fn readlink(session: &Session, fh: &FileHandle) -> Result<Bytes, Error
     Ok(results.readlink()?)
 }
 
-/// All entries of a directory with these attributes, at most `max` of them: `None` when there are more.
+/// All entries of a directory with these attributes; `None` if there are more than `max`.
 pub async fn list(
     session: &Session,
     dir: &FileHandle,
@@ -298,7 +284,7 @@ pub async fn list(
     }
 }
 
-/// Lists the first entries of the current directory, for what stands behind [`resolving`].
+/// Lists the first entries of the current directory, after [`resolving`].
 pub(crate) fn listing(attrs: Bitmap) -> ArgOp {
     let maxcount = limits::READDIR_FIRST_BYTES;
     ArgOp::Readdir(ReaddirArgs {
@@ -310,7 +296,7 @@ pub(crate) fn listing(attrs: Bitmap) -> ArgOp {
     })
 }
 
-/// What came of [`listing`], the last result of a reply: all entries, if these were all.
+/// The result of [`listing`], the last one of a reply: all entries, if these were all.
 pub(crate) fn listed(reply: &CompoundRes) -> Option<Vec<Entry>> {
     let Some(ResOp { body: ResBody::Readdir(page), status: NfsStat::NFS4_OK, .. }) = reply.results.last()
     else {
@@ -320,7 +306,6 @@ pub(crate) fn listed(reply: &CompoundRes) -> Option<Vec<Entry>> {
     page.eof.then(|| page.entries.iter().map(entry).collect())?
 }
 
-/// The contents of a file.
 pub async fn read_file(session: &Session, fh: &FileHandle) -> Result<Bytes, Error> {
     let count = limits::READ_BYTES.min(session.limits().response.saturating_sub(1024)).max(1024);
     let mut all = BytesMut::new();

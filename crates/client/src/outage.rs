@@ -18,25 +18,26 @@ use tokio::time::{Instant, sleep_until};
 use crate::error::SessionError;
 use crate::limits;
 
-/// Is told when a server does not answer: once for each outage, whatever waits.
+/// Hears when a server does not answer: once for each outage.
 pub trait Watch: Debug + Send + Sync {
-    /// Something is waited for, and no reply to anything has come for [`limits::SILENT_AFTER`].
+    /// Something is waited for, and no reply has come for [`limits::SILENT_AFTER`].
     fn silent(&self, server: &str);
 
-    /// It has answered again.
+    /// The server answers again.
     fn answers(&self, server: &str);
 
-    /// It refuses the first connection, which is tried again for so long.
+    /// The server refuses the first connection. It is tried for `patience`.
     fn refuses(&self, server: &str, patience: Duration);
 
-    /// That is over, after [`Watch::refuses`]: it was `connected` to, or that is an error now.
+    /// After [`Watch::refuses`]: the connection was made (`connected`), or the refusal is now an error.
     fn refuses_no_more(&self, server: &str, connected: bool);
 
-    /// Nothing came for so long that it is given up ([`crate::SessionOptions::reply_patience`]): all that waits fails.
+    /// No reply came for so long that the server is given up ([`crate::SessionOptions::reply_patience`]): all calls
+    /// fail.
     fn given_up(&self, server: &str, after: Duration);
 }
 
-/// What is known of a server's answers.
+/// What is known of a server's replies.
 #[derive(Debug)]
 pub(crate) struct Health {
     server: String,
@@ -53,7 +54,7 @@ struct State {
     given_up: bool,
 }
 
-/// What somebody who waits is to do.
+/// What a waiter does next.
 #[derive(Debug, PartialEq, Eq)]
 enum WaitStep {
     LookAt(Instant),
@@ -79,21 +80,18 @@ impl Health {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reply came.
+    /// Notes a reply.
     pub(crate) fn heard(&self) {
         let mut state = self.state();
         state.since = Instant::now();
         let was_silent = std::mem::replace(&mut state.silent, false);
-        // Under the lock, so that an outage's end is told behind its beginning.
+        // Under the lock, so that the end of an outage is reported after its beginning.
         if let Some(watch) = self.watch.as_ref().filter(|_| was_silent) {
             watch.answers(&self.server);
         }
     }
 
-    /// Waits for what needs the server's replies.
-    ///
-    /// # Errors
-    /// The work's; [`SessionError::GivenUp`] when the server does not reply for too long.
+    /// Waits for work that needs replies of the server. [`SessionError::GivenUp`] if none comes for too long.
     pub(crate) async fn waited<T>(
         &self,
         work: impl Future<Output = Result<T, SessionError>>,
@@ -151,7 +149,7 @@ impl Health {
         if let Some(watch) = self.watch.as_ref().filter(|_| says) {
             watch.silent(&self.server);
         }
-        // What is waited for may last longer than one outage.
+        // The work may last longer than one outage.
         let later = self.watch.is_some().then(|| now + limits::SILENT_AFTER);
         next.into_iter().chain(later).min().map_or(WaitStep::Wait, WaitStep::LookAt)
     }

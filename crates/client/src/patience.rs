@@ -1,7 +1,7 @@
-//! How long a server is asked again: a sum of pauses, each twice as long as the one before it.
+//! How long a request is tried again: a sum of pauses, each twice as long as the one before.
 //!
-//! Only the pauses count. A server that is away answers nobody, so that time says nothing about its answers: how long it is waited
-//! for is [`crate::SessionOptions::reconnect_patience`]'s business.
+//! Only the pauses count. A server that is away answers nothing, so its absence does not count:
+//! [`crate::SessionOptions::reconnect_patience`] limits that.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use tokio::time::sleep;
 
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE};
 
-/// See the module.
 #[derive(Debug)]
 pub(crate) struct Patience {
     pause: Duration,
@@ -18,12 +17,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// [`DELAY_PATIENCE`] of it.
+    /// Patience for [`DELAY_PATIENCE`].
     pub(crate) fn new() -> Patience {
         Patience { pause: BACKOFF_MIN, left: DELAY_PATIENCE, begun: false }
     }
 
-    /// The next pause, if there is another one.
+    /// The next pause, if any is left.
     fn next(&mut self) -> Option<Duration> {
         let pause = Some(self.pause).filter(|_| !self.left.is_zero())?;
         self.left = self.left.saturating_sub(pause);
@@ -31,7 +30,7 @@ impl Patience {
         Some(pause)
     }
 
-    /// Waits before something is tried again. `false`: that was often enough.
+    /// Pauses before another try. Returns `false` if the patience is at its end.
     pub(crate) async fn wait(&mut self) -> bool {
         match self.next() {
             Some(pause) => sleep(pause).await,
@@ -40,12 +39,12 @@ impl Patience {
         true
     }
 
-    /// The same before each try but the first.
+    /// As [`Patience::wait`], but the first try needs no pause.
     pub(crate) async fn turn(&mut self) -> bool {
         !std::mem::replace(&mut self.begun, true) || self.wait().await
     }
 
-    /// Something was achieved: what fails next fails for the first time.
+    /// Something succeeded: the next failure is a first one.
     pub(crate) fn progress(&mut self) {
         *self = Patience { begun: self.begun, ..Patience::new() };
     }

@@ -30,7 +30,7 @@ use crate::options::SessionOptions;
 use crate::outage::Health;
 use crate::requests;
 
-/// A server, and as whom and how to talk to it.
+/// A server, and the identity and options for talking to it.
 pub(crate) struct Peer {
     options: SessionOptions,
     server: String,
@@ -53,10 +53,7 @@ impl Peer {
         Peer { options, server, cred, answered, ended, health, counters: Counters::default() }
     }
 
-    /// Waits for what needs the server's replies; see [`Health::waited`].
-    ///
-    /// # Errors
-    /// As there.
+    /// Waits for work that needs replies of the server; see [`Health::waited`].
     pub(crate) async fn waited<T>(
         &self,
         work: impl Future<Output = Result<T, SessionError>>,
@@ -64,12 +61,12 @@ impl Peer {
         self.health.waited(work).await
     }
 
-    /// A reply has come.
+    /// Notes that a reply came.
     pub(crate) fn heard(&self) {
         self.health.heard();
     }
 
-    /// What came of a call: any reply shows that the server is there.
+    /// Notes the end of a call: any reply shows that the server is there.
     pub(crate) fn called<T>(&self, done: &Result<T, CallError>) {
         if !matches!(done, Err(CallError::Closed(_) | CallError::Timeout(_))) {
             self.heard();
@@ -89,7 +86,7 @@ impl Peer {
         &self.cred
     }
 
-    /// It is an NFS server: it may be away for long now and is waited for all the same.
+    /// Notes that it is an NFS server: from now on a long absence is waited out.
     pub(crate) fn has_answered(&self) {
         self.answered.store(true, Ordering::Relaxed);
     }
@@ -106,7 +103,7 @@ impl Peer {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Nothing more is sent. `false`: that was so already.
+    /// Sends nothing more. Returns `false` if that was so already.
     pub(crate) fn end(&self) -> bool {
         !self.ended.swap(true, Ordering::AcqRel)
     }
@@ -120,26 +117,26 @@ impl Peer {
         ConnConfig { record_max, reserved_port: true, ..ConnConfig::default() }
     }
 
-    /// Whether a call that got so many answers which were no RPC records is not sent once more: there is no other to be had.
+    /// Whether a call that got so many replies which are no RPC records is given up.
     pub(crate) fn gives_up(&self, garbled: u32) -> bool {
         let gives_up = garbled >= limits::GARBLED_MAX;
         self.counters.garbled.fetch_add(u64::from(gives_up), Ordering::Relaxed);
         gives_up
     }
 
-    /// A connection to a port of the server, tried once.
+    /// One try to connect to a port of the server.
     pub(crate) async fn open(&self, port: u16) -> io::Result<Connection> {
         let to = (self.options.host.as_str(), port);
         Connection::connect(to, Arc::new(NoService), &self.config()).await
     }
 
-    /// A connection on which the server's own calls are answered, tried once.
+    /// One try to connect, with a service that answers the server's calls.
     pub(crate) async fn listen<S: Service>(&self, service: Arc<S>) -> io::Result<Connection> {
         let to = (self.options.host.as_str(), self.options.port);
         Connection::connect(to, service, &self.config()).await
     }
 
-    /// The first connection to the server. While that is refused, as by one that is just being started again, it is tried for
+    /// The first connection. While it is refused, as by a server that is being restarted, it is tried for
     /// [`SessionOptions::refused_patience`].
     pub(crate) async fn connect(&self) -> Result<Connection, SessionError> {
         let patience =
@@ -147,7 +144,7 @@ impl Peer {
         let start = Instant::now();
         let mut told = false;
         loop {
-            // Time between two tries is no silence: the machine has answered.
+            // A pause between two tries is no silence: the machine has answered.
             let tried = self.waited(async { Ok(self.open(self.options.port).await) }).await?;
             let watch = self.options.watch.as_ref();
             let refused = match tried {
@@ -180,7 +177,7 @@ impl Peer {
         }
     }
 
-    /// A further connection to the server, tried once.
+    /// One try of a further connection.
     pub(crate) async fn connect_once(&self) -> Result<Connection, SessionError> {
         self.open(self.options.port).await.map_err(|e| SessionError::connect(&self.server, &e))
     }
@@ -209,7 +206,7 @@ impl Peer {
             }
             debug!("cannot connect to {}: {e}", self.server);
             match e.kind() {
-                // The earlier connection's end is not through yet.
+                // The earlier connection has not ended yet.
                 io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable if same_port > 0 => {
                     same_port -= 1;
                     sleep(limits::BACKOFF_MIN).await;
@@ -225,7 +222,7 @@ impl Peer {
     }
 }
 
-/// Nobody listens there, or whoever did has just ended: the listener's end resets what it has not accepted yet.
+/// Nobody listens there, or the listener has just ended: its end resets connections that it has not accepted.
 fn is_refusal(e: &io::Error) -> bool {
     matches!(
         e.kind(),
@@ -233,7 +230,7 @@ fn is_refusal(e: &io::Error) -> bool {
     )
 }
 
-/// A place for one connection.
+/// Holds one connection.
 #[derive(Default)]
 pub(crate) struct ConnectionSlot {
     place: Mutex<Place>,
@@ -248,7 +245,7 @@ struct Place {
 }
 
 impl ConnectionSlot {
-    /// So many, at least one, the first of them connected.
+    /// Makes `count` slots, at least one. The first holds `first`.
     pub(crate) async fn several(count: usize, first: Option<Connection>) -> Vec<ConnectionSlot> {
         let lines: Vec<ConnectionSlot> = (0..count.max(1)).map(|_| ConnectionSlot::default()).collect();
         if let (Some(line), Some(conn)) = (lines.first(), first) {
@@ -257,13 +254,13 @@ impl ConnectionSlot {
         lines
     }
 
-    /// Waits for its turn at the line.
+    /// Waits for exclusive use of the slot.
     pub(crate) async fn hold(&self) -> ConnectionGuard<'_> {
         ConnectionGuard { place: self.place.lock().await }
     }
 }
 
-/// A line while it is looked after by one.
+/// Exclusive use of a slot.
 pub(crate) struct ConnectionGuard<'a> {
     place: MutexGuard<'a, Place>,
 }
@@ -274,10 +271,8 @@ impl ConnectionGuard<'_> {
         self.place.conn.as_ref().filter(|conn| self.place.bound == to && !conn.is_closed()).cloned()
     }
 
-    /// The connection, made again if need be, whatever it is bound to.
-    ///
-    /// # Errors
-    /// The server cannot be reached for too long, or the session has ended.
+    /// The connection, opened again if necessary, whatever it is bound to. Fails when the server cannot be reached for
+    /// too long, or the session has ended.
     pub(crate) async fn open(&mut self, peer: &Peer) -> Result<Connection, SessionError> {
         if let Some(conn) = self.place.conn.take().filter(|conn| !conn.is_closed()) {
             return Ok(self.keep(conn, self.place.bound));
@@ -286,14 +281,13 @@ impl ConnectionGuard<'_> {
         Ok(self.keep(conn, 0))
     }
 
-    /// Puts a connection here.
+    /// Stores a connection.
     pub(crate) fn keep(&mut self, conn: Connection, bound: u64) -> Connection {
         self.place.ends = Some(conn.ends());
         self.place.bound = bound;
         self.place.conn.insert(conn).clone()
     }
 
-    /// The connection goes.
     pub(crate) fn close(&mut self) {
         if let Some(conn) = self.place.conn.take() {
             conn.close();
@@ -310,18 +304,15 @@ pub(crate) struct Connections {
     next_xid: AtomicU32,
 }
 
-/// The reply to a call.
 pub(crate) struct Answer {
     pub(crate) results: Bytes,
-    /// It was sent more than once: what it says may be of a second execution, if the server has not kept the first reply.
+    /// It was sent more than once. It may be the answer to a second execution, if the server has not kept the first
+    /// reply.
     pub(crate) again: bool,
 }
 
 impl Connections {
-    /// Connects.
-    ///
-    /// # Errors
-    /// The server cannot be reached.
+    /// Connects. Fails when the server cannot be reached.
     pub(crate) async fn connect(peer: Arc<Peer>) -> Result<Connections, SessionError> {
         let first = peer.connect().await?;
         let lines = ConnectionSlot::several(peer.options.connections, Some(first)).await;
@@ -330,11 +321,8 @@ impl Connections {
         Ok(Connections { peer, lines, turn: AtomicUsize::new(0), next_xid: AtomicU32::new(next_xid) })
     }
 
-    /// One call, until its reply comes.
-    ///
-    /// # Errors
-    /// [`SessionError::Unknown`] when it was sent and no reply can be had within
-    /// [`Peer::patience`]; others when it was not executed.
+    /// Makes one call and waits for its reply. [`SessionError::Unknown`] if it was sent and no reply comes within
+    /// [`Peer::patience`]; after other errors it was not executed.
     pub(crate) async fn call(&self, to: Target, args: Vec<Bytes>) -> Result<Answer, SessionError> {
         self.peer.waited(self.call_on(to, args)).await
     }
@@ -384,7 +372,7 @@ impl Connections {
                     garbled += u32::from(conn.is_garbled());
                     e
                 }
-                // The first transmission may have been executed all the same.
+                // The first transmission may have been executed.
                 Err(e) if again => return Err(SessionError::Unknown(e.to_string())),
                 Err(e) => return Err(SessionError::Rpc(e)),
             };
@@ -397,7 +385,6 @@ impl Connections {
         }
     }
 
-    /// Closes all connections.
     pub(crate) async fn close(&self) {
         for line in &self.lines {
             line.hold().await.close();
@@ -409,7 +396,7 @@ impl Connections {
 mod tests {
     use super::*;
 
-    /// What the end of a server makes of a connection that is just being made.
+    /// A server that ends resets or refuses a connection that is being made.
     #[test]
     fn a_server_that_is_being_started_again_refuses_or_resets() {
         for (kind, refusal) in [

@@ -1,5 +1,5 @@
-//! A line for each request in the log, at tracing's level DEBUG (`landfast --debug --debug`): what was asked, what came back, and
-//! how long that took. Nothing is decoded unless somebody wants to see it.
+//! Logs each request in a line at tracing's level DEBUG (`landfast --debug --debug`): the call, the result, and the
+//! time. Nothing is decoded unless the log is on.
 
 use std::future::Future;
 use std::time::Instant;
@@ -15,9 +15,6 @@ use tracing::{Level, debug, enabled};
 use crate::limits::SHOWN_OPERATIONS_MAX;
 
 /// Waits for a call's reply and logs both.
-///
-/// # Errors
-/// Those of the call.
 pub(crate) async fn logged(
     to: Target,
     args: &[Bytes],
@@ -39,7 +36,7 @@ pub(crate) async fn logged(
     done
 }
 
-/// Version, procedure or operations, and the size of what is sent.
+/// Version, procedure or operations, and the size of the arguments.
 fn asked(to: Target, args: &[Bytes]) -> String {
     let bytes = args.iter().map(Bytes::len).sum::<usize>();
     let what = match (to.prog, to.vers) {
@@ -70,7 +67,7 @@ fn compound(args: &[Bytes]) -> String {
     format!("COMPOUND 4.{} {}{more}", args.minor_version, names.join(" "))
 }
 
-/// The status that a reply begins with, where it is an NFS server's.
+/// The status at the start of a reply of an NFS server.
 fn status(to: Target, reply: &Bytes) -> String {
     let mut reader = Reader::new(reply.clone());
     match (to.prog, to.vers) {

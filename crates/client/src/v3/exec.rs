@@ -426,7 +426,7 @@ impl<'a> Exec<'a> {
         Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset }))
     }
 
-    /// A call whose second execution would fail with `echo`; "later" does not say whether there was a first.
+    /// A call whose second execution would fail with `echo`. DELAY does not say whether there was a first.
     async fn once<R: Answers>(&self, call: Call, echo: NfsStat3) -> Done<R> {
         let (res, again) = self.wire.call_again::<R>(call).await?;
         if again && res.failure().is_some_and(|s| s == echo || s == NfsStat3::JUKEBOX) {
@@ -439,7 +439,7 @@ impl<'a> Exec<'a> {
         Ok(res)
     }
 
-    /// REMOVE or RMDIR. A name that is not there when its removal was sent again is as good as removed.
+    /// REMOVE or RMDIR. If the removal was sent again, a missing name counts as removed.
     async fn removed(&self, call: Call) -> Done<RemoveRes> {
         let (res, again) = self.wire.call_again::<RemoveRes>(call).await?;
         match res {
@@ -473,13 +473,13 @@ impl<'a> Exec<'a> {
         self.changed();
         let res = self.removed(Call::Remove(at.clone())).await?;
         match res {
-            // Of a directory some servers say the one, some the other.
+            // For a directory, servers answer with one or the other.
             Res::Fail(NfsStat3::ISDIR | NfsStat3::PERM | NfsStat3::INVAL, _) => {
                 let res = self.removed(Call::Rmdir(at)).await?;
                 match res {
-                    // Not a directory after all: it was the first refusal that counted.
+                    // It is no directory: the first refusal counts.
                     Res::Fail(NfsStat3::NOTDIR, _) => Err(NfsStat::NFS4ERR_PERM.into()),
-                    // What a directory with something in it is called differs, too.
+                    // Servers answer differently for a directory that is not empty.
                     Res::Fail(NfsStat3::EXIST, _) => Err(NfsStat::NFS4ERR_NOTEMPTY.into()),
                     res => ok(res).map(drop),
                 }
@@ -519,7 +519,7 @@ impl<'a> Exec<'a> {
             let none = entries.is_empty();
             let mut out = Vec::with_capacity(entries.len());
             for (name, cookie, attrs, object) in entries {
-                // NFSv4 does not show them.
+                // NFSv4 does not list them.
                 if &name[..] == b"." || &name[..] == b".." {
                     continue;
                 }
@@ -536,7 +536,7 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// The attributes of an entry; `None` when it has gone meanwhile.
+    /// The attributes of an entry; `None` if it is gone.
     async fn entry(
         &self,
         dir: &Fh3,

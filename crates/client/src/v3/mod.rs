@@ -40,7 +40,6 @@ use crate::peer::Peer;
 use exec::Exec;
 use wire::Wire;
 
-/// A client of a version 3 server. See the module.
 pub(crate) struct Client {
     wire: Wire,
 }

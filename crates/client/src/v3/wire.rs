@@ -25,20 +25,19 @@ const PORTMAP: Target = Target { prog: 100_000, vers: 2, proc: 3 };
 const PORTMAP_PORT: u16 = 111;
 const IPPROTO_TCP: u32 = 6;
 
-/// See the module.
 pub(super) struct Wire {
     lines: Connections,
     mount: Mutex<Option<Connection>>,
-    /// What the server takes in one WRITE; 0: not asked yet.
+    /// The size of one WRITE that the server takes; 0: not known yet.
     write_bytes: AtomicUsize,
 }
 
 impl Wire {
-    /// Connects to the NFS program; MOUNT is looked for when it is needed.
+    /// Connects to the NFS program. MOUNT is connected when it is needed.
     pub(super) async fn connect(options: SessionOptions) -> Result<Wire, SessionError> {
         let lines = Connections::connect(Arc::new(Peer::new(options))).await?;
         let wire = Wire { lines, mount: Mutex::new(None), write_bytes: AtomicUsize::new(0) };
-        // NULL: whether there is a version 3 at all.
+        // NULL shows whether the server speaks version 3.
         wire.call::<()>(Call::Null).await?;
         Ok(wire)
     }
@@ -55,7 +54,7 @@ impl Wire {
         self.write_bytes.load(Ordering::Relaxed).clamp(limits::WRITE3_BYTES_MIN, limits::WRITE3_BYTES_MAX)
     }
 
-    /// FSINFO of an export, once (RFC 1813 section 3.3.19).
+    /// Asks an export's FSINFO once (RFC 1813 section 3.3.19).
     pub(super) async fn learn_sizes(&self, root: &FileHandle) -> Result<(), SessionError> {
         if self.write_bytes.load(Ordering::Relaxed) == 0 {
             let res = self.call::<FsinfoRes>(Call::Fsinfo(root.clone())).await?;
@@ -70,12 +69,12 @@ impl Wire {
         self.lines.close().await;
     }
 
-    /// One call of a procedure of which a second execution leaves all as the first did, or changes nothing.
+    /// Calls a procedure whose second execution changes nothing more.
     pub(super) async fn call<R: Decode>(&self, call: Call) -> Result<R, SessionError> {
         self.call_again(call).await.map(|(res, _)| res)
     }
 
-    /// One call of a procedure, and whether it was sent more than once.
+    /// Calls a procedure. Returns also whether the call was sent more than once.
     pub(super) async fn call_again<R: Decode>(&self, call: Call) -> Result<(R, bool), SessionError> {
         let to = Target { prog: PROGRAM, vers: v3::VERSION, proc: call.number() };
         let answer = self.lines.call(to, vec![call.to_bytes()]).await?;
@@ -84,7 +83,7 @@ impl Wire {
         Ok((res, answer.again))
     }
 
-    /// MNT: the handle of a path, if that is one of an export.
+    /// MNT: the handle of a path, if it is an export's.
     pub(super) async fn mount(&self, path: &[u8]) -> Result<Result<FileHandle, MountStat>, SessionError> {
         self.peer().waited(self.mount_on(path)).await
     }
@@ -134,7 +133,7 @@ impl Wire {
         }
     }
 
-    /// The MOUNT program: where the URL or the port mapper says, or else on the port of NFS.
+    /// The MOUNT program, at the port of the URL or of the port mapper, or else at the port of NFS.
     async fn find_mount(&self) -> Result<Connection, SessionError> {
         let mut ports = Vec::new();
         match self.options().mount_port {
@@ -144,7 +143,7 @@ impl Wire {
                 ports.push(self.options().port);
             }
             None => {
-                // A server on a port of its own is mostly one that has no port mapper either.
+                // A server on another port usually has no port mapper.
                 ports.push(self.options().port);
                 ports.extend(self.ask_port_mapper().await);
             }
