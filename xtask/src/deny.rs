@@ -61,7 +61,6 @@ impl Advisory {
     }
 }
 
-/// Runs both checks.
 pub fn run() -> ExitCode {
     let there = || if possible().is_ok() { Ok(()) } else { proc::run_within(LIMIT, &mut install()) };
     // Uses the target directory of the documentation, which nobody else waits for.

@@ -289,7 +289,6 @@ fn chosen<'a>(name: &'a str, all: &[&'a str], what: &str) -> Result<Vec<&'a str>
     }
 }
 
-/// The binary with debug assertions.
 fn debug_binary() -> PathBuf {
     proc::target_dir().join("debug/landfast")
 }
@@ -626,7 +625,6 @@ fn table(outcome: &Outcome) -> String {
     out
 }
 
-/// A number with commas.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 /// So often long work says how far it is, where no terminal shows it.
 pub const SAY_EVERY: Duration = Duration::from_secs(30);
 
-/// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It did what it should.
@@ -57,13 +56,11 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A step of this name.
     pub fn new(name: &str, run: impl FnOnce(&File) -> Outcome + Send + 'a) -> Self {
         Job { name: name.to_owned(), run: Box::new(run) }
     }
 }
 
-/// The steps so far.
 pub struct Steps {
     start: Instant,
     done: Vec<(String, Outcome, Duration)>,
@@ -254,7 +251,6 @@ fn end_line(name: &str, outcome: &Outcome, took: Duration) {
     println!("== {name}: {} ({:.1} s){gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
 }
 
-/// Prints what a step wrote.
 fn show(mut output: File) -> io::Result<()> {
     let mut bytes = Vec::new();
     output.rewind()?;

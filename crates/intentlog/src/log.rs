@@ -467,7 +467,6 @@ impl Log {
         Some(Ticket::new(self.handle.core.clone(), outcome))
     }
 
-    /// Figures since the start.
     pub fn stats(&self) -> Stats {
         let core = &*self.handle.core;
         let state = core.state.lock();

@@ -121,7 +121,6 @@ impl SimDisk {
         }
     }
 
-    /// Changes the contents directly.
     pub fn edit(&self, edit: impl FnOnce(&mut [u8])) {
         edit(&mut self.shared.disk.lock().bytes);
     }

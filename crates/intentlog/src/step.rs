@@ -53,7 +53,6 @@ pub enum Did {
     AskedToStop,
 }
 
-/// What a step waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// More transactions to join the batch (`pace.rs`); the next step continues without them.

@@ -41,7 +41,6 @@ impl Stepper {
         Stepper { core, writer, checkpointer, watch }
     }
 
-    /// One step of the writer.
     pub fn write(&mut self) -> Step {
         let step = self.writer.step();
         match step {
@@ -77,7 +76,6 @@ impl Stepper {
         self.core.state.lock().sealing
     }
 
-    /// Checkpoints cover every record.
     pub fn covered(&self) -> bool {
         self.core.state.lock().checkpoint_target().is_none()
     }

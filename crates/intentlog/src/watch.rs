@@ -23,7 +23,6 @@ pub(crate) struct Watch {
     blind: bool,
 }
 
-/// What is lost, and why.
 enum Lost {
     /// The log; the writer has been told to make a new one.
     Log(String),

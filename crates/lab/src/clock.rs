@@ -4,7 +4,6 @@ use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::Duration;
 
-/// Nanoseconds on the monotonic clock.
 pub fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64)
@@ -30,7 +29,6 @@ pub fn sharpen_this_thread() {
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 
-/// Nanoseconds of a duration, saturating.
 pub fn ns(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -21,7 +21,6 @@ struct Progress {
     ended: bool,
 }
 
-/// Work that is going on.
 pub struct Work {
     thread: std::thread::JoinHandle<landfast_verify::error::Result<write::Report>>,
     now: Arc<(Mutex<Progress>, Condvar)>,

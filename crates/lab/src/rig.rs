@@ -204,7 +204,6 @@ impl Rig {
         done
     }
 
-    /// Checks the unmounted filesystem.
     pub fn fsck(&mut self) -> Result<()> {
         self.unmount()?;
         let dev = self.attach_data()?;

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// At most so many differences are described; the others are counted.
 const SHOWN_MAX: usize = 20;
 
-/// The outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
     /// Members that were compared.

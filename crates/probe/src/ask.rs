@@ -98,7 +98,6 @@ pub trait Calls {
     fn nfs(&mut self) -> &mut dyn Nfs;
     fn set_dir(&mut self, dir: Fh);
     fn lanes(&self) -> usize;
-    /// Whether the version has CLOSE.
     fn has_opens(&self) -> bool;
     /// A lane's first open must be confirmed and kept (version 4.0).
     fn confirms(&self) -> bool;

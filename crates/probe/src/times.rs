@@ -24,7 +24,6 @@ impl Default for Times {
     }
 }
 
-/// Summary of a distribution. Seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Distribution {
     pub calls: u64,

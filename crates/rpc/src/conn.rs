@@ -601,7 +601,6 @@ impl Budget {
     }
 }
 
-/// What connections share.
 #[derive(Debug, Clone)]
 pub(crate) struct Shares {
     pub(crate) calls: Pool,

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{WARN_EVERY, WARN_OF_MAX};
 
-/// A kind of warning.
 #[derive(Debug, Default)]
 pub struct RateLimit(Mutex<(Option<Instant>, u64)>);
 

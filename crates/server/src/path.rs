@@ -60,7 +60,6 @@ pub(crate) struct Plan {
 pub(crate) trait Work: Send + Sync + 'static {
     fn run(&self, sh: &Shared) -> Outcome;
 
-    /// The slot that it uses.
     fn slot(&self) -> Option<Slot> {
         None
     }

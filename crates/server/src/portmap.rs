@@ -18,7 +18,6 @@ pub enum PortMapper {
     Required,
 }
 
-/// The operator's choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Rpcbind {
     /// If one runs, and others than this machine can reach the server.

@@ -115,7 +115,6 @@ impl Protocols {
         all
     }
 
-    /// The programs served by UDP.
     pub(crate) fn by_datagram(&self) -> &'static [Program] {
         if self.datagrams { LOCK_PROGRAMS } else { &[] }
     }
@@ -136,7 +135,6 @@ impl std::fmt::Display for Protocols {
 impl std::str::FromStr for Protocols {
     type Err = String;
 
-    /// Parses names separated by commas.
     fn from_str(text: &str) -> Result<Self, String> {
         Protocols::parse(text.split(','))
     }

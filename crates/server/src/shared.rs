@@ -168,7 +168,6 @@ impl Shared {
         self.exports.read().clone()
     }
 
-    /// Milliseconds since the server started.
     pub(crate) fn now(&self) -> Millis {
         self.started.elapsed().as_millis() as Millis
     }

@@ -168,7 +168,6 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether everything is wanted.
     pub fn is_all(&self) -> bool {
         let Wanted { client, server, file, procedures, from, to } = self;
         let whole = from.is_none() && to.is_none() && procedures.is_empty();
@@ -224,7 +223,6 @@ pub struct Counted {
 pub(crate) const FILTER_BYTES_MAX: usize =
     (2 * (CALLS_MAX / 2 * 8 / 7).next_power_of_two() + FILES_MAX * 2 * 3 / 2) * (size_of::<u64>() + 1);
 
-/// Passes on what is wanted.
 #[derive(Debug)]
 pub struct Filter<O> {
     wanted: Wanted,

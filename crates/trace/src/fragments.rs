@@ -25,7 +25,6 @@ pub(crate) struct Datagram {
     pub fragments: u64,
 }
 
-/// Result of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// Others are missing.

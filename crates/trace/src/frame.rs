@@ -4,7 +4,6 @@ use crate::source::Frame;
 use etherparse::{EtherType, LaxIpPayloadSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// What a frame carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub from: SocketAddr,
@@ -49,7 +48,6 @@ pub(crate) struct Fragment<'a> {
     pub len: u32,
 }
 
-/// Why a frame was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Passed {
     /// Neither TCP nor UDP over IP.

@@ -24,7 +24,6 @@ pub struct Stamp {
     pub wire_len: u32,
 }
 
-/// Times of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Time of the segment with the first byte.
@@ -55,7 +54,6 @@ pub struct Message {
     pub times: Times,
 }
 
-/// Optional things to read.
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub detail: bool,
@@ -163,14 +161,12 @@ impl Stream {
         self.mode == Mode::Search
     }
 
-    /// Passes completed records on.
     pub fn whole(&mut self, mut f: impl FnMut(Whole)) {
         if let Some(gathered) = &mut self.gathered {
             gathered.done().for_each(&mut f);
         }
     }
 
-    /// Ends the stream.
     pub fn end(&mut self) {
         if let Some(gathered) = &mut self.gathered {
             gathered.end(None, true);
@@ -475,7 +471,6 @@ impl Record {
         }
     }
 
-    /// A hole in the record.
     fn hole(&mut self, len: u64, at: Option<Stamp>, pauses: &Range<i64>) {
         self.bytes += len;
         match at {

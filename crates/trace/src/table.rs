@@ -6,7 +6,6 @@ use crate::trace::{Call, Reply};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// What a row is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
     /// A procedure of the program.

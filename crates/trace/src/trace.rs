@@ -172,7 +172,6 @@ impl Hash for Key {
     }
 }
 
-/// What all connections share.
 struct Common<O> {
     observer: O,
     totals: Totals,
@@ -349,7 +348,6 @@ impl<O: Observer> Trace<O> {
         &self.common.totals
     }
 
-    /// Ends the capture.
     pub fn finish(mut self) -> (Totals, O) {
         let mut rest: Vec<_> = self.connections.drain().collect();
         rest.sort_unstable_by_key(|(key, _)| *key);
@@ -633,7 +631,6 @@ impl Connection {
         read(&mut self.halves[dir], &mut Around { known: &known, out, wish, pauses });
     }
 
-    /// Matches replies to calls.
     fn settle<O: Observer>(
         &mut self,
         dir: usize,
@@ -737,7 +734,6 @@ impl Connection {
         self.halves.iter().map(|half| half.stream.held()).sum()
     }
 
-    /// Ends a connection.
     fn end<O: Observer>(&mut self, key: Key, common: &mut Common<O>) {
         common.held -= self.held();
         for dir in 0..2 {

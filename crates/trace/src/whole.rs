@@ -65,7 +65,6 @@ impl Gathered {
         Gathered { fed, record, len: 0, counted: 0, done: Vec::new(), all }
     }
 
-    /// Takes bytes.
     pub fn feed(&mut self, frame: u64, bytes: &[u8]) {
         self.fed.push_back(Fed { frame, from_end: bytes.len(), bytes: bytes.to_vec(), used: 0 });
     }

@@ -62,7 +62,6 @@ impl Contents {
         self.pending.iter().map(Pending::end).fold(self.bytes.len(), usize::max)
     }
 
-    /// Writes that may be lost.
     pub fn pending(&self) -> &[Pending] {
         &self.pending
     }

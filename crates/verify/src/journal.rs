@@ -37,7 +37,6 @@ pub const VERSION: u32 = 2;
 /// The oldest that is read: it has no pairs.
 const VERSION_OLDEST: u32 = 1;
 
-/// The first record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     pub landfast_verify: u32,

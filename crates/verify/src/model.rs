@@ -8,7 +8,6 @@ use crate::contents::{Contents, OpNo, Pending};
 use crate::op::{Op, Reply, data, split};
 use std::collections::{BTreeMap, HashMap};
 
-/// Number of an object.
 pub type Id = u32;
 
 /// The directory of the URL: not ours.
@@ -214,7 +213,6 @@ impl Model {
         }
     }
 
-    /// Applies an acknowledged operation.
     pub fn apply(&mut self, no: OpNo, op: &Op, reply: &Reply) -> Result<(), Contradiction> {
         match op {
             Op::Create { path, mode, exclusive } => {

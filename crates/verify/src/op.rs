@@ -199,7 +199,6 @@ pub fn data(tag: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// Bytes as hexadecimal text.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -12,7 +12,6 @@ use crate::op::{Kind, Op};
 use crate::rng::Rng;
 use std::collections::VecDeque;
 
-/// What the server can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Abilities {
     pub xattrs: bool,
@@ -42,7 +41,6 @@ const WEIGHTS: [(Kind, u64); 17] = [
     (Kind::CommitLate, 4),
 ];
 
-/// The operations of one client.
 #[derive(Debug)]
 pub struct Plan {
     rng: Rng,

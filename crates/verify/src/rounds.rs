@@ -143,7 +143,6 @@ impl RaceOp {
         matches!(self, RaceOp::Allocate | RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
 
-    /// Whether it needs extended attributes.
     pub fn of_xattrs(self) -> bool {
         matches!(self, RaceOp::NewXattr | RaceOp::RemoveXattr)
     }
@@ -689,7 +688,6 @@ impl ObservedFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObservedNames(pub BTreeMap<Name, ObservedFile>);
 
-/// The result of a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judgement {
     /// What is there fits the replies.

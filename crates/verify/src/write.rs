@@ -42,7 +42,6 @@ pub struct Options {
     pub meetings: Vec<Race>,
 }
 
-/// The progress of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// So many operations are acknowledged.
@@ -70,7 +69,6 @@ pub struct Report {
     pub seconds: f64,
 }
 
-/// What the clients share.
 pub(crate) struct Run<'a> {
     pub(crate) target: &'a Target,
     pub(crate) options: &'a Options,

@@ -61,7 +61,6 @@ impl OpenOptions {
         }
     }
 
-    /// The same with a log.
     pub fn with_log(dir: impl Into<PathBuf>, log: impl Into<LogPlace>) -> OpenOptions {
         OpenOptions { log: Some(log.into()), ..OpenOptions::new(dir, Durability::Log) }
     }

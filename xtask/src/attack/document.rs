@@ -35,7 +35,6 @@ fn held(held: Usage) -> String {
     format!("{} MiB, {}, {}", held.memory >> 20, held.descriptors, held.threads)
 }
 
-/// Escapes text for a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }

@@ -191,7 +191,6 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// Form of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// One line per case.

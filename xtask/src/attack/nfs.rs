@@ -114,7 +114,6 @@ impl Ops {
         self.op(18, &args.u32(0).opaque(name.as_bytes()))
     }
 
-    /// OPEN with an exclusive create.
     pub fn open_exclusive(self, owner: &[u8], access: u32, name: &str, verifier: [u32; 2]) -> Ops {
         let args = Xdr::default().u32(0).u32(access).u32(0).u64(0).opaque(owner).u32(1).u32(2);
         let args = args.u32(verifier[0]).u32(verifier[1]);
@@ -136,7 +135,6 @@ impl Ops {
         self.op(60, &args.u32(1).u32(u32::from(synchronous)).u32(0))
     }
 
-    /// ACCESS of everything.
     pub fn access(self) -> Ops {
         self.op(3, &Xdr::default().u32(0x1ff))
     }
@@ -146,7 +144,6 @@ impl Ops {
         self.op(72, &Xdr::default().opaque(name.as_bytes()))
     }
 
-    /// SETXATTR that creates or replaces.
     pub fn set_xattr(self, name: &str, value: &[u8]) -> Ops {
         self.op(73, &Xdr::default().u32(0).opaque(name.as_bytes()).opaque(value))
     }

@@ -36,7 +36,6 @@ pub struct Target {
     said: mpsc::Receiver<String>,
 }
 
-/// Resources of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Usage {
     /// Resident memory, in bytes.
@@ -46,7 +45,6 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The maximum of each.
     pub fn max(self, other: Usage) -> Usage {
         Usage {
             memory: self.memory.max(other.memory),
@@ -120,7 +118,6 @@ impl Target {
         self.dir.path().join("export")
     }
 
-    /// Its current resources.
     pub fn held(&self) -> Result<Usage, String> {
         let process = Process::new(self.child.id().cast_signed());
         let held = process.and_then(|process| Ok((process.status()?, process.fd_count()?)));

@@ -8,7 +8,6 @@ use super::image;
 use super::recipe;
 use crate::proc::{command, run};
 
-/// An archive that Debian packages.
 struct PackagedArchive {
     name: &'static str,
     package: &'static str,

@@ -6,7 +6,6 @@ use std::time::Duration;
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

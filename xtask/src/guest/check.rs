@@ -22,7 +22,6 @@ macro_rules! script {
     };
 }
 
-/// A check's name and script.
 type Script = (&'static str, &'static str);
 
 const REFERENCE: Script = script!("reference");
@@ -327,7 +326,6 @@ impl Session<'_> {
     }
 }
 
-/// A part of a check.
 enum Part<'a> {
     /// The guest runs a script.
     Guest(&'a str),

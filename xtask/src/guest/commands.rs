@@ -55,7 +55,6 @@ impl Options {
     }
 }
 
-/// Runs them.
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let dir = image::run_dir("commands")?;
     let binary = chosen_binary(options.binary.as_deref())?;

@@ -41,7 +41,6 @@ enum End {
     Bridge = 1,
 }
 
-/// Shared by both directions.
 struct Shared {
     started: (Instant, u64),
     line: Mutex<Line>,

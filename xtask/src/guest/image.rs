@@ -17,7 +17,6 @@ use crate::proc::{self, command, output, run};
 const PROGRAMS: &[&str] =
     &["debootstrap", "busybox", "cpio", "depmod", "mkfs.ext4", "unshare", "dpkg-deb", "apt-get", "xz"];
 
-/// A bootable guest.
 pub struct Image {
     dir: PathBuf,
     pub kernel: PathBuf,

@@ -85,7 +85,6 @@ struct Report {
 }
 
 impl Options {
-    /// What comes from outside.
     pub fn fetch(&self) -> Result<(), String> {
         archive::plain(&archive::find(&self.archive)?)?;
         if self.client == Client::Kernel {

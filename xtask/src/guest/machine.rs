@@ -29,7 +29,6 @@ const NETWORK_STANDS_MS: u64 = 60_000;
 /// Bytes of a disk's sector: QEMU cuts a raw disk to whole ones.
 const SECTOR_BYTES: u64 = 512;
 
-/// What a guest is given.
 pub struct Hardware {
     /// Its host name, which no other guest at the same server may have.
     pub name: String,

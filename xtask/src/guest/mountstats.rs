@@ -42,7 +42,6 @@ impl Counts {
         Counts(changed.collect())
     }
 
-    /// All RPCs.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }

@@ -145,7 +145,6 @@ impl ClientCommand {
     }
 }
 
-/// What came of one command.
 struct Row {
     who: ServerKind,
     vers: Vers,
@@ -156,7 +155,6 @@ struct Row {
     failed: Option<String>,
 }
 
-/// Runs them all.
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let binary = chosen_binary(options.binary.as_deref())?;
     let dir = image::run_dir("restarts")?;
@@ -218,7 +216,6 @@ impl Stage<'_> {
         self.dir.join(name).to_string_lossy().into_owned()
     }
 
-    /// The command's words.
     fn words(&self, served: &Served, vers: Vers, what: ClientCommand) -> Result<Vec<String>, String> {
         let url = |below| served.url(vers, below);
         let words = match what {
@@ -351,7 +348,6 @@ impl Stage<'_> {
         fs::read_to_string(self.dir.join("errors")).unwrap_or_default()
     }
 
-    /// One run with restarts.
     fn disturbed(&mut self, served: &mut Served, words: &[String], row: &mut Row) -> Result<(), String> {
         let mut child = self.spawn(words)?;
         let done = self.watched(&mut child, served, row);

@@ -89,7 +89,6 @@ impl Side {
     /// What Landfast's rows are called.
     const OURS: &str = "Landfast";
 
-    /// The version to mount with.
     fn vers(self) -> Option<Vers> {
         match self {
             Side::Landfast => None,
@@ -97,7 +96,6 @@ impl Side {
         }
     }
 
-    /// As part of a name.
     fn word(self) -> String {
         match self {
             Side::Landfast => "landfast".to_owned(),
@@ -154,7 +152,6 @@ pub struct RoundTrip {
     pub connection_ms: f64,
 }
 
-/// All of a run.
 #[derive(Serialize)]
 pub struct Report {
     /// The guest's kernel.

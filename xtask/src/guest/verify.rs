@@ -170,7 +170,6 @@ struct Run<'a> {
     random: u64,
 }
 
-/// Cuts, and prints the table.
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let dir = image::run_dir("verify")?;
     let binary = chosen_binary(options.binary.as_deref())?;
@@ -304,7 +303,6 @@ impl Run<'_> {
     }
 }
 
-/// Acknowledgements in a journal.
 fn acknowledged(journal: &Path) -> u64 {
     let text = fs::read_to_string(journal).unwrap_or_default();
     text.matches("{\"ack\"").count() as u64

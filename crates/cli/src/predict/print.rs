@@ -94,7 +94,6 @@ impl Forecast {
         )
     }
 
-    /// Everything that has a time.
     fn rows(&self) -> Vec<(&str, Option<&Outlook>)> {
         let p = &self.prediction;
         let mut rows = vec![("now", Some(&p.now))];

@@ -113,7 +113,6 @@ pub fn file(text: &str) -> Result<filter::File, String> {
     Ok(filter::File::Name { pattern: text.as_bytes().to_vec(), matches: landfast_client::glob::matches })
 }
 
-/// Parses a time.
 pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(s) = text.parse::<f64>() {
         let ns = s * 1e9;

@@ -18,7 +18,6 @@ struct ReadState {
     end: Mutex<Option<End>>,
 }
 
-/// The file, unchanged.
 struct Raw {
     inner: Box<dyn Read + Send>,
     state: Arc<ReadState>,

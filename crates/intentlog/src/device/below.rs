@@ -184,7 +184,6 @@ pub fn weaknesses_of_file(loop_device: &str, file: &Path, mount: &Mount, journal
     found
 }
 
-/// What is below a path.
 #[derive(Debug, Clone, Default)]
 pub struct Below {
     mount: Option<Mount>,

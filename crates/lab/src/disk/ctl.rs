@@ -28,7 +28,6 @@ reset                            zero the counters
 cut | on                         power cut | power on
 ";
 
-/// One word of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Flush(Duration),

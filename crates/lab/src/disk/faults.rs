@@ -13,7 +13,6 @@ pub enum Request {
     Flush,
 }
 
-/// Requests that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub request: Request,
@@ -75,7 +74,6 @@ impl Fault {
     }
 }
 
-/// All of a disk's faults.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<Fault>);
 
@@ -84,7 +82,6 @@ impl Faults {
         self.0.push(fault);
     }
 
-    /// None any more.
     pub fn mend(&mut self) {
         self.0.clear();
     }

@@ -168,7 +168,6 @@ impl Runs {
     }
 }
 
-/// What all runs share.
 pub(super) struct Bench {
     // The order of the fields is the order in which they go.
     server: Server,
@@ -346,7 +345,6 @@ impl Bench {
         }
     }
 
-    /// The archive's directories of files.
     fn dirs(&self) -> Vec<&str> {
         let mut dirs: Vec<&str> =
             self.names.iter().filter_map(|n| n.rsplit_once('/').map(|(d, _)| d)).collect();

@@ -28,7 +28,6 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
     crate::namespace::run_private(|| measure(choices.files.unwrap_or(FILES), progress))?
 }
 
-/// The sum of all rounds.
 #[derive(Default)]
 struct Sum {
     files: f64,

@@ -67,7 +67,6 @@ pub fn copy(program: &Path, url: &str, tree: &Path, way: &Mode, budget: Duration
     said(program, &mut command)
 }
 
-/// What it printed.
 fn said<T: DeserializeOwned>(program: &Path, command: &mut Command) -> Result<T> {
     let out = command.stdin(Stdio::null()).output().context(|| format!("run {}", program.display()))?;
     if !out.status.success() {

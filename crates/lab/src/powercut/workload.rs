@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 /// Entries that the mixed workload keeps, approximately.
 const ENTRIES_WANTED: usize = 60;
 
-/// A source of actions.
 pub trait Workload: Send {
     /// The next action, given the tree as it is now.
     fn next(&mut self, model: &Model) -> Action;
@@ -115,12 +114,10 @@ impl Mixed {
         Mixed { rng: Rng::new(seed), count: 0, queue: VecDeque::new(), xattrs: false, lists: false }
     }
 
-    /// With extended attributes.
     pub fn with_xattrs(self) -> Self {
         Mixed { xattrs: true, ..self }
     }
 
-    /// With access lists.
     pub fn with_lists(self) -> Self {
         Mixed { lists: true, ..self }
     }
@@ -142,7 +139,6 @@ impl Mixed {
         if dir.is_empty() { name } else { [&dir[..], b"/", &name[..]].concat() }
     }
 
-    /// A change that makes something.
     fn grow(&mut self, dirs: &[Path], others: &[Path]) -> Action {
         let path = self.fresh(dirs);
         let node = match self.rng.below(12) {

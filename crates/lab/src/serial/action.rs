@@ -542,7 +542,6 @@ impl Actor {
         }
     }
 
-    /// Where a symbolic link leads.
     pub fn readlink(&mut self, fh: &FileHandle) -> Result<Vec<u8>> {
         let results = self.on(fh, ArgOp::Readlink)?;
         Ok(result_of!(results, "READLINK", Readlink)?.to_vec())

@@ -35,7 +35,6 @@ impl Connect {
     }
 }
 
-/// How much a client sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub rpcs: u64,

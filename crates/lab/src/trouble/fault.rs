@@ -10,7 +10,6 @@ pub enum Disk {
     Data,
 }
 
-/// A kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub name: &'static str,

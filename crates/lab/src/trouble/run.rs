@@ -30,7 +30,6 @@ pub struct Options {
     pub show: bool,
 }
 
-/// One fault, once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Round {
     pub fault: String,
@@ -66,14 +65,12 @@ const NOTICED_MAX: Duration = Duration::from_secs(20);
 /// A fault that need not show is given this long.
 const UNNOTICED_AFTER: Duration = Duration::from_secs(2);
 
-/// What a client speaks.
 #[derive(Clone, Copy)]
 enum Version {
     V3,
     V4,
 }
 
-/// One client.
 struct Worker {
     dir: String,
     version: Version,

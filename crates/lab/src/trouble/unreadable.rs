@@ -27,7 +27,6 @@ fn path() -> Vec<u8> {
     format!("{DIR}/{NAME}").into_bytes()
 }
 
-/// Makes the file.
 pub(super) fn prepare(peer: &mut Peer) -> Result<()> {
     peer.act(&Action::Create { path: path(), mode: 0o644 })?;
     peer.act(&Action::Write { path: path(), offset: 0, data: contents(), stable: true })?;

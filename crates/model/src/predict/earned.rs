@@ -11,7 +11,6 @@ static STORED: LazyLock<Earned> = LazyLock::new(|| {
     earned
 });
 
-/// One tested prediction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     pub kind: Kind,

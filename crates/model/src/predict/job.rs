@@ -187,7 +187,6 @@ impl Tree {
     }
 }
 
-/// The work to predict.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// Regular files. 0: unknown.

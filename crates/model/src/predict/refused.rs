@@ -1,4 +1,3 @@
-/// Why there is no prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No work.

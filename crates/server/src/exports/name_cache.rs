@@ -149,7 +149,6 @@ impl Inner {
     }
 }
 
-/// See the module's comment.
 pub(crate) struct NameCache {
     inner: Arc<Inner>,
     threads: Pool,

@@ -169,7 +169,6 @@ pub struct Stamped {
 const NOTE_BYTES_MOSTLY: usize = 512;
 
 impl Stamped {
-    /// Encodes it for the log.
     pub fn to_bytes(&self) -> Vec<u8> {
         // Plain data into a growing vector: postcard's only possible error is "does not fit".
         let mut out = Vec::with_capacity(NOTE_BYTES_MOSTLY);

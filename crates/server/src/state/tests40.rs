@@ -593,7 +593,6 @@ fn rfc7530_9_6_3_a_lease_is_kept_until_somebody_needs_it() {
     assert!(st.tick(LEASE * 7).is_empty());
 }
 
-/// What a client does next.
 #[derive(Debug, Clone, Copy)]
 enum Deed {
     OpenOrClose,

@@ -50,7 +50,6 @@ impl Obj {
         handle(&self.node)
     }
 
-    /// The current attributes, if available.
     pub(super) fn attrs(&self) -> PostOp {
         self.volume().getattr(&self.node).ok().as_ref().map(fattr)
     }

@@ -26,7 +26,6 @@ const ENTRY_MIN: usize = 4 + 8 + 8 + 8;
 /// The least that READDIRPLUS adds to it: attributes, and a handle of 32 bytes.
 const PLUS_MIN: usize = 4 + ATTRS + 4 + 4 + 32;
 
-/// One entry, for either procedure.
 struct Found {
     fileid: u64,
     name: Bytes,

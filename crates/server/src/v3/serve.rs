@@ -28,7 +28,6 @@ pub(crate) async fn nfs(
     answer(executor, conn, header, DecodedCall::V3(call), body).await
 }
 
-/// Serves a call of NFSACL.
 pub(crate) async fn nfsacl(
     executor: &Executor,
     conn: &Arc<ConnInfo>,

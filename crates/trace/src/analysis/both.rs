@@ -62,7 +62,6 @@ pub struct Sum {
     pub there_ns: i128,
 }
 
-/// Calls that both captures have.
 #[derive(Debug, Default)]
 pub struct Both {
     other: OtherEnd,

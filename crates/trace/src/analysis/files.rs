@@ -62,7 +62,6 @@ enum Key {
     Name(u64, u64),
 }
 
-/// Counts sequences of calls.
 #[derive(Debug, Default)]
 pub struct Files {
     keys: HashMap<Key, u32>,

@@ -15,7 +15,6 @@ use landfast_model::{Bound, Shares, Terms, Verdict, Work};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Where the capture was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// At the clients: service times include the network.

@@ -133,7 +133,6 @@ impl Spread {
         self.used().map(|s| s.sum_ns).sum()
     }
 
-    /// The sum of all weights.
     pub fn weight(&self) -> f64 {
         self.used().map(|s| s.weight).sum()
     }

@@ -30,7 +30,6 @@ const ONE_OPERATION: f64 = 0.8;
 /// If this part of a wait passed without any reply, nobody was answered.
 const NOBODY: f64 = 0.5;
 
-/// Who caused the stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// The server. With a capture of one end only, it may be the network.
@@ -42,7 +41,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its name in JSON reports.
     pub fn name(self) -> &'static str {
         match self {
             Place::Server => "server",

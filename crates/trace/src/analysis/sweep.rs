@@ -54,7 +54,6 @@ pub(super) struct Aside {
     pub lost: bool,
 }
 
-/// Receives the results.
 pub(super) trait Ledger {
     fn spent(&mut self, spent: &Spent);
     /// Nothing was in flight between these two operations. `whole`: this is the whole pause between them.
@@ -217,7 +216,6 @@ impl Sweep {
         }
     }
 
-    /// Ends the input.
     pub fn finish(&mut self, ledger: &mut impl Ledger) {
         self.open = Open::default();
         self.run(i64::MAX, ledger);
@@ -381,7 +379,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Adds up everything.
     #[derive(Default)]
     struct Sum {
         calls: u64,

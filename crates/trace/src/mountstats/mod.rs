@@ -88,7 +88,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Retransmitted requests.
     pub fn retransmissions(&self) -> u64 {
         self.transmissions.saturating_sub(self.ops)
     }

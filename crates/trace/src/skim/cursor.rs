@@ -12,7 +12,6 @@ impl<'a> Cursor<'a> {
         Cursor { all, at: 0 }
     }
 
-    /// Number of bytes consumed.
     pub fn at(&self) -> usize {
         self.at
     }

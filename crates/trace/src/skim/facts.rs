@@ -212,7 +212,6 @@ impl Gather {
         Some(self.asked.0)
     }
 
-    /// One operation and its arguments.
     pub fn operation(
         &mut self,
         op: OpNum,

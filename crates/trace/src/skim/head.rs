@@ -15,7 +15,6 @@ pub struct CallHead {
     pub shown: Vec<(u8, String)>,
 }
 
-/// Result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Executed, with its status if the procedure has a readable one.

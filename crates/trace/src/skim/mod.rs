@@ -33,7 +33,6 @@ pub use program::Program;
 use show::Show;
 pub(crate) use show::digest;
 
-/// Result of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Needs more bytes.

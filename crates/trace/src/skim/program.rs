@@ -2,7 +2,6 @@
 
 use landfast_nfs::{mount, nfsacl, nlm};
 
-/// Programs that are distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Program {
     /// Program 100003.

@@ -56,7 +56,6 @@ pub enum Creation {
 
 /// One client that makes one call after another.
 pub trait Nfs: Send {
-    /// The directory of the URL.
     fn base(&mut self) -> Result<(Fh, Attr)>;
     fn lookup(&mut self, dir: &Fh, name: &str) -> Result<(Fh, Attr)>;
     fn getattr(&mut self, fh: &Fh) -> Result<Attr>;

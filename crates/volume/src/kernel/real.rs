@@ -498,7 +498,6 @@ pub(crate) fn wall_clock_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64)
 }
 
-/// The monotonic clock.
 pub(crate) fn instant() -> Instant {
     Instant::now()
 }

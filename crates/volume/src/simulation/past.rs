@@ -72,7 +72,6 @@ impl Bytes {
         self.sizes = (size, size);
     }
 
-    /// The same with this size.
     fn sized(&self, size: u64) -> Bytes {
         let mut sized = Bytes { sizes: self.sizes, may: self.may.clone() };
         sized.size(size);

@@ -221,7 +221,6 @@ pub(super) struct Client {
     told: u64,
 }
 
-/// How a recovery begins.
 #[derive(Clone, Copy)]
 struct WorldOptions {
     /// The server was stopped cleanly.
@@ -1227,7 +1226,6 @@ impl World {
         there
     }
 
-    /// The oracle.
     fn check(
         &mut self,
         past: &Past,

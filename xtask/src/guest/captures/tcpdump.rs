@@ -27,7 +27,6 @@ const READY: &[u8] = b"listening on";
 /// The discard service (RFC 863): nobody there waits for anything.
 const DISCARD: u16 = 9;
 
-/// A capture that goes on.
 pub struct Tcpdump {
     child: Child,
     said: BufReader<ChildStderr>,

@@ -38,7 +38,6 @@ const KERNEL_ENDS: &str = "rpc.nfsd 0";
 /// Starts it again.
 const KERNEL_BEGINS: &str = "rpc.nfsd --nfs-version 3 --tcp --no-udp 8";
 
-/// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ServerKind {
     /// `landfast serve`.
@@ -88,7 +87,6 @@ pub fn local(script: &str, dir: &Path) -> Result<String, String> {
     proc::output(Command::new("bash").args(["-euo", "pipefail", "-c", script]).env("DIR", dir))
 }
 
-/// A server, running or not.
 pub enum Served {
     Landfast { server: Server, scratch: Scratch },
     Ganesha { server: Option<Ganesha>, scratch: Scratch, dir: tempfile::TempDir, volume: PathBuf },
@@ -118,7 +116,6 @@ impl Served {
         Ok(Served::Ganesha { server, scratch, dir, volume })
     }
 
-    /// Of something in the export.
     pub fn url(&self, vers: Vers, below: &str) -> Result<String, String> {
         let three = vers == Vers::V3;
         let (address, path, options) = match self {

@@ -26,7 +26,6 @@ pub struct Place {
     pub kernel: String,
 }
 
-/// An entry of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Difference {
@@ -42,7 +41,6 @@ struct Difference {
     reason: String,
 }
 
-/// The whole file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Differences {

@@ -127,7 +127,6 @@ pub struct Options {
     limit: u64,
 }
 
-/// The programs of all suites.
 pub fn fetch() -> Result<(), String> {
     tools::build().map(drop)
 }
@@ -140,7 +139,6 @@ impl Options {
     }
 }
 
-/// What one version gave.
 #[derive(Serialize)]
 struct Column {
     vers: Option<String>,

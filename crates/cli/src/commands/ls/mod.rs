@@ -320,7 +320,6 @@ impl<'a> Style<'a> {
             || args.ignore.iter().any(like))
     }
 
-    /// The mark behind a name.
     fn mark(&self, meta: &Meta) -> &'static [u8] {
         match meta.kind {
             Some(FileType::Dir) if self.args.classify || self.args.slashes => b"/",

@@ -110,7 +110,6 @@ pub fn decades(from: f64, to: f64, most: usize) -> Vec<f64> {
     (first..=last).step_by(every.max(1)).map(|power| 10f64.powi(power)).collect()
 }
 
-/// Seconds with a unit.
 pub fn time(s: f64) -> String {
     let text = if s >= 172_800.0 {
         let days = format!("{:.1}", s / 86_400.0);

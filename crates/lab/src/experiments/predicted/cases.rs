@@ -14,7 +14,6 @@ pub(super) enum Stable {
     Log(u64),
 }
 
-/// A place to work at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     /// NFS version: 30, 41, 42.
@@ -35,7 +34,6 @@ pub(super) enum Client {
     Compounds(u64, u64),
 }
 
-/// A prediction that is tried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     pub kind: &'static str,

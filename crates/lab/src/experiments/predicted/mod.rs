@@ -158,7 +158,6 @@ impl Site {
     }
 }
 
-/// What all cases share.
 struct Bench {
     disk: Site,
     log: Site,

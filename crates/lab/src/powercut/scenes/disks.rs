@@ -76,7 +76,6 @@ impl Harness<'_> {
         self.has_all(&files, report)
     }
 
-    /// All of the log's devices.
     fn overwrite_log(&self) -> Result<()> {
         overwrite(self.rig.log_device()?)?;
         self.rig.mirror_device().map_or(Ok(()), overwrite)

@@ -75,7 +75,6 @@ struct Stage {
     plan: Plan,
 }
 
-/// Path and contents.
 type File = (String, Vec<u8>);
 
 impl Harness<'_> {

@@ -198,7 +198,6 @@ pub enum DataEvent {
     Zero(u64, u64),
 }
 
-/// One entry of the journal.
 type Change = Vec<(Serial, Rc<Meta>)>;
 
 pub struct Kernel {
@@ -427,7 +426,6 @@ impl Kernel {
         self.now_ns.saturating_add_signed(self.wall_offset_ns)
     }
 
-    /// The monotonic clock.
     pub fn instant(&mut self) -> Instant {
         self.began + Duration::from_nanos(self.now_ns - 1_700_000_000_000_000_000)
     }
