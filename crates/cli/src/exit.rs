@@ -13,7 +13,6 @@ pub enum Exit {
     Partly,
     /// Nothing could be done.
     Failed,
-    /// A signal ended it.
     Interrupted,
 }
 

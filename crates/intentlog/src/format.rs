@@ -75,7 +75,6 @@ pub enum SuperblockFault {
     Blank,
     /// No magic number of Landfast.
     Foreign,
-    /// Another format version.
     Version(u32),
     /// The magic number is there, the checksum is wrong or a field is impossible.
     Damaged,

@@ -23,7 +23,6 @@ pub enum ScanError {
     Io(io::Error),
     /// It holds something other than a log.
     Foreign,
-    /// Another format version.
     Version(u32),
     /// Damaged; says what and where.
     Corrupt(String),

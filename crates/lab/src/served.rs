@@ -49,7 +49,6 @@ pub struct ServeOptions {
     pub metrics: Option<SocketAddr>,
     /// Another `landfast` than this one.
     pub binary: Option<PathBuf>,
-    /// Variables for its environment.
     pub envs: Vec<(String, String)>,
     /// Limits other than the usual ones, by their keys in `[limits]`.
     pub limits: Vec<(&'static str, u64)>,

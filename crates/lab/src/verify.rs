@@ -14,13 +14,10 @@ const SHOWN_MAX: usize = 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Members that were compared.
     pub members: u64,
-    /// Regular files among them.
     pub files: u64,
     /// Bytes of contents that were compared.
     pub bytes: u64,
-    /// Number of differences.
     pub differences: u64,
     /// The first of them, described.
     pub shown: Vec<String>,

@@ -52,9 +52,7 @@ pub struct Shares {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub bound: Bound,
-    /// The largest part.
     pub first: Bound,
-    /// The second largest part.
     pub runner_up: Bound,
 }
 

@@ -34,7 +34,6 @@ pub struct Found {
     pub bound: Bound,
     /// The largest part of the time.
     pub first: Bound,
-    /// The second largest part.
     pub runner_up: Bound,
     /// Seconds for one small file.
     pub shares: Shares,

@@ -21,7 +21,6 @@ pub(crate) struct Datagram {
     pub parts: Vec<(Vec<u8>, Stamp)>,
     /// Bytes after that which were not captured.
     pub missing: u32,
-    /// Number of fragments.
     pub fragments: u64,
 }
 

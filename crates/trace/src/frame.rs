@@ -58,7 +58,6 @@ pub enum Passed {
     Short,
     /// Its headers are contradictory.
     Malformed,
-    /// Unknown link layer.
     Link,
 }
 

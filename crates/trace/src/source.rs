@@ -12,7 +12,6 @@ pub struct Frame<'a> {
     pub ns: i64,
     /// Number of its link layer in libpcap's registry.
     pub link: i32,
-    /// The captured part.
     pub data: &'a [u8],
     /// Its length on the wire, in bytes.
     pub wire_len: u32,

@@ -57,7 +57,6 @@ pub struct Message {
 #[derive(Clone, Copy)]
 pub(crate) struct Wish<'a> {
     pub detail: bool,
-    /// Recognises the wanted files.
     pub asked: Option<&'a dyn WantedFiles>,
     /// Keep the bytes of records as well; this counts the bytes held.
     pub whole: Option<&'a Arc<AtomicUsize>>,
@@ -67,7 +66,6 @@ pub(crate) struct Wish<'a> {
 pub(crate) struct Around<'a> {
     /// Finds the call that a reply in this direction would answer.
     pub known: &'a dyn Fn(u32) -> Option<Kind>,
-    /// Complete messages.
     pub out: &'a mut Vec<Message>,
     pub wish: Wish<'a>,
     /// The range of pauses, in nanoseconds, in which a sender waits for acknowledgements.

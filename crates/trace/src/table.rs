@@ -39,7 +39,6 @@ impl Place {
 
 #[derive(Debug)]
 pub struct Row {
-    /// Calls with replies.
     pub calls: u64,
     /// The shortest service time, in nanoseconds.
     pub min_ns: u64,

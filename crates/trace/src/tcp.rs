@@ -37,9 +37,7 @@ pub struct Seen {
     pub retransmitted: u64,
     /// Segments that arrived before an earlier one.
     pub early: u64,
-    /// Holes in the capture.
     pub holes: u64,
-    /// Bytes in these holes.
     pub hole_bytes: u64,
 }
 

@@ -92,11 +92,8 @@ pub struct Totals {
     pub calls_matched: u64,
     /// NFS calls with a reply, but call or reply ends in a hole of the capture.
     pub calls_unmeasured: u64,
-    /// Calls to other programs.
     pub other_calls: u64,
-    /// Retransmitted calls.
     pub repeated_calls: u64,
-    /// Retransmitted replies.
     pub repeated_replies: u64,
     /// Replies whose call was not captured.
     pub stray_replies: u64,

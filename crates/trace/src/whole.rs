@@ -14,7 +14,6 @@ pub struct Piece {
     pub frame: u64,
     /// Where they begin, in bytes before the end of the captured payload.
     pub from_end: usize,
-    /// How many bytes.
     pub len: usize,
     /// Offset in the record. `None`: they belong to a record mark.
     pub at: Option<usize>,

@@ -93,20 +93,39 @@ pub enum End {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
-    /// The first record.
     Header(Header),
     /// This operation is sent next. Operations are numbered from 0 on.
-    Intent { no: OpNo, client: u32, op: Op },
+    Intent {
+        no: OpNo,
+        client: u32,
+        op: Op,
+    },
     /// The server did the operation.
-    Ack { no: OpNo, reply: Reply },
+    Ack {
+        no: OpNo,
+        reply: Reply,
+    },
     /// The server refused the operation, or its reply made no sense; whether it was done is not known.
-    Refused { no: OpNo, status: String },
+    Refused {
+        no: OpNo,
+        status: String,
+    },
     /// A pair's two clients send these next; what `before` names was acknowledged. Each pair numbers its rounds from 0 on
     /// without a gap. The data depends on `tag`.
-    Meet { pair: u32, round: u32, meeting: Race, tag: u64, before: Prepared },
+    Meet {
+        pair: u32,
+        round: u32,
+        meeting: Race,
+        tag: u64,
+        before: Prepared,
+    },
     /// The first or the second client of a pair was answered.
-    Told { pair: u32, round: u32, second: bool, answer: Answer },
-    /// The last record.
+    Told {
+        pair: u32,
+        round: u32,
+        second: bool,
+        answer: Answer,
+    },
     End(End),
 }
 

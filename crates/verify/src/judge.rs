@@ -91,9 +91,7 @@ pub struct Verdict {
     pub stale: Vec<String>,
     /// Paths of objects that have another file id than before.
     pub renumbered: Vec<String>,
-    /// Objects compared.
     pub objects: u64,
-    /// Handles tried.
     pub handles: u64,
 }
 

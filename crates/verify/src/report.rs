@@ -87,7 +87,6 @@ pub struct Report {
     pub partly: Examples,
     /// What is there and nobody made.
     pub strange: Examples,
-    /// Objects compared.
     pub objects: u64,
     pub handles: u64,
     /// Objects that are there, and whose handle from before does not lead to them any more.

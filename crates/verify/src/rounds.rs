@@ -302,9 +302,7 @@ pub enum Bytes {
     Unstable,
     /// What `z` held.
     Z,
-    /// What the first writes.
     First,
-    /// What the second writes.
     Second,
 }
 

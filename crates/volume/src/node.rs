@@ -31,7 +31,6 @@ pub(crate) struct NodeInner {
     pub(crate) id: ObjId,
     pub(crate) kind: Kind,
     pub(crate) ino: u64,
-    /// The fileid for clients.
     pub(crate) fileid: u64,
     /// The creation time for clients, ns since 1970. For an object that recovery made again: that of the first one.
     pub(crate) created_ns: i64,

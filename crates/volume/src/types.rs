@@ -86,7 +86,6 @@ pub struct Attrs {
     pub atime: Timestamp,
     /// Last modification of the contents.
     pub mtime: Timestamp,
-    /// Last change of anything.
     pub ctime: Timestamp,
     /// Zero where the filesystem keeps no birth time.
     pub btime: Timestamp,

@@ -365,7 +365,6 @@ pub fn opens(scene: &Scene) -> AttackResult {
     Ok(format!("{made} opens, {refused} in COMPOUNDs that were refused{}", ended.concat()))
 }
 
-/// OPENs per COMPOUND.
 const OPENS_AT_ONCE: u64 = 16;
 
 /// Insiders send COMPOUNDs of copies of a large file and disconnect.

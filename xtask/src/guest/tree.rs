@@ -18,9 +18,7 @@ pub struct Comparison {
     pub files: u64,
     /// Other objects compared: directories, symbolic links, devices.
     pub others: u64,
-    /// Bytes of contents compared.
     pub bytes: u64,
-    /// Number of differences.
     pub differing: u64,
     /// The first differences, as sentences.
     pub differences: Vec<String>,

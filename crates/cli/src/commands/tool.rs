@@ -24,7 +24,6 @@ use tokio::task::JoinHandle;
 const OUTPUT_BYTES: usize = 64 << 10;
 
 pub struct Tool {
-    /// The name in messages.
     pub name: &'static str,
     common: Common,
     pub servers: Servers,

@@ -25,7 +25,6 @@ const KINDS: [(Kind, u64, f64); 5] = [
     (Kind::CreateWriteSetattr, 8_000, 1.3),
 ];
 
-/// Operations in flight.
 const IN_FLIGHT: u64 = 16;
 
 /// Turns of each server with each kind of operation and with the streams; the most turns while a claim does not hold.

@@ -33,7 +33,6 @@ const ROUNDS: u64 = 2;
 struct Listed {
     name: &'static str,
     entries: u64,
-    /// Listings in a round.
     times: u64,
     seconds: f64,
     peak_mib: f64,

@@ -28,7 +28,6 @@ const FILES: u64 = 12_500;
 const FILES_EACH: u64 = 250;
 const FILE_BYTES: usize = 4200;
 
-/// Turns of each program.
 const ROUNDS: usize = 3;
 
 const LOG_BYTES: u64 = 64 << 20;

@@ -178,7 +178,6 @@ impl Mixed {
     }
 }
 
-/// Names of extended attributes.
 const XATTRS: [&str; 3] = ["one", "two", "a name that is longer than it needs to be"];
 
 impl Mixed {

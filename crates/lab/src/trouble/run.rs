@@ -25,7 +25,6 @@ pub struct Options {
     pub rounds: u32,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Clients at work.
     pub clients: u32,
     pub show: bool,
 }
@@ -33,7 +32,6 @@ pub struct Options {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Round {
     pub fault: String,
-    /// Operations acknowledged before.
     pub acknowledged: u64,
     /// Milliseconds from the fault until the server reported its failure; `None`: it never did.
     pub noticed_after_ms: Option<u64>,
@@ -49,10 +47,8 @@ pub struct Round {
 pub struct Report {
     pub fs: Filesystem,
     pub seed: u64,
-    /// Rounds made.
     pub rounds: u32,
     pub acknowledged: u64,
-    /// Rounds with something wrong.
     pub failures: u32,
 }
 

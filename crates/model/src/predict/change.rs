@@ -76,7 +76,6 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// No change.
     Now,
     LogDevice,
     Compound,

@@ -121,14 +121,12 @@ pub struct Tree {
     pub empty: u64,
     /// Files larger than one WRITE.
     pub large: u64,
-    /// WRITEs for large files.
     pub large_writes: u64,
     pub bytes: u64,
     pub dirs: u64,
     pub symlinks: u64,
     /// Further names of files in the tree.
     pub hard_links: u64,
-    /// Devices, FIFOs, sockets.
     pub others: u64,
 }
 

@@ -43,7 +43,6 @@ pub(crate) struct Export {
     pub(crate) volume: Volume,
     pub(crate) root: Node,
     pub(crate) path: PathBuf,
-    /// Who may use it.
     pub(crate) rules: Rules,
     /// Take users' groups from this system instead of from the request.
     pub(crate) manage_gids: bool,

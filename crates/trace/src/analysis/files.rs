@@ -80,7 +80,6 @@ pub(super) struct Sequences {
     pub shapes: Vec<(Vec<Item>, Shape)>,
     /// A typical file for each of the first sequences.
     pub typical: Vec<Option<Steps>>,
-    /// Calls for directories.
     pub directories: Shape,
     /// Files whose sequences exceed the limit.
     pub others: Shape,

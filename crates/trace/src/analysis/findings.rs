@@ -46,7 +46,6 @@ pub type Addresses = (IpAddr, IpAddr);
 pub struct Pair {
     /// Client and server. `None`: all pairs beyond the limit.
     pub ends: Option<Addresses>,
-    /// Answered calls.
     pub calls: u64,
     /// Answered calls whose effect had to be durable.
     pub synchronous: u64,

@@ -40,7 +40,6 @@ pub(super) struct Think {
     /// From a file's last call to the next file's first, with calls about directories between them: the sum of all
     /// pauses.
     between: Spread,
-    /// Number of these pauses.
     pauses: u64,
 }
 

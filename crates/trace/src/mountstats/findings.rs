@@ -61,7 +61,6 @@ pub struct Findings {
     pub quickest: Option<String>,
     /// WRITEs were assumed to be durable ones.
     pub writes_stable: bool,
-    /// Retransmitted requests.
     pub retransmissions: u64,
     pub timeouts: u64,
 }

@@ -33,7 +33,6 @@ pub struct Mountstats {
 pub struct Mount {
     /// The mounted export: `server:/path`.
     pub device: String,
-    /// The mount point.
     pub on: String,
     /// `nfs` or `nfs4`.
     pub fstype: String,
@@ -45,7 +44,6 @@ pub struct Mount {
     /// Bytes read from the server, and bytes written to it.
     pub server_bytes: (u64, u64),
     pub transports: Vec<Transport>,
-    /// Counters by operation name.
     pub operations: BTreeMap<String, Counters>,
     /// Names in the order in which the kernel prints them.
     pub order: Vec<String>,

@@ -30,7 +30,6 @@ pub fn number(op: u8) -> OpNum {
 
 /// How far arguments were read.
 pub(crate) enum Arguments {
-    /// Skipped completely.
     All,
     /// Skipped up to this many bytes of data plus padding.
     Data(u64),
@@ -405,7 +404,6 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
 
 /// How far results were read.
 pub(super) enum Results {
-    /// Skipped completely.
     Passed,
     /// Skipped up to this many bytes of data plus padding.
     Data(u64),

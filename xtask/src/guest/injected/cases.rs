@@ -33,7 +33,6 @@ pub struct Case {
     pub starved: u64,
     /// Work before the capture, on a mount of its own.
     pub prepare: &'static str,
-    /// The captured work.
     pub work: &'static str,
     /// All correct verdicts. Empty: the work was not slowed down.
     pub bounds: &'static [&'static str],

@@ -25,7 +25,6 @@ const ANSWERS: usize = 256;
 pub struct Volume {
     /// The disk below.
     pub disk: Disk,
-    /// Where it is mounted.
     pub path: PathBuf,
 }
 

@@ -14,7 +14,6 @@ const COMPARE: &str = include_str!("../../../guest/speed/compare.sh");
 
 const FILE_BYTES: u64 = 4096;
 
-/// Files of a directory.
 const PER_DIR: u64 = 64;
 
 /// Nobody's in particular, so that owners have to be set.
@@ -27,7 +26,6 @@ const MTIME: &str = "@1700000000";
 const RPCS_EXPECTED: f64 = 7.0;
 const WAITED_MAX_S: f64 = 45.0;
 
-/// The fewest files.
 const FILES_MIN: u64 = 64;
 
 /// What is done, in this order; whether it changes something on the server.

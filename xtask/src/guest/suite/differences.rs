@@ -16,7 +16,6 @@ pub const FILE: &str = "docs/suites/differences.toml";
 /// One run of a suite, as the file's entries speak of it.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The suite's name.
     pub suite: &'static str,
     /// `local`, `kernel` or `landfast`.
     pub server: String,

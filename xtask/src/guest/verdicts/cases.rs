@@ -49,7 +49,6 @@ pub struct Case {
     pub stops: &'static [(u64, u64)],
     /// Work before the capture.
     pub prepare: &'static str,
-    /// The captured work.
     pub work: &'static str,
     /// Another client's work at the same time.
     pub beside: Option<Beside>,
@@ -59,7 +58,6 @@ pub struct Case {
     pub altered: Altered,
     /// The cause, in words for the table.
     pub done: &'static str,
-    /// All correct answers.
     pub causes: &'static [&'static str],
     /// The capture does not allow a certain answer.
     pub doubted: bool,
