@@ -29,9 +29,7 @@ const ROW: f64 = 34.0;
 const TOP: f64 = 58.0;
 
 /// The picture of a report.
-///
-/// # Errors
-/// The report is not the demo's.
+/// Errors: The report is not the demo's.
 pub fn of_demo(json: &str) -> Result<String, String> {
     let report: Report = serde_json::from_str(json).map_err(|e| format!("the demo's report: {e}"))?;
     let most = report.rows.iter().map(|row| row.files_per_s).fold(f64::MIN_POSITIVE, f64::max);

@@ -230,9 +230,7 @@ mod armed {
     }
 
     /// What the environment has chosen, in one line; `None`: nothing.
-    ///
-    /// # Errors
-    /// It names a bug or a point that does not exist.
+    /// Errors: It names a bug or a point that does not exist.
     pub fn from_environment() -> Result<Option<String>, FaultError> {
         let Chosen { bug, stop } = Chosen::read()?;
         let bug = bug.map(|bug| format!("the deliberate bug {bug} is in"));

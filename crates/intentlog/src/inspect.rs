@@ -78,8 +78,7 @@ impl Inspected {
         Report::of(&self.path).to_string()
     }
 
-    /// # Errors
-    /// [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
+    /// Errors: [`OpenError`]: a server runs on it; it is no log; neither superblock is whole.
     pub fn open(path: &Path) -> Result<Inspected, OpenError> {
         let (file, bytes) = open_to_read(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).map_err(|error| match error {
@@ -116,9 +115,7 @@ impl Inspected {
     }
 
     /// Reads everything that would be replayed, batch by batch, and returns where it ends.
-    ///
-    /// # Errors
-    /// Acknowledged records are damaged; the error says where.
+    /// Errors: Acknowledged records are damaged; the error says where.
     pub fn walk(&self, mut each: impl FnMut(&Batch, Vec<Vec<u8>>)) -> Result<Scan, OpenError> {
         let Some(superblock) = &self.superblock else { return Ok(Scan::default()) };
         let ring = Ring { bytes: superblock.ring_bytes };

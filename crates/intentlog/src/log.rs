@@ -157,9 +157,7 @@ impl Log {
 
     /// Call this when the replayed records have been applied. It takes a snapshot and runs a checkpoint under the next
     /// number, which empties the log; then the log takes transactions.
-    ///
-    /// # Errors
-    /// [`LogError::AlreadyStarted`]; [`LogError::Failed`] if the checkpoint or the device fails or if the
+    /// Errors: [`LogError::AlreadyStarted`]; [`LogError::Failed`] if the checkpoint or the device fails or if the
     /// snapshot does not fit.
     pub fn start(&self, checkpoint: Arc<dyn Checkpoint>) -> Result<(), LogError> {
         let (writer, checkpointer) = self.begin_running(checkpoint, false)?;
@@ -290,9 +288,7 @@ impl Log {
     ///
     /// A thread must not begin a second transaction while it has one open, and must not hold a lock that an open
     /// transaction may need (see the crate's lock order).
-    ///
-    /// # Errors
-    /// Every [`LogError`] except `AlreadyStarted`.
+    /// Errors: Every [`LogError`] except `AlreadyStarted`.
     pub fn begin(&self) -> Result<Txn, LogError> {
         Txn::begin(self.handle.core.clone())
     }
@@ -393,9 +389,7 @@ impl Log {
 
     /// Stops cleanly: refuses new transactions, waits for open ones, runs a checkpoint, marks the log as clean and ends the
     /// threads. A second call does nothing.
-    ///
-    /// # Errors
-    /// [`LogError::Failed`]: something failed before or during this; the log is not marked clean.
+    /// Errors: [`LogError::Failed`]: something failed before or during this; the log is not marked clean.
     pub fn shutdown(&self) -> Result<(), LogError> {
         let core = &*self.handle.core;
         {

@@ -12,15 +12,11 @@ pub trait Checkpoint: Send + Sync {
 
     /// Makes everything that was applied before the cut durable, and records the checkpoint's number, against which the
     /// next start checks the log. May be called again with the same number.
-    ///
-    /// # Errors
-    /// Any error fails the log for ever, because the system may have dropped what it could not write.
+    /// Errors: Any error fails the log for ever, because the system may have dropped what it could not write.
     fn sync(&self, number: u64) -> io::Result<()>;
 
     /// Checks that what the owner needs besides the log is still there; called several times a second.
-    ///
-    /// # Errors
-    /// What is missing, in words. [`Checkpoint::lost`] follows.
+    /// Errors: What is missing, in words. [`Checkpoint::lost`] follows.
     fn look(&self) -> Result<(), String> {
         Ok(())
     }
@@ -29,9 +25,7 @@ pub trait Checkpoint: Send + Sync {
     /// [`Checkpoint::sync`] does, and records that the next start needs no log, as after a clean stop. The gate is closed
     /// until [`Checkpoint::resume`] has returned, so nothing is applied meanwhile. [`Checkpoint::lost`] follows if no new log
     /// can be made.
-    ///
-    /// # Errors
-    /// Nothing is acknowledged any more; [`Checkpoint::lost`] follows.
+    /// Errors: Nothing is acknowledged any more; [`Checkpoint::lost`] follows.
     fn set_aside(&self, _number: u64, _why: &str) -> io::Result<()> {
         Err(io::Error::other("the log's owner does not go on without it"))
     }

@@ -46,9 +46,7 @@ impl ReadAt for ZeroPadded<'_> {
 
 impl Remains {
     /// Searches a file or device for batches. Takes no lock, so a server may start meanwhile.
-    ///
-    /// # Errors
-    /// It cannot be opened. Blocks that cannot be read count as damaged.
+    /// Errors: It cannot be opened. Blocks that cannot be read count as damaged.
     pub fn open(path: &Path) -> Result<Remains, OpenError> {
         let (file, bytes) = open_to_read(path)?;
         let block = BLOCK_BYTES as u64;

@@ -17,9 +17,7 @@ use crate::superblocks::Superblocks;
 
 /// Prepares a file (of `bytes`) or block device: allocates it and writes it once. The first volume that is served with it
 /// owns it. One line on what it is and how it will be flushed.
-///
-/// # Errors
-/// [`OpenError::AlreadyALog`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
+/// Errors: [`OpenError::AlreadyALog`] if it is a log already, [`OpenError::Foreign`] if it holds anything else.
 pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
     let (mut device, unused) = FileDevice::open_filled(path, bytes)?;
     if !unused {
@@ -36,9 +34,7 @@ pub fn create(path: &Path, bytes: u64) -> Result<String, OpenError> {
 
 /// Resizes a log: a file to `bytes`, a block device (`None`) to its own size. The log must have been stopped cleanly.
 /// Returns the bytes of the log before and after.
-///
-/// # Errors
-/// [`OpenError::NotClean`]; [`OpenError::TooSmall`] if what it holds does not fit.
+/// Errors: [`OpenError::NotClean`]; [`OpenError::TooSmall`] if what it holds does not fit.
 pub fn resize(path: &Path, bytes: Option<u64>) -> Result<(u64, u64), OpenError> {
     let io = |action| move |source| io_error(path, action, source);
     if !path.exists() {

@@ -58,9 +58,7 @@ impl Ticket {
     /// the flush: [`LEAD_FLUSH_MAX`](crate::limits::LEAD_FLUSH_MAX) bounds what that usually takes, nothing bounds the worst
     /// case. So the caller must make sure that other tasks of its thread can run meanwhile. At most one task of the process
     /// makes a flush at any time, whatever the number of logs.
-    ///
-    /// # Errors
-    /// The log failed or was dropped first: the records may or may not be there after a restart.
+    /// Errors: The log failed or was dropped first: the records may or may not be there after a restart.
     pub async fn wait(&self) -> Result<(), LogError> {
         static LEADING: AtomicBool = AtomicBool::new(false);
         struct Leading;

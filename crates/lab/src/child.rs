@@ -184,17 +184,13 @@ impl Child {
     }
 
     /// Waits for the line `ready`.
-    ///
-    /// # Errors
-    /// When the process ends or says nothing in time.
+    /// Errors: When the process ends or says nothing in time.
     pub fn wait_ready(&mut self) -> Result<()> {
         self.wait_line(READY_WAIT, |line| line == "ready").map(drop)
     }
 
     /// Waits for the first line on standard output that `is_it` accepts.
-    ///
-    /// # Errors
-    /// When the process ends or says nothing in time.
+    /// Errors: When the process ends or says nothing in time.
     pub fn wait_line(&mut self, wait: Duration, is_it: impl Fn(&str) -> bool) -> Result<String> {
         let until = Instant::now() + wait;
         loop {

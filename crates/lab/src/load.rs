@@ -132,9 +132,7 @@ impl Load {
     }
 
     /// Does `count` operations of this kind, `in_flight` of them at a time. The time that it took.
-    ///
-    /// # Errors
-    /// The first answer that is an error, or wrong.
+    /// Errors: The first answer that is an error, or wrong.
     pub fn run(&self, kind: Kind, count: u64, in_flight: u64) -> Result<Duration> {
         let left = Arc::new(AtomicU64::new(count));
         let start = Instant::now();

@@ -23,9 +23,7 @@ pub struct LoopDevice {
 
 impl LoopDevice {
     /// Puts a free loop device on `image`.
-    ///
-    /// # Errors
-    /// Not root, no loop devices in this kernel or container, or `image` cannot do direct I/O.
+    /// Errors: Not root, no loop devices in this kernel or container, or `image` cannot do direct I/O.
     pub fn attach(image: &Path) -> Result<Self> {
         let backing = OpenOptions::new()
             .read(true)

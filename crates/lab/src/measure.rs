@@ -199,9 +199,7 @@ struct UntarSummary {
 
 /// Extracts an archive with `landfast untar`, a process of its own, into the root of the export at
 /// `addr`. The time is from its start to its end.
-///
-/// # Errors
-/// When it fails: with what it said.
+/// Errors: When it fails: with what it said.
 pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Result<Untarred> {
     let exe = crate::machine::exe()?;
     let start = Instant::now();

@@ -170,9 +170,7 @@ impl Mount {
     }
 
     /// Unmounts it now.
-    ///
-    /// # Errors
-    /// EBUSY when a file in it is still open; it is then unmounted lazily all the same.
+    /// Errors: EBUSY when a file in it is still open; it is then unmounted lazily all the same.
     pub fn unmount(self) -> Result<()> {
         let done = unmount(&self.at);
         if done.is_ok() {
@@ -191,17 +189,13 @@ impl Drop for Mount {
 }
 
 /// Unmounts what is mounted on `at`.
-///
-/// # Errors
-/// EBUSY, EINVAL when nothing is mounted there.
+/// Errors: EBUSY, EINVAL when nothing is mounted there.
 pub fn unmount(at: &Path) -> Result<()> {
     rustix::mount::unmount(at, UnmountFlags::empty()).context(|| format!("unmount {}", at.display()))
 }
 
 /// Takes a mount away now and lets it go when its last user does.
-///
-/// # Errors
-/// EINVAL when nothing is mounted there.
+/// Errors: EINVAL when nothing is mounted there.
 pub fn unmount_lazily(at: &Path) -> Result<()> {
     rustix::mount::unmount(at, UnmountFlags::DETACH).context(|| format!("unmount {}", at.display()))
 }

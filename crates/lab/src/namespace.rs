@@ -9,9 +9,7 @@ use rustix::mount::MountPropagationFlags;
 
 /// Runs `work` on a thread of its own in a private mount namespace; in the common one, with a
 /// warning, where the machine does not allow that.
-///
-/// # Errors
-/// When the thread cannot be started.
+/// Errors: When the thread cannot be started.
 ///
 /// # Panics
 /// When `work` panics, with its panic.

@@ -96,9 +96,7 @@ impl Work {
     }
 
     /// Ends the work when the server is gone.
-    ///
-    /// # Errors
-    /// It could not begin, or not write its journal.
+    /// Errors: It could not begin, or not write its journal.
     pub fn end(self) -> Result<write::Report> {
         self.stop.store(true, std::sync::atomic::Ordering::Release);
         self.thread.join().map_err(|_| failed("panic"))?.map_err(failed)

@@ -249,9 +249,7 @@ impl Running {
 }
 
 /// Runs all cuts and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
-///
-/// # Errors
-/// What keeps the harness from working; what is lost is in the summary.
+/// Errors: What keeps the harness from working; what is lost is in the summary.
 pub fn run(options: &Options, mut progress: impl FnMut(u32, &Report)) -> Result<Summary> {
     if options.server == Server::Ganesha {
         ganesha::possible()?;

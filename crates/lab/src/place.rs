@@ -82,9 +82,7 @@ pub fn make(work: Work, place: &Place) -> Result<()> {
 }
 
 /// Does the work so many times, one after another, as one client. `seed` says what a page's files are written with.
-///
-/// # Errors
-/// What keeps it from being done; contents that are not what they must be.
+/// Errors: What keeps it from being done; contents that are not what they must be.
 pub fn run(work: Work, place: &Place, rounds: u32, seed: u64) -> Result<Vec<Round>> {
     let files = page(seed);
     let mut done = Vec::new();

@@ -88,9 +88,7 @@ fn flush_words(flush: Duration) -> String {
 }
 
 /// Whether this process can make a rig.
-///
-/// # Errors
-/// [`Error::Unable`] with what is missing.
+/// Errors: [`Error::Unable`] with what is missing.
 pub fn possible() -> Result<()> {
     crate::machine::needs_root()?;
     for device in ["/dev/fuse", "/dev/loop-control"] {
@@ -212,9 +210,7 @@ impl Rig {
 
     /// Repairs an unmounted filesystem whose disk has failed. ext4 marks such a filesystem and does not free files that were removed
     /// while open until its checker has run. The others need nothing.
-    ///
-    /// # Errors
-    /// No checker, or damage that it cannot mend.
+    /// Errors: No checker, or damage that it cannot mend.
     pub fn preen(&mut self) -> Result<()> {
         self.unmount()?;
         let dev = self.attach_data()?;

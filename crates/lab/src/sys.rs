@@ -13,9 +13,7 @@ fn check(ret: libc::c_int) -> io::Result<libc::c_int> {
 
 /// Tells the kernel that this process serves a block device: its requests for memory must not
 /// start I/O that would wait for itself. Needs CAP_SYS_RESOURCE.
-///
-/// # Errors
-/// EPERM without the capability.
+/// Errors: EPERM without the capability.
 pub fn io_flusher() -> io::Result<()> {
     // SAFETY: this prctl takes plain integers and touches no memory of ours.
     check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) }).map(drop)
@@ -71,9 +69,7 @@ pub fn wait_usage(pid: u32) -> io::Result<(std::process::ExitStatus, Usage)> {
 }
 
 /// Gives the calling thread, and what it starts from now on, a mount namespace of its own.
-///
-/// # Errors
-/// EPERM without CAP_SYS_ADMIN.
+/// Errors: EPERM without CAP_SYS_ADMIN.
 pub fn unshare_mounts() -> io::Result<()> {
     // SAFETY: CLONE_NEWNS unshares the namespace and the thread's current directory and umask.
     // Nothing in this program relies on threads sharing these; no memory or descriptor changes.
@@ -164,9 +160,7 @@ pub fn loop_free(control: &File) -> io::Result<u32> {
 }
 
 /// Puts a loop device on `backing`, with direct I/O, to be cleared at its last close.
-///
-/// # Errors
-/// EBUSY when another process took the device first; EINVAL when direct I/O is not possible.
+/// Errors: EBUSY when another process took the device first; EINVAL when direct I/O is not possible.
 pub fn loop_configure(device: &File, backing: RawFd) -> io::Result<()> {
     let config = LoopConfig {
         fd: u32::try_from(backing).map_err(io::Error::other)?,

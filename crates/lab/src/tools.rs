@@ -28,9 +28,7 @@ pub enum Input<'a> {
 }
 
 /// Runs `landfast ARGS... --json`.
-///
-/// # Errors
-/// It cannot be started, or does not end with success: with what it said.
+/// Errors: It cannot be started, or does not end with success: with what it said.
 pub fn run(args: &[&str]) -> Result<ToolRun> {
     run_with(args, Input::Nothing)
 }

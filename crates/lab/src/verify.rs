@@ -32,9 +32,7 @@ impl Comparison {
     }
 
     /// An error that shows the differences, if there are any.
-    ///
-    /// # Errors
-    /// [`Error::Unable`] when there is a difference.
+    /// Errors: [`Error::Unable`] when there is a difference.
     pub fn into_result(self) -> Result<Comparison> {
         if self.differences == 0 {
             return Ok(self);
@@ -49,9 +47,7 @@ impl Comparison {
 
 /// Compares what is below `root` with the members of a plain tar: nothing may be missing, different
 /// or additional. With several members of one path the last one counts.
-///
-/// # Errors
-/// When the archive or the tree cannot be read; differences are no errors.
+/// Errors: When the archive or the tree cannot be read; differences are no errors.
 pub fn compare(archive: impl Read, root: &Path) -> Result<Comparison> {
     let mut out = Comparison::default();
     // Directories that members imply may be there without a member of their own.
@@ -85,9 +81,7 @@ pub fn compare(archive: impl Read, root: &Path) -> Result<Comparison> {
 
 /// Files of a plain tar that are below `root` with their contents, whatever their attributes. What is not there is not
 /// counted.
-///
-/// # Errors
-/// The archive or a file cannot be read; [`Error::Unable`]: a file that is there has other contents.
+/// Errors: The archive or a file cannot be read; [`Error::Unable`]: a file that is there has other contents.
 pub fn same_contents(archive: impl Read, root: &Path) -> Result<u64> {
     let mut files = 0;
     crate::tarball::read(archive, |member| {

@@ -49,9 +49,7 @@ fn extents(file: &Path) -> Result<Vec<(u64, u64)>> {
 
 /// Makes the write-back of everything fail that is written to files below the export and has a place on the disk; what fails
 /// is told to another process, and leaves the cache. Afterwards the disk is whole again. How many files' write-back failed.
-///
-/// # Errors
-/// What keeps it from working; not what it is for.
+/// Errors: What keeps it from working; not what it is for.
 pub fn fails(rig: &Rig) -> Result<u32> {
     let mut all = Vec::new();
     files(&rig.export(), &mut all)?;

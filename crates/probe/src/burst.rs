@@ -30,9 +30,7 @@ impl Until<'_> {
 /// Keeps a call in flight in each of the first `lanes` lanes for as long as `next` supplies calls. `done` receives
 /// each reply with its time. After a refusal it makes no further call, but still collects the replies to those in
 /// flight.
-///
-/// # Errors
-/// The first refusal, or a lost server.
+/// Errors: The first refusal, or a lost server.
 pub fn burst(
     calls: &mut dyn Calls,
     lanes: usize,
@@ -73,9 +71,7 @@ pub fn burst(
 
 /// Makes one call in the first lane with nothing else in flight, and repeats it while the server says "later".
 /// Returns the reply, the time of the successful attempt, and the number of the others.
-///
-/// # Errors
-/// A refusal, "later" for too long, or a lost server.
+/// Errors: A refusal, "later" for too long, or a lost server.
 pub fn one(calls: &mut dyn Calls, stop: &AtomicBool, ask: &Ask) -> Result<(Answer, Duration, u64)> {
     let since = Instant::now();
     let mut later = 0;

@@ -37,9 +37,7 @@ impl Drop for Owner {
 
 impl Connection {
     /// Connects. `service` answers the server's calls (the back channel); use [`crate::NoService`] when there is none.
-    ///
-    /// # Errors
-    /// When no connection can be made within [`limits::CONNECT_TIMEOUT`].
+    /// Errors: When no connection can be made within [`limits::CONNECT_TIMEOUT`].
     pub async fn connect<S: Service>(
         addr: impl ToSocketAddrs,
         service: Arc<S>,
@@ -74,9 +72,7 @@ impl Connection {
 
     /// Connects again to the peer of an earlier connection, from the same port: some servers recognise retries by the
     /// port, too.
-    ///
-    /// # Errors
-    /// When no connection can be made within [`limits::CONNECT_TIMEOUT`], or the port is in use.
+    /// Errors: When no connection can be made within [`limits::CONNECT_TIMEOUT`], or the port is in use.
     pub async fn connect_again<S: Service>(
         earlier: Ends,
         service: Arc<S>,

@@ -392,9 +392,7 @@ impl ConnInfo {
     }
 
     /// Calls the peer and waits for the results. Dropping the future forgets the call, which may still be executed.
-    ///
-    /// # Errors
-    /// After [`CallError::Closed`] and [`CallError::Timeout`] the call may or may not have been executed.
+    /// Errors: After [`CallError::Closed`] and [`CallError::Timeout`] the call may or may not have been executed.
     pub async fn call(
         &self,
         to: Target,
@@ -408,9 +406,7 @@ impl ConnInfo {
     /// Like [`ConnInfo::call`], with a transaction id chosen by the caller. A call whose reply was lost can so be
     /// retried under the same id, and the server can recognise the retry. On one connection the caller chooses either
     /// all ids or none.
-    ///
-    /// # Errors
-    /// Those of [`ConnInfo::call`], and [`CallError::SameXid`].
+    /// Errors: Those of [`ConnInfo::call`], and [`CallError::SameXid`].
     pub async fn call_as(
         &self,
         xid: u32,

@@ -197,9 +197,7 @@ impl Server {
     }
 
     /// Serves the connections that any of `listeners` accepts, under common limits.
-    ///
-    /// # Errors
-    /// When a listener's own address cannot be read, or there is no listener.
+    /// Errors: When a listener's own address cannot be read, or there is no listener.
     pub fn start_all<S: Service>(
         listeners: Vec<TcpListener>,
         service: Arc<S>,

@@ -23,10 +23,8 @@ use crate::message::{
 use crate::turns::Turn;
 
 /// Makes a call: sends it, and again after each of `waits` but the last, until the reply comes.
-///
-/// # Errors
-/// As for a call on a connection. [`CallError::Closed`] when nobody listens there or nothing can be sent: then nothing
-/// was executed.
+/// Errors: As for a call on a connection. [`CallError::Closed`] when nobody listens there or nothing can be sent: then
+/// nothing was executed.
 pub async fn call(
     to: SocketAddr,
     target: Target,

@@ -152,9 +152,7 @@ fn who(ace: &NfsAce) -> Result<Who, NfsStat> {
 }
 
 /// Converts a list for an object of `owner`.
-///
-/// # Errors
-/// See the module's table; `NOSPC` for a list of too many entries.
+/// Errors: See the module's table; `NOSPC` for a list of too many entries.
 pub fn from_nfs4(list: &[NfsAce], dir: bool, owner: u32) -> Result<SetAcls, NfsStat> {
     if list.len() > ACES_MAX {
         return Err(NfsStat::NFS4ERR_NOSPC);

@@ -150,9 +150,7 @@ pub fn supported(minor: u32) -> Bitmap {
 }
 
 /// The attributes asked for by a GETATTR or READDIR that can be given.
-///
-/// # Errors
-/// `INVAL` for a write-only attribute (RFC 8881 section 5.5).
+/// Errors: `INVAL` for a write-only attribute (RFC 8881 section 5.5).
 pub fn readable(wanted: &Bitmap, minor: u32) -> Result<Bitmap, NfsStat> {
     let set_only = WRITE_ONLY.or(&WRITE_ONLY_42).and(&supported(minor));
     if !wanted.and(&set_only).is_empty() {
@@ -322,9 +320,7 @@ impl StatValues {
 }
 
 /// Encodes the attributes `wanted` of `s`; `wanted` contains only readable ones.
-///
-/// # Errors
-/// `IO` and the like when the filesystem cannot say how full it is.
+/// Errors: `IO` and the like when the filesystem cannot say how full it is.
 pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Result<Fattr, NfsStat> {
     let a = &s.attrs;
     if only_stat_attrs(wanted) {
@@ -444,10 +440,8 @@ pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
 }
 
 /// Decodes the attributes to set.
-///
-/// # Errors
-/// `ATTRNOTSUPP` for unsupported attributes; `INVAL` for those that cannot be set here and for values out of range;
-/// `BADXDR`; `BADOWNER` for an owner that is no number.
+/// Errors: `ATTRNOTSUPP` for unsupported attributes; `INVAL` for those that cannot be set here and for values out of
+/// range; `BADXDR`; `BADOWNER` for an owner that is no number.
 pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsStat> {
     if !f.mask.minus(&supported(minor)).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
@@ -484,9 +478,7 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
 
 /// The ACLs to set on an object of this kind and owner, after the other attributes (RFC 8881 section 6.4.1.3). Call
 /// after [`to_set`].
-///
-/// # Errors
-/// Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none.
+/// Errors: Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none.
 pub fn acls_to_set(f: &Fattr, kind: Kind, owner: u32) -> Result<SetAcls, NfsStat> {
     if !f.mask.has(n::ACL) {
         return Ok(SetAcls::default());
@@ -532,9 +524,7 @@ pub fn set_mask_exclusive(s: &AttrsSet) -> Bitmap {
 }
 
 /// Checks that VERIFY and NVERIFY may compare these (RFC 8881 section 18.31.3).
-///
-/// # Errors
-/// `ATTRNOTSUPP` for unsupported attributes; `INVAL` for write-only ones and for rdattr_error.
+/// Errors: `ATTRNOTSUPP` for unsupported attributes; `INVAL` for write-only ones and for rdattr_error.
 pub fn comparable(mask: &Bitmap, minor: u32) -> Result<(), NfsStat> {
     if !mask.minus(&supported(minor)).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);

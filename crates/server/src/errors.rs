@@ -78,9 +78,7 @@ pub fn status_of_acls(e: Error) -> NfsStat {
 }
 
 /// Checks a component name (RFC 8881 section 14.2; any bytes but NUL and `/` may stand in it).
-///
-/// # Errors
-/// `INVAL` for an empty name, `BADNAME` for `.` and `..`, `NAMETOOLONG`, `BADCHAR`.
+/// Errors: `INVAL` for an empty name, `BADNAME` for `.` and `..`, `NAMETOOLONG`, `BADCHAR`.
 pub fn check_name(name: &[u8]) -> Result<(), NfsStat> {
     match name {
         b"" => Err(NfsStat::NFS4ERR_INVAL),

@@ -50,9 +50,7 @@ fn of_log(export: &Path, log: Option<&LogPlace>) -> Vec<OwnFile> {
 }
 
 /// Why a file may not be where it is, if clients of one of these directories could come by it.
-///
-/// # Errors
-/// It could not be looked at.
+/// Errors: It could not be looked at.
 pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &OwnFile) -> io::Result<Option<String>> {
     for export in exports {
         if let Some(how) = lies_inside(export, &own.path)? {

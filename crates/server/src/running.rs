@@ -79,9 +79,7 @@ impl Running {
 
     /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean
     /// stop.
-    ///
-    /// # Errors
-    /// A volume could not be made durable. Its log is kept, and the next start recovers.
+    /// Errors: A volume could not be made durable. Its log is kept, and the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
         let volumes = self.volumes();
         if let Some(registered) = self.registered {

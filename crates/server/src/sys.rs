@@ -28,9 +28,7 @@ pub(crate) fn only_ipv6(socket: &impl AsRawFd) -> io::Result<()> {
 }
 
 /// The addresses of a host name. An empty list when there is no such name.
-///
-/// # Errors
-/// The name server does not answer.
+/// Errors: The name server does not answer.
 pub(crate) fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
     match (host, 0).to_socket_addrs() {
         Ok(all) => Ok(all.map(|a: SocketAddr| a.ip().to_canonical()).collect()),
@@ -41,9 +39,7 @@ pub(crate) fn addresses(host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 /// The name of an address, as its owner says. `None` when it has none.
-///
-/// # Errors
-/// The name server does not answer.
+/// Errors: The name server does not answer.
 pub(crate) fn name(addr: IpAddr) -> io::Result<Option<String>> {
     let mut host = [0u8; HOST_BYTES];
     let (storage, len) = raw(addr);
@@ -116,9 +112,7 @@ pub(crate) fn in_netgroup(group: &str, host: &str) -> bool {
 }
 
 /// The groups of a user beside the first, as this system's databases say. `None` for a user that they do not know.
-///
-/// # Errors
-/// The databases do not answer.
+/// Errors: The databases do not answer.
 pub(crate) fn groups(uid: u32, max: usize) -> io::Result<Option<Vec<u32>>> {
     let Some((name, gid)) = user(uid)? else { return Ok(None) };
     let mut room: usize = 64;

@@ -51,9 +51,7 @@ pub struct History {
 }
 
 /// Replays a journal. Pure.
-///
-/// # Errors
-/// In words, when no run can have written it.
+/// Errors: In words, when no run can have written it.
 pub fn play(contents: &Contents) -> std::result::Result<History, String> {
     let header = &contents.header;
     if !(1..=CLIENTS_MAX).contains(&header.clients) {
@@ -191,9 +189,7 @@ pub fn run(target: &Target, options: &Options, waiting: &dyn Fn(&Error)) -> Resu
 
 /// Compares what is below the directory `base` with what the journal says. Changes nothing, but for a COMMIT on one file, to
 /// learn the write verifier.
-///
-/// # Errors
-/// The server is gone, or refuses to be looked at; [`Error::Unable`] when no run can have written the journal.
+/// Errors: The server is gone, or refuses to be looked at; [`Error::Unable`] when no run can have written the journal.
 pub fn examine(nfs: &mut dyn Nfs, base: &Fh, target: &Target, journal: &Contents) -> Result<Report> {
     let history = play(journal).map_err(Error::Unable)?;
     let mut sum = Sums::default();

@@ -161,9 +161,7 @@ pub struct Contents {
 }
 
 /// Reads a journal. Pure.
-///
-/// # Errors
-/// In words, when it is none, a newer one, or damaged.
+/// Errors: In words, when it is none, a newer one, or damaged.
 pub fn parse(bytes: &[u8]) -> std::result::Result<Contents, String> {
     let mut records = Vec::new();
     let mut at = 0;
@@ -220,9 +218,7 @@ pub struct Journal {
 
 impl Journal {
     /// Makes a journal where no file is, with its header durable, also its name.
-    ///
-    /// # Errors
-    /// The file exists, or cannot be made or synced.
+    /// Errors: The file exists, or cannot be made or synced.
     pub fn create(path: &Path, header: Header) -> Result<Journal> {
         let fail = |why| Error::File { path: path.to_owned(), why };
         let file = File::options().append(true).create_new(true).open(path).map_err(|e| match e.kind() {
@@ -252,9 +248,7 @@ impl Journal {
     }
 
     /// Waits until line `seq` is durable.
-    ///
-    /// # Errors
-    /// The disk's; after one, nothing is durable any more.
+    /// Errors: The disk's; after one, nothing is durable any more.
     pub fn sync(&self, seq: u64) -> Result<()> {
         let mut state = self.state.lock();
         loop {

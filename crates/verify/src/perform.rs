@@ -7,9 +7,7 @@ use crate::op::{Op, Reply, data, hex, split, unhex};
 use std::time::Duration;
 
 /// Does an operation, with the handles that the model knows.
-///
-/// # Errors
-/// As the call's; [`Error::Nonsense`] when the model knows no handle.
+/// Errors: As the call's; [`Error::Nonsense`] when the model knows no handle.
 pub fn perform(nfs: &mut dyn Nfs, base: &Fh, model: &Model, op: &Op) -> Result<Reply> {
     let handle = |id: Option<Id>| -> Result<Fh> {
         let id = id.ok_or_else(|| Error::Nonsense("no object at a path of the plan".into()))?;

@@ -86,9 +86,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// Works until everything is done, the server is gone, or `stop` is set. Calls `progress` meanwhile.
-///
-/// # Errors
-/// When nothing could be begun, or the journal cannot be written. A server that goes away is no error.
+/// Errors: When nothing could be begun, or the journal cannot be written. A server that goes away is no error.
 pub fn run(
     target: &Target,
     options: &Options,

@@ -44,9 +44,7 @@ pub struct Step {
 const WRONG_MAX: usize = 8;
 
 /// Does everything on each server. `progress` hears of each step.
-///
-/// # Errors
-/// What keeps the lab from working; what a command does wrong is in the steps.
+/// Errors: What keeps the lab from working; what a command does wrong is in the steps.
 pub fn run(options: &Options, mut progress: impl FnMut(&Step)) -> Result<Vec<Step>> {
     let scratch = tempfile::Builder::new()
         .prefix("landfast-commands-")

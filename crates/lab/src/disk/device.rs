@@ -163,9 +163,7 @@ impl Device {
     }
 
     /// Reads into `buf`; a read across the end is cut short. Returns the bytes read.
-    ///
-    /// # Errors
-    /// EIO without power; a fault's error.
+    /// Errors: EIO without power; a fault's error.
     pub fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<usize> {
         let start_ns = now_ns();
         let len = buf.len().min(usize::try_from(self.size().saturating_sub(off)).unwrap_or(usize::MAX));
@@ -182,9 +180,7 @@ impl Device {
     }
 
     /// Writes into the volatile cache.
-    ///
-    /// # Errors
-    /// EIO without power, or when the range is not on the disk; a fault's error.
+    /// Errors: EIO without power, or when the range is not on the disk; a fault's error.
     pub fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
         let start_ns = now_ns();
         let epoch = self.epoch.load(Ordering::Acquire);
@@ -200,10 +196,8 @@ impl Device {
     }
 
     /// Makes durable what was written before this call.
-    ///
-    /// # Errors
-    /// EIO when power was cut before the flush was through; all that it carried is as if it had
-    /// never been called. A fault's error.
+    /// Errors: EIO when power was cut before the flush was through; all that it carried is as if it had never been
+    /// called. A fault's error.
     pub fn flush(&self) -> io::Result<()> {
         let start_ns = now_ns();
         let epoch = self.epoch.load(Ordering::Acquire);

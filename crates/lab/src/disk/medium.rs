@@ -136,9 +136,7 @@ impl Medium {
     }
 
     /// Fills `buf` with what is at `off`.
-    ///
-    /// # Errors
-    /// `InvalidInput` past the end.
+    /// Errors: `InvalidInput` past the end.
     pub fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
         self.check(off, buf.len())?;
         let mut done = 0;
@@ -150,9 +148,7 @@ impl Medium {
     }
 
     /// Puts `data` at `off` into the cache image.
-    ///
-    /// # Errors
-    /// `InvalidInput` past the end.
+    /// Errors: `InvalidInput` past the end.
     pub fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
         self.check(off, data.len())?;
         let mut done = 0;
@@ -195,9 +191,7 @@ impl Medium {
     }
 
     /// A flush ends: the marked blocks are durable now.
-    ///
-    /// # Errors
-    /// When the backing file cannot be written; the blocks that failed stay dirty.
+    /// Errors: When the backing file cannot be written; the blocks that failed stay dirty.
     pub fn commit(&self, marked: &Marked) -> io::Result<()> {
         for (c, bits) in &marked.chunks {
             let cell = &self.cells[*c];

@@ -15,9 +15,7 @@ pub struct DiskProcess {
 
 impl DiskProcess {
     /// Starts a disk and waits until it is mounted.
-    ///
-    /// # Errors
-    /// When the process cannot be started or fails, with what it said.
+    /// Errors: When the process cannot be started or fails, with what it said.
     pub fn start(mut options: DiskOptions) -> Result<Self> {
         options.apart = true;
         std::fs::create_dir_all(&options.mountpoint)

@@ -35,9 +35,7 @@ pub fn possible() -> Result<()> {
 
 impl Ganesha {
     /// Serves `dir` as its pseudo root and waits until it takes connections.
-    ///
-    /// # Errors
-    /// It is not installed, or it ends instead.
+    /// Errors: It is not installed, or it ends instead.
     pub fn start(dir: &Path) -> Result<Self> {
         possible()?;
         let scratch = crate::machine::scratch_dir("landfast-ganesha-")?;

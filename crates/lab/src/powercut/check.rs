@@ -92,9 +92,7 @@ fn object_difference(model: &Model, id: usize, found: &FoundObject) -> Option<St
 }
 
 /// Finds the variant that the tree agrees with.
-///
-/// # Errors
-/// [`Error::Unable`] with the differences from the nearest variant when it agrees with none.
+/// Errors: [`Error::Unable`] with the differences from the nearest variant when it agrees with none.
 pub fn agree(variants: &[Model], tree: &Tree) -> Result<usize> {
     let mut nearest: Option<Vec<String>> = None;
     for (i, model) in variants.iter().enumerate() {
@@ -143,9 +141,7 @@ pub fn changes(before: &Model, model: &mut Model, tree: &Tree, top: Option<&Foun
 
 /// Tries the handles that clients had before the cut: each must still lead to its object, with the same fileid, type and size;
 /// those of removed objects must be stale. Returns how many were tried.
-///
-/// # Errors
-/// [`Error::Unable`] with what is wrong.
+/// Errors: [`Error::Unable`] with what is wrong.
 pub fn handles(model: &Model, tree: &Tree, removed: &[FileHandle], peer: &mut Peer) -> Result<u64> {
     let mut tried = 0;
     let mut wrong = Vec::new();

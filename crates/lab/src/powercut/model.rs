@@ -283,9 +283,7 @@ impl Model {
     }
 
     /// Applies an action whole. Returns the number of the object it was about; `None` for a removal.
-    ///
-    /// # Errors
-    /// [`Nonsense`] when the action does not fit the tree.
+    /// Errors: [`Nonsense`] when the action does not fit the tree.
     pub fn apply(&mut self, action: &Action) -> Result<Option<usize>, Nonsense> {
         match action {
             Action::Create { path, mode } => {
@@ -408,9 +406,7 @@ impl Model {
 
     /// The trees that a power cut may have left while `action` was in flight: without it and with it; of a write any part of its
     /// own range; a truncation may have been done in part.
-    ///
-    /// # Errors
-    /// [`Nonsense`] when the action does not fit the tree.
+    /// Errors: [`Nonsense`] when the action does not fit the tree.
     pub fn variants(&self, action: Option<&Action>) -> Result<Vec<Model>, Nonsense> {
         let mut without = self.clone();
         let Some(action) = action else { return Ok(vec![without]) };

@@ -33,9 +33,7 @@ pub struct Repeated {
 
 impl Peer {
     /// Does one action.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`]; after [`Error::Lost`] it is not known whether it was done.
+    /// Errors: [`Error::Nfs`]; after [`Error::Lost`] it is not known whether it was done.
     pub fn act(&mut self, action: &Action) -> Result<Done> {
         match self {
             Peer::V4(actor) => actor.act(action),

@@ -50,9 +50,7 @@ pub(super) struct Harness<'a> {
 }
 
 /// Runs all cuts and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
-///
-/// # Errors
-/// What keeps the harness from working; what the oracle finds is in the report.
+/// Errors: What keeps the harness from working; what the oracle finds is in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&CutReport)) -> Result<Report> {
     let mut rng = Rng::new(options.seed);
     let mirror = match options.variant {

@@ -179,9 +179,7 @@ impl Archive {
     }
 
     /// After the cut: the client that was at work, which continues as soon as it reaches a server; `None` if it died.
-    ///
-    /// # Errors
-    /// When a client that was to die has failed before.
+    /// Errors: When a client that was to die has failed before.
     pub fn after_cut(&self, extraction: Extraction) -> Result<(HashSet<Vec<u8>>, Option<Extraction>)> {
         if self.way != Transfer::Resumed {
             return Ok((extraction.stable(), Some(extraction)));

@@ -267,9 +267,7 @@ impl Actor {
 
     /// Does one action. Returns the attributes of its object afterwards, when the COMPOUND in the
     /// kernel's shape asks for them.
-    ///
-    /// # Errors
-    /// As [`Session::compound`]; after [`Error::Lost`] it is not known whether it was done.
+    /// Errors: As [`Session::compound`]; after [`Error::Lost`] it is not known whether it was done.
     pub fn perform(&mut self, action: &Action) -> Result<Option<AttrValues>> {
         self.dispatch(action).map(|results| attributes(&results).ok())
     }

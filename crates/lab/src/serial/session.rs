@@ -120,10 +120,8 @@ impl Session {
 
     /// Sends operations behind a SEQUENCE; returns the results without that of SEQUENCE. Waits and
     /// tries again while the server says DELAY or GRACE.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`] with the operation that failed; [`Error::Lost`] when no reply came: the
-    /// outcome is then unknown.
+    /// Errors: [`Error::Nfs`] with the operation that failed; [`Error::Lost`] when no reply came: the outcome is then
+    /// unknown.
     pub fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         let since = Instant::now();
         let mut waited: Option<Error> = None;
@@ -197,9 +195,7 @@ impl Session {
 }
 
 /// The results of all operations of a COMPOUND, or its first failure.
-///
-/// # Errors
-/// [`Error::Nfs`]; [`Error::Protocol`] for what is no reply to a COMPOUND.
+/// Errors: [`Error::Nfs`]; [`Error::Protocol`] for what is no reply to a COMPOUND.
 pub fn results(reply: Bytes) -> Result<Vec<ResOp>> {
     Ok(blocking::results(reply)?)
 }

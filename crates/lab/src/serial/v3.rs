@@ -160,9 +160,7 @@ impl Actor3 {
     }
 
     /// Does one action; CLOSE is nothing here, and there are neither extended attributes nor access lists.
-    ///
-    /// # Errors
-    /// [`Error::Nfs`]; after [`Error::Lost`] it is not known whether it was done.
+    /// Errors: [`Error::Nfs`]; after [`Error::Lost`] it is not known whether it was done.
     pub fn act(&mut self, action: &Action) -> Result<Done> {
         let call = match action {
             Action::Create { path, mode } => {
@@ -272,9 +270,7 @@ impl Actor3 {
 type Decoded<T> = landfast_verify::error::Result<T>;
 
 /// What a reply says of the object of its call.
-///
-/// # Errors
-/// [`Error::Nfs`] with the server's status.
+/// Errors: [`Error::Nfs`] with the server's status.
 pub fn learn(call: &Call, reply: Bytes) -> Result<Done> {
     Ok(answer(call, reply)?.0)
 }

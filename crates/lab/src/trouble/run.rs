@@ -126,9 +126,7 @@ fn changes_something(action: &Action) -> bool {
 }
 
 /// Runs all rounds of each fault and calls `progress` after each. Call it on a thread of [`crate::namespace::run_private`].
-///
-/// # Errors
-/// What keeps the harness from working; what the oracle finds is in the report.
+/// Errors: What keeps the harness from working; what the oracle finds is in the report.
 pub fn run(options: &Options, mut progress: impl FnMut(&Round)) -> Result<Report> {
     let mut rng = Rng::new(options.seed);
     let mut report = Report { fs: options.fs, seed: options.seed, rounds: 0, acknowledged: 0, failures: 0 };

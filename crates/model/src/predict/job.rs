@@ -233,9 +233,7 @@ impl Job {
 
     /// Repetition of observed work. `in_flight`: calls in flight at a time. `version`: that of most of its calls, if
     /// known.
-    ///
-    /// # Errors
-    /// Work without calls, or with impossible values.
+    /// Errors: Work without calls, or with impossible values.
     pub fn repeat(work: &Work, in_flight: f64, version: Option<Version>) -> Result<Job, Refused> {
         if work.calls == 0 {
             return Err(Refused::Nothing);

@@ -82,17 +82,13 @@ pub struct Prediction {
 }
 
 /// How long `job` takes with these terms, now and with each of `changes`.
-///
-/// # Errors
-/// Impossible values of terms, job or changes.
+/// Errors: Impossible values of terms, job or changes.
 pub fn predict(terms: &Terms, job: &Job, changes: &[Change]) -> Result<Prediction, Refused> {
     predict_with(terms, job, changes, Earned::stored())
 }
 
 /// Like [`predict()`], with other error bars.
-///
-/// # Errors
-/// As [`predict()`].
+/// Errors: As [`predict()`].
 pub fn predict_with(
     terms: &Terms,
     job: &Job,

@@ -465,9 +465,7 @@ super::op::operations!(arguments);
 
 impl ArgOp {
     /// Takes an operation from the front of `r`; never fails once the number is there.
-    ///
-    /// # Errors
-    /// [`Error::Short`] when not even the number is there.
+    /// Errors: [`Error::Short`] when not even the number is there.
     pub fn decode_lenient(r: &mut Reader) -> Result<ArgOp, Error> {
         let op = OpNum(r.u32()?);
         Ok(ArgOp::decode_args(op, r).unwrap_or(ArgOp::Malformed(op)))

@@ -181,10 +181,8 @@ macro_rules! attributes {
             }
 
             /// The typed values of `fattr`.
-            ///
-            /// # Errors
-            /// `ATTRNOTSUPP` when the mask holds a number that is not known here; `BADXDR` when the values do not
-            /// decode, or bytes are left over.
+            /// Errors: `ATTRNOTSUPP` when the mask holds a number that is not known here; `BADXDR` when the values do
+            /// not decode, or bytes are left over.
             pub fn from_fattr(fattr: &Fattr) -> Result<AttrValues, NfsStat> {
                 if !fattr.mask.minus(&AttrValues::KNOWN).is_empty() {
                     return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);

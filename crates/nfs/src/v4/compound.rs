@@ -20,10 +20,8 @@ pub struct CompoundArgs {
 
 impl CompoundArgs {
     /// Decodes a request, at most `ops_max` operations of it: more are not looked at, `announced` tells.
-    ///
-    /// # Errors
-    /// [`Error`] when not even the header decodes (the RPC answer is GARBAGE_ARGS). An operation that does not decode
-    /// is not an error here: see [`ArgOp::Malformed`].
+    /// Errors: [`Error`] when not even the header decodes (the RPC answer is GARBAGE_ARGS). An operation that does not
+    /// decode is not an error here: see [`ArgOp::Malformed`].
     pub fn decode_limited(r: &mut Reader, ops_max: u32) -> Result<CompoundArgs, Error> {
         let tag = Bytes::decode(r)?;
         let minor_version = r.u32()?;

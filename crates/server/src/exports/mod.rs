@@ -133,9 +133,7 @@ fn now_ns() -> u64 {
 
 impl Exports {
     /// Builds the table. A single export with the name `/` is the root; it can also be reached under its own path.
-    ///
-    /// # Errors
-    /// Names that clash, or two volumes with the same number in their handles.
+    /// Errors: Names that clash, or two volumes with the same number in their handles.
     pub(crate) fn new(
         served: Vec<Served>,
         unavailable: Vec<Unavailable>,

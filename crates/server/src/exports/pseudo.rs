@@ -114,9 +114,7 @@ impl Pseudo {
     }
 
     /// The tree of exports with these names, none of which is empty.
-    ///
-    /// # Errors
-    /// Two names are the same, or one lies below another.
+    /// Errors: Two names are the same, or one lies below another.
     pub fn named(names: &[Vec<Bytes>], server: [u8; 16]) -> Result<Self, NameClash> {
         let mut tree = Pseudo::empty(server, names.len());
         for (export, name) in names.iter().enumerate() {

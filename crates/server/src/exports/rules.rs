@@ -128,9 +128,7 @@ impl Rules {
     }
 
     /// What a caller may do. `managed`: the groups that were looked up count, not those that it brings.
-    ///
-    /// # Errors
-    /// Nothing; or not with this credential; or it is not known yet.
+    /// Errors: Nothing; or not with this credential; or it is not known yet.
     pub(crate) fn access(&self, caller: &Caller, managed: bool) -> Result<Access, Refused> {
         let rule = match self.find(caller.addr, caller.names.as_deref()) {
             Found::Rule(rule) => rule,

@@ -7,18 +7,14 @@ use std::net::IpAddr;
 
 impl<F> State<F> {
     /// Checks that the requester may end this session; returns its client.
-    ///
-    /// # Errors
-    /// `BADSESSION` from another address, `WRONG_CRED` for another principal.
+    /// Errors: `BADSESSION` from another address, `WRONG_CRED` for another principal.
     pub fn may_end_session(&self, id: &SessionId, by: Requester) -> Result<u64, NfsStat> {
         let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
         self.may_end(client, by, NfsStat::NFS4ERR_BADSESSION)
     }
 
     /// Checks that the requester is this client and may end it; returns its ID.
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.
+    /// Errors: `STALE_CLIENTID` from another address, `WRONG_CRED` for another principal.
     pub fn may_end_client(&self, id: u64, by: Requester) -> Result<u64, NfsStat> {
         self.may_end(id, by, NfsStat::NFS4ERR_STALE_CLIENTID)
     }
@@ -39,9 +35,7 @@ impl<F> State<F> {
     }
 
     /// The same for a connection that is bound for callbacks. Only the principal that made the client may bind one.
-    ///
-    /// # Errors
-    /// `BADSESSION`.
+    /// Errors: `BADSESSION`.
     pub fn binds(&mut self, id: &SessionId, by: Requester) -> Result<u64, NfsStat> {
         if !self.is_spoken_for_by(id, by.principal) {
             return Err(NfsStat::NFS4ERR_BADSESSION);

@@ -303,9 +303,7 @@ impl Clients {
 
     /// EXCHANGE_ID; the numbers in the code are the cases of RFC 8881 section 18.35.4. `idle` says whether a confirmed
     /// client has nothing, not even a session, or has let its lease expire.
-    ///
-    /// # Errors
-    /// `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM`, according to the case.
+    /// Errors: `CLID_INUSE`, `NOENT`, `NOT_SAME`, `PERM`, according to the case.
     pub fn exchange_id(
         &mut self,
         now: Millis,
@@ -389,9 +387,7 @@ impl Clients {
 
     /// SETCLIENTID; follows the cases of RFC 7530 section 16.33.5 in their order. `idle` says whether a confirmed
     /// client holds nothing or has let its lease expire.
-    ///
-    /// # Errors
-    /// `CLID_INUSE`.
+    /// Errors: `CLID_INUSE`.
     pub fn set_client_id(
         &mut self,
         now: Millis,
@@ -442,9 +438,7 @@ impl Clients {
     }
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34.5).
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID` when no record of this host matches; `CLID_INUSE` for another principal.
+    /// Errors: `STALE_CLIENTID` when no record of this host matches; `CLID_INUSE` for another principal.
     pub fn confirm_client_id(
         &mut self,
         now: Millis,
@@ -487,9 +481,7 @@ impl Clients {
     /// The first phases of CREATE_SESSION (RFC 8881 section 18.36.4): checks the client ID, its principal and the
     /// sequence number. Changes nothing. Only the principal that created the client ID may create its sessions, even
     /// after confirmation. Others could use up its sessions, and a replay would tell them the session IDs.
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
+    /// Errors: `STALE_CLIENTID`, `CLID_INUSE`, `SEQ_MISORDERED`.
     pub fn check_create_session(
         &self,
         id: u64,

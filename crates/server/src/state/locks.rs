@@ -216,9 +216,7 @@ impl<F> Files<F> {
     }
 
     /// The handle that the shell has open for a LOCK, to check the caller's access; `None` if none serves.
-    ///
-    /// # Errors
-    /// Those of [`Files::lock`], but not for limits or locks in the way.
+    /// Errors: Those of [`Files::lock`], but not for limits or locks in the way.
     pub fn lock_handle(
         &self,
         client: u64,
@@ -234,10 +232,8 @@ impl<F> Files<F> {
     }
 
     /// LOCK (RFC 8881 section 18.10).
-    ///
-    /// # Errors
-    /// `OPENMODE` when the open does not allow the kind; `NOSPC` at the limits of ranges and of lock owners; the stateid's
-    /// errors; or the lock that is in the way.
+    /// Errors: `OPENMODE` when the open does not allow the kind; `NOSPC` at the limits of ranges and of lock owners;
+    /// the stateid's errors; or the lock that is in the way.
     pub fn lock(
         &mut self,
         client: u64,
@@ -289,9 +285,7 @@ impl<F> Files<F> {
     }
 
     /// LOCKU (RFC 8881 section 18.12).
-    ///
-    /// # Errors
-    /// The stateid's errors; `NOSPC` when a range would become two at the limits of ranges.
+    /// Errors: The stateid's errors; `NOSPC` when a range would become two at the limits of ranges.
     pub fn unlock(
         &mut self,
         client: u64,

@@ -78,9 +78,7 @@ impl<F> Files<F> {
     }
 
     /// UNLOCK; the range need not be locked. The owner also stops waiting for locks in the range.
-    ///
-    /// # Errors
-    /// `NOSPC` when a range would become two at the limit of ranges.
+    /// Errors: `NOSPC` when a range would become two at the limit of ranges.
     pub fn nlm_unlock(&mut self, ask: &LockRequest) -> Result<(), NfsStat> {
         for id in self.waiters.of_file(&ask.file) {
             let same = |w: &Waiter| {
@@ -275,9 +273,7 @@ impl<F> State<F> {
     }
 
     /// Finds or creates the host of this address and name.
-    ///
-    /// # Errors
-    /// `NOSPC` at the limit of hosts if each holds something, or if this address has its share.
+    /// Errors: `NOSPC` at the limit of hosts if each holds something, or if this address has its share.
     pub fn nlm_host(
         &mut self,
         addr: IpAddr,

@@ -118,9 +118,7 @@ impl<F: Clone> Files<F> {
 
     /// The handle for I/O under this stateid (RFC 8881 sections 18.22.3, 18.32.3). Reading under a write-only open is
     /// allowed, since a client's page cache needs it. Then there may be no handle, and the shell opens one.
-    ///
-    /// # Errors
-    /// Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`.
+    /// Errors: Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`.
     pub fn io(
         &self,
         client: u64,
@@ -198,9 +196,7 @@ impl<F> Files<F> {
 
     /// Finds what a stateid names and checks that its seqid is current (RFC 8881 section 8.2.2: 0 stands for the
     /// current one).
-    ///
-    /// # Errors
-    /// `BAD_STATEID` for a stateid of another client, of a former instance, or with a seqid not yet issued;
+    /// Errors: `BAD_STATEID` for a stateid of another client, of a former instance, or with a seqid not yet issued;
     /// `OLD_STATEID`.
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
@@ -228,9 +224,7 @@ impl<F> Files<F> {
     }
 
     /// [`Files::find`], restricted to state on this file.
-    ///
-    /// # Errors
-    /// Those of [`Files::find`]; `BAD_STATEID` for another file's.
+    /// Errors: Those of [`Files::find`]; `BAD_STATEID` for another file's.
     pub fn find_on(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         let which = self.find(client, stateid)?;
         let on = match which {
@@ -241,9 +235,7 @@ impl<F> Files<F> {
     }
 
     /// [`Files::find_on`] for an operation that takes only the stateid of an open.
-    ///
-    /// # Errors
-    /// Those of [`Files::find_on`]; `BAD_STATEID` for a lock's.
+    /// Errors: Those of [`Files::find_on`]; `BAD_STATEID` for a lock's.
     pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
         match self.find_on(client, file, stateid)? {
             OpenOrLock::Open(id) => Ok(id),
@@ -333,9 +325,7 @@ impl<F> Files<F> {
     }
 
     /// Opens the file, or widens the owner's open of it. The caller has called [`Files::check_share`].
-    ///
-    /// # Errors
-    /// `NOSPC` at the limits of opens.
+    /// Errors: `NOSPC` at the limits of opens.
     pub fn open(
         &mut self,
         file: &FileKey,
@@ -390,9 +380,7 @@ impl<F> Files<F> {
     }
 
     /// OPEN_DOWNGRADE (RFC 8881 section 18.18) to the union of some of the OPENs in effect.
-    ///
-    /// # Errors
-    /// Those of [`Files::find_open`]; `INVAL` if there is no such union.
+    /// Errors: Those of [`Files::find_open`]; `INVAL` if there is no such union.
     pub fn downgrade(
         &mut self,
         client: u64,
@@ -492,9 +480,7 @@ impl<F> Files<F> {
     }
 
     /// FREE_STATEID (RFC 8881 section 18.38): frees a lock stateid that holds no lock.
-    ///
-    /// # Errors
-    /// Those of [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
+    /// Errors: Those of [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
         match self.find(client, stateid)? {
             OpenOrLock::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),

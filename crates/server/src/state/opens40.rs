@@ -15,10 +15,8 @@ impl<F> Files<F> {
     }
 
     /// Finds what a stateid names and its client, whatever its seqid.
-    ///
-    /// # Errors
-    /// `BAD_STATEID` for special ones, unknown ones and those given back; `STALE_STATEID` for another instance's;
-    /// `EXPIRED`.
+    /// Errors: `BAD_STATEID` for special ones, unknown ones and those given back; `STALE_STATEID` for another
+    /// instance's; `EXPIRED`.
     pub fn locate(&self, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         if stateid.other == [0; 12] || stateid.other == [0xff; 12] {
             return Err(NfsStat::NFS4ERR_BAD_STATEID);
@@ -36,9 +34,7 @@ impl<F> Files<F> {
     }
 
     /// Checks that a stateid's seqid is current. 0 is no wildcard in NFSv4.0.
-    ///
-    /// # Errors
-    /// Those of [`Files::locate`]; `OLD_STATEID`; `BAD_STATEID` for a seqid not yet given.
+    /// Errors: Those of [`Files::locate`]; `OLD_STATEID`; `BAD_STATEID` for a seqid not yet given.
     pub fn exact(&self, stateid: &Stateid) -> Result<(), NfsStat> {
         let (which, _) = self.locate(stateid)?;
         let now = self.present(which).map_or(0, |s| s.seqid);

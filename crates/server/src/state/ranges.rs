@@ -22,10 +22,8 @@ impl Span {
     pub const ALL: Span = Span { start: 0, end: u64::MAX };
 
     /// The span of `offset4` and `length4` (RFC 8881 section 18.10.3): a length of all ones reaches to the end.
-    ///
-    /// # Errors
-    /// `INVAL` for length 0, and where offset and length together are more than 64 bits: the last byte of all is locked with
-    /// a length of all ones.
+    /// Errors: `INVAL` for length 0, and where offset and length together are more than 64 bits: the last byte of all
+    /// is locked with a length of all ones.
     pub fn new(offset: u64, length: u64) -> Result<Span, NfsStat> {
         match length {
             0 => Err(NfsStat::NFS4ERR_INVAL),

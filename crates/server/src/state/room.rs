@@ -16,9 +16,7 @@ use std::net::IpAddr;
 impl<F> State<F> {
     /// Room for one more client record of this address. The last places are for addresses that have few. So one that
     /// fills the others, with clients that each hold something, keeps nobody out.
-    ///
-    /// # Errors
-    /// Those of [`State::make_room_for_client`].
+    /// Errors: Those of [`State::make_room_for_client`].
     pub fn room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
         let (has, max) = (self.clients.len(), self.bounds.clients);
         let place = has < max - max / limits::CLIENTS_KEPT_DIVISOR
@@ -34,9 +32,7 @@ impl<F> State<F> {
     /// Removes one client record that holds nothing, of the address that has most records, and never of one that has
     /// fewer than `addr`. Unconfirmed records go before confirmed ones, then the one silent longest. So an address
     /// that creates many records takes its own places.
-    ///
-    /// # Errors
-    /// `DELAY` when each record holds something.
+    /// Errors: `DELAY` when each record holds something.
     pub fn make_room_for_client(&mut self, now: Millis, addr: IpAddr) -> Result<Vec<Stamped>, NfsStat> {
         let first = Client::share;
         let own = self.records_of(addr);
@@ -66,10 +62,8 @@ impl<F> State<F> {
     /// Makes sure that a client at this address may have one more open, or keep the open that is known
     /// ([`super::opens::Files::room_for_open`]). Always write the returned notes: they are about clients that were
     /// removed.
-    ///
-    /// # Errors
-    /// `NOSPC` if the client is at its own limit; `DELAY` if its address has its share, or all opens are in use: others
-    /// may close theirs.
+    /// Errors: `NOSPC` if the client is at its own limit; `DELAY` if its address has its share, or all opens are in
+    /// use: others may close theirs.
     pub fn make_room_for_open(
         &mut self,
         now: Millis,

@@ -280,9 +280,7 @@ impl SessionMut<'_> {
 
     /// Decides about a request on a slot, as [`Session::begin`] does. If the reply may be kept, checks that there is
     /// room for it.
-    ///
-    /// # Errors
-    /// Those of [`Session::begin`]; `DELAY` when there is no room.
+    /// Errors: Those of [`Session::begin`]; `DELAY` when there is no room.
     pub fn begin(
         &mut self,
         now: Millis,
@@ -341,9 +339,8 @@ impl Sessions {
 
     /// Negotiates the fore channel (RFC 8881 section 18.36.3). Sizes never exceed what the client asked for. It gets
     /// the operations that it asked for, up to the limit, and at least one slot.
-    ///
-    /// # Errors
-    /// `TOOSMALL` when the client's buffers are too small for any request; `NOSPC` when there is no room for one slot.
+    /// Errors: `TOOSMALL` when the client's buffers are too small for any request; `NOSPC` when there is no room for
+    /// one slot.
     pub fn negotiate(&self, ask: &ChannelAttrs, share: IpAddr) -> Result<ChannelAttrs, NfsStat> {
         if ask.max_request_size < limits::CHANNEL_BYTES_MIN
             || ask.max_response_size < limits::CHANNEL_BYTES_MIN
@@ -687,10 +684,8 @@ impl Session {
     /// Decides about a request on a slot (RFC 8881 section 18.46.3). After [`Begin::New`] the slot is busy and its
     /// sequence number has advanced; otherwise nothing has changed. `check` tests sizes and the number of operations.
     /// It runs only for a new request, before anything changes.
-    ///
-    /// # Errors
-    /// `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `SEQ_FALSE_RETRY`, `DELAY` for a retry of a request in progress,
-    /// and the errors of `check`.
+    /// Errors: `BADSLOT`, `BAD_HIGH_SLOT`, `SEQ_MISORDERED`, `SEQ_FALSE_RETRY`, `DELAY` for a retry of a request in
+    /// progress, and the errors of `check`.
     fn begin(
         &mut self,
         now: Millis,

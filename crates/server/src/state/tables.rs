@@ -185,9 +185,7 @@ impl<F> State<F> {
     }
 
     /// RECLAIM_COMPLETE for the whole server (RFC 8881 section 18.51).
-    ///
-    /// # Errors
-    /// `COMPLETE_ALREADY` if this client has sent it before.
+    /// Errors: `COMPLETE_ALREADY` if this client has sent it before.
     pub fn reclaim_complete(&mut self, client: u64) -> Result<Option<Stamped>, NfsStat> {
         let v = self.next_version();
         let c = self.clients.get_mut(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
@@ -209,10 +207,8 @@ impl<F> State<F> {
     }
 
     /// Checks that this client may reclaim now.
-    ///
-    /// # Errors
-    /// `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no record
-    /// that it held state.
+    /// Errors: `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no
+    /// record that it held state.
     pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
         let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
         if c.reclaim_complete || !self.grace.may_reclaim(now) {

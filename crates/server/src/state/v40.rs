@@ -88,9 +88,7 @@ const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
 
 impl<F> State<F> {
     /// SETCLIENTID (RFC 7530 section 16.33). `confirm` is a value never used before.
-    ///
-    /// # Errors
-    /// `CLID_INUSE` with the user's address; `DELAY` when there is no room.
+    /// Errors: `CLID_INUSE` with the user's address; `DELAY` when there is no room.
     pub fn set_client_id(
         &mut self,
         now: Millis,
@@ -106,9 +104,7 @@ impl<F> State<F> {
     }
 
     /// SETCLIENTID_CONFIRM (RFC 7530 section 16.34).
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID`, `CLID_INUSE`.
+    /// Errors: `STALE_CLIENTID`, `CLID_INUSE`.
     pub fn confirm_client_id(
         &mut self,
         now: Millis,
@@ -133,10 +129,8 @@ impl<F> State<F> {
     }
 
     /// Checks that this is a confirmed client ID of NFSv4.0, and renews its lease (RFC 7530 section 9.5).
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID` for an ID of another instance of the server or of another minor version, or one never issued;
-    /// `EXPIRED` if its state is gone.
+    /// Errors: `STALE_CLIENTID` for an ID of another instance of the server or of another minor version, or one never
+    /// issued; `EXPIRED` if its state is gone.
     pub fn live40(&mut self, now: Millis, id: u64) -> Result<(), NfsStat> {
         self.known40(id)?;
         self.clients.renew(id, now);
@@ -154,9 +148,7 @@ impl<F> State<F> {
     /// [`State::live40`] for an operation that names a client only by its ID. The ID is no secret, so only an address
     /// of the client may speak for it. A caller at another address may be the client itself after a move. It is
     /// accepted once the lease of the known address is over, and then keeps what nobody else has taken.
-    ///
-    /// # Errors
-    /// Those of [`State::live40`]; `DELAY` for another address before that.
+    /// Errors: Those of [`State::live40`]; `DELAY` for another address before that.
     pub fn speaks40(&mut self, now: Millis, id: u64, addr: IpAddr) -> Result<(), NfsStat> {
         self.known40(id)?;
         if self.clients.get(id).is_some_and(|c| !c.addrs.has(addr)) {
@@ -170,9 +162,7 @@ impl<F> State<F> {
     }
 
     /// Finds what an NFSv4.0 stateid names, whatever its seqid, and renews the lease.
-    ///
-    /// # Errors
-    /// `STALE_STATEID`, `EXPIRED`, `BAD_STATEID`.
+    /// Errors: `STALE_STATEID`, `EXPIRED`, `BAD_STATEID`.
     pub fn locate40(&mut self, now: Millis, stateid: &Stateid) -> Result<(OpenOrLock, u64), NfsStat> {
         let (which, client) = self.files.locate(stateid)?;
         if self.clients.get(client).is_none_or(|c| c.v40.is_none()) {
@@ -183,9 +173,7 @@ impl<F> State<F> {
     }
 
     /// The client of a stateid used for I/O (RFC 7530 section 9.1.6). An unconfirmed open does not count.
-    ///
-    /// # Errors
-    /// Those of [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
+    /// Errors: Those of [`State::locate40`]; `OLD_STATEID`; `BAD_STATEID`.
     pub fn client_of_io40(&mut self, now: Millis, stateid: &Stateid) -> Result<u64, NfsStat> {
         let (which, client) = self.locate40(now, stateid)?;
         if let OpenOrLock::Open(id) = which
@@ -259,9 +247,7 @@ impl<F> State<F> {
     }
 
     /// Tells a new operation from a retry. `taken` are the owners that the request has made busy.
-    ///
-    /// # Errors
-    /// See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not in `taken`.
+    /// Errors: See the module's documentation; `RESOURCE` at the limit of owners, and when the owner is not in `taken`.
     pub fn begin40(
         &mut self,
         now: Millis,
@@ -447,9 +433,7 @@ impl<F> State<F> {
     }
 
     /// OPEN_CONFIRM (RFC 7530 section 16.18) of the open that [`State::begin40`] found.
-    ///
-    /// # Errors
-    /// `BAD_STATEID` for the open of another file; `OLD_STATEID`.
+    /// Errors: `BAD_STATEID` for the open of another file; `OLD_STATEID`.
     pub fn confirm_open(
         &mut self,
         started: &Started<F>,
@@ -507,9 +491,7 @@ impl<F> State<F> {
     }
 
     /// RELEASE_LOCKOWNER (RFC 7530 section 16.37).
-    ///
-    /// # Errors
-    /// `STALE_CLIENTID`, `EXPIRED`, `LOCKS_HELD`.
+    /// Errors: `STALE_CLIENTID`, `EXPIRED`, `LOCKS_HELD`.
     pub fn release_lock_owner(&mut self, now: Millis, client: u64, name: &Bytes) -> Result<(), NfsStat> {
         self.live40(now, client)?;
         self.files.release_lock_owner(client, name)?;

@@ -77,9 +77,7 @@ impl<'a> Context<'a> {
     }
 
     /// The object of a handle.
-    ///
-    /// # Errors
-    /// `BADHANDLE`, `STALE`; `ACCES` if the caller may not use the export.
+    /// Errors: `BADHANDLE`, `STALE`; `ACCES` if the caller may not use the export.
     pub(super) fn obj(&self, fh: &FileHandle) -> Result<Obj, NfsStat3> {
         let found = self.exports.object(&fh.0).map_err(status)?;
         let access = found.export.access(self.caller).map_err(|why| match why {

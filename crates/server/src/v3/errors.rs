@@ -50,10 +50,8 @@ pub(super) enum NameUse {
 }
 
 /// Checks the name of an entry (RFC 1813 section 3.2; any bytes but NUL and `/` may stand in it).
-///
-/// # Errors
-/// `ACCES` for an empty name and for what cannot stand in one; `NAMETOOLONG`; for `.` and `..`, which are always there and
-/// never go, `EXIST` and `INVAL`.
+/// Errors: `ACCES` for an empty name and for what cannot stand in one; `NAMETOOLONG`; for `.` and `..`, which are
+/// always there and never go, `EXIST` and `INVAL`.
 pub(super) fn check_name(name: &[u8], what_for: NameUse) -> Result<(), NfsStat3> {
     match name {
         b"." | b".." if what_for == NameUse::New => Err(NfsStat3::EXIST),

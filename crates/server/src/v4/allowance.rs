@@ -23,9 +23,7 @@ impl<'a> Allowance<'a> {
     }
 
     /// Takes what there is of `wanted` bytes, for work that may be done in part; at least one byte where any is wanted.
-    ///
-    /// # Errors
-    /// `DELAY`: nothing is left, or nobody waits for it any more.
+    /// Errors: `DELAY`: nothing is left, or nobody waits for it any more.
     pub(crate) fn part(&mut self, wanted: u64) -> Result<u64, NfsStat> {
         let part = wanted.min(self.left);
         self.whole(part)?;

@@ -62,9 +62,7 @@ impl Context<'_> {
     }
 
     /// Where a step in the pseudo root leads; `None` for a caller that may not use what is there.
-    ///
-    /// # Errors
-    /// `DELAY` while it is unknown whether the caller may, and for an export that cannot be served now.
+    /// Errors: `DELAY` while it is unknown whether the caller may, and for an export that cannot be served now.
     pub(super) fn step_to(&self, step: Step) -> Result<Option<Fh>, NfsStat> {
         match step {
             Step::Dir(dir) => {

@@ -31,9 +31,7 @@ pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mu
 }
 
 /// Checks whether an operation may run at its place.
-///
-/// # Errors
-/// The operation number and the status of its result.
+/// Errors: The operation number and the status of its result.
 fn ready(ctx: &Context<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matrix::OpSpec, (OpNum, NfsStat)> {
     let number = op.op();
     if matches!(op, ArgOp::Malformed(OpNum::ILLEGAL)) {

@@ -21,9 +21,7 @@ use nfs::Nfs;
 use std::time::Duration;
 
 /// Connects in the version that the URL names.
-///
-/// # Errors
-/// No server, or it refuses.
+/// Errors: No server, or it refuses.
 pub fn connect(target: &Target, patience: Duration) -> Result<Box<dyn Nfs>> {
     Ok(match target.version {
         Version::V3 => Box::new(v3::Client::connect(target, patience)?),

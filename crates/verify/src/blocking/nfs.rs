@@ -90,9 +90,7 @@ pub trait Nfs: Send {
 }
 
 /// Repeats a call while the server says that it cannot be done now (DELAY, JUKEBOX, GRACE).
-///
-/// # Errors
-/// Any other failure; and this one after [`DELAY_PATIENCE`].
+/// Errors: Any other failure; and this one after [`DELAY_PATIENCE`].
 pub fn patiently<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
     let since = Instant::now();
     loop {
@@ -107,9 +105,7 @@ pub fn patiently<T>(mut what: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 /// A verifier for an exclusive create, or for a client's start: never the same twice.
-///
-/// # Errors
-/// This machine gives no random numbers.
+/// Errors: This machine gives no random numbers.
 pub fn verifier() -> Result<[u8; 8]> {
     let random = getrandom::u64().map_err(|e| Error::Unable(format!("no random numbers: {e}")))?;
     Ok(random.to_be_bytes())

@@ -62,9 +62,7 @@ pub struct Session {
 
 impl Session {
     /// Makes the client known to the server. Two clients with the same `owner_id` take each other's state away.
-    ///
-    /// # Errors
-    /// The server refuses, or does not answer.
+    /// Errors: The server refuses, or does not answer.
     pub fn start(wire: Wire, minor: u32, owner_id: String, options: &Options) -> Result<Session> {
         let mut session = Session {
             wire,
@@ -164,9 +162,7 @@ impl Session {
     }
 
     /// Sends a COMPOUND as it is. Returns its results as they came; [`results`] decodes them.
-    ///
-    /// # Errors
-    /// [`Error::Gone`]; [`Error::Refused`] when the RPC itself is refused.
+    /// Errors: [`Error::Gone`]; [`Error::Refused`] when the RPC itself is refused.
     pub fn send(&mut self, args: &CompoundArgs) -> Result<Bytes> {
         let to = Procedure { prog: landfast_nfs::PROGRAM, vers: VERSION, proc: PROC_COMPOUND };
         self.wire.call(to, args)
@@ -228,9 +224,7 @@ impl Session {
     }
 
     /// Sends operations, behind a SEQUENCE where there are sessions. Returns the results without that of SEQUENCE.
-    ///
-    /// # Errors
-    /// The failure of the operation at which the server stopped, or no answer.
+    /// Errors: The failure of the operation at which the server stopped, or no answer.
     pub fn compound(&mut self, ops: Vec<ArgOp>) -> Result<Vec<ResOp>> {
         if self.minor == 0 {
             return self.raw(ops);
@@ -250,9 +244,7 @@ impl Session {
 
     /// Gives session and client id back (versions 4.1 and 4.2): a client that never comes back would keep the next server in
     /// its grace period. If the session is refused, the client id is given back all the same.
-    ///
-    /// # Errors
-    /// As [`Session::compound`]; of two failures the first.
+    /// Errors: As [`Session::compound`]; of two failures the first.
     pub fn destroy(&mut self) -> Result<()> {
         if self.minor == 0 {
             return Ok(());
@@ -281,9 +273,7 @@ fn all_done(res: CompoundRes) -> Result<Vec<ResOp>> {
 }
 
 /// The results of all operations of a COMPOUND, or its first failure.
-///
-/// # Errors
-/// [`Error::Refused`]; [`Error::Nonsense`] for what is no reply to a COMPOUND.
+/// Errors: [`Error::Refused`]; [`Error::Nonsense`] for what is no reply to a COMPOUND.
 pub fn results(reply: Bytes) -> Result<Vec<ResOp>> {
     all_done(decoded(reply)?)
 }
@@ -297,9 +287,7 @@ pub fn refused(op: OpNum, status: NfsStat) -> Error {
 }
 
 /// The result of the first operation that `pick` takes; `what` names it for the error.
-///
-/// # Errors
-/// [`Error::Nonsense`]: there is none.
+/// Errors: [`Error::Nonsense`]: there is none.
 pub fn find<T>(results: Vec<ResOp>, what: &str, pick: impl Fn(ResBody) -> Option<T>) -> Result<T> {
     results.into_iter().find_map(|r| pick(r.body)).ok_or_else(|| missing(what))
 }
@@ -309,9 +297,7 @@ fn missing(what: &str) -> Error {
 }
 
 /// The handle that a GETFH among `results` returned.
-///
-/// # Errors
-/// [`Error::Nonsense`]: there is none.
+/// Errors: [`Error::Nonsense`]: there is none.
 pub fn filehandle(results: &[ResOp]) -> Result<FileHandle> {
     let found = results.iter().find_map(|r| match &r.body {
         ResBody::Getfh(fh) => Some(fh.clone()),
@@ -321,9 +307,7 @@ pub fn filehandle(results: &[ResOp]) -> Result<FileHandle> {
 }
 
 /// The attributes that a GETATTR among `results` returned.
-///
-/// # Errors
-/// [`Error::Nonsense`]: there are none, or they do not decode.
+/// Errors: [`Error::Nonsense`]: there are none, or they do not decode.
 pub fn attributes(results: &[ResOp]) -> Result<AttrValues> {
     let found = results.iter().find_map(|r| match &r.body {
         ResBody::Getattr(fattr) => Some(fattr),

@@ -56,9 +56,7 @@ pub fn procedure(call: &Call) -> Procedure {
 }
 
 /// The results of a procedure that succeeded.
-///
-/// # Errors
-/// [`Error::Refused`] with its status; [`Error::Nonsense`] for what does not decode.
+/// Errors: [`Error::Refused`] with its status; [`Error::Nonsense`] for what does not decode.
 pub fn result<T: Decode, F: Decode>(proc: u32, reply: Bytes) -> Result<T> {
     match Res::<T, F>::from_bytes(reply).map_err(garbled)? {
         Res::Ok(ok) => Ok(ok),
@@ -72,9 +70,7 @@ fn garbled(e: landfast_xdr::Error) -> Error {
 
 impl Client {
     /// Connects, and asks MOUNT for the handle of the export.
-    ///
-    /// # Errors
-    /// No server, or no such export.
+    /// Errors: No server, or no such export.
     pub fn connect(target: &Target, patience: Duration) -> Result<Client> {
         let mut wire = Wire::connect(&target.addresses(target.port)?, patience)?;
         let (root, used) = match target.mount_port {
@@ -140,9 +136,7 @@ fn mount_longest(wire: &mut Wire, target: &Target) -> Result<(FileHandle, usize)
 }
 
 /// MNT of one path: its handle.
-///
-/// # Errors
-/// [`Error::Path`]: the server does not export it to this client.
+/// Errors: [`Error::Path`]: the server does not export it to this client.
 pub fn mount_path(wire: &mut Wire, path: &str) -> Result<FileHandle> {
     let to = Procedure { prog: mount::PROGRAM, vers: mount::VERSION, proc: mount::proc::MNT };
     match MntRes::from_bytes(wire.call(to, &Bytes::from(path.to_owned()))?).map_err(garbled)? {

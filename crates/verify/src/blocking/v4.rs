@@ -73,17 +73,13 @@ fn mode_of(mode: u32) -> AttrValues {
 
 impl Client {
     /// Connects and makes itself known.
-    ///
-    /// # Errors
-    /// No server, or it refuses.
+    /// Errors: No server, or it refuses.
     pub fn connect(target: &Target, minor: u32, patience: Duration) -> Result<Client> {
         Self::connect_as("landfast verify", &ONE_BY_ONE, target, minor, patience)
     }
 
     /// The same for other programs: their name begins the client's, which is unique.
-    ///
-    /// # Errors
-    /// No server, or it refuses.
+    /// Errors: No server, or it refuses.
     pub fn connect_as(
         program: &str,
         options: &Options,

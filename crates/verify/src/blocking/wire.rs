@@ -39,9 +39,7 @@ pub struct Wire {
 impl Wire {
     /// Connects to the first of `addresses` that answers, as the user of this process; from a reserved port, if this is the
     /// superuser and one is free.
-    ///
-    /// # Errors
-    /// None does.
+    /// Errors: None does.
     pub fn connect(addresses: &[SocketAddr], patience: Duration) -> Result<Wire> {
         let cred = Identity::of_process().credential().to_opaque();
         let xid = getrandom::u32().unwrap_or(1);
@@ -70,9 +68,7 @@ impl Wire {
     }
 
     /// Connects to where the server is now; caller and transaction ids go on.
-    ///
-    /// # Errors
-    /// [`Error::Gone`]; the connection stays as it was.
+    /// Errors: [`Error::Gone`]; the connection stays as it was.
     pub fn reconnect(&mut self, addr: SocketAddr) -> Result<()> {
         *self = Wire::connect_as(addr, self.cred.clone(), self.xid.wrapping_add(1), self.patience)?;
         Ok(())
@@ -98,9 +94,7 @@ impl Wire {
     }
 
     /// Makes one call and returns its results, if the server accepted it.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] without an answer; [`Error::Refused`] when the RPC itself is refused.
+    /// Errors: [`Error::Gone`] without an answer; [`Error::Refused`] when the RPC itself is refused.
     pub fn call(&mut self, to: Procedure, args: &impl Encode) -> Result<Bytes> {
         let xid = self.submit(to, args)?;
         self.results_of(xid, to)
@@ -131,18 +125,14 @@ impl Wire {
     }
 
     /// Waits for the reply to any of the calls in flight. Returns its transaction id and the outcome.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] when none comes in time.
+    /// Errors: [`Error::Gone`] when none comes in time.
     pub fn next_reply(&mut self) -> Result<(u32, Outcome)> {
         self.receive().map_err(|why| self.gone(why))
     }
 
     /// Whether the server offers TLS: it says so in its reply to a NULL with the flavour AUTH_TLS (RFC 9289 section 4.1).
     /// The server then expects a handshake, so the connection cannot be used any more.
-    ///
-    /// # Errors
-    /// [`Error::Gone`] without an answer.
+    /// Errors: [`Error::Gone`] without an answer.
     pub fn offers_tls(mut self, to: Procedure) -> Result<bool> {
         const AUTH_TLS: u32 = 7;
         const MARK: &[u8] = b"STARTTLS";
