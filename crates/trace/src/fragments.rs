@@ -25,7 +25,7 @@ pub(crate) struct Datagram {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum FragmentResult {
     /// Others are missing.
     Waits,
     /// It was captured twice.
@@ -59,7 +59,7 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    pub fn take(&mut self, fragment: &Fragment<'_>, at: Stamp) -> Taken {
+    pub fn take(&mut self, fragment: &Fragment<'_>, at: Stamp) -> FragmentResult {
         let Fragment { from, to, number, offset, more, payload, len } = *fragment;
         let old = |a: &Arriving| {
             let last = a.pieces.values().map(|piece| piece.at.ns).max().unwrap_or(at.ns);
@@ -74,7 +74,7 @@ impl Fragments {
         if let Some(n) = there {
             match self.arriving[n].fit(offset, &piece, more) {
                 Fit::New => {}
-                Fit::Known => return Taken::Copy,
+                Fit::Known => return FragmentResult::Copy,
                 // The identification is used again.
                 Fit::Not => {
                     self.give_up(n);
@@ -98,12 +98,12 @@ impl Fragments {
         if arriving.is_whole() {
             let whole = self.arriving.remove(n);
             self.bytes -= whole.as_ref().map_or(0, |a| a.bytes);
-            return whole.and_then(Arriving::datagram).map_or(Taken::Waits, Taken::Whole);
+            return whole.and_then(Arriving::datagram).map_or(FragmentResult::Waits, FragmentResult::Whole);
         }
         while self.arriving.len() > FRAGMENTED_MAX || self.bytes > FRAGMENTED_BYTES_MAX {
             self.give_up(0);
         }
-        Taken::Waits
+        FragmentResult::Waits
     }
 
     fn give_up(&mut self, n: usize) {
@@ -216,14 +216,14 @@ mod tests {
             for (turn, n) in order_of.iter().enumerate() {
                 let taken = fragments.take(&fragment(7, &all[*n]), stamp(turn as i64));
                 if turn + 1 < all.len() {
-                    prop_assert_eq!(taken, Taken::Waits);
+                    prop_assert_eq!(taken, FragmentResult::Waits);
                     if copies {
                         let again = fragments.take(&fragment(7, &all[*n]), stamp(turn as i64));
-                        prop_assert_eq!(again, Taken::Copy);
+                        prop_assert_eq!(again, FragmentResult::Copy);
                     }
                     continue;
                 }
-                let Taken::Whole(datagram) = taken else { return Err(TestCaseError::fail("not whole")) };
+                let FragmentResult::Whole(datagram) = taken else { return Err(TestCaseError::fail("not whole")) };
                 prop_assert_eq!(payload(&datagram), (0..len).map(|n| n as u8).collect::<Vec<_>>());
                 prop_assert_eq!((datagram.from.port(), datagram.to.port(), datagram.missing), (800, 2049, 0));
                 prop_assert_eq!(datagram.parts.iter().map(|(_, at)| at.ns).max(), Some(turn as i64));
@@ -252,20 +252,20 @@ mod tests {
     fn a_number_that_is_used_again_begins_another_datagram() {
         let (first, second) = (pieces(3000, 1480), pieces(2990, 1480));
         let mut fragments = Fragments::default();
-        assert_eq!(fragments.take(&fragment(7, &first[0]), stamp(0)), Taken::Waits);
+        assert_eq!(fragments.take(&fragment(7, &first[0]), stamp(0)), FragmentResult::Waits);
         // The second datagram begins with the same bytes; only its end differs.
-        assert_eq!(fragments.take(&fragment(7, &first[2]), stamp(1)), Taken::Waits);
-        assert_eq!(fragments.take(&fragment(7, &second[2]), stamp(2)), Taken::Waits);
-        assert_eq!(fragments.take(&fragment(7, &second[0]), stamp(3)), Taken::Waits);
-        let Taken::Whole(datagram) = fragments.take(&fragment(7, &second[1]), stamp(4)) else {
+        assert_eq!(fragments.take(&fragment(7, &first[2]), stamp(1)), FragmentResult::Waits);
+        assert_eq!(fragments.take(&fragment(7, &second[2]), stamp(2)), FragmentResult::Waits);
+        assert_eq!(fragments.take(&fragment(7, &second[0]), stamp(3)), FragmentResult::Waits);
+        let FragmentResult::Whole(datagram) = fragments.take(&fragment(7, &second[1]), stamp(4)) else {
             panic!("not whole")
         };
         assert_eq!(payload(&datagram).len(), 2990);
         // What came too long ago belongs to another datagram.
-        assert_eq!(fragments.take(&fragment(8, &first[0]), stamp(0)), Taken::Waits);
+        assert_eq!(fragments.take(&fragment(8, &first[0]), stamp(0)), FragmentResult::Waits);
         let late = FRAGMENTED_NS_MAX.cast_signed() + 1;
         for piece in &first[1..] {
-            assert_eq!(fragments.take(&fragment(8, piece), stamp(late)), Taken::Waits);
+            assert_eq!(fragments.take(&fragment(8, piece), stamp(late)), FragmentResult::Waits);
         }
     }
 
@@ -275,11 +275,11 @@ mod tests {
         let lens: Vec<u32> = all.iter().map(|(_, _, bytes)| bytes.len() as u32).collect();
         all.iter_mut().for_each(|(_, _, bytes)| bytes.truncate(100));
         let mut fragments = Fragments::default();
-        let mut last = Taken::Waits;
+        let mut last = FragmentResult::Waits;
         for (n, piece) in all.iter().enumerate() {
             last = fragments.take(&Fragment { len: lens[n], ..fragment(7, piece) }, stamp(n as i64));
         }
-        let Taken::Whole(datagram) = last else { panic!("not whole") };
+        let FragmentResult::Whole(datagram) = last else { panic!("not whole") };
         assert_eq!((payload(&datagram).len(), datagram.missing), (92, 2908));
         assert_eq!(datagram.parts.last().map(|(_, at)| at.ns), Some(2));
     }

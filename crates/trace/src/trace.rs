@@ -1,7 +1,7 @@
 //! Turns frames into calls with their replies: tracks connections and matches replies to calls. No I/O; time comes
 //! with the frames.
 
-use crate::fragments::{Datagram, Fragments, Taken};
+use crate::fragments::{Datagram, FragmentResult, Fragments};
 use crate::frame::{Packet, Passed, Tcp, fragment, packet};
 use crate::limits::{ANSWERED_MAX, CALLS_MAX, CONNECTIONS_MAX, HELD_ALL_MAX, RECORD_MAX, UNANSWERED_MAX};
 pub use crate::path::Shortest;
@@ -233,12 +233,12 @@ impl<O: Observer> Trace<O> {
         let Some(fragment) = fragment(frame) else { return };
         let totals = &mut self.common.totals;
         let used = match self.fragments.take(&fragment, at) {
-            Taken::Waits => return,
-            Taken::Copy => {
+            FragmentResult::Waits => return,
+            FragmentResult::Copy => {
                 totals.copies += 1;
                 1
             }
-            Taken::Whole(Datagram { from, to, parts, missing, fragments }) => {
+            FragmentResult::Whole(Datagram { from, to, parts, missing, fragments }) => {
                 if let Some(((payload, first), more)) = parts.split_first() {
                     let packet = Packet { from, to, payload, missing, tcp: None };
                     self.packet(&packet, *first, more);

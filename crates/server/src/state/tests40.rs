@@ -594,7 +594,7 @@ fn rfc7530_9_6_3_a_lease_is_kept_until_somebody_needs_it() {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum Act {
     OpenOrClose,
     Downgrade,
     LockOrUnlock,
@@ -615,16 +615,16 @@ struct Model {
 }
 
 impl Model {
-    fn next(&self, deed: Deed) -> SeqidRequest {
+    fn next(&self, deed: Act) -> SeqidRequest {
         let (o, l) = (self.open_seq + 1, self.lock_seq + 1);
         match (deed, self.open, self.lock) {
             (_, None, _) => open_ask(self.c, b"o", o),
             (_, Some(s), _) if self.unconfirmed => of_open(OpNum::OPEN_CONFIRM, s, o),
-            (Deed::OpenOrClose, Some(s), _) => of_open(OpNum::CLOSE, s, o),
-            (Deed::Downgrade, Some(s), _) => of_open(OpNum::OPEN_DOWNGRADE, s, o),
-            (Deed::LockOrUnlock, Some(s), None) => new_lock(self.c, s, o, b"l", l),
-            (Deed::LockOrUnlock, _, Some(l_id)) if self.locked => of_lock(OpNum::LOCKU, l_id, l),
-            (Deed::LockOrUnlock, _, Some(l_id)) => of_lock(OpNum::LOCK, l_id, l),
+            (Act::OpenOrClose, Some(s), _) => of_open(OpNum::CLOSE, s, o),
+            (Act::Downgrade, Some(s), _) => of_open(OpNum::OPEN_DOWNGRADE, s, o),
+            (Act::LockOrUnlock, Some(s), None) => new_lock(self.c, s, o, b"l", l),
+            (Act::LockOrUnlock, _, Some(l_id)) if self.locked => of_lock(OpNum::LOCKU, l_id, l),
+            (Act::LockOrUnlock, _, Some(l_id)) => of_lock(OpNum::LOCK, l_id, l),
         }
     }
 
@@ -647,8 +647,8 @@ impl Model {
     }
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(Deed, u8, Vec<prop::sample::Index>)>> {
-    let deed = prop_oneof![Just(Deed::OpenOrClose), Just(Deed::Downgrade), Just(Deed::LockOrUnlock)];
+fn deeds() -> impl Strategy<Value = Vec<(Act, u8, Vec<prop::sample::Index>)>> {
+    let deed = prop_oneof![Just(Act::OpenOrClose), Just(Act::Downgrade), Just(Act::LockOrUnlock)];
     prop::collection::vec((deed, 1u8..4, prop::collection::vec(any::<prop::sample::Index>(), 0..4)), 1..60)
 }
 

@@ -87,7 +87,7 @@ impl<'a, T: Tree> Run<'a, T> {
                 let (look, tree) = self.parts(roomy);
                 let mut work = Work::new(tree);
                 let found = find(work.tree, id, wanted.remapped.as_ref())?;
-                let met = look.meet(&mut work, id, found)?;
+                let met = look.find_or_make(&mut work, id, found)?;
                 let done = work.done;
                 self.done.add(done);
                 self.know(met, rows);
@@ -139,7 +139,7 @@ impl<'a, T: Tree> Run<'a, T> {
             let met = portion
                 .iter()
                 .zip(found)
-                .map(|(wanted, found)| look.meet(&mut work, wanted.id, found.clone()));
+                .map(|(wanted, found)| look.find_or_make(&mut work, wanted.id, found.clone()));
             Ok((met.collect::<Result<Vec<_>, _>>()?, work.done))
         })?;
         for (met, done) in met {
@@ -272,7 +272,7 @@ impl<'b> Look<'b> {
     }
 
     /// Finds an object or makes it. `None`: it is not on disk, and need not be.
-    fn meet<'a>(
+    fn find_or_make<'a>(
         &self,
         work: &mut Work<'_>,
         id: &'a ObjId,
