@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 const VERSIONS: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
@@ -518,8 +518,10 @@ fn a_server_that_is_not_there_is_an_error_soon() {
     for (command, signal) in
         [("ls", Signal::INT), ("find", Signal::TERM), ("rm", Signal::INT), ("du", Signal::TERM)]
     {
-        let mut child = landfast();
-        let mut child = child.args([command, &url]).stderr(Stdio::piped()).spawn().expect("landfast starts");
+        // A shell starts what it runs in the background with SIGINT ignored, and these tests with it.
+        let mut child = Command::new("env");
+        child.args(["--default-signal=INT", env!("CARGO_BIN_EXE_landfast"), command, &url]);
+        let mut child = child.stderr(Stdio::piped()).spawn().expect("landfast starts");
         let mut words = BufReader::new(child.stderr.take().expect("a pipe"));
         let mut line = String::new();
         words.read_line(&mut line).expect("its standard error");

@@ -31,4 +31,4 @@ pub mod trace;
 pub mod whole;
 
 pub use stream::Stamp;
-pub use tcp::Seen;
+pub use tcp::SegmentCounts;

@@ -32,7 +32,7 @@ impl Stored {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SegmentCounts {
     /// Segments without anything new.
     pub retransmitted: u64,
     /// Segments that arrived before an earlier one.
@@ -51,7 +51,7 @@ pub(crate) struct Half {
     /// Memory for the stored segments.
     stored_bytes: usize,
     pub stream: Stream,
-    pub seen: Seen,
+    pub seen: SegmentCounts,
 }
 
 fn ahead(seq: u32, of: u32) -> i32 {
@@ -66,7 +66,7 @@ impl Half {
             stored: VecDeque::new(),
             stored_bytes: 0,
             stream: Stream::new(false),
-            seen: Seen::default(),
+            seen: SegmentCounts::default(),
         }
     }
 

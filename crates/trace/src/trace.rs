@@ -13,7 +13,7 @@ use crate::skim::{CallHead, Head, Kind, Program, Protection, ReplyHead};
 use crate::source::Frame;
 pub use crate::stream::Times;
 use crate::stream::{Around, Message, Stamp, Wish};
-use crate::tcp::{Half, Seen};
+use crate::tcp::{Half, SegmentCounts};
 use crate::whole::Whole;
 use foldhash::{HashMap, HashMapExt};
 use std::collections::hash_map::Entry;
@@ -111,7 +111,7 @@ pub struct Totals {
     /// Packets that were captured twice. Second copies are ignored.
     pub copies: u64,
     /// What was seen of the TCP streams.
-    pub tcp: Seen,
+    pub tcp: SegmentCounts,
     /// How often the record marks of a stream were lost.
     pub out_of_step: u64,
     /// Time of the first and of the last frame.
