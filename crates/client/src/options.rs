@@ -23,7 +23,7 @@ pub struct SessionOptions {
     pub mount_port: Option<u16>,
     /// The caller.
     pub identity: Identity,
-    /// The number by which the server shall know this client; `None`: an own one. A later client with the same number
+    /// The number by which the server shall know this client; `None`: one of its own. A later client with the same number
     /// and identity takes its place: the server forgets the opens of the earlier one and refuses its requests. Two such
     /// clients must not run at the same time.
     pub instance: Option<u64>,

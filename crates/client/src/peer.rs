@@ -117,7 +117,7 @@ impl Peer {
         ConnConfig { record_max, reserved_port: true, ..ConnConfig::default() }
     }
 
-    /// Whether a call that got so many replies which are no RPC records is given up.
+    /// Whether a call that got so many replies which are no RPC records is given up; counts it if so.
     pub(crate) fn gives_up(&self, garbled: u32) -> bool {
         let gives_up = garbled >= limits::GARBLED_MAX;
         self.counters.garbled.fetch_add(u64::from(gives_up), Ordering::Relaxed);

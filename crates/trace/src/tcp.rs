@@ -54,7 +54,7 @@ pub(crate) struct Half {
     pub seen: SegmentCounts,
 }
 
-fn ahead(seq: u32, of: u32) -> i32 {
+fn signed_distance(seq: u32, of: u32) -> i32 {
     seq.wrapping_sub(of).cast_signed()
 }
 
@@ -118,7 +118,7 @@ impl Half {
             return;
         }
         let next = *self.next.get_or_insert(seq);
-        let distance = ahead(seq, next);
+        let distance = signed_distance(seq, next);
         if distance.unsigned_abs() > WINDOW_MAX.unsigned_abs() {
             // Other traffic on the same ports, whose beginning was not captured.
             self.drop_stored(all);
@@ -148,7 +148,8 @@ impl Half {
 
     /// The other end has acknowledged all bytes before `ack`.
     pub fn acknowledged(&mut self, ack: u32, all: &mut usize, around: &mut Around<'_>) {
-        if self.stored.len() >= STORED_ACKNOWLEDGED_MAX && self.next.is_some_and(|next| ahead(ack, next) > 0)
+        if self.stored.len() >= STORED_ACKNOWLEDGED_MAX
+            && self.next.is_some_and(|next| signed_distance(ack, next) > 0)
         {
             self.give_up(all, around);
         }
@@ -157,7 +158,7 @@ impl Half {
     /// The hole before the stored segments is one of the capture.
     pub fn give_up(&mut self, all: &mut usize, around: &mut Around<'_>) {
         let (Some(next), Some(first)) = (self.next, self.stored.front()) else { return };
-        let hole = ahead(first.seq, next).unsigned_abs();
+        let hole = signed_distance(first.seq, next).unsigned_abs();
         self.next = Some(first.seq);
         self.seen.holes += 1;
         self.seen.hole_bytes += u64::from(hole);
@@ -167,12 +168,12 @@ impl Half {
 
     fn store(&mut self, seq: u32, payload: &[u8], missing: u32, at: Stamp, all: &mut usize) {
         let next = self.next.unwrap_or(seq);
-        let distance = ahead(seq, next);
+        let distance = signed_distance(seq, next);
         // Of data that is skipped anyway, only the length is kept.
         let len = payload.len() as u64 + u64::from(missing);
         let indifferent =
             u64::from(distance.unsigned_abs()) + len <= self.stream.indifferent() && missing == 0;
-        let place = self.stored.partition_point(|s| ahead(s.seq, next) < distance);
+        let place = self.stored.partition_point(|s| signed_distance(s.seq, next) < distance);
         if let Some(same) = self.stored.get(place)
             && same.seq == seq
             && u64::from(same.len()) >= len
@@ -192,7 +193,7 @@ impl Half {
 
     fn drain(&mut self, all: &mut usize, around: &mut Around<'_>) {
         while let (Some(next), Some(first)) = (self.next, self.stored.front()) {
-            let distance = ahead(first.seq, next);
+            let distance = signed_distance(first.seq, next);
             if distance > 0 {
                 return;
             }

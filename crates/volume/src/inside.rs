@@ -51,9 +51,9 @@ pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
 }
 
 fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<Inside>> {
-    let Some(top) = there(kernel::open(dir, DIRECTORY, Mode::empty()))? else { return Ok(None) };
+    let Some(top) = if_exists(kernel::open(dir, DIRECTORY, Mode::empty()))? else { return Ok(None) };
     let top_look = kernel::look(&top)?;
-    let file = there(kernel::open(what, FILE, Mode::empty()))?;
+    let file = if_exists(kernel::open(what, FILE, Mode::empty()))?;
     let look = file.as_ref().map(kernel::look).transpose()?;
     let kind = look.as_ref().map(|look| FileType::from_raw_mode(u32::from(look.stx_mode)));
     if let (Some(look), Some(FileType::BlockDevice)) = (&look, kind) {
@@ -73,7 +73,7 @@ fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<
                 Some(parent) if !parent.as_os_str().is_empty() => parent,
                 _ => Path::new("."),
             };
-            let Some(above) = there(kernel::open(above, UP, Mode::empty()))? else { return Ok(None) };
+            let Some(above) = if_exists(kernel::open(above, UP, Mode::empty()))? else { return Ok(None) };
             let above_look = kernel::look(&above)?;
             if let Some(look) = look.filter(|look| device(look) == device(&top_look)) {
                 if kind == Some(FileType::RegularFile) && look.stx_nlink > 1 {
@@ -90,7 +90,7 @@ fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<
 }
 
 /// Turns "does not exist" into `None`.
-fn there(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
+fn if_exists(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
     match opened {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),

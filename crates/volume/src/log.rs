@@ -16,12 +16,12 @@ pub struct Contents {
     /// What the system says of its device.
     pub device: String,
     /// `None` if it was never used as a log.
-    pub log: Option<Held>,
+    pub log: Option<LogSummary>,
 }
 
 /// The state of a log, and what would be replayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Held {
+pub struct LogSummary {
     pub version: u32,
     /// The log's identity, hexadecimal.
     pub log_id: String,
@@ -87,7 +87,7 @@ fn summary(log: &Inspected, mut each: impl FnMut(&Batch, &[Vec<u8>])) -> Result<
         batches += 1;
         each(batch, &all);
     })?;
-    let held = Held {
+    let held = LogSummary {
         version: superblock.version,
         log_id: hex(&superblock.identity.log_id),
         volume_id: hex(&superblock.volume_id),

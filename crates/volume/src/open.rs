@@ -124,7 +124,8 @@ impl Volume {
             report.bytes = replay.bytes;
             let replay_is_new = replay.fresh;
             let unbroken = is_unbroken(&mount, &state_dir).map_err(|e| state_error(&dir, MOUNT_FILE, e))?;
-            let how = recover::How { strict: o.strict_recovery, unbroken: unbroken && !o.strict_recovery };
+            let how =
+                recover::RecoveryMode { strict: o.strict_recovery, unbroken: unbroken && !o.strict_recovery };
             let recovered = recover_disk(&mount, &state_dir, &mut remap, replay, marker.last(), how, &path)?;
             report.local = recovered.local;
             report.local_more = recovered.local_more;
@@ -519,7 +520,7 @@ fn recover_disk(
     remap: &mut Remap,
     replay: Replay,
     marker: u64,
-    how: recover::How,
+    how: recover::RecoveryMode,
     log: &Path,
 ) -> Result<recover::Recovered, OpenError> {
     let threads = kernel::cores().min(RECOVERY_THREADS_MAX);

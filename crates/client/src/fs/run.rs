@@ -100,7 +100,7 @@ struct Run<'a, A: Action, F> {
     under_way: JoinSet<Replied<A>>,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
-    /// Replies that could not be decoded, as far as this run has counted them.
+    /// The session's count of calls that were given up for garbled replies, when this run last looked.
     garbled: u64,
 }
 

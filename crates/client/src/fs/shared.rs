@@ -39,7 +39,7 @@ impl Shared {
         *self.stop.borrow()
     }
 
-    /// Resolves when [`super::Nfs::stop`] is called from now on.
+    /// Resolves when [`super::Nfs::stop`] is called after this; never if it was called before.
     pub(super) fn stop_comes(&self) -> impl Future<Output = ()> + use<> {
         let mut stop = self.stop.subscribe();
         async move {

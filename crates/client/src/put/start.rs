@@ -59,7 +59,7 @@ pub async fn start(
     path: &[Vec<u8>],
     progress: Arc<dyn Progress>,
 ) -> Result<Started, FatalError> {
-    start_with(options, With::New(Box::new(session_options)), source, path, progress).await
+    start_with(options, SessionSource::New(Box::new(session_options)), source, path, progress).await
 }
 
 /// The same over an existing session, which stays when this fails.
@@ -70,28 +70,27 @@ pub async fn start_in(
     path: &[Vec<u8>],
     progress: Arc<dyn Progress>,
 ) -> Result<Started, FatalError> {
-    start_with(options, With::Known(session.clone()), source, path, progress).await
+    start_with(options, SessionSource::Existing(session.clone()), source, path, progress).await
 }
 
-/// The session.
-enum With {
+enum SessionSource {
     New(Box<SessionOptions>),
-    Known(Session),
+    Existing(Session),
 }
 
 async fn start_with(
     options: PutOptions,
-    with: With,
+    session_from: SessionSource,
     source: Source,
     path: &[Vec<u8>],
     progress: Arc<dyn Progress>,
 ) -> Result<Started, FatalError> {
     let mut stop = options.stop.clone();
-    let uid = match &with {
-        With::New(options) => options.identity.uid,
-        With::Known(session) => session.options().identity.uid,
+    let uid = match &session_from {
+        SessionSource::New(options) => options.identity.uid,
+        SessionSource::Existing(session) => session.options().identity.uid,
     };
-    let is_new = matches!(with, With::New(_));
+    let is_new = matches!(session_from, SessionSource::New(_));
     let mut input = unless_stopped(&mut stop, Input::of(&options, source, &*progress)).await?;
     let at = Instant::now();
     let early = options.tuning.early;
@@ -106,7 +105,7 @@ async fn start_with(
     let mut early_dirs = EarlyDirs::default();
     let accessed = a_time()?;
     let mut rules = AttrRules::new(&options, uid == 0);
-    if let (With::Known(session), Input::Reading(reading)) = (&with, &mut input) {
+    if let (SessionSource::Existing(session), Input::Reading(reading)) = (&session_from, &mut input) {
         // What is read in the time of one round trip need not wait for two later on.
         let until = Instant::now() + session.response_time().min(limits::READ_FIRST_MAX);
         while results.events.len() < limits::MEMBERS_AHEAD
@@ -128,9 +127,9 @@ async fn start_with(
     let trailing = makes.then_some(&mut trailing as &mut Trailing<'_>);
     let first = FirstRequest { queries: &asks, trailing, connect_all: true };
     let connecting = async {
-        Ok(match with {
-            With::New(options) => Session::connect_with_reply(*options, first).await?,
-            With::Known(session) => {
+        Ok(match session_from {
+            SessionSource::New(options) => Session::connect_with_reply(*options, first).await?,
+            SessionSource::Existing(session) => {
                 let reply = session.first_request(first).await;
                 (session, reply)
             }

@@ -264,11 +264,26 @@ impl Bench {
         }
     }
 
-    /// One run in a directory of its own, which is compared and removed.
-    pub(super) fn run(&mut self, side: &Side, link: &Link) -> Result<Run> {
+    /// Makes the directory of the next run.
+    fn make_dir(&mut self) -> Result<String> {
         self.runs += 1;
         let dir = format!("run{}", self.runs);
         tools::run(&["mkdir", &self.near(&dir)])?;
+        Ok(dir)
+    }
+
+    /// Compares an extracted tree with the archive, attributes included.
+    fn compare(&self, dir: &str) -> Result<()> {
+        crate::verify::compare(open(&self.archive)?, &self.export.join(dir))?.into_result().map(drop)
+    }
+
+    fn remove(&self, dir: &str) -> Result<()> {
+        tools::run(&["rm", "-r", &self.near(dir)]).map(drop)
+    }
+
+    /// One run in a directory of its own, which is compared and removed.
+    pub(super) fn run(&mut self, side: &Side, link: &Link) -> Result<Run> {
+        let dir = self.make_dir()?;
         if let Side::NfsCp(_) = side {
             let dirs: Vec<String> = self.dirs().iter().map(|d| self.near(&format!("{dir}/{d}"))).collect();
             let args: Vec<&str> =
@@ -279,16 +294,15 @@ impl Bench {
         let pace = self.go(side, link, &dir)?;
         let whole_s = start.elapsed().as_secs_f64();
         let rpcs = self.calls()?.zip(before).map(|(after, before)| after - before);
-        let at = self.export.join(&dir);
-        let there = crate::verify::same_contents(open(&self.archive)?, &at)?;
+        let there = crate::verify::same_contents(open(&self.archive)?, &self.export.join(&dir))?;
         if there < pace.files || (side.is_ours() && there != self.files) {
             let what = format!("{}: {there} files are there, {} were said to be", side.name(), pace.files);
             return Err(Error::Unable(what));
         }
         if let Side::Untar = side {
-            crate::verify::compare(open(&self.archive)?, &at)?.into_result()?;
+            self.compare(&dir)?;
         }
-        tools::run(&["rm", "-r", &self.near(&dir)])?;
+        self.remove(&dir)?;
         Ok(Run { pace, whole_s, rpcs })
     }
 
@@ -300,9 +314,7 @@ impl Bench {
         options: PutOptions,
         link: &Link,
     ) -> Result<Duration> {
-        self.runs += 1;
-        let dir = format!("run{}", self.runs);
-        tools::run(&["mkdir", &self.near(&dir)])?;
+        let dir = self.make_dir()?;
         let url: NfsUrl = format!("nfs://{}/{dir}", link.addr()).parse().map_err(|e| super::unable(&e))?;
         let source = Archive::reader(open(&self.archive)?);
         let options = PutOptions { same_permissions: Some(true), same_owner: Some(true), ..options };
@@ -314,8 +326,8 @@ impl Bench {
         if !report.complete() {
             return Err(Error::Unable(format!("untar: {:?}", report.failed)));
         }
-        crate::verify::compare(open(&self.archive)?, &self.export.join(&dir))?.into_result()?;
-        tools::run(&["rm", "-r", &self.near(&dir)])?;
+        self.compare(&dir)?;
+        self.remove(&dir)?;
         Ok(took)
     }
 

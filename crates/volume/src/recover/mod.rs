@@ -107,7 +107,7 @@ impl Counts {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct How {
+pub struct RecoveryMode {
     /// Stop where somebody else has changed the volume, instead of resolving it.
     pub strict: bool,
     /// The kernel has kept the tree in memory since it was served: only a process ended, no power was lost.
@@ -125,13 +125,13 @@ pub(crate) fn run(
     records: Vec<Vec<u8>>,
     ends: &[usize],
     marker: u64,
-    how: How,
+    how: RecoveryMode,
     places: &dyn Fn() -> ObjMap<Place>,
 ) -> Result<Recovered, Error> {
     let start = kernel::instant();
     let certain = match how {
-        How { strict: true, .. } => 0,
-        How { unbroken: true, .. } => records.len(),
+        RecoveryMode { strict: true, .. } => 0,
+        RecoveryMode { unbroken: true, .. } => records.len(),
         _ => fold::certain(&records, ends, marker),
     };
     let mut fold = Fold::resolved(records, certain)?;
@@ -202,7 +202,7 @@ pub(crate) fn reconcile(
     tree: &mut impl Tree,
     fold: &Fold,
     marker: u64,
-    how: How,
+    how: RecoveryMode,
     places: &dyn Fn() -> ObjMap<Place>,
 ) -> Result<Recovered, Error> {
     let ahead = marker > fold.last_seq && fold.last_seq != 0;

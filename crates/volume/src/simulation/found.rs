@@ -7,7 +7,7 @@ use bytes::Bytes;
 use landfast_intentlog::Stepper;
 use landfast_intentlog::step::Step;
 
-use super::world::Replies;
+use super::replies::Replies;
 use crate::kernel::sim::{self, Flavour, Kernel};
 use crate::node::Node;
 use crate::open_file::OpenFile;

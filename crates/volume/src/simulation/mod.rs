@@ -12,13 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 mod counts;
+mod figures;
 mod found;
+mod oracle;
 mod past;
+mod replies;
 mod requests;
 mod strangers;
 mod world;
 
-use world::{Figures, run};
+use figures::Figures;
+use world::run;
 
 /// Default number of seeds of a run.
 const SEEDS: u64 = if cfg!(debug_assertions) { 150 } else { 3000 };

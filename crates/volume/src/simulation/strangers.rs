@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::oracle::Logged;
 use super::past::{Apart, Past, State};
-use super::world::{Logged, World};
+use super::world::World;
 use crate::kernel::sim::{self, Kernel, Meta, ROOT, Serial};
 use crate::marker::MARKER_FILE;
 use crate::recover::disk::LOST_FOUND;

@@ -10,176 +10,21 @@ use bytes::Bytes;
 use landfast_intentlog::Stepper;
 use landfast_intentlog::admit::Pressure;
 use landfast_intentlog::step::{Did, Step, Wait};
-use landfast_intentlog::{Config, Log, Part, Snapshot};
 use parking_lot::Mutex;
 
-use super::past::{Apart, Past};
-use super::strangers::{Touched, lost_found, marker, paths};
-use crate::checkpoints::NoteKeeper;
-use crate::fold::{Fold, Plan};
-use crate::kernel::sim::{self, Flavour, Kernel, LogDisk, LogLoss, Meta, Rng, Serial};
+use super::figures::Figures;
+use super::past::Past;
+use super::replies::{Replies, note};
+use super::strangers::Touched;
+use crate::kernel::sim::{self, Flavour, Kernel, LogLoss, Meta, Rng, Serial};
 use crate::node::Node;
 use crate::open_file::OpenFile;
 use crate::options::{Durability, OpenOptions};
-use crate::record::{ObjId, Record};
 use crate::state::STATE_DIR;
 use crate::tx::{Receipt, Tx};
 use crate::types::{EntryDetail, Kind};
-use crate::volume::{RecoveryReport, Volume};
+use crate::volume::Volume;
 use crate::{Cred, Error};
-
-/// Counts of what one seed did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Figures {
-    pub(super) calls: u64,
-    pub(super) cuts: u64,
-    pub(super) kills: u64,
-    pub(super) cuts_in_recovery: u64,
-    pub(super) recoveries: u64,
-    pub(super) ahead: u64,
-    pub(super) remade: u64,
-    pub(super) foreign: u64,
-    /// What strangers have removed, moved or written to.
-    pub(super) altered: u64,
-    /// What recovery has reported of that.
-    pub(super) said: u64,
-    pub(super) faults: u64,
-    pub(super) failed: u64,
-    pub(super) clean: u64,
-    pub(super) operations: u64,
-    pub(super) refused: u64,
-    pub(super) acknowledged: u64,
-    /// Acknowledged requests that had changed nothing.
-    pub(super) told: u64,
-    pub(super) checked: u64,
-    pub(super) checkpoints: u64,
-    pub(super) absorbed: u64,
-    pub(super) lost_quietly: u64,
-    pub(super) logs_lost: u64,
-    pub(super) renewed: u64,
-    /// Logs that were given up, or lost with their contents because power went before anybody looked.
-    pub(super) given_up: u64,
-    pub(super) logs_forgotten: u64,
-    /// A hash of all events, to check that a seed is reproducible.
-    pub(super) digest: u64,
-}
-
-impl Figures {
-    pub(super) fn add(&mut self, o: &Figures) {
-        for (a, b) in [
-            (&mut self.calls, o.calls),
-            (&mut self.cuts, o.cuts),
-            (&mut self.kills, o.kills),
-            (&mut self.cuts_in_recovery, o.cuts_in_recovery),
-            (&mut self.recoveries, o.recoveries),
-            (&mut self.ahead, o.ahead),
-            (&mut self.remade, o.remade),
-            (&mut self.foreign, o.foreign),
-            (&mut self.altered, o.altered),
-            (&mut self.said, o.said),
-            (&mut self.faults, o.faults),
-            (&mut self.failed, o.failed),
-            (&mut self.clean, o.clean),
-            (&mut self.operations, o.operations),
-            (&mut self.refused, o.refused),
-            (&mut self.acknowledged, o.acknowledged),
-            (&mut self.told, o.told),
-            (&mut self.checked, o.checked),
-            (&mut self.checkpoints, o.checkpoints),
-            (&mut self.absorbed, o.absorbed),
-            (&mut self.lost_quietly, o.lost_quietly),
-            (&mut self.logs_lost, o.logs_lost),
-            (&mut self.renewed, o.renewed),
-            (&mut self.given_up, o.given_up),
-            (&mut self.logs_forgotten, o.logs_forgotten),
-        ] {
-            *a += b;
-        }
-        // Independent of the order of seeds.
-        self.digest ^= o.digest;
-    }
-}
-
-impl std::fmt::Display for Figures {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
-            f,
-            "{} operations, {} of them refused; {} requests acknowledged, and {} that changed nothing",
-            self.operations, self.refused, self.acknowledged, self.told
-        )?;
-        writeln!(
-            f,
-            "{} power cuts, {} processes killed, {} more in recovery, {} stops in order; {} calls failed, {} times data was not written \
-             back, {} volumes failed for good",
-            self.cuts,
-            self.kills,
-            self.cuts_in_recovery,
-            self.clean,
-            self.faults,
-            self.lost_quietly,
-            self.failed
-        )?;
-        writeln!(
-            f,
-            "{} recoveries, {} over a disk ahead of its log, {} objects made again; strangers made {} objects, and removed, moved or \
-             wrote to {}, of which recovery said {}",
-            self.recoveries, self.ahead, self.remade, self.foreign, self.altered, self.said
-        )?;
-        writeln!(
-            f,
-            "{} logs lost, {} written anew, {} volumes started without, {} lost before the loss was noticed",
-            self.logs_lost, self.renewed, self.given_up, self.logs_forgotten
-        )?;
-        write!(
-            f,
-            "{} volumes checked; {} checkpoints, {} absorbed; {} calls of the kernel; digest {:016x}",
-            self.checked, self.checkpoints, self.absorbed, self.calls, self.digest
-        )
-    }
-}
-
-/// The server's state: the last reply to each client.
-#[derive(Default)]
-pub(super) struct Replies(Arc<Mutex<BTreeMap<u8, u32>>>);
-
-impl NoteKeeper for Replies {
-    fn snapshot(&self) -> Box<dyn Snapshot> {
-        Box::new(RepliesInParts { replies: self.0.clone(), after: None })
-    }
-}
-
-/// One client's reply per part, as it is when the part is taken.
-struct RepliesInParts {
-    replies: Arc<Mutex<BTreeMap<u8, u32>>>,
-    after: Option<u8>,
-}
-
-impl Snapshot for RepliesInParts {
-    fn part(&mut self, _: usize) -> Part {
-        let replies = self.replies.lock();
-        let mut left = match self.after {
-            Some(client) => replies.range(client + 1..),
-            None => replies.range(..),
-        };
-        let next = left.next();
-        self.after = next.map(|(client, _)| *client).or(self.after);
-        Part {
-            records: next.map(|(client, n)| note(*client, *n)).into_iter().collect(),
-            last: left.next().is_none(),
-        }
-    }
-}
-
-fn note(client: u8, n: u32) -> Vec<u8> {
-    [&[client][..], &n.to_le_bytes()].concat()
-}
-
-/// Client and number of a note. The rest of the note is a reply that nobody reads.
-fn read_note(bytes: &[u8]) -> Option<(u8, u32)> {
-    let (client, rest) = bytes.split_first()?;
-    Some((*client, u32::from_le_bytes(*rest.first_chunk()?)))
-}
-
 /// What a client knows of an object.
 #[derive(Clone)]
 pub(super) struct Told {
@@ -189,26 +34,26 @@ pub(super) struct Told {
 }
 
 /// A request whose reply waits for the log.
-struct Waiting {
-    receipt: Receipt,
-    client: u8,
-    n: u32,
+pub(super) struct Waiting {
+    pub(super) receipt: Receipt,
+    pub(super) client: u8,
+    pub(super) n: u32,
     /// The metadata position when it was done. If the request changed nothing: the position of the last change of the
     /// objects that it reported.
-    position: u64,
+    pub(super) position: u64,
     /// The log had reported it durable before the first failed flush.
-    settled: bool,
+    pub(super) settled: bool,
     /// The log had reported it durable when the loss of the log became visible.
-    before_loss: bool,
+    pub(super) before_loss: bool,
 }
 
 /// A request that has a note.
-struct Noted {
-    client: u8,
-    n: u32,
-    position: u64,
+pub(super) struct Noted {
+    pub(super) client: u8,
+    pub(super) n: u32,
+    pub(super) position: u64,
     /// The number of the transaction of its last change; `None` if it changed nothing that is logged.
-    seq: Option<u64>,
+    pub(super) seq: Option<u64>,
 }
 
 /// A client and its open transaction.
@@ -221,24 +66,14 @@ pub(super) struct Client {
     told: u64,
 }
 
-#[derive(Clone, Copy)]
-struct WorldOptions {
-    /// The server was stopped cleanly.
-    clean: bool,
-    /// No power cut or error has ended an earlier attempt.
-    undisturbed: bool,
-    /// The number on the volume's marker.
-    marker: Option<u64>,
-}
-
 pub(super) struct World {
     pub(super) rng: Rng,
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) figures: Figures,
     pub(super) volume: Option<Volume>,
-    stepper: Option<Stepper>,
-    replies: Arc<Replies>,
-    clients: Vec<Client>,
+    pub(super) stepper: Option<Stepper>,
+    pub(super) replies: Arc<Replies>,
+    pub(super) clients: Vec<Client>,
     pub(super) dirs: Vec<Node>,
     pub(super) files: Vec<Node>,
     pub(super) others: Vec<Node>,
@@ -247,54 +82,54 @@ pub(super) struct World {
     pub(super) names: Vec<Serial>,
     pub(super) entries: Vec<Serial>,
     /// For each object the metadata position after its last change by a request that was logged.
-    changed_at: HashMap<Serial, u64>,
+    pub(super) changed_at: HashMap<Serial, u64>,
     /// Objects and their change attributes as just reported.
     pub(super) saw: Vec<(Node, u64)>,
-    waiting: Vec<Waiting>,
-    noted: Vec<Noted>,
-    acked: BTreeMap<u8, u32>,
-    acked_position: u64,
+    pub(super) waiting: Vec<Waiting>,
+    pub(super) noted: Vec<Noted>,
+    pub(super) acked: BTreeMap<u8, u32>,
+    pub(super) acked_position: u64,
     /// For the number of the last transaction: first and last metadata position at which nothing was joined.
-    bounds: BTreeMap<u64, (u64, u64)>,
+    pub(super) bounds: BTreeMap<u64, (u64, u64)>,
     /// The metadata position after the last operation logged under each number.
-    ends: BTreeMap<u64, u64>,
+    pub(super) ends: BTreeMap<u64, u64>,
     pub(super) past: Past,
     pub(super) told: HashMap<Serial, Told>,
     /// Handles whose objects were removed in an earlier life.
-    gone: Vec<Told>,
-    changes: HashMap<(Bytes, u64), u64>,
-    strangers: HashSet<Serial>,
+    pub(super) gone: Vec<Told>,
+    pub(super) changes: HashMap<(Bytes, u64), u64>,
+    pub(super) strangers: HashSet<Serial>,
     /// Strangers' objects that have taken a name which clients use.
-    squatters: Vec<Serial>,
+    pub(super) squatters: Vec<Serial>,
     /// The metadata position before the operation in which the volume failed.
     pub(super) failed_from: Option<u64>,
-    verifier: [u8; 8],
-    unclean: bool,
+    pub(super) verifier: [u8; 8],
+    pub(super) unclean: bool,
     /// In this life replies are large, nobody asks the log for room, and no checkpoint starts by itself: the log has to make
     /// room for itself.
-    heedless: bool,
+    pub(super) heedless: bool,
     /// What a stranger has done since the server ended.
-    touched: Option<Rc<Touched>>,
+    pub(super) touched: Option<Rc<Touched>>,
     /// The process was killed, and the kernel has kept the tree since.
-    unbroken: bool,
+    pub(super) unbroken: bool,
     /// In this life the kernel cannot write all data back.
-    failing: bool,
+    pub(super) failing: bool,
     /// In this life somebody takes the log away.
-    log_thief: bool,
+    pub(super) log_thief: bool,
     /// The log's watcher has seen the loss: nothing may be acknowledged before there is a new log.
-    loss_seen: bool,
+    pub(super) loss_seen: bool,
     /// The volume is marked as needing no log.
-    set_aside: bool,
+    pub(super) set_aside: bool,
     /// The volume is opened without its log, which was lost in this way.
-    without: Option<(LogLoss, Vec<u8>)>,
+    pub(super) without: Option<(LogLoss, Vec<u8>)>,
     /// Acknowledged changes are lost, and nobody could have known.
-    over: bool,
+    pub(super) over: bool,
     /// The volume has since been served without its log, so the log's replies are out of date.
-    notes_are_old: bool,
+    pub(super) notes_are_old: bool,
     /// Data of this file was lost that way: its client may ask to commit it.
     pub(super) suspect: Option<Node>,
-    history: Vec<String>,
-    keep_history: bool,
+    pub(super) history: Vec<String>,
+    pub(super) keep_history: bool,
 }
 
 /// Runs a seed. An error is the oracle's finding, with the history if wanted.
@@ -402,7 +237,7 @@ impl World {
         Ok(())
     }
 
-    fn options() -> OpenOptions {
+    pub(super) fn options() -> OpenOptions {
         OpenOptions { log: Some(sim::LOG.into()), ..OpenOptions::new(sim::DIR, Durability::Log) }
     }
 
@@ -413,7 +248,7 @@ impl World {
     }
 
     /// Starts the log and lets clients in. Returns false when power went or something failed.
-    fn start(&mut self) -> Result<bool, String> {
+    pub(super) fn start(&mut self) -> Result<bool, String> {
         self.replies = Arc::new(Replies(Arc::new(Mutex::new(self.acked.clone()))));
         match self.volume().start_stepped(self.replies.clone()) {
             Ok(stepper) => {
@@ -428,7 +263,7 @@ impl World {
         }
     }
 
-    fn begin_life(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
+    pub(super) fn begin_life(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
         if self.stepper.is_none() && !self.start()? {
             return Err("the first start failed".to_owned());
         }
@@ -996,7 +831,7 @@ impl World {
     }
 
     /// Ends the process: all its state goes, and nothing is written.
-    fn stop_process(&mut self) {
+    pub(super) fn stop_process(&mut self) {
         for client in &mut self.clients {
             client.tx = None;
         }
@@ -1095,389 +930,6 @@ impl World {
         }
         sim::with(Kernel::flush_as_stranger);
     }
-
-    /// Opens the volume, with more power cuts and errors on the way, until clients can be let in; checks the result.
-    fn recover(&mut self, past: &Past, mut position: u64, clean: bool) -> Result<(), String> {
-        let mut logged = match self.without {
-            Some(_) => Logged::default(),
-            None => logged(self.seed)?,
-        };
-        self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
-        if self.squatters.is_empty() && self.rng.one_in(6) {
-            self.touched = Some(Rc::new(self.administrator(&logged)));
-        }
-        let mut undisturbed = true;
-        let mut troubles = if self.rng.one_in(2) { self.rng.below(4) } else { 0 };
-        loop {
-            if troubles > 0 {
-                let within = *self.rng.pick(&[40, 200, 600]);
-                let n = 1 + self.rng.below(within);
-                if self.rng.one_in(5) {
-                    if self.rng.one_in(3) {
-                        sim::with(|k| k.lose_journal_in(Some(1 + n % 8)));
-                    } else {
-                        sim::with(|k| k.faults(vec![n]));
-                    }
-                } else {
-                    sim::with(|k| k.cut_at(Some(n)));
-                }
-            }
-            let strangers: Vec<Serial> =
-                self.strangers.iter().copied().filter(|s| sim::with(|k| k.peek(*s).is_some())).collect();
-            self.figures.recoveries += 1;
-            let how = WorldOptions { clean, undisturbed, marker: sim::with(|k| marker(k)) };
-            let opened = Volume::open(World::options());
-            let mut pairs = None;
-            match opened {
-                Ok((volume, report)) => {
-                    self.say(|| format!("opened: {report:?}"));
-                    self.volume = Some(volume);
-                    if self.without.is_some() {
-                        // Only the lost log had the replies. From here on the new log is needed.
-                        self.acked.clear();
-                        self.set_aside = true;
-                    }
-                    if !sim::with(|k| k.is_down()) {
-                        let quiet = sim::with(|k| k.hold_troubles());
-                        pairs = Some(self.check(past, position, &logged, &report, &strangers, how)?);
-                        sim::with(|k| k.resume_troubles(quiet));
-                    }
-                    if self.start()?
-                        && !sim::with(|k| k.is_down())
-                        && let Some(pairs) = pairs
-                    {
-                        sim::with(|k| {
-                            k.cut_at(None);
-                            k.faults(Vec::new());
-                            k.lose_journal_in(None);
-                            k.struck.clear();
-                        });
-                        let pairs = self.within_reach(pairs);
-                        return self.begin_life(&pairs);
-                    }
-                }
-                Err(e) => {
-                    let excused = sim::with(|k| k.is_down() || !k.struck.is_empty());
-                    self.say(|| format!("opening: {e}"));
-                    match self.without.take() {
-                        without if excused => self.without = without,
-                        // Its creation was interrupted; somebody removes it, as the message says.
-                        Some(without) if e.to_string().contains("superblock") => {
-                            sim::with(|k| k.log.fill(0));
-                            self.without = Some(without);
-                        }
-                        Some((loss, bytes)) if !self.set_aside => {
-                            if loss != LogLoss::Away {
-                                // The log had acknowledged changes. The message says so; nothing more can be done.
-                                self.figures.logs_forgotten += 1;
-                                self.over = true;
-                                return Ok(());
-                            }
-                            self.say(|| "the lost log is put back".to_owned());
-                            sim::with(|k| k.log = bytes);
-                            logged = self::logged(self.seed)?;
-                        }
-                        _ => return Err(format!("the volume does not open: {e}")),
-                    }
-                }
-            }
-            self.figures.cuts_in_recovery += 1;
-            undisturbed = false;
-            troubles = troubles.saturating_sub(1);
-            self.stop_process();
-            sim::with(|k| k.struck.clear());
-            if sim::with(|k| k.must_reboot()) || self.rng.one_in(2) {
-                let call = sim::with(|k| {
-                    k.cut();
-                    k.cut_in
-                });
-                let at = sim::with(Kernel::reboot);
-                self.unbroken = false;
-                // After a kill, a power cut may still take what was not flushed.
-                position = position.min(at);
-                self.say(|| format!("power goes in recovery, in {call}; position {at} is left"));
-            } else {
-                sim::with(|k| k.restart_process());
-            }
-        }
-    }
-
-    /// An object that recovery has kept in `lost+found`, because a stranger took its place away, is now the stranger's: he takes
-    /// it from there.
-    fn within_reach(&mut self, pairs: Vec<(Serial, Serial)>) -> Vec<(Serial, Serial)> {
-        let Some(touched) = self.touched.take() else { return pairs };
-        let reach = sim::with(|k| paths(k));
-        let (there, beside): (Vec<_>, Vec<_>) =
-            pairs.into_iter().partition(|(_, now)| reach.contains_key(now));
-        for (then, _) in beside {
-            self.told.remove(&then);
-        }
-        sim::with(|k| {
-            lost_found(k).into_iter().for_each(|dir| k.empty_as_stranger(dir));
-            k.flush_as_stranger();
-            // Such changes become visible up to a second late.
-            k.wait(2_000_000_000);
-        });
-        let gone = |s: &Serial| sim::with(|k| k.peek(*s).is_none_or(|m| m.nlink == 0));
-        let gone: Vec<Serial> = self.strangers.iter().copied().filter(|s| gone(s)).collect();
-        gone.into_iter().for_each(|stranger| self.forget_stranger(stranger));
-        self.told
-            .retain(|serial, _| !touched.has_moved(*serial) || there.iter().any(|(then, _)| then == serial));
-        there
-    }
-
-    fn check(
-        &mut self,
-        past: &Past,
-        position: u64,
-        logged: &Logged,
-        report: &RecoveryReport,
-        strangers: &[Serial],
-        how: WorldOptions,
-    ) -> Result<Vec<(Serial, Serial)>, String> {
-        self.figures.checked += 1;
-        let WorldOptions { clean, undisturbed, marker } = how;
-        self.figures.said += report.local.len() as u64 + report.local_more;
-        self.figures.remade += report.remade;
-        let volume = self.volume();
-        // The moments that the state may stand for, each with what was logged then.
-        let mut moments = Vec::new();
-        if clean {
-            moments.push((past.end, past.end));
-        } else {
-            // What is certainly in the log; a log that ends between two parts of an operation lacks the operation's flush.
-            let ends = self.ends.range(..=logged.last_seq).map(|(_, end)| *end);
-            let by = ends.max().unwrap_or(0).max(self.acked_position);
-            if logged.last_seq > 0 {
-                let (first, last) = self.moments(logged.last_seq);
-                moments.extend((first..=last).map(|p| (p, by.min(p))));
-            }
-            let ahead = moments.last().map_or(by, |m| by.max(m.0));
-            if position >= ahead || logged.last_seq == 0 {
-                moments.push((position, by.min(position)));
-            }
-        }
-        // Recovery leaves names as they are on the disk; the marker and the mount tell it to.
-        let touched = self.touched.clone();
-        let ahead = marker.is_none_or(|marker| marker > logged.last_seq);
-        let stands = clean || logged.last_seq == 0 || ahead || self.unbroken;
-        if touched.is_some() && stands && !clean {
-            let by = moments.last().map_or(position, |m| m.1);
-            moments = vec![(position, by.min(position))];
-        }
-        let leads = touched.as_ref().filter(|_| !stands).map(|_| self.leads()).unwrap_or_default();
-        let none = HashMap::new();
-        let mut wrong = Vec::new();
-        let mut found = None;
-        for (at, by) in moments.iter().rev().copied().filter(|(at, _)| *at >= self.acked_position) {
-            let by_seq = (by, logged.last_seq);
-            let apart = Apart { strangers: &self.strangers, edits: &none, dirs: None };
-            let compared = sim::with(|k| match &touched {
-                None => past.compare(k, &past.at(at), at, by_seq, &apart),
-                Some(touched) if stands => {
-                    past.compare(k, &touched.disk, at, by_seq, &Apart { edits: &touched.edits, ..apart })
-                }
-                Some(touched) => touched.beside(k, past, (at, by_seq), &self.strangers, &leads),
-            });
-            // What a stranger has touched may differ from that moment, so the handles must also lead to the right objects.
-            let judged = compared.and_then(|pairs| match touched.is_some() && !stands {
-                true => self.handles_lead(&pairs).map(|_| pairs),
-                false => Ok(pairs),
-            });
-            match judged {
-                Ok(pairs) => {
-                    found = Some((at, pairs));
-                    break;
-                }
-                Err(e) => wrong.push(format!("not that of {at} (logged {by}): {e}")),
-            }
-        }
-        let Some((at, pairs)) = found else {
-            return Err(format!(
-                "the volume is of no moment since the last acknowledged operation (position {}, power went at {}, {} was left): {}",
-                self.acked_position,
-                past.end,
-                position,
-                if wrong.is_empty() {
-                    format!("the log and the disk are older: {moments:?}")
-                } else {
-                    wrong.join("; ")
-                }
-            ));
-        };
-        self.figures.ahead +=
-            u64::from(logged.last_seq > 0 && at == position && moments.first().is_some_and(|m| m.0 != at));
-        self.say(|| format!("the volume is that of position {at}"));
-        self.check_replies(logged, report, clean, at)?;
-        self.check_handles(&pairs)?;
-        // A call that failed during the search for a path leaves the path out of the message.
-        let with_paths = sim::with(|k| k.struck.is_empty());
-        match touched {
-            None if self.strangers.is_empty() && !report.local.is_empty() => {
-                return Err(format!("nobody has changed anything, and it says {:?}", report.local));
-            }
-            Some(touched) if undisturbed && !stands && report.local_more == 0 => {
-                touched.check_said_of_old(past, &past.at(at), &report.local, with_paths)?;
-            }
-            Some(touched) if undisturbed && !clean && logged.last_seq > 0 && !ahead => {
-                touched.check_said(&report.local, report.local_more, with_paths)?;
-            }
-            _ => {}
-        }
-        for stranger in strangers {
-            if sim::with(|k| k.peek(*stranger).is_none_or(|m| m.nlink == 0)) {
-                return Err(format!("a stranger's object {stranger} is gone"));
-            }
-        }
-        if self.unclean && volume.write_verifier() == self.verifier {
-            return Err("the write verifier is the same after an unclean start".to_owned());
-        }
-        Ok(pairs)
-    }
-
-    /// Where the handles of all objects lead.
-    fn leads(&self) -> BTreeMap<Serial, Serial> {
-        let volume = self.volume();
-        let led = self.told.iter().filter_map(|(serial, told)| {
-            let node = volume.resolve(&told.fh).ok()?;
-            Some((*serial, sim::with(|k| k.serial_of(&node.0.id))?))
-        });
-        led.collect()
-    }
-
-    /// First and last position that a log whose last transaction is `seq` can stand for.
-    fn moments(&self, seq: u64) -> (u64, u64) {
-        if let Some((first, last)) = self.bounds.get(&seq) {
-            // The operation in which the volume failed has recorded nothing.
-            return (self.failed_from.map_or(*first, |from| from.min(*first)), *last);
-        }
-        // Between two parts of one operation.
-        let before = self.bounds.range(..seq).next_back().map_or(0, |(_, (_, last))| *last);
-        let after = self.bounds.range(seq..).next().map_or(u64::MAX, |(_, (first, _))| *first);
-        (before.max(self.acked_position), after.min(before + 200))
-    }
-
-    /// Checks that all sent replies are known, and that a reply is known exactly when its effect is there.
-    fn check_replies(
-        &mut self,
-        logged: &Logged,
-        report: &RecoveryReport,
-        clean: bool,
-        at: u64,
-    ) -> Result<(), String> {
-        if self.notes_are_old && !report.notes.is_empty() {
-            return Err("replies from before a time without the log come back".to_owned());
-        }
-        let mut known: BTreeMap<u8, u32> = BTreeMap::new();
-        for bytes in &report.notes {
-            known.extend(read_note(bytes));
-        }
-        for (client, n) in &self.acked {
-            let has = known.get(client).copied().unwrap_or(0);
-            if has < *n {
-                return Err(format!(
-                    "the reply {n} to client {client} was sent and is forgotten; {has} is known"
-                ));
-            }
-        }
-        // A transaction is in the log as a whole: where its number is, its reply is, too.
-        let in_log = |seq: u64| logged.last_seq >= seq && !clean;
-        for noted in self.noted.iter().filter(|n| n.seq.is_some_and(in_log)) {
-            let has = known.get(&noted.client).copied().unwrap_or(0);
-            if has < noted.n {
-                return Err(format!(
-                    "request {} of client {} is done, and its reply is not known",
-                    noted.n, noted.client
-                ));
-            }
-        }
-        for noted in &self.noted {
-            if known.get(&noted.client).is_some_and(|has| *has >= noted.n) && noted.position > at {
-                return Err(format!(
-                    "the reply {} to client {} is known, and its effect is not there",
-                    noted.n, noted.client
-                ));
-            }
-        }
-        self.acked.extend(known);
-        Ok(())
-    }
-
-    /// Checks that handles and fileids lead to the same objects as before.
-    fn handles_lead(&self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
-        let volume = self.volume();
-        let now: HashMap<Serial, Serial> = pairs.iter().copied().collect();
-        let mut told: Vec<(Serial, Told)> = self.told.iter().map(|(s, t)| (*s, t.clone())).collect();
-        told.sort_by_key(|(s, _)| *s);
-        for (serial, told) in &told {
-            let resolved = volume.resolve(&told.fh);
-            match (now.get(serial), resolved) {
-                (Some(now), Ok(node)) => {
-                    let found = sim::with(|k| k.serial_of(&node.0.id));
-                    if found != Some(*now) {
-                        return Err(format!("the handle of object {serial}, now {now}, leads to {found:?}"));
-                    }
-                    if node.0.created_ns != told.created_ns {
-                        return Err(format!(
-                            "object {serial} was made at {} and says {}",
-                            told.created_ns, node.0.created_ns
-                        ));
-                    }
-                    if node.fileid() != told.fileid || node.fh() != told.fh {
-                        return Err(format!(
-                            "object {serial} had fileid {} and has {}",
-                            told.fileid,
-                            node.fileid()
-                        ));
-                    }
-                }
-                (Some(now), Err(e)) => return Err(format!("the handle of object {serial}, now {now}: {e}")),
-                (None, Err(Error::Stale)) => {}
-                (None, Err(e)) => return Err(format!("the handle of the dead object {serial}: {e}")),
-                (None, Ok(_)) if self.touched.as_ref().is_some_and(|t| t.has_moved(*serial)) => {}
-                (None, Ok(node)) => {
-                    let found = sim::with(|k| k.serial_of(&node.0.id));
-                    let path = found.and_then(|found| sim::with(|k| paths(k).remove(&found)));
-                    return Err(format!(
-                        "the handle of the dead object {serial} leads to {found:?}, called {path:?}"
-                    ));
-                }
-            }
-        }
-        for told in &self.gone {
-            if let Ok(node) = volume.resolve(&told.fh) {
-                let found = sim::with(|k| k.serial_of(&node.0.id));
-                return Err(format!("the handle of an object that is gone leads to {found:?}"));
-            }
-        }
-        Ok(())
-    }
-
-    /// As [`World::handles_lead`], and checks what a client finds by its names.
-    fn check_handles(&mut self, pairs: &[(Serial, Serial)]) -> Result<(), String> {
-        self.handles_lead(pairs)?;
-        let volume = self.volume();
-        let mut fileids = HashMap::new();
-        let mut dirs = vec![volume.root()];
-        while let Some(dir) = dirs.pop() {
-            let page = volume
-                .readdir(&Cred::root(), &dir, 0, usize::MAX, EntryDetail::Attrs)
-                .map_err(|e| format!("listing: {e}"))?;
-            for entry in page.entries {
-                let Some(Ok((node, attrs))) = entry.object else {
-                    return Err(format!("entry {:?} cannot be looked at", entry.name));
-                };
-                if fileids.insert(node.fileid(), node.fh()).is_some_and(|fh| fh != node.fh()) {
-                    return Err(format!("two objects have the fileid {}", node.fileid()));
-                }
-                self.seen(&node, attrs.change)?;
-                if node.kind() == Kind::Dir {
-                    dirs.push(node);
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A hash of all that a client can see of an object.
@@ -1495,45 +947,4 @@ fn visible(k: &Kernel, meta: &Rc<Meta>) -> u64 {
         (name, value).hash(&mut h);
     }
     h.finish()
-}
-
-/// What the log holds, read without the volume.
-#[derive(Default)]
-pub(super) struct Logged {
-    last_seq: u64,
-    /// Living objects in the log, and whether its last mention of their place says that they are there.
-    pub(super) live: Vec<(ObjId, bool)>,
-    notes: HashSet<(u8, u32)>,
-}
-
-fn logged(seed: u64) -> Result<Logged, String> {
-    // The log's own id, whichever volume it belongs to.
-    let superblock = |at: usize| sim::with(|k| k.log[at + 32..at + 48].to_vec());
-    let mut found = Logged::default();
-    let mut last = None;
-    for slot in [0, 4096] {
-        let Ok(volume_id) = <[u8; 16]>::try_from(superblock(slot)) else { continue };
-        let config = Config { seed: Some(seed), ..Config::new(sim::LOG, 0, volume_id) };
-        match Log::open_device(Box::new(LogDisk::there()), config) {
-            Ok((_, replay)) => {
-                let fold = Fold::resolved(replay.records.iter().cloned(), 0).map_err(|e| e.to_string())?;
-                let live = fold.objects.iter().filter(|(_, plan)| !plan.dead);
-                let bound = |plan: &Plan| plan.place.as_ref().is_some_and(|at| plan.names.contains(at));
-                found.live = live.map(|(id, plan)| (id.clone(), bound(plan))).collect();
-                found.live.sort();
-                for bytes in &replay.records {
-                    let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
-                    found.last_seq = found.last_seq.max(record.seq);
-                    for fact in record.facts {
-                        if let crate::record::Fact::Note { bytes } = fact {
-                            found.notes.extend(read_note(&bytes));
-                        }
-                    }
-                }
-                return Ok(found);
-            }
-            Err(e) => last = Some(e),
-        }
-    }
-    Err(format!("the log does not open: {}", last.map_or_else(String::new, |e| e.to_string())))
 }

@@ -103,7 +103,7 @@ async fn fill_over(
     number: u64,
 ) -> Result<(), CopyError> {
     if file.fh == original.fh {
-        // A server whose file is read and written sends no such result.
+        // As a server refuses it. Where this client reads and writes the data, no server would.
         return Err(OpError::Failed { op: OpNum::COPY, status: NfsStat::NFS4ERR_INVAL }.into());
     }
     let source = match original.way() {

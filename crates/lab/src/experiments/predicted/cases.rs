@@ -113,7 +113,7 @@ pub(super) const CASES: [Case; 25] = [
 ];
 
 /// A place behind a link of so many megabits a second.
-const fn behind(mbit: u64, place: Place) -> Place {
+const fn over_link(mbit: u64, place: Place) -> Place {
     Place { mbit, ..place }
 }
 
@@ -137,7 +137,7 @@ const fn four(case: Case) -> Case {
 }
 
 const fn link(place: Place, from: u64, to: u64) -> Case {
-    moved("link", behind(from, place), behind(to, place))
+    moved("link", over_link(from, place), over_link(to, place))
 }
 
 const fn server(place: Place, from_us: u64, to_us: u64) -> Case {
@@ -145,7 +145,7 @@ const fn server(place: Place, from_us: u64, to_us: u64) -> Case {
 }
 
 const fn log_device(mbit: u64, vers: u32, rtt_us: u64, disk_us: u64, log_us: u64) -> Case {
-    let from = behind(mbit, at(vers, rtt_us, Disk(disk_us)));
+    let from = over_link(mbit, at(vers, rtt_us, Disk(disk_us)));
     moved("log-device", from, Place { stable: Log(log_us), ..from })
 }
 
@@ -156,15 +156,15 @@ const fn version(place: Place, vers: u32) -> Case {
 
 /// Links of 20 Mbit/s, 100 Mbit/s and 1 Gbit/s, one client and four, and what may be changed there.
 pub(super) const LINKS: [Case; 26] = [
-    large(now(behind(20, at(30, 1000, Disk(2000))))),
-    now(behind(100, at(41, 5000, Log(500)))),
-    large(now(behind(1000, at(30, 200, Log(50))))),
-    now(behind(20, at(41, 20_000, Disk(5000)))),
-    four(now(behind(20, at(30, 5000, Log(1000))))),
-    large(four(now(behind(100, at(41, 1000, Log(500)))))),
-    four(now(behind(1000, at(30, 200, Log(2000))))),
-    large(four(now(behind(20, at(41, 1000, Disk(5000)))))),
-    four(now(behind(100, at(30, 1000, Disk(2000))))),
+    large(now(over_link(20, at(30, 1000, Disk(2000))))),
+    now(over_link(100, at(41, 5000, Log(500)))),
+    large(now(over_link(1000, at(30, 200, Log(50))))),
+    now(over_link(20, at(41, 20_000, Disk(5000)))),
+    four(now(over_link(20, at(30, 5000, Log(1000))))),
+    large(four(now(over_link(100, at(41, 1000, Log(500)))))),
+    four(now(over_link(1000, at(30, 200, Log(2000))))),
+    large(four(now(over_link(20, at(41, 1000, Disk(5000)))))),
+    four(now(over_link(100, at(30, 1000, Disk(2000))))),
     large(log_device(20, 30, 1000, 10_000, 1000)),
     log_device(100, 41, 5000, 5000, 500),
     log_device(1000, 41, 200, 2000, 50),
@@ -175,13 +175,13 @@ pub(super) const LINKS: [Case; 26] = [
     large(link(at(30, 200, Log(500)), 1000, 100)),
     link(at(30, 5000, Disk(5000)), 100, 20),
     large(four(link(at(41, 20_000, Log(500)), 20, 100))),
-    server(behind(100, at(30, 1000, Log(500))), 4000, 1000),
-    server(behind(1000, at(41, 5000, Log(1000))), 5000, 1000),
-    server(behind(20, at(30, 200, Disk(2000))), 2000, 500),
-    four(server(behind(100, at(41, 1000, Log(500))), 3000, 1000)),
-    version(behind(100, at(30, 5000, Log(500))), 41),
-    version(behind(20, at(41, 1000, Disk(2000))), 30),
-    four(version(behind(1000, at(30, 200, Log(5000))), 41)),
+    server(over_link(100, at(30, 1000, Log(500))), 4000, 1000),
+    server(over_link(1000, at(41, 5000, Log(1000))), 5000, 1000),
+    server(over_link(20, at(30, 200, Disk(2000))), 2000, 500),
+    four(server(over_link(100, at(41, 1000, Log(500))), 3000, 1000)),
+    version(over_link(100, at(30, 5000, Log(500))), 41),
+    version(over_link(20, at(41, 1000, Disk(2000))), 30),
+    four(version(over_link(1000, at(30, 200, Log(5000))), 41)),
 ];
 
 impl Place {

@@ -18,7 +18,7 @@ use crate::marker::Marker;
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
-use crate::recover::{Counts, Disk, Error, How, disk, reconcile};
+use crate::recover::{Counts, Disk, Error, RecoveryMode, disk, reconcile};
 use crate::remap::Remap;
 
 /// Several, so that spread work is done in any order; a run that is to be stopped at a chosen call has one.
@@ -340,10 +340,10 @@ fn recover(
                 &mut Fused { tree: &mut disk, left: Some(left) },
                 &fold,
                 marker,
-                How::default(),
+                RecoveryMode::default(),
                 &ObjMap::default,
             ),
-            None => reconcile(&mut disk, &fold, marker, How::default(), &ObjMap::default),
+            None => reconcile(&mut disk, &fold, marker, RecoveryMode::default(), &ObjMap::default),
         };
         match result {
             Ok(r) => {
@@ -512,7 +512,7 @@ fn rows_of_what_is_gone_are_dropped() {
     ];
     let record = Record { seq: 1, facts }.encode().expect("a record in range");
     let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, THREADS).expect("disk");
-    let r = crate::recover::run(&mut disk, vec![record], &[1], 0, How::default(), &ObjMap::default)
+    let r = crate::recover::run(&mut disk, vec![record], &[1], 0, RecoveryMode::default(), &ObjMap::default)
         .expect("recovered");
     assert_eq!((r.done.detached, r.done.removed), (1, 1));
     let saved = Remap::load(&v.state).expect("remap table").unwrap_or_default();

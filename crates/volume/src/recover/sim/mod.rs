@@ -17,7 +17,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::tree::Tree;
-use super::{Counts, Error, How, Recovered, Run, reconcile};
+use super::{Counts, Error, Recovered, RecoveryMode, Run, reconcile};
 #[cfg(debug_assertions)]
 use crate::faults;
 use crate::fold::{self, Fold};
@@ -282,10 +282,10 @@ fn faulty(model: &mut Model, mut fold: Fold, marker: u64, fault: Fault) -> Resul
         Fault::AttachFirst => |r| r.attach().and_then(|()| r.detach()).and_then(|()| r.empty_stage()),
         Fault::DropStageFirst => |r| r.detach().and_then(|()| r.empty_stage()).and_then(|()| r.attach()),
         Fault::TimesFirst => |r| r.detach().and_then(|()| r.attach()).and_then(|()| r.empty_stage()),
-        _ => return reconcile(model, &fold, marker, How::default(), &ObjMap::default),
+        _ => return reconcile(model, &fold, marker, RecoveryMode::default(), &ObjMap::default),
     };
     if ahead || fold.is_empty() {
-        return reconcile(model, &fold, marker, How::default(), &ObjMap::default);
+        return reconcile(model, &fold, marker, RecoveryMode::default(), &ObjMap::default);
     }
     let mut run = Run::new(model, &fold, false, &ObjMap::default);
     run.find_staged()?;

@@ -13,7 +13,7 @@ use super::filesystems::image::{Image, Kernel};
 use crate::objmap::ObjMap;
 use crate::record::{Birth, Fact, KernelHandle, Kind, ObjId, Owned, Record, Timestamp};
 use crate::recover::tree::Tree;
-use crate::recover::{Disk, Error, How, disk, run};
+use crate::recover::{Disk, Error, RecoveryMode, disk, run};
 
 const DIRS: u32 = 12;
 /// Each directory has more than one portion of the work.
@@ -102,7 +102,7 @@ fn several_threads_make_what_one_makes() {
             let mut v = Volume::open(&image);
             let root = disk::identity(&v.root).expect("identity");
             let mut disk = Disk::new(&v.root, &v.state, &mut v.remap, threads).expect("disk");
-            let done = run(&mut disk, records(&root), &[], 0, How::default(), &ObjMap::default)
+            let done = run(&mut disk, records(&root), &[], 0, RecoveryMode::default(), &ObjMap::default)
                 .expect("recovered")
                 .done;
             let top = image.path().join("export");
