@@ -16,15 +16,16 @@ use crate::outcome::Outcome;
 
 /// Writes the batch of `outcome` on this thread if nothing else is at work and flushes are fast. `false`: nothing was done.
 pub(crate) fn flush(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
-    if core.counters.recent_flush().is_none_or(|recent| recent > core.timing.lead_flush)
-        || !core.intents.none()
-    {
-        return false;
-    }
-    lead(core, outcome)
+    let fast = core.counters.recent_flush().is_some_and(|recent| recent <= core.timing.lead_flush);
+    fast && flush_alone(core, outcome)
 }
 
 /// As [`flush`], however long a flush takes.
+pub(crate) fn flush_alone(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
+    core.intents.none() && lead(core, outcome)
+}
+
+/// As [`flush_alone`], even if requests are announced.
 pub(crate) fn lead(core: &Arc<Core>, outcome: &Arc<Outcome>) -> bool {
     let mut state = core.state.lock();
     if !may_lead(core, &state, outcome) {

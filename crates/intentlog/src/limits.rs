@@ -115,7 +115,7 @@ pub const FLUSH_TRIES: u32 = 3;
 pub const DEVICE_LAYERS_MAX: usize = 16;
 
 /// Most rounds of the self-test for each way of flushing.
-pub const SELF_TEST_ROUNDS: usize = 15;
+pub const SELF_TEST_ROUNDS: usize = 64;
 
 /// The self-test stops after this time, once each way has had [`SELF_TEST_ROUNDS_MIN`] rounds.
 pub const SELF_TEST_TIME: Duration = Duration::from_millis(150);

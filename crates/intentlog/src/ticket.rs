@@ -78,6 +78,15 @@ impl Ticket {
         self.outcome.wait().await
     }
 
+    /// As [`Ticket::wait`], for a thread that nobody else waits for: it makes the flush if nothing else is at work, however
+    /// long that takes.
+    pub async fn wait_here(&self) -> Result<(), LogError> {
+        if self.outcome.result().is_none() && !lead::flush_alone(&self.core, &self.outcome) {
+            self.request();
+        }
+        self.outcome.wait().await
+    }
+
     /// As [`Ticket::wait`], but blocks the thread. Must not be called on a thread of an async runtime.
     pub fn wait_blocking(&self) -> Result<(), LogError> {
         self.flush();

@@ -33,6 +33,7 @@ pub mod demo;
 pub mod disk;
 pub mod error;
 pub mod experiments;
+mod kernel_trace;
 pub mod limits;
 pub mod load;
 pub mod loopdev;

@@ -17,3 +17,10 @@ pub(crate) fn needs_root() -> Result<()> {
 pub(crate) fn exe() -> Result<PathBuf> {
     std::env::current_exe().context(|| "path of this program".to_owned())
 }
+
+/// The threads of a process.
+pub(crate) fn threads(pid: u32) -> Result<Vec<u32>> {
+    let dir = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&dir).context(|| format!("read {dir}"))?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}

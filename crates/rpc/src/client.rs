@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream, ToSocketAddrs, lookup_host};
 use tokio::time::timeout;
 
-use crate::conn::{self, ConnConfig, ConnInfo, Service};
+use crate::conn::{ConnConfig, ConnInfo, Service};
 use crate::limits;
+use crate::tasks;
 
 /// A connection made by this side; closed when its last clone is dropped.
 ///
@@ -84,7 +85,7 @@ impl Connection {
     }
 
     fn over<S: Service>(stream: TcpStream, service: Arc<S>, config: &ConnConfig) -> io::Result<Connection> {
-        let (conn, _task) = conn::start(stream, service, config, None)?;
+        let (conn, _task) = tasks::start(stream, service, config, None)?;
         Ok(Connection { owner: Arc::new(Owner(conn)) })
     }
 

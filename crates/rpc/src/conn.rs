@@ -14,34 +14,26 @@ use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use landfast_xdr::Encode;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::auth::Credential;
 use crate::limits;
-use crate::message::{
-    AcceptStat, AuthStat, Incoming, MessageError, OpaqueAuth, Outcome, RawCall, RejectStat, encode_accepted,
-    encode_denied, parse,
-};
+use crate::lone::Lone;
+use crate::message::{AcceptStat, AuthStat, MessageError, OpaqueAuth, Outcome, RawCall, RejectStat};
 use crate::places::Standing;
 use crate::rate_limit::KeyedRateLimit;
-use crate::record::{Assembler, RecordError};
-use crate::shares::{Pool, ShareGuard, share_of};
-use crate::turns::{Turn, Turns, if_it_waits};
+use crate::record::RecordError;
+use crate::shares::{Pool, share_of};
+use crate::turns::{Turn, Turns};
 use crate::writer::{self, Outgoing, Permits};
 
 /// A program that a [`Service`] answers for, and its versions.
@@ -65,6 +57,9 @@ pub struct CallHeader {
     pub message_bytes: usize,
     /// The call's place among the calls that run. Give it back before a long wait.
     pub turn: Turn,
+    /// The call of a client that has the server to itself, on a thread of its own ([`crate::lone`]): to wait on this thread
+    /// keeps nobody else waiting.
+    pub lone: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +193,7 @@ pub struct Target {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Stage {
+pub(crate) enum Stage {
     Open,
     /// Nothing more is read; pending replies still go out.
     Draining,
@@ -219,6 +214,8 @@ pub struct ConnInfo {
     peer: SocketAddr,
     local: SocketAddr,
     queue: mpsc::UnboundedSender<Outgoing>,
+    /// Messages in the queue or with the writer.
+    unwritten: AtomicUsize,
     calls: Mutex<Calls>,
     stage: watch::Sender<Stage>,
     aborted: AtomicBool,
@@ -305,6 +302,68 @@ impl Drop for Pending<'_> {
 }
 
 impl ConnInfo {
+    pub(crate) fn new<S: Service>(
+        stream: &TcpStream,
+        service: &S,
+        config: &ConnConfig,
+        shared: Option<&Shares>,
+        queue: mpsc::UnboundedSender<Outgoing>,
+    ) -> io::Result<ConnInfo> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        // A distinct starting point for each connection keeps a duplicate request cache from seeing the xids of an earlier
+        // connection again.
+        let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u64);
+        let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
+        let own = [config.calls_in_flight_max, config.bytes_in_flight_max, config.reply_bytes_max];
+        Ok(ConnInfo {
+            own: own.map(Budget::new),
+            standing: CachedStanding::new(service, peer.ip().to_canonical()),
+            active: AtomicU64::new(now_ms()),
+            id,
+            peer,
+            local,
+            queue,
+            unwritten: AtomicUsize::new(0),
+            calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
+            stage: watch::Sender::new(Stage::Open),
+            garbled: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
+            replies: shared.map(|s| (s.replies.clone(), s.client)),
+        })
+    }
+
+    /// The budgets of calls and of their bytes.
+    pub(crate) fn budgets(&self) -> (&Budget, &Budget) {
+        let [calls, bytes, _] = &self.own;
+        (calls, bytes)
+    }
+
+    pub(crate) fn stages(&self) -> watch::Receiver<Stage> {
+        self.stage.subscribe()
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_garbled(&self) {
+        self.garbled.store(true, Ordering::Release);
+    }
+
+    /// A whole record has arrived.
+    pub(crate) fn set_active(&self) {
+        self.active.store(now_ms(), Ordering::Relaxed);
+    }
+
+    /// Hands the reply of a call to its caller, who may have given up.
+    pub(crate) fn replied(&self, xid: u32, outcome: Outcome) {
+        if let Some(waiting) = self.calls().waiting.remove(&xid) {
+            let _ = waiting.send(outcome);
+        }
+    }
+
     /// A number of this connection that is unique in the process.
     pub fn id(&self) -> u64 {
         self.id
@@ -441,7 +500,7 @@ impl ConnInfo {
             verf: OpaqueAuth::NONE,
         };
         call.encode(&mut head);
-        if self.queue.send(writer::seal(head, args, Permits::default())).is_err() {
+        if !self.send(writer::seal(head, args, Permits::default())) {
             return Err(self.ended());
         }
         match timeout(patience, reply).await {
@@ -460,7 +519,7 @@ impl ConnInfo {
         let mut held = Permits::default();
         written.take(1, &mut held).await;
         // Fails only when the connection is closed.
-        let _ = self.queue.send(writer::mark(held));
+        let _ = self.send(writer::mark(held));
         let _ = written.permits.acquire().await;
     }
 
@@ -493,7 +552,7 @@ impl ConnInfo {
     }
 
     /// Reports why this end closes the connection: a server in its log, a client at debug level.
-    fn tell(&self, shared: Option<&Shares>, cause: &Cause) {
+    pub(crate) fn tell(&self, shared: Option<&Shares>, cause: &Cause) {
         match shared {
             Some(shared) => shared.closings.tell(self.peer, self.standing() == Standing::Outsider, cause),
             None => debug!(conn = self.id, peer = %self.peer, "connection closed: {cause}"),
@@ -501,7 +560,7 @@ impl ConnInfo {
     }
 
     /// Moves to a later stage. Pending calls of this end fail with `why`, since no replies are read any more.
-    fn advance(&self, to: Stage, why: &str) {
+    pub(crate) fn advance(&self, to: Stage, why: &str) {
         let moved = self.stage.send_if_modified(|s| {
             let later = to > *s;
             if later {
@@ -516,9 +575,24 @@ impl ConnInfo {
         }
     }
 
-    fn reply(&self, message: Outgoing) {
+    pub(crate) fn reply(&self, message: Outgoing) {
         // Fails only when the writer has ended, that is, when the connection is closed.
-        let _ = self.queue.send(message);
+        let _ = self.send(message);
+    }
+
+    fn send(&self, message: Outgoing) -> bool {
+        self.unwritten.fetch_add(1, Ordering::AcqRel);
+        self.queue.send(message).is_ok()
+    }
+
+    /// The writer has put so many messages into the socket.
+    pub(crate) fn written(&self, messages: usize) {
+        self.unwritten.fetch_sub(messages, Ordering::AcqRel);
+    }
+
+    /// The writer has nothing to do.
+    pub(crate) fn all_is_written(&self) -> bool {
+        self.unwritten.load(Ordering::Acquire) == 0
     }
 }
 
@@ -559,15 +633,6 @@ impl Response {
     }
 }
 
-/// Closes the connection when a service panics; otherwise the caller would wait for ever.
-struct Unanswered<'a>(&'a ConnInfo);
-
-impl Drop for Unanswered<'_> {
-    fn drop(&mut self) {
-        self.0.advance(Stage::Closed, "the service failed");
-    }
-}
-
 /// A budget of calls or of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
@@ -583,7 +648,7 @@ impl Budget {
 
     /// Waits for `n`, or for the whole budget if that is less. The semaphore is never closed; if it were, the call
     /// would go on without a permit, which is harmless.
-    async fn take(&self, n: usize, held: &mut Permits) {
+    pub(crate) async fn take(&self, n: usize, held: &mut Permits) {
         let few = n.min(self.max) as u32;
         if let Ok(at_once) = self.permits.clone().try_acquire_many_owned(few) {
             held.held.push(at_once);
@@ -607,120 +672,7 @@ pub(crate) struct Shares {
     pub(crate) client: IpAddr,
     /// Rate limits the log messages about closed connections.
     pub(crate) closings: Arc<Closings>,
-}
-
-/// Starts the tasks of a connection on an established stream.
-pub(crate) fn start<S: Service>(
-    stream: TcpStream,
-    service: Arc<S>,
-    config: &ConnConfig,
-    shared: Option<Shares>,
-) -> io::Result<(Arc<ConnInfo>, JoinHandle<()>)> {
-    static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-    stream.set_nodelay(true)?;
-    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    let (queue, outgoing) = mpsc::unbounded_channel();
-    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-    // A distinct starting point for each connection keeps a duplicate request cache from seeing the xids of an earlier
-    // connection again.
-    let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_nanos() as u64);
-    let next_xid = (seed ^ id.wrapping_mul(0x9e37_79b9_7f4a_7c15)) as u32;
-    let (calls, bytes) = (Budget::new(config.calls_in_flight_max), Budget::new(config.bytes_in_flight_max));
-    let conn = Arc::new(ConnInfo {
-        own: [calls.clone(), bytes.clone(), Budget::new(config.reply_bytes_max)],
-        standing: CachedStanding::new(&*service, peer.ip().to_canonical()),
-        active: AtomicU64::new(now_ms()),
-        id,
-        peer,
-        local,
-        queue,
-        calls: Mutex::new(Calls { next_xid, ..Calls::default() }),
-        stage: watch::Sender::new(Stage::Open),
-        garbled: AtomicBool::new(false),
-        aborted: AtomicBool::new(false),
-        replies: shared.as_ref().map(|s| (s.replies.clone(), s.client)),
-    });
-    let (read, write) = stream.into_split();
-    let reader = Reader {
-        pace: Pace::default(),
-        waiting: WaitingCalls::default(),
-        conn: conn.clone(),
-        service,
-        calls,
-        bytes,
-        shared,
-    };
-    let config = config.clone();
-    let task = tokio::spawn(run(reader, config, read, write, outgoing));
-    Ok((conn, task))
-}
-
-async fn run<S: Service>(
-    reader: Reader<S>,
-    config: ConnConfig,
-    read: OwnedReadHalf,
-    mut write: OwnedWriteHalf,
-    outgoing: mpsc::UnboundedReceiver<Outgoing>,
-) {
-    let conn = reader.conn.clone();
-    let mut stage = conn.stage.subscribe();
-    let patience = writer::Patience { stall_max: config.write_stall_max, time_max: config.write_time_max };
-    let writing = {
-        let (conn, mut stage) = (conn.clone(), conn.stage.subscribe());
-        let shared = reader.shared.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                done = writer::run(&mut write, outgoing, patience) => if let Err(e) = done {
-                    if writer::too_slow(&e) {
-                        conn.tell(shared.as_ref(), &Cause::TakesNothing);
-                    }
-                    conn.advance(Stage::Closed, &format!("cannot send: {e}"));
-                },
-                _ = stage.wait_for(|s| *s == Stage::Closed) => {}
-            }
-            if conn.aborted.load(Ordering::Acquire) {
-                // With zero linger, dropping the last half resets the connection. The orderly end must not go out
-                // before that.
-                let _ = write.as_ref().set_zero_linger();
-                return write.forget();
-            }
-            // Shut down first: everything sent then reaches the peer before the reset that unread input may cause.
-            let _ = write.shutdown().await;
-        })
-    };
-    let why = tokio::select! {
-        why = reader.read(read, &config) => why,
-        _ = stage.wait_for(|s| *s != Stage::Open) => None,
-    };
-    match why {
-        Some(ReadEnd::Eof) => conn.advance(Stage::Draining, "the peer closed the connection"),
-        Some(ReadEnd::Lost(why)) => {
-            debug!(conn = conn.id, peer = %conn.peer, "connection closed: {why}");
-            conn.advance(Stage::Closed, &why);
-        }
-        Some(ReadEnd::Cause(cause)) => {
-            conn.tell(reader.shared.as_ref(), &cause);
-            conn.advance(Stage::Closed, &cause.to_string());
-        }
-        None => {}
-    }
-    reader.service.closed(&conn);
-    // When all permits are back, every pending reply has been written.
-    let all = reader.calls.permits.acquire_many(reader.calls.max as u32);
-    tokio::select! {
-        _ = all => {}
-        _ = stage.wait_for(|s| *s == Stage::Closed) => {}
-    }
-    conn.advance(Stage::Closed, "closed");
-    let _ = writing.await;
-}
-
-enum ReadEnd {
-    Eof,
-    /// The peer or the network ended the connection.
-    Lost(String),
-    /// This end closes the connection.
-    Cause(Cause),
+    pub(crate) lone: Lone,
 }
 
 /// Why this end closes a connection. Each cause is reported in the server's log.
@@ -752,323 +704,6 @@ impl Closings {
             warn!("connection from {}{who} closed: {cause}{more}", peer.ip().to_canonical());
         });
     }
-}
-
-/// Decides whether a call is begun by the reader itself or in a task of its own. A call that is answered from memory
-/// takes less time than creating a task. A call that waits for a disk or copies much must not delay the calls after it.
-#[derive(Default)]
-struct Pace {
-    /// Counts the calls begun, as far as that matters.
-    first: AtomicU32,
-    /// How many more calls get tasks of their own after a slow one.
-    apart: AtomicU32,
-}
-
-impl Pace {
-    fn in_place(&self) -> bool {
-        let first = self.first.load(Ordering::Relaxed);
-        if first < limits::IN_PLACE_FIRST {
-            self.first.store(first + 1, Ordering::Relaxed);
-            return true;
-        }
-        let left = self.apart.load(Ordering::Relaxed);
-        if left > 0 {
-            self.apart.store(left - 1, Ordering::Relaxed);
-        }
-        left == 0
-    }
-
-    fn took(&self, time: Duration) {
-        if time > limits::IN_PLACE_MAX {
-            self.apart.store(limits::APART_AFTER_SLOW, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Calls that have to wait for something. They get tasks once all calls that were received together have been begun, so
-/// these wait for the disk together. The reader awaits nothing while this holds any.
-#[derive(Default)]
-struct WaitingCalls(Mutex<Vec<Serving>>);
-
-type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-impl WaitingCalls {
-    fn push(&self, serving: Serving) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
-    }
-
-    /// Spawns a task for each. The task polls its call at once and so registers a waker of its own.
-    fn spawn_all(&self) {
-        let calls = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for serving in calls {
-            tokio::spawn(serving);
-        }
-    }
-}
-
-/// The progress of a record that has begun: since when, and how many bytes.
-#[derive(Default)]
-struct Progress(Option<(Instant, usize)>);
-
-impl Progress {
-    /// The time at which the record counts as stalled.
-    fn until(&mut self, stall_max: Duration) -> Instant {
-        self.0.get_or_insert_with(|| (Instant::now(), 0)).0 + stall_max
-    }
-
-    fn came(&mut self, bytes: usize) {
-        let Some((_, sum)) = &mut self.0 else { return };
-        *sum += bytes;
-        if *sum >= limits::RECORD_PROGRESS_MIN {
-            self.0 = None;
-        }
-    }
-
-    /// Does not count time in which this end did not read.
-    fn waited(&mut self, time: Duration) {
-        if let Some((since, _)) = &mut self.0 {
-            *since += time;
-        }
-    }
-}
-
-/// Waits for the first bytes of a record. For a moment it keeps a buffer at hand; then it waits without one, so that
-/// idle connections take no memory. `None`: nothing arrived for too long.
-async fn first_bytes(
-    socket: &mut OwnedReadHalf,
-    buf: &mut BytesMut,
-    chunk: usize,
-    idle_max: Option<Duration>,
-) -> Option<io::Result<usize>> {
-    let begun = Instant::now();
-    loop {
-        if buf.capacity() < chunk / 8 {
-            buf.reserve(chunk);
-        }
-        if let Ok(read) = timeout(limits::BUFFER_IDLE, socket.read_buf(buf)).await {
-            return Some(read);
-        }
-        *buf = BytesMut::new();
-        let ready = match idle_max {
-            None => socket.readable().await,
-            Some(idle) => timeout_at(begun + idle, socket.readable()).await.ok()?,
-        };
-        if let Err(e) = ready {
-            return Some(Err(e));
-        }
-    }
-}
-
-struct Reader<S> {
-    pace: Pace,
-    waiting: WaitingCalls,
-    conn: Arc<ConnInfo>,
-    service: Arc<S>,
-    calls: Budget,
-    bytes: Budget,
-    shared: Option<Shares>,
-}
-
-impl<S: Service> Reader<S> {
-    /// Reads and dispatches until the input ends. Never returns `None`.
-    ///
-    /// A large record is counted as it arrives. So a peer that announces much and sends little holds little. A peer
-    /// that stops in the middle of a record uses up its own share, until it has been silent for too long.
-    async fn read(&self, socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
-        let end = self.read_all(socket, config).await;
-        self.waiting.spawn_all();
-        end
-    }
-
-    async fn read_all(&self, mut socket: OwnedReadHalf, config: &ConnConfig) -> Option<ReadEnd> {
-        let mut records = Assembler::new(config.record_max);
-        let mut buf = BytesMut::new();
-        let mut progress = Progress::default();
-        let mut counted: Option<ShareGuard> = None;
-        let mut in_a_row = 0;
-        loop {
-            loop {
-                let outsider = self.conn.standing_now(&*self.service) == Standing::Outsider;
-                records.limit(if outsider { limits::OUTSIDER_RECORD_MAX } else { config.record_max });
-                match records.next(&mut buf) {
-                    Ok(Some(record)) => {
-                        progress = Progress::default();
-                        self.conn.active.store(now_ms(), Ordering::Relaxed);
-                        let message = self.message(record, counted.take());
-                        if let Err(why) = if_it_waits(pin!(message), || self.waiting.spawn_all()).await {
-                            return Some(ReadEnd::Cause(why.into()));
-                        }
-                        in_a_row += 1;
-                        if in_a_row == limits::IN_PLACE_IN_A_ROW {
-                            // Let the writer run, in case all calls were answered in place.
-                            in_a_row = 0;
-                            self.waiting.spawn_all();
-                            tokio::task::yield_now().await;
-                        }
-                    }
-                    Ok(None) => break,
-                    Err(e) => {
-                        self.conn.garbled.store(true, Ordering::Release);
-                        return Some(ReadEnd::Cause(e.into()));
-                    }
-                }
-            }
-            self.waiting.spawn_all();
-            let within = records.within() || !buf.is_empty();
-            let arrived = records.joined() + buf.len();
-            if let Some(shared) = &self.shared
-                && records.within()
-                && arrived > limits::READ_CHUNK
-            {
-                let taken = counted.get_or_insert_with(|| shared.bytes.nothing(shared.client));
-                if arrived > taken.amount() {
-                    // Time spent waiting for room does not count against the peer.
-                    let asked = Instant::now();
-                    if timeout(config.record_stall_max, taken.grow(arrived)).await.is_err() {
-                        return Some(ReadEnd::Cause(Cause::NoRoom));
-                    }
-                    progress.waited(asked.elapsed());
-                }
-            }
-            let standing = self.conn.standing();
-            let outsider = standing == Standing::Outsider;
-            // Room grows with the bytes that have arrived, not with those announced.
-            let chunk = if outsider { limits::OUTSIDER_RECORD_MAX } else { limits::READ_CHUNK };
-            let room = records.missing(buf.len()).min(chunk.max(4 * buf.len()));
-            if within && buf.capacity() - buf.len() < room.max(chunk / 8) {
-                buf.reserve(room.max(chunk));
-            }
-            let before = buf.len();
-            let read = if within {
-                let until = progress.until(config.record_stall_max);
-                match timeout_at(until, socket.read_buf(&mut buf)).await {
-                    Ok(read) => read,
-                    Err(_) => return Some(ReadEnd::Cause(Cause::Stalled)),
-                }
-            } else {
-                let idle_max = config
-                    .idle_max
-                    .map(|max| if outsider { max.min(limits::OUTSIDER_IDLE_MAX) } else { max });
-                match first_bytes(&mut socket, &mut buf, chunk, idle_max).await {
-                    Some(read) => read,
-                    None => return Some(ReadEnd::Eof),
-                }
-            };
-            match read {
-                Ok(0) if !within => return Some(ReadEnd::Eof),
-                Ok(0) => {
-                    return Some(ReadEnd::Lost("the peer closed the connection inside a record".into()));
-                }
-                Ok(_) => progress.came(buf.len() - before),
-                Err(e) => return Some(ReadEnd::Lost(e.to_string())),
-            }
-        }
-    }
-
-    async fn message(&self, record: Bytes, counted: Option<ShareGuard>) -> Result<(), MessageError> {
-        let len = record.len();
-        match parse(record)? {
-            Incoming::Reply { xid, outcome } => {
-                if let Some(waiting) = self.conn.calls().waiting.remove(&xid) {
-                    // The caller may have given up.
-                    let _ = waiting.send(outcome);
-                }
-            }
-            Incoming::Refused { xid, why } => {
-                let permits = self.permits(0, counted).await;
-                self.deny(xid, why, permits);
-            }
-            Incoming::Call(call, body) => {
-                let permits = self.permits(len, counted).await;
-                let turn = match &self.shared {
-                    Some(s) => s.turns.wait(s.client).await,
-                    None => Turn::free(),
-                };
-                self.dispatch(call, len, body, permits, turn);
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the permits to serve a call of `len` bytes, some of which may be counted already. Bytes come first:
-    /// otherwise the holder of a call permit could wait for bytes held by somebody who waits for a call permit.
-    async fn permits(&self, len: usize, counted: Option<ShareGuard>) -> Permits {
-        let mut held = Permits::default();
-        if let Some(s) = self.shared.as_ref().filter(|_| len > limits::SMALL_RECORD || counted.is_some()) {
-            let mut taken = counted.unwrap_or_else(|| s.bytes.nothing(s.client));
-            taken.grow(len).await;
-            taken.grown();
-            held.shares.push(taken);
-        }
-        self.bytes.take(len, &mut held).await;
-        self.calls.take(1, &mut held).await;
-        if let Some(s) = &self.shared {
-            held.shares.push(s.calls.take(s.client, 1).await);
-        }
-        held
-    }
-
-    fn deny(&self, xid: u32, why: RejectStat, permits: Permits) {
-        let mut head = writer::head_buffer();
-        encode_denied(xid, why, &mut head);
-        self.conn.reply(writer::seal(head, Vec::new(), permits));
-    }
-
-    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits, turn: Turn) {
-        let xid = call.xid;
-        if let Err(stat) = check_program(self.service.programs(), &call) {
-            self.conn.reply(accepted(xid, stat, Vec::new(), permits));
-            return;
-        }
-        let cred = match Credential::from_opaque(&call.cred) {
-            Ok(cred) => cred,
-            Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
-        };
-        let call =
-            CallHeader { xid, prog: call.prog, vers: call.vers, proc: call.proc, cred, message_bytes, turn };
-        let (service, conn) = (self.service.clone(), self.conn.clone());
-        self.begin(Box::pin(async move {
-            let unanswered = Unanswered(&conn);
-            let response = service.call(&conn, call, body).await;
-            std::mem::forget(unanswered);
-            let (stat, results) = match response {
-                Response::Success(results) => (AcceptStat::Success, vec![results]),
-                Response::Segments(results) => (AcceptStat::Success, results),
-                Response::ProcUnavail => (AcceptStat::ProcUnavail, Vec::new()),
-                Response::GarbageArgs => (AcceptStat::GarbageArgs, Vec::new()),
-                Response::SystemErr => (AcceptStat::SystemErr, Vec::new()),
-                Response::AuthError(stat) => {
-                    let mut head = writer::head_buffer();
-                    encode_denied(xid, RejectStat::AuthError(stat), &mut head);
-                    return conn.reply(writer::seal(head, Vec::new(), permits));
-                }
-                Response::Close => return conn.advance(Stage::Closed, "closed by the service"),
-            };
-            conn.reply(accepted(xid, stat, results, permits));
-        }));
-    }
-
-    /// Runs a call until it first waits; a task runs the rest.
-    fn begin(&self, mut serving: Serving) {
-        if self.pace.in_place() {
-            let begun = Instant::now();
-            let mut nobody = Context::from_waker(Waker::noop());
-            let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
-            self.pace.took(begun.elapsed());
-            match polled {
-                Ok(Poll::Pending) => return self.waiting.push(serving),
-                // After a panic `Unanswered` has closed the connection.
-                Ok(Poll::Ready(())) | Err(_) => return,
-            }
-        }
-        tokio::spawn(serving);
-    }
-}
-
-fn accepted(xid: u32, stat: AcceptStat, results: Vec<Bytes>, permits: Permits) -> Outgoing {
-    let mut head = writer::head_buffer();
-    encode_accepted(xid, stat, &mut head);
-    writer::seal(head, results, permits)
 }
 
 /// PROG_UNAVAIL and PROG_MISMATCH (RFC 5531 section 9).

@@ -9,6 +9,7 @@
 //! - [`udp`]: calls by datagram, for the small protocols around NFSv3;
 //! - [`rpcbind`]: a client of the machine's port mapper (RFC 1833);
 //! - [`shares`]: what each client may hold; [`places`]: which connections stay when there are too many;
+//! - [`lone`]: a thread for the connection of a client that is alone;
 //! - [`turns`]: whose call is next; [`rate_limit`]: warnings that clients cannot flood the log with;
 //! - [`limits`]: every number that bounds memory or time.
 //!
@@ -29,13 +30,16 @@ pub mod auth;
 pub mod client;
 pub mod conn;
 pub mod limits;
+mod lone;
 pub mod message;
 pub mod places;
 pub mod rate_limit;
+mod reader;
 pub mod record;
 pub mod rpcbind;
 pub mod server;
 pub mod shares;
+mod tasks;
 pub mod turns;
 pub mod udp;
 mod writer;
@@ -45,6 +49,7 @@ pub use client::{Connection, Ends};
 pub use conn::{
     CallError, CallHeader, ConnConfig, ConnInfo, NoService, Program, Response, Room, Service, Target,
 };
+pub use lone::on_lone_thread;
 pub use message::{AcceptStat, AuthStat, OpaqueAuth, RejectStat};
 pub use places::Standing;
 pub use rate_limit::{KeyedRateLimit, RateLimit};

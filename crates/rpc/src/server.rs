@@ -15,9 +15,11 @@ use tracing::{debug, info, warn};
 
 use crate::conn::{self, Cause, Closings, ConnConfig, ConnInfo, Service, Shares};
 use crate::limits;
+use crate::lone::Lone;
 use crate::places::{self, Admitted, Newcomer, Open, Places, Seen, Standing};
 use crate::rate_limit::RateLimit;
 use crate::shares::{Pool, share_of};
+use crate::tasks;
 use crate::turns::Turns;
 
 /// Limits of a server. The defaults are in [`limits`].
@@ -139,6 +141,7 @@ struct All {
     replies: Pool,
     turns: Turns,
     closings: Arc<Closings>,
+    lone: Lone,
 }
 
 type Connections = Arc<Mutex<Table>>;
@@ -227,6 +230,7 @@ impl Server {
             ),
             turns: Turns::new(config.turns),
             closings: Arc::default(),
+            lone: Lone::default(),
         };
         let refused = Arc::new(AtomicU64::new(0));
         let accepting = Acceptor {
@@ -457,9 +461,9 @@ impl<S: Service> Acceptor<S> {
         if !self.admit(addr, new) {
             return;
         }
-        let All { calls, bytes, replies, turns, closings } = self.all.clone();
-        let shares = Shares { calls, bytes, replies, turns, client: new.client, closings };
-        let started = conn::start(stream, self.service.clone(), &self.config.conn, Some(shares));
+        let All { calls, bytes, replies, turns, closings, lone } = self.all.clone();
+        let shares = Shares { calls, bytes, replies, turns, client: new.client, closings, lone };
+        let started = tasks::start(stream, self.service.clone(), &self.config.conn, Some(shares));
         let (conn, task) = match started {
             Ok(started) => started,
             Err(e) => return debug!("connection from {peer} lost at once: {e}"),

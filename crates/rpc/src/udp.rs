@@ -130,6 +130,7 @@ where
             cred,
             message_bytes: len,
             turn: Turn::free(),
+            lone: false,
         };
         let response = handler(from, header, body);
         let socket = socket.clone();

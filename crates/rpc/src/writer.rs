@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use crate::limits::{WRITE_BATCH_MAX, WRITE_COPY_MAX, WRITE_PROGRESS_MIN, WRITE_SEGMENTS_MAX};
@@ -66,15 +66,41 @@ pub(crate) fn too_slow(e: &io::Error) -> bool {
     e.get_ref().is_some_and(|inner| inner.is::<TooSlow>())
 }
 
-/// Writes messages until the socket fails or the channel closes.
+/// Why a writer ended without an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    QueueClosed,
+    Paused,
+}
+
+/// Writes messages until the socket fails, the channel closes, or `paused` says so; then all that was taken from the queue is
+/// written. `written` is told how many messages have been written.
 pub(crate) async fn run(
     socket: &mut OwnedWriteHalf,
-    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    queue: &mut mpsc::UnboundedReceiver<Outgoing>,
     patience: Patience,
-) -> io::Result<()> {
+    mut paused: oneshot::Receiver<()>,
+    written: impl Fn(usize),
+) -> io::Result<End> {
     let mut batch = Vec::with_capacity(WRITE_BATCH_MAX);
     let mut small = BytesMut::new();
-    while queue.recv_many(&mut batch, WRITE_BATCH_MAX).await > 0 {
+    // Nobody can pause it any more if the sender is gone.
+    let mut may_pause = true;
+    loop {
+        let taken = tokio::select! {
+            biased;
+            asked = &mut paused, if may_pause => {
+                if asked.is_ok() {
+                    return Ok(End::Paused);
+                }
+                may_pause = false;
+                continue;
+            }
+            taken = queue.recv_many(&mut batch, WRITE_BATCH_MAX) => taken,
+        };
+        if taken == 0 {
+            return Ok(End::QueueClosed);
+        }
         let mut pending: VecDeque<Bytes> = VecDeque::new();
         for message in &mut batch {
             let head = std::mem::take(&mut message.head);
@@ -86,9 +112,9 @@ pub(crate) async fn run(
             pending.push_back(small.split().freeze());
         }
         write_all(socket, &mut pending, patience).await?;
+        written(batch.len());
         batch.clear();
     }
-    Ok(())
 }
 
 async fn write_all(

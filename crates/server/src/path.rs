@@ -7,7 +7,8 @@
 //! 5. It runs here, or on the threads for work that waits for the disk ([`crate::pool`]). The turn goes to the next
 //!    request.
 //! 6. Other requests that have arrived may run, so that they share its flush. This step is skipped after a request that
-//!    ran for long: a flush of its own then costs little, and its client continues sooner.
+//!    ran for long: a flush of its own then costs little, and its client continues sooner. It is also skipped for a client
+//!    that has the server to itself (`landfast_rpc::CallHeader::lone`), whose thread then flushes in place.
 //! 7. The logs are flushed up to its last record. If there are several, one of them then takes the reply and is
 //!    flushed.
 //! 8. Its slot, its owners and its place in the duplicate request cache become free, and the reply is sent.
@@ -171,7 +172,8 @@ impl Executor {
     ) -> Response {
         let Plan { exports, slow, kept, reply_max } = plan;
         let principal = Principal::of(&call.cred);
-        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, .. } = call;
+        let CallHeader { xid, prog: program, vers: version, proc: procedure, cred, mut turn, lone, .. } =
+            call;
         let caller = turn.before(pin!(self.sh.caller(conn.peer(), cred))).await;
         let key = kept.then(|| {
             let numbers = CallNumbers { xid, program, version, procedure };
@@ -224,7 +226,9 @@ impl Executor {
                 point("request.ran");
                 let failure = match pending {
                     Some(pending) => {
-                        if ran > limits::RUN_IN_COMPANY_MAX {
+                        if lone {
+                            // Nobody is there to share a flush with.
+                        } else if ran > limits::RUN_IN_COMPANY_MAX {
                             pending.receipts.request();
                         } else if pending.receipts.waits() {
                             // Requests that are already here share a flush. Those received together with this one are
@@ -234,7 +238,7 @@ impl Executor {
                                 tokio::task::yield_now().await;
                             }
                         }
-                        let failure = self.settle(pending).await.err();
+                        let failure = self.settle(pending, lone).await.err();
                         point("reply.before-send");
                         failure
                     }
@@ -294,11 +298,11 @@ impl Executor {
         outcome.await.ok()
     }
 
-    /// Waits for the logs, then frees the slot and the owners. The error is the reply to send instead when the effects
+    /// Waits for the logs, on this thread if it is a `lone` client's; then frees the slot and the owners. The error is the reply to send instead when the effects
     /// may not be durable.
-    async fn settle(&self, pending: Pending) -> Result<(), Bytes> {
+    async fn settle(&self, pending: Pending, lone: bool) -> Result<(), Bytes> {
         let Pending { receipts, slot, owners, holder, failure, later } = pending;
-        let mut stable = receipts.wait().await.is_ok();
+        let mut stable = if lone { receipts.wait_here().await } else { receipts.wait().await }.is_ok();
         if let Some(Later { home, reply, noted }) = later {
             let reply = if stable { Some(reply) } else { reply.failed(&failure) };
             let note = reply.and_then(|reply| reply.note(&mut *self.sh.state(), home.id()));

@@ -16,7 +16,8 @@
 //! | no calls for [`WATCH_QUIET`](limits::WATCH_QUIET) | sleeps until one comes |
 //!
 //! Always handing over would cost every call several microseconds, more than a lone client gains by flushing in place.
-//! The check costs a call two stores to memory of its own.
+//! The check costs a call two stores to memory of its own. The thread of a lone client (`landfast_rpc::on_lone_thread`) is not watched: nobody
+//! waits for it.
 //!
 //! Invariant: a slot's number is not 0 exactly while its thread polls a call.
 
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
+use landfast_rpc::on_lone_thread;
 use landfast_volume::faults::{self, Bug};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -84,6 +86,9 @@ impl Workers {
     /// moved.)
     pub(crate) fn during<T>(&self, mut work: Pin<&mut impl Future<Output = T>>) -> impl Future<Output = T> {
         poll_fn(move |context| {
+            if on_lone_thread() {
+                return work.as_mut().poll(context);
+            }
             let _in_poll = self.0.0.enter();
             if self.hand_over() {
                 // This is the server's own runtime, which has several threads.
@@ -99,6 +104,9 @@ impl Workers {
     /// modifying calls at once, before the watcher can see it. `apart` runs first when the call runs on a thread that
     /// nobody waits for.
     pub(crate) fn change<T>(&self, apart: impl FnOnce(), run: impl FnOnce() -> T) -> T {
+        if on_lone_thread() {
+            return run();
+        }
         struct Changing<'a>(&'a AtomicUsize);
         impl Drop for Changing<'_> {
             fn drop(&mut self) {

@@ -9,6 +9,8 @@
 //! - A local process cannot run a program that is open for writing. So a descriptor for writing is kept only while writes
 //!   continue: a stable write keeps it only if another came within [`DESCRIPTOR_CACHE_TIME`] before ([`Keep::IfAgain`]; a small file is
 //!   written in one go). COMMIT and a change of rights close it.
+//! - The descriptor with which a file was made is kept for its first write, since most files are written as soon as they are made. Then
+//!   the rule for writes decides whether it stays.
 //! - A dead file keeps none, so that its space is freed with its last open.
 //! - Kept descriptors do not count as opens: whoever removes a file's last name is told that it is gone.
 //! - Each has a row in a queue, oldest first, of at most [`crate::limits::DESCRIPTOR_CACHE_MAX`] rows; removing a row closes the descriptor.
@@ -28,6 +30,8 @@ pub(crate) struct CachedDescriptor {
     pub(crate) mode: OpenMode,
     pub(crate) opened: Instant,
     pub(crate) rights: u64,
+    /// It was opened to make the file, and has not been used since.
+    pub(crate) unused: bool,
 }
 
 #[derive(Default)]
@@ -56,6 +60,22 @@ impl CachedDescriptors {
         let kept = kept[usize::from(mode.write)].as_ref()?;
         let young = now.saturating_duration_since(kept.opened) < DESCRIPTOR_CACHE_TIME;
         (young && kept.rights == rights && kept.mode == mode && kept.cred == *cred).then(|| kept.fd.clone())
+    }
+
+    /// A write uses the descriptor with which the file was made. It stays only if `again`.
+    pub(crate) fn used(&self, again: bool) {
+        let closed = {
+            let write = &mut self.0.lock().kept[1];
+            if let Some(kept) = write.as_mut().filter(|_| again) {
+                kept.unused = false;
+            }
+            write.take_if(|kept| kept.unused)
+        };
+        drop(closed);
+    }
+
+    pub(crate) fn is_unused(&self) -> bool {
+        self.0.lock().kept[1].as_ref().is_some_and(|kept| kept.unused)
     }
 
     /// Keeps a descriptor in place of the previous one for reading or writing.

@@ -62,4 +62,6 @@ pub struct Created {
     pub created: bool,
     /// Which of the requested attributes were set.
     pub attrs_set: AttrsSet,
+    /// If this call made the file, and the caller owns it or is root: the file's count of changes of rights at that time.
+    pub(crate) rights: Option<u64>,
 }

@@ -450,6 +450,15 @@ impl Receipt {
         self.conclude(flushed)
     }
 
+    /// Like [`Receipt::wait`], but flushes on this thread, which nobody else waits for, unless others share the flush.
+    pub async fn wait_here(mut self) -> Result<(), Error> {
+        let flushed = match self.ticket.take() {
+            Some(ticket) => ticket.wait_here().await.map_err(|e| e.to_string()),
+            None => Ok(()),
+        };
+        self.conclude(flushed)
+    }
+
     /// Like [`Receipt::wait`], but blocks the thread.
     pub fn wait_blocking(mut self) -> Result<(), Error> {
         let flushed = match self.ticket.take() {

@@ -88,6 +88,42 @@ fn each_caller_needs_the_right_itself_and_loses_it_at_once() {
 
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
+fn the_first_write_to_a_new_file_needs_no_open() {
+    check(|rig| {
+        let (v, dir, alice, bob) = (&rig.volume, rig.volume.root(), user(1000), user(1001));
+        rig.setattr(&root(), &dir, mode(0o777)).unwrap();
+        let writes = |cred: &Cred, node: &Node, keep| {
+            v.open_stateless(cred, node, WRITE, keep).and_then(|f| rig.write(&f, 0, b"x"))
+        };
+        // Even where the mode would let nobody open it.
+        let made = rig.create_how(&alice, &dir, "once-kept", CreateHow::Guarded(mode(0o444))).unwrap();
+        v.keep_for_first_write(&alice, &made);
+        let node = made.node.clone();
+        drop(made);
+        let before = opens(rig);
+        assert!(is_open("once-kept"));
+        writes(&alice, &node, Keep::IfAgain).unwrap();
+        assert_eq!(opens(rig), before, "the descriptor was there");
+        assert!(!is_open("once-kept"), "a small file is written in one go");
+        writes(&alice, &node, Keep::IfAgain).unwrap();
+        assert!(is_open("once-kept"), "writes go on");
+        // Who did not make it has no use of it, and who has lost the right neither.
+        let made = rig.create_how(&alice, &dir, "given", CreateHow::Guarded(mode(0o644))).unwrap();
+        v.keep_for_first_write(&alice, &made);
+        assert_eq!(writes(&bob, &made.node, Keep::IfAgain).map(drop), Err(Error::Access));
+        rig.setattr(&root(), &made.node, SetAttrs { uid: Some(1001), ..SetAttrs::default() }).unwrap();
+        assert_eq!(writes(&alice, &made.node, Keep::IfAgain).map(drop), Err(Error::Access));
+        writes(&bob, &made.node, Keep::IfAgain).unwrap();
+        // Revoked between the creation and the keeping.
+        let made = rig.create_how(&alice, &dir, "revoked", CreateHow::Guarded(mode(0o644))).unwrap();
+        rig.setattr(&root(), &made.node, SetAttrs { uid: Some(1001), ..SetAttrs::default() }).unwrap();
+        v.keep_for_first_write(&alice, &made);
+        assert_eq!(writes(&alice, &made.node, Keep::IfAgain).map(drop), Err(Error::Access));
+    });
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
 fn what_loses_its_last_name_is_closed_and_gone() {
     check(|rig| {
         let (v, dir) = (&rig.volume, rig.volume.root());

@@ -10,12 +10,15 @@ mod client_flushes;
 mod client_memory;
 mod client_round_trips;
 mod client_rpcs;
+mod clients_at_once;
 mod early_requests;
 mod eight_clients;
 mod findings;
 mod large_directory;
 mod log_throughput;
+mod lone_client;
 pub(crate) mod nested_open;
+mod operation_steps;
 mod predicted;
 mod recovery_speed;
 mod serial_flushes;
@@ -39,7 +42,7 @@ pub struct Experiment {
     run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-pub const ALL: [Experiment; 20] = [
+pub const ALL: [Experiment; 23] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -54,6 +57,21 @@ pub const ALL: [Experiment; 20] = [
         name: "serial-flushes",
         about: "flushes per operation of one client that does one thing at a time",
         run: serial_flushes::run,
+    },
+    Experiment {
+        name: "lone-client",
+        about: "one operation at a time on devices of 0.05 to 10 ms: how near a round trip and one flush",
+        run: lone_client::run,
+    },
+    Experiment {
+        name: "clients-at-once",
+        about: "1 to 64 clients that do one thing at a time, at once (--peer: another build of landfast beside)",
+        run: clients_at_once::run,
+    },
+    Experiment {
+        name: "operation-steps",
+        about: "the steps of one operation in the server, its system calls and wake-ups, from the kernel's tracepoints",
+        run: operation_steps::run,
     },
     Experiment {
         name: "eight-clients",

@@ -3,9 +3,12 @@
 //!
 //! Both sides have their turn in each round, on a filesystem made anew, and both trees are compared with the archive. The
 //! round in the middle counts.
+//!
+//! Processor time is that of `tar` on one side, and of `landfast untar` and the server on the other. What the two take beyond what `tar` takes is the cost
+//! of serving a file at all: of a protocol, of a log and of a second process.
 
 use super::{Check, Choices, Findings, Progress, Row};
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 use crate::measure::{local_untar, untar};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::served::{Durability, ServeOptions, Served};
@@ -50,12 +53,20 @@ fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut found = Findings::default();
     for (name, latency) in DISKS {
         let mut seconds = [Vec::new(), Vec::new()];
+        // Of `tar`, of `landfast untar`, of the server.
+        let mut cpu = [Vec::new(), Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             progress(&format!("{name}, round {} of {ROUNDS}: tar -x and sync", round + 1));
-            seconds[0].push(local(&mut rig, &archive, latency)?);
+            let (took, used) = local(&mut rig, &archive, latency)?;
+            seconds[0].push(took);
+            cpu[0].push(used);
             progress(&format!("{name}, round {} of {ROUNDS}: landfast untar", round + 1));
-            seconds[1].push(served(&mut rig, &archive, latency)?);
+            let (took, client, server) = served(&mut rig, &archive, latency)?;
+            seconds[1].push(took);
+            cpu[1].push(client);
+            cpu[2].push(server);
         }
+        let [tar_us, client_us, server_us] = cpu.map(|used| super::middle(used) * 1e6 / files as f64);
         let [local, served] = seconds.map(super::middle);
         let share = local / served;
         found.lines.push(Row::new(
@@ -64,6 +75,10 @@ fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
                 ("local_files_per_s", files as f64 / local),
                 ("untar_files_per_s", files as f64 / served),
                 ("share", share),
+                ("tar_cpu_us_per_file", tar_us),
+                ("untar_cpu_us_per_file", client_us),
+                ("server_cpu_us_per_file", server_us),
+                ("cpu_us_per_file_beyond_tar", client_us + server_us - tar_us),
             ],
         ));
         let what = format!("{name}: untar's share of the speed of local tar -x and sync");
@@ -77,23 +92,39 @@ fn same(archive: &Path, tree: &Path) -> Result<()> {
     crate::verify::compare(BufReader::new(open), tree)?.into_result().map(drop)
 }
 
-fn local(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
+/// Seconds, and seconds of processor time.
+fn local(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<(f64, f64)> {
     rig.format()?;
     rig.set_latency(latency)?;
+    let before = ended_children()?;
     let took = local_untar(archive, &rig.export())?;
+    let used = ended_children()? - before;
     rig.set_latency(Latency::default())?;
     same(archive, &rig.export())?;
-    Ok(took.as_secs_f64())
+    Ok((took.as_secs_f64(), used))
 }
 
-fn served(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<f64> {
+/// Seconds of processor time of the child processes that have ended.
+fn ended_children() -> Result<f64> {
+    let used = crate::sys::ended_children_cpu().context(|| "ask for processor time".to_owned())?;
+    Ok(used.as_secs_f64())
+}
+
+/// Seconds, and seconds of processor time of client and server.
+fn served(rig: &mut Rig, archive: &Path, latency: Latency) -> Result<(f64, f64, f64)> {
     rig.format()?;
     // The server tries at its start which way of flushing is quicker on this device.
     rig.set_latency(latency)?;
     let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), Durability::Log))?;
+    let cpu = || {
+        let ended = || Error::Child { role: "server", what: "ended".into() };
+        server.cpu().map(|used| used.as_secs_f64()).ok_or_else(ended)
+    };
+    let (client_before, server_before) = (ended_children()?, cpu()?);
     let taken = untar(server.addr(), archive, Stdio::null())?;
+    let (client, used) = (ended_children()? - client_before, cpu()? - server_before);
     rig.set_latency(Latency::default())?;
     same(archive, &rig.export())?;
     server.stop()?;
-    Ok(taken.seconds)
+    Ok((taken.seconds, client, used))
 }

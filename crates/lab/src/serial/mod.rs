@@ -8,9 +8,11 @@
 //! | `session` | a session whose slots take turns; counts; requests repeated |
 //! | `action` | single file operations by path, each its own COMPOUND in the kernel's shape |
 //! | `v3` | the same over NFS version 3 |
+//! | `lone` | one kind of request again and again, in either version |
 //! | `tar` | the operations that GNU tar makes of an archive's members |
 
 pub mod action;
+pub mod lone;
 pub mod session;
 pub mod tar;
 pub mod v3;

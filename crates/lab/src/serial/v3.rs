@@ -164,6 +164,7 @@ impl Actor3 {
     pub fn act(&mut self, action: &Action) -> Result<Done> {
         let call = match action {
             Action::Create { path, mode } => {
+                self.dirs.insert(path.clone(), false);
                 let sattr = Sattr { mode: Some(*mode), ..Sattr::default() };
                 Call::Create(CreateArgs { at: self.at(path)?, how: CreateHow::Guarded(sattr) })
             }
@@ -251,6 +252,20 @@ impl Actor3 {
             last = Done { verifier: Some(ok.verf), ..with_attrs(ok.wcc.after) };
         }
         Ok(last)
+    }
+
+    /// Makes a call whose results do not matter.
+    /// Errors: [`Error::Protocol`] if it is refused.
+    pub fn ask(&mut self, call: &Call) -> Result<()> {
+        let reply = self.wire.call(procedure(call), call)?;
+        match reply.first_chunk() {
+            Some([0, 0, 0, 0]) => Ok(()),
+            _ => Err(Error::Protocol(format!("procedure {} was refused", call.number()))),
+        }
+    }
+
+    pub fn null(&mut self) -> Result<()> {
+        Ok(self.wire.call(procedure(&Call::Null), &()).map(drop)?)
     }
 
     /// The attributes of the object behind a handle.

@@ -105,6 +105,17 @@ impl Receipts {
         self.0.iter().for_each(Receipt::request);
     }
 
+    /// As [`Receipts::wait`], on a thread that nobody else waits for: a single log is flushed on it.
+    pub(crate) async fn wait_here(mut self) -> Result<(), Error> {
+        match self.0.pop() {
+            Some(only) if self.0.is_empty() => only.wait_here().await,
+            last => {
+                self.0.extend(last);
+                self.wait().await
+            }
+        }
+    }
+
     /// Waits for all logs, even after an error. An error means that something may not be durable.
     pub(crate) async fn wait(self) -> Result<(), Error> {
         if self.0.len() > 1 {

@@ -41,6 +41,7 @@ impl Context<'_> {
     fn create_new(&mut self, dir: &Obj, name: &[u8], how: VolumeHow) -> Result<Node, Error> {
         let tx = self.txs.of(&dir.export);
         let made = dir.volume().create(tx, dir.cred(), &dir.node, name, how, OpenMode::READ)?;
+        dir.volume().keep_for_first_write(dir.cred(), &made);
         Ok(made.node)
     }
 

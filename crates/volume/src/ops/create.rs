@@ -95,8 +95,10 @@ impl Volume {
         let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
         // Its owner may use it, whatever its mode.
-        if look.stx_uid == cred.uid || cred.uid == 0 {
-            file.0.access.note(mode, node.0.rights.load(Ordering::Acquire), kernel::instant());
+        let owns = look.stx_uid == cred.uid || cred.uid == 0;
+        let rights = owns.then(|| node.0.rights.load(Ordering::Acquire));
+        if let Some(rights) = rights {
+            file.0.access.note(mode, rights, kernel::instant());
         }
         record(tx, &[dir, &node], || {
             let mut facts = born_facts(dir, name, &node, &look, b"", dir_mtime);
@@ -113,7 +115,7 @@ impl Volume {
         drop(state);
         drop(names);
         self.settle(tx, &[dir], Some((&node, &fd)))?;
-        Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set) })
+        Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set), rights })
     }
 
     /// The steps of making a file that can still fail.
@@ -199,7 +201,7 @@ impl Volume {
                 (file, false, set)
             }
         };
-        Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set })
+        Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set, rights: None })
     }
 
     pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {

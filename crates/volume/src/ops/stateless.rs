@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::kernel;
 use crate::node::Node;
 use crate::open_file::OpenFile;
+use crate::results::Created;
 use crate::types::{Cred, OpenMode};
 use crate::volume::Volume;
 
@@ -26,20 +27,39 @@ impl Volume {
         if let Some(fd) = node.0.cached_descriptors.get(cred, mode, rights, now)
             && !node.0.is_dead()
         {
+            if mode.write && node.0.cached_descriptors.is_unused() {
+                let again = keep == Keep::Now || node.0.cached_descriptors.is_again(now);
+                node.0.cached_descriptors.used(again);
+            }
             return Ok(OpenFile::new(self, node.clone(), fd, mode.read, mode.write, cred));
         }
         let file = self.open_file(cred, node, mode)?;
         if keep == Keep::IfAgain && !node.0.cached_descriptors.is_again(now) {
             return Ok(file);
         }
-        let kept = CachedDescriptor { fd: file.0.fd.clone(), cred: cred.clone(), mode, opened: now, rights };
+        let fd = file.0.fd.clone();
+        let kept = CachedDescriptor { fd, cred: cred.clone(), mode, opened: now, rights, unused: false };
+        self.keep_descriptor(node, kept);
+        Ok(file)
+    }
+
+    /// Keeps the descriptor of a file that this caller has just made for the caller's first write without an open.
+    pub fn keep_for_first_write(&self, cred: &Cred, made: &Created) {
+        let Some(rights) = made.rights else { return };
+        let mode = OpenMode { read: false, write: true, owner_override: true };
+        let (fd, opened) = (made.file.0.fd.clone(), kernel::instant());
+        let kept = CachedDescriptor { fd, cred: cred.clone(), mode, opened, rights, unused: true };
+        self.keep_descriptor(&made.node, kept);
+    }
+
+    fn keep_descriptor(&self, node: &Node, kept: CachedDescriptor) {
+        let opened = kept.opened;
         node.0.cached_descriptors.keep(kept);
-        self.0.descriptor_queue.push(node, now);
+        self.0.descriptor_queue.push(node, opened);
         // A node is marked as dead before its descriptors are closed, so either this thread or that one closes this descriptor.
         if node.0.is_dead() {
             node.0.cached_descriptors.close();
         }
-        Ok(file)
     }
 
     pub fn has_idle(&self) -> bool {

@@ -1,0 +1,466 @@
+//! The reading side of a connection: takes records, begins calls, hands replies to those who wait for them.
+
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rustix::net::RecvFlags;
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::auth::Credential;
+use crate::conn::{CallHeader, Cause, ConnConfig, ConnInfo, Response, Service, Shares, Stage, check_program};
+use crate::limits;
+use crate::lone::{LonePlace, on_lone_thread};
+use crate::message::{
+    AcceptStat, Incoming, MessageError, RawCall, RejectStat, encode_accepted, encode_denied, parse,
+};
+use crate::places::Standing;
+use crate::record::Assembler;
+use crate::shares::ShareGuard;
+use crate::turns::{Turn, if_it_waits};
+use crate::writer::{self, Outgoing, Permits};
+
+/// Why nothing more is read.
+pub(crate) enum ReadEnd {
+    Eof,
+    /// The peer or the network ended the connection.
+    Lost(String),
+    /// This end closes the connection.
+    Cause(Cause),
+    /// The connection moves: to the thread of a lone client, or, with `None`, back from it.
+    Move(Option<LonePlace>),
+}
+
+/// Closes the connection when a service panics; otherwise the caller would wait for ever.
+struct Unanswered<'a>(&'a ConnInfo);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.advance(Stage::Closed, "the service failed");
+    }
+}
+
+/// Decides whether a call is begun by the reader itself or in a task of its own. A call that is answered from memory
+/// takes less time than creating a task. A call that waits for a disk or copies much must not delay the calls after it.
+#[derive(Default)]
+pub(crate) struct Pace {
+    /// Counts the calls begun, as far as that matters.
+    first: AtomicU32,
+    /// How many more calls get tasks of their own after a slow one.
+    apart: AtomicU32,
+    /// Calls on the thread of a lone client.
+    lone: AtomicU32,
+}
+
+impl Pace {
+    fn in_place(&self) -> bool {
+        let first = self.first.load(Ordering::Relaxed);
+        if first < limits::IN_PLACE_FIRST {
+            self.first.store(first + 1, Ordering::Relaxed);
+            return true;
+        }
+        let left = self.apart.load(Ordering::Relaxed);
+        if left > 0 {
+            self.apart.store(left - 1, Ordering::Relaxed);
+        }
+        left == 0
+    }
+
+    /// Whether it is to be looked now whether a call has arrived in the meantime.
+    fn looks(&self) -> bool {
+        self.lone.fetch_add(1, Ordering::Relaxed).is_multiple_of(limits::LONE_LOOK_EVERY)
+    }
+
+    fn took(&self, time: Duration) {
+        if time > limits::IN_PLACE_MAX {
+            self.apart.store(limits::APART_AFTER_SLOW, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Calls that have to wait for something. They get tasks once all calls that were received together have been begun, so
+/// these wait for the disk together. The reader awaits nothing while this holds any.
+#[derive(Default)]
+pub(crate) struct WaitingCalls(Mutex<Vec<Serving>>);
+
+type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl WaitingCalls {
+    fn push(&self, serving: Serving) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
+    }
+
+    /// Spawns a task for each. The task polls its call at once and so registers a waker of its own.
+    fn spawn_all(&self) {
+        let calls = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for serving in calls {
+            tokio::spawn(serving);
+        }
+    }
+}
+
+/// The progress of a record that has begun: since when, and how many bytes.
+#[derive(Default)]
+struct Progress(Option<(Instant, usize)>);
+
+impl Progress {
+    /// The time at which the record counts as stalled.
+    fn until(&mut self, stall_max: Duration) -> Instant {
+        self.0.get_or_insert_with(|| (Instant::now(), 0)).0 + stall_max
+    }
+
+    fn came(&mut self, bytes: usize) {
+        let Some((_, sum)) = &mut self.0 else { return };
+        *sum += bytes;
+        if *sum >= limits::RECORD_PROGRESS_MIN {
+            self.0 = None;
+        }
+    }
+
+    /// Does not count time in which this end did not read.
+    fn waited(&mut self, time: Duration) {
+        if let Some((since, _)) = &mut self.0 {
+            *since += time;
+        }
+    }
+}
+
+/// What has arrived and makes no whole record yet.
+pub(crate) struct Input {
+    records: Assembler,
+    buf: BytesMut,
+    /// The room that a large record has taken so far.
+    counted: Option<ShareGuard>,
+}
+
+impl Input {
+    pub(crate) fn new(config: &ConnConfig) -> Input {
+        Input { records: Assembler::new(config.record_max), buf: BytesMut::new(), counted: None }
+    }
+}
+
+enum FirstBytes {
+    Read(io::Result<usize>),
+    /// Nothing arrived for too long.
+    Idle,
+    /// Nothing arrived for a moment: a thread of its own is too much for this connection.
+    LeavesThread,
+}
+
+/// Waits for the first bytes of a record. For a moment it keeps a buffer at hand; then it waits without one, so that
+/// idle connections take no memory.
+async fn first_bytes(
+    conn: &ConnInfo,
+    socket: &mut OwnedReadHalf,
+    buf: &mut BytesMut,
+    chunk: usize,
+    idle_max: Option<Duration>,
+) -> FirstBytes {
+    let begun = Instant::now();
+    loop {
+        if buf.capacity() < chunk / 8 {
+            buf.reserve(chunk);
+        }
+        if let Ok(read) = timeout(limits::BUFFER_IDLE, socket.read_buf(buf)).await {
+            return FirstBytes::Read(read);
+        }
+        if on_lone_thread() && conn.all_is_written() {
+            return FirstBytes::LeavesThread;
+        }
+        *buf = BytesMut::new();
+        let ready = match idle_max {
+            None => socket.readable().await,
+            Some(idle) => match timeout_at(begun + idle, socket.readable()).await {
+                Ok(ready) => ready,
+                Err(_) => return FirstBytes::Idle,
+            },
+        };
+        if let Err(e) = ready {
+            return FirstBytes::Read(Err(e));
+        }
+    }
+}
+
+pub(crate) struct Reader<S> {
+    pace: Pace,
+    waiting: WaitingCalls,
+    pub(crate) conn: Arc<ConnInfo>,
+    pub(crate) service: Arc<S>,
+    pub(crate) shared: Option<Shares>,
+}
+
+impl<S: Service> Reader<S> {
+    pub(crate) fn new(conn: Arc<ConnInfo>, service: Arc<S>, shared: Option<Shares>) -> Reader<S> {
+        Reader { pace: Pace::default(), waiting: WaitingCalls::default(), conn, service, shared }
+    }
+
+    /// Reads and dispatches until the input ends. Never returns `None`.
+    ///
+    /// A large record is counted as it arrives. So a peer that announces much and sends little holds little. A peer
+    /// that stops in the middle of a record uses up its own share, until it has been silent for too long.
+    pub(crate) async fn read(
+        &self,
+        socket: &mut OwnedReadHalf,
+        input: &mut Input,
+        config: &ConnConfig,
+    ) -> Option<ReadEnd> {
+        let end = self.read_all(socket, input, config).await;
+        self.waiting.spawn_all();
+        end
+    }
+
+    async fn read_all(
+        &self,
+        socket: &mut OwnedReadHalf,
+        input: &mut Input,
+        config: &ConnConfig,
+    ) -> Option<ReadEnd> {
+        let Input { records, buf, counted } = input;
+        let mut progress = Progress::default();
+        let mut in_a_row = 0;
+        loop {
+            loop {
+                let outsider = self.conn.standing_now(&*self.service) == Standing::Outsider;
+                records.limit(if outsider { limits::OUTSIDER_RECORD_MAX } else { config.record_max });
+                match records.next(buf) {
+                    Ok(Some(record)) => {
+                        progress = Progress::default();
+                        self.conn.set_active();
+                        if !buf.is_empty() {
+                            self.calls_overlap();
+                        }
+                        let message = self.message(record, counted.take());
+                        if let Err(why) = if_it_waits(pin!(message), || self.waiting.spawn_all()).await {
+                            return Some(ReadEnd::Cause(why.into()));
+                        }
+                        if on_lone_thread() {
+                            self.look_for_overlap(socket);
+                        }
+                        in_a_row += 1;
+                        if in_a_row == limits::IN_PLACE_IN_A_ROW {
+                            // Let the writer run, in case all calls were answered in place.
+                            in_a_row = 0;
+                            self.waiting.spawn_all();
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(e) => {
+                        self.conn.set_garbled();
+                        return Some(ReadEnd::Cause(e.into()));
+                    }
+                }
+            }
+            self.waiting.spawn_all();
+            let within = records.within() || !buf.is_empty();
+            let arrived = records.joined() + buf.len();
+            if let Some(shared) = &self.shared
+                && records.within()
+                && arrived > limits::READ_CHUNK
+            {
+                let taken = counted.get_or_insert_with(|| shared.bytes.nothing(shared.client));
+                if arrived > taken.amount() {
+                    // Time spent waiting for room does not count against the peer.
+                    let asked = Instant::now();
+                    if timeout(config.record_stall_max, taken.grow(arrived)).await.is_err() {
+                        return Some(ReadEnd::Cause(Cause::NoRoom));
+                    }
+                    progress.waited(asked.elapsed());
+                }
+            }
+            let standing = self.conn.standing();
+            let outsider = standing == Standing::Outsider;
+            // Room grows with the bytes that have arrived, not with those announced.
+            let chunk = if outsider { limits::OUTSIDER_RECORD_MAX } else { limits::READ_CHUNK };
+            let room = records.missing(buf.len()).min(chunk.max(4 * buf.len()));
+            if within && buf.capacity() - buf.len() < room.max(chunk / 8) {
+                buf.reserve(room.max(chunk));
+            }
+            let before = buf.len();
+            let read = if within {
+                let until = progress.until(config.record_stall_max);
+                match timeout_at(until, socket.read_buf(buf)).await {
+                    Ok(read) => read,
+                    Err(_) => return Some(ReadEnd::Cause(Cause::Stalled)),
+                }
+            } else {
+                let idle_max = config
+                    .idle_max
+                    .map(|max| if outsider { max.min(limits::OUTSIDER_IDLE_MAX) } else { max });
+                match first_bytes(&self.conn, socket, buf, chunk, idle_max).await {
+                    FirstBytes::Read(read) => read,
+                    FirstBytes::Idle => return Some(ReadEnd::Eof),
+                    FirstBytes::LeavesThread => return Some(ReadEnd::Move(None)),
+                }
+            };
+            match read {
+                Ok(0) if !within => return Some(ReadEnd::Eof),
+                Ok(0) => {
+                    return Some(ReadEnd::Lost("the peer closed the connection inside a record".into()));
+                }
+                Ok(_) => progress.came(buf.len() - before),
+                Err(e) => return Some(ReadEnd::Lost(e.to_string())),
+            }
+            if let Some(to) = self.moves() {
+                return Some(ReadEnd::Move(to));
+            }
+        }
+    }
+
+    async fn message(&self, record: Bytes, counted: Option<ShareGuard>) -> Result<(), MessageError> {
+        let len = record.len();
+        match parse(record)? {
+            Incoming::Reply { xid, outcome } => self.conn.replied(xid, outcome),
+            Incoming::Refused { xid, why } => {
+                let permits = self.permits(0, counted).await;
+                self.deny(xid, why, permits);
+            }
+            Incoming::Call(call, body) => {
+                let permits = self.permits(len, counted).await;
+                let turn = match &self.shared {
+                    Some(s) => s.turns.wait(s.client).await,
+                    None => Turn::free(),
+                };
+                self.dispatch(call, len, body, permits, turn);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the permits to serve a call of `len` bytes, some of which may be counted already. Bytes come first:
+    /// otherwise the holder of a call permit could wait for bytes held by somebody who waits for a call permit.
+    async fn permits(&self, len: usize, counted: Option<ShareGuard>) -> Permits {
+        let (calls, bytes) = self.conn.budgets();
+        let mut held = Permits::default();
+        if let Some(s) = self.shared.as_ref().filter(|_| len > limits::SMALL_RECORD || counted.is_some()) {
+            let mut taken = counted.unwrap_or_else(|| s.bytes.nothing(s.client));
+            taken.grow(len).await;
+            taken.grown();
+            held.shares.push(taken);
+        }
+        bytes.take(len, &mut held).await;
+        calls.take(1, &mut held).await;
+        if let Some(s) = &self.shared {
+            held.shares.push(s.calls.take(s.client, 1).await);
+        }
+        held
+    }
+
+    fn deny(&self, xid: u32, why: RejectStat, permits: Permits) {
+        let mut head = writer::head_buffer();
+        encode_denied(xid, why, &mut head);
+        self.conn.reply(writer::seal(head, Vec::new(), permits));
+    }
+
+    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits, turn: Turn) {
+        let xid = call.xid;
+        if let Err(stat) = check_program(self.service.programs(), &call) {
+            self.conn.reply(accepted(xid, stat, Vec::new(), permits));
+            return;
+        }
+        let cred = match Credential::from_opaque(&call.cred) {
+            Ok(cred) => cred,
+            Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
+        };
+        let counted = self.shared.as_ref().map(|shared| shared.lone.call(self.conn.id()));
+        let RawCall { prog, vers, proc, .. } = call;
+        let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
+        let (service, conn) = (self.service.clone(), self.conn.clone());
+        self.begin(Box::pin(async move {
+            let _counted = counted;
+            let unanswered = Unanswered(&conn);
+            let response = service.call(&conn, call, body).await;
+            std::mem::forget(unanswered);
+            let (stat, results) = match response {
+                Response::Success(results) => (AcceptStat::Success, vec![results]),
+                Response::Segments(results) => (AcceptStat::Success, results),
+                Response::ProcUnavail => (AcceptStat::ProcUnavail, Vec::new()),
+                Response::GarbageArgs => (AcceptStat::GarbageArgs, Vec::new()),
+                Response::SystemErr => (AcceptStat::SystemErr, Vec::new()),
+                Response::AuthError(stat) => {
+                    let mut head = writer::head_buffer();
+                    encode_denied(xid, RejectStat::AuthError(stat), &mut head);
+                    return conn.reply(writer::seal(head, Vec::new(), permits));
+                }
+                Response::Close => return conn.advance(Stage::Closed, "closed by the service"),
+            };
+            conn.reply(accepted(xid, stat, results, permits));
+        }));
+    }
+
+    /// The stream could not be moved to another thread.
+    pub(crate) fn lost<T>(&self, why: &io::Error) -> Option<T> {
+        self.conn.advance(Stage::Closed, &why.to_string());
+        self.service.closed(&self.conn);
+        None
+    }
+
+    fn is_lone(&self) -> bool {
+        on_lone_thread() && self.shared.as_ref().is_some_and(|shared| shared.lone.is_alone(self.conn.id()))
+    }
+
+    /// Whether the connection must move now: to the thread for a lone client, or, with `Some(None)`, back from it. It does not
+    /// while the writer has something to do, because then it would have to wait for the peer to take that. Calls in flight end
+    /// where they are.
+    fn moves(&self) -> Option<Option<LonePlace>> {
+        let lone = &self.shared.as_ref()?.lone;
+        match (on_lone_thread(), lone.is_alone(self.conn.id())) {
+            (here, alone) if here == alone => None,
+            _ if !self.conn.all_is_written() => None,
+            (false, _) => lone.enter().map(Some),
+            (true, _) => Some(None),
+        }
+    }
+
+    /// On the thread of a lone client: looks now and then whether a call has arrived before the last one was answered.
+    fn look_for_overlap(&self, socket: &OwnedReadHalf) {
+        if self.pace.looks() && arrived(socket) {
+            self.calls_overlap();
+        }
+    }
+
+    /// The client makes several calls at a time.
+    fn calls_overlap(&self) {
+        if let Some(shared) = &self.shared {
+            shared.lone.calls_overlap(self.conn.id());
+        }
+    }
+
+    /// Runs a call until it first waits; a task runs the rest.
+    fn begin(&self, mut serving: Serving) {
+        if on_lone_thread() || self.pace.in_place() {
+            let begun = Instant::now();
+            let mut nobody = Context::from_waker(Waker::noop());
+            let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
+            if !on_lone_thread() {
+                self.pace.took(begun.elapsed());
+            }
+            match polled {
+                Ok(Poll::Pending) => return self.waiting.push(serving),
+                // After a panic `Unanswered` has closed the connection.
+                Ok(Poll::Ready(())) | Err(_) => return,
+            }
+        }
+        tokio::spawn(serving);
+    }
+}
+
+fn accepted(xid: u32, stat: AcceptStat, results: Vec<Bytes>, permits: Permits) -> Outgoing {
+    let mut head = writer::head_buffer();
+    encode_accepted(xid, stat, &mut head);
+    writer::seal(head, results, permits)
+}
+
+/// Whether something has arrived that is not read yet. (The runtime would not look: it waits for the kernel to tell it.)
+fn arrived(socket: &OwnedReadHalf) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    rustix::net::recv(socket.as_ref(), &mut [0; 1], flags).is_ok_and(|(_, bytes)| bytes > 0)
+}

@@ -1,0 +1,289 @@
+//! A client that has the server to itself is served on a thread of its own, where it may wait; nobody else waits for it, and nothing of it is lost when it
+//! moves there and back.
+
+use bytes::{Bytes, BytesMut};
+use landfast_rpc::limits::LONE_AFTER;
+use landfast_rpc::message::RawCall;
+use landfast_rpc::record::last_fragment_header;
+use landfast_rpc::{
+    CallHeader, ConnInfo, OpaqueAuth, Program, Response, Server, ServerConfig, Service, on_lone_thread,
+};
+use landfast_xdr::Encode;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+const PROG: u32 = 0x2000_0004;
+/// Replies with where it ran: a byte for the thread and one for [`CallHeader::lone`], and with its arguments.
+const WHERE: u32 = 1;
+/// As [`WHERE`], but waits in place until the test lets it go on.
+const WAIT: u32 = 2;
+/// As [`WHERE`], but waits, and lets others go on, until the test opens the gate.
+const PARK: u32 = 3;
+/// Far longer than a loaded machine takes for a call.
+const SOON: Duration = Duration::from_secs(30);
+
+struct Places {
+    closed: AtomicU32,
+    gate: Mutex<Option<mpsc::Receiver<()>>>,
+    waits: Mutex<Option<mpsc::Sender<()>>>,
+    opened: Semaphore,
+}
+
+impl Default for Places {
+    fn default() -> Places {
+        let (closed, gate, waits) = Default::default();
+        Places { closed, gate, waits, opened: Semaphore::new(0) }
+    }
+}
+
+impl Service for Places {
+    fn programs(&self) -> &[Program] {
+        &[Program { number: PROG, low: 1, high: 1 }]
+    }
+
+    async fn call(&self, _: &Arc<ConnInfo>, mut call: CallHeader, body: Bytes) -> Response {
+        if call.proc == WAIT {
+            let gate = self.gate.lock().unwrap().take().expect("one waits");
+            self.waits.lock().unwrap().take().expect("the test listens").send(()).unwrap();
+            gate.recv_timeout(SOON).expect("let go");
+        }
+        if call.proc == PARK {
+            call.turn.give();
+            let _opened = self.opened.acquire().await;
+        }
+        let place = [u8::from(on_lone_thread()), u8::from(call.lone), 0, 0];
+        Response::Segments(vec![Bytes::copy_from_slice(&place), body])
+    }
+
+    fn closed(&self, _: &Arc<ConnInfo>) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn server() -> (Arc<Places>, Server) {
+    let service = Arc::new(Places::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    (service.clone(), Server::start(listener, service, ServerConfig::default()).unwrap())
+}
+
+fn call(xid: u32, proc: u32, args: &[u8]) -> Vec<u8> {
+    let mut message = BytesMut::new();
+    let (cred, verf) = (OpaqueAuth::NONE, OpaqueAuth::NONE);
+    RawCall { xid, prog: PROG, vers: 1, proc, cred, verf }.encode(&mut message);
+    message.extend_from_slice(args);
+    [&last_fragment_header(message.len())[..], &message].concat()
+}
+
+struct Client {
+    stream: TcpStream,
+    xid: u32,
+}
+
+impl Client {
+    async fn connect(server: &Server) -> Client {
+        let stream = TcpStream::connect(server.local_addr()).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, xid: 0 }
+    }
+
+    async fn send(&mut self, proc: u32, args: &[u8]) {
+        self.xid += 1;
+        self.stream.write_all(&call(self.xid, proc, args)).await.unwrap();
+    }
+
+    /// The xid of the next reply, where the call ran, and its arguments.
+    async fn reply(&mut self) -> (u32, bool, bool, Vec<u8>) {
+        let reply = async {
+            let len = self.stream.read_u32().await.expect("connected") & 0x7fff_ffff;
+            let mut reply = vec![0; len as usize];
+            self.stream.read_exact(&mut reply).await.expect("a whole reply");
+            reply
+        };
+        let reply = timeout(SOON, reply).await.expect("a reply in time");
+        let xid = u32::from_be_bytes(reply[..4].try_into().unwrap());
+        (xid, reply[24] == 1, reply[25] == 1, reply[28..].to_vec())
+    }
+
+    async fn asks(&mut self, args: &[u8]) -> (bool, bool) {
+        self.send(WHERE, args).await;
+        let (xid, thread, lone, back) = self.reply().await;
+        assert_eq!((xid, &back[..]), (self.xid, args));
+        (thread, lone)
+    }
+
+    /// Calls, one at a time, until it is alone on the thread.
+    async fn becomes_lone(&mut self) {
+        for n in 0..4 * LONE_AFTER {
+            if self.asks(&n.to_be_bytes()).await == (true, true) {
+                return;
+            }
+        }
+        panic!("it never moves");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_calls_one_at_a_time_moves_to_the_thread_and_back_when_another_comes() {
+    let (_service, server) = server().await;
+    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    for n in 0..LONE_AFTER {
+        assert_eq!(lone.asks(&n.to_be_bytes()).await, (false, false), "too soon");
+    }
+    for _ in 0..3 {
+        lone.becomes_lone().await;
+        assert_eq!(other.asks(b"ping").await, (false, false));
+        // The next call may find it still there, but not alone; then it has moved.
+        assert!(!lone.asks(b"next").await.1);
+        assert_eq!(lone.asks(b"then").await, (false, false));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn while_it_waits_in_place_others_are_served() {
+    let (service, server) = server().await;
+    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    lone.becomes_lone().await;
+    let (go, gate) = mpsc::channel();
+    let (tell, waits) = mpsc::channel();
+    *service.gate.lock().unwrap() = Some(gate);
+    *service.waits.lock().unwrap() = Some(tell);
+    lone.send(WAIT, b"slow").await;
+    waits.recv_timeout(SOON).expect("it waits");
+    for n in 0_u32..100 {
+        assert_eq!(other.asks(&n.to_be_bytes()).await, (false, false));
+    }
+    go.send(()).unwrap();
+    assert_eq!(lone.reply().await.3, b"slow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_makes_several_calls_at_a_time_leaves_the_thread() {
+    let (_service, server) = server().await;
+    let mut client = Client::connect(&server).await;
+    client.becomes_lone().await;
+    let first = client.xid + 1;
+    let mut seen = Vec::new();
+    let mut last = (true, true);
+    // Eight at a time.
+    for n in 0_u32..2000 {
+        client.send(WHERE, &n.to_be_bytes()).await;
+        if n >= 7 {
+            let (xid, thread, lone, _) = client.reply().await;
+            last = (thread, lone);
+            seen.push(xid);
+        }
+    }
+    assert_eq!(last, (false, false));
+    for _ in 0..7 {
+        seen.push(client.reply().await.0);
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(first..first + 2000), "each call has one reply");
+    client.becomes_lone().await;
+}
+
+/// Its calls wait for something; others come meanwhile, and its next calls. None waits for the first ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_moves_while_calls_are_in_flight() {
+    let (service, server) = server().await;
+    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    lone.becomes_lone().await;
+    for n in 0_u32..100 {
+        lone.send(PARK, &n.to_be_bytes()).await;
+    }
+    assert_eq!(other.asks(b"ping").await, (false, false));
+    let parked = lone.xid;
+    for n in 0..3 * LONE_AFTER {
+        let place = lone.asks(&n.to_be_bytes()).await;
+        assert!(!place.1, "others are in flight");
+        if n > 10 {
+            assert!(!place.0, "it has left");
+        }
+    }
+    service.opened.add_permits(100);
+    let mut seen: Vec<u32> = Vec::new();
+    for _ in 0..100 {
+        seen.push(lone.reply().await.0);
+    }
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(parked - 99..=parked), "each has one reply");
+    lone.becomes_lone().await;
+}
+
+/// A peer that sends without end and takes no reply is read on, also where its connection is to move.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_late_is_read_on() {
+    let (_service, server) = server().await;
+    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    lone.becomes_lone().await;
+    let args = vec![5; 1 << 20];
+    for n in 0..24 {
+        let sent = timeout(SOON, lone.send(WHERE, &args)).await;
+        sent.expect("it is read");
+        if n % 8 == 0 {
+            other.asks(b"ping").await;
+        }
+    }
+    for _ in 0..24 {
+        assert_eq!(lone.reply().await.3.len(), args.len());
+    }
+}
+
+/// Records of all sizes, also in pieces, while it moves to and fro.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_repeated_when_it_moves() {
+    let (_service, server) = server().await;
+    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    let mut moves = 0;
+    let mut before = false;
+    for n in 0_usize..3000 {
+        let args = vec![n as u8; (n * 37) % 9000 / 4 * 4];
+        let thread = if n % 10 == 3 {
+            lone.xid += 1;
+            let record = call(lone.xid, WHERE, &args);
+            let (head, rest) = record.split_at(n % record.len());
+            lone.stream.write_all(head).await.unwrap();
+            tokio::task::yield_now().await;
+            lone.stream.write_all(rest).await.unwrap();
+            let (xid, thread, _, back) = lone.reply().await;
+            assert_eq!((xid, back), (lone.xid, args));
+            thread
+        } else {
+            lone.asks(&args).await.0
+        };
+        moves += u32::from(thread != before);
+        before = thread;
+        if n % 150 == 149 {
+            other.asks(b"here").await;
+        }
+    }
+    assert!(moves >= 20, "it moved {moves} times");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_ends_there_as_elsewhere() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    lone.becomes_lone().await;
+    drop(lone);
+    let gone = async {
+        while server.connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.expect("its place is free");
+    assert_eq!(service.closed.load(Ordering::SeqCst), 1);
+    // The thread is free for the next one.
+    let mut next = Client::connect(&server).await;
+    next.becomes_lone().await;
+    assert!(server.shutdown(SOON).await, "everything went out");
+    assert_eq!(service.closed.load(Ordering::SeqCst), 2);
+    assert_eq!(next.stream.read(&mut [0; 1]).await.unwrap(), 0, "closed in order");
+}
