@@ -94,6 +94,42 @@ fn a_waiter_that_is_alone_makes_the_flush_itself() {
     assert_eq!(log.stats().led, 0);
 }
 
+/// For a thread that nobody waits for: it makes the flush however long that takes, unless others share it; if it fails, it fails all who wait.
+#[test]
+fn who_waits_on_a_thread_of_its_own_flushes_there() {
+    let disk = disk(RING);
+    let model = Arc::new(Model::default());
+    let mut config = config();
+    config.lead_flush = Duration::ZERO;
+    let log = start(&disk, &model, config);
+    let waits_here = |ticket: landfast_intentlog::Ticket| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        thread::spawn(move || runtime.block_on(ticket.wait_here()))
+    };
+    for _ in 0..10 {
+        waits_here(model.operate(&log, &[300]).unwrap().1).join().unwrap().unwrap();
+    }
+    assert_eq!(log.stats().led, 10);
+    // Another is known to be coming.
+    let other = log.expect();
+    waits_here(model.operate(&log, &[1]).unwrap().1).join().unwrap().unwrap();
+    drop(other);
+    assert_eq!(log.stats().led, 10);
+    recovers(&disk, &model, 11);
+
+    disk.hold(true);
+    disk.set_fault(Fault::ErrorOnce(0));
+    let leader = waits_here(model.operate(&log, &[1]).unwrap().1);
+    disk.await_held();
+    let rest: Vec<_> = (0..5).map(|_| model.operate(&log, &[1]).unwrap().1).collect();
+    let behind = waits_here(rest[0].clone());
+    disk.hold(false);
+    assert!(matches!(leader.join().unwrap(), Err(LogError::Failed(_))));
+    assert!(matches!(behind.join().unwrap(), Err(LogError::Failed(_))));
+    assert!(rest.iter().all(|ticket| matches!(ticket.wait_blocking(), Err(LogError::Failed(_)))));
+    assert!(matches!(model.operate(&log, &[1]).map(drop), Err(LogError::Failed(_))));
+}
+
 #[test]
 fn what_commits_while_a_waiter_makes_the_flush_shares_the_next() {
     let (disk, model, log) = led(RING);
