@@ -21,7 +21,7 @@ use crate::proc::{self, command, output};
 use crate::steps::{Job, Outcome, Steps, Times};
 
 /// The experiments whose claims must hold.
-const EXPERIMENTS: [&str; 14] = [
+const EXPERIMENTS: [&str; 15] = [
     "client-rpcs",
     "client-memory",
     "nested-open",
@@ -33,6 +33,7 @@ const EXPERIMENTS: [&str; 14] = [
     "beside-ganesha",
     "predicted",
     "log-throughput",
+    "operation-steps",
     "checkpoint-stall",
     "recovery-speed",
     "trace-speed",
