@@ -189,6 +189,8 @@ pub const DIRS_IN_MEMORY: usize = 16_384;
 pub const DIRS_LOOKED_AT: usize = 64;
 /// Directories whose final attributes are read back from there together.
 pub const FINALS_TOGETHER: usize = 16_384;
+/// Files with several names that are remembered in memory until all their names have come; more are in a temporary file.
+pub const LINKS_IN_MEMORY: usize = 65_536;
 /// Bytes that wait to be written to a temporary file.
 pub const OVERFLOW_BUFFER: usize = 256 << 10;
 

@@ -13,7 +13,7 @@ use landfast_nfs::v4::{FileHandle, NfsTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::{member, named};
+use super::{member, named, unknown};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::OwnerNames;
 use crate::fs::server_copy::{CopyMethod, Original, ServerCopies};
@@ -549,7 +549,7 @@ fn describe(
     }
     let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default(), who);
     if options.links
-        && let Some(first) = links.earlier(&meta, &path)
+        && let Some(first) = links.earlier(&meta, &path).map_err(|e| (path.clone(), unknown(&e)))?
     {
         (member.kind, member.link) = (Kind::HardLink, first);
         return Ok((member, None));

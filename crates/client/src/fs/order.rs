@@ -181,6 +181,17 @@ mod tests {
             said.retain(|s| !s.is_empty());
             assert_eq!(said.join(", "), expected, "{turn}");
         }
+        // A directory in three parts, of which one cannot be listed.
+        let mut order = InOrder::new(1);
+        let part = |number, name, listed, next| Listing { next, ..listing(number, "s", &[(name, listed)]) };
+        order.came(part(3, "c", None, Some(4)));
+        order.came(listing(2, "s/b", &[("x", None)]));
+        assert_eq!((order.held(), all(&mut order)), (2, "start 0".to_owned()));
+        order.came(part(0, "b", Some(2), Some(3)));
+        assert_eq!((all(&mut order), order.held()), ("1 s/b, 2 s/b/x, left, 1 s/c".to_owned(), 0));
+        let entries = Outcome::Unknown("lost".into());
+        order.came(Listing { number: 4, path: b"s".to_vec(), entries, next: None });
+        assert_eq!(all(&mut order), "not s, left");
         let mut order = InOrder::new(1).sorted(|a, b| a.name.cmp(&b.name));
         order.came(listing(0, "", &[("b", None), ("a", None)]));
         assert_eq!(all(&mut order), "start 0, 1 /a, 1 /b, left");

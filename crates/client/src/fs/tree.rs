@@ -158,7 +158,7 @@ enum Request {
 struct Dir {
     path: Vec<u8>,
     depth: usize,
-    /// Its turn in the walk, and the index of its first entry: this may be the continuation of a listing.
+    /// Its turn in the walk. A continuation of its listing stands between entries: at this index of their turns.
     turn: Turn,
     first: u32,
     entries: Vec<Entry>,
@@ -301,7 +301,7 @@ impl Walk {
                     }
                     None => Item::new(&path, Visit::List(List::new(LISTED, false))),
                 };
-                let child = self.dir(Dir::new(path, depth + 1, below(&turn, first + n as u32)));
+                let child = self.dir(Dir::new(path, depth + 1, below(&turn, first + 1 + n as u32)));
                 entry.listing = Some(child);
                 more.push(self.asks(Request::Entries(child, entry.fh.clone()), item));
             } else if entry.meta.is_link() && self.options.texts {
@@ -314,7 +314,7 @@ impl Walk {
             }
         }
         let next = rest.zip(fh).map(|(from, fh)| {
-            let first = first + entries.len() as u32;
+            let first = first + 1 + entries.len() as u32;
             let next = self.dir(Dir { first, ..Dir::new(path, depth, turn) });
             let list = List::part(LISTED, Some(from), self.part());
             let item = Item::at(fh.clone(), Visit::List(list));
@@ -674,11 +674,12 @@ fn is_stale(outcome: &Outcome<()>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use landfast_nfs::v4::OpNum;
     use landfast_nfs::v4::attr::AttrValues;
+    use landfast_nfs::v4::{FileType, OpNum};
 
     use super::super::meta::Meta;
     use super::super::outcome::Failure;
+    use super::super::queue::Queue;
     use super::*;
 
     fn files(names: &[&str]) -> Outcome<Visited> {
@@ -740,6 +741,56 @@ mod tests {
         let denied = Outcome::Failed(Failure::Status { op: OpNum::REMOVE, status: NfsStat::NFS4ERR_ACCESS });
         let (asked, told) = removed(vec![files(&["a", "b"]), denied, gone(), apart()]);
         assert_eq!((asked[3].len(), told), (0, shown("d/a! d/b")));
+    }
+
+    #[test]
+    fn a_large_directory_comes_in_parts_each_in_its_turn() {
+        let fh = |text: &'static str| FileHandle(Bytes::from_static(text.as_bytes()));
+        let entry = |name: &'static str, kind| Entry {
+            fh: Some(fh(name)),
+            ..Entry::of(name.as_bytes(), &AttrValues { kind: Some(kind), ..AttrValues::default() })
+                .unwrap()
+                .unwrap()
+        };
+        let listed = |entries, rest: Option<u64>| {
+            Outcome::Committed(Visited::Entries(Listed { entries, rest: rest.map(|at| (at, [0; 8])) }))
+        };
+        let (file, dir, link) = (FileType::Reg, FileType::Dir, FileType::Lnk);
+        let mut walk = Walk::new(WalkOptions { parts: true, texts: true, ..WalkOptions::default() });
+        let (items, done) = walk.start([Start::new("s", fh("s")), Start::new("t", fh("t"))]);
+        assert!(done.is_empty());
+        let mut queue = Queue::Turns(Default::default());
+        items.into_iter().enumerate().for_each(|item| queue.push(item));
+        let first = queue.pop().unwrap();
+        assert_eq!((first.0, &first.1.turn[..]), (0, &[0][..]));
+        let mut more = Vec::new();
+        let part = walk.visited(0, listed(vec![entry("a", file), entry("b", dir)], Some(7)), &mut more);
+        let part = part.unwrap();
+        assert_eq!((part.number, part.len(), part.next), (0, 2, Some(3)));
+        // Below `b` first, then the rest, then `t`.
+        let numbered = std::mem::take(&mut more).into_iter().zip(2..).map(|(item, n)| (n, item));
+        numbered.for_each(|item| queue.push(item));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(2));
+        let below = walk.visited(2, listed(vec![entry("x", dir)], None), &mut more).unwrap();
+        assert_eq!((&below.path[..], below.number), (&b"s/b"[..], part_listing(&part, 1)));
+        queue.push((4, more.pop().unwrap()));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(4));
+        assert_eq!(queue.pop().map(|(n, item)| (n, item.turn)), Some((3, [0, 3].into())));
+        // A link's target is asked for before what is in the directories beside it, and holds the part back.
+        assert!(walk.visited(3, listed(vec![entry("c", dir), entry("l", link)], None), &mut more).is_none());
+        more.into_iter().zip(5..).for_each(|(item, n)| queue.push((n, item)));
+        let text = Outcome::Committed(Visited::Text(Bytes::from_static(b"to")));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(6));
+        let rest = walk.visited(6, text, &mut Vec::new()).unwrap();
+        assert_eq!((rest.number, rest.next, &rest.path[..]), (3, None, &b"s"[..]));
+        assert_eq!([queue.pop(), queue.pop()].map(|item| item.map(|(n, _)| n)), [Some(5), Some(1)]);
+    }
+
+    fn part_listing(part: &Listing, entry: usize) -> usize {
+        match &part.entries {
+            Outcome::Committed(entries) => entries[entry].listing.unwrap(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn shown(all: &str) -> Vec<String> {

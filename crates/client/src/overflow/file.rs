@@ -32,8 +32,9 @@ pub(crate) struct TempFile {
     /// Bytes in the file. What follows them is in `buffer`.
     written: u64,
     buffer: Vec<u8>,
-    /// The buffer is written when it is as large as this.
+    /// The buffer is written when it is as large as this; and after that was possible.
     write_at: usize,
+    write_usually_at: usize,
     trouble: Option<OverflowError>,
 }
 
@@ -52,8 +53,15 @@ impl TempFile {
             written: 0,
             buffer: Vec::new(),
             write_at: OVERFLOW_BUFFER,
+            write_usually_at: OVERFLOW_BUFFER,
             trouble: None,
         }
+    }
+
+    /// A file that is written at once.
+    #[cfg(test)]
+    pub(crate) fn unbuffered() -> TempFile {
+        TempFile { write_at: 1, write_usually_at: 1, ..TempFile::new() }
     }
 
     /// Where the next bytes go.
@@ -77,7 +85,7 @@ impl TempFile {
                 self.file = file.or_else(|| self.file.take());
                 self.written += self.buffer.len() as u64;
                 self.buffer = Vec::new();
-                self.write_at = OVERFLOW_BUFFER;
+                self.write_at = self.write_usually_at;
             }
             Err(e) => {
                 // There may be room later.

@@ -1,10 +1,12 @@
-//! Records in a temporary file: written once, read by their places, or all of them in the order in which they were written.
+//! Records in a temporary file: read by their places, or all of them in the order in which they were written, or backwards.
 //!
-//! A record is the number of its bytes (4, little-endian), one byte that says whether it still counts, the bytes.
+//! A record is the number of its bytes (4, little-endian), one byte that says whether it still counts, the bytes, and their
+//! number again, for those who read backwards.
 
 use super::file::{OverflowError, TempFile};
 
 const HEAD: usize = 5;
+const TAIL: usize = 4;
 const COUNTS: u8 = 1;
 const TAKEN: u8 = 0;
 
@@ -27,7 +29,7 @@ impl Records {
     /// Adds a record and returns its place.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> u64 {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let record = [&len.to_le_bytes(), &[COUNTS][..], bytes].concat();
+        let record = [&len.to_le_bytes(), &[COUNTS][..], bytes, &len.to_le_bytes()].concat();
         self.file.append(&record)
     }
 
@@ -64,7 +66,26 @@ impl Records {
     pub(crate) fn next(&self, mut at: u64) -> Result<Option<(Vec<u8>, u64)>, OverflowError> {
         while at < self.file.end() {
             let (counts, bytes) = self.read(at)?;
-            at += (HEAD + bytes.len()) as u64;
+            at += (HEAD + bytes.len() + TAIL) as u64;
+            if counts == COUNTS {
+                return Ok(Some((bytes, at)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The place behind the last record.
+    pub(crate) fn end(&self) -> u64 {
+        self.file.end()
+    }
+
+    /// The last record that counts before this place, and its own place.
+    pub(crate) fn before(&self, mut at: u64) -> Result<Option<(Vec<u8>, u64)>, OverflowError> {
+        while at > 0 {
+            let mut len = [0; TAIL];
+            self.file.read(at - TAIL as u64, &mut len)?;
+            at -= HEAD as u64 + u64::from(u32::from_le_bytes(len)) + TAIL as u64;
+            let (counts, bytes) = self.read(at)?;
             if counts == COUNTS {
                 return Ok(Some((bytes, at)));
             }
@@ -97,7 +118,14 @@ mod tests {
             seen.push(bytes[0]);
             next = after;
         }
-        let want = (1..99).map(|n| if n == 40 { 200 } else { n });
-        assert_eq!(seen, want.collect::<Vec<u8>>());
+        let mut want: Vec<u8> = (1..99).map(|n| if n == 40 { 200 } else { n }).collect();
+        assert_eq!(seen, want);
+        let (mut last, mut seen) = (records.end(), Vec::new());
+        while let Some((bytes, before)) = records.before(last).unwrap() {
+            seen.push(bytes[0]);
+            last = before;
+        }
+        want.reverse();
+        assert_eq!(seen, want);
     }
 }

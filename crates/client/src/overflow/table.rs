@@ -201,10 +201,11 @@ mod tests {
     proptest! {
         #[test]
         fn as_a_table_that_is_all_in_memory(
-            most in 1usize..40,
+            (most, unbuffered) in (1usize..40, any::<bool>()),
             steps in prop::collection::vec((0u64..60, prop::option::of(0u64..1000)), 0..400),
         ) {
-            let mut table = Table::new(most, TempFile::new());
+            let file = if unbuffered { TempFile::unbuffered() } else { TempFile::in_dir("/dev/null/none".as_ref()) };
+            let mut table = Table::new(most, file);
             let keys = Keys::default();
             let mut want: HashMap<u64, u64> = HashMap::new();
             for (key, step) in steps {

@@ -35,7 +35,7 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::fs::{Nfs, StepError};
 use crate::limits;
 use crate::ops::{self, Entry};
-use crate::overflow::{Table, TempFile};
+use crate::overflow::{Records, Table, TempFile};
 use crate::patience::Patience;
 use crate::resume::{Item, Part, Resume};
 use crate::session::{Session, SessionError};
@@ -102,7 +102,8 @@ pub(super) async fn extract(
     }
     let capacity = capacity(session, &options.tuning);
     let Tuning { keys_in_memory, dirs_in_memory, .. } = options.tuning;
-    let tree = Tree::new(root, dirs_in_memory, Table::new(keys_in_memory, TempFile::new()));
+    let tree =
+        Tree::new(root, dirs_in_memory, Table::new(keys_in_memory, TempFile::new()), Records::default());
     let mut plan = Plan::new(tree, options.existing, rules.implied_dir(), capacity);
     let mut made: Vec<DirId> = Vec::with_capacity(first.dirs.len());
     for (NewDir { path, parent, implied, .. }, fh) in first.dirs {

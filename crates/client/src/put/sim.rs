@@ -23,7 +23,7 @@ use super::tree::{ItemId, Tree};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits::DIRS_FOR_A_MEMBER;
 use crate::ops::Entry;
-use crate::overflow::{Table, TempFile};
+use crate::overflow::{Records, Table, TempFile};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Object {
@@ -384,7 +384,12 @@ fn run(case: &Case) {
         case.archive.iter().map(|(p, t)| reference(&mut expected, p, t, case.keep)).collect();
     let existing = if case.keep { Existing::Keep } else { Existing::Replace };
     let (keys, dirs) = case.in_memory;
-    let tree = Tree::new(handle(ROOT), dirs, Table::new(keys, TempFile::new()));
+    let tree = Tree::new(
+        handle(ROOT),
+        dirs,
+        Table::new(keys, TempFile::unbuffered()),
+        Records::new(TempFile::unbuffered()),
+    );
     let mut plan = Plan::new(tree, existing, Fattr::default(), case.capacity);
     let mut todo = case.archive.iter().enumerate();
     let mut flying: Vec<Batch> = Vec::new();
@@ -599,7 +604,7 @@ proptest! {
 #[test]
 fn compounds_are_full_and_finish_directories() {
     let mut plan = Plan::new(
-        Tree::new(handle(ROOT), usize::MAX, Table::default()),
+        Tree::new(handle(ROOT), usize::MAX, Table::default(), Records::default()),
         Existing::Replace,
         Fattr::default(),
         Capacity {

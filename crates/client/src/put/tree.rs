@@ -82,8 +82,9 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// A destination that exists but is not listed yet. `most`: directories in memory; `settled`: where names go.
-    pub(super) fn new(root: FileHandle, most: usize, settled: Table) -> Tree {
+    /// A destination that exists but is not listed yet. `most`: directories in memory; `settled`: where names go, `records`: where
+    /// directories go.
+    pub(super) fn new(root: FileHandle, most: usize, settled: Table, records: Records) -> Tree {
         let root = new_dir(0, ROOT, Bytes::new(), DirState::Unlisted(root), false);
         Tree {
             dirs: vec![root],
@@ -92,7 +93,7 @@ impl Tree {
             number: 1,
             settled,
             keys: Keys::default(),
-            records: Records::default(),
+            records,
             most,
             unread: None,
             wanted: Vec::new(),
@@ -374,7 +375,7 @@ mod tests {
     }
 
     fn open_root() -> Tree {
-        let mut t = Tree::new(fh(0), usize::MAX, Table::default());
+        let mut t = Tree::new(fh(0), usize::MAX, Table::default(), Records::default());
         assert_eq!(t.walk(&[]), Walk::Wait(ROOT));
         assert_eq!(t.take_wanted(), [(ROOT, fh(0))]);
         t.dir_mut(ROOT).state = DirState::Open(fh(0));
@@ -384,7 +385,8 @@ mod tests {
 
     #[test]
     fn directories_beyond_the_limit_come_back_as_they_were() {
-        let mut t = Tree::new(fh(0), 3, Table::new(2, TempFile::new()));
+        let mut t =
+            Tree::new(fh(0), 3, Table::new(2, TempFile::unbuffered()), Records::new(TempFile::unbuffered()));
         (t.dir_mut(ROOT).state, t.dir_mut(ROOT).all_known) = (DirState::Open(fh(0)), true);
         let attrs = |n: u8| Fattr { values: Bytes::copy_from_slice(&[n; 4]), ..Fattr::default() };
         for n in 0..20u8 {
@@ -423,7 +425,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_was_listed_is_listed_again() {
-        let mut t = Tree::new(fh(0), 0, Table::default());
+        let mut t = Tree::new(fh(0), 0, Table::default(), Records::default());
         (t.dir_mut(ROOT).state, t.dir_mut(ROOT).all_known) = (DirState::Open(fh(0)), true);
         let old = t.adopt(ROOT, &"old".into(), fh(1));
         (t.dir_mut(old).state, t.dir_mut(old).all_known) = (DirState::Open(fh(1)), true);
