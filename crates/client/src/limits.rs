@@ -102,6 +102,8 @@ pub const REMOVED_PART: usize = 16_384;
 pub const REMOVED_AHEAD_MAX: usize = 65_536;
 /// Entries that a walk has listed before their turn, or is listing. More are listed only if nothing else is in flight.
 pub const WALKED_EARLY_MAX: usize = 65_536;
+/// Directories that a walk has asked for or is about to; the others that it knows take less memory.
+pub const WALKED_ASKED_MAX: usize = 16_384;
 /// Entries of a directory in one part of its listing, where a walk may give parts.
 pub const WALKED_PART: usize = 16_384;
 /// Entries that the first listings of a walk are expected to bring; about those of one page of [`READDIR_FIRST_BYTES`].

@@ -3,7 +3,7 @@
 //! Entries are addressed by handle, never by path. So an object that somebody puts in a directory's place meanwhile is
 //! not entered, and symbolic links are never followed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
@@ -18,7 +18,7 @@ use super::outcome::Outcome;
 use super::path::join;
 use super::queue::Turn;
 use crate::compound::{OpError, Results};
-use crate::limits::{REMOVED_PART, REMOVED_TOGETHER, WALKED_PART};
+use crate::limits::{REMOVED_PART, REMOVED_TOGETHER, WALKED_ASKED_MAX, WALKED_PART};
 
 #[derive(Debug)]
 pub(super) enum Visit {
@@ -146,6 +146,25 @@ pub(super) struct Walk {
     dirs: HashMap<usize, Dir>,
     /// The next directory's number.
     numbered: usize,
+    /// Directories in those that were listed, until they are asked for; by the turn of the first of each.
+    waiting: BTreeMap<Turn, Waiting>,
+}
+
+/// The directories in one directory that are not asked for yet.
+struct Waiting {
+    path: Vec<u8>,
+    depth: usize,
+    /// They share this beginning of their turns.
+    turn: Turn,
+    dirs: std::vec::IntoIter<WaitingDir>,
+}
+
+struct WaitingDir {
+    number: usize,
+    /// Its index in the turn.
+    index: u32,
+    name: Box<[u8]>,
+    fh: Option<FileHandle>,
 }
 
 enum Request {
@@ -180,7 +199,7 @@ fn below(turn: &[u32], n: u32) -> Turn {
 impl Walk {
     pub(super) fn new(options: WalkOptions) -> Walk {
         let (asked, dirs) = (HashMap::new(), HashMap::new());
-        Walk { options, asked, given: 0, dirs, numbered: 0 }
+        Walk { options, asked, given: 0, dirs, numbered: 0, waiting: BTreeMap::new() }
     }
 
     /// Returns the items that list the starts, and the starts that are listed already.
@@ -209,6 +228,7 @@ impl Walk {
             let item = self.asks(Request::Entries(number, Some(fh.clone())), Item::at(fh, Visit::List(list)));
             items.push(item);
         }
+        while self.asked.len() < WALKED_ASKED_MAX && self.ask_next(&mut items) {}
         (items, done)
     }
 
@@ -248,19 +268,45 @@ impl Walk {
         outcome: Outcome<Visited>,
         more: &mut Vec<Item<Visit>>,
     ) -> Option<Listing> {
-        match self.asked.remove(&number)? {
+        let done = match self.asked.remove(&number)? {
             Request::Entries(dir, fh) => self.listed(dir, fh, outcome, more),
-            Request::Text(dir, entry) => {
-                let state = self.dirs.get_mut(&dir)?;
-                if let (Outcome::Committed(Visited::Text(text)), Some(entry)) =
-                    (outcome, state.entries.get_mut(entry))
-                {
-                    entry.text = Some(Bytes::copy_from_slice(&text));
-                }
-                state.texts_missing -= 1;
-                if state.texts_missing == 0 { self.give(dir) } else { None }
-            }
+            Request::Text(dir, entry) => self.text(dir, entry, outcome),
+        };
+        while self.asked.len() < WALKED_ASKED_MAX && self.ask_next(more) {}
+        done
+    }
+
+    fn text(&mut self, dir: usize, entry: usize, outcome: Outcome<Visited>) -> Option<Listing> {
+        let state = self.dirs.get_mut(&dir)?;
+        if let (Outcome::Committed(Visited::Text(text)), Some(entry)) =
+            (outcome, state.entries.get_mut(entry))
+        {
+            entry.text = Some(Bytes::copy_from_slice(&text));
         }
+        state.texts_missing -= 1;
+        if state.texts_missing == 0 { self.give(dir) } else { None }
+    }
+
+    /// Puts directories in their place among those that wait: that of the first of them.
+    fn waits(&mut self, waiting: Waiting) {
+        if let Some(first) = waiting.dirs.as_slice().first() {
+            self.waiting.insert(below(&waiting.turn, first.index), waiting);
+        }
+    }
+
+    /// Asks for the first directory that waits for it. `false`: there is none.
+    fn ask_next(&mut self, more: &mut Vec<Item<Visit>>) -> bool {
+        let Some((_, mut first)) = self.waiting.pop_first() else { return false };
+        let Some(WaitingDir { number, index, name, fh }) = first.dirs.next() else { return true };
+        let dir = Dir::new(join(&first.path, &name), first.depth, below(&first.turn, index));
+        self.waits(first);
+        let item = match &fh {
+            Some(fh) => Item::at(fh.clone(), Visit::List(List::new(LISTED, false).up_to(self.part()))),
+            None => Item::new(&dir.path, Visit::List(List::new(LISTED, false))),
+        };
+        self.dirs.insert(number, dir);
+        more.push(self.asks(Request::Entries(number, fh), item));
+        true
     }
 
     fn listed(
@@ -291,19 +337,13 @@ impl Walk {
         }
         let dir = self.dirs.get(&number)?;
         let (path, depth, turn, first) = (dir.path.clone(), dir.depth, dir.turn.clone(), dir.first);
-        let mut texts = 0;
+        let (mut texts, mut dirs) = (0, Vec::new());
         for (n, entry) in entries.iter_mut().enumerate() {
             if entry.meta.is_dir() && depth < self.options.depth_max {
-                let path = join(&path, &entry.name);
-                let item = match &entry.fh {
-                    Some(fh) => {
-                        Item::at(fh.clone(), Visit::List(List::new(LISTED, false).up_to(self.part())))
-                    }
-                    None => Item::new(&path, Visit::List(List::new(LISTED, false))),
-                };
-                let child = self.dir(Dir::new(path, depth + 1, below(&turn, first + 1 + n as u32)));
-                entry.listing = Some(child);
-                more.push(self.asks(Request::Entries(child, entry.fh.clone()), item));
+                entry.listing = Some(self.numbered);
+                let (name, index) = (entry.name.clone(), first + 1 + n as u32);
+                dirs.push(WaitingDir { number: self.numbered, index, name, fh: entry.fh.clone() });
+                self.numbered += 1;
             } else if entry.meta.is_link() && self.options.texts {
                 texts += 1;
                 let item = match &entry.fh {
@@ -312,6 +352,12 @@ impl Walk {
                 };
                 more.push(self.asks(Request::Text(number, n), item));
             }
+        }
+        if !dirs.is_empty() {
+            let (path, turn, dirs) = (path.clone(), turn.clone(), dirs.into_iter());
+            self.waits(Waiting { path, depth: depth + 1, turn, dirs });
+            // What is next in the walk is always asked for.
+            self.ask_next(more);
         }
         let next = rest.zip(fh).map(|(from, fh)| {
             let first = first + 1 + entries.len() as u32;
@@ -780,10 +826,10 @@ mod tests {
         assert!(walk.visited(3, listed(vec![entry("c", dir), entry("l", link)], None), &mut more).is_none());
         more.into_iter().zip(5..).for_each(|(item, n)| queue.push((n, item)));
         let text = Outcome::Committed(Visited::Text(Bytes::from_static(b"to")));
-        assert_eq!(queue.pop().map(|(n, _)| n), Some(6));
-        let rest = walk.visited(6, text, &mut Vec::new()).unwrap();
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(5));
+        let rest = walk.visited(5, text, &mut Vec::new()).unwrap();
         assert_eq!((rest.number, rest.next, &rest.path[..]), (3, None, &b"s"[..]));
-        assert_eq!([queue.pop(), queue.pop()].map(|item| item.map(|(n, _)| n)), [Some(5), Some(1)]);
+        assert_eq!([queue.pop(), queue.pop()].map(|item| item.map(|(n, _)| n)), [Some(6), Some(1)]);
     }
 
     fn part_listing(part: &Listing, entry: usize) -> usize {
