@@ -5,7 +5,6 @@
 
 use crate::units::{show_bytes, show_count};
 use indicatif::{ProgressBar, ProgressStyle};
-use landfast_client::fs::{Listing, Outcome};
 use landfast_client::trees::OnProgress;
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -75,13 +74,6 @@ impl Counter {
             let mut done = self.done.lock();
             done.0 += objects;
             self.draw(&mut done);
-        }
-    }
-
-    /// Counts the entries of a listed directory.
-    pub fn listed(&self, listing: &Listing) {
-        if let Outcome::Committed(entries) = &listing.entries {
-            self.more(entries.len() as u64);
         }
     }
 

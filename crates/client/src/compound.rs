@@ -61,6 +61,11 @@ pub(crate) fn fattr(values: &AttrValues) -> Fattr {
     values.to_fattr(&AttrValues::KNOWN)
 }
 
+/// A copy to keep. A handle that was read from a reply is a slice of it, and would keep the whole reply in memory.
+pub(crate) fn detached(fh: &FileHandle) -> FileHandle {
+    FileHandle(Bytes::copy_from_slice(&fh.0))
+}
+
 /// Decodes attributes.
 pub(crate) fn values(fattr: &Fattr) -> Result<AttrValues, OpError> {
     AttrValues::from_fattr(fattr).map_err(|status| OpError::Failed { op: OpNum::GETATTR, status })
@@ -128,8 +133,18 @@ impl Results {
         }
     }
 
+    /// GETFH. The handle may be kept: it holds nothing of the reply.
+    ///
+    /// # Errors
+    /// As [`Results::take`].
+    pub fn getfh(&mut self) -> Result<FileHandle, OpError> {
+        match self.take(OpNum::GETFH)? {
+            ResBody::Getfh(fh) => Ok(detached(&fh)),
+            _ => Err(OpError::Missing { op: OpNum::GETFH }),
+        }
+    }
+
     bodies! {
-        getfh: GETFH => Getfh -> FileHandle;
         getattr: GETATTR => Getattr -> Fattr;
         open: OPEN => Open -> OpenRes;
         read: READ => Read -> ReadRes;

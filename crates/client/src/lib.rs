@@ -50,6 +50,7 @@ pub mod local;
 pub mod ops;
 mod options;
 pub mod outage;
+mod overflow;
 mod patience;
 mod peer;
 pub mod put;

@@ -98,6 +98,16 @@ pub const GATHERED_MIN: usize = 32;
 pub const REMOVED_TOGETHER: usize = 4096;
 /// Entries of a directory that are listed before they are removed.
 pub const REMOVED_PART: usize = 16_384;
+/// Objects whose removal is requested, or that are being listed for it. More are listed only if nothing else is in flight.
+pub const REMOVED_AHEAD_MAX: usize = 65_536;
+/// Entries that a walk has listed before their turn, or is listing. More are listed only if nothing else is in flight.
+pub const WALKED_EARLY_MAX: usize = 65_536;
+/// Directories that a walk has asked for or is about to; the others that it knows take less memory.
+pub const WALKED_ASKED_MAX: usize = 16_384;
+/// Entries of a directory in one part of its listing, where a walk may give parts.
+pub const WALKED_PART: usize = 16_384;
+/// Entries that the first listings of a walk are expected to bring; about those of one page of [`READDIR_FIRST_BYTES`].
+pub const LISTING_EXPECTED: usize = 256;
 /// How long a directory's filehandle is taken for where its path leads.
 pub const DIR_FRESH: Duration = Duration::from_secs(5);
 /// Files of [`crate::fs::Writes`] that are written in one call.
@@ -172,6 +182,20 @@ pub const COPY_ENDS_MAX: usize = 1024;
 /// Pieces of a file that are read and written together when the server does not copy it.
 pub const COPIED_PIECES: usize = 4;
 
+/// Keys of names, or of other things of a tree, that are remembered in memory; more are in a temporary file, and in memory 2 bytes of
+/// each.
+pub const KEYS_IN_MEMORY: usize = 450_000;
+/// Directories that an extraction has in memory while nothing in them is in progress; more are in a temporary file.
+pub const DIRS_IN_MEMORY: usize = 16_384;
+/// Directories that are looked at for one that may go there, when a member is planned.
+pub const DIRS_LOOKED_AT: usize = 64;
+/// Directories whose final attributes are read back from there together.
+pub const FINALS_TOGETHER: usize = 16_384;
+/// Files with several names that are remembered in memory until all their names have come; more are in a temporary file.
+pub const LINKS_IN_MEMORY: usize = 65_536;
+/// Bytes that wait to be written to a temporary file.
+pub const OVERFLOW_BUFFER: usize = 256 << 10;
+
 /// Directories that a member may be nested in.
 pub const DEPTH_MAX: usize = 512;
 /// Members that `untar` packs into one compound.
@@ -193,8 +217,8 @@ pub const PACKED_REQUEST_MAX: usize = 768 << 10;
 pub const WHOLE_FILE_MAX: u64 = 256 << 10;
 /// Bytes of file data that `untar` holds.
 pub const BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
-/// What a member counts for in that beside its data, bytes.
-pub const MEMBER_OVERHEAD: usize = 512;
+/// What a member counts for in that beside its data, bytes: about what it takes while it is planned, packed and sent.
+pub const MEMBER_OVERHEAD: usize = 2048;
 /// Compounds that `untar` has under way.
 pub const COMPOUNDS_IN_FLIGHT_MAX: usize = 64;
 /// Replies that wait for `untar`'s loop; whoever has another one waits with it.

@@ -16,7 +16,7 @@ use common::{Rig, archive, member, shell, tree};
 use landfast_client::archive::{ArchiveError, ArchiveReader, Filter};
 use landfast_client::cred::Identity;
 use landfast_client::put::{
-    self, DataError, Existing, FatalError, Members, PutOptions, Report, Silent, Source, SourceItem,
+    self, DataError, Existing, FatalError, Members, PutOptions, Report, Silent, Source, SourceItem, Tuning,
 };
 use landfast_client::untar::{Archive, run, run_as};
 use landfast_client::{NfsUrl, SessionLimits, SessionOptions};
@@ -83,6 +83,40 @@ async fn one_of_each_as_gnu_tar_has_it() {
         assert_eq!(again.counts.files, report.counts.files);
         rig.stop().await;
     }
+}
+
+/// Hundreds of directories, visited again and again, with hard links into each other, times, and names that come twice: where
+/// nearly nothing is remembered in memory the result is the same.
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn what_is_remembered_in_a_temporary_file_counts_as_well() {
+    const MANY: &str = "mkdir t && cd t
+        for i in $(seq 200); do mkdir -p d$i/in; echo $i >d$i/f; echo in $i >d$i/in/f; done
+        for i in $(seq 2 200); do ln d1/f d$i/link; ln d$i/in/f d$((i - 1))/in/below; done
+        tar cf ../many.tar . && echo new >d7/f && touch -d @1000000000 d7 d9/in && chmod 750 d9
+        for i in $(seq 1 3 200); do tar rf ../many.tar ./d$i ./d$((201 - i))/in/f; done
+        rm -r d50 && ln -s d51 d60/s && tar rf ../many.tar ./d60/s && rm d60/s && mkdir d60/s && tar rf ../many.tar ./d60/s";
+    let rig = Rig::new().await;
+    let work = rig.work();
+    shell(&work, MANY);
+    let tar = work.join("many.tar");
+    rig.untar_all(&tar).await;
+    let want = tree(&rig.dest());
+    shell(&rig.dest(), "find . -mindepth 1 -delete");
+    let tuning = Tuning { keys_in_memory: 7, dirs_in_memory: 3, ..Tuning::default() };
+    let options = PutOptions { tuning, ..PutOptions::default() };
+    // The second time over what is there.
+    for version in ["4.2", "3"] {
+        let report = rig.untar_over(version, &tar, options.clone()).await.unwrap();
+        assert!(report.complete(), "{version}: {:?} {:?}", report.stopped, &report.failed);
+        for (path, line) in &tree(&rig.dest()) {
+            assert_eq!(Some(line), want.get(path), "{version}: {path}");
+        }
+        assert_eq!(tree(&rig.dest()).len(), want.len());
+        // Here a symbolic link would have to replace a directory.
+        fs::remove_dir_all(rig.dest().join("d60")).unwrap();
+    }
+    rig.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use super::{quote, show};
 use crate::exit::Exit;
 use crate::say;
 use clap::Args;
-use landfast_client::fs::Meta;
+use landfast_client::fs::{Meta, WalkOptions};
 use landfast_client::glob;
 use landfast_nfs::v4::NfsTime;
 use serde_json::json;
@@ -280,7 +280,8 @@ async fn add_up(mut tool: Tool, args: DuArgs, threshold: Option<Threshold>, bloc
             }
         }
     };
-    let how = VisitOptions { follow: args.dereference_args, ..VisitOptions::default() };
+    let walk = WalkOptions { parts: true, ..WalkOptions::default() };
+    let how = VisitOptions { follow: args.dereference_args, walk };
     in_order(&mut tool, operands, "cannot access", how, |tool, visit| {
         each(tool, visit);
         ControlFlow::Continue(())

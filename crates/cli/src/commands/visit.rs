@@ -7,7 +7,7 @@ use super::{message, quote};
 use crate::exit::Exit;
 use crate::progress::Counter;
 use bytes::Bytes;
-use landfast_client::fs::{InOrder, ItemError, Meta, Nfs, Start, Step, WalkOptions};
+use landfast_client::fs::{ItemError, Meta, Nfs, Start, Step, WalkOptions};
 use landfast_nfs::v4::FileHandle;
 use std::ops::ControlFlow;
 
@@ -90,8 +90,7 @@ pub async fn in_order(
         rest = later;
         let dirs: Vec<usize> =
             now.iter().enumerate().filter(|(_, top)| top.meta.is_dir()).map(|(n, _)| n).collect();
-        let mut order = InOrder::new(dirs.len());
-        let mut shown = 0;
+        let (mut shown, mut counted) = (0, 0);
         let mut goes_on = ControlFlow::Continue(());
         // Visits operands up to `end` that were not visited yet. Only the last of them is a directory.
         let mut up_to = |tool: &mut Tool, end: usize, each: &mut dyn FnMut(&mut Tool, Visit<'_>) -> _| {
@@ -116,41 +115,45 @@ pub async fn in_order(
         let mut top = first;
         first
             .nfs
-            .walk_from(starts, options, |listing| {
-                listed.listed(&listing);
-                order.came(listing);
-                while goes_on.is_continue()
-                    && let Some(step) = order.next()
-                {
-                    goes_on = match step {
-                        Step::Start(n) => {
-                            top = &now[dirs[n]];
-                            up_to(tool, dirs[n] + 1, &mut each)
-                        }
-                        Step::Entry { dir, depth, entry } => {
-                            let path = below(&dir, &entry.name);
-                            let visit = Visit::Object {
-                                path: &path,
-                                depth,
-                                meta: &entry.meta,
-                                text: entry.text.as_deref(),
-                                fh: entry.fh.as_ref(),
-                                top: (&top.operand, &top.place),
-                                walked: entry.listing.is_some(),
-                            };
-                            each(tool, visit)
-                        }
-                        Step::Unlisted { path, outcome } => {
-                            if let Err(e) = outcome.into_result() {
-                                unlisted(tool, missing, &path, &e);
-                            }
-                            each(tool, Visit::Unlisted)
-                        }
-                        Step::Left => each(tool, Visit::Left),
-                    };
-                    if goes_on.is_break() {
-                        first.nfs.stop();
+            .walk_in_order(starts, options, |step| {
+                if goes_on.is_break() {
+                    return;
+                }
+                goes_on = match step {
+                    Step::Start(n) => {
+                        top = &now[dirs[n]];
+                        up_to(tool, dirs[n] + 1, &mut each)
                     }
+                    Step::Entry { dir, depth, entry } => {
+                        counted += 1;
+                        if counted == COUNTED_TOGETHER {
+                            listed.more(std::mem::take(&mut counted));
+                        }
+                        let path = below(&dir, &entry.name);
+                        let visit = Visit::Object {
+                            path: &path,
+                            depth,
+                            meta: &entry.meta,
+                            text: entry.text.as_deref(),
+                            fh: entry.fh.as_ref(),
+                            top: (&top.operand, &top.place),
+                            walked: entry.listing.is_some(),
+                        };
+                        each(tool, visit)
+                    }
+                    Step::Unlisted { path, outcome } => {
+                        if let Err(e) = outcome.into_result() {
+                            unlisted(tool, missing, &path, &e);
+                        }
+                        each(tool, Visit::Unlisted)
+                    }
+                    Step::Left => {
+                        listed.more(std::mem::take(&mut counted));
+                        each(tool, Visit::Left)
+                    }
+                };
+                if goes_on.is_break() {
+                    first.nfs.stop();
                 }
             })
             .await;
@@ -159,6 +162,9 @@ pub async fn in_order(
         }
     }
 }
+
+/// Entries of a directory that the progress line counts together.
+const COUNTED_TOGETHER: u64 = 1024;
 
 /// Prints that a directory cannot be listed. After an interruption the summary covers everything that was not started.
 fn unlisted(tool: &Tool, missing: &str, path: &[u8], e: &ItemError) {

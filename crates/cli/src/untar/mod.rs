@@ -290,4 +290,8 @@ impl Progress for Screen {
             eprintln!("landfast: {}: {words}", String::from_utf8_lossy(&quote::escaped(path)));
         }
     }
+
+    fn warning(&self, text: &str) {
+        eprintln!("landfast: {text}");
+    }
 }

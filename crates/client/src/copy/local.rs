@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 
-use super::{member, named, system_text};
+use super::{member, named, system_text, unknown};
 use crate::archive::{ArchiveError, Kind, Member, Segment};
 use crate::fs::AsNamed;
 use crate::limits::{PIECE_BYTES, SPARSE_BLOCK_BYTES};
@@ -124,7 +124,8 @@ impl LocalTrees {
             member.xattrs = named(read.unwrap_or_default());
         }
         if self.options.links
-            && let Some(first) = self.links.earlier(&found.meta, &found.path)
+            && let Some(first) =
+                self.links.earlier(&found.meta, &found.path).map_err(|e| (found.path.clone(), unknown(&e)))?
         {
             (member.kind, member.link) = (Kind::HardLink, first);
             (member.size, member.stored, member.sparse, member.xattrs) = (0, 0, None, Vec::new());
@@ -147,13 +148,20 @@ impl LocalTrees {
         if member.kind == Kind::File {
             member.size = found.meta.size;
         }
-        if let Some(first) = self.links.first(&found.meta).filter(|_| self.options.links) {
+        let first = match self.options.links.then(|| self.links.first(&found.meta)) {
+            Some(Err(e)) => return Some(Err((member.path, unknown(&e)))),
+            Some(Ok(first)) => first,
+            None => None,
+        };
+        if let Some(first) = first {
             (member.kind, member.link, member.size) = (Kind::HardLink, first.to_vec(), 0);
         }
         match resume.object(&member) {
             EarlierResult::Done => {
-                if self.options.links {
-                    self.links.earlier(&found.meta, &found.path);
+                if self.options.links
+                    && let Err(e) = self.links.earlier(&found.meta, &found.path)
+                {
+                    return Some(Err((member.path, unknown(&e))));
                 }
                 Some(Ok(SourceItem::DoneEarlier(member.path)))
             }

@@ -5,7 +5,9 @@
 //! | `local` | trees of this machine |
 //! | `remote` | trees of a server |
 //! | `write` | the other way: members as a tree of this machine |
+//! | `last_attributes` | the attributes of its directories as bytes, until they are set (pure) |
 
+mod last_attributes;
 mod local;
 mod remote;
 mod write;
@@ -18,6 +20,8 @@ use landfast_nfs::v4::NfsTime;
 use crate::archive::{Kind, Member, Time};
 use crate::fs::OwnerNames;
 use crate::fs::{Meta, Xattr};
+use crate::overflow::OverflowError;
+use crate::put::{Cause, MemberError};
 
 pub use local::{LocalOptions, LocalStart, LocalTrees, Sparse};
 pub use remote::{RemoteObject, RemoteOptions, RemoteStart, RemoteTrees};
@@ -49,6 +53,11 @@ fn member(path: &[u8], kind: Kind, meta: &Meta, link: Vec<u8>, who: &dyn OwnerNa
 /// Extended attributes in the form that members have.
 pub(crate) fn named(xattrs: Vec<Xattr>) -> Vec<(Vec<u8>, Bytes)> {
     xattrs.into_iter().map(|(name, value)| ([b"user.", &name[..]].concat(), value)).collect()
+}
+
+/// The failure of a member of which it is not known what it has to do with earlier ones.
+fn unknown(e: &OverflowError) -> MemberError {
+    MemberError::new(Cause::Other, e.to_string())
 }
 
 /// The system's text for an error, without its number.

@@ -13,13 +13,12 @@ use landfast_nfs::v4::{FileHandle, NfsTime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
-use super::{member, named};
+use super::{member, named, unknown};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::OwnerNames;
 use crate::fs::server_copy::{CopyMethod, Original, ServerCopies};
 use crate::fs::{
-    Fetched, FirstPage, InOrder, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted,
-    Xattr, join,
+    Fetched, FirstPage, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join,
 };
 use crate::limits::{
     COPIED_AHEAD_BYTES, COPIED_CALLS_MAX, COPIED_TOGETHER, COPIED_TOGETHER_BYTES, PIECE_BYTES,
@@ -241,35 +240,31 @@ async fn walk(
         if !is_dir {
             continue;
         }
-        let mut order = InOrder::new(1);
         // The contents of a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
-        let options = WalkOptions { texts: true, ..WalkOptions::default() };
-        nfs.walk_within(&room, [Start { path: name, fh, first_page }], options, |listing| {
-            order.came(listing);
-            while let Some(step) = order.next() {
-                let sent = match step {
-                    Step::Entry { dir, entry, .. } => {
-                        let path = join(&dir, &entry.name);
-                        if elsewhere.as_ref().is_some_and(|top| below(top, &path)) {
-                            continue;
-                        }
-                        elsewhere = None;
-                        if one_file_system && entry.meta.is_dir() && entry.meta.fsid != device {
-                            elsewhere = Some(path.clone());
-                        }
-                        send(Walked::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
+        let options = WalkOptions { texts: true, parts: true, ..WalkOptions::default() };
+        nfs.walk_within(&room, [Start { path: name, fh, first_page }], options, |step| {
+            let sent = match step {
+                Step::Entry { dir, entry, .. } => {
+                    let path = join(&dir, &entry.name);
+                    if elsewhere.as_ref().is_some_and(|top| below(top, &path)) {
+                        return;
                     }
-                    Step::Unlisted { path, outcome } => match outcome.into_result() {
-                        Err(e) => send(Walked::Unlisted(path, e)),
-                        Ok(_) => Ok(()),
-                    },
-                    Step::Start(_) | Step::Left => Ok(()),
-                };
-                // The receiver is gone: the other listings are dropped.
-                if sent.is_err() {
-                    stop.store(true, Ordering::Release);
+                    elsewhere = None;
+                    if one_file_system && entry.meta.is_dir() && entry.meta.fsid != device {
+                        elsewhere = Some(path.clone());
+                    }
+                    send(Walked::Object { path, meta: entry.meta, fh: entry.fh, text: entry.text })
                 }
+                Step::Unlisted { path, outcome } => match outcome.into_result() {
+                    Err(e) => send(Walked::Unlisted(path, e)),
+                    Ok(_) => Ok(()),
+                },
+                Step::Start(_) | Step::Left => Ok(()),
+            };
+            // The receiver is gone: the other listings are dropped.
+            if sent.is_err() {
+                stop.store(true, Ordering::Release);
             }
         })
         .await;
@@ -554,7 +549,7 @@ fn describe(
     }
     let mut member = member(&path, kind, &meta, text.map(|t| t.to_vec()).unwrap_or_default(), who);
     if options.links
-        && let Some(first) = links.earlier(&meta, &path)
+        && let Some(first) = links.earlier(&meta, &path).map_err(|e| (path.clone(), unknown(&e)))?
     {
         (member.kind, member.link) = (Kind::HardLink, first);
         return Ok((member, None));

@@ -5,7 +5,7 @@
 //! directories' attributes, which come last, that is a second sync. Of a large file the journal of `--resume` learns what an fdatasync
 //! has made stable, and by [`identity`] in which file that is.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -23,13 +23,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::system_text;
+use super::{last_attributes, system_text, unknown};
 use crate::archive::components;
 use crate::archive::{Kind, Member, Segment, Time};
 use crate::limits::{
-    JOURNAL_SYNC_BYTES, JOURNAL_SYNC_LOCAL_INTERVAL, JOURNAL_SYNC_MEMBERS, PIECE_BYTES, SPARSE_BLOCK_BYTES,
-    SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
+    JOURNAL_SYNC_BYTES, JOURNAL_SYNC_LOCAL_INTERVAL, JOURNAL_SYNC_MEMBERS, KEYS_IN_MEMORY, PIECE_BYTES,
+    SPARSE_BLOCK_BYTES, SYNC_EVERY_BYTES, SYNC_EVERY_MEMBERS,
 };
+use crate::overflow::{Keys, Records, Table, TempFile};
 use crate::put::{
     Cause, DataError, Existing, ExistingObject, MemberError, Members, NewKind, Over, Progress, PutOptions,
     Report, SourceItem, Verdict, When, Xattrs,
@@ -43,6 +44,9 @@ pub struct WriteOptions {
     /// Give everything but directories a temporary name until it is on stable storage; then its own name, in place of
     /// what had it.
     pub under_other_names: bool,
+    /// Objects that are remembered in memory; `None`: as many as usual. Tests reduce it.
+    #[doc(hidden)]
+    pub keys_in_memory: Option<usize>,
 }
 
 /// Puts members in the directory `root`, as GNU cp does ([`Existing::Look`]; others count as that with its defaults).
@@ -69,15 +73,14 @@ pub fn write(
         how,
         progress,
         dirs: vec![(Bytes::new(), root.clone())],
-        made: HashSet::new(),
-        ours: HashSet::new(),
+        remembered: Table::new(how.keys_in_memory.unwrap_or(KEYS_IN_MEMORY), TempFile::new()),
+        keys: Keys::default(),
         devices: HashMap::new(),
-        finals: Vec::new(),
+        finals: Records::default(),
         pending: Vec::new(),
         pending_bytes: 0,
         unnamed: Vec::new(),
         meanwhiles: HashMap::new(),
-        left: HashSet::new(),
         number: 0,
         synced: Instant::now(),
         report: Report::default(),
@@ -108,6 +111,9 @@ pub fn write(
         if writer.is_due() {
             writer.sync();
         }
+        if let Some(trouble) = writer.remembered.trouble().or_else(|| writer.finals.trouble()) {
+            progress.warning(&trouble.to_string());
+        }
     }
     writer.finish();
     writer.report
@@ -120,15 +126,14 @@ struct Writer<'a> {
     progress: &'a dyn Progress,
     /// The root, and the directories on the path of the last member.
     dirs: Vec<(Bytes, Arc<OwnedFd>)>,
-    /// Objects that this run has made, without directories: device and inode number.
-    made: HashSet<(u64, u64)>,
-    /// Directories that an earlier run made.
-    ours: HashSet<Vec<u8>>,
+    /// See [`Fact`].
+    remembered: Table,
+    keys: Keys,
     /// A handle on each filesystem that was written to.
     devices: HashMap<u64, Arc<OwnedFd>>,
     /// Directories whose attributes are set at the end. No handles: there may be more directories than a process may
     /// have descriptors.
-    finals: Vec<(Member, bool)>,
+    finals: Records,
     /// Written but not synced.
     pending: Vec<Pending>,
     pending_bytes: u64,
@@ -136,12 +141,21 @@ struct Writer<'a> {
     unnamed: Vec<Unnamed>,
     /// The temporary names, by path.
     meanwhiles: HashMap<Vec<u8>, CString>,
-    /// Names under which an existing object stays instead of the member.
-    left: HashSet<Vec<u8>>,
     number: u64,
     synced: Instant,
     report: Report,
     done: (u64, u64),
+}
+
+/// What is remembered of a tree, however long it is.
+#[derive(Debug, Hash)]
+enum Fact<'a> {
+    /// This run has made this object, which is no directory: device and inode number.
+    Made(u64, u64),
+    /// An earlier run made this directory.
+    Ours(&'a [u8]),
+    /// Under this name an existing object stays instead of the member.
+    Left(&'a [u8]),
 }
 
 /// An object with a temporary name.
@@ -170,6 +184,15 @@ impl Writer<'_> {
     fn failed(&mut self, path: &[u8], why: MemberError) {
         self.progress.failed(path, &why);
         self.report.fail(path, &why);
+    }
+
+    fn remember(&mut self, fact: &Fact<'_>) {
+        self.remembered.insert(self.keys.of(fact), 0);
+    }
+
+    fn knows(&self, fact: &Fact<'_>) -> Result<bool, MemberError> {
+        let known = self.remembered.get(self.keys.of(fact)).map_err(|e| unknown(&e))?;
+        Ok(known.is_some())
     }
 
     fn take(&mut self, (member, agreed): (Member, bool), members: &mut dyn Members) {
@@ -205,7 +228,7 @@ impl Writer<'_> {
     ) -> Result<MemberOutcome, MemberError> {
         let mut names = components(&member.path).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(name) = names.pop() else {
-            self.finals.push((member, true));
+            self.finals.add(&last_attributes::write(member, true));
             return Ok(MemberOutcome::Met);
         };
         let dir = self.enter(&names)?;
@@ -230,8 +253,8 @@ impl Writer<'_> {
                 _ => NewKind::Other,
             };
             if new != NewKind::Dir
-                && self.made.contains(&(meta.fsid.major, meta.fileid))
                 && member.kind != Kind::HardLink
+                && self.knows(&Fact::Made(meta.fsid.major, meta.fileid))?
             {
                 return Err(MemberError::new(Cause::JustMade, "this run has just made it"));
             }
@@ -242,7 +265,7 @@ impl Writer<'_> {
                 Verdict::Into => into = true,
                 Verdict::Skip => {
                     if member.kind != Kind::HardLink && self.over.when == When::Never {
-                        self.left.insert(member.path.clone());
+                        self.remember(&Fact::Left(&member.path));
                     }
                     return Ok(MemberOutcome::Skipped);
                 }
@@ -346,11 +369,12 @@ impl Writer<'_> {
         let known = self.options.resume.as_ref().is_some_and(|resume| resume.made_before(&member.path));
         let above = member.path.iter().rposition(|b| *b == b'/').map(|at| &member.path[..at]);
         // An earlier run that made the directory also made its contents, though it may not have noted that.
-        let ours = there && (known || above.is_some_and(|above| self.ours.contains(above)));
+        let above = above.filter(|_| there && !known);
+        let ours = there && (known || above.map_or(Ok(false), |above| self.knows(&Fact::Ours(above)))?);
         if ours {
-            self.ours.insert(member.path.clone());
+            self.remember(&Fact::Ours(&member.path));
         }
-        self.finals.push((member, there && !ours));
+        self.finals.add(&last_attributes::write(member, there && !ours));
         Ok(if there { MemberOutcome::Met } else { MemberOutcome::Made(0) })
     }
 
@@ -414,7 +438,7 @@ impl Writer<'_> {
         let meta = file.metadata().map_err(|e| self.refused(Cause::Other, errno(&e)))?;
         {
             use std::os::unix::fs::MetadataExt;
-            self.made.insert((meta.dev(), meta.ino()));
+            self.remember(&Fact::Made(meta.dev(), meta.ino()));
         }
         let bytes = self.data(file, (member, part), new, members)?;
         self.xattrs(file, member)?;
@@ -504,7 +528,7 @@ impl Writer<'_> {
         .map_err(|e| self.refused(Cause::Other, e))?;
         if let Ok(stat) = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             let meta = crate::local::meta(&stat);
-            self.made.insert((meta.fsid.major, meta.fileid));
+            self.remember(&Fact::Made(meta.fsid.major, meta.fileid));
         }
         let (owner, group) = self.owners(member);
         chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| self.unset(e))?;
@@ -521,7 +545,7 @@ impl Writer<'_> {
     fn link(&mut self, dir: &OwnedFd, name: &CString, member: &Member) -> Result<MemberOutcome, MemberError> {
         let mut names = components(&member.link).map_err(|e| MemberError::from(e.to_string()))?;
         let Some(target) = names.pop() else { return Err(MemberError::from("a hard link to a directory")) };
-        if self.left.contains(&member.link) {
+        if self.knows(&Fact::Left(&member.link))? {
             return Err(MemberError::left_out(&member.link));
         }
         let keep = self.dirs.clone();
@@ -647,9 +671,20 @@ impl Writer<'_> {
     /// Sets the attributes of directories, which get no more entries, and syncs for the last time.
     fn finish(&mut self) {
         self.sync();
-        let finals = std::mem::take(&mut self.finals);
-        let any = !finals.is_empty();
-        for (member, there) in finals.into_iter().rev() {
+        let mut last = self.finals.end();
+        let any = last > 0;
+        // Directories before those that they are in, whose modes may forbid to enter them.
+        loop {
+            let (bytes, at) = match self.finals.before(last) {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(e) => {
+                    self.report.stopped = Some(format!("{e}; attributes of directories may be missing"));
+                    break;
+                }
+            };
+            last = at;
+            let Some((member, there)) = last_attributes::read(bytes) else { continue };
             let opened =
                 components(&member.path).map_err(|e| MemberError::from(e.to_string())).and_then(|names| {
                     let dir = self.enter(&names)?;

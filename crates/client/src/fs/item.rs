@@ -150,6 +150,8 @@ pub(super) struct Item<A> {
     pub(super) put_off: Duration,
     /// The item is done in the same COMPOUND as the items of these numbers and after them, or not at all.
     pub(super) behind: Vec<usize>,
+    /// When it is sent, if it waits with others of a walk.
+    pub(super) turn: Box<[u32]>,
 }
 
 impl<A: Action> Item<A> {
@@ -167,6 +169,7 @@ impl<A: Action> Item<A> {
             begun: false,
             put_off: Duration::ZERO,
             behind: Vec::new(),
+            turn: Box::default(),
         }
     }
 
@@ -174,6 +177,12 @@ impl<A: Action> Item<A> {
         let mut item = Item::new(b"", action);
         item.doing = ItemStep::ActAt(fh);
         item
+    }
+
+    /// The same at another turn.
+    pub(super) fn in_turn(mut self, turn: Box<[u32]>) -> Item<A> {
+        self.turn = turn;
+        self
     }
 
     /// Adds a source that becomes the saved filehandle.

@@ -42,6 +42,11 @@ impl List {
         }
     }
 
+    /// The same, but no further page after `most` entries.
+    pub(super) fn up_to(self, most: usize) -> List {
+        List { most, ..self }
+    }
+
     /// The entries after `from` (`None`: from the first); no further page after `most` of them.
     pub(super) fn part(mask: Bitmap, from: Option<(u64, Verifier)>, most: usize) -> List {
         let page = if from.is_some() { READDIR_BYTES } else { READDIR_FIRST_BYTES };

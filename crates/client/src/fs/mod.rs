@@ -30,11 +30,13 @@
 //! | `owners` | owners as archives have them (pure) |
 //! | `order` | listings that come in any order, as a depth-first walk (pure) |
 //! | `pack` | many segments in one COMPOUND (pure) |
+//! | `queue`, `ahead` | what is sent next, and how far listings run ahead (pure) |
 //! | `run`, `shared` | the loop around them; what all calls share |
 //! | `xattrs` | extended attributes, set and removed |
 //! | `writes` | files queued, and made stable together |
 
 mod action;
+mod ahead;
 mod attrs;
 mod data;
 mod dirs;
@@ -49,6 +51,7 @@ mod outcome;
 mod owners;
 mod pack;
 mod path;
+mod queue;
 mod run;
 pub(crate) mod server_copy;
 mod shared;
@@ -69,10 +72,12 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType};
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use crate::compound::fattr;
+use crate::limits::{REMOVED_AHEAD_MAX, WALKED_EARLY_MAX};
 use crate::ops;
 use crate::session::{Session, SessionError, SessionOptions, SessionStats};
 use crate::url::NfsUrl;
 use action::{Action, Wants};
+use ahead::Ahead;
 pub use fetch::{Fetched, Wanted, Xattr};
 use item::Item;
 pub use list::FirstPage;
@@ -432,7 +437,7 @@ impl Nfs {
     ) {
         let mut walk = Walk::new(options);
         let items: Vec<_> = paths.into_iter().map(|path| walk.start_at(path.as_ref())).collect();
-        self.go(walk, (items, Vec::new()), None, visit).await;
+        self.go(walk, (items, Vec::new()), (&Ahead::new(WALKED_EARLY_MAX), None), visit).await;
     }
 
     /// As [`Nfs::walk`], from directories with known handles.
@@ -444,33 +449,79 @@ impl Nfs {
     ) {
         let mut walk = Walk::new(options);
         let calls = walk.start(starts);
-        self.go(walk, calls, None, visit).await;
+        self.go(walk, calls, (&Ahead::new(WALKED_EARLY_MAX), None), visit).await;
     }
 
-    /// As [`Nfs::walk_from`], but pauses while `room` has no permits. The consumer holds a permit for each object that
+    /// As [`Nfs::walk_from`]. `visit` returns how many entries its owner holds until others have come. While these are many,
+    /// the walk asks for nothing but what is next in its own order.
+    pub async fn walk_held(
+        &self,
+        starts: impl IntoIterator<Item = Start>,
+        options: WalkOptions,
+        mut visit: impl FnMut(Listing) -> usize,
+    ) {
+        let mut walk = Walk::new(options);
+        let calls = walk.start(starts);
+        let ahead = Ahead::new(WALKED_EARLY_MAX);
+        self.go(walk, calls, (&ahead, None), |listing| ahead.holds(visit(listing))).await;
+    }
+
+    /// Walks everything below directories with known handles, depth first. `each` gets every step in this order. What comes
+    /// before its turn is held; while that is much, the walk asks for nothing but what is next.
+    pub async fn walk_in_order(
+        &self,
+        starts: impl IntoIterator<Item = Start>,
+        options: WalkOptions,
+        each: impl FnMut(Step),
+    ) {
+        self.go_in_order(starts, options, None, each).await;
+    }
+
+    /// As [`Nfs::walk_in_order`], but pauses while `room` has no permits. The consumer holds a permit for each object that
     /// it has not taken.
     pub(crate) async fn walk_within(
         &self,
         room: &Semaphore,
         starts: impl IntoIterator<Item = Start>,
         options: WalkOptions,
-        visit: impl FnMut(Listing),
+        each: impl FnMut(Step),
+    ) {
+        self.go_in_order(starts, options, Some(room), each).await;
+    }
+
+    async fn go_in_order(
+        &self,
+        starts: impl IntoIterator<Item = Start>,
+        options: WalkOptions,
+        room: Option<&Semaphore>,
+        mut each: impl FnMut(Step),
     ) {
         let mut walk = Walk::new(options);
+        let starts: Vec<Start> = starts.into_iter().collect();
+        let mut order = InOrder::new(starts.len());
         let calls = walk.start(starts);
-        self.go(walk, calls, Some(room), visit).await;
+        let ahead = Ahead::new(WALKED_EARLY_MAX);
+        self.go(walk, calls, (&ahead, room), |listing| {
+            order.came(listing);
+            while let Some(step) = order.next() {
+                each(step);
+            }
+            ahead.holds(order.held());
+        })
+        .await;
     }
 
     async fn go(
         &self,
         mut walk: Walk,
         (items, done): (Vec<Item<tree::Visit>>, Vec<Listing>),
-        room: Option<&Semaphore>,
+        (ahead, room): (&Ahead, Option<&Semaphore>),
         mut visit: impl FnMut(Listing),
     ) {
         done.into_iter().for_each(&mut visit);
-        run::run_gathered(&self.shared, items, room, |number, _, outcome, more| {
+        run::run_gathered(&self.shared, items, run::Bounds { ahead, room }, |number, _, outcome, more| {
             if let Some(listing) = walk.visited(number, outcome, more) {
+                ahead.brought(listing.len());
                 visit(listing);
             }
         })
@@ -488,9 +539,19 @@ impl Nfs {
         let mut items = Vec::new();
         trees.into_iter().for_each(|tree| removals.start(tree, &mut items, &mut tell));
         self.shared.dirs().clear();
-        run::run_gathered(&self.shared, items, None, |number, _, outcome, more| {
-            removals.visited(number, outcome, more, &mut tell);
-        })
+        let ahead = Ahead::new(REMOVED_AHEAD_MAX);
+        run::run_gathered(
+            &self.shared,
+            items,
+            run::Bounds { ahead: &ahead, room: None },
+            |number, _, outcome, more| {
+                if let Outcome::Committed(tree::Visited::Entries(listed)) = &outcome {
+                    ahead.brought(listed.entries.len());
+                }
+                removals.visited(number, outcome, more, &mut tell);
+                ahead.holds(removals.requested());
+            },
+        )
         .await;
     }
 

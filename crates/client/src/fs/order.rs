@@ -34,6 +34,8 @@ pub struct InOrder {
     starts: usize,
     next_start: usize,
     came: HashMap<usize, Listing>,
+    /// Entries of these.
+    held: usize,
     stack: Vec<Level>,
     sort: Option<fn(&Entry, &Entry) -> std::cmp::Ordering>,
 }
@@ -41,7 +43,7 @@ pub struct InOrder {
 #[derive(Debug)]
 enum Level {
     Waits(usize),
-    In { dir: Arc<[u8]>, entries: std::vec::IntoIter<Entry> },
+    In { dir: Arc<[u8]>, entries: std::vec::IntoIter<Entry>, next: Option<usize> },
 }
 
 impl InOrder {
@@ -56,7 +58,14 @@ impl InOrder {
         InOrder { sort: Some(by), ..self }
     }
 
+    /// Entries that have come before their turn.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     pub fn came(&mut self, listing: Listing) {
+        self.held += listing.len();
         self.came.insert(listing.number, listing);
     }
 
@@ -75,28 +84,35 @@ impl InOrder {
         };
         match level {
             Level::Waits(number) => {
-                let Listing { path, entries, .. } = self.came.remove(number)?;
+                let listing = self.came.remove(number)?;
+                self.held -= listing.len();
+                let Listing { path, entries, next, .. } = listing;
                 match entries {
                     Outcome::Committed(mut entries) => {
                         if let Some(by) = self.sort {
                             entries.sort_by(by);
                         }
-                        *level = Level::In { dir: path.into(), entries: entries.into_iter() };
+                        *level = Level::In { dir: path.into(), entries: entries.into_iter(), next };
                         self.next()
                     }
                     other => {
-                        *level = Level::In { dir: path.clone().into(), entries: Vec::new().into_iter() };
+                        let (dir, entries) = (path.clone().into(), Vec::new().into_iter());
+                        *level = Level::In { dir, entries, next: None };
                         Some(Step::Unlisted { path, outcome: other.map(drop) })
                     }
                 }
             }
-            Level::In { dir, entries } => match entries.next() {
+            Level::In { dir, entries, next } => match entries.next() {
                 Some(entry) => {
                     let dir = dir.clone();
                     if let Some(listing) = entry.listing {
                         self.stack.push(Level::Waits(listing));
                     }
                     Some(Step::Entry { dir, depth, entry })
+                }
+                None if let Some(next) = *next => {
+                    *level = Level::Waits(next);
+                    self.next()
                 }
                 None => {
                     self.stack.pop();
@@ -118,7 +134,7 @@ mod tests {
             let entry = Entry::of(name.as_bytes(), &AttrValues::default()).unwrap().unwrap();
             Entry { listing: *listing, ..entry }
         });
-        Listing { number, path: path.into(), entries: Outcome::Committed(entries.collect()) }
+        Listing { number, path: path.into(), entries: Outcome::Committed(entries.collect()), next: None }
     }
 
     fn all(order: &mut InOrder) -> String {
@@ -144,7 +160,12 @@ mod tests {
                 listing(0, "s", &[("b", Some(2)), ("a", None), ("c", Some(3))]),
                 listing(1, "t", &[]),
                 listing(2, "s/b", &[("x", None)]),
-                Listing { number: 3, path: b"s/c".to_vec(), entries: Outcome::Unknown("lost".into()) },
+                Listing {
+                    number: 3,
+                    path: b"s/c".to_vec(),
+                    entries: Outcome::Unknown("lost".into()),
+                    next: None,
+                },
             ]
         };
         let expected = "start 0, 1 s/b, 2 s/b/x, left, 1 s/a, 1 s/c, not s/c, left, left, start 1, left";
@@ -160,6 +181,17 @@ mod tests {
             said.retain(|s| !s.is_empty());
             assert_eq!(said.join(", "), expected, "{turn}");
         }
+        // A directory in three parts, of which one cannot be listed.
+        let mut order = InOrder::new(1);
+        let part = |number, name, listed, next| Listing { next, ..listing(number, "s", &[(name, listed)]) };
+        order.came(part(3, "c", None, Some(4)));
+        order.came(listing(2, "s/b", &[("x", None)]));
+        assert_eq!((order.held(), all(&mut order)), (2, "start 0".to_owned()));
+        order.came(part(0, "b", Some(2), Some(3)));
+        assert_eq!((all(&mut order), order.held()), ("1 s/b, 2 s/b/x, left, 1 s/c".to_owned(), 0));
+        let entries = Outcome::Unknown("lost".into());
+        order.came(Listing { number: 4, path: b"s".to_vec(), entries, next: None });
+        assert_eq!(all(&mut order), "not s, left");
         let mut order = InOrder::new(1).sorted(|a, b| a.name.cmp(&b.name));
         order.came(listing(0, "", &[("b", None), ("a", None)]));
         assert_eq!(all(&mut order), "start 0, 1 /a, 1 /b, left");

@@ -115,6 +115,15 @@ pub(super) struct Packed<T> {
     /// Whether the server shall keep the reply for replay.
     pub(super) cachethis: bool,
     pub(super) members: Vec<Member<T>>,
+    /// Whether it changes something on the server.
+    changes: bool,
+}
+
+impl<T> Packed<T> {
+    /// How many of its members change nothing: all or none.
+    pub(super) fn looks(&self) -> usize {
+        if self.changes { 0 } else { self.members.len() }
+    }
 }
 
 /// One COMPOUND being filled.
@@ -205,6 +214,7 @@ impl<T> Packer<T> {
             reply: self.reply,
             cachethis: self.changes && self.reply <= self.capacity.reply_cached,
             members: self.members,
+            changes: self.changes,
         }
     }
 

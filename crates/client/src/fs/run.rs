@@ -8,7 +8,7 @@
 //! | nothing, and the reply is lost for good | items that change nothing are sent again, up to [`DELAY_PATIENCE`]; the others say for themselves |
 //! | what is no RPC record, each time | the same, with shorter replies from here on |
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
@@ -18,9 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::action::Action;
+use super::ahead::Ahead;
 use super::item::{Item, Next, PathOf, Segment};
 use super::outcome::{Failure, Outcome};
 use super::pack::{Capacity, Packed, Packer, Prefix, base_handle};
+use super::queue::{Numbered, Queue};
 use super::shared::Shared;
 use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
@@ -32,8 +34,6 @@ const APART: &str = "what it goes with is not there";
 /// The error of an item that was not started when a stop came.
 const INTERRUPTED: &str = "interrupted";
 
-type Numbered<A> = (usize, Item<A>);
-
 /// A COMPOUND and its reply.
 type Replied<A> = (Packed<Numbered<A>>, Result<CompoundRes, SessionError>);
 
@@ -44,44 +44,55 @@ pub(super) async fn run<A: Action>(
     items: impl IntoIterator<Item = Item<A>>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 ) {
-    start(shared, items, each, false, None).await;
+    start(shared, items, each, None).await;
 }
 
-/// As [`run`], for work where each result adds items. Few items wait for others while something is in flight, and new
-/// items go before older ones, so a tree is walked depth first. While `room` has no permits, nothing is sent and no
-/// further reply is read.
+/// What bounds a [`run_gathered`].
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'a> {
+    /// Items that change nothing are sent only as far as this allows, or if nothing else is in flight.
+    pub(super) ahead: &'a Ahead,
+    /// Permits for results that the consumer takes. While there are none, nothing is sent and no further reply is read.
+    pub(super) room: Option<&'a Semaphore>,
+}
+
+/// As [`run`], for work where each result adds items. Few items wait for others while something is in flight. Items that
+/// change nothing are sent in the order of their turns, so that a tree is walked depth first.
 pub(super) async fn run_gathered<A: Action>(
     shared: &Shared,
     items: impl IntoIterator<Item = Item<A>>,
-    room: Option<&Semaphore>,
+    bounds: Bounds<'_>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
 ) {
-    start(shared, items, each, true, room).await;
+    start(shared, items, each, Some(bounds)).await;
 }
 
 async fn start<A: Action>(
     shared: &Shared,
     items: impl IntoIterator<Item = Item<A>>,
     each: impl FnMut(usize, Item<A>, Outcome<A::Out>, &mut Vec<Item<A>>),
-    gathered: bool,
-    room: Option<&Semaphore>,
+    bounds: Option<Bounds<'_>>,
 ) {
+    let looks = match bounds {
+        Some(_) => Queue::Turns(BTreeMap::new()),
+        None => Queue::Line(VecDeque::new()),
+    };
     let mut run = Run {
         shared,
         given: 0,
-        looks: VecDeque::new(),
-        changes: VecDeque::new(),
+        looks,
+        changes: Queue::Line(VecDeque::new()),
         each,
-        gathered,
-        room,
+        bounds,
         under_way: JoinSet::new(),
+        looks_under_way: 0,
         pause: BACKOFF_MIN,
         pause_until: None,
         garbled: shared.session.stats().garbled,
     };
     for numbered in items.into_iter().enumerate() {
         run.given += 1;
-        run.queue(&numbered.1).push_back(numbered);
+        run.queue(&numbered.1).push(numbered);
     }
     run.drive().await;
 }
@@ -90,14 +101,15 @@ struct Run<'a, A: Action, F> {
     shared: &'a Shared,
     /// Items that are ready, in two queues. A COMPOUND holds only changes or none, because the replies of changes must
     /// fit in what the server keeps for replay.
-    looks: VecDeque<Numbered<A>>,
-    changes: VecDeque<Numbered<A>>,
+    looks: Queue<A>,
+    changes: Queue<A>,
     given: usize,
     each: F,
-    gathered: bool,
-    /// Permits for results that the consumer takes.
-    room: Option<&'a Semaphore>,
+    /// `None`: the items are not gathered.
+    bounds: Option<Bounds<'a>>,
     under_way: JoinSet<Replied<A>>,
+    /// Items in COMPOUNDs under way that change nothing.
+    looks_under_way: usize,
     pause: std::time::Duration,
     pause_until: Option<Instant>,
     /// The session's count of calls that were given up for garbled replies, when this run last looked.
@@ -110,7 +122,7 @@ where
 {
     async fn drive(mut self) {
         loop {
-            if let Some(room) = self.room {
+            if let Some(room) = self.bounds.and_then(|bounds| bounds.room) {
                 // Never closed.
                 tokio::select! {
                     _ = room.acquire() => {}
@@ -136,7 +148,10 @@ where
             tokio::select! {
                 biased;
                 Some(done) = self.under_way.join_next() => match done {
-                    Ok((packed, reply)) => self.take(packed, reply),
+                    Ok((packed, reply)) => {
+                        self.looks_under_way -= packed.looks();
+                        self.take(packed, reply);
+                    }
                     // A task panicked: nobody knows the results of its items. The runtime has reported it; the panic
                     // continues here.
                     Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
@@ -149,14 +164,14 @@ where
         }
     }
 
-    fn queue(&mut self, item: &Item<A>) -> &mut VecDeque<Numbered<A>> {
+    fn queue(&mut self, item: &Item<A>) -> &mut Queue<A> {
         if item.changes() { &mut self.changes } else { &mut self.looks }
     }
 
     /// After a stop nothing new is started; what has been started goes on.
     fn drop_untouched(&mut self) {
         loop {
-            let all: Vec<_> = self.changes.drain(..).chain(self.looks.drain(..)).collect();
+            let all: Vec<_> = self.changes.take_all().into_iter().chain(self.looks.take_all()).collect();
             let (begun, untouched): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, item)| item.begun());
             self.again(begun.into_iter());
             if untouched.is_empty() {
@@ -177,11 +192,12 @@ where
         let window = self.shared.window();
         while self.under_way.len() < window {
             // Changes go first: they keep items in memory.
-            let packed = match self.pack(|run| &mut run.changes) {
-                None => self.pack(|run| &mut run.looks),
+            let packed = match self.pack(usize::MAX, |run| &mut run.changes) {
+                None => self.pack(self.looks_max(), |run| &mut run.looks),
                 packed => packed,
             };
             let Some(packed) = packed else { return };
+            self.looks_under_way += packed.looks();
             let session = self.shared.session.clone();
             self.under_way.spawn(async move {
                 let reply = session.compound_encoded(packed.body.clone(), packed.ops, packed.cachethis).await;
@@ -190,13 +206,31 @@ where
         }
     }
 
-    /// Packs ready items of one queue in a COMPOUND.
-    fn pack(&mut self, queue: fn(&mut Self) -> &mut VecDeque<Numbered<A>>) -> Option<Packed<Numbered<A>>> {
-        let capacity = *self.shared.capacity();
-        let waits = self.gathered && capacity.members > 1 && !self.under_way.is_empty();
-        if waits && queue(self).len() < GATHERED_MIN {
+    /// How many items that change nothing the next COMPOUND may hold.
+    fn looks_max(&self) -> usize {
+        match self.bounds {
+            None => usize::MAX,
+            // What is next in the walk is sent however much has come before its turn.
+            Some(Bounds { ahead, .. }) if self.under_way.is_empty() => {
+                ahead.more(self.looks_under_way).max(ahead.together())
+            }
+            Some(Bounds { ahead, .. }) => ahead.more(self.looks_under_way),
+        }
+    }
+
+    /// Packs ready items of one queue, at most `most`, in a COMPOUND.
+    fn pack(&mut self, most: usize, queue: fn(&mut Self) -> &mut Queue<A>) -> Option<Packed<Numbered<A>>> {
+        let mut capacity = *self.shared.capacity();
+        let gathered = self.bounds.is_some();
+        let waits = gathered && capacity.members > 1 && !self.under_way.is_empty();
+        let together = match self.bounds {
+            Some(bounds) if most != usize::MAX => bounds.ahead.together(),
+            _ => GATHERED_MIN,
+        };
+        if most == 0 || waits && queue(self).len().min(most) < together {
             return None;
         }
+        capacity.members = capacity.members.min(most);
         let mut packer = Packer::new(capacity, &self.shared.top);
         let mut with: HashSet<usize> = HashSet::new();
         let mut last: Vec<(Numbered<A>, Segment)> = Vec::new();
@@ -207,7 +241,7 @@ where
                 next = self.next_segment(&capacity, queue);
                 continue;
             }
-            let number = self.gathered.then_some(whose.0);
+            let number = gathered.then_some(whose.0);
             let after = self.next_segment(&capacity, queue);
             let more_here =
                 after.as_ref().is_some_and(|(_, s)| s.place == segment.place && s.source.is_none());
@@ -218,9 +252,9 @@ where
                 }
                 Some(whose) => {
                     if let Some((after, _)) = after {
-                        queue(self).push_front(after);
+                        queue(self).push_first(after);
                     }
-                    queue(self).push_front(whose);
+                    queue(self).push_first(whose);
                 }
             }
         }
@@ -239,7 +273,7 @@ where
         }
         // Items that ended here may have added others.
         if packer.is_empty() && !queue(self).is_empty() {
-            return self.pack(queue);
+            return self.pack(most, queue);
         }
         (!packer.is_empty()).then(|| packer.finish())
     }
@@ -247,10 +281,10 @@ where
     fn next_segment(
         &mut self,
         capacity: &Capacity,
-        queue: impl Fn(&mut Self) -> &mut VecDeque<Numbered<A>>,
+        queue: impl Fn(&mut Self) -> &mut Queue<A>,
     ) -> Option<(Numbered<A>, Segment)> {
         loop {
-            let (number, mut item) = queue(self).pop_front()?;
+            let (number, mut item) = queue(self).pop()?;
             let segment = item.segment(&self.shared.dirs(), &capacity.room(), Instant::now());
             match segment {
                 Ok(segment) => return Some(((number, item), segment)),
@@ -265,11 +299,11 @@ where
         let first = self.given;
         self.given += more.len();
         let numbered: Vec<_> = more.into_iter().enumerate().map(|(n, item)| (first + n, item)).collect();
-        if self.gathered {
+        if self.bounds.is_some() {
             self.again(numbered.into_iter());
         } else {
             for numbered in numbered {
-                self.queue(&numbered.1).push_back(numbered);
+                self.queue(&numbered.1).push(numbered);
             }
         }
     }
@@ -326,7 +360,7 @@ where
     /// Puts items back at the front, in their order.
     fn again(&mut self, items: impl DoubleEndedIterator<Item = Numbered<A>>) {
         for numbered in items.rev() {
-            self.queue(&numbered.1).push_front(numbered);
+            self.queue(&numbered.1).push_first(numbered);
         }
     }
 

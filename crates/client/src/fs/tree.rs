@@ -3,7 +3,7 @@
 //! Entries are addressed by handle, never by path. So an object that somebody puts in a directory's place meanwhile is
 //! not entered, and symbolic links are never followed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
@@ -16,8 +16,9 @@ use super::meta::{Entry, LISTED, REMOVED};
 use super::names::Unlink;
 use super::outcome::Outcome;
 use super::path::join;
+use super::queue::Turn;
 use crate::compound::{OpError, Results};
-use crate::limits::{REMOVED_PART, REMOVED_TOGETHER};
+use crate::limits::{REMOVED_PART, REMOVED_TOGETHER, WALKED_ASKED_MAX, WALKED_PART};
 
 #[derive(Debug)]
 pub(super) enum Visit {
@@ -100,11 +101,14 @@ pub struct WalkOptions {
     /// List entries, and ask for directories, in the byte order of their names. For a visitor who needs this order and
     /// would otherwise have to hold entries back.
     pub by_name: bool,
+    /// List a large directory in parts, each in a [`Listing`] of its own ([`Listing::next`]). Not with
+    /// [`WalkOptions::by_name`].
+    pub parts: bool,
 }
 
 impl Default for WalkOptions {
     fn default() -> Self {
-        WalkOptions { texts: false, depth_max: usize::MAX, by_name: false }
+        WalkOptions { texts: false, depth_max: usize::MAX, by_name: false, parts: false }
     }
 }
 
@@ -116,19 +120,56 @@ pub struct Listing {
     pub path: Vec<u8>,
     /// The entries in the server's order (with [`WalkOptions::by_name`] by name), or why there are none.
     pub entries: Outcome<Vec<Entry>>,
+    /// The number of the listing that continues this one. See [`WalkOptions::parts`].
+    pub next: Option<usize>,
+}
+
+impl Listing {
+    /// How many entries came.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        match &self.entries {
+            Outcome::Committed(entries) => entries.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// A walk in progress.
 pub(super) struct Walk {
     options: WalkOptions,
-    /// What each item asks for.
-    asked: Vec<Request>,
+    /// What each item asks for, until it is done.
+    asked: HashMap<usize, Request>,
+    /// Items that were asked for so far.
+    given: usize,
     /// Directories by number, until they are reported.
-    dirs: Vec<Option<Dir>>,
+    dirs: HashMap<usize, Dir>,
+    /// The next directory's number.
+    numbered: usize,
+    /// Directories in those that were listed, until they are asked for; by the turn of the first of each.
+    waiting: BTreeMap<Turn, Waiting>,
+}
+
+/// The directories in one directory that are not asked for yet.
+struct Waiting {
+    path: Vec<u8>,
+    depth: usize,
+    /// They share this beginning of their turns.
+    turn: Turn,
+    dirs: std::vec::IntoIter<WaitingDir>,
+}
+
+struct WaitingDir {
+    number: usize,
+    /// Its index in the turn.
+    index: u32,
+    name: Box<[u8]>,
+    fh: Option<FileHandle>,
 }
 
 enum Request {
-    Entries(usize),
+    /// A directory's entries; the handle, where it is known.
+    Entries(usize, Option<FileHandle>),
     /// The target of an entry that is a symbolic link.
     Text(usize, usize),
 }
@@ -136,13 +177,29 @@ enum Request {
 struct Dir {
     path: Vec<u8>,
     depth: usize,
+    /// Its turn in the walk. A continuation of its listing stands between entries: at this index of their turns.
+    turn: Turn,
+    first: u32,
     entries: Vec<Entry>,
     texts_missing: usize,
+    next: Option<usize>,
+}
+
+impl Dir {
+    fn new(path: Vec<u8>, depth: usize, turn: Turn) -> Dir {
+        Dir { path, depth, turn, first: 0, entries: Vec::new(), texts_missing: 0, next: None }
+    }
+}
+
+/// The turn of entry `n` of a directory. Its own listing, and the targets of its links, come before all of these.
+fn below(turn: &[u32], n: u32) -> Turn {
+    turn.iter().copied().chain([n]).collect()
 }
 
 impl Walk {
     pub(super) fn new(options: WalkOptions) -> Walk {
-        Walk { options, asked: Vec::new(), dirs: Vec::new() }
+        let (asked, dirs) = (HashMap::new(), HashMap::new());
+        Walk { options, asked, given: 0, dirs, numbered: 0, waiting: BTreeMap::new() }
     }
 
     /// Returns the items that list the starts, and the starts that are listed already.
@@ -150,35 +207,58 @@ impl Walk {
         &mut self,
         starts: impl IntoIterator<Item = Start>,
     ) -> (Vec<Item<Visit>>, Vec<Listing>) {
-        let starts: Vec<_> =
-            starts.into_iter().map(|start| (self.dir(start.path, 0), start.fh, start.first_page)).collect();
+        let starts: Vec<_> = starts
+            .into_iter()
+            .map(|start| {
+                let number = self.dir(Dir::new(start.path, 0, below(&[], self.numbered as u32)));
+                (number, start.fh, start.first_page)
+            })
+            .collect();
         let (mut items, mut done) = (Vec::with_capacity(starts.len()), Vec::new());
         for (number, fh, first_page) in starts {
             let list = match first_page {
                 Some(FirstPage(Page::Whole(entries))) => {
                     let listed = Visited::Entries(Listed { entries, rest: None });
-                    done.extend(self.listed(number, Outcome::Committed(listed), &mut items));
+                    done.extend(self.listed(number, None, Outcome::Committed(listed), &mut items));
                     continue;
                 }
-                Some(FirstPage(Page::First(list))) => list,
-                None => List::new(LISTED, false),
+                Some(FirstPage(Page::First(list))) => list.up_to(self.part()),
+                None => List::new(LISTED, false).up_to(self.part()),
             };
-            self.asked.push(Request::Entries(number));
-            items.push(Item::at(fh, Visit::List(list)));
+            let item = self.asks(Request::Entries(number, Some(fh.clone())), Item::at(fh, Visit::List(list)));
+            items.push(item);
         }
+        while self.asked.len() < WALKED_ASKED_MAX && self.ask_next(&mut items) {}
         (items, done)
     }
 
     /// As above, by a path and through symbolic links.
     pub(super) fn start_at(&mut self, path: &[u8]) -> Item<Visit> {
-        let number = self.dir(path.to_vec(), 0);
-        self.asked.push(Request::Entries(number));
-        Item::new(path, Visit::List(List::new(LISTED, true)))
+        let number = self.dir(Dir::new(path.to_vec(), 0, below(&[], self.numbered as u32)));
+        self.asks(Request::Entries(number, None), Item::new(path, Visit::List(List::new(LISTED, true))))
     }
 
-    fn dir(&mut self, path: Vec<u8>, depth: usize) -> usize {
-        self.dirs.push(Some(Dir { path, depth, entries: Vec::new(), texts_missing: 0 }));
-        self.dirs.len() - 1
+    fn dir(&mut self, dir: Dir) -> usize {
+        self.dirs.insert(self.numbered, dir);
+        self.numbered += 1;
+        self.numbered - 1
+    }
+
+    /// Registers what the next item asks for, and gives the item its turn.
+    fn asks(&mut self, request: Request, item: Item<Visit>) -> Item<Visit> {
+        let (Request::Entries(dir, _) | Request::Text(dir, _)) = &request;
+        let turn = self.dirs.get(dir).map_or_else(Turn::default, |dir| match dir.first {
+            0 => dir.turn.clone(),
+            first => below(&dir.turn, first),
+        });
+        self.asked.insert(self.given, request);
+        self.given += 1;
+        item.in_turn(turn)
+    }
+
+    /// Entries after which a listing ends for now.
+    fn part(&self) -> usize {
+        if self.options.parts && !self.options.by_name { WALKED_PART } else { usize::MAX }
     }
 
     /// Takes the result of item `number`. Returns a directory that it completes, and further items.
@@ -188,73 +268,113 @@ impl Walk {
         outcome: Outcome<Visited>,
         more: &mut Vec<Item<Visit>>,
     ) -> Option<Listing> {
-        match self.asked.get(number) {
-            Some(&Request::Entries(dir)) => self.listed(dir, outcome, more),
-            Some(&Request::Text(dir, entry)) => {
-                let state = self.dirs.get_mut(dir)?.as_mut()?;
-                if let (Outcome::Committed(Visited::Text(text)), Some(entry)) =
-                    (outcome, state.entries.get_mut(entry))
-                {
-                    entry.text = Some(Bytes::copy_from_slice(&text));
-                }
-                state.texts_missing -= 1;
-                if state.texts_missing == 0 { self.give(dir) } else { None }
-            }
-            None => None,
+        let done = match self.asked.remove(&number)? {
+            Request::Entries(dir, fh) => self.listed(dir, fh, outcome, more),
+            Request::Text(dir, entry) => self.text(dir, entry, outcome),
+        };
+        while self.asked.len() < WALKED_ASKED_MAX && self.ask_next(more) {}
+        done
+    }
+
+    fn text(&mut self, dir: usize, entry: usize, outcome: Outcome<Visited>) -> Option<Listing> {
+        let state = self.dirs.get_mut(&dir)?;
+        if let (Outcome::Committed(Visited::Text(text)), Some(entry)) =
+            (outcome, state.entries.get_mut(entry))
+        {
+            entry.text = Some(Bytes::copy_from_slice(&text));
         }
+        state.texts_missing -= 1;
+        if state.texts_missing == 0 { self.give(dir) } else { None }
+    }
+
+    /// Puts directories in their place among those that wait: that of the first of them.
+    fn waits(&mut self, waiting: Waiting) {
+        if let Some(first) = waiting.dirs.as_slice().first() {
+            self.waiting.insert(below(&waiting.turn, first.index), waiting);
+        }
+    }
+
+    /// Asks for the first directory that waits for it. `false`: there is none.
+    fn ask_next(&mut self, more: &mut Vec<Item<Visit>>) -> bool {
+        let Some((_, mut first)) = self.waiting.pop_first() else { return false };
+        let Some(WaitingDir { number, index, name, fh }) = first.dirs.next() else { return true };
+        let dir = Dir::new(join(&first.path, &name), first.depth, below(&first.turn, index));
+        self.waits(first);
+        let item = match &fh {
+            Some(fh) => Item::at(fh.clone(), Visit::List(List::new(LISTED, false).up_to(self.part()))),
+            None => Item::new(&dir.path, Visit::List(List::new(LISTED, false))),
+        };
+        self.dirs.insert(number, dir);
+        more.push(self.asks(Request::Entries(number, fh), item));
+        true
     }
 
     fn listed(
         &mut self,
         number: usize,
+        fh: Option<FileHandle>,
         outcome: Outcome<Visited>,
         more: &mut Vec<Item<Visit>>,
     ) -> Option<Listing> {
-        let mut entries = match outcome.map(|visited| match visited {
-            Visited::Entries(listed) => listed.entries,
-            Visited::Text(_) | Visited::Gone => Vec::new(),
-        }) {
-            Outcome::Committed(entries) => entries,
+        let listed = outcome.map(|visited| match visited {
+            Visited::Entries(listed) => listed,
+            Visited::Text(_) | Visited::Gone => Listed { entries: Vec::new(), rest: None },
+        });
+        let Listed { mut entries, rest } = match listed {
+            Outcome::Committed(listed) => listed,
             other => {
-                let path = self.dirs.get_mut(number)?.take()?.path;
-                return Some(Listing { number, path, entries: other });
+                let path = self.dirs.remove(&number)?.path;
+                return Some(Listing {
+                    number,
+                    path,
+                    entries: other.map(|listed| listed.entries),
+                    next: None,
+                });
             }
         };
         if self.options.by_name {
             entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         }
-        let dir = self.dirs.get(number)?.as_ref()?;
-        let (path, depth) = (dir.path.clone(), dir.depth);
-        let mut texts = 0;
+        let dir = self.dirs.get(&number)?;
+        let (path, depth, turn, first) = (dir.path.clone(), dir.depth, dir.turn.clone(), dir.first);
+        let (mut texts, mut dirs) = (0, Vec::new());
         for (n, entry) in entries.iter_mut().enumerate() {
             if entry.meta.is_dir() && depth < self.options.depth_max {
-                let below = join(&path, &entry.name);
-                let item = match &entry.fh {
-                    Some(fh) => Item::at(fh.clone(), Visit::List(List::new(LISTED, false))),
-                    None => Item::new(&below, Visit::List(List::new(LISTED, false))),
-                };
-                let child = self.dir(below, depth + 1);
-                entry.listing = Some(child);
-                self.asked.push(Request::Entries(child));
-                more.push(item);
+                entry.listing = Some(self.numbered);
+                let (name, index) = (entry.name.clone(), first + 1 + n as u32);
+                dirs.push(WaitingDir { number: self.numbered, index, name, fh: entry.fh.clone() });
+                self.numbered += 1;
             } else if entry.meta.is_link() && self.options.texts {
                 texts += 1;
-                self.asked.push(Request::Text(number, n));
-                more.push(match &entry.fh {
+                let item = match &entry.fh {
                     Some(fh) => Item::at(fh.clone(), Visit::Text(Readlink)),
                     None => Item::new(&join(&path, &entry.name), Visit::Text(Readlink)),
-                });
+                };
+                more.push(self.asks(Request::Text(number, n), item));
             }
         }
-        let dir = self.dirs.get_mut(number)?.as_mut()?;
-        dir.entries = entries;
-        dir.texts_missing = texts;
+        if !dirs.is_empty() {
+            let (path, turn, dirs) = (path.clone(), turn.clone(), dirs.into_iter());
+            self.waits(Waiting { path, depth: depth + 1, turn, dirs });
+            // What is next in the walk is always asked for.
+            self.ask_next(more);
+        }
+        let next = rest.zip(fh).map(|(from, fh)| {
+            let first = first + 1 + entries.len() as u32;
+            let next = self.dir(Dir { first, ..Dir::new(path, depth, turn) });
+            let list = List::part(LISTED, Some(from), self.part());
+            let item = Item::at(fh.clone(), Visit::List(list));
+            more.push(self.asks(Request::Entries(next, Some(fh)), item));
+            next
+        });
+        let dir = self.dirs.get_mut(&number)?;
+        (dir.entries, dir.texts_missing, dir.next) = (entries, texts, next);
         if texts == 0 { self.give(number) } else { None }
     }
 
     fn give(&mut self, number: usize) -> Option<Listing> {
-        let dir = self.dirs.get_mut(number)?.take()?;
-        Some(Listing { number, path: dir.path, entries: Outcome::Committed(dir.entries) })
+        let Dir { path, entries, next, .. } = self.dirs.remove(&number)?;
+        Some(Listing { number, path, entries: Outcome::Committed(entries), next })
     }
 }
 
@@ -293,6 +413,12 @@ pub(super) struct Removals {
     asked: HashMap<usize, Asking>,
     given: usize,
     dirs: Vec<Option<DirToRemove>>,
+    /// Places in `dirs` that can be used again.
+    free: Vec<usize>,
+    /// Removals that are requested and have not ended.
+    removals: usize,
+    /// Trees that were begun.
+    trees: u32,
 }
 
 enum Asking {
@@ -315,6 +441,8 @@ struct DirToRemove {
     parent: FileHandle,
     name: Vec<u8>,
     within: Option<usize>,
+    /// Its turn in the walk.
+    turn: Turn,
     /// Entries that are not removed yet.
     open: usize,
     /// The numbers of the removals of entries that are requested.
@@ -335,7 +463,7 @@ impl DirToRemove {
         fh: FileHandle,
         parent: FileHandle,
         name: Vec<u8>,
-        within: Option<usize>,
+        (within, turn): (Option<usize>, Turn),
     ) -> DirToRemove {
         DirToRemove {
             path,
@@ -343,6 +471,7 @@ impl DirToRemove {
             parent,
             name,
             within,
+            turn,
             open: 0,
             removals: BTreeSet::new(),
             together: false,
@@ -363,7 +492,9 @@ impl Removals {
     ) {
         let ToRemove { path, parent, name, dir, is_dir, first_page } = target;
         let Some(fh) = dir else { return more.push(self.unlink(&parent, &name, None, path, is_dir)) };
-        let branch = DirToRemove::new(path, fh.clone(), parent, name, None);
+        let turn = below(&[], self.trees);
+        self.trees += 1;
+        let branch = DirToRemove::new(path, fh.clone(), parent, name, (None, turn));
         let number = self.branch(branch);
         match first_page.map(FirstPage::listed) {
             Some(listed) => self.listed(number, Outcome::Committed(Visited::Entries(listed)), more, tell),
@@ -373,14 +504,35 @@ impl Removals {
 
     /// Registers what the next item asks for and returns its number.
     fn asks(&mut self, asking: Asking) -> usize {
+        self.removals += usize::from(!matches!(asking, Asking::Entries(_)));
         self.asked.insert(self.given, asking);
         self.given += 1;
         self.given - 1
     }
 
+    /// Objects whose removal is requested.
+    pub(super) fn requested(&self) -> usize {
+        self.removals
+    }
+
     fn branch(&mut self, branch: DirToRemove) -> usize {
-        self.dirs.push(Some(branch));
-        self.dirs.len() - 1
+        match self.free.pop() {
+            Some(number) => {
+                self.dirs[number] = Some(branch);
+                number
+            }
+            None => {
+                self.dirs.push(Some(branch));
+                self.dirs.len() - 1
+            }
+        }
+    }
+
+    /// Takes a directory out. Nothing refers to it any more: its entries have ended.
+    fn take(&mut self, number: usize) -> Option<DirToRemove> {
+        let branch = self.dirs.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(branch)
     }
 
     fn at(&mut self, number: usize) -> Option<&mut DirToRemove> {
@@ -394,7 +546,8 @@ impl Removals {
         from: Option<(u64, landfast_nfs::v4::Verifier)>,
     ) -> Item<Visit> {
         self.asks(Asking::Entries(dir));
-        Item::at(fh, Visit::List(List::part(REMOVED, from, REMOVED_PART)))
+        let turn = self.at(dir).map(|branch| branch.turn.clone()).unwrap_or_default();
+        Item::at(fh, Visit::List(List::part(REMOVED, from, REMOVED_PART))).in_turn(turn)
     }
 
     fn unlink(
@@ -444,7 +597,9 @@ impl Removals {
         more: &mut Vec<Item<Visit>>,
         tell: &mut impl FnMut(Removal),
     ) {
-        match self.asked.remove(&number) {
+        let asked = self.asked.remove(&number);
+        self.removals -= usize::from(matches!(asked, Some(Asking::Unlink { .. } | Asking::Together(_))));
+        match asked {
             Some(Asking::Entries(dir)) => self.listed(dir, outcome, more, tell),
             Some(Asking::Unlink { within, path, dir }) => {
                 let mut outcome = outcome.map(drop);
@@ -460,7 +615,7 @@ impl Removals {
             }
             Some(Asking::Together(dir)) => match outcome {
                 Outcome::Committed(_) => {
-                    let Some(branch) = self.dirs.get_mut(dir).and_then(Option::take) else { return };
+                    let Some(branch) = self.take(dir) else { return };
                     let outcome = Outcome::Committed(());
                     tell(Removal { path: branch.path, dir: true, outcome, unlisted: false });
                     self.entry_done(branch.within, Some(number), false, more);
@@ -501,17 +656,17 @@ impl Removals {
         };
         branch.rest = listed.rest;
         branch.open = listed.entries.len();
-        let (fh, path) = (branch.fh.clone(), branch.path.clone());
-        for entry in listed.entries {
-            let below = join(&path, &entry.name);
+        let (fh, path, turn) = (branch.fh.clone(), branch.path.clone(), branch.turn.clone());
+        for (n, entry) in listed.entries.into_iter().enumerate() {
+            let path = join(&path, &entry.name);
             let item = match (&entry.fh, entry.meta.is_dir()) {
                 (Some(own), true) => {
-                    let name = entry.name.to_vec();
-                    let branch = DirToRemove::new(below, own.clone(), fh.clone(), name, Some(number));
+                    let (name, within) = (entry.name.to_vec(), (Some(number), below(&turn, n as u32)));
+                    let branch = DirToRemove::new(path, own.clone(), fh.clone(), name, within);
                     let branch = self.branch(branch);
                     self.list(branch, own.clone(), None)
                 }
-                _ => self.unlink(&fh, &entry.name, Some(number), below, entry.meta.is_dir()),
+                _ => self.unlink(&fh, &entry.name, Some(number), path, entry.meta.is_dir()),
             };
             more.push(item);
         }
@@ -546,7 +701,7 @@ impl Removals {
             let fh = branch.fh.clone();
             return more.push(self.list(number, fh, Some(from)));
         }
-        let Some(branch) = self.dirs.get_mut(number).and_then(Option::take) else { return };
+        let Some(branch) = self.take(number) else { return };
         let DirToRemove { path, parent, name, within, .. } = branch;
         if branch.stays {
             // Its own removal was not requested.
@@ -565,11 +720,12 @@ fn is_stale(outcome: &Outcome<()>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use landfast_nfs::v4::OpNum;
     use landfast_nfs::v4::attr::AttrValues;
+    use landfast_nfs::v4::{FileType, OpNum};
 
     use super::super::meta::Meta;
     use super::super::outcome::Failure;
+    use super::super::queue::Queue;
     use super::*;
 
     fn files(names: &[&str]) -> Outcome<Visited> {
@@ -631,6 +787,56 @@ mod tests {
         let denied = Outcome::Failed(Failure::Status { op: OpNum::REMOVE, status: NfsStat::NFS4ERR_ACCESS });
         let (asked, told) = removed(vec![files(&["a", "b"]), denied, gone(), apart()]);
         assert_eq!((asked[3].len(), told), (0, shown("d/a! d/b")));
+    }
+
+    #[test]
+    fn a_large_directory_comes_in_parts_each_in_its_turn() {
+        let fh = |text: &'static str| FileHandle(Bytes::from_static(text.as_bytes()));
+        let entry = |name: &'static str, kind| Entry {
+            fh: Some(fh(name)),
+            ..Entry::of(name.as_bytes(), &AttrValues { kind: Some(kind), ..AttrValues::default() })
+                .unwrap()
+                .unwrap()
+        };
+        let listed = |entries, rest: Option<u64>| {
+            Outcome::Committed(Visited::Entries(Listed { entries, rest: rest.map(|at| (at, [0; 8])) }))
+        };
+        let (file, dir, link) = (FileType::Reg, FileType::Dir, FileType::Lnk);
+        let mut walk = Walk::new(WalkOptions { parts: true, texts: true, ..WalkOptions::default() });
+        let (items, done) = walk.start([Start::new("s", fh("s")), Start::new("t", fh("t"))]);
+        assert!(done.is_empty());
+        let mut queue = Queue::Turns(Default::default());
+        items.into_iter().enumerate().for_each(|item| queue.push(item));
+        let first = queue.pop().unwrap();
+        assert_eq!((first.0, &first.1.turn[..]), (0, &[0][..]));
+        let mut more = Vec::new();
+        let part = walk.visited(0, listed(vec![entry("a", file), entry("b", dir)], Some(7)), &mut more);
+        let part = part.unwrap();
+        assert_eq!((part.number, part.len(), part.next), (0, 2, Some(3)));
+        // Below `b` first, then the rest, then `t`.
+        let numbered = std::mem::take(&mut more).into_iter().zip(2..).map(|(item, n)| (n, item));
+        numbered.for_each(|item| queue.push(item));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(2));
+        let below = walk.visited(2, listed(vec![entry("x", dir)], None), &mut more).unwrap();
+        assert_eq!((&below.path[..], below.number), (&b"s/b"[..], part_listing(&part, 1)));
+        queue.push((4, more.pop().unwrap()));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(4));
+        assert_eq!(queue.pop().map(|(n, item)| (n, item.turn)), Some((3, [0, 3].into())));
+        // A link's target is asked for before what is in the directories beside it, and holds the part back.
+        assert!(walk.visited(3, listed(vec![entry("c", dir), entry("l", link)], None), &mut more).is_none());
+        more.into_iter().zip(5..).for_each(|(item, n)| queue.push((n, item)));
+        let text = Outcome::Committed(Visited::Text(Bytes::from_static(b"to")));
+        assert_eq!(queue.pop().map(|(n, _)| n), Some(5));
+        let rest = walk.visited(5, text, &mut Vec::new()).unwrap();
+        assert_eq!((rest.number, rest.next, &rest.path[..]), (3, None, &b"s"[..]));
+        assert_eq!([queue.pop(), queue.pop()].map(|item| item.map(|(n, _)| n)), [Some(6), Some(1)]);
+    }
+
+    fn part_listing(part: &Listing, entry: usize) -> usize {
+        match &part.entries {
+            Outcome::Committed(entries) => entries[entry].listing.unwrap(),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn shown(all: &str) -> Vec<String> {

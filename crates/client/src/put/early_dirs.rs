@@ -14,7 +14,7 @@ use landfast_xdr::Encode;
 use super::attrs::{AttrRules, merge};
 use super::source::Event;
 use crate::archive::Kind;
-use crate::compound::fattr;
+use crate::compound::{detached, fattr};
 use crate::cost::result_bytes;
 use crate::session::SessionLimits;
 
@@ -99,7 +99,7 @@ impl EarlyDirs {
             let mine: Vec<ResOp> = results.by_ref().take(dir.ops).collect();
             let whole = mine.len() == dir.ops && mine.iter().all(|r| r.status.is_ok());
             match mine.into_iter().last().map(|r| r.body) {
-                Some(ResBody::Getfh(fh)) if whole => Some((dir, fh)),
+                Some(ResBody::Getfh(fh)) if whole => Some((dir, detached(&fh))),
                 _ => None,
             }
         };

@@ -17,7 +17,7 @@ use super::early_dirs::NewDir;
 use super::early_results::{EarlyResults, InFlight};
 use super::existing::{Existing, listed_attrs};
 use super::input::{Input, begin};
-use super::options::{PutOptions, Xattrs};
+use super::options::{PutOptions, Tuning, Xattrs};
 use super::pack::Batch;
 use super::pieces;
 use super::plan::{Final, Job, Make, Plan, Settled, SlowDone, SlowTask, Success};
@@ -27,7 +27,7 @@ use super::server_copy;
 use super::source::{Data, Event, PendingMember, Piece, Reading};
 use super::stepwise;
 use super::stop::stopped;
-use super::tree::{DirId, ROOT};
+use super::tree::{DirId, ROOT, Tree};
 use super::trouble::Trouble;
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::compound::{Results, values};
@@ -35,6 +35,7 @@ use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::fs::{Nfs, StepError};
 use crate::limits;
 use crate::ops::{self, Entry};
+use crate::overflow::{Records, Table, TempFile};
 use crate::patience::Patience;
 use crate::resume::{Item, Part, Resume};
 use crate::session::{Session, SessionError};
@@ -100,7 +101,10 @@ pub(super) async fn extract(
         rules.forget_xattrs();
     }
     let capacity = capacity(session, &options.tuning);
-    let mut plan = Plan::new(root, options.existing, rules.implied_dir(), capacity);
+    let Tuning { keys_in_memory, dirs_in_memory, .. } = options.tuning;
+    let tree =
+        Tree::new(root, dirs_in_memory, Table::new(keys_in_memory, TempFile::new()), Records::default());
+    let mut plan = Plan::new(tree, options.existing, rules.implied_dir(), capacity);
     let mut made: Vec<DirId> = Vec::with_capacity(first.dirs.len());
     for (NewDir { path, parent, implied, .. }, fh) in first.dirs {
         let parent = parent.and_then(|i| made.get(i).copied()).unwrap_or(ROOT);
@@ -257,6 +261,16 @@ impl Engine {
             let linger_over = linger.is_some_and(|t| t <= Instant::now());
             self.start_batches(starved || linger_over);
             self.settle(&reading);
+            if let Some(e) = self.plan.unread().filter(|_| !ended) {
+                // What is known is done; what is not known cannot be planned.
+                self.report.stopped.get_or_insert(e.to_string());
+                ended = true;
+                before = Vec::new().into_iter().enumerate();
+                give_up(&mut reading);
+            }
+            if let Some(trouble) = self.plan.trouble() {
+                self.progress.warning(&trouble.to_string());
+            }
             if self.hopeless.is_some() && !ended {
                 ended = true;
                 before = Vec::new().into_iter().enumerate();
@@ -321,8 +335,17 @@ impl Engine {
             self.count_settled();
             self.report.stopped = Some(words(status).to_owned());
         }
-        let finals = self.plan.take_finals();
-        let fatal = self.finish_dirs(finals).await;
+        let mut fatal = None;
+        while fatal.is_none() {
+            let finals = self.plan.next_finals();
+            if finals.is_empty() {
+                break;
+            }
+            fatal = self.finish_dirs(finals).await;
+        }
+        if let Some(e) = self.plan.unread() {
+            self.report.stopped = Some(format!("{e}; modes, owners and times of directories may be missing"));
+        }
         if let Some(e) = &fatal {
             self.report.stopped = Some(e.to_string());
         }

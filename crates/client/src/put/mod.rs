@@ -7,8 +7,9 @@
 //! | `existing` | what happens to existing names | no |
 //! | `attrs` | which attributes a member gets, at creation and last | no |
 //! | `ownership` | which owners the server sets at creation | no |
-//! | `tree` | what is known of the destination; paths are followed through real directories only | no |
-//! | `names` | the names in a directory, in little memory | no |
+//! | `tree` | what is known of the destination, in bounded memory; paths are followed through real directories only | a temporary file |
+//! | `dir`, `names` | one directory of it, and the names in it that are in progress | no |
+//! | `dir_record` | a directory as bytes, while it is not in memory | no |
 //! | `plan` | the order of members, and which waits for which | no |
 //! | `replies` | what a reply means for the members in a compound | no |
 //! | `run` | an extraction from its beginning to its end | server |
@@ -30,6 +31,8 @@
 
 mod attrs;
 mod capacity;
+mod dir;
+mod dir_record;
 mod early_dirs;
 mod early_files;
 mod early_results;

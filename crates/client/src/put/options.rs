@@ -76,6 +76,11 @@ pub struct Tuning {
     /// What is sent before the destination is known. Experiments reduce it, to measure its benefit.
     #[doc(hidden)]
     pub early: Early,
+    /// Names, and directories, that are remembered in memory. Tests reduce them.
+    #[doc(hidden)]
+    pub keys_in_memory: usize,
+    #[doc(hidden)]
+    pub dirs_in_memory: usize,
 }
 
 /// What is sent before the reply to the session's first request. Each level includes those before it.
@@ -102,6 +107,8 @@ impl Default for Tuning {
             compounds_in_flight: limits::COMPOUNDS_IN_FLIGHT_MAX,
             connections: limits::CONNECTIONS,
             early: Early::Files,
+            keys_in_memory: limits::KEYS_IN_MEMORY,
+            dirs_in_memory: limits::DIRS_IN_MEMORY,
         }
     }
 }

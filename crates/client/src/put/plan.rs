@@ -15,7 +15,7 @@
 //! - Every member that was added is settled exactly once.
 //! - An item is settled as done only after the server has confirmed each of its operations.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
@@ -24,15 +24,19 @@ use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
 
 use super::attrs::{MemberAttrs, merge};
 use super::attrs::{has_set_id, without_its_owner};
+use super::dir_record::DirRecord;
 use super::existing::{Existing, ExistingObject, NewKind, Over, Verdict, When};
 use super::names::Name;
 use super::ownership::Ownership;
 use super::pack::{Batch, Capacity, Mark, Packer, Parts, Piece, Route};
 use super::report::{Cause, MemberError};
 use super::tree::{Dir, DirId, DirState, ItemId, ROOT, Tree, Walk};
+use crate::compound::detached;
 use crate::fs::Original;
 use crate::fs::Xattr;
+use crate::limits;
 use crate::ops::Entry;
+use crate::overflow::OverflowError;
 
 #[derive(Debug, Clone)]
 pub(super) enum Make {
@@ -238,21 +242,14 @@ pub(super) struct Plan<P> {
     quiet: Vec<DirId>,
     /// Members that were sent before they were planned, by number. `None`: settled otherwise.
     sent: HashMap<u32, Option<ItemId>>,
-    /// Names at which another object stays in place of the member.
-    kept: HashSet<(DirId, Bytes)>,
 }
 
 impl<P: Default> Plan<P> {
-    pub(super) fn new(
-        root: FileHandle,
-        existing: Existing,
-        implied_attrs: Fattr,
-        capacity: Capacity,
-    ) -> Plan<P> {
+    pub(super) fn new(tree: Tree, existing: Existing, implied_attrs: Fattr, capacity: Capacity) -> Plan<P> {
         Plan {
             existing,
             implied_attrs,
-            tree: Tree::new(root),
+            tree,
             items: Vec::new(),
             free: Vec::new(),
             ready: Ready::default(),
@@ -271,7 +268,6 @@ impl<P: Default> Plan<P> {
             ended: false,
             quiet: Vec::new(),
             sent: HashMap::new(),
-            kept: HashSet::new(),
         }
     }
 
@@ -310,6 +306,9 @@ impl<P: Default> Plan<P> {
     }
 
     pub(super) fn add(&mut self, job: Job<P>) {
+        if !self.ended {
+            self.tree.make_room();
+        }
         self.open += 1;
         self.behind_link.push_back(job);
         self.plan_waiting();
@@ -370,7 +369,7 @@ impl<P: Default> Plan<P> {
 
     pub(super) fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
-            self.quiet = self.tree.ids().filter(|id| self.tree.dir(*id).open == 0).collect();
+            self.quiet = self.tree.ids().into_iter().filter(|id| self.tree.dir(*id).open == 0).collect();
         }
     }
 
@@ -412,15 +411,19 @@ impl<P: Default> Plan<P> {
         };
         let is_dir = matches!(job.make, Make::Dir);
         let (mut replace, mut look) = (false, false);
-        match self.tree.dir(dir).names.get(&name) {
+        let known = self.tree.name(dir, &name);
+        if let Some(e) = self.tree.unread() {
+            // Nothing is put where something may be that may not be replaced.
+            let why = e.to_string();
+            return self.reject(job, why);
+        }
+        match known {
             None => {}
             Some(Name::Busy(item)) => {
-                let item = *item;
                 return self.behind_items.entry(item).or_default().push_back(Parked::Job(job));
             }
             // Whether it is a directory is known only after the server has made it.
-            Some(Name::Dir(id)) if matches!(self.tree.dir(*id).state, DirState::Making) => {
-                let id = *id;
+            Some(Name::Dir(id)) if matches!(self.tree.dir(id).state, DirState::Making) => {
                 return self.behind_dirs.entry(id).or_default().push_back(Parked::Job(job));
             }
             Some(Name::Dir(_) | Name::Found(_)) if !is_dir => {
@@ -429,16 +432,14 @@ impl<P: Default> Plan<P> {
                 }
                 return self.reject(job, MemberError::new(Cause::DirInTheWay, "a directory is in the way"));
             }
-            Some(Name::Dir(id)) if self.tree.dir(*id).ahead => {
-                let id = *id;
+            Some(Name::Dir(id)) if self.tree.dir(id).ahead => {
                 let dir = self.tree.dir_mut(id);
                 (dir.ahead, dir.finish) = (false, Some((job.attrs.finish.clone(), job.shown.clone())));
                 dir.xattrs = std::mem::take(&mut job.attrs.xattrs);
                 return self.settle(job, Ok(Success::Made), false);
             }
-            Some(Name::Dir(id)) => return self.plan_existing_dir(*id, job),
+            Some(Name::Dir(id)) => return self.plan_existing_dir(id, job),
             Some(Name::Found(fh)) => {
-                let fh = fh.clone();
                 let id = self.tree.adopt(dir, &name, fh);
                 return self.plan_existing_dir(id, job);
             }
@@ -447,7 +448,6 @@ impl<P: Default> Plan<P> {
             }
             // An earlier link in the archive leads to the object that is there now.
             Some(Name::Pinned { last, .. }) => {
-                let last = *last;
                 return self.behind_items.entry(last).or_default().push_back(Parked::Job(job));
             }
             Some(Name::Ours) if self.over().is_some() => {
@@ -494,7 +494,7 @@ impl<P: Default> Plan<P> {
             leftover: Leftover::Nothing,
         });
         if child.is_none() {
-            self.tree.dir_mut(dir).names.insert(name, Name::Busy(id));
+            self.tree.set_name(dir, name, Name::Busy(id));
         }
         if is_link {
             self.link_unplanned = false;
@@ -523,7 +523,7 @@ impl<P: Default> Plan<P> {
     /// The existing object stays, and is not the member: links to the member are not made to it.
     fn keep_existing(&mut self, at: (DirId, Bytes), is_link: bool) {
         if !is_link && self.over().is_some_and(|over| over.when == When::Never) {
-            self.kept.insert(at);
+            self.tree.keep(at.0, &at.1);
         }
     }
 
@@ -615,27 +615,29 @@ impl<P: Default> Plan<P> {
             Walk::Failed(why) => return self.fail(id, MemberError::new(Cause::Parent, why)),
         };
         let Some(name) = rest.first() else { return self.fail(id, missing()) };
-        if self.kept.contains(&(dir, name.clone())) {
+        if self.tree.is_kept(dir, name) {
             return self.fail(id, MemberError::left_out(&path.join(&b'/')));
         }
-        match self.tree.dir(dir).names.get(name) {
+        let known = self.tree.name(dir, name);
+        if let Some(e) = self.tree.unread() {
+            let why = e.to_string();
+            return self.fail(id, why);
+        }
+        match known {
             // A link to itself: it exists already, or never will.
-            Some(Name::Busy(item)) if *item == id => {
+            Some(Name::Busy(item)) if item == id => {
                 let exists = self.item(id).is_some_and(|i| i.replace);
                 return if exists { self.done(id) } else { self.fail(id, missing()) };
             }
             Some(Name::Busy(item)) => {
-                let item = *item;
                 return self.behind_items.entry(item).or_default().push_back(Parked::Link(id));
             }
-            Some(Name::Dir(dir)) if matches!(self.tree.dir(*dir).state, DirState::Making) => {
-                let dir = *dir;
+            Some(Name::Dir(dir)) if matches!(self.tree.dir(dir).state, DirState::Making) => {
                 return self.behind_dirs.entry(dir).or_default().push_back(Parked::Link(id));
             }
             Some(Name::Dir(_) | Name::Found(_)) => return self.fail(id, "hard link to a directory"),
             // Another item waits to replace the target. It goes first; this link waits behind it.
-            Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(last) => {
-                let last = *last;
+            Some(Name::Pinned { last, .. }) if self.behind_items.contains_key(&last) => {
                 return self.behind_items.entry(last).or_default().push_back(Parked::Link(id));
             }
             Some(Name::Other | Name::Ours | Name::Pinned { .. }) => {}
@@ -643,12 +645,12 @@ impl<P: Default> Plan<P> {
             None => {}
         }
         // Pin the target: it is not replaced before the link exists. A target that may not exist is not touched.
-        let pinned = match self.tree.dir(dir).names.get(name) {
+        let pinned = match known {
             Some(Name::Pinned { links, .. }) => Name::Pinned { links: links + 1, last: id },
             Some(_) => Name::Pinned { links: 1, last: id },
             None => Name::Busy(id),
         };
-        self.tree.dir_mut(dir).names.insert(name.clone(), pinned);
+        self.tree.set_name(dir, name.clone(), pinned);
         if let Some(item) = self.item_mut(id) {
             item.target = Some((dir, rest.to_vec()));
         }
@@ -661,30 +663,31 @@ impl<P: Default> Plan<P> {
         let dir = self.tree.dir_mut(id);
         let DirState::Listing(fh) = &dir.state else { return };
         dir.state = DirState::Open(fh.clone());
-        dir.all_known = entries.is_some();
+        (dir.all_known, dir.listed) = (entries.is_some(), entries.is_some());
         let mut in_progress = Vec::new();
         for e in entries.unwrap_or_default() {
-            match dir.names.get(&e.name) {
-                Some(Name::Busy(item)) => in_progress.push(*item),
-                Some(_) => {}
-                None => {
-                    if let (true, Some(found)) = (looks, ExistingObject::of(&e.attrs))
-                        && found.kind != FileType::Dir
-                    {
-                        dir.found.insert(e.name.clone(), found);
-                    }
-                    let name = match (e.attrs.kind, e.attrs.filehandle) {
-                        (Some(FileType::Dir), Some(fh)) => Name::Found(fh),
-                        // The server does not tell the type. Find out by trying.
-                        (None, _) | (Some(FileType::Dir), None) => {
-                            dir.all_known = false;
-                            continue;
-                        }
-                        _ => Name::Other,
-                    };
-                    dir.names.insert(e.name, name);
-                }
+            if let Some(Name::Busy(item)) = self.tree.in_progress(id, &e.name) {
+                in_progress.push(*item);
             }
+            if self.tree.has(id, &e.name) {
+                continue;
+            }
+            let dir = self.tree.dir_mut(id);
+            if let (true, Some(found)) = (looks, ExistingObject::of(&e.attrs))
+                && found.kind != FileType::Dir
+            {
+                dir.found.insert(Bytes::copy_from_slice(&e.name), found);
+            }
+            let name = match (e.attrs.kind, e.attrs.filehandle) {
+                (Some(FileType::Dir), Some(fh)) => Name::Found(detached(&fh)),
+                // The server does not tell the type. Find out by trying.
+                (None, _) | (Some(FileType::Dir), None) => {
+                    dir.all_known = false;
+                    continue;
+                }
+                _ => Name::Other,
+            };
+            self.tree.set_name(id, Bytes::copy_from_slice(&e.name), name);
         }
         // These were planned for an empty directory. They go the slow way instead.
         for item in in_progress {
@@ -714,7 +717,7 @@ impl<P: Default> Plan<P> {
                 Parked::Link(id) => self.resolve_link(id),
             }
             if let Some((dir, name)) = &name
-                && let Some(Name::Busy(item)) = self.tree.dir(*dir).names.get(name)
+                && let Some(Name::Busy(item)) = self.tree.in_progress(*dir, name)
             {
                 let behind = self.behind_items.entry(*item).or_default();
                 parked.extend(behind.drain(..));
@@ -969,14 +972,14 @@ impl<P: Default> Plan<P> {
             (SlowDone::Failed(why), _) => self.fail(id, why),
             (SlowDone::Skipped, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
-                    self.tree.dir_mut(dir).names.insert(name.clone(), Name::Other);
+                    self.tree.set_name(dir, name.clone(), Name::Other);
                     self.keep_existing((dir, name), is_link);
                 }
                 self.close(id, Ok(Success::Skipped));
             }
             (SlowDone::InTheWay, _) => {
                 if let Some((dir, name)) = self.item(id).map(|i| (i.dir, i.name.clone())) {
-                    self.tree.dir_mut(dir).names.insert(name, Name::Other);
+                    self.tree.set_name(dir, name, Name::Other);
                 }
                 self.fail(id, "File exists");
             }
@@ -1029,19 +1032,17 @@ impl<P: Default> Plan<P> {
         match (item.child, &result) {
             (None, Ok(good)) => {
                 let ours = *good == Success::Made && self.over().is_some();
-                let (dir, name) = (self.tree.dir_mut(item.dir), item.name.clone());
-                dir.found.remove(&name);
-                dir.names.insert(name, if ours { Name::Ours } else { Name::Other });
+                self.tree.dir_mut(item.dir).found.remove(&item.name);
+                let now = if ours { Name::Ours } else { Name::Other };
+                self.tree.set_name(item.dir, item.name.clone(), now);
             }
             // The object that was there still is.
             (None, Err(_)) if !item.sent && item.replace => {
-                self.tree.dir_mut(item.dir).names.insert(item.name.clone(), Name::Other);
+                self.tree.set_name(item.dir, item.name.clone(), Name::Other);
             }
-            (None, Err(_))
-                if matches!(self.tree.dir(item.dir).names.get(&item.name), Some(Name::Busy(_))) =>
-            {
+            (None, Err(_)) if matches!(self.tree.in_progress(item.dir, &item.name), Some(Name::Busy(_))) => {
+                self.tree.free_name(item.dir, &item.name);
                 let dir = self.tree.dir_mut(item.dir);
-                dir.names.remove(&item.name);
                 // After a partial failure the names are not known.
                 dir.all_known &= !item.sent;
             }
@@ -1061,16 +1062,15 @@ impl<P: Default> Plan<P> {
         if let Some((dir, rest)) = item.target
             && let Some(name) = rest.first()
         {
-            let names = &mut self.tree.dir_mut(dir).names;
-            match names.get(name).cloned() {
+            match self.tree.in_progress(dir, name).cloned() {
                 Some(Name::Pinned { links, last }) if links > 1 => {
-                    names.insert(name.clone(), Name::Pinned { links: links - 1, last });
+                    self.tree.set_name(dir, name.clone(), Name::Pinned { links: links - 1, last });
                 }
-                Some(Name::Pinned { .. }) => names.insert(name.clone(), Name::Other),
+                Some(Name::Pinned { .. }) => self.tree.set_name(dir, name.clone(), Name::Other),
                 Some(Name::Busy(_)) if result.is_ok() && rest.len() == 1 => {
-                    names.insert(name.clone(), Name::Other);
+                    self.tree.set_name(dir, name.clone(), Name::Other);
                 }
-                Some(Name::Busy(_)) => names.remove(name),
+                Some(Name::Busy(_)) => self.tree.free_name(dir, name),
                 _ => {}
             }
         }
@@ -1112,8 +1112,24 @@ impl<P: Default> Plan<P> {
         self.items.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// The final attributes of directories, deepest first.
-    pub(super) fn take_finals(&mut self) -> Vec<Final> {
+    /// The next final attributes of directories, those of a directory after those of all directories in it. None: there are no
+    /// more, or [`Plan::unread`] says why they cannot be known.
+    pub(super) fn next_finals(&mut self) -> Vec<Final> {
+        let put_away: Vec<Final> = loop {
+            let records = self.tree.put_away_finals(limits::FINALS_TOGETHER);
+            let ended = records.is_empty();
+            let finals = records.into_iter().filter_map(DirRecord::last);
+            let finals: Vec<Final> = finals
+                .filter(|(_, attrs, xattrs, _)| !(attrs.mask.is_empty() && xattrs.is_empty()))
+                .map(|(fh, attrs, xattrs, shown)| Final { fh, attrs, xattrs, shown })
+                .collect();
+            if ended || !finals.is_empty() {
+                break finals;
+            }
+        };
+        if !put_away.is_empty() {
+            return put_away;
+        }
         let mut all = Vec::new();
         for id in self.tree.ids() {
             let depth = self.tree.depth(id);
@@ -1127,6 +1143,16 @@ impl<P: Default> Plan<P> {
         }
         all.sort_by_key(|(depth, _)| std::cmp::Reverse(*depth));
         all.into_iter().map(|(_, f)| f).collect()
+    }
+
+    /// What was remembered of the tree and could not be read back. Nothing may go on then.
+    pub(super) fn unread(&self) -> Option<&OverflowError> {
+        self.tree.unread()
+    }
+
+    /// Why something is remembered in memory that should be in a temporary file; once.
+    pub(super) fn trouble(&mut self) -> Option<OverflowError> {
+        self.tree.trouble()
     }
 
     /// Stops: every open item fails with `why`.

@@ -14,6 +14,7 @@ use super::existing::{Existing, Over, When};
 use super::pack::Batch;
 use super::plan::{Leftover, Make, Plan};
 use super::tree::ItemId;
+use crate::compound::detached;
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits;
 
@@ -185,7 +186,7 @@ impl<P: Default> Plan<P> {
                 ResBody::Commit(verifier) if unstable == Some(*verifier) => unstable = None,
                 ResBody::Open(open) => missing = job.attrs.create.mask.minus(&open.attrset),
                 ResBody::Create(create) => missing = job.attrs.create.mask.minus(&create.attrset),
-                ResBody::Getfh(fh) => handle = Some(fh.clone()),
+                ResBody::Getfh(fh) => handle = Some(detached(fh)),
                 ResBody::Getattr(got) => self.ownership.found(&job.attrs.create, got),
                 ResBody::Write(w) => {
                     let Make::File(data) = &job.make else { continue };
@@ -230,7 +231,7 @@ impl<P: Default> Plan<P> {
                 ResBody::Open(open) => opened = Some((open.stateid, None)),
                 ResBody::Getfh(fh) => {
                     if let Some((_, place @ None)) = &mut opened {
-                        *place = Some(fh.clone());
+                        *place = Some(detached(fh));
                     }
                 }
                 ResBody::Remove(_) => (item.replace, item.exact_spelling) = (false, false),

@@ -260,6 +260,8 @@ pub trait Progress: Send + Sync {
     /// An earlier run extracted this member.
     fn resumed(&self, _path: &[u8]) {}
     fn failed(&self, _path: &[u8], _why: &MemberError) {}
+    /// Something that the user may want to change, though nothing has failed.
+    fn warning(&self, _text: &str) {}
 }
 
 #[derive(Debug, Clone, Copy, Default)]

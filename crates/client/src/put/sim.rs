@@ -19,10 +19,11 @@ use super::existing::Existing;
 use super::pack::{Batch, Capacity};
 use super::plan::{Job, Leftover, Make, Plan, SlowDone, SlowTask};
 use super::replies::Feedback;
-use super::tree::ItemId;
+use super::tree::{ItemId, Tree};
 use crate::cost::{REPLY_HEAD, REQUEST_HEAD};
 use crate::limits::DIRS_FOR_A_MEMBER;
 use crate::ops::Entry;
+use crate::overflow::{Records, Table, TempFile};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Object {
@@ -369,6 +370,8 @@ struct Case {
     window: usize,
     keep: bool,
     list_max: usize,
+    /// How many names and directories are remembered in memory.
+    in_memory: (usize, usize),
 }
 
 fn run(case: &Case) {
@@ -380,7 +383,14 @@ fn run(case: &Case) {
     let wanted: Vec<bool> =
         case.archive.iter().map(|(p, t)| reference(&mut expected, p, t, case.keep)).collect();
     let existing = if case.keep { Existing::Keep } else { Existing::Replace };
-    let mut plan = Plan::new(handle(ROOT), existing, Fattr::default(), case.capacity);
+    let (keys, dirs) = case.in_memory;
+    let tree = Tree::new(
+        handle(ROOT),
+        dirs,
+        Table::new(keys, TempFile::unbuffered()),
+        Records::new(TempFile::unbuffered()),
+    );
+    let mut plan = Plan::new(tree, existing, Fattr::default(), case.capacity);
     let mut todo = case.archive.iter().enumerate();
     let mut flying: Vec<Batch> = Vec::new();
     let mut got: BTreeMap<usize, bool> = BTreeMap::new();
@@ -492,7 +502,13 @@ fn run(case: &Case) {
         if got.len() == case.archive.len() && plan.open() == 0 && flying.is_empty() {
             assert_eq!(model.tree(), expected.tree());
             // Nothing is put into a directory that has its last attributes.
-            model.finished.extend(plan.take_finals().iter().map(|f| number(&f.fh)));
+            loop {
+                let finals = plan.next_finals();
+                if finals.is_empty() {
+                    break;
+                }
+                model.finished.extend(finals.iter().map(|f| number(&f.fh)));
+            }
             let named = case
                 .archive
                 .iter()
@@ -560,17 +576,10 @@ fn case(trouble: impl Strategy<Value = Trouble>) -> impl Strategy<Value = Case> 
         prop::collection::vec(0usize..8, 1..20),
         1usize..5,
         any::<bool>(),
-        prop_oneof![Just(0usize), Just(1), Just(100)],
+        (prop_oneof![Just(0usize), Just(1), Just(100)], (1usize..20, prop_oneof![0usize..6, Just(100)])),
     )
-        .prop_map(|(before, archive, capacity, troubles, order, window, keep, list_max)| Case {
-            before,
-            archive,
-            capacity,
-            troubles,
-            order,
-            window,
-            keep,
-            list_max,
+        .prop_map(|(before, archive, capacity, troubles, order, window, keep, (list_max, in_memory))| {
+            Case { before, archive, capacity, troubles, order, window, keep, list_max, in_memory }
         })
 }
 
@@ -595,7 +604,7 @@ proptest! {
 #[test]
 fn compounds_are_full_and_finish_directories() {
     let mut plan = Plan::new(
-        handle(ROOT),
+        Tree::new(handle(ROOT), usize::MAX, Table::default(), Records::default()),
         Existing::Replace,
         Fattr::default(),
         Capacity {
@@ -646,5 +655,5 @@ fn compounds_are_full_and_finish_directories() {
         done += plan.take_settled().iter().filter(|s| s.result.is_ok()).count();
     }
     assert_eq!(compounds, (4096 + 64usize).div_ceil(64));
-    assert_eq!((model.finished.len(), plan.take_finals().len()), (1 + 64, 0));
+    assert_eq!((model.finished.len(), plan.next_finals().len()), (1 + 64, 0));
 }

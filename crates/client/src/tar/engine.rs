@@ -14,9 +14,7 @@ use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
 use crate::archive::Filter;
 use crate::archive::Kind;
-use crate::fs::{
-    Fetched, FirstPage, InOrder, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr,
-};
+use crate::fs::{Fetched, FirstPage, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr};
 use crate::limits::{
     FETCHED_BYTES_MAX, FETCHES_MAX, PIECES_WAITING, PLANNED_AHEAD_MAX, READ_BYTES, STRETCH_BYTES,
     STRETCHES_MAX,
@@ -151,26 +149,20 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Sema
         }
         shown = end;
     };
-    let mut order = InOrder::new(dirs.len());
     let walk = WalkOptions { texts: true, by_name: true, ..WalkOptions::default() };
-    nfs.walk_within(room, starts, walk, |listing| {
-        order.came(listing);
-        while let Some(step) = order.next() {
-            match step {
-                Step::Start(n) => up_to(dirs[n] + 1, plan),
-                Step::Entry { dir, entry, .. } => {
-                    let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
-                    let path = [&dir, slash, &entry.name].concat();
-                    plan.object(path, &entry.meta, entry.fh.as_ref(), entry.text.as_ref());
-                }
-                Step::Unlisted { path, outcome } => {
-                    if let Err(e) = outcome.into_result() {
-                        plan.complain(path, Complaint::unlisted(e));
-                    }
-                }
-                Step::Left => {}
+    nfs.walk_within(room, starts, walk, |step| match step {
+        Step::Start(n) => up_to(dirs[n] + 1, plan),
+        Step::Entry { dir, entry, .. } => {
+            let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
+            let path = [&dir, slash, &entry.name].concat();
+            plan.object(path, &entry.meta, entry.fh.as_ref(), entry.text.as_ref());
+        }
+        Step::Unlisted { path, outcome } => {
+            if let Err(e) = outcome.into_result() {
+                plan.complain(path, Complaint::unlisted(e));
             }
         }
+        Step::Left => {}
     })
     .await;
     up_to(roots.len(), plan);

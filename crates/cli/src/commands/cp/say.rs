@@ -174,6 +174,10 @@ impl Progress for CopyOutput {
         }
         eprintln!("cp: {line}");
     }
+
+    fn warning(&self, text: &str) {
+        eprintln!("cp: {text}");
+    }
 }
 
 /// For a cause that many members have if one has it: the cause in words, and advice. A file that may not be written is

@@ -135,7 +135,9 @@ async fn search(mut tool: Tool, urls: Vec<String>, query: Query) -> Tool {
     if query.deletes {
         tool.stop_on_signals();
     }
-    let walk = WalkOptions { depth_max: depth_below, texts: query.texts, ..WalkOptions::default() };
+    // What is deleted meanwhile would shift the places where listings continue.
+    let parts = !query.deletes;
+    let walk = WalkOptions { depth_max: depth_below, texts: query.texts, parts, ..WalkOptions::default() };
     in_order(&mut tool, operands, "", VisitOptions { walk, follow: false }, |tool, visit| {
         search.visit(tool, visit)
     })

@@ -64,6 +64,7 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             objects: 0,
             tops,
             arrived: HashMap::new(),
+            held: 0,
             stack: Vec::new(),
             above: HashMap::new(),
         };
@@ -81,10 +82,11 @@ async fn list(mut tool: Tool, args: LsArgs) -> Tool {
             texts: args.in_lines() || tool.json(),
             depth_max: if args.recursive { usize::MAX } else { 0 },
             by_name: args.sort() != Sort::None,
+            parts: false,
         };
-        nfs.walk_from(starts, options, |listing| {
-            listed.listed(&listing);
-            job.arrived(&mut tool, listing);
+        nfs.walk_held(starts, options, |listing| {
+            listed.more(listing.len() as u64);
+            job.arrived(&mut tool, listing)
         })
         .await;
         objects += job.objects;
@@ -171,6 +173,8 @@ struct Listings<'a, 'b> {
     objects: u64,
     tops: Vec<Top>,
     arrived: HashMap<usize, Listing>,
+    /// Entries of these.
+    held: usize,
     /// Directories that are to be printed, the next one last.
     stack: Vec<usize>,
     /// The attributes of `.` and `..` in directories below, for -a.
@@ -178,16 +182,20 @@ struct Listings<'a, 'b> {
 }
 
 impl Listings<'_, '_> {
-    fn arrived(&mut self, tool: &mut Tool, listing: Listing) {
+    /// Prints what it is the turn of. Returns how many entries wait for theirs.
+    fn arrived(&mut self, tool: &mut Tool, listing: Listing) -> usize {
+        self.held += listing.len();
         self.arrived.insert(listing.number, listing);
         while let Some(listing) = self.stack.last().and_then(|next| self.arrived.remove(next)) {
             self.stack.pop();
+            self.held -= listing.len();
             self.print(tool, listing);
         }
+        self.held
     }
 
     fn print(&mut self, tool: &mut Tool, listing: Listing) {
-        let Listing { number, path, entries } = listing;
+        let Listing { number, path, entries, next: _ } = listing;
         let entries = match entries {
             Outcome::Committed(entries) => entries,
             other => {
