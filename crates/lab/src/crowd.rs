@@ -29,7 +29,7 @@ pub enum Work {
     Write,
 }
 
-/// Clients that are connected to a server. Dropping them closes their connections; their sessions stay.
+/// Clients that are connected to a server. Each works on at least one file. Dropping them closes their connections; their sessions stay.
 pub struct Crowd {
     runtime: tokio::runtime::Runtime,
     members: Vec<Arc<Member>>,
@@ -37,7 +37,8 @@ pub struct Crowd {
 
 struct Member {
     session: Session,
-    file: FileHandle,
+    /// The files that it works on, in turn.
+    files: Vec<FileHandle>,
 }
 
 /// The path of the file of client `n`, as the server's directory has it.
@@ -46,18 +47,20 @@ pub fn file_name(n: u64) -> String {
 }
 
 impl Crowd {
-    /// Connects so many clients, each of which finds its own file ([`file_name`]) below `dir`.
+    /// Connects so many clients, each of which finds its own file ([`file_name`]) in the server's root.
     ///
     /// # Errors
     /// The first client that is refused.
-    pub fn new(addr: SocketAddr, dir: &[&str], clients: u64) -> Result<Crowd> {
-        Crowd::connect(addr, clients, |n| {
-            dir.iter().map(|name| name.as_bytes().to_vec()).chain([file_name(n).into_bytes()]).collect()
-        })
+    pub fn new(addr: SocketAddr, clients: u64) -> Result<Crowd> {
+        Crowd::connect(addr, clients, |n| vec![vec![file_name(n).into_bytes()]])
     }
 
-    /// The same with a path for each client.
-    pub fn connect(addr: SocketAddr, clients: u64, path: impl Fn(u64) -> Vec<Vec<u8>>) -> Result<Crowd> {
+    /// The same with the paths of the files on which each client works.
+    pub fn connect(
+        addr: SocketAddr,
+        clients: u64,
+        paths: impl Fn(u64) -> Vec<Vec<Vec<u8>>>,
+    ) -> Result<Crowd> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -68,7 +71,7 @@ impl Crowd {
             let mut n = 0;
             while n < clients {
                 let tasks: Vec<_> = (n..(n + CONNECT_AT_ONCE).min(clients))
-                    .map(|n| tokio::spawn(Member::connect(addr, path(n))))
+                    .map(|n| tokio::spawn(Member::connect(addr, paths(n))))
                     .collect();
                 n += tasks.len() as u64;
                 for task in tasks {
@@ -100,9 +103,11 @@ impl Crowd {
                             if n >= count {
                                 return Ok::<_, Error>(took);
                             }
-                            let member = &members[turn(n, members.len() as u64) as usize];
+                            let clients = members.len() as u64;
+                            let member = &members[turn(n, clients) as usize];
+                            let file = &member.files[(n / clients) as usize % member.files.len()];
                             let start = Instant::now();
-                            member.one(work, &data).await?;
+                            member.one(work, file, &data).await?;
                             took.push(start.elapsed());
                         }
                     })
@@ -126,21 +131,24 @@ fn turn(n: u64, clients: u64) -> u64 {
 }
 
 impl Member {
-    async fn connect(addr: SocketAddr, path: Vec<Vec<u8>>) -> Result<Member> {
+    async fn connect(addr: SocketAddr, paths: Vec<Vec<Vec<u8>>>) -> Result<Member> {
         let session = connect_asking(addr, ASK).await?;
-        let (file, _) = ops::resolve(&session, &path).await.map_err(|e| failed("path", e))?;
-        Ok(Member { session, file })
+        let mut files = Vec::new();
+        for path in paths {
+            files.push(ops::resolve(&session, &path).await.map_err(|e| failed("path", e))?.0);
+        }
+        Ok(Member { session, files })
     }
 
-    async fn one(&self, work: Work, data: &Bytes) -> Result<()> {
+    async fn one(&self, work: Work, file: &FileHandle, data: &Bytes) -> Result<()> {
         match work {
             Work::Getattr => {
-                let ops = vec![ArgOp::Putfh(self.file.clone()), ArgOp::Getattr(ATTRS)];
+                let ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Getattr(ATTRS)];
                 all(&self.session, ops).await?.getattr()?;
             }
             Work::Write => {
                 let (open, how) = (Stateid::ANONYMOUS, StableHow::FileSync);
-                write(&self.session, &self.file, open, 0, how, data).await?;
+                write(&self.session, file, open, 0, how, data).await?;
             }
         }
         Ok(())

@@ -29,6 +29,11 @@ impl MemoryDisk {
     /// Makes a filesystem of this kind. XFS makes inodes as they are needed: it has room for millions of files and takes no memory for
     /// those that are not there.
     pub fn of(filesystem: Filesystem) -> Result<Self> {
+        MemoryDisk::sized(filesystem, IMAGE_BYTES)
+    }
+
+    /// The same with so many bytes, of which memory is taken for those that are written.
+    pub fn sized(filesystem: Filesystem, bytes: u64) -> Result<Self> {
         crate::rig::possible()?;
         let dir = tempfile::Builder::new()
             .prefix("landfast-memory-")
@@ -36,7 +41,7 @@ impl MemoryDisk {
             .context(|| "make a temporary directory".to_owned())?;
         let memory = Mount::tmpfs(&dir.path().join("memory"))?;
         let image = memory.path().join("image");
-        let made = std::fs::File::create(&image).and_then(|f| f.set_len(IMAGE_BYTES));
+        let made = std::fs::File::create(&image).and_then(|f| f.set_len(bytes));
         made.context(|| format!("make {}", image.display()))?;
         let device = LoopDevice::attach(&image)?;
         filesystem.make(device.path())?;

@@ -99,7 +99,7 @@ pub const ALL: [Experiment; 28] = [
     },
     Experiment {
         name: "scale-trees",
-        about: "of these only trees of 10,000 and 100,000 objects (--files: the most objects)",
+        about: "of these only trees of 1,000 to 100,000 objects (--files: the most objects)",
         run: scale::run_trees,
     },
     Experiment {

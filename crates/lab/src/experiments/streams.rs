@@ -1,8 +1,8 @@
 //! One large file, written and read by 1, 4 and 16 clients, each with its own session, connection and range: Landfast beside
 //! nfs-ganesha and beside threads of this program that use the same filesystem without any server.
 //!
-//! Both servers serve one directory, on an ext4 in memory. A turn ends with the last COMMIT, so all that was written is durable
-//! on that filesystem. The reads come from the page cache. The servers take turns; the quickest turn of each counts, because other
+//! Each server has an ext4 of its own, in memory. A turn ends with the last COMMIT, so all that was written is durable on that
+//! filesystem. The reads come from the page cache. The servers take turns; the quickest turn of each counts, because other
 //! work of the machine makes turns slower, never quicker. While a claim does not hold there are more turns. A local turn precedes
 //! each turn of a server: it leaves the same memory free to both (pages that a virtual machine touches for the first time cost more
 //! than the whole request).
@@ -209,7 +209,7 @@ impl Best {
 
 /// Gives both servers and the local threads their turns: the least number, and more while the claim does not hold.
 fn turns(
-    disk: &MemoryDisk,
+    disks: &[MemoryDisk; 2],
     ours: &Served,
     theirs: &Ganesha,
     clients: u64,
@@ -219,12 +219,14 @@ fn turns(
     let mut best = Best { clients, ours: Turn::NONE, theirs: Turn::NONE, local: Turn::NONE };
     for round in 1..=ROUNDS_MAX {
         progress(&format!("{clients} clients, round {round}"));
-        best.local = best.local.best(local(disk.filesystem(), clients, bytes)?);
-        best.ours = best.ours.best(turn(ours, clients, bytes)?);
-        disk.trim()?;
-        best.local = best.local.best(local(disk.filesystem(), clients, bytes)?);
-        best.theirs = best.theirs.best(turn(theirs, clients, bytes)?);
-        disk.trim()?;
+        for (disk, server, best_turn) in
+            [(&disks[0], ours as &dyn Server, &mut best.ours), (&disks[1], theirs, &mut best.theirs)]
+        {
+            best.local = best.local.best(local(disk.filesystem(), clients, bytes)?);
+            disk.trim()?;
+            *best_turn = best_turn.best(turn(server, clients, bytes)?);
+            disk.trim()?;
+        }
         if round >= ROUNDS && best.holds() {
             break;
         }
@@ -243,14 +245,14 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
 }
 
 fn measure(mib: u64, progress: Progress<'_>) -> Result<Findings> {
-    let disk = MemoryDisk::new()?;
-    let ours = disk.serve(LOG_BYTES)?;
-    let theirs = Ganesha::start(disk.export())?;
+    let disks = [MemoryDisk::new()?, MemoryDisk::new()?];
+    let ours = disks[0].serve(LOG_BYTES)?;
+    let theirs = Ganesha::start(disks[1].export())?;
     let bytes = mib << 20;
     let (mut lines, mut checks) = (Vec::new(), Vec::new());
     let mut peaks = Vec::new();
     for clients in CLIENTS {
-        let best = turns(&disk, &ours, &theirs, clients, bytes, progress)?;
+        let best = turns(&disks, &ours, &theirs, clients, bytes, progress)?;
         for (what, ratio) in [("write", best.write_ratio()), ("read", best.read_ratio())] {
             checks.push(Check::at_least(
                 &format!("{what}, {clients} clients: times ganesha's speed"),

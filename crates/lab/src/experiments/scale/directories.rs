@@ -1,14 +1,14 @@
 //! One directory of 1,000 to a million names: a name found, made and removed in it, and all of them listed.
 
 use super::growth::tenfold;
-use super::{BestOf, Figure, dir_ops, flat, mebibytes};
+use super::{BestOf, Figure, dir_ops, flat, mebibytes, start};
 use crate::error::{Context, Error, Result};
 use crate::experiments::{Check, Findings, Progress, Row};
 use crate::latencies::OneAtATime;
 use crate::load::list_root_entry;
 use crate::memory_disk::MemoryDisk;
 use crate::mounts::Filesystem;
-use crate::served::{Durability, ServeOptions, Served};
+use crate::served::{Durability, ServeOptions};
 use landfast_nfs::v4::ArgOp;
 use landfast_xdr::Bytes;
 
@@ -72,7 +72,7 @@ fn one_size(names: u64, figures: &mut Figures) -> Result<Row> {
         log_bytes: Some(LOG_BYTES),
         ..ServeOptions::new(disk.export(), Some(&log), Durability::Log)
     };
-    let server = Served::start(&options)?;
+    let server = start(&options)?;
     let mut client = OneAtATime::connect(server.addr(), "directories")?;
     let handle = client.0.walk(DIR)?;
     let (mut lookup, mut make, mut remove) = (BestOf::default(), BestOf::default(), BestOf::default());
@@ -94,7 +94,7 @@ fn one_size(names: u64, figures: &mut Figures) -> Result<Row> {
     }
     let (rss, peak) = (server.rss_bytes().unwrap_or(0), server.peak_rss_bytes().unwrap_or(0));
     server.kill();
-    let restarted = Served::start(&options)?;
+    let restarted = start(&options)?;
     let start_us = restarted.start_took().as_secs_f64() * 1e6;
     restarted.stop()?;
     let size = names as f64;

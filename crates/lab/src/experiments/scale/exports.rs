@@ -1,8 +1,8 @@
-//! One server with 1 to 1,000 exports, each with a directory and a log of its own; a client of each.
+//! One server with 1 to 1,000 exports, each with a directory and a log of its own; eight clients that work on each in turn.
 
 use super::growth::{per_unit, tenfold};
-use super::{BestOf, Figure, flat, mebibytes};
-use crate::crowd::{Crowd, Work, file_name};
+use super::{BestOf, Figure, flat, mebibytes, start};
+use crate::crowd::{Crowd, Work};
 use crate::error::{Context, Error, Result};
 use crate::experiments::{Check, Findings, Progress, Row};
 use crate::memory_disk::MemoryDisk;
@@ -13,15 +13,16 @@ use std::time::Duration;
 
 /// The most exports, unless chosen otherwise; the claim is about 1,000 as well.
 const EXPORTS: u64 = 100;
+/// What each export reserves of its filesystem for recovery (the volume's `RESERVE_BYTES_MAX`), and the rest of the filesystem.
+const RESERVE_BYTES: u64 = 256 << 20;
+const FILESYSTEM_BYTES: u64 = 16 << 30;
 /// Size of each export's log.
-const LOG_BYTES: usize = 1 << 20;
+const LOG_BYTES: u64 = 4 << 20;
 const SINGLE: u64 = 2_000;
 const TOGETHER: u64 = 10_000;
-const AT_ONCE: u64 = 8;
+const CLIENTS: u64 = 8;
+const FILE: &str = "file";
 const ROUNDS: u64 = 3;
-
-/// Limits of the server that a client for each export needs, all of one address.
-const LIMITS: [(&str, u64); 1] = [("client_connections", 2_048)];
 
 /// For so long the server has nothing to do, while its processor time is counted.
 const IDLE: Duration = Duration::from_secs(5);
@@ -77,34 +78,36 @@ fn name(n: u64) -> String {
     if n == 0 { "first".to_owned() } else { format!("other-{n:04}") }
 }
 
-/// Makes an export's directory with the file of its client.
-fn fill(dir: &Path, n: u64) -> Result<()> {
+/// Makes an export's directory with its file.
+fn fill(dir: &Path) -> Result<()> {
     std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
-    let file = dir.join(file_name(n));
+    let file = dir.join(FILE);
     std::fs::File::create(&file).context(|| file.display().to_string()).map(drop)
 }
 
 fn one_size(exports: u64, figures: &mut Figures) -> Result<Row> {
-    let disk = MemoryDisk::of(Filesystem::Xfs)?;
+    let disk = MemoryDisk::sized(Filesystem::Xfs, FILESYSTEM_BYTES + exports * RESERVE_BYTES)?;
     let dir = |n| disk.export().join(name(n));
     let log = |n| disk.scratch().join(name(n));
     for n in 0..exports {
-        fill(&dir(n), n)?;
+        fill(&dir(n))?;
         // A file of zeros is an unused log. One that the server makes itself would have at least 16 MiB.
-        std::fs::write(log(n), vec![0; LOG_BYTES]).context(|| log(n).display().to_string())?;
+        let zeros = std::fs::File::create(log(n)).and_then(|file| file.set_len(LOG_BYTES));
+        zeros.context(|| log(n).display().to_string())?;
     }
     crate::mounts::syncfs(disk.export())?;
     let others = (1..exports).map(|n| Other { dir: dir(n), name: name(n), log: log(n) }).collect();
     let options = ServeOptions {
-        limits: LIMITS.to_vec(),
+        // From a file, as several exports are.
+        limits: vec![("clients", 4096)],
         others,
         ..ServeOptions::new(&dir(0), Some(&log(0)), Durability::Log)
     };
     // The first start makes the logs.
-    let made = Served::start(&options)?;
+    let made = start(&options)?;
     let first_ms = made.start_took().as_secs_f64() * 1e3;
     made.stop()?;
-    let server = Served::start(&options)?;
+    let server = start(&options)?;
     let start_us = server.start_took().as_secs_f64() * 1e6;
     let memory = server.rss_bytes().unwrap_or(0);
     let (threads, descriptors) = server.threads_and_descriptors().unwrap_or_default();
@@ -112,17 +115,18 @@ fn one_size(exports: u64, figures: &mut Figures) -> Result<Row> {
     std::thread::sleep(IDLE);
     let idle_us = cpu(&server)?.saturating_sub(before).as_secs_f64() * 1e6 / IDLE.as_secs_f64();
     // A lone export is the root.
-    let crowd = Crowd::connect(server.addr(), exports, |n| {
+    let path = |n| {
         let export = (exports > 1).then(|| name(n).into_bytes());
-        export.into_iter().chain([file_name(n).into_bytes()]).collect()
-    })?;
+        export.into_iter().chain([FILE.as_bytes().to_vec()]).collect()
+    };
+    let crowd = Crowd::connect(server.addr(), CLIENTS, |_| (0..exports).map(path).collect())?;
     let (mut getattr, mut write, mut together) = (BestOf::default(), BestOf::default(), BestOf::default());
     let (mut used, mut took) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         getattr.add(crowd.work(Work::Getattr, SINGLE, 1)?.1);
         write.add(crowd.work(Work::Write, SINGLE, 1)?.1);
         let before = cpu(&server)?;
-        let (whole, latencies) = crowd.work(Work::Write, TOGETHER, AT_ONCE)?;
+        let (whole, latencies) = crowd.work(Work::Write, TOGETHER, CLIENTS)?;
         used = used.min(cpu(&server)?.saturating_sub(before));
         took = took.min(whole);
         together.add(latencies);
@@ -130,7 +134,7 @@ fn one_size(exports: u64, figures: &mut Figures) -> Result<Row> {
     let peak = server.peak_rss_bytes().unwrap_or(0);
     server.kill();
     drop(crowd);
-    let restarted = Served::start(&options)?;
+    let restarted = start(&options)?;
     let recovery_us = restarted.start_took().as_secs_f64() * 1e6;
     restarted.stop()?;
     let size = exports as f64;

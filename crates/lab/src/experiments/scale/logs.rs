@@ -4,13 +4,13 @@
 //! How long a recovery takes follows what the log holds, not its size: a checkpoint comes 5 s after the first record, or when half of the
 //! log is full (`recovery-speed` measures a full one).
 
-use super::{BestOf, Figure, dir_ops, flat, mebibytes};
+use super::{BestOf, Figure, dir_ops, flat, mebibytes, start};
 use crate::error::Result;
 use crate::experiments::{Check, Findings, Progress, Row};
 use crate::latencies::OneAtATime;
 use crate::memory_disk::MemoryDisk;
 use crate::mounts::Filesystem;
-use crate::served::{Durability, ServeOptions, Served};
+use crate::served::{Durability, ServeOptions};
 use landfast_xdr::Bytes;
 
 const FIRST_MIB: u64 = 64;
@@ -54,20 +54,20 @@ fn one_size(mib: u64, figures: &mut Figures) -> Result<Row> {
         log_bytes: Some(mib << 20),
         ..ServeOptions::new(disk.export(), Some(&log), Durability::Log)
     };
-    let made = Served::start(&options)?;
+    let made = start(&options)?;
     let first_ms = made.start_took().as_secs_f64() * 1e3;
     made.stop()?;
     let (mut start_us, mut recovery_us, mut peak) = (f64::MAX, f64::MAX, 0);
     let mut make = BestOf::default();
     for round in 0..ROUNDS {
-        let server = Served::start(&options)?;
+        let server = start(&options)?;
         start_us = start_us.min(server.start_took().as_secs_f64() * 1e6);
         let mut client = OneAtATime::connect(server.addr(), "logs")?;
         let root = client.0.walk("/")?;
         make.add(client.times(CHANGES, |n| dir_ops(&root, Bytes::from(format!("made-{round}-{n}"))))?);
         peak = peak.max(server.peak_rss_bytes().unwrap_or(0));
         server.kill();
-        let restarted = Served::start(&options)?;
+        let restarted = start(&options)?;
         recovery_us = recovery_us.min(restarted.start_took().as_secs_f64() * 1e6);
         peak = peak.max(restarted.peak_rss_bytes().unwrap_or(0));
         restarted.stop()?;

@@ -16,6 +16,7 @@ mod trees;
 use super::{Check, Choices, Findings, Progress};
 use crate::error::Result;
 use crate::latencies::Latencies;
+use crate::served::{ServeOptions, Served};
 use landfast_nfs::v4::args::{CreateArgs, CreateType};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, FileHandle};
@@ -69,6 +70,11 @@ series!(run_neighbours, neighbours);
 /// A claim that a figure does not grow with the size.
 fn flat(what: &str, points: &[(f64, f64)]) -> Check {
     Check::at_most(&format!("exponent of growth, {what}"), growth::exponent(points), FLAT_MAX)
+}
+
+/// Starts a server and waits until it has answered a call: it takes connections before it has restored the clients' state.
+fn start(options: &ServeOptions) -> Result<Served> {
+    Served::start_or_stop(options).map(|(server, _)| server)
 }
 
 fn mebibytes(bytes: u64) -> f64 {

@@ -1,19 +1,19 @@
-//! Trees of 10,000 to ten million objects in directories of 1,000: one object looked up and changed, the whole tree walked, the server
+//! Trees of 1,000 to ten million objects in directories of 1,000: one object looked up and changed, the whole tree walked, the server
 //! started cleanly and after it was killed.
 
 use super::growth::tenfold;
-use super::{BestOf, Figure, dir_ops, flat, mebibytes, scattered};
+use super::{BestOf, Figure, dir_ops, flat, mebibytes, scattered, start};
 use crate::error::{Context, Error, Result};
 use crate::experiments::{Check, Findings, Progress, Row};
 use crate::latencies::OneAtATime;
 use crate::load::list_root_entries;
 use crate::memory_disk::MemoryDisk;
 use crate::mounts::Filesystem;
-use crate::served::{Durability, ServeOptions, Served};
+use crate::served::{Durability, ServeOptions};
 use landfast_nfs::v4::ArgOp;
 use landfast_xdr::Bytes;
 
-const FIRST: u64 = 10_000;
+const FIRST: u64 = 1_000;
 /// The most objects, unless chosen otherwise; the claim is about 1,000,000 as well.
 const OBJECTS: u64 = 100_000;
 /// Files of a directory; with the directory itself they are one more.
@@ -80,8 +80,8 @@ fn one_size(objects: u64, figures: &mut Figures) -> Result<Row> {
         log_bytes: Some(LOG_BYTES),
         ..ServeOptions::new(disk.export(), Some(&log), Durability::Log)
     };
-    Served::start(&options)?.stop()?;
-    let server = Served::start(&options)?;
+    start(&options)?.stop()?;
+    let server = start(&options)?;
     let start_us = server.start_took().as_secs_f64() * 1e6;
     let mut client = OneAtATime::connect(server.addr(), "trees")?;
     let root = client.0.walk("/")?;
@@ -109,7 +109,7 @@ fn one_size(objects: u64, figures: &mut Figures) -> Result<Row> {
     }
     let (rss, peak) = (server.rss_bytes().unwrap_or(0), server.peak_rss_bytes().unwrap_or(0));
     server.kill();
-    let restarted = Served::start(&options)?;
+    let restarted = start(&options)?;
     let recovery_us = restarted.start_took().as_secs_f64() * 1e6;
     restarted.stop()?;
     let size = objects as f64;
