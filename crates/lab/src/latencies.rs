@@ -19,7 +19,7 @@ impl Latencies {
     /// The latency in microseconds that a part of the operations kept: 0.5 for the median. 0 if there are none.
     pub fn us(&self, part: f64) -> f64 {
         let at = (self.0.len() as f64 * part) as usize;
-        self.0.get(at.min(self.0.len().saturating_sub(1))).map_or(0.0, |d| d.as_secs_f64() * 1e6)
+        self.0.get(at.min(self.0.len().saturating_sub(1))).map_or(0.0, |d| d.as_nanos() as f64 / 1e3)
     }
 }
 
