@@ -129,6 +129,12 @@ pub const SPIN_BELOW: Duration = Duration::from_micros(200);
 /// Size of one read, or of one write of zeroes, in a pass over the whole ring, in bytes.
 pub const STREAM_BYTES: usize = 1 << 20;
 
+/// Each thread that searches a log for lost batches has at least so many bytes of it.
+pub const HOLE_SEARCH_BYTES_EACH: u64 = 64 << 20;
+
+/// Threads that search a log at most: as many reads as a fast device needs at once to be busy.
+pub const HOLE_SEARCH_THREADS_MAX: u64 = 4;
+
 /// Smallest buffer of a batch, in bytes.
 pub const BUFFER_BYTES_MIN: usize = 64 * 1024;
 

@@ -5,14 +5,17 @@
 //! the ring means that an acknowledged batch has been lost. That is damage, not a torn end: it is an error.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::aligned::AlignedBuf;
 use crate::format::{BatchHeader, FORMAT_VERSION, Superblock, SuperblockFault, padded_bytes};
-use crate::limits::{BLOCK_BYTES, RING_OFFSET, STREAM_BYTES};
+use crate::limits::{
+    BLOCK_BYTES, HOLE_SEARCH_BYTES_EACH, HOLE_SEARCH_THREADS_MAX, RING_OFFSET, STREAM_BYTES,
+};
 use crate::ring::Ring;
 
 /// Reads bytes of a device. Offsets and lengths are multiples of the block size, buffers are aligned.
-pub trait ReadAt {
+pub trait ReadAt: Sync {
     /// Fills `buf` from `offset`. An error if that is not possible in full.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 }
@@ -172,34 +175,70 @@ pub fn walk(
     Ok(scan)
 }
 
-/// Searches the whole ring for a batch of this run that is newer than the end of `scan`: an error.
+/// Searches the whole ring for a batch of this run that is newer than the end of `scan`: an error. This is most of the time that a
+/// large log takes to be opened, so several threads read a large one.
 fn refuse_hole(device: &dyn ReadAt, superblock: &Superblock, scan: &Scan) -> Result<(), ScanError> {
-    let ring = Ring { bytes: superblock.ring_bytes };
-    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES.min(ring.bytes as usize));
-    let mut start = 0;
-    while start < ring.bytes {
-        let length = (ring.bytes - start).min(chunk.len() as u64) as usize;
-        device.read_at(RING_OFFSET + start, &mut chunk[..length])?;
-        for (index, block) in chunk[..length].chunks(BLOCK_BYTES).enumerate() {
-            let offset = start + (index * BLOCK_BYTES) as u64;
-            if let Some(header) = BatchHeader::decode(block, &superblock.identity)
-                && header.offset == offset
-                && header.first_seq > scan.end_seq
-            {
-                return Err(ScanError::Corrupt(format!(
-                    "the batch at offset {} with sequence number {} is missing or damaged, but a later one with \
-                     sequence numbers {} to {} stands at offset {}",
-                    RING_OFFSET + ring.offset(scan.end),
-                    scan.end_seq,
-                    header.first_seq,
-                    header.last_seq,
-                    RING_OFFSET + offset
-                )));
-            }
+    let bytes = superblock.ring_bytes;
+    let next = AtomicU64::new(0);
+    let search = || search_pieces(device, superblock, scan, &next);
+    let more = (bytes / HOLE_SEARCH_BYTES_EACH).clamp(1, HOLE_SEARCH_THREADS_MAX) - 1;
+    let found = std::thread::scope(|scope| {
+        // If the system gives no thread, the others do its part.
+        let threads: Vec<_> = (0..more)
+            .map_while(|_| {
+                std::thread::Builder::new().name("log-search".into()).spawn_scoped(scope, search).ok()
+            })
+            .collect();
+        let mut found = search();
+        for thread in threads {
+            let theirs = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            found = match (found, theirs) {
+                (Ok(None), other) | (other, Ok(None)) => other,
+                // The one nearest to the ring's start, as one thread would find it. A device that fails says more than a hole.
+                (Ok(Some(a)), Ok(Some(b))) => Ok(Some(if a.offset < b.offset { a } else { b })),
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
         }
-        start += length as u64;
+        found
+    })?;
+    let Some(later) = found else { return Ok(()) };
+    let ring = Ring { bytes };
+    Err(ScanError::Corrupt(format!(
+        "the batch at offset {} with sequence number {} is missing or damaged, but a later one with sequence numbers {} \
+         to {} stands at offset {}",
+        RING_OFFSET + ring.offset(scan.end),
+        scan.end_seq,
+        later.first_seq,
+        later.last_seq,
+        RING_OFFSET + later.offset
+    )))
+}
+
+/// Takes pieces of the ring until all are taken; the first batch in them that is newer than the end of `scan`.
+fn search_pieces(
+    device: &dyn ReadAt,
+    superblock: &Superblock,
+    scan: &Scan,
+    next: &AtomicU64,
+) -> io::Result<Option<BatchHeader>> {
+    let bytes = superblock.ring_bytes;
+    let mut chunk = AlignedBuf::zeroed(STREAM_BYTES.min(bytes as usize));
+    loop {
+        let start = next.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        if start >= bytes {
+            return Ok(None);
+        }
+        let length = (bytes - start).min(chunk.len() as u64) as usize;
+        device.read_at(RING_OFFSET + start, &mut chunk[..length])?;
+        let later = chunk[..length].chunks(BLOCK_BYTES).enumerate().find_map(|(index, block)| {
+            let header = BatchHeader::decode(block, &superblock.identity)?;
+            let offset = start + (index * BLOCK_BYTES) as u64;
+            (header.offset == offset && header.first_seq > scan.end_seq).then_some(header)
+        });
+        if later.is_some() {
+            return Ok(later);
+        }
     }
-    Ok(())
 }
 
 type Found = (BatchHeader, Vec<Vec<u8>>);

@@ -6,7 +6,7 @@ use landfast_intentlog::aligned::AlignedBuf;
 use landfast_intentlog::format::{
     BATCH_HEADER_BYTES, BatchBuf, BatchPlace, FORMAT_VERSION, Identity, Superblock, padded_bytes,
 };
-use landfast_intentlog::limits::{BLOCK_BYTES, DEVICE_BYTES_MIN, RING_OFFSET};
+use landfast_intentlog::limits::{BLOCK_BYTES, DEVICE_BYTES_MIN, HOLE_SEARCH_BYTES_EACH, RING_OFFSET};
 use landfast_intentlog::replay::{ReadAt, Scan, ScanError, Superblocks, read_superblocks, scan};
 use landfast_intentlog::ring::Ring;
 use landfast_intentlog::sim::SimDisk;
@@ -132,6 +132,60 @@ impl Image {
     /// Device offset of byte `index` of the batch at `position`.
     fn at(&self, position: u64, index: u64) -> usize {
         (RING_OFFSET + self.ring().offset(position + index)) as usize
+    }
+}
+
+/// A large log of which only one batch was ever written.
+struct Sparse {
+    ring_bytes: u64,
+    /// Its offset in the ring.
+    at: u64,
+    batch: AlignedBuf,
+    /// A read of this piece of the ring fails.
+    unreadable: Option<u64>,
+}
+
+impl ReadAt for Sparse {
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let (start, end) = (offset - RING_OFFSET, offset - RING_OFFSET + buf.len() as u64);
+        assert!(end <= self.ring_bytes);
+        if self.unreadable.is_some_and(|at| (start..end).contains(&at)) {
+            return Err(io::ErrorKind::Other.into());
+        }
+        buf.fill(0);
+        if (start..end).contains(&self.at) {
+            let from = (self.at - start) as usize;
+            buf[from..from + self.batch.len()].copy_from_slice(&self.batch);
+        }
+        Ok(())
+    }
+}
+
+/// A large ring is searched by several threads: they leave no block out, whoever comes to it.
+#[test]
+fn a_batch_behind_a_lost_one_is_found_anywhere_in_a_large_log() {
+    let block = BLOCK_BYTES as u64;
+    let ring_bytes = 4 * HOLE_SEARCH_BYTES_EACH + 3 * block;
+    let superblock = Superblock { ring_bytes, ..Image::new().superblock };
+    let sparse = |at: u64, first_seq: u64, unreadable| {
+        let mut buf = BatchBuf::default();
+        assert!(buf.push(&[b"later"]));
+        buf.seal(
+            &BatchPlace { offset: at, generation: 0, first_seq, checkpoint: 0, restart: false },
+            &IDENTITY,
+        );
+        Sparse { ring_bytes, at, batch: buf.into_memory(), unreadable }
+    };
+    let each = HOLE_SEARCH_BYTES_EACH;
+    for at in [block, each - block, each, 2 * each, 3 * each + 7 * block, ring_bytes - block] {
+        let Err(ScanError::Corrupt(what)) = scan(&sparse(at, 8, None), &superblock) else {
+            panic!("the batch at {at} was overlooked")
+        };
+        assert!(what.contains(&format!("stands at offset {}", RING_OFFSET + at)), "{what}");
+        // One that is older than the end of the log is none that was lost.
+        assert_eq!(scan(&sparse(at, 1, None), &superblock).unwrap().records.len(), 0);
+        let read = scan(&sparse(at, 1, Some(ring_bytes - block)), &superblock);
+        assert!(matches!(read, Err(ScanError::Io(_))), "{read:?}");
     }
 }
 

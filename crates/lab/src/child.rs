@@ -323,6 +323,28 @@ impl Child {
         sys::process_cpu_ns(self.pid()).ok().map(Duration::from_nanos)
     }
 
+    /// Forgets the peak of its resident memory: from now on the peak is that of what comes.
+    ///
+    /// # Errors
+    /// It has ended, or this process is not root.
+    pub fn forget_peak(&self) -> Result<()> {
+        let file = format!("/proc/{}/clear_refs", self.pid());
+        std::fs::write(&file, "5").context(|| file)
+    }
+
+    /// Threads of the process, and descriptors that it has open, if it still runs.
+    pub fn threads_and_descriptors(&self) -> Option<(u64, u64)> {
+        let process = procfs::process::Process::new(self.pid().cast_signed()).ok()?;
+        let threads = process.stat().ok()?.num_threads;
+        Some((u64::try_from(threads).ok()?, process.fd_count().ok()? as u64))
+    }
+
+    /// Resident memory of the process now, in bytes, if it still runs.
+    pub fn rss_bytes(&self) -> Option<u64> {
+        let process = procfs::process::Process::new(self.pid().cast_signed()).ok()?;
+        process.status().ok()?.vmrss.map(|kib| kib << 10)
+    }
+
     /// Peak resident memory of the process so far, in bytes, if it still runs.
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         let process = procfs::process::Process::new(self.pid().cast_signed()).ok()?;

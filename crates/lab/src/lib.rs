@@ -11,7 +11,9 @@
 //! | `memory_disk` | a filesystem in memory, for what is not to wait for a disk |
 //! | `rig`, `served` | a volume and a log on emulated disks; a server process on them |
 //! | `net` | a TCP link with a round-trip time |
-//! | `peers`, `load` | other servers and clients, and a load that is put on them and on ours |
+//! | `peers`, `load`, `streams`, `crowd` | other servers and clients, and a load that is put on them and on ours |
+//! | `neighbour` | clients that are a burden to others |
+//! | `latencies` | percentiles, and a client that notes them |
 //! | `tools` | the client's commands as processes, with what they sent and needed |
 //! | `serial` | a client that does one thing at a time, as the kernel's does for tar |
 //! | `tarball`, `verify` | archives made and read, trees compared with them |
@@ -29,11 +31,13 @@ pub mod capture;
 pub mod child;
 pub mod clock;
 pub mod commands;
+pub mod crowd;
 pub mod demo;
 pub mod disk;
 pub mod error;
 pub mod experiments;
 mod kernel_trace;
+pub mod latencies;
 pub mod limits;
 pub mod load;
 pub mod loopdev;
@@ -42,6 +46,7 @@ pub mod measure;
 pub mod memory_disk;
 pub mod mounts;
 pub mod namespace;
+pub mod neighbour;
 pub mod net;
 pub mod pairs;
 pub mod peercut;
@@ -52,6 +57,7 @@ pub mod rig;
 mod scrape;
 pub mod serial;
 pub mod served;
+pub mod streams;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod tarball;

@@ -113,8 +113,8 @@ pub const PEERCUT_BOOT: Duration = Duration::from_millis(1100);
 /// Calls of a version 3 client that are repeated after each power cut.
 pub const V3_REMEMBERED_MAX: usize = 6;
 
-/// Size of the log of a server's second export.
-pub const SECOND_LOG_BYTES: u64 = 16 << 20;
+/// Size of the log of each further export of a server.
+pub const OTHER_LOG_BYTES: u64 = 16 << 20;
 
 /// Longest wait in a scene of a power cut for what the server or the kernel does by itself.
 pub const SCENE_PATIENCE: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use landfast_client::compound::{OpError, Results};
-use landfast_client::{NfsUrl, Session, SessionError, SessionOptions, ops};
+use landfast_client::{NfsUrl, Session, SessionError, SessionLimits, SessionOptions, ops};
 use landfast_nfs::v4::args::{
     CloseArgs, CommitArgs, CreateArgs, CreateHow, CreateType, OpenArgs, OpenClaim, OpenHow, ReadArgs,
     ReaddirArgs, SetattrArgs, WriteArgs,
@@ -15,6 +15,7 @@ use landfast_nfs::v4::attr::{AttrValues, number};
 use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_NONE,
 };
+use landfast_nfs::v4::res::WriteRes;
 use landfast_nfs::v4::{
     ArgOp, Bitmap, FileHandle, NfsTime, OpNum, Opaque1024, SetTime, StableHow, StateOwner, Stateid, Verifier,
 };
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What Linux's client asks for in a GETATTR.
-const ATTRS: Bitmap = Bitmap::of(&[
+pub(crate) const ATTRS: Bitmap = Bitmap::of(&[
     number::TYPE,
     number::CHANGE,
     number::SIZE,
@@ -97,7 +98,7 @@ struct Client {
     made: AtomicU64,
 }
 
-fn failed(what: &str, why: impl std::fmt::Display) -> Error {
+pub(crate) fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Child { role: "load", what: format!("{what}: {why}") }
 }
 
@@ -114,7 +115,7 @@ impl From<SessionError> for Error {
 }
 
 /// Bytes that are not zero and differ from place to place.
-fn pattern(len: usize) -> Bytes {
+pub(crate) fn pattern(len: usize) -> Bytes {
     (0..len).map(|i| (i.wrapping_mul(31) >> 3) as u8 | 1).collect::<Vec<_>>().into()
 }
 
@@ -213,29 +214,42 @@ impl Load {
 
 /// Lists a directory of the export's root with its entries' attributes: how many there are, and how long it took.
 pub fn list_root_entry(addr: SocketAddr, name: &str) -> Result<(u64, Duration)> {
+    list_root_entries(addr, &[name.to_owned()])
+}
+
+/// The same with several directories, one after the other: how many entries they have together.
+pub fn list_root_entries(addr: SocketAddr, names: &[String]) -> Result<(u64, Duration)> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| failed("threads", e))?;
     runtime.block_on(async {
         let session = connect(addr).await?;
-        let path = [name.as_bytes().to_vec()];
-        let (dir, _) = ops::resolve(&session, &path).await.map_err(|e| failed("path", e))?;
         let start = Instant::now();
-        let entries = list(&session, &dir).await?;
+        let mut entries = 0;
+        for name in names {
+            let path = [name.as_bytes().to_vec()];
+            let (dir, _) = ops::resolve(&session, &path).await.map_err(|e| failed("path", e))?;
+            entries += list(&session, &dir).await?;
+        }
         let took = start.elapsed();
         session.destroy().await;
         Ok((entries, took))
     })
 }
 
-async fn connect(addr: SocketAddr) -> Result<Session> {
+pub(crate) async fn connect(addr: SocketAddr) -> Result<Session> {
+    connect_asking(addr, SessionLimits::ASK).await
+}
+
+/// A session of one connection that asks for these limits.
+pub(crate) async fn connect_asking(addr: SocketAddr, ask: SessionLimits) -> Result<Session> {
     let url: NfsUrl = format!("nfs://{addr}/?version=4.1").parse().map_err(|e| failed("address", e))?;
-    Ok(Session::connect(SessionOptions { connections: 1, ..SessionOptions::for_url(&url) }).await?)
+    Ok(Session::connect(SessionOptions { connections: 1, ask, ..SessionOptions::for_url(&url) }).await?)
 }
 
 /// A compound of which every operation succeeds: the results after the first.
-async fn all(session: &Session, ops: Vec<ArgOp>) -> Result<Results> {
+pub(crate) async fn all(session: &Session, ops: Vec<ArgOp>) -> Result<Results> {
     let first = ops.first().map_or(OpNum::ILLEGAL, ArgOp::op);
     let reply = session.compound(ops, false).await?;
     if !reply.status.is_ok() {
@@ -245,6 +259,65 @@ async fn all(session: &Session, ops: Vec<ArgOp>) -> Result<Results> {
     let mut results = Results::new(reply);
     results.take(first)?;
     Ok(results)
+}
+
+/// Opens a file for reading and writing; makes it, if it is not there.
+pub(crate) async fn create(
+    session: &Session,
+    dir: &FileHandle,
+    name: &[u8],
+) -> Result<(FileHandle, Stateid)> {
+    let attrs = AttrValues { mode: Some(0o644), ..AttrValues::default() };
+    let open = OpenArgs {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+        share_deny: OPEN4_SHARE_DENY_NONE,
+        owner: StateOwner { clientid: 0, owner: Opaque1024(Bytes::from_static(b"load")) },
+        openhow: OpenHow::Create(CreateHow::Unchecked(attrs.to_fattr(&AttrValues::KNOWN))),
+        claim: OpenClaim::Null(Bytes::copy_from_slice(name)),
+    };
+    let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(open), ArgOp::Getfh, ArgOp::Getattr(ATTRS)];
+    let mut results = all(session, ops).await?;
+    let stateid = results.open()?.stateid;
+    Ok((results.getfh()?, stateid))
+}
+
+/// A WRITE that must take all the data and be as stable as asked for.
+pub(crate) async fn write(
+    session: &Session,
+    file: &FileHandle,
+    open: Stateid,
+    offset: u64,
+    stable: StableHow,
+    data: &Bytes,
+) -> Result<WriteRes> {
+    let write = WriteArgs { stateid: open, offset, stable, data: data.clone() };
+    let ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Write(write), ArgOp::Getattr(ATTRS)];
+    let wrote = all(session, ops).await?.write()?;
+    if wrote.count as usize != data.len() || (stable == StableHow::FileSync && wrote.committed != stable) {
+        return Err(failed("WRITE", "short, or less stable than asked for"));
+    }
+    Ok(wrote)
+}
+
+pub(crate) async fn read(
+    session: &Session,
+    file: &FileHandle,
+    open: Stateid,
+    offset: u64,
+    expected: &Bytes,
+) -> Result<()> {
+    let read = ReadArgs { stateid: open, offset, count: expected.len() as u32 };
+    let got = all(session, vec![ArgOp::Putfh(file.clone()), ArgOp::Read(read)]).await?.read()?;
+    if got.data != *expected {
+        return Err(failed("READ", "not what was written"));
+    }
+    Ok(())
+}
+
+pub(crate) async fn close(session: &Session, file: &FileHandle, open: Stateid) -> Result<()> {
+    let close = CloseArgs { seqid: 0, open_stateid: open };
+    all(session, vec![ArgOp::Putfh(file.clone()), ArgOp::Close(close)]).await.map(drop)
 }
 
 /// Reads a directory to its end, with attributes; the number of its entries.
@@ -322,19 +395,7 @@ impl Client {
     }
 
     async fn create(&self, dir: &FileHandle, name: &[u8]) -> Result<(FileHandle, Stateid)> {
-        let attrs = AttrValues { mode: Some(0o644), ..AttrValues::default() };
-        let open = OpenArgs {
-            seqid: 0,
-            share_access: OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-            share_deny: OPEN4_SHARE_DENY_NONE,
-            owner: StateOwner { clientid: 0, owner: Opaque1024(Bytes::from_static(b"load")) },
-            openhow: OpenHow::Create(CreateHow::Unchecked(attrs.to_fattr(&AttrValues::KNOWN))),
-            claim: OpenClaim::Null(Bytes::copy_from_slice(name)),
-        };
-        let ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Open(open), ArgOp::Getfh, ArgOp::Getattr(ATTRS)];
-        let mut results = self.all(ops).await?;
-        let stateid = results.open()?.stateid;
-        Ok((results.getfh()?, stateid))
+        create(&self.session, dir, name).await
     }
 
     async fn write(
@@ -345,28 +406,15 @@ impl Client {
         stable: StableHow,
         data: &Bytes,
     ) -> Result<()> {
-        let write = WriteArgs { stateid: open, offset, stable, data: data.clone() };
-        let ops = vec![ArgOp::Putfh(file.clone()), ArgOp::Write(write), ArgOp::Getattr(ATTRS)];
-        let wrote = self.all(ops).await?.write()?;
-        if wrote.count as usize != data.len() || (stable == StableHow::FileSync && wrote.committed != stable)
-        {
-            return Err(failed("WRITE", "short, or less stable than asked for"));
-        }
-        Ok(())
+        write(&self.session, file, open, offset, stable, data).await.map(drop)
     }
 
     async fn read(&self, file: &FileHandle, open: Stateid, offset: u64, expected: &Bytes) -> Result<()> {
-        let read = ReadArgs { stateid: open, offset, count: expected.len() as u32 };
-        let got = self.all(vec![ArgOp::Putfh(file.clone()), ArgOp::Read(read)]).await?.read()?;
-        if got.data != *expected {
-            return Err(failed("READ", "not what was written"));
-        }
-        Ok(())
+        read(&self.session, file, open, offset, expected).await
     }
 
     async fn close(&self, file: &FileHandle, open: Stateid) -> Result<()> {
-        let close = CloseArgs { seqid: 0, open_stateid: open };
-        self.all(vec![ArgOp::Putfh(file.clone()), ArgOp::Close(close)]).await.map(drop)
+        close(&self.session, file, open).await
     }
 
     async fn one(&self, kind: Kind) -> Result<()> {

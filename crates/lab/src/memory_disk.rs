@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Size of the image of the filesystem: a sparse file.
 const IMAGE_BYTES: u64 = 8 << 30;
 
-/// An ext4 whose image lies in a tmpfs, with an empty directory `export` in it. Dropping it takes all of it away.
+/// A filesystem whose image lies in a tmpfs, with an empty directory `export` in it. Dropping it takes all of it away.
 #[derive(Debug)]
 pub struct MemoryDisk {
     // The order of the fields is the order in which they go.
@@ -21,8 +21,19 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// Makes it. Call it on a thread of [`crate::namespace::run_private`].
+    /// Makes an ext4. Call it on a thread of [`crate::namespace::run_private`].
     pub fn new() -> Result<Self> {
+        MemoryDisk::of(Filesystem::Ext4)
+    }
+
+    /// Makes a filesystem of this kind. XFS makes inodes as they are needed: it has room for millions of files and takes no memory for
+    /// those that are not there.
+    pub fn of(filesystem: Filesystem) -> Result<Self> {
+        MemoryDisk::sized(filesystem, IMAGE_BYTES)
+    }
+
+    /// The same with so many bytes, of which memory is taken for those that are written.
+    pub fn sized(filesystem: Filesystem, bytes: u64) -> Result<Self> {
         crate::rig::possible()?;
         let dir = tempfile::Builder::new()
             .prefix("landfast-memory-")
@@ -30,11 +41,13 @@ impl MemoryDisk {
             .context(|| "make a temporary directory".to_owned())?;
         let memory = Mount::tmpfs(&dir.path().join("memory"))?;
         let image = memory.path().join("image");
-        let made = std::fs::File::create(&image).and_then(|f| f.set_len(IMAGE_BYTES));
+        let made = std::fs::File::create(&image).and_then(|f| f.set_len(bytes));
         made.context(|| format!("make {}", image.display()))?;
         let device = LoopDevice::attach(&image)?;
-        Filesystem::Ext4.make(device.path())?;
-        let mount = Mount::new(device.path(), &memory.path().join("fs"), Filesystem::Ext4)?;
+        filesystem.make(device.path())?;
+        // Not on a directory of the tmpfs: if the run is ended from outside, the kernel lets the tmpfs go with all that is mounted in it,
+        // once its last user has gone. That would be the filesystem, whose image lies in it: both would stay for ever.
+        let mount = Mount::new(device.path(), &dir.path().join("fs"), filesystem)?;
         let export = mount.path().join("export");
         std::fs::create_dir(&export).context(|| format!("create {}", export.display()))?;
         Ok(MemoryDisk { mount, _device: device, memory, _dir: dir, export })
@@ -49,6 +62,13 @@ impl MemoryDisk {
         let log = self.scratch().join("log");
         let options = ServeOptions::new(self.export(), Some(&log), Durability::Log);
         Served::start(&ServeOptions { log_bytes: Some(log_bytes), ..options })
+    }
+
+    /// Gives the memory of what was removed from the filesystem back.
+    pub fn trim(&self) -> Result<()> {
+        crate::mounts::syncfs(self.filesystem())?;
+        let mut command = std::process::Command::new("fstrim");
+        crate::mounts::run(command.arg(self.filesystem()), "util-linux").map(drop)
     }
 
     /// Where other files of the filesystem may be: beside the directory.

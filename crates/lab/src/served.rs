@@ -2,7 +2,7 @@
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
-use crate::limits::{READY_POLL, READY_WAIT, SECOND_LOG_BYTES};
+use crate::limits::{OTHER_LOG_BYTES, READY_POLL, READY_WAIT};
 use landfast_intentlog::faults::ACCEPT_WEAK;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -52,15 +52,17 @@ pub struct ServeOptions {
     pub envs: Vec<(String, String)>,
     /// Limits other than the usual ones, by their keys in `[limits]`.
     pub limits: Vec<(&'static str, u64)>,
-    /// A second export, `/second`, with a log of its own; the first is `/first` then.
-    pub second: Option<Second>,
+    /// Further exports, each with a log of its own; the first is `/first` then.
+    pub others: Vec<Other>,
     /// Whether the server checks its disks as usual. The lab's own would be refused, in a way that does not matter here.
     pub judges_disks: bool,
 }
 
 #[derive(Debug, Clone)]
-pub struct Second {
+pub struct Other {
     pub dir: PathBuf,
+    /// Where clients find it, without its slash.
+    pub name: String,
     /// Its log, a file that is made.
     pub log: PathBuf,
 }
@@ -82,7 +84,7 @@ impl ServeOptions {
             binary: None,
             envs: Vec::new(),
             limits: Vec::new(),
-            second: None,
+            others: Vec::new(),
             judges_disks: false,
         }
     }
@@ -103,17 +105,17 @@ impl ServeOptions {
         for (key, value) in &self.limits {
             toml += &format!("{key} = {value}\n");
         }
-        let first = if self.second.is_some() { "/first" } else { "/" };
+        let first = if self.others.is_empty() { "/" } else { "/first" };
         let log = self.log.as_ref().map(|log| {
             let mirror = self.mirror.as_ref().map(|m| format!(", mirror = {}", text(m))).unwrap_or_default();
             let size = self.log_bytes.map(|n| format!(", size = \"{}M\"", n >> 20)).unwrap_or_default();
             format!("{{ path = {}{mirror}{size} }}", text(log))
         });
-        let second = self.second.as_ref().map(|second| {
-            let log = format!("{{ path = {}, size = \"{}M\" }}", text(&second.log), SECOND_LOG_BYTES >> 20);
-            (&second.dir, "/second", Some(log))
+        let others = self.others.iter().map(|other| {
+            let log = format!("{{ path = {}, size = \"{}M\" }}", text(&other.log), OTHER_LOG_BYTES >> 20);
+            (&other.dir, format!("/{}", other.name), Some(log))
         });
-        for (dir, name, log) in std::iter::once((&self.dir, first, log)).chain(second) {
+        for (dir, name, log) in std::iter::once((&self.dir, first.to_owned(), log)).chain(others) {
             let dir = std::fs::canonicalize(dir).context(|| format!("find {}", dir.display()))?;
             toml += &format!("[[export]]\npath = {}\nname = \"{name}\"\n", text(&dir));
             toml += &format!("durability = \"{}\"\n", self.durability.word());
@@ -233,7 +235,7 @@ impl Served {
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
-        let needs_file = !options.limits.is_empty() || options.second.is_some();
+        let needs_file = !options.limits.is_empty() || !options.others.is_empty();
         let file = needs_file.then(|| options.file(addr)).transpose()?;
         let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
         let mut envs = options.envs.clone();
@@ -267,8 +269,22 @@ impl Served {
         self.took
     }
 
+    /// See [`Child::threads_and_descriptors`].
+    pub fn threads_and_descriptors(&self) -> Option<(u64, u64)> {
+        self.child.threads_and_descriptors()
+    }
+
+    pub fn rss_bytes(&self) -> Option<u64> {
+        self.child.rss_bytes()
+    }
+
     pub fn peak_rss_bytes(&self) -> Option<u64> {
         self.child.peak_rss_bytes()
+    }
+
+    /// See [`Child::forget_peak`].
+    pub fn forget_peak(&self) -> Result<()> {
+        self.child.forget_peak()
     }
 
     pub fn cpu(&self) -> Option<Duration> {

@@ -189,6 +189,12 @@ pub const SPARE_THREADS: usize = 16;
 pub const UNSAFE_RISK_SECONDS: u32 = 35;
 /// Memory that is free and not given back to the system, bytes: more is, within seconds.
 pub const MEMORY_KEPT_BYTES: u64 = 64 << 20;
+/// Memory of at least this size is mapped for itself and goes back to the system when it is freed, bytes: nothing that a usual request
+/// needs, whose largest buffer is a record with as much as was read behind it. (glibc takes at most 32 MiB.)
+pub const ALLOCATOR_MAPS_BYTES: i32 = 16 << 20;
+/// Free memory at the end of each of glibc's arenas that is kept for the next request, bytes; all of it counts for
+/// [`MEMORY_KEPT_BYTES`].
+pub const ALLOCATOR_KEEPS_BYTES: i32 = 16 << 20;
 /// Readers of the metrics at a time; for one more the oldest goes of the address that has most.
 pub const METRICS_CONNECTIONS_MAX: usize = 32;
 /// How long one may take,

@@ -1,7 +1,8 @@
 //! Returns memory to the system that was needed only for a while.
 //!
 //! Replies may take hundreds of megabytes while clients ask for much (`limits.reply_bytes`). After they are freed,
-//! glibc keeps most of it for the threads that allocated it: its arenas return only what is free at their end. So when
+//! glibc keeps most of it for the threads that allocated it: its arenas return only what is free at their end, and here
+//! not even that until it is much ([`sys::keep_freed_memory`]). So when
 //! much more is resident than after the last time, and requests use little of it, all free memory is returned. That
 //! takes a few milliseconds for each hundred megabytes, on a thread that nobody waits for.
 

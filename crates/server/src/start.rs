@@ -31,6 +31,7 @@ use crate::state::ids::Secret;
 use crate::state::merge;
 use crate::state::notes::Stamped;
 use crate::state::restore::Restored;
+use crate::sys;
 use crate::wakeups::Wakeups;
 use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
@@ -137,6 +138,7 @@ impl Server {
             port_mapper,
             port_mapper_socket,
         } = config;
+        sys::keep_freed_memory();
         let configured = descriptors::bounded(configured, exports.len());
         let threads = Threads::new(workers).map_err(StartError::Threads)?;
         let (listening, metrics_listener) = {

@@ -21,8 +21,10 @@ pub(crate) mod nested_open;
 mod operation_steps;
 mod predicted;
 mod recovery_speed;
+mod scale;
 mod serial_flushes;
 mod server_memory;
+mod streams;
 mod trace_speed;
 mod untar_local_limit;
 mod untar_vs_serial;
@@ -42,7 +44,7 @@ pub struct Experiment {
     run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-pub const ALL: [Experiment; 23] = [
+pub const ALL: [Experiment; 31] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -92,6 +94,46 @@ pub const ALL: [Experiment; 23] = [
         name: "beside-ganesha",
         about: "processor time for each kind of operation and speed of streams, beside nfs-ganesha",
         run: beside_ganesha::run,
+    },
+    Experiment {
+        name: "streams",
+        about: "one large file written and read by 1, 4 and 16 clients, beside nfs-ganesha and local programs (--files 4096: MiB)",
+        run: streams::run,
+    },
+    Experiment {
+        name: "scale",
+        about: "what grows with clients, directories, trees, exports and logs: latencies, throughput, memory, starts",
+        run: scale::run,
+    },
+    Experiment {
+        name: "scale-clients",
+        about: "of these only 1 to 10,000 clients, of which one in a hundred works at a time (--files: the most clients)",
+        run: scale::run_clients,
+    },
+    Experiment {
+        name: "scale-directories",
+        about: "of these only directories of 1,000 to 100,000 names (--files: the most names)",
+        run: scale::run_directories,
+    },
+    Experiment {
+        name: "scale-trees",
+        about: "of these only trees of 1,000 to 100,000 objects (--files: the most objects)",
+        run: scale::run_trees,
+    },
+    Experiment {
+        name: "scale-exports",
+        about: "of these only 1 to 100 exports (--files: the most exports)",
+        run: scale::run_exports,
+    },
+    Experiment {
+        name: "scale-logs",
+        about: "of these only logs of 64 MiB to 4 GiB (--files: the largest in MiB)",
+        run: scale::run_logs,
+    },
+    Experiment {
+        name: "scale-neighbours",
+        about: "of these only an honest client beside one that reads no reply, and beside one that floods the server",
+        run: scale::run_neighbours,
     },
     Experiment {
         name: "early-requests",

@@ -90,6 +90,15 @@ impl Ganesha {
         self.child.kill();
     }
 
+    /// See [`Child::forget_peak`].
+    pub fn forget_peak(&self) -> Result<()> {
+        self.child.forget_peak()
+    }
+
+    pub fn peak_rss_bytes(&self) -> Option<u64> {
+        self.child.peak_rss_bytes()
+    }
+
     pub fn cpu(&self) -> Option<Duration> {
         self.child.cpu()
     }

@@ -79,7 +79,7 @@ pub struct Session {
 }
 
 /// The credential of root on a machine of this name.
-pub(super) fn credential(machine_name: &str) -> OpaqueAuth {
+pub(crate) fn credential(machine_name: &str) -> OpaqueAuth {
     let machine_name = machine_name.as_bytes().to_vec();
     Credential::Sys(Arc::new(AuthSys { stamp: 0, machine_name, uid: 0, gid: 0, gids: Vec::new() }))
         .to_opaque()

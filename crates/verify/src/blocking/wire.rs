@@ -74,7 +74,11 @@ impl Wire {
         Ok(())
     }
 
-    fn over(
+    /// Uses a connection that is there already. The first call has the transaction id after `xid`.
+    ///
+    /// # Errors
+    /// The socket takes no options.
+    pub fn over(
         stream: TcpStream,
         addr: SocketAddr,
         cred: OpaqueAuth,

@@ -8,7 +8,7 @@ use crate::rig::Latency;
 use crate::serial::Action;
 use crate::serial::session::{self, Connect, Session};
 use crate::serial::v3::{self, Actor3};
-use crate::served::{Second, ServeOptions, Served};
+use crate::served::{Other, ServeOptions, Served};
 use landfast_nfs::v4::args::{CreateArgs, CreateType};
 use landfast_nfs::v4::{ArgOp, AttrValues};
 use landfast_xdr::Bytes;
@@ -82,13 +82,14 @@ impl Harness<'_> {
     /// has not. Whoever repeats the request is told what is so.
     pub(super) fn two_exports(&mut self, stage: &Stage, report: &mut CutReport) -> Result<()> {
         let volume = self.rig.scratch().join("volume");
-        let second = Second {
+        let second = Other {
             dir: volume.join(format!("{}-second", stage.dir)),
+            name: "second".to_owned(),
             log: volume.join(format!("{}-second.log", stage.dir)),
         };
         std::fs::create_dir(&second.dir).context(|| format!("make {}", second.dir.display()))?;
         let made = [self.rig.export(), second.dir.clone()].map(|export| export.join(&stage.dir));
-        let options = ServeOptions { second: Some(second), ..self.serve_options(None)? };
+        let options = ServeOptions { others: vec![second], ..self.serve_options(None)? };
         let server = Served::start(&options)?;
         crate::mounts::syncfs(&self.rig.export())?;
         let mut client = Session::connect(&Connect::new(server.addr(), "two exports"))?;
