@@ -370,7 +370,9 @@ impl<S: Service> Reader<S> {
             Ok(cred) => cred,
             Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
         };
-        let counted = self.shared.as_ref().map(|shared| shared.lone.call(self.conn.id()));
+        // What an outsider does is not felt by the client that has the server to itself.
+        let counted = self.shared.as_ref().filter(|_| self.conn.standing() != Standing::Outsider);
+        let counted = counted.map(|shared| shared.lone.call(self.conn.id()));
         let RawCall { prog, vers, proc, .. } = call;
         let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
         let (service, conn) = (self.service.clone(), self.conn.clone());

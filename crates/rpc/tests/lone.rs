@@ -6,16 +6,18 @@ use landfast_rpc::limits::LONE_AFTER;
 use landfast_rpc::message::RawCall;
 use landfast_rpc::record::last_fragment_header;
 use landfast_rpc::{
-    CallHeader, ConnInfo, OpaqueAuth, Program, Response, Server, ServerConfig, Service, on_lone_thread,
+    CallHeader, ConnInfo, OpaqueAuth, Program, Response, Server, ServerConfig, Service, Standing,
+    on_lone_thread,
 };
 use landfast_xdr::Encode;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -34,12 +36,13 @@ struct Places {
     gate: Mutex<Option<mpsc::Receiver<()>>>,
     waits: Mutex<Option<mpsc::Sender<()>>>,
     opened: Semaphore,
+    outsider: Mutex<Option<IpAddr>>,
 }
 
 impl Default for Places {
     fn default() -> Places {
         let (closed, gate, waits) = Default::default();
-        Places { closed, gate, waits, opened: Semaphore::new(0) }
+        Places { closed, gate, waits, opened: Semaphore::new(0), outsider: Mutex::default() }
     }
 }
 
@@ -60,6 +63,11 @@ impl Service for Places {
         }
         let place = [u8::from(on_lone_thread()), u8::from(call.lone), 0, 0];
         Response::Segments(vec![Bytes::copy_from_slice(&place), body])
+    }
+
+    fn standing(&self, addr: IpAddr) -> Standing {
+        let outsider = *self.outsider.lock().unwrap() == Some(addr);
+        if outsider { Standing::Outsider } else { Standing::Named }
     }
 
     fn closed(&self, _: &Arc<ConnInfo>) {
@@ -142,6 +150,22 @@ async fn a_client_that_calls_one_at_a_time_moves_to_the_thread_and_back_when_ano
         // The next call may find it still there, but not alone; then it has moved.
         assert!(!lone.asks(b"next").await.1);
         assert_eq!(lone.asks(b"then").await, (false, false));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outsider_is_not_felt() {
+    let (service, server) = server().await;
+    let address = IpAddr::from([127, 0, 9, 9]);
+    *service.outsider.lock().unwrap() = Some(address);
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((address, 0).into()).unwrap();
+    let stream = socket.connect(server.local_addr()).await.unwrap();
+    let (mut lone, mut outsider) = (Client::connect(&server).await, Client { stream, xid: 0 });
+    lone.becomes_lone().await;
+    for n in 0..2 * LONE_AFTER {
+        assert_eq!(outsider.asks(&n.to_be_bytes()).await, (false, false));
+        assert_eq!(lone.asks(&n.to_be_bytes()).await, (true, true));
     }
 }
 
