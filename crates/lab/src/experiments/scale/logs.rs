@@ -17,7 +17,7 @@ use landfast_xdr::Bytes;
 
 const FIRST_MIB: u64 = 64;
 /// The largest log in MiB, unless chosen otherwise; the claim is about 16,384 as well. The logs are files of this machine's own disk.
-const LAST_MIB: u64 = 4096;
+const LAST_MIB: u64 = 1024;
 const CHANGES: u64 = 1_000;
 const ROUNDS: u64 = 3;
 
