@@ -127,7 +127,7 @@ pub const ALL: [Experiment; 31] = [
     },
     Experiment {
         name: "scale-logs",
-        about: "of these only logs of 64 MiB to 4 GiB (--files: the largest in MiB)",
+        about: "of these only logs of 64 MiB to 1 GiB (--files: the largest in MiB)",
         run: scale::run_logs,
     },
     Experiment {

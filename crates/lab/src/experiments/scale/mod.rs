@@ -1,7 +1,7 @@
-//! What grows when something else does: clients, directories, trees, exports, logs. A row for each size, with throughput, latencies,
-//! memory, the time of a start and of a recovery; for each series the exponents of growth, and claims about them.
+//! What grows when something else does: clients, directories, trees, exports, logs; and what neighbours cost. A row for each size, with
+//! throughput, latencies, memory, the time of a start and of a recovery; for each series the exponents of growth, and claims about them.
 //!
-//! All is in memory (an XFS image and the log), so nothing waits for a disk and what is seen is the server's own work. Other work of
+//! All but the logs of `logs` is in memory, so nothing waits for a disk and what is seen is the server's own work. Other work of
 //! the machine is seen as well; the exponents go over three powers of ten, so that a factor of two at one size changes one by 0.1 or
 //! less.
 

@@ -80,9 +80,14 @@ fn one_size(objects: u64, figures: &mut Figures) -> Result<Row> {
         log_bytes: Some(LOG_BYTES),
         ..ServeOptions::new(disk.export(), Some(&log), Durability::Log)
     };
-    start(&options)?.stop()?;
+    let mut start_us = f64::MAX;
+    for _ in 0..ROUNDS {
+        start(&options)?.stop()?;
+        let again = start(&options)?;
+        start_us = start_us.min(again.start_took().as_secs_f64() * 1e6);
+        again.stop()?;
+    }
     let server = start(&options)?;
-    let start_us = server.start_took().as_secs_f64() * 1e6;
     let mut client = OneAtATime::connect(server.addr(), "trees")?;
     let root = client.0.walk("/")?;
     let (mut lookup, mut make) = (BestOf::default(), BestOf::default());
