@@ -37,8 +37,8 @@
 //!
 //! # Walking a tree
 //!
-//! Memory holds the listings that are on their way, not the tree. [`InOrder`](crate::fs::InOrder) puts them into the order of a depth-first
-//! walk.
+//! Memory holds the listings that are on their way, not the tree. [`Nfs::walk_in_order`](crate::fs::Nfs::walk_in_order) gives the entries in
+//! the order of a depth-first walk; [`InOrder`](crate::fs::InOrder) is for those who hold listings themselves.
 //!
 #![doc = concat!("```no_run\n", include_str!("../book/walk.rs"), "```")]
 //!
