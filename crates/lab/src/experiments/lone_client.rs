@@ -2,20 +2,18 @@
 //!
 //! The round trip is that of a request that does nothing; the device's own time is that of a durable append of 4 KiB: on an emulated device
 //! a write to the blocks of the log's self-test (it does not care where one writes), on the machine's own disk an append to a second file that was
-//! written before, as the log's was. Both are made in the quicker of two ways. All are measured in turns on one server. A shared machine
+//! written before, as the log's was. Both are made in the quicker of two ways. A server that does nothing else does both at once
+//! (`least`). All are measured in turns on one server. A shared machine
 //! makes turns slower, never quicker, so of each the median of the quickest turn counts.
 
 use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Result};
 use crate::rig::{Latency, Rig, RigOptions};
+use crate::serial::least::{BlockWriter, LeastServer, Method};
 use crate::serial::lone::{Kind, Lone, Version};
 use crate::served::{Durability, ServeOptions, Served};
-use landfast_intentlog::aligned::AlignedBuf;
 use landfast_intentlog::limits::{BLOCK_BYTES, SCRATCH_OFFSET};
-use rustix::fs::OFlags;
 use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -65,6 +63,7 @@ fn measure(turns: u64, progress: Progress<'_>) -> Result<Findings> {
                 [
                     ("round_trip_us", micros(best.round_trip)),
                     ("device_us", micros(best.device)),
+                    ("least_us", micros(best.least)),
                     ("create_us", micros(best.kinds[0])),
                     ("write_us", micros(best.kinds[1])),
                     ("setattr_us", micros(best.kinds[2])),
@@ -72,6 +71,8 @@ fn measure(turns: u64, progress: Progress<'_>) -> Result<Findings> {
                     ("share_write", share(best.kinds[1])),
                     ("share_setattr", share(best.kinds[2])),
                     ("share", share(all)),
+                    ("least_share", best.least.as_secs_f64() / all.as_secs_f64()),
+                    ("flushes", best.flushes),
                 ],
             ));
             // Whatever else the machine's own disk has to do meanwhile is not known.
@@ -89,7 +90,11 @@ fn measure(turns: u64, progress: Progress<'_>) -> Result<Findings> {
 struct Best {
     round_trip: Duration,
     device: Duration,
+    /// Both at once, by a server that does nothing else.
+    least: Duration,
     kinds: [Duration; KINDS.len()],
+    /// Of the emulated device, for each operation.
+    flushes: f64,
 }
 
 fn on_device(device: &LogDevice, version: Version, turns: u64) -> Result<Best> {
@@ -106,24 +111,34 @@ fn on_device(device: &LogDevice, version: Version, turns: u64) -> Result<Best> {
     let options = ServeOptions::new(&rig.export(), Some(&log), Durability::Log);
     let server = Served::start(&ServeOptions { log_bytes: Some(64 << 20), ..options })?;
     let mut client = Lone::connect(server.addr(), version, "lone")?;
-    let mut device = match device {
-        LogDevice::Emulated(_) => Beside::open(&log, SCRATCH_OFFSET..SCRATCH_OFFSET + BLOCK_BYTES as u64)?,
-        LogDevice::Own => Beside::open(&second_file(own.path())?, 0..SECOND_BYTES)?,
+    let (path, place) = match device {
+        LogDevice::Emulated(_) => (log, SCRATCH_OFFSET..SCRATCH_OFFSET + BLOCK_BYTES as u64),
+        LogDevice::Own => (second_file(own.path())?, 0..SECOND_BYTES),
     };
+    let mut device = BlockWriter::open(&path, place.clone())?;
+    let mut least = LeastServer::start(BlockWriter::open(&path, place)?)?;
     let max = Duration::MAX;
-    let mut best = Best { round_trip: max, device: max, kinds: [max; KINDS.len()] };
+    let mut best = Best { round_trip: max, device: max, least: max, kinds: [max; KINDS.len()], flushes: 0.0 };
+    let mut flushes = 0;
     for turn in 0..=turns {
         let round_trip = median(|| client.null())?;
-        let write = median(|| device.write(false))?.min(median(|| device.write(true))?);
+        let mut write =
+            |method| median(|| device.write(method).context(|| "write beside the log".to_owned()));
+        let (flushed, through) = (write(Method::Flushed)?, write(Method::Through)?);
+        let quicker = if through < flushed { Method::Through } else { Method::Flushed };
+        let answered = median(|| least.call(quicker))?;
         let mut kinds = [max; KINDS.len()];
+        let before = rig.stats()?.log.flushes;
         for (took, kind) in kinds.iter_mut().zip(KINDS) {
             *took = median(|| client.run(kind, 1))?;
         }
+        flushes += rig.stats()?.log.flushes - before;
         client.close_all()?;
         // The first turn warms up.
         if turn > 0 {
             best.round_trip = best.round_trip.min(round_trip);
-            best.device = best.device.min(write);
+            best.device = best.device.min(flushed).min(through);
+            best.least = best.least.min(answered);
             for (best, took) in best.kinds.iter_mut().zip(kinds) {
                 *best = took.min(*best);
             }
@@ -132,6 +147,7 @@ fn on_device(device: &LogDevice, version: Version, turns: u64) -> Result<Best> {
     rig.set_latency(Latency::default())?;
     drop(client);
     server.stop()?;
+    best.flushes = flushes as f64 / ((turns + 1) * PER_TURN * KINDS.len() as u64) as f64;
     Ok(best)
 }
 
@@ -145,45 +161,6 @@ fn second_file(dir: &Path) -> Result<PathBuf> {
         std::fs::write(&path, vec![0; SECOND_BYTES as usize]).and_then(|()| File::open(&path)?.sync_all());
     made.context(|| format!("write {}", path.display()))?;
     Ok(path)
-}
-
-/// A device that is written to beside the log, one block after another.
-struct Beside {
-    through: File,
-    cached: File,
-    block: AlignedBuf,
-    place: Range<u64>,
-    next: u64,
-}
-
-impl Beside {
-    fn open(path: &Path, place: Range<u64>) -> Result<Beside> {
-        let open = |flags: OFlags| {
-            let file = File::options().write(true).custom_flags(flags.bits() as i32).open(path);
-            file.context(|| format!("open {}", path.display()))
-        };
-        Ok(Beside {
-            through: open(OFlags::DIRECT | OFlags::DSYNC)?,
-            cached: open(OFlags::DIRECT)?,
-            block: AlignedBuf::zeroed(BLOCK_BYTES),
-            next: place.start,
-            place,
-        })
-    }
-
-    fn write(&mut self, through: bool) -> Result<()> {
-        let at = self.next;
-        self.next += BLOCK_BYTES as u64;
-        if self.next >= self.place.end {
-            self.next = self.place.start;
-        }
-        let done = if through {
-            self.through.write_all_at(&self.block, at)
-        } else {
-            self.cached.write_all_at(&self.block, at).and_then(|()| self.cached.sync_data())
-        };
-        done.context(|| "write beside the log".to_owned())
-    }
 }
 
 /// The median time of [`PER_TURN`] runs.

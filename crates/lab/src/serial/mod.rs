@@ -9,9 +9,11 @@
 //! | `action` | single file operations by path, each its own COMPOUND in the kernel's shape |
 //! | `v3` | the same over NFS version 3 |
 //! | `lone` | one kind of request again and again, in either version |
+//! | `least` | a server that does nothing but one durable write for each request |
 //! | `tar` | the operations that GNU tar makes of an archive's members |
 
 pub mod action;
+pub mod least;
 pub mod lone;
 pub mod session;
 pub mod tar;
