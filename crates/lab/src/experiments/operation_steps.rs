@@ -20,11 +20,11 @@ const CALLS_MAX: [(Kind, [u64; 2]); 8] = [
     (Kind::Getattr, [3, 3]),
     (Kind::Lookup, [4, 4]),
     (Kind::Read4k, [5, 5]),
-    (Kind::Readdir, [13, 7]),
+    (Kind::Readdir, [9, 7]),
     (Kind::Create, [12, 12]),
     (Kind::Write4k, [10, 8]),
     (Kind::Setattr, [11, 8]),
-    (Kind::Remove, [13, 11]),
+    (Kind::Remove, [12, 11]),
 ];
 
 /// The most wake-ups of an operation that waits for a flush: by the client, and by the device once for each of the two calls that a device without

@@ -39,13 +39,12 @@ impl Context<'_> {
         }
         self.names_may_change()?;
         let tx = self.modify(dir)?;
-        let is_dir = dir.volume().lookup(dir.cred(), &dir.node, name).map_err(status)?.kind() == Kind::Dir;
-        match (is_dir, wants_dir) {
-            (true, false) => return Err(NfsStat3::ISDIR),
-            (false, true) => return Err(NfsStat3::NOTDIR),
-            _ => {}
-        }
-        dir.volume().remove(tx, dir.cred(), &dir.node, name).map_err(status_of_names)?;
+        let allows = |kind| match (kind == Kind::Dir, wants_dir) {
+            (true, false) => Err(Error::IsDir),
+            (false, true) => Err(Error::NotDir),
+            _ => Ok(()),
+        };
+        dir.volume().remove_if(tx, dir.cred(), &dir.node, name, allows).map_err(status_of_names)?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::kernel;
 use crate::kernel::btime_ns;
 use crate::limits::DEPTH_MAX;
 use crate::node::Node;
+use crate::node_fd::NodeFd;
 use crate::record::ObjId;
 use crate::types::{Cred, Kind};
 use crate::volume::Volume;
@@ -58,8 +59,12 @@ impl Volume {
         self.assume(cred)?;
         // Shared: the found object must not be half made, or a client could build on it before it is in the log.
         let _names = dir.0.names.read();
-        match self.named(&dir_fd, name) {
-            // The name is missing because the directory is.
+        self.found(dir, &dir_fd, name)
+    }
+
+    /// The object of a name. [`Error::NoEnt`] without it, and [`Error::Stale`] if the directory was removed. Call under the directory's names lock.
+    pub(super) fn found(&self, dir: &Node, dir_fd: &NodeFd, name: &[u8]) -> Result<Node, Error> {
+        match self.named(dir_fd, name) {
             Err(Error::NoEnt) if dir.0.is_dead() => Err(Error::Stale),
             found => found,
         }
@@ -80,20 +85,17 @@ impl Volume {
         let look = kernel::look(&parent)?;
         // A local process may have moved the directory out of the volume; then no client may see its parents.
         self.assume_root()?;
-        let top = kernel::look(&self.0.mount)?;
-        let same = |a: &Statx, b: &Statx| {
-            (a.stx_ino, a.stx_dev_major, a.stx_dev_minor) == (b.stx_ino, b.stx_dev_major, b.stx_dev_minor)
-        };
-        let (mut at, mut above) = (look, None);
+        let place = |look: &Statx| (look.stx_ino, (look.stx_dev_major, look.stx_dev_minor));
+        let (mut at, mut above) = (place(&look), None);
         for _ in 0..DEPTH_MAX {
-            if same(&at, &top) {
+            if at == (root.0.ino, self.0.device) {
                 let node = self.node_of(kh, mount_id, &look)?;
                 self.0.cache.keep_fd(&node, parent);
                 return Ok(node);
             }
             let next = kernel::openat(above.as_ref().unwrap_or(&parent), c"..", UP, Mode::empty())?;
-            let seen = kernel::look(&next)?;
-            if same(&seen, &at) {
+            let seen = place(&kernel::look(&next)?);
+            if seen == at {
                 break;
             }
             (at, above) = (seen, Some(next));

@@ -95,14 +95,17 @@ impl Volume {
             (look, state.foreign_at)
         };
         let ctime = ctime_ns(&look);
+        let attrs = detail == EntryDetail::Attrs;
+        // Most callers may both search and read it, and one question tells.
+        let may_all = attrs && kernel::access(&*dir_fd, libc::X_OK | libc::R_OK)?;
         let mut lister = Lister {
             volume: self,
             dir,
             dir_fd: &dir_fd,
-            attrs: detail == EntryDetail::Attrs,
+            attrs,
             plain_ids: self.0.remap.read().is_trivial(),
             // Who may read the directory but not search it sees names, but nothing about the objects.
-            known_counts: detail == EntryDetail::Attrs && kernel::access(&*dir_fd, libc::X_OK)?,
+            known_counts: may_all || (attrs && kernel::access(&*dir_fd, libc::X_OK)?),
             foreign_at,
             names: None,
             now: kernel::instant(),
@@ -110,7 +113,7 @@ impl Volume {
         if look.stx_nlink > 0
             && let Some(kept) = self.0.listings.get(dir, ctime)
             && let Some(mut entries) = kept.after(position)
-            && kernel::access(&*dir_fd, libc::R_OK)?
+            && (may_all || kernel::access(&*dir_fd, libc::R_OK)?)
         {
             return Ok(entries.all(|e| lister.one(e, &mut each)));
         }

@@ -19,14 +19,27 @@ use crate::volume::Volume;
 impl Volume {
     /// Removes the name of a directory (which must be empty) or of any other object.
     pub fn remove(&self, tx: &mut Tx, cred: &Cred, dir: &Node, name: &[u8]) -> Result<ChangeInfo, Error> {
+        self.remove_if(tx, cred, dir, name, |_| Ok(()))
+    }
+
+    /// As [`Volume::remove`], if `allows` has nothing against an object of this kind.
+    pub fn remove_if(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        allows: impl FnOnce(Kind) -> Result<(), Error>,
+    ) -> Result<ChangeInfo, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
         let names = dir.0.names.write();
-        let victim = self.named(&dir_fd, name)?;
+        let victim = self.found(dir, &dir_fd, name)?;
         tx.rests_on(&victim);
+        allows(victim.kind())?;
         let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         let left = links_left(&dir_fd, name, &victim)?;
