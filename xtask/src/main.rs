@@ -20,6 +20,7 @@ mod deny;
 mod docs;
 mod fuzz;
 mod guest;
+mod halves;
 mod packages;
 mod picture;
 mod powercut;

@@ -81,7 +81,8 @@ impl Steps {
         Steps { start: Instant::now(), done: Vec::new(), only, times }
     }
 
-    fn wants(&self, name: &str) -> bool {
+    /// Whether a step of this name is run.
+    pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 

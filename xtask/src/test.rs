@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +15,7 @@ use crate::demo;
 use crate::deny;
 use crate::fuzz;
 use crate::guest;
+use crate::halves;
 use crate::packages;
 use crate::powercut;
 use crate::proc::{self, command, output};
@@ -39,9 +40,8 @@ const EXPERIMENTS: [&str; 15] = [
     "trace-speed",
 ];
 
-/// What is asked of cargo: the lints alone, and the tests.
+/// What is asked of cargo for the lints alone.
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-const TESTS: &[&str] = &["test", "--workspace", "--no-fail-fast"];
 
 /// All targets, as they are built for the tests; the last one, which no test needs, as `cargo xtask` has built it.
 const BUILDS: [&[&str]; 2] = [&["test", "--workspace", "--no-run"], &["build", "--package", "xtask"]];
@@ -140,16 +140,20 @@ pub struct Options {
 
 /// Steps before anything else can be run, and what builds for others.
 const PACKAGES: &str = "packages";
+const LINTS: &str = "lints";
+const TESTS: &str = "tests";
+const LONG_TESTS: &str = "tests: the longest programs";
 const RELEASE_BUILD: &str = "release build";
 const DEBUG_BUILD: &str = "debug build";
 const GUEST_BUILD: &str = "guest: disk, kernel, programs";
 
 /// The steps that build or need no program of ours.
-const FIRST_STEPS: [&str; 9] = [
+const FIRST_STEPS: [&str; 10] = [
     PACKAGES,
     "format",
-    "lints",
-    "tests",
+    LINTS,
+    TESTS,
+    LONG_TESTS,
     RELEASE_BUILD,
     "fuzzing",
     GUEST_BUILD,
@@ -221,21 +225,28 @@ pub fn run(options: &Options) -> ExitCode {
     }
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
     if options.quick {
-        steps.step("lints", || cargo(CLIPPY));
+        steps.step(LINTS, || cargo(CLIPPY));
         // Most of it is compiled by now.
         steps.step("a server alone", || deny::server_alone(&proc::target_dir()).into());
-        steps.step("tests", || cargo(TESTS));
+        steps.step(TESTS, || cargo(halves::WHOLE));
         return steps.finish();
     }
     // What is built, and what is tested as it is built: some of the tests wait, and so do downloads.
-    let linted = AtomicBool::new(false);
+    let linted = OnceLock::new();
+    if !steps.wants(LINTS) {
+        let _ = linted.set(false);
+    }
     let lints = |out: &File| {
         let result = lint_and_build(out);
-        linted.store(result == Ok(true), Ordering::Release);
+        let _ = linted.set(result == Ok(true));
         result.map(drop).into()
     };
     // What lints have refused is not there: then it is built without them.
-    let tests = |out: &File| tests_step(out, linted.load(Ordering::Acquire));
+    let tests = |out: &File| match halves::others() {
+        Ok(asked) => tests_step(out, &asked, *linted.wait()),
+        Err(why) => Outcome::Failed(why),
+    };
+    let long_tests = |out: &File| long_tests_step(out, *linted.wait());
     let release = |out: &File| {
         let args = ["build", "--release", "--package", "landfast-cli"];
         proc::run_within_to(out, CARGO_LIMIT, &mut command(&proc::cargo(), args), 0).into()
@@ -243,12 +254,13 @@ pub fn run(options: &Options) -> ExitCode {
     let built = steps.lanes(
         3,
         vec![
-            vec![Job::new("lints", lints), Job::new("tests", tests)],
+            vec![Job::new(LINTS, lints), Job::new(TESTS, tests)],
             vec![Job::new(RELEASE_BUILD, release), Job::new("fuzzing", |out| fuzz_step(out, &program))],
             vec![
                 Job::new(GUEST_BUILD, |out| guest_step(out, &program, &["build", "--all"])),
                 Job::new("the library's documentation", documentation),
                 Job::new("dependencies", |out| dependencies(out, &program)),
+                Job::new(LONG_TESTS, long_tests),
             ],
         ],
     );
@@ -283,11 +295,11 @@ fn cargo(args: &[&str]) -> Outcome {
     proc::run_within(CARGO_LIMIT, &mut command(&proc::cargo(), args)).into()
 }
 
-/// All tests; a few that fail are run some more times ([`again`]).
-fn tests_step(output: &File, linted: bool) -> Outcome {
+/// The tests that `asked` names; a few that fail are run some more times ([`again`]).
+fn tests_step(output: &File, asked: &[String], linted: bool) -> Outcome {
     again::run(|behind| {
         let begin = output.metadata().map_or(0, |meta| meta.len());
-        let mut cargo = command(&proc::cargo(), TESTS);
+        let mut cargo = command(&proc::cargo(), asked);
         cargo.args(behind);
         if linted {
             with_lints(&mut cargo);
@@ -295,6 +307,18 @@ fn tests_step(output: &File, linted: bool) -> Outcome {
         let result = proc::run_within_to(output, CARGO_LIMIT, &mut cargo, 0);
         (result, text(output, begin))
     })
+}
+
+/// The examples of the documentation, and the longest programs.
+fn long_tests_step(output: &File, linted: bool) -> Outcome {
+    let mut examples = command(&proc::cargo(), ["test", "--workspace", "--doc"]);
+    if linted {
+        with_lints(&mut examples);
+    }
+    match proc::run_within_to(output, CARGO_LIMIT, &mut examples, 0) {
+        Ok(()) => tests_step(output, &halves::long(), linted),
+        Err(why) => Outcome::Failed(why),
+    }
 }
 
 /// Clippy's compiler, beside cargo where the toolchain has it.

@@ -3,6 +3,7 @@
 //! The lists are data. An attribute in the list of write-only ones is never read; one that is read-only is never set.
 
 use crate::acl;
+use crate::exports::Features;
 use crate::limits;
 use crate::owner::owner_number;
 use crate::shared::Shared;
@@ -192,6 +193,8 @@ pub struct Subject {
     pub mounted_on: u64,
     /// The volume of its filesystem; `None` for a synthetic directory.
     pub volume: Option<Volume>,
+    /// Whether clients see access control lists and extended attributes here.
+    pub features: Features,
     /// The access control list, if it was asked for and exists.
     pub acl: Option<Vec<NfsAce>>,
 }
@@ -358,15 +361,18 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
         v.clone_blksize = Some(block.unwrap_or(0));
     }
     constants(&mut v, shared, minor);
-    if a.kind == Kind::Symlink
+    if !s.features.acls {
+        v.aclsupport = Some(0);
+    }
+    // A symbolic link can have no ACL.
+    if (a.kind == Kind::Symlink || !s.features.acls)
         && let Some(supported) = &mut v.supported_attrs
     {
-        // A synthetic directory can have no ACL.
         supported.clear(n::ACL);
     }
     if wanted.has(n::XATTR_SUPPORT) {
         // Clients ask the root of what they mount. A synthetic directory leads to exports that have xattrs.
-        v.xattr_support = Some(s.volume.as_ref().is_none_or(Volume::has_xattrs));
+        v.xattr_support = Some(s.features.xattrs && s.volume.as_ref().is_none_or(Volume::has_xattrs));
     }
     if !wanted.and(&OF_FILESYSTEM).is_empty() {
         let f = s.volume.as_ref().map(Volume::statfs).transpose().map_err(crate::errors::status)?;
@@ -478,12 +484,12 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
 
 /// The ACLs to set on an object of this kind and owner, after the other attributes (RFC 8881 section 6.4.1.3). Call
 /// after [`to_set`].
-/// Errors: Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none.
-pub fn acls_to_set(f: &Fattr, kind: Kind, owner: u32) -> Result<SetAcls, NfsStat> {
+/// Errors: Those of [`acl::from_nfs4`]; `ATTRNOTSUPP` for a symbolic link, which has none, and where clients see none.
+pub fn acls_to_set(f: &Fattr, kind: Kind, owner: u32, features: Features) -> Result<SetAcls, NfsStat> {
     if !f.mask.has(n::ACL) {
         return Ok(SetAcls::default());
     }
-    if kind == Kind::Symlink {
+    if kind == Kind::Symlink || !features.acls {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
     }
     let list = AttrValues::from_fattr(f)?.acl.unwrap_or_default();

@@ -3,6 +3,7 @@
 //! Each problem has a place and says what to do. A file with a problem gives no configuration at all. The keys are
 //! described in `docs/exports.md`, whose example a test parses.
 
+use crate::exports::Features;
 use crate::exports::pseudo::components;
 use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{ClientSpec, NOBODY, Rule, Rules, Squash};
@@ -67,6 +68,7 @@ pub struct ExportConfig {
     pub strict_recovery: bool,
     /// Look up users' groups on this system.
     pub manage_gids: bool,
+    pub features: Features,
     pub line: usize,
 }
 
@@ -144,13 +146,13 @@ impl Reader<'_> {
         }
     }
 
-    fn boolean(&mut self, table: &DeTable<'_>, key: &str) -> bool {
+    fn boolean(&mut self, table: &DeTable<'_>, key: &str, default: bool) -> bool {
         match table.get(key).map(|v| (v, v.get_ref())) {
-            None => false,
+            None => default,
             Some((_, DeValue::Boolean(b))) => *b,
             Some((v, _)) => {
                 self.wrong(v, key, "true or false");
-                false
+                default
             }
         }
     }
@@ -323,7 +325,17 @@ impl Reader<'_> {
         let before = self.problems.len();
         self.keys(
             t,
-            &["path", "name", "clients", "durability", "log", "strict_recovery", "manage_gids"],
+            &[
+                "path",
+                "name",
+                "clients",
+                "durability",
+                "log",
+                "strict_recovery",
+                "manage_gids",
+                "acls",
+                "xattrs",
+            ],
             "in [[export]]",
         );
         let path = self.path(t, "path", true).unwrap_or_else(|| {
@@ -370,15 +382,28 @@ impl Reader<'_> {
             ),
             _ => {}
         }
-        let strict_recovery = self.boolean(t, "strict_recovery");
-        let manage_gids = self.boolean(t, "manage_gids");
+        let strict_recovery = self.boolean(t, "strict_recovery", false);
+        let manage_gids = self.boolean(t, "manage_gids", false);
+        let features =
+            Features { acls: self.boolean(t, "acls", true), xattrs: self.boolean(t, "xattrs", true) };
         if self.problems.len() > before {
             return None;
         }
         let (line, _) = self.place(at.start);
         let places = Places { export: at, log: log_at };
         Some((
-            ExportConfig { path, name, rules, durability, log, log_size, strict_recovery, manage_gids, line },
+            ExportConfig {
+                path,
+                name,
+                rules,
+                durability,
+                log,
+                log_size,
+                strict_recovery,
+                manage_gids,
+                features,
+                line,
+            },
             places,
         ))
     }
@@ -675,9 +700,19 @@ mod tests {
             (&e.name, e.durability, e.log_size, e.manage_gids),
             (&e.path, Durability::Log, LOG_BYTES, false)
         );
+        assert_eq!(e.features, Features { acls: true, xattrs: true });
         let rule = &e.rules.0[0];
         assert!(rule.read_only && rule.secure && rule.sys && !rule.none && rule.squash == Squash::Root);
         assert_eq!((rule.anonuid, rule.anongid), (NOBODY, NOBODY));
+    }
+
+    #[test]
+    fn features_are_taken_one_by_one() {
+        let features = |more: &str| parse(&format!("{ONE}{more}")).map(|config| config.exports[0].features);
+        assert_eq!(features("acls = false\n"), Ok(Features { acls: false, xattrs: true }));
+        assert_eq!(features("xattrs = false\n"), Ok(Features { acls: true, xattrs: false }));
+        let wrong = features("xattrs = \"no\"\n").expect_err("no boolean");
+        assert!(wrong[0].message.contains("true or false"), "{wrong:?}");
     }
 
     #[test]

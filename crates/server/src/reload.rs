@@ -257,6 +257,7 @@ impl ExportConfig {
             name: self.name.clone(),
             rules: self.rules.clone(),
             manage_gids: self.manage_gids,
+            features: self.features,
         }
     }
 

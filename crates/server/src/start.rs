@@ -9,6 +9,7 @@
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
+use crate::exports::Features;
 use crate::exports::Served;
 use crate::exports::name_cache::{NameCache, System};
 use crate::exports::rules::{ClientSpec, Rule, Rules};
@@ -73,6 +74,7 @@ impl ServerConfig {
             name: PathBuf::from("/"),
             rules: Rules(vec![Rule::open(vec![ClientSpec::Anyone])]),
             manage_gids: false,
+            features: Features::default(),
         };
         ServerConfig::of(vec![served], vec![listen])
     }

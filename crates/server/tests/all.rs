@@ -14,6 +14,7 @@ mod copy_restart;
 mod exactly_once;
 mod exports;
 mod exports_mounts;
+mod features;
 mod identity;
 mod log_again;
 mod musts;

@@ -9,6 +9,7 @@ use landfast_nfs::v3::{Call, NfsStat3};
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::*;
+use landfast_server::exports::Features;
 use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
@@ -52,7 +53,15 @@ async fn serve(dir: &Path, exports: &[(&str, &str)]) -> Running {
         let opened = Volume::open(OpenOptions::new(&path, Durability::Sync));
         let (volume, recovery) = opened.unwrap_or_else(|e| panic!("{e}"));
         let rules = Rules(vec![Rule::open(vec![ClientSpec::Anyone])]);
-        Served { volume, recovery, path, name: name.into(), rules, manage_gids: false }
+        Served {
+            volume,
+            recovery,
+            path,
+            name: name.into(),
+            rules,
+            manage_gids: false,
+            features: Features::default(),
+        }
     });
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let config = ServerConfig { workers: 4, ..ServerConfig::of(served.collect(), vec![listen]) };

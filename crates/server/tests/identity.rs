@@ -16,6 +16,7 @@ use landfast_nfs::v3::types::List;
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
 use landfast_nfs::{nsm, v3, v4};
+use landfast_server::exports::Features;
 use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
@@ -212,7 +213,15 @@ async fn serve(dir: &std::path::Path, rules: Vec<Rule>) -> Running {
         Volume::open(OpenOptions { accept_weak: true, ..OpenOptions::new(dir, Durability::Sync) })
             .unwrap_or_else(|e| panic!("{e}"));
     let (path, rules) = (dir.to_owned(), Rules(rules));
-    let served = Served { volume, recovery, path, name: "/".into(), rules, manage_gids: false };
+    let served = Served {
+        volume,
+        recovery,
+        path,
+        name: "/".into(),
+        rules,
+        manage_gids: false,
+        features: Features::default(),
+    };
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let config = ServerConfig { workers: 4, ..ServerConfig::of(vec![served], vec![listen]) };
     Server::start(config).await.unwrap_or_else(|e| panic!("{e}"))

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::somebody::{Said, Somebody};
 use landfast_nfs::{PROGRAM, mount, nfsacl, nlm, nsm};
+use landfast_server::exports::Features;
 use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Protocols, Running, Served, Server, ServerConfig};
 use landfast_volume::{Durability, OpenOptions, Volume};
@@ -14,7 +15,8 @@ async fn serve(dir: &std::path::Path, protocols: &str) -> Running {
     let (volume, recovery) = Volume::open(options).unwrap_or_else(|e| panic!("{e}"));
     let rules = Rules(vec![Rule::open(vec![ClientSpec::Anyone])]);
     let (path, name) = (dir.to_owned(), "/".into());
-    let served = Served { volume, recovery, path, name, rules, manage_gids: false };
+    let served =
+        Served { volume, recovery, path, name, rules, manage_gids: false, features: Features::default() };
     let protocols: Protocols = protocols.parse().unwrap_or_else(|e| panic!("{e}"));
     let usual = ServerConfig::of(vec![served], vec![SocketAddr::from(([127, 0, 0, 1], 0))]);
     let config = ServerConfig { workers: 4, protocols, ..usual };

@@ -33,7 +33,7 @@ const OVER_ARCHIVE: [Script; 5] =
     [script!("untar"), script!("compare"), script!("copy"), script!("compare-copy"), script!("remove")];
 
 /// The other checks that leave the server alone.
-const OTHERS: [Script; 7] = [
+const OTHERS: [Script; 8] = [
     script!("git"),
     script!("locks"),
     script!("types"),
@@ -41,6 +41,7 @@ const OTHERS: [Script; 7] = [
     script!("access"),
     script!("xattr"),
     script!("acl"),
+    script!("listing"),
 ];
 
 /// What the guest does before and after the server is restarted.

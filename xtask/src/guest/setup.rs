@@ -64,6 +64,10 @@ pub struct Setup {
     /// Start the server from a configuration file, registered with the port mapper: version 3 is mounted without ports.
     #[arg(long)]
     from_file: bool,
+    /// Clients see no ACLs and no extended attributes (`acls = false`, `xattrs = false` in the configuration file): leave out the checks
+    /// `xattr` and `acl`.
+    #[arg(long, requires = "from_file")]
+    bare: bool,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -105,8 +109,11 @@ impl Setup {
         if self.server == Who::Landfast {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
-            let start = if self.from_file { Server::start_from_file } else { Server::start };
-            server = Some(start(&binary, volume, &self.durability)?);
+            server = Some(if self.from_file {
+                Server::start_from_file(&binary, volume, &self.durability, self.bare)?
+            } else {
+                Server::start(&binary, volume, &self.durability)?
+            });
         }
         let machine = Machine::boot(&image, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());

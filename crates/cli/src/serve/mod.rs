@@ -8,6 +8,7 @@ use crate::exit::{Exit, failed, ok_or_print, runtime};
 use crate::units::{show_bytes, show_count};
 use args::{DurabilityArg, RpcbindArg, ServeArgs};
 use landfast_server::config::{Config, ExportConfig};
+use landfast_server::exports::Features;
 use landfast_server::exports::rules::Rules;
 use landfast_server::limited::Limits;
 use landfast_server::limits::UNSAFE_RISK_SECONDS;
@@ -143,6 +144,7 @@ fn from_arguments(args: &ServeArgs) -> Result<(Config, String), String> {
         log_size: args.log_size,
         strict_recovery: args.strict_recovery,
         manage_gids: false,
+        features: Features::default(),
         line: 0,
     };
     let config = Config {

@@ -37,6 +37,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use tx::{Receipts, Txs};
 use unavailable::{Unavailable, UnavailableExport};
 
+/// What clients see of an export's objects beside content and attributes. It is kept and applied in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Features {
+    /// Access control lists: the attribute `acl`, and NFSACL for NFSv3.
+    pub acls: bool,
+    /// Extended attributes (RFC 8276).
+    pub xattrs: bool,
+}
+
+impl Default for Features {
+    fn default() -> Features {
+        Features { acls: true, xattrs: true }
+    }
+}
+
 /// A volume and how it is served.
 #[derive(Debug)]
 pub(crate) struct Export {
@@ -46,6 +61,7 @@ pub(crate) struct Export {
     pub(crate) rules: Rules,
     /// Take users' groups from this system instead of from the request.
     pub(crate) manage_gids: bool,
+    pub(crate) features: Features,
     /// The components of its name in the pseudo root; empty when it is the root itself.
     pub(crate) name: Vec<Bytes>,
     pub(crate) place: usize,
@@ -109,6 +125,7 @@ pub struct Served {
     pub rules: Rules,
     /// Take users' groups from this system instead of from the request.
     pub manage_gids: bool,
+    pub features: Features,
 }
 
 #[derive(Debug)]
@@ -161,6 +178,7 @@ impl Exports {
                 path: s.path,
                 rules: s.rules,
                 manage_gids: s.manage_gids,
+                features: s.features,
                 name,
                 place,
                 mounted_on: pseudo.mounted_on(place),

@@ -21,6 +21,7 @@ const OTHERS: u16 = 32;
 impl Context<'_> {
     pub(super) fn getacl(&mut self, a: &GetaclArgs) -> GetaclRes {
         self.reading(&a.object, |_, obj| {
+            must_show_acls(obj)?;
             let (attrs, lists) = lists(obj, a.mask)?;
             Ok(GetaclOk { attrs: Some(fattr(&attrs)), lists })
         })
@@ -28,6 +29,7 @@ impl Context<'_> {
 
     pub(super) fn setacl(&mut self, a: &SetaclArgs) -> SetaclRes {
         self.reading(&a.object, |ctx, obj| {
+            must_show_acls(obj)?;
             ctx.set_lists(obj, &a.lists)?;
             Ok(obj.attrs())
         })
@@ -43,6 +45,10 @@ impl Context<'_> {
         let tx = self.modify(obj)?;
         obj.volume().set_acls(tx, obj.cred(), &obj.node, &set).map_err(status)
     }
+}
+
+fn must_show_acls(obj: &Obj) -> Result<(), NfsStat3> {
+    if obj.export.features.acls { Ok(()) } else { Err(NfsStat3::NOTSUPP) }
 }
 
 fn lists(obj: &Obj, asked: u32) -> Result<(Attrs, Lists), NfsStat3> {

@@ -67,7 +67,7 @@ impl Context<'_> {
             Some(uid) => uid,
             None => obj.volume().getattr(&obj.node).map_err(status)?.uid,
         };
-        attr::acls_to_set(f, obj.node.kind(), owner)
+        attr::acls_to_set(f, obj.node.kind(), owner, obj.export.features)
     }
 
     /// VERIFY and NVERIFY; `stop` is the status when the comparison fails.
@@ -93,7 +93,8 @@ impl Context<'_> {
             ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_EXECUTE
         };
         // RFC 8276 section 8.5.
-        let has_xattrs = dir || obj.as_ref().is_some_and(|o| o.node.kind() == Kind::File);
+        let seen = obj.as_ref().is_none_or(|o| o.export.features.xattrs);
+        let has_xattrs = seen && (dir || obj.as_ref().is_some_and(|o| o.node.kind() == Kind::File));
         if self.minor >= 2 && has_xattrs {
             known |= ACCESS4_XAREAD | ACCESS4_XAWRITE | ACCESS4_XALIST;
         }

@@ -7,6 +7,7 @@ use super::allowance::Allowance;
 use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
+use crate::exports::Features;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Object, Refused, Txs};
 use crate::offload::Offload;
@@ -292,7 +293,8 @@ impl Context<'_> {
                 let attrs = pseudo_attrs(&self.exports, fileid);
                 let acls = Acls { access: Acl::from_mode(attrs.mode), default: None };
                 let acl = wanted.has(ACL).then(|| acl::to_nfs4(&acls, true));
-                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None, acl })
+                let features = Features::default();
+                Ok(Subject { handle, mounted_on: fileid, attrs, volume: None, features, acl })
             }
         }
     }
@@ -308,7 +310,7 @@ impl Context<'_> {
         wanted: &Bitmap,
     ) -> Result<Subject, NfsStat> {
         let mut acl = None;
-        if wanted.has(ACL) && node.kind() != Kind::Symlink {
+        if wanted.has(ACL) && node.kind() != Kind::Symlink && export.features.acls {
             match export.volume.acls(node) {
                 Ok((now, acls)) => {
                     attrs = now;
@@ -327,7 +329,8 @@ impl Context<'_> {
             let entry = if by_path { Some(Pseudo::by_path_entry()) } else { export.mounted_on };
             mounted_on = entry.unwrap_or(mounted_on);
         }
-        Ok(Subject { handle, attrs, mounted_on, volume: Some(export.volume.clone()), acl })
+        let volume = Some(export.volume.clone());
+        Ok(Subject { handle, attrs, mounted_on, volume, features: export.features, acl })
     }
 }
 

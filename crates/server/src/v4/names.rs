@@ -135,7 +135,7 @@ impl Context<'_> {
             _ => Kind::Fifo,
         };
         let (v, cred, name) = (dir.volume(), dir.cred(), &a.name);
-        let acls = attr::acls_to_set(&a.attrs, kind, attrs.uid.unwrap_or(cred.uid))?;
+        let acls = attr::acls_to_set(&a.attrs, kind, attrs.uid.unwrap_or(cred.uid), dir.export.features)?;
         let special = match &a.kind {
             CreateType::Fifo => Some(Special::Fifo),
             CreateType::Sock => Some(Special::Socket),

@@ -205,7 +205,7 @@ impl Context<'_> {
         let owner = attrs.uid.unwrap_or(dir.cred().uid);
         let acls = match wire {
             WireHow::Unchecked(f) | WireHow::Guarded(f) | WireHow::Exclusive41 { attrs: f, .. } => {
-                attr::acls_to_set(f, Kind::File, owner)?
+                attr::acls_to_set(f, Kind::File, owner, dir.export.features)?
             }
             WireHow::Exclusive(_) => SetAcls::default(),
         };

@@ -14,6 +14,7 @@ use landfast_nfs::{PROGRAM, v4};
 use landfast_rpc::client::Connection;
 use landfast_rpc::conn::{ConnConfig, Target};
 use landfast_rpc::{AuthSys, CallError, Credential, NoService};
+use landfast_server::exports::Features;
 use landfast_server::limited::Limits;
 use landfast_server::{Restored, Running, Server, ServerConfig};
 use landfast_volume::{Durability, Experiment, OpenError, OpenOptions, RecoveryReport, Volume};
@@ -43,6 +44,7 @@ pub struct Rig {
     pub log_flush: Option<Duration>,
     /// Threads for requests that wait for the disk; `None`: as many as the server takes by itself.
     pub slow_workers: Option<usize>,
+    pub features: Features,
 }
 
 impl Rig {
@@ -96,6 +98,7 @@ impl Rig {
             log_size: 16 << 20,
             log_flush: None,
             slow_workers: None,
+            features: Features::default(),
         }
     }
 
@@ -115,8 +118,9 @@ impl Rig {
         };
         let (volume, recovery) = open_when_free(&options).await;
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-        let usual =
+        let mut usual =
             ServerConfig::new(volume, recovery, listen, self.named.clone().unwrap_or_else(|| self.export()));
+        usual.exports[0].features = self.features;
         let config = ServerConfig {
             lease_seconds: self.lease_seconds,
             workers: 4,

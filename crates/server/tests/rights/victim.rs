@@ -7,6 +7,7 @@ use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
 use landfast_nfs::v4::v40::*;
 use landfast_nfs::v4::*;
+use landfast_server::exports::Features;
 use landfast_server::{Running, Served, Server, ServerConfig, config};
 use landfast_volume::{OpenOptions, Volume};
 use std::net::SocketAddr;
@@ -116,6 +117,7 @@ impl Rig {
                 name: e.name.clone(),
                 rules: e.rules.clone(),
                 manage_gids: false,
+                features: Features::default(),
             }
         });
         let usual = ServerConfig::of(served.collect(), config.listen.clone());
