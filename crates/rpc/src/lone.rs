@@ -7,7 +7,7 @@
 //! | the server sees | it does |
 //! |---|---|
 //! | [`LONE_AFTER`](limits::LONE_AFTER) calls of one connection in a row, none of them while another call was in flight | the connection moves to the thread when its next call arrives |
-//! | a call of another connection, a second call in flight, a call that arrived while the one before was served | the connection moves back likewise; calls in flight end on the thread |
+//! | a call of another connection, a second call in flight, a call that arrived while the one before was served | the connection moves back likewise |
 //! | no call for [`BUFFER_IDLE`](limits::BUFFER_IDLE) | the same |
 //!
 //! One connection at a time is on the thread. The thread runs an async runtime of its own, and on it the connection's reader and writer. A call
