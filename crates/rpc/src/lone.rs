@@ -19,8 +19,8 @@
 //!
 //! | state of a seat | set by | next |
 //! |---|---|---|
-//! | even: the thread is in no call | the thread | it begins a call that came alone: odd |
-//! | odd: in a call | the thread | the call ends: even. It is the same at two looks, and the writer waits for replies: taken |
+//! | even: the thread is in no call | the thread | it begins a call that came alone, when all replies are written: odd |
+//! | odd: in a call | the thread | the call ends: even. It is the same at two looks: taken |
 //! | taken: the connection goes on elsewhere | who looks | never. When the call ends, the thread touches nothing of the connection any more |
 
 use std::cell::Cell;

@@ -475,11 +475,12 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    /// As [`Reader::begin`], on the thread of a lone client, from where the connection may be taken meanwhile. So that nothing is lost
-    /// then, a call behind which others have been read is not begun here. What the call starts, and its timers, are not to wait for the thread.
+    /// As [`Reader::begin`], on the thread of a lone client, from where the connection may be taken meanwhile. So that nothing is
+    /// lost then, a call is not begun here if others have been read behind it, or if a reply is not written yet. What the call
+    /// starts, and its timers, are not to wait for the thread.
     fn begin_alone(&self, seat: &Seat, mut serving: Serving, single: bool) {
         let _others = seat.others.enter();
-        if !single {
+        if !single || !self.conn.all_is_written() {
             tokio::spawn(serving);
         } else if seat.during(|| first_poll(&mut serving)) {
             self.waiting.push(serving);
