@@ -46,6 +46,9 @@ pub const IN_PLACE_FIRST: u32 = 4;
 pub const LONE_AFTER: u32 = 64;
 /// Of the calls of a connection that has the server to itself, at one in so many it is looked whether the next one has arrived already.
 pub const LONE_LOOK_EVERY: u32 = 4;
+/// How often it is looked whether a call keeps the thread of a client that has the server to itself. One that is found twice loses the client's
+/// connection, which goes on without it: a call of a slow disk takes less, and a client waits longer for a disk that does not answer.
+pub const LONE_LOOK: Duration = Duration::from_millis(50);
 /// Messages that are dealt with before what answers them has a turn to be sent.
 pub const IN_PLACE_IN_A_ROW: u32 = 32;
 /// Request bytes of one connection that are being served. A single request may be larger than this:

@@ -7,10 +7,21 @@
 //! | the server sees | it does |
 //! |---|---|
 //! | [`LONE_AFTER`](limits::LONE_AFTER) calls of one connection in a row, none of them while another call was in flight | the connection moves to the thread when its next call arrives |
-//! | a call of another connection, a second call in flight, a call that arrived while the one before was served | the connection moves back likewise; calls in flight end on the thread |
+//! | a call of another connection, a second call in flight, a call that arrived while the one before was served | the connection moves back likewise |
 //! | no call for [`BUFFER_IDLE`](limits::BUFFER_IDLE) | the same |
 //!
-//! One connection at a time is on the thread. The thread runs an async runtime of its own, so that everything that works elsewhere works there.
+//! One connection at a time is on the thread. The thread runs an async runtime of its own, and on it the connection's reader and writer. A call
+//! that has to wait for something else than a disk goes on among the others, and so does all that a call starts.
+//!
+//! A disk may stop answering for minutes. Nothing else of the client may wait for that: it has to renew its lease, and other programs of its machine
+//! use the same connection. So who left the connection to the thread looks every [`LONE_LOOK`](limits::LONE_LOOK) whether the thread is still in the
+//! same call. Then the connection goes on without the thread ([`Seat`]), which only ends that call.
+//!
+//! | state of a seat | set by | next |
+//! |---|---|---|
+//! | even: the thread is in no call | the thread | it begins a call that came alone, when all replies are written: odd |
+//! | odd: in a call | the thread | the call ends: even. It is the same at two looks: taken |
+//! | taken: the connection goes on elsewhere | who looks | never. When the call ends, the thread touches nothing of the connection any more |
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +32,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::limits;
+use crate::writer::{WriteHalf, Writing};
 
 thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
@@ -108,6 +120,49 @@ impl Lone {
                 .ok()
         });
         thread.is_some().then_some(place)
+    }
+}
+
+/// What the thread and who left the connection to it both know: see the module.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Where everything runs that is not to wait for the thread.
+    pub(crate) others: Handle,
+    state: AtomicU64,
+    pub(crate) writing: Writing,
+}
+
+/// The value of [`Seat::state`] for good.
+const TAKEN: u64 = u64::MAX;
+
+impl Seat {
+    /// Called where the other connections are served.
+    pub(crate) fn new() -> Seat {
+        Seat { others: Handle::current(), state: AtomicU64::new(0), writing: Writing::default() }
+    }
+
+    /// Runs a call on the thread. Meanwhile the connection may be taken from it.
+    pub(crate) fn during<T>(&self, call: impl FnOnce() -> T) -> T {
+        let before = self.state.load(Ordering::Relaxed);
+        self.state.store(before + 1, Ordering::Release);
+        let done = call();
+        // Fails if it was taken.
+        let _ = self.state.compare_exchange(before + 1, before + 2, Ordering::AcqRel, Ordering::Acquire);
+        done
+    }
+
+    pub(crate) fn is_taken(&self) -> bool {
+        self.state.load(Ordering::Acquire) == TAKEN
+    }
+
+    /// Takes the connection if the thread has been in the same call since the last look. `before` is the state then.
+    pub(crate) fn take(&self, before: &mut u64) -> Option<WriteHalf> {
+        let now = self.state.load(Ordering::Acquire);
+        if now.is_multiple_of(2) || std::mem::replace(before, now) != now {
+            return None;
+        }
+        self.writing
+            .take_if(|| self.state.compare_exchange(now, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok())
     }
 }
 

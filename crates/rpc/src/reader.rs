@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::auth::Credential;
 use crate::conn::{CallHeader, Cause, ConnConfig, ConnInfo, Response, Service, Shares, Stage, check_program};
 use crate::limits;
-use crate::lone::{LonePlace, on_lone_thread};
+use crate::lone::{LonePlace, Seat, on_lone_thread};
 use crate::message::{
     AcceptStat, Incoming, MessageError, RawCall, RejectStat, encode_accepted, encode_denied, parse,
 };
@@ -37,6 +37,8 @@ pub(crate) enum ReadEnd {
     Cause(Cause),
     /// The connection moves: to the thread of a lone client, or, with `None`, back from it.
     Move(Option<LonePlace>),
+    /// The connection goes on elsewhere already: see [`Seat`].
+    Taken,
 }
 
 /// Closes the connection when a service panics; otherwise the caller would wait for ever.
@@ -98,12 +100,8 @@ impl WaitingCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(serving);
     }
 
-    /// Spawns a task for each. The task polls its call at once and so registers a waker of its own.
-    fn spawn_all(&self) {
-        let calls = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for serving in calls {
-            tokio::spawn(serving);
-        }
+    fn take(&self) -> Vec<Serving> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -172,8 +170,12 @@ async fn first_bytes(
         if let Ok(read) = timeout(limits::BUFFER_IDLE, socket.read_buf(buf)).await {
             return FirstBytes::Read(read);
         }
-        if on_lone_thread() && conn.all_is_written() {
-            return FirstBytes::LeavesThread;
+        if on_lone_thread() {
+            if conn.all_is_written() {
+                return FirstBytes::LeavesThread;
+            }
+            // It leaves once the peer has taken what is written, which the writer bounds.
+            continue;
         }
         *buf = BytesMut::new();
         let ready = match idle_max {
@@ -195,11 +197,13 @@ pub(crate) struct Reader<S> {
     pub(crate) conn: Arc<ConnInfo>,
     pub(crate) service: Arc<S>,
     pub(crate) shared: Option<Shares>,
+    /// Only on the thread of a lone client.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 impl<S: Service> Reader<S> {
     pub(crate) fn new(conn: Arc<ConnInfo>, service: Arc<S>, shared: Option<Shares>) -> Reader<S> {
-        Reader { pace: Pace::default(), waiting: WaitingCalls::default(), conn, service, shared }
+        Reader { pace: Pace::default(), waiting: WaitingCalls::default(), conn, service, shared, seat: None }
     }
 
     /// Reads and dispatches until the input ends. Never returns `None`.
@@ -213,7 +217,7 @@ impl<S: Service> Reader<S> {
         config: &ConnConfig,
     ) -> Option<ReadEnd> {
         let end = self.read_all(socket, input, config).await;
-        self.waiting.spawn_all();
+        self.spawn_waiting();
         end
     }
 
@@ -234,12 +238,16 @@ impl<S: Service> Reader<S> {
                     Ok(Some(record)) => {
                         progress = Progress::default();
                         self.conn.set_active();
-                        if !buf.is_empty() {
+                        let single = buf.is_empty();
+                        if !single {
                             self.calls_overlap();
                         }
-                        let message = self.message(record, counted.take());
-                        if let Err(why) = if_it_waits(pin!(message), || self.waiting.spawn_all()).await {
+                        let message = self.message(record, counted.take(), single);
+                        if let Err(why) = if_it_waits(pin!(message), || self.spawn_waiting()).await {
                             return Some(ReadEnd::Cause(why.into()));
+                        }
+                        if self.seat.as_ref().is_some_and(|seat| seat.is_taken()) {
+                            return Some(ReadEnd::Taken);
                         }
                         if on_lone_thread() {
                             self.look_for_overlap(socket);
@@ -248,7 +256,7 @@ impl<S: Service> Reader<S> {
                         if in_a_row == limits::IN_PLACE_IN_A_ROW {
                             // Let the writer run, in case all calls were answered in place.
                             in_a_row = 0;
-                            self.waiting.spawn_all();
+                            self.spawn_waiting();
                             tokio::task::yield_now().await;
                         }
                     }
@@ -259,7 +267,7 @@ impl<S: Service> Reader<S> {
                     }
                 }
             }
-            self.waiting.spawn_all();
+            self.spawn_waiting();
             let within = records.within() || !buf.is_empty();
             let arrived = records.joined() + buf.len();
             if let Some(shared) = &self.shared
@@ -315,7 +323,13 @@ impl<S: Service> Reader<S> {
         }
     }
 
-    async fn message(&self, record: Bytes, counted: Option<ShareGuard>) -> Result<(), MessageError> {
+    /// `single`: nothing that came after it has been read.
+    async fn message(
+        &self,
+        record: Bytes,
+        counted: Option<ShareGuard>,
+        single: bool,
+    ) -> Result<(), MessageError> {
         let len = record.len();
         match parse(record)? {
             Incoming::Reply { xid, outcome } => self.conn.replied(xid, outcome),
@@ -329,7 +343,7 @@ impl<S: Service> Reader<S> {
                     Some(s) => s.turns.wait(s.client).await,
                     None => Turn::free(),
                 };
-                self.dispatch(call, len, body, permits, turn);
+                self.dispatch(call, (len, single), body, permits, turn);
             }
         }
         Ok(())
@@ -360,7 +374,14 @@ impl<S: Service> Reader<S> {
         self.conn.reply(writer::seal(head, Vec::new(), permits));
     }
 
-    fn dispatch(&self, call: RawCall, message_bytes: usize, body: Bytes, permits: Permits, turn: Turn) {
+    fn dispatch(
+        &self,
+        call: RawCall,
+        (message_bytes, single): (usize, bool),
+        body: Bytes,
+        permits: Permits,
+        turn: Turn,
+    ) {
         let xid = call.xid;
         if let Err(stat) = check_program(self.service.programs(), &call) {
             self.conn.reply(accepted(xid, stat, Vec::new(), permits));
@@ -376,7 +397,7 @@ impl<S: Service> Reader<S> {
         let RawCall { prog, vers, proc, .. } = call;
         let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
         let (service, conn) = (self.service.clone(), self.conn.clone());
-        self.begin(Box::pin(async move {
+        let serving = Box::pin(async move {
             let _counted = counted;
             let unanswered = Unanswered(&conn);
             let response = service.call(&conn, call, body).await;
@@ -395,7 +416,11 @@ impl<S: Service> Reader<S> {
                 Response::Close => return conn.advance(Stage::Closed, "closed by the service"),
             };
             conn.reply(accepted(xid, stat, results, permits));
-        }));
+        });
+        match &self.seat {
+            None => self.begin(serving),
+            Some(seat) => self.begin_alone(seat, serving, single),
+        }
     }
 
     /// The stream could not be moved to another thread.
@@ -438,21 +463,46 @@ impl<S: Service> Reader<S> {
 
     /// Runs a call until it first waits; a task runs the rest.
     fn begin(&self, mut serving: Serving) {
-        if on_lone_thread() || self.pace.in_place() {
-            let begun = Instant::now();
-            let mut nobody = Context::from_waker(Waker::noop());
-            let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
-            if !on_lone_thread() {
-                self.pace.took(begun.elapsed());
-            }
-            match polled {
-                Ok(Poll::Pending) => return self.waiting.push(serving),
-                // After a panic `Unanswered` has closed the connection.
-                Ok(Poll::Ready(())) | Err(_) => return,
-            }
+        if !self.pace.in_place() {
+            tokio::spawn(serving);
+            return;
         }
-        tokio::spawn(serving);
+        let begun = Instant::now();
+        let waits = first_poll(&mut serving);
+        self.pace.took(begun.elapsed());
+        if waits {
+            self.waiting.push(serving);
+        }
     }
+
+    /// As [`Reader::begin`], on the thread of a lone client, from where the connection may be taken meanwhile. So that nothing is
+    /// lost then, a call is not begun here if others have been read behind it, or if a reply is not written yet. What the call
+    /// starts, and its timers, are not to wait for the thread.
+    fn begin_alone(&self, seat: &Seat, mut serving: Serving, single: bool) {
+        let _others = seat.others.enter();
+        if !single || !self.conn.all_is_written() {
+            tokio::spawn(serving);
+        } else if seat.during(|| first_poll(&mut serving)) {
+            self.waiting.push(serving);
+        }
+    }
+
+    /// Spawns a task for each call that waits. The task polls its call at once and so registers a waker of its own.
+    fn spawn_waiting(&self) {
+        for serving in self.waiting.take() {
+            match &self.seat {
+                None => tokio::spawn(serving),
+                Some(seat) => seat.others.spawn(serving),
+            };
+        }
+    }
+}
+
+/// Polls a call for the first time; whether it waits. After a panic `Unanswered` has closed the connection.
+fn first_poll(serving: &mut Serving) -> bool {
+    let mut nobody = Context::from_waker(Waker::noop());
+    let polled = catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(&mut nobody)));
+    matches!(polled, Ok(Poll::Pending))
 }
 
 fn accepted(xid: u32, stat: AcceptStat, results: Vec<Bytes>, permits: Permits) -> Outgoing {

@@ -5,15 +5,17 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
 use tracing::debug;
 
 use crate::conn::{Cause, ConnConfig, ConnInfo, Service, Shares, Stage};
-use crate::lone::LonePlace;
+use crate::limits;
+use crate::lone::{LonePlace, Seat};
 use crate::reader::{Input, ReadEnd, Reader};
-use crate::writer::{self, Outgoing};
+use crate::writer::{self, Outgoing, WriteHalf, Writing};
 
 /// Starts the tasks of a connection on an established stream.
 pub(crate) fn start<S: Service>(
@@ -26,9 +28,9 @@ pub(crate) fn start<S: Service>(
     let (queue, outgoing) = mpsc::unbounded_channel();
     let conn = Arc::new(ConnInfo::new(&stream, &*service, config, shared.as_ref(), queue)?);
     let reader = Reader::new(conn.clone(), service, shared);
-    let (read, write) = stream.into_split();
     let (config, input) = (config.clone(), Input::new(config));
-    let task = tokio::spawn(run(Connection { reader, config, input, read, write, outgoing }));
+    let task =
+        tokio::spawn(run(Connection::new(reader, config, input, stream, outgoing, Writing::default())));
     Ok((conn, task))
 }
 
@@ -38,8 +40,7 @@ struct Connection<S> {
     config: ConnConfig,
     input: Input,
     read: OwnedReadHalf,
-    write: OwnedWriteHalf,
-    outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    writing: Writing,
 }
 
 /// A connection that belongs to no runtime.
@@ -67,26 +68,81 @@ async fn run<S: Service>(mut connection: Connection<S>) {
     }
 }
 
-/// Serves the connection on the thread of a lone client, until it ends (`None`) or moves back.
+/// Serves the connection on the thread of a lone client, until it ends (`None`), moves back, or has to go on without the thread.
 async fn serve_alone<S: Service>(connection: Connection<S>, place: LonePlace) -> Option<Connection<S>> {
-    let detached = connection.detach()?;
+    let seat = Arc::new(Seat::new());
+    let mut detached = connection.detach()?;
+    let reader = &mut detached.reader;
+    let left = Reader::new(reader.conn.clone(), reader.service.clone(), reader.shared.clone());
+    let config = detached.config.clone();
+    reader.seat = Some(seat.clone());
+    let writing = seat.writing.clone();
     let alone = async move {
-        match serve(detached.attach()?).await {
+        match serve(detached.attach(writing)?).await {
             Leg::Moves(back, _) => back.detach(),
             Leg::Ended => None,
         }
     };
-    let task = place.runtime()?.spawn(alone);
-    // An error: the thread has ended, and the server with it.
-    let back = task.await.ok().flatten()?;
-    drop(place);
-    back.attach()
+    let mut task = place.runtime()?.spawn(alone);
+    let (mut looks, mut before) = (interval(limits::LONE_LOOK), 0);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            back = &mut task => {
+                // An error: the thread has ended, and the server with it.
+                let mut back = back.ok().flatten()?;
+                drop(place);
+                back.reader.seat = None;
+                return back.attach(Writing::default());
+            }
+            _ = looks.tick() => if let Some(half) = seat.take(&mut before) {
+                // Until then nobody else may be on the thread.
+                tokio::spawn(async move {
+                    let _ = task.await;
+                    drop(place);
+                });
+                return go_on_without(left, config, half);
+            }
+        }
+    }
+}
+
+/// The connection of a reader whose thread does not go on. It was waiting for the peer's next call, and has read nothing of it.
+fn go_on_without<S: Service>(
+    reader: Reader<S>,
+    config: ConnConfig,
+    half: WriteHalf,
+) -> Option<Connection<S>> {
+    let WriteHalf { socket, queue } = half;
+    // A descriptor of its own: the thread still has the other one, with the event loop that it belongs to.
+    let stream = rustix::io::fcntl_dupfd_cloexec(socket.as_ref(), 0).map(std::net::TcpStream::from);
+    // The stream goes on: it is not to be shut down.
+    socket.forget();
+    let input = Input::new(&config);
+    match stream {
+        Ok(stream) => Detached { reader, config, input, stream, outgoing: queue }.attach(Writing::default()),
+        Err(e) => reader.lost(&e.into()),
+    }
 }
 
 impl<S: Service> Connection<S> {
+    fn new(
+        reader: Reader<S>,
+        config: ConnConfig,
+        input: Input,
+        stream: TcpStream,
+        queue: mpsc::UnboundedReceiver<Outgoing>,
+        writing: Writing,
+    ) -> Connection<S> {
+        let (read, socket) = stream.into_split();
+        writing.put(WriteHalf { socket, queue });
+        Connection { reader, config, input, read, writing }
+    }
+
     fn detach(self) -> Option<Detached<S>> {
-        let Connection { reader, config, input, read, write, outgoing } = self;
-        let stream = read.reunite(write).map_err(io::Error::other).and_then(TcpStream::into_std);
+        let Connection { reader, config, input, read, writing } = self;
+        let WriteHalf { socket, queue: outgoing } = writing.take()?;
+        let stream = read.reunite(socket).map_err(io::Error::other).and_then(TcpStream::into_std);
         match stream {
             Ok(stream) => Some(Detached { reader, config, input, stream, outgoing }),
             Err(e) => reader.lost(&e),
@@ -96,13 +152,10 @@ impl<S: Service> Connection<S> {
 
 impl<S: Service> Detached<S> {
     /// Makes it a connection of the runtime that this is called in.
-    fn attach(self) -> Option<Connection<S>> {
+    fn attach(self, writing: Writing) -> Option<Connection<S>> {
         let Detached { reader, config, input, stream, outgoing } = self;
         match TcpStream::from_std(stream) {
-            Ok(stream) => {
-                let (read, write) = stream.into_split();
-                Some(Connection { reader, config, input, read, write, outgoing })
-            }
+            Ok(stream) => Some(Connection::new(reader, config, input, stream, outgoing, writing)),
             Err(e) => reader.lost(&e),
         }
     }
@@ -110,13 +163,13 @@ impl<S: Service> Detached<S> {
 
 /// Serves the connection on this thread.
 async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
-    let Connection { reader, config, mut input, mut read, write, outgoing } = connection;
+    let Connection { reader, config, mut input, mut read, writing } = connection;
     let conn = reader.conn.clone();
     let mut stage = conn.stages();
     let patience = writer::Patience { stall_max: config.write_stall_max, time_max: config.write_time_max };
     let (pause, paused) = oneshot::channel();
     let shared = reader.shared.clone();
-    let writing = tokio::spawn(write_all(conn.clone(), shared, write, outgoing, patience, paused));
+    let writer = tokio::spawn(write_all(conn.clone(), shared, writing.clone(), patience, paused));
     let why = tokio::select! {
         why = reader.read(&mut read, &mut input, &config) => why,
         _ = stage.wait_for(|s| *s != Stage::Open) => None,
@@ -124,14 +177,16 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
     let why = match why {
         Some(ReadEnd::Move(to)) => {
             let _ = pause.send(());
-            if let Ok(Some((write, outgoing))) = writing.await {
-                let connection = Connection { reader, config, input, read, write, outgoing };
+            if let Ok(true) = writer.await {
+                let connection = Connection { reader, config, input, read, writing };
                 return Leg::Moves(Box::new(connection), to);
             }
             // The writer has ended because the connection is closed.
             reader.service.closed(&conn);
             return Leg::Ended;
         }
+        // Who has it ends it. The writer that was here finds nothing to write any more.
+        Some(ReadEnd::Taken) => return Leg::Ended,
         why => why,
     };
     drop(read);
@@ -145,7 +200,7 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
             conn.tell(reader.shared.as_ref(), &cause);
             conn.advance(Stage::Closed, &cause.to_string());
         }
-        Some(ReadEnd::Move(_)) | None => {}
+        Some(ReadEnd::Move(_) | ReadEnd::Taken) | None => {}
     }
     reader.service.closed(&conn);
     let (calls, _) = conn.budgets();
@@ -155,23 +210,23 @@ async fn serve<S: Service>(connection: Connection<S>) -> Leg<S> {
         _ = stage.wait_for(|s| *s == Stage::Closed) => {}
     }
     conn.advance(Stage::Closed, "closed");
-    let _ = writing.await;
+    let _ = writer.await;
     Leg::Ended
 }
 
-/// Writes until the connection is closed; returns what it had if it was paused.
+/// Writes until the connection is closed or somebody else writes. Returns whether it was paused.
 async fn write_all(
     conn: Arc<ConnInfo>,
     shared: Option<Shares>,
-    mut write: OwnedWriteHalf,
-    mut outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    writing: Writing,
     patience: writer::Patience,
     paused: oneshot::Receiver<()>,
-) -> Option<(OwnedWriteHalf, mpsc::UnboundedReceiver<Outgoing>)> {
+) -> bool {
     let mut stage: watch::Receiver<Stage> = conn.stages();
     tokio::select! {
-        done = writer::run(&mut write, &mut outgoing, patience, paused, |messages| conn.written(messages)) => match done {
-            Ok(writer::End::Paused) => return Some((write, outgoing)),
+        done = writer::run(&writing, patience, paused, |messages| conn.written(messages)) => match done {
+            Ok(writer::End::Paused) => return true,
+            Ok(writer::End::Taken) => return false,
             Ok(writer::End::QueueClosed) => {}
             Err(e) => {
                 if writer::too_slow(&e) {
@@ -182,14 +237,15 @@ async fn write_all(
         },
         _ = stage.wait_for(|s| *s == Stage::Closed) => {}
     }
+    let Some(WriteHalf { socket: mut write, .. }) = writing.take() else { return false };
     if conn.is_aborted() {
         // With zero linger, dropping the last half resets the connection. The orderly end must not go out
         // before that.
         let _ = write.as_ref().set_zero_linger();
         write.forget();
-        return None;
+        return false;
     }
     // Shut down first: everything sent then reaches the peer before the reset that unread input may cause.
     let _ = tokio::io::AsyncWriteExt::shutdown(&mut write).await;
-    None
+    false
 }

@@ -2,7 +2,10 @@
 //! during the last write.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -66,18 +69,75 @@ pub(crate) fn too_slow(e: &io::Error) -> bool {
     e.get_ref().is_some_and(|inner| inner.is::<TooSlow>())
 }
 
+/// What a writer needs of its connection.
+#[derive(Debug)]
+pub(crate) struct WriteHalf {
+    pub(crate) socket: OwnedWriteHalf,
+    pub(crate) queue: mpsc::UnboundedReceiver<Outgoing>,
+}
+
+/// The write half of a connection. It is here while the writer waits for messages, so that somebody else may take it from a writer whose
+/// thread does not go on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Writing(Arc<Mutex<Option<WriteHalf>>>);
+
+impl Writing {
+    pub(crate) fn put(&self, half: WriteHalf) {
+        *self.lock() = Some(half);
+    }
+
+    pub(crate) fn take(&self) -> Option<WriteHalf> {
+        self.lock().take()
+    }
+
+    /// Takes it if it is here and `may`, while it stays here.
+    pub(crate) fn take_if(&self, may: impl FnOnce() -> bool) -> Option<WriteHalf> {
+        self.lock().take_if(|_| may())
+    }
+
+    /// Waits for messages, and takes the write half with them. `None`: somebody else has it.
+    async fn receive(&self, batch: &mut Vec<Outgoing>) -> Option<(usize, Taken<'_>)> {
+        poll_fn(|cx| {
+            let mut here = self.lock();
+            let Some(half) = here.as_mut() else { return Poll::Ready(None) };
+            let taken = ready!(half.queue.poll_recv_many(cx, batch, WRITE_BATCH_MAX));
+            Poll::Ready(Some((taken, Taken { from: self, half: here.take() })))
+        })
+        .await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<WriteHalf>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A write half in use. It goes back also when the writer is stopped in the middle of a message.
+struct Taken<'a> {
+    from: &'a Writing,
+    half: Option<WriteHalf>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(half) = self.half.take() {
+            self.from.put(half);
+        }
+    }
+}
+
 /// Why a writer ended without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
     QueueClosed,
     Paused,
+    /// Somebody else writes from now on.
+    Taken,
 }
 
 /// Writes messages until the socket fails, the channel closes, or `paused` says so; then all that was taken from the queue is
 /// written. `written` is told how many messages have been written.
 pub(crate) async fn run(
-    socket: &mut OwnedWriteHalf,
-    queue: &mut mpsc::UnboundedReceiver<Outgoing>,
+    writing: &Writing,
     patience: Patience,
     mut paused: oneshot::Receiver<()>,
     written: impl Fn(usize),
@@ -87,7 +147,7 @@ pub(crate) async fn run(
     // Nobody can pause it any more if the sender is gone.
     let mut may_pause = true;
     loop {
-        let taken = tokio::select! {
+        let received = tokio::select! {
             biased;
             asked = &mut paused, if may_pause => {
                 if asked.is_ok() {
@@ -96,8 +156,9 @@ pub(crate) async fn run(
                 may_pause = false;
                 continue;
             }
-            taken = queue.recv_many(&mut batch, WRITE_BATCH_MAX) => taken,
+            received = writing.receive(&mut batch) => received,
         };
+        let Some((taken, mut half)) = received else { return Ok(End::Taken) };
         if taken == 0 {
             return Ok(End::QueueClosed);
         }
@@ -111,6 +172,7 @@ pub(crate) async fn run(
             pending.drain(..).for_each(|b| small.extend_from_slice(&b));
             pending.push_back(small.split().freeze());
         }
+        let Some(WriteHalf { socket, .. }) = &mut half.half else { return Ok(End::Taken) };
         write_all(socket, &mut pending, patience).await?;
         written(batch.len());
         batch.clear();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -28,6 +28,10 @@ const WHERE: u32 = 1;
 const WAIT: u32 = 2;
 /// As [`WHERE`], but waits, and lets others go on, until the test opens the gate.
 const PARK: u32 = 3;
+/// As [`WHERE`], after a moment, for which it waits in a task of its own.
+const LATER: u32 = 4;
+/// As [`WHERE`], but keeps its thread for as many milliseconds as the arguments say.
+const NAP: u32 = 5;
 /// Far longer than a loaded machine takes for a call.
 const SOON: Duration = Duration::from_secs(30);
 
@@ -60,6 +64,14 @@ impl Service for Places {
         if call.proc == PARK {
             call.turn.give();
             let _opened = self.opened.acquire().await;
+        }
+        if call.proc == LATER {
+            let task = tokio::spawn(tokio::time::sleep(Duration::from_millis(300)));
+            task.await.expect("it ends");
+        }
+        if call.proc == NAP {
+            let ms = u32::from_be_bytes(body[..].try_into().unwrap());
+            std::thread::sleep(Duration::from_millis(ms.into()));
         }
         let place = [u8::from(on_lone_thread()), u8::from(call.lone), 0, 0];
         Response::Segments(vec![Bytes::copy_from_slice(&place), body])
@@ -126,14 +138,12 @@ impl Client {
         (thread, lone)
     }
 
-    /// Calls, one at a time, until it is alone on the thread.
+    /// Calls, one at a time, until it is alone on the thread, which may have to end an earlier call first.
     async fn becomes_lone(&mut self) {
-        for n in 0..4 * LONE_AFTER {
-            if self.asks(&n.to_be_bytes()).await == (true, true) {
-                return;
-            }
+        let begun = Instant::now();
+        while self.asks(&self.xid.to_be_bytes()).await != (true, true) {
+            assert!(begun.elapsed() < SOON, "it never moves");
         }
-        panic!("it never moves");
     }
 }
 
@@ -185,6 +195,126 @@ async fn while_it_waits_in_place_others_are_served() {
     }
     go.send(()).unwrap();
     assert_eq!(lone.reply().await.3, b"slow");
+}
+
+/// A disk that does not answer: [`Places`]' gate stands for it.
+struct Held {
+    go: mpsc::Sender<()>,
+}
+
+impl Held {
+    /// Has the client make a call that does not end before [`Held::end`].
+    async fn by(client: &mut Client, service: &Places) -> Held {
+        let (go, gate) = mpsc::channel();
+        let (tell, waits) = mpsc::channel();
+        *service.gate.lock().unwrap() = Some(gate);
+        *service.waits.lock().unwrap() = Some(tell);
+        client.send(WAIT, b"held").await;
+        waits.recv_timeout(SOON).expect("it waits");
+        Held { go }
+    }
+
+    fn end(self) {
+        self.go.send(()).expect("it has waited until now");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn while_it_waits_in_place_its_own_next_calls_are_served() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    for _ in 0..2 {
+        lone.becomes_lone().await;
+        let held = Held::by(&mut lone, &service).await;
+        for n in 0_u32..100 {
+            assert_eq!(lone.asks(&n.to_be_bytes()).await, (false, false));
+        }
+        held.end();
+        assert_eq!(lone.reply().await.3, b"held");
+    }
+    assert_eq!(service.closed.load(Ordering::SeqCst), 0);
+    drop(lone);
+    while server.connections() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(service.closed.load(Ordering::SeqCst), 1);
+}
+
+/// A call waits for a timer; the next one keeps the thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn what_a_call_starts_does_not_wait_for_the_thread() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    lone.becomes_lone().await;
+    lone.send(LATER, b"timer").await;
+    let held = Held::by(&mut lone, &service).await;
+    let (_, thread, _, args) = lone.reply().await;
+    assert_eq!((thread, &args[..]), (false, &b"timer"[..]));
+    held.end();
+    assert_eq!(lone.reply().await.3, b"held");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_server_stops_while_it_waits_in_place() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    lone.becomes_lone().await;
+    let held = Held::by(&mut lone, &service).await;
+    let stopped = timeout(SOON, server.shutdown(Duration::from_millis(200))).await;
+    assert!(!stopped.expect("it stops"), "a call was cut off");
+    assert_eq!(service.closed.load(Ordering::SeqCst), 1);
+    held.end();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_peer_goes_while_it_waits_in_place() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    lone.becomes_lone().await;
+    let held = Held::by(&mut lone, &service).await;
+    drop(lone);
+    let closed = async {
+        while service.closed.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, closed).await.expect("the service is told at once");
+    held.end();
+    let gone = async {
+        while server.connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.expect("its place is free");
+    assert_eq!(service.closed.load(Ordering::SeqCst), 1);
+    let mut next = Client::connect(&server).await;
+    next.becomes_lone().await;
+}
+
+/// Calls end before, while and after their connection is taken from the thread; others are behind them, or arrive meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_or_repeated_when_the_thread_is_left_behind() {
+    let (_service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    let mut taken = 0;
+    for n in 0..40_u32 {
+        lone.becomes_lone().await;
+        let behind = n % 4;
+        lone.send(NAP, &(45 + 3 * n).to_be_bytes()).await;
+        let first = lone.xid;
+        for _ in 0..behind {
+            lone.send(WHERE, b"next").await;
+        }
+        let mut seen = Vec::new();
+        for _ in 0..=behind {
+            let (xid, thread, ..) = lone.reply().await;
+            taken += u32::from(xid != first && !thread);
+            seen.push(xid);
+        }
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(first..=first + behind), "each call has one reply");
+    }
+    assert!(taken > 0, "the thread was never left behind");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

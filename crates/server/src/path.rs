@@ -38,6 +38,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::SessionId;
 use landfast_rpc::Turn;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
+use landfast_rpc::on_lone_thread;
 use landfast_volume::faults::point;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -224,6 +225,8 @@ impl Executor {
             }
             let Some((stands_in_its_way, patience)) = waits else {
                 point("request.ran");
+                // A call that has waited for something is no longer on that thread.
+                let lone = lone && on_lone_thread();
                 let failure = match pending {
                     Some(pending) => {
                         if lone {

@@ -17,7 +17,7 @@
 //!
 //! Always handing over would cost every call several microseconds, more than a lone client gains by flushing in place.
 //! The check costs a call two stores to memory of its own. The thread of a lone client (`landfast_rpc::on_lone_thread`) is not watched: nobody
-//! waits for it.
+//! waits for it, since its connection goes on without it.
 //!
 //! Invariant: a slot's number is not 0 exactly while its thread polls a call.
 

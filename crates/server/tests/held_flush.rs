@@ -12,6 +12,7 @@ use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
 use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::{self, ArgOp, Bitmap, NfsStat, Stateid};
+use landfast_rpc::limits::LONE_AFTER;
 use landfast_volume::Durability;
 use landfast_volume::faults::{Hold, hold};
 use std::process::Command;
@@ -294,8 +295,39 @@ const ALL: [Version; 4] = [Version::V3, Version::V40, Version::V41, Version::V42
 async fn reads_wait_for_no_log_and_no_disk() {
     reads_wait_for_no_device(Durability::Log, &ALL).await;
     reads_wait_for_no_device(Durability::Sync, &ALL).await;
+    what_comes_behind_a_lone_clients_change_waits_for_no_log().await;
     reads_wait_for_no_change().await;
     retries_are_run_again_for_their_own_request().await;
+}
+
+/// A client that has the server to itself, so that the thread of its connection waits for the device. What it asks meanwhile on the same connection
+/// is answered: what other programs of its machine do, and what renews its lease.
+async fn what_comes_behind_a_lone_clients_change_waits_for_no_log() {
+    let rig = Rig::new().await;
+    let c = V3::new(&rig).await;
+    let (place, other) = (Place::new(&c, "changed").await, Place::new(&c, "other").await);
+    for version in ALL {
+        let mut lone = Speaker::new(&rig, version, &format!("lone {version:?}")).await;
+        for _ in 0..2 * LONE_AFTER {
+            lone.change(&other, Op::Setattr).await;
+        }
+        let held = hold("log.before-write");
+        let (mut changing, changed) = (lone.clone(), place.clone());
+        let change = tokio::spawn(async move { changing.change(&changed, Op::Setattr).await });
+        assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "{version:?}: it flushes");
+        let behind = async {
+            match &mut lone {
+                Speaker::V4(client) => drop(client.status_flags_on(1).await),
+                older => older.getattr(&other.file).await,
+            }
+        };
+        let answered = tokio::time::timeout(HELD, behind).await;
+        assert!(answered.is_ok(), "{version:?}: what comes behind waits for the device");
+        assert!(!change.is_finished(), "{version:?}: it waits for the device");
+        tokio::task::block_in_place(|| drop(held));
+        change.await.expect("the change is answered");
+    }
+    rig.running.expect("a server").stop().await.expect("a clean stop");
 }
 
 /// Retries of one request that waits for the device: they get its one reply, and are not looked at again each time when somebody else is

@@ -231,6 +231,9 @@ impl Tree {
             (Some(at), Some(true)) => at,
             _ => self.records.add(&bytes),
         };
+        // The directory that it is in comes after it, so that one does not go back to a place before this one.
+        let above = self.dir_mut(parent);
+        above.record = above.record.filter(|at| *at > place);
         self.settled.insert(self.key(parent, &name), DIR + place);
         self.dir_mut(parent).names.remove(&name);
     }
@@ -421,6 +424,34 @@ mod tests {
         all.sort_unstable();
         assert_eq!(all, (0..20).collect::<Vec<u8>>());
         assert!(t.unread().is_none() && t.trouble().is_none());
+    }
+
+    #[test]
+    fn a_directory_that_comes_back_is_written_after_those_that_are_new_in_it() {
+        let mut t = Tree::new(fh(0), 0, Table::default(), Records::default());
+        (t.dir_mut(ROOT).state, t.dir_mut(ROOT).all_known) = (DirState::Open(fh(0)), true);
+        let add = |t: &mut Tree, above: DirId, name: &str, n: u8| {
+            let dir = t.add_new(above, name.to_owned().into());
+            t.made(dir, fh(n));
+            t.dir_mut(dir).finish = Some((Fattr::default(), vec![n]));
+        };
+        let puts_away_all = |t: &mut Tree| {
+            while t.ids() != [ROOT] {
+                t.make_room();
+            }
+        };
+        add(&mut t, ROOT, "up", 1);
+        puts_away_all(&mut t);
+        for n in [2, 3] {
+            let Walk::In(up) = t.walk(&path("up")) else { panic!("it is known") };
+            add(&mut t, up, &format!("in{n}"), n);
+            puts_away_all(&mut t);
+        }
+        // One in it comes back, and nothing new.
+        assert!(matches!(t.walk(&path("up/in2")), Walk::In(_)));
+        puts_away_all(&mut t);
+        let finals = t.put_away_finals(100);
+        assert_eq!(finals.into_iter().filter_map(|r| Some(r.last()?.3[0])).collect::<Vec<u8>>(), [2, 3, 1]);
     }
 
     #[test]
