@@ -42,9 +42,11 @@ pub const APART_AFTER_SLOW: u32 = 64;
 /// A connection's first calls are begun where they were read, whatever the ones before took: behind what makes a session and its
 /// first request a client may send what is of no use before these.
 pub const IN_PLACE_FIRST: u32 = 4;
-/// A connection has the server to itself after so many calls in a row, each alone in flight ([`crate::lone`]).
-pub const LONE_AFTER: u32 = 64;
-/// Of the calls of a connection that has the server to itself, at one in so many it is looked whether the next one has arrived already.
+/// A connection counts as serial after so many calls in a row, each alone in flight ([`crate::lone`]).
+pub const SERIAL_AFTER: u32 = 64;
+/// So many serial connections have threads of their own; if there are more, none has.
+pub const LONE_THREADS_MAX: usize = 4;
+/// Of the calls of a connection that has a thread of its own, at one in so many it is looked whether the next one has arrived already.
 pub const LONE_LOOK_EVERY: u32 = 4;
 /// Messages that are dealt with before what answers them has a turn to be sent.
 pub const IN_PLACE_IN_A_ROW: u32 = 32;
