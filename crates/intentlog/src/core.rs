@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::aligned::AlignedBuf;
@@ -26,6 +25,7 @@ use crate::limits::{
     BATCH_BYTES_MAX, BATCH_RING_FRACTION, BUFFER_BYTES_KEPT, BUFFERS_KEPT, CHECKPOINT_PERCENT,
     CHECKPOINTS_ALONE, COMPANY_BATCHES, GATE_WAIT_MAX, RESERVE_RING_FRACTION,
 };
+use crate::lock::{Condvar, Mutex, MutexGuard};
 use crate::loss::{Loss, RenewalStage};
 use crate::outcome::{Outcome, Wakeups};
 use crate::pace::Company;

@@ -38,6 +38,7 @@ pub mod inspect;
 mod intent;
 mod lead;
 pub mod limits;
+mod lock;
 mod log;
 mod loss;
 mod outcome;

@@ -69,7 +69,7 @@ pub const LEAD_FLUSH_MAX: Duration = Duration::from_micros(400);
 pub const COMPANY_BATCHES: u32 = 8;
 
 /// A batch waits for company only if at least this many transactions recently ran together.
-pub const COMPANY_MIN: u64 = 3;
+pub const COMPANY_MIN: u64 = 2;
 
 /// If more than this many percent of the recent waits for company were in vain, only few are made.
 pub const COMPANY_VAIN_PERCENT: u32 = 70;

@@ -323,6 +323,12 @@ impl Child {
         sys::process_cpu_ns(self.pid()).ok().map(Duration::from_nanos)
     }
 
+    /// How long all threads of the process have waited for a processor so far, those that have ended not included.
+    pub fn waited(&self) -> Option<Duration> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid())).ok()?;
+        Some(tasks.flatten().filter_map(|task| waited(&task.path().join("schedstat"))).sum())
+    }
+
     /// Forgets the peak of its resident memory: from now on the peak is that of what comes.
     ///
     /// # Errors
@@ -350,6 +356,12 @@ impl Child {
         let process = procfs::process::Process::new(self.pid().cast_signed()).ok()?;
         process.status().ok()?.vmhwm.map(|kib| kib << 10)
     }
+}
+
+/// How long a thread has waited for a processor so far: the second figure of its `schedstat`.
+pub(crate) fn waited(schedstat: &std::path::Path) -> Option<Duration> {
+    let figures = std::fs::read_to_string(schedstat).ok()?;
+    figures.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
 }
 
 impl Drop for Child {

@@ -57,6 +57,7 @@ pub mod rig;
 mod scrape;
 pub mod serial;
 pub mod served;
+pub mod standin;
 pub mod streams;
 #[allow(unsafe_code)]
 pub mod sys;

@@ -291,6 +291,11 @@ impl Served {
         self.child.cpu()
     }
 
+    /// See [`Child::waited`].
+    pub fn waited(&self) -> Option<Duration> {
+        self.child.waited()
+    }
+
     /// What it said so far on standard error.
     pub fn words(&self) -> String {
         self.child.words()

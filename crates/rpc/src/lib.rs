@@ -55,4 +55,4 @@ pub use places::Standing;
 pub use rate_limit::{KeyedRateLimit, RateLimit};
 pub use server::{Load, Server, ServerConfig};
 pub use shares::share_of;
-pub use turns::{FairQueue, Turn};
+pub use turns::{FairQueue, Turn, Turns};

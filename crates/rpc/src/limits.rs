@@ -42,9 +42,11 @@ pub const APART_AFTER_SLOW: u32 = 64;
 /// A connection's first calls are begun where they were read, whatever the ones before took: behind what makes a session and its
 /// first request a client may send what is of no use before these.
 pub const IN_PLACE_FIRST: u32 = 4;
-/// A connection has the server to itself after so many calls in a row, each alone in flight ([`crate::lone`]).
-pub const LONE_AFTER: u32 = 64;
-/// Of the calls of a connection that has the server to itself, at one in so many it is looked whether the next one has arrived already.
+/// A connection counts as serial after so many calls in a row, each alone in flight ([`crate::lone`]).
+pub const SERIAL_AFTER: u32 = 64;
+/// So many serial connections have threads of their own; if there are more, none has.
+pub const LONE_THREADS_MAX: usize = 4;
+/// Of the calls of a connection that has a thread of its own, at one in so many it is looked whether the next one has arrived already.
 pub const LONE_LOOK_EVERY: u32 = 4;
 /// How often it is looked whether a call keeps the thread of a client that has the server to itself. One that is found twice loses the client's
 /// connection, which goes on without it: a call of a slow disk takes less, and a client waits longer for a disk that does not answer.

@@ -1,17 +1,19 @@
-//! A thread of its own for the connection of a lone client.
+//! Threads of their own for the connections of clients that make one call at a time.
 //!
-//! A client that makes one call at a time, while no other client makes any, is as fast as the server is quick to answer. It gains nothing from being
-//! served side by side with others; what it costs is that threads wake each other. So its connection moves to a thread that serves nothing else. There a
-//! call may wait for a disk in place: nobody else waits for that thread.
+//! Such a client is as fast as the server is quick to answer. It gains nothing from being served side by side with others; what it costs is that threads
+//! wake each other, and that it waits for a thread which others keep busy. So while there are only a few such clients, each one's connection moves to a
+//! thread that serves nothing else. There a call may wait for a disk in place: nobody else waits for that thread. What other clients do, however much it is,
+//! costs it no more than the processor's time, which the system shares out.
 //!
 //! | the server sees | it does |
 //! |---|---|
-//! | [`LONE_AFTER`](limits::LONE_AFTER) calls of one connection in a row, none of them while another call was in flight | the connection moves to the thread when its next call arrives |
-//! | a call of another connection, a second call in flight, a call that arrived while the one before was served | the connection moves back likewise |
-//! | no call for [`BUFFER_IDLE`](limits::BUFFER_IDLE) | the same |
+//! | [`SERIAL_AFTER`](limits::SERIAL_AFTER) calls of a connection in a row, each sent after the one before was answered | the connection counts as serial |
+//! | a serial connection, of at most [`LONE_THREADS_MAX`](limits::LONE_THREADS_MAX) | it moves to a thread of its own when its next call arrives |
+//! | a second call in flight, or a call that arrived while the one before was served; no call for [`BUFFER_IDLE`](limits::BUFFER_IDLE) | the connection is not serial any more |
+//! | a connection on a thread of its own that is not serial, or one of too many | it moves back likewise |
 //!
-//! One connection at a time is on the thread. The thread runs an async runtime of its own, and on it the connection's reader and writer. A call
-//! that has to wait for something else than a disk goes on among the others, and so does all that a call starts.
+//! Each thread runs an async runtime of its own, and on it the connection's reader and writer. A call that has to wait for something else than a disk
+//! goes on among the others, and so does all that a call starts.
 //!
 //! A disk may stop answering for minutes. Nothing else of the client may wait for that: it has to renew its lease, and other programs of its machine
 //! use the same connection. So who left the connection to the thread looks every [`LONE_LOOK`](limits::LONE_LOOK) whether the thread is still in the
@@ -22,10 +24,12 @@
 //! | even: the thread is in no call | the thread | it begins a call that came alone, when all replies are written: odd |
 //! | odd: in a call | the thread | the call ends: even. It is the same at two looks: taken |
 //! | taken: the connection goes on elsewhere | who looks | never. When the call ends, the thread touches nothing of the connection any more |
+//!
+//! Invariant: [`Inner::serial`] counts the [`Rhythm`]s whose `serial` is set.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -38,24 +42,28 @@ thread_local! {
     static HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this is the thread of a lone client. Work may wait on it; [`tokio::task::block_in_place`] would panic.
+/// Whether this is a thread of one connection only. Work may wait on it; [`tokio::task::block_in_place`] would panic.
 pub fn on_lone_thread() -> bool {
     HERE.get()
 }
 
-/// Watches all calls of a server, and has the thread.
+/// What the connections of a server have in common: how many are serial, and the threads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lone(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    in_flight: AtomicUsize,
-    /// The connection of the last call, and how many calls in a row were its own and alone.
-    last: AtomicU64,
-    in_a_row: AtomicU32,
-    occupied: AtomicBool,
-    /// Started when it is first needed; `None` if the system gives no more threads.
-    thread: OnceLock<Option<LoneThread>>,
+    serial: AtomicUsize,
+    threads: Mutex<Threads>,
+}
+
+/// Threads are started when they are first needed, and end when this is dropped.
+#[derive(Debug, Default)]
+struct Threads {
+    free: Vec<LoneThread>,
+    started: usize,
+    /// The system gives no more.
+    refused: bool,
 }
 
 /// The thread ends when this is dropped.
@@ -66,11 +74,11 @@ struct LoneThread {
 }
 
 impl LoneThread {
-    fn start() -> std::io::Result<LoneThread> {
+    fn start(number: usize) -> std::io::Result<LoneThread> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
-        std::thread::Builder::new().name("nfs-lone".into()).spawn(move || {
+        std::thread::Builder::new().name(format!("nfs-lone-{number}")).spawn(move || {
             HERE.set(true);
             // Nothing is ever sent: it waits until the sender is dropped.
             let _ = runtime.block_on(stopped);
@@ -80,46 +88,87 @@ impl LoneThread {
 }
 
 impl Lone {
-    /// Counts a call of connection `conn`, from now until the result is dropped.
-    pub(crate) fn call(&self, conn: u64) -> InFlight {
-        let inner = &self.0;
-        let others = inner.in_flight.fetch_add(1, Ordering::Relaxed);
-        let same = inner.last.swap(conn, Ordering::Relaxed) == conn;
-        if others > 0 || !same {
-            inner.in_a_row.store(0, Ordering::Relaxed);
-        } else if inner.in_a_row.load(Ordering::Relaxed) < limits::LONE_AFTER {
-            inner.in_a_row.fetch_add(1, Ordering::Relaxed);
-        }
-        InFlight(self.0.clone())
-    }
-
-    /// Whether this connection alone has made the last calls, one at a time.
-    pub(crate) fn is_alone(&self, conn: u64) -> bool {
-        self.0.last.load(Ordering::Relaxed) == conn
-            && self.0.in_a_row.load(Ordering::Relaxed) >= limits::LONE_AFTER
-    }
-
-    /// A call of this connection has arrived before the one before it was answered.
-    pub(crate) fn calls_overlap(&self, conn: u64) {
-        if self.0.last.load(Ordering::Relaxed) == conn {
-            self.0.in_a_row.store(0, Ordering::Relaxed);
-        }
-    }
-
-    /// The thread, if nobody is on it.
+    /// A thread that nobody is on.
     pub(crate) fn enter(&self) -> Option<LonePlace> {
-        if self.0.occupied.swap(true, Ordering::Acquire) {
-            return None;
+        let mut threads = self.0.threads();
+        let thread = match threads.free.pop() {
+            Some(thread) => thread,
+            None if threads.refused || threads.started >= limits::LONE_THREADS_MAX => return None,
+            None => match LoneThread::start(threads.started) {
+                Ok(thread) => {
+                    threads.started += 1;
+                    thread
+                }
+                Err(e) => {
+                    threads.refused = true;
+                    warn!(
+                        "no thread for a client that makes one call at a time, so it is served like others: {e}"
+                    );
+                    return None;
+                }
+            },
+        };
+        Some(LonePlace { of: self.0.clone(), thread: Some(thread) })
+    }
+}
+
+impl Inner {
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The calls of one connection.
+#[derive(Debug)]
+pub(crate) struct Rhythm {
+    lone: Lone,
+    in_flight: Arc<AtomicUsize>,
+    /// Calls in a row, each alone in flight; not counted beyond [`limits::SERIAL_AFTER`].
+    in_a_row: AtomicU32,
+    serial: AtomicBool,
+}
+
+impl Rhythm {
+    pub(crate) fn new(lone: Lone) -> Rhythm {
+        let (in_flight, in_a_row) = (Arc::new(AtomicUsize::new(0)), AtomicU32::new(0));
+        Rhythm { lone, in_flight, in_a_row, serial: AtomicBool::new(false) }
+    }
+
+    /// Counts a call, from now until the result is dropped.
+    pub(crate) fn call(&self) -> InFlight {
+        if self.in_flight.fetch_add(1, Ordering::Relaxed) > 0 {
+            self.is_broken();
+        } else if self.in_a_row.load(Ordering::Relaxed) < limits::SERIAL_AFTER
+            && self.in_a_row.fetch_add(1, Ordering::Relaxed) + 1 == limits::SERIAL_AFTER
+            && !self.serial.swap(true, Ordering::Relaxed)
+        {
+            self.lone.0.serial.fetch_add(1, Ordering::Relaxed);
         }
-        let place = LonePlace(self.0.clone());
-        let thread = self.0.thread.get_or_init(|| {
-            LoneThread::start()
-                .inspect_err(|e| {
-                    warn!("no thread for a client that is alone, so it is served like others: {e}")
-                })
-                .ok()
-        });
-        thread.is_some().then_some(place)
+        InFlight(self.in_flight.clone())
+    }
+
+    /// A call has arrived before the one before it was answered, or none for long.
+    pub(crate) fn is_broken(&self) {
+        self.in_a_row.store(0, Ordering::Relaxed);
+        if self.serial.swap(false, Ordering::Relaxed) {
+            self.lone.0.serial.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the connection is to have a thread of its own.
+    pub(crate) fn is_lone(&self) -> bool {
+        self.serial.load(Ordering::Relaxed)
+            && self.lone.0.serial.load(Ordering::Relaxed) <= limits::LONE_THREADS_MAX
+    }
+
+    pub(crate) fn lone(&self) -> &Lone {
+        &self.lone
+    }
+}
+
+impl Drop for Rhythm {
+    fn drop(&mut self) {
+        self.is_broken();
     }
 }
 
@@ -168,27 +217,30 @@ impl Seat {
 
 /// A call that is being served.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Inner>);
+pub(crate) struct InFlight(Arc<AtomicUsize>);
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The right to be on the thread.
+/// The right to be on a thread, which is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct LonePlace(Arc<Inner>);
+pub(crate) struct LonePlace {
+    of: Arc<Inner>,
+    thread: Option<LoneThread>,
+}
 
 impl LonePlace {
     pub(crate) fn runtime(&self) -> Option<&Handle> {
-        self.0.thread.get()?.as_ref().map(|thread| &thread.runtime)
+        self.thread.as_ref().map(|thread| &thread.runtime)
     }
 }
 
 impl Drop for LonePlace {
     fn drop(&mut self) {
-        self.0.occupied.store(false, Ordering::Release);
+        self.of.threads().free.extend(self.thread.take());
     }
 }
 
@@ -196,48 +248,70 @@ impl Drop for LonePlace {
 mod tests {
     use super::*;
 
-    fn alone(lone: &Lone, conn: u64) {
-        for _ in 0..=limits::LONE_AFTER {
-            drop(lone.call(conn));
+    fn serial(lone: &Lone) -> Rhythm {
+        let rhythm = Rhythm::new(lone.clone());
+        for _ in 0..limits::SERIAL_AFTER {
+            assert!(!rhythm.is_lone());
+            drop(rhythm.call());
         }
+        rhythm
     }
 
     #[test]
-    fn calls_one_at_a_time_of_one_connection_make_it_alone() {
+    fn calls_one_at_a_time_make_a_connection_serial() {
         let lone = Lone::default();
-        assert!(!lone.is_alone(1));
-        alone(&lone, 1);
-        assert!(lone.is_alone(1) && !lone.is_alone(2));
-    }
-
-    #[test]
-    fn another_connection_or_a_second_call_in_flight_ends_it() {
-        let lone = Lone::default();
-        alone(&lone, 1);
-        drop(lone.call(2));
-        assert!(!lone.is_alone(1) && !lone.is_alone(2));
-        alone(&lone, 1);
-        let first = lone.call(1);
-        assert!(lone.is_alone(1));
-        drop(lone.call(1));
-        assert!(!lone.is_alone(1));
+        let rhythm = serial(&lone);
+        assert!(rhythm.is_lone());
+        drop(rhythm.call());
+        let first = rhythm.call();
+        assert!(rhythm.is_lone());
+        drop(rhythm.call());
+        assert!(!rhythm.is_lone(), "two calls in flight");
         drop(first);
-        alone(&lone, 1);
-        lone.calls_overlap(1);
-        assert!(!lone.is_alone(1));
+        for _ in 0..limits::SERIAL_AFTER {
+            drop(rhythm.call());
+        }
+        assert!(rhythm.is_lone());
+        rhythm.is_broken();
+        assert!(!rhythm.is_lone());
     }
 
     #[test]
-    fn one_at_a_time_is_on_the_thread() {
+    fn what_others_do_matters_only_if_too_many_are_serial() {
         let lone = Lone::default();
-        let place = lone.enter().expect("nobody is on it");
+        let mut all: Vec<_> = (0..limits::LONE_THREADS_MAX).map(|_| serial(&lone)).collect();
+        let busy = Rhythm::new(lone.clone());
+        let _calls: Vec<_> = (0..2 * limits::SERIAL_AFTER).map(|_| busy.call()).collect();
+        assert!(all.iter().all(Rhythm::is_lone));
+        let one_more = serial_unchecked(&lone);
+        assert!(!one_more.is_lone() && !all.iter().any(Rhythm::is_lone));
+        all.pop();
+        assert!(one_more.is_lone() && all.iter().all(Rhythm::is_lone), "it counts only while it is there");
+    }
+
+    fn serial_unchecked(lone: &Lone) -> Rhythm {
+        let rhythm = Rhythm::new(lone.clone());
+        (0..limits::SERIAL_AFTER).for_each(|_| drop(rhythm.call()));
+        rhythm
+    }
+
+    #[test]
+    fn each_place_is_a_thread_of_its_own() {
+        let lone = Lone::default();
+        let places: Vec<_> = (0..limits::LONE_THREADS_MAX).map(|_| lone.enter().expect("a thread")).collect();
         assert!(lone.enter().is_none());
-        let runtime = place.runtime().expect("a thread").clone();
         let (tell, told) = std::sync::mpsc::channel();
-        runtime.spawn(async move { tell.send(on_lone_thread()) });
-        assert_eq!(told.recv(), Ok(true));
-        assert!(!on_lone_thread());
-        drop(place);
+        for place in &places {
+            let tell = tell.clone();
+            let runtime = place.runtime().expect("it has one");
+            runtime.spawn(async move { tell.send((on_lone_thread(), std::thread::current().id())) });
+        }
+        let mut seen: Vec<_> = (0..places.len()).map(|_| told.recv().expect("it ran")).collect();
+        assert!(!on_lone_thread() && seen.iter().all(|(lone, _)| *lone));
+        seen.sort_by_key(|(_, thread)| format!("{thread:?}"));
+        seen.dedup();
+        assert_eq!(seen.len(), places.len());
+        drop(places);
         assert!(lone.enter().is_some());
     }
 }

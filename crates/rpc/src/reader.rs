@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::auth::Credential;
 use crate::conn::{CallHeader, Cause, ConnConfig, ConnInfo, Response, Service, Shares, Stage, check_program};
 use crate::limits;
-use crate::lone::{LonePlace, Seat, on_lone_thread};
+use crate::lone::{LonePlace, Rhythm, Seat, on_lone_thread};
 use crate::message::{
     AcceptStat, Incoming, MessageError, RawCall, RejectStat, encode_accepted, encode_denied, parse,
 };
@@ -35,7 +35,7 @@ pub(crate) enum ReadEnd {
     Lost(String),
     /// This end closes the connection.
     Cause(Cause),
-    /// The connection moves: to the thread of a lone client, or, with `None`, back from it.
+    /// The connection moves: to a thread of its own, or, with `None`, back from it.
     Move(Option<LonePlace>),
     /// The connection goes on elsewhere already: see [`Seat`].
     Taken,
@@ -58,7 +58,7 @@ pub(crate) struct Pace {
     first: AtomicU32,
     /// How many more calls get tasks of their own after a slow one.
     apart: AtomicU32,
-    /// Calls on the thread of a lone client.
+    /// Calls on a thread of its own.
     lone: AtomicU32,
 }
 
@@ -157,6 +157,7 @@ enum FirstBytes {
 /// idle connections take no memory.
 async fn first_bytes(
     conn: &ConnInfo,
+    rhythm: Option<&Rhythm>,
     socket: &mut OwnedReadHalf,
     buf: &mut BytesMut,
     chunk: usize,
@@ -169,6 +170,9 @@ async fn first_bytes(
         }
         if let Ok(read) = timeout(limits::BUFFER_IDLE, socket.read_buf(buf)).await {
             return FirstBytes::Read(read);
+        }
+        if let Some(rhythm) = rhythm {
+            rhythm.is_broken();
         }
         if on_lone_thread() {
             if conn.all_is_written() {
@@ -194,6 +198,8 @@ async fn first_bytes(
 pub(crate) struct Reader<S> {
     pace: Pace,
     waiting: WaitingCalls,
+    /// Of a server's connection.
+    rhythm: Option<Rhythm>,
     pub(crate) conn: Arc<ConnInfo>,
     pub(crate) service: Arc<S>,
     pub(crate) shared: Option<Shares>,
@@ -203,7 +209,9 @@ pub(crate) struct Reader<S> {
 
 impl<S: Service> Reader<S> {
     pub(crate) fn new(conn: Arc<ConnInfo>, service: Arc<S>, shared: Option<Shares>) -> Reader<S> {
-        Reader { pace: Pace::default(), waiting: WaitingCalls::default(), conn, service, shared, seat: None }
+        let rhythm = shared.as_ref().map(|shared| Rhythm::new(shared.lone.clone()));
+        let (pace, waiting) = (Pace::default(), WaitingCalls::default());
+        Reader { pace, waiting, rhythm, conn, service, shared, seat: None }
     }
 
     /// Reads and dispatches until the input ends. Never returns `None`.
@@ -303,7 +311,7 @@ impl<S: Service> Reader<S> {
                 let idle_max = config
                     .idle_max
                     .map(|max| if outsider { max.min(limits::OUTSIDER_IDLE_MAX) } else { max });
-                match first_bytes(&self.conn, socket, buf, chunk, idle_max).await {
+                match first_bytes(&self.conn, self.rhythm.as_ref(), socket, buf, chunk, idle_max).await {
                     FirstBytes::Read(read) => read,
                     FirstBytes::Idle => return Some(ReadEnd::Eof),
                     FirstBytes::LeavesThread => return Some(ReadEnd::Move(None)),
@@ -391,9 +399,9 @@ impl<S: Service> Reader<S> {
             Ok(cred) => cred,
             Err(stat) => return self.deny(xid, RejectStat::AuthError(stat), permits),
         };
-        // What an outsider does is not felt by the client that has the server to itself.
-        let counted = self.shared.as_ref().filter(|_| self.conn.standing() != Standing::Outsider);
-        let counted = counted.map(|shared| shared.lone.call(self.conn.id()));
+        // An outsider gets no thread of its own.
+        let counted = self.rhythm.as_ref().filter(|_| self.conn.standing() != Standing::Outsider);
+        let counted = counted.map(Rhythm::call);
         let RawCall { prog, vers, proc, .. } = call;
         let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
         let (service, conn) = (self.service.clone(), self.conn.clone());
@@ -431,23 +439,23 @@ impl<S: Service> Reader<S> {
     }
 
     fn is_lone(&self) -> bool {
-        on_lone_thread() && self.shared.as_ref().is_some_and(|shared| shared.lone.is_alone(self.conn.id()))
+        on_lone_thread() && self.rhythm.as_ref().is_some_and(Rhythm::is_lone)
     }
 
-    /// Whether the connection must move now: to the thread for a lone client, or, with `Some(None)`, back from it. It does not
+    /// Whether the connection must move now: to a thread of its own, or, with `Some(None)`, back from it. It does not
     /// while the writer has something to do, because then it would have to wait for the peer to take that. Calls in flight end
     /// where they are.
     fn moves(&self) -> Option<Option<LonePlace>> {
-        let lone = &self.shared.as_ref()?.lone;
-        match (on_lone_thread(), lone.is_alone(self.conn.id())) {
-            (here, alone) if here == alone => None,
+        let rhythm = self.rhythm.as_ref()?;
+        match (on_lone_thread(), rhythm.is_lone()) {
+            (here, lone) if here == lone => None,
             _ if !self.conn.all_is_written() => None,
-            (false, _) => lone.enter().map(Some),
+            (false, _) => rhythm.lone().enter().map(Some),
             (true, _) => Some(None),
         }
     }
 
-    /// On the thread of a lone client: looks now and then whether a call has arrived before the last one was answered.
+    /// On a thread of its own: looks now and then whether a call has arrived before the last one was answered.
     fn look_for_overlap(&self, socket: &OwnedReadHalf) {
         if self.pace.looks() && arrived(socket) {
             self.calls_overlap();
@@ -456,8 +464,8 @@ impl<S: Service> Reader<S> {
 
     /// The client makes several calls at a time.
     fn calls_overlap(&self) {
-        if let Some(shared) = &self.shared {
-            shared.lone.calls_overlap(self.conn.id());
+        if let Some(rhythm) = &self.rhythm {
+            rhythm.is_broken();
         }
     }
 

@@ -100,15 +100,18 @@ struct Places {
     waiting: FairQueue<oneshot::Sender<Turn>>,
 }
 
+/// A number of places, and the clients that wait for one.
 #[derive(Debug, Clone)]
-pub(crate) struct Turns(Arc<Mutex<Places>>);
+pub struct Turns(Arc<Mutex<Places>>);
 
 impl Turns {
-    pub(crate) fn new(places: usize) -> Turns {
+    /// So many places, at least one.
+    pub fn new(places: usize) -> Turns {
         Turns(Arc::new(Mutex::new(Places { free: places.max(1), waiting: FairQueue::default() })))
     }
 
-    pub(crate) async fn wait(&self, client: IpAddr) -> Turn {
+    /// Waits for a place. Nobody waits while one is free.
+    pub async fn wait(&self, client: IpAddr) -> Turn {
         let turn = {
             let mut places = self.lock();
             if places.free > 0 {
@@ -121,6 +124,16 @@ impl Turns {
         };
         // The queue is part of `self` and holds the sender, which is never dropped without sending.
         turn.await.unwrap_or_else(|_| self.turn(client, false))
+    }
+
+    /// Lets all that wait go on, without places.
+    pub fn let_all_go(&self) {
+        loop {
+            let next = self.lock().waiting.pop_of(|_| true);
+            let Some((client, next)) = next else { return };
+            // Who has given up does not go on.
+            let _ = next.send(self.turn(client, false));
+        }
     }
 
     /// How many calls wait, and of how many clients.
@@ -254,6 +267,23 @@ mod tests {
                 prop_assert_eq!((queue.len(), queue.clients()), (left, queue.queues.len()));
             }
         }
+    }
+
+    #[tokio::test]
+    async fn all_who_wait_can_be_let_go() {
+        let turns = Turns::new(1);
+        let mut first = turns.wait(ip(1)).await;
+        let mut waiting: Vec<_> = (0..3).map(|n| Box::pin(turns.wait(ip(n)))).collect();
+        for wait in &mut waiting {
+            assert!(poll_fn(|cx| Poll::Ready(wait.as_mut().poll(cx).is_pending())).await);
+        }
+        turns.let_all_go();
+        for wait in waiting {
+            assert!(!wait.await.held);
+        }
+        first.give();
+        assert!(turns.wait(ip(2)).await.held, "the one place is free again, and only one");
+        assert_eq!(turns.lock().free, 1);
     }
 
     #[tokio::test]

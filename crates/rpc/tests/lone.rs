@@ -1,8 +1,8 @@
-//! A client that has the server to itself is served on a thread of its own, where it may wait; nobody else waits for it, and nothing of it is lost when it
+//! A client that makes one call at a time is served on a thread of its own, where it may wait; nobody else waits for it, and nothing of it is lost when it
 //! moves there and back.
 
 use bytes::{Bytes, BytesMut};
-use landfast_rpc::limits::LONE_AFTER;
+use landfast_rpc::limits::{LONE_THREADS_MAX, SERIAL_AFTER};
 use landfast_rpc::message::RawCall;
 use landfast_rpc::record::last_fragment_header;
 use landfast_rpc::{
@@ -148,23 +148,60 @@ impl Client {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_calls_one_at_a_time_moves_to_the_thread_and_back_when_another_comes() {
+async fn a_few_clients_have_a_thread_each_and_none_has_one_where_there_are_more() {
     let (_service, server) = server().await;
-    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
-    for n in 0..LONE_AFTER {
-        assert_eq!(lone.asks(&n.to_be_bytes()).await, (false, false), "too soon");
+    let mut few = Vec::new();
+    for _ in 0..LONE_THREADS_MAX {
+        let mut client = Client::connect(&server).await;
+        for n in 0..SERIAL_AFTER {
+            assert_eq!(client.asks(&n.to_be_bytes()).await, (false, false), "too soon");
+        }
+        client.becomes_lone().await;
+        few.push(client);
     }
-    for _ in 0..3 {
-        lone.becomes_lone().await;
-        assert_eq!(other.asks(b"ping").await, (false, false));
-        // The next call may find it still there, but not alone; then it has moved.
-        assert!(!lone.asks(b"next").await.1);
-        assert_eq!(lone.asks(b"then").await, (false, false));
+    for client in &mut few {
+        assert_eq!(client.asks(b"ping").await, (true, true));
+    }
+    let mut one_more = Client::connect(&server).await;
+    for n in 0..2 * SERIAL_AFTER {
+        assert_eq!(one_more.asks(&n.to_be_bytes()).await, (false, false));
+    }
+    for client in &mut few {
+        // The next call may find it still there, but one of too many; then it has moved.
+        assert!(!client.asks(b"next").await.1);
+        assert_eq!(client.asks(b"then").await, (false, false));
+    }
+    drop(one_more);
+    for client in &mut few {
+        client.becomes_lone().await;
     }
 }
 
+/// A client that has many calls in flight takes no thread from others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outsider_is_not_felt() {
+async fn a_client_that_makes_many_calls_at_a_time_does_not_count() {
+    let (service, server) = server().await;
+    let mut lone = Client::connect(&server).await;
+    lone.becomes_lone().await;
+    let mut busy = Vec::new();
+    for _ in 0..2 * LONE_THREADS_MAX {
+        let mut client = Client::connect(&server).await;
+        for n in 0..2_u32 {
+            client.send(PARK, &n.to_be_bytes()).await;
+        }
+        busy.push(client);
+    }
+    for n in 0..2 * SERIAL_AFTER {
+        for client in &mut busy {
+            assert_eq!(client.asks(&n.to_be_bytes()).await, (false, false));
+        }
+        assert_eq!(lone.asks(&n.to_be_bytes()).await, (true, true));
+    }
+    service.opened.add_permits(busy.len() * 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outsider_has_no_thread_of_its_own() {
     let (service, server) = server().await;
     let address = IpAddr::from([127, 0, 9, 9]);
     *service.outsider.lock().unwrap() = Some(address);
@@ -173,7 +210,7 @@ async fn an_outsider_is_not_felt() {
     let stream = socket.connect(server.local_addr()).await.unwrap();
     let (mut lone, mut outsider) = (Client::connect(&server).await, Client { stream, xid: 0 });
     lone.becomes_lone().await;
-    for n in 0..2 * LONE_AFTER {
+    for n in 0..2 * SERIAL_AFTER {
         assert_eq!(outsider.asks(&n.to_be_bytes()).await, (false, false));
         assert_eq!(lone.asks(&n.to_be_bytes()).await, (true, true));
     }
@@ -191,7 +228,7 @@ async fn while_it_waits_in_place_others_are_served() {
     lone.send(WAIT, b"slow").await;
     waits.recv_timeout(SOON).expect("it waits");
     for n in 0_u32..100 {
-        assert_eq!(other.asks(&n.to_be_bytes()).await, (false, false));
+        other.asks(&n.to_be_bytes()).await;
     }
     go.send(()).unwrap();
     assert_eq!(lone.reply().await.3, b"slow");
@@ -354,7 +391,7 @@ async fn it_moves_while_calls_are_in_flight() {
     }
     assert_eq!(other.asks(b"ping").await, (false, false));
     let parked = lone.xid;
-    for n in 0..3 * LONE_AFTER {
+    for n in 0..3 * SERIAL_AFTER {
         let place = lone.asks(&n.to_be_bytes()).await;
         assert!(!place.1, "others are in flight");
         if n > 10 {
@@ -394,7 +431,7 @@ async fn who_reads_late_is_read_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_or_repeated_when_it_moves() {
     let (_service, server) = server().await;
-    let (mut lone, mut other) = (Client::connect(&server).await, Client::connect(&server).await);
+    let mut lone = Client::connect(&server).await;
     let mut moves = 0;
     let mut before = false;
     for n in 0_usize..3000 {
@@ -415,7 +452,13 @@ async fn nothing_is_lost_or_repeated_when_it_moves() {
         moves += u32::from(thread != before);
         before = thread;
         if n % 150 == 149 {
-            other.asks(b"here").await;
+            // Two calls at a time: it has to leave.
+            let both = [call(lone.xid + 1, WHERE, b"one "), call(lone.xid + 2, WHERE, b"two ")];
+            lone.stream.write_all(&both.concat()).await.unwrap();
+            let mut xids = [lone.reply().await.0, lone.reply().await.0];
+            xids.sort_unstable();
+            assert_eq!(xids, [lone.xid + 1, lone.xid + 2]);
+            lone.xid += 2;
         }
     }
     assert!(moves >= 20, "it moved {moves} times");

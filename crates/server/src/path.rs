@@ -281,7 +281,7 @@ impl Executor {
         if !slow {
             // If nobody else waits for this thread, nobody waits for its place either.
             let outcome = match changes {
-                true => self.workers.change(|| turn.give(), || work.run(&self.sh)),
+                true => self.workers.change(client, || turn.give(), || work.run(&self.sh)).await,
                 false => work.run(&self.sh),
             };
             turn.give();

@@ -18,10 +18,10 @@ use crate::stats::Counters;
 use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::RwLock;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Notify, Semaphore};
 
@@ -227,11 +227,8 @@ struct Keeper {
 
 impl Keeper {
     fn with_state<T>(&self, ask: impl FnOnce(&State<OpenFile>) -> T) -> T {
-        let state = self.state.lock();
-        let told = ask(&state);
-        // Hand the lock to a waiter; otherwise this thread would take it again before the waiter is awake.
-        MutexGuard::unlock_fair(state);
-        told
+        // Before it is asked again the log writes a part and flushes it. So who waits for the lock now is awake by then, and has it first.
+        ask(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -1,9 +1,10 @@
-//! The lock on the state. It is a leaf: a thread that holds it takes no other lock, waits for nothing and makes no system call.
+//! The lock on the state. It is a leaf: a thread that holds it takes no other lock, waits for nothing and makes no system call. It is the standard library's, whose
+//! waiters sleep: its holder may have to wait for a processor, and who gave up theirs in between would have it back only after all other threads.
 
 use crate::state::State;
 use landfast_volume::OpenFile;
-use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 #[cfg(debug_assertions)]
@@ -33,7 +34,8 @@ impl<'a> StateGuard<'a> {
         not_under_the_state();
         #[cfg(debug_assertions)]
         HAS_STATE.set(true);
-        StateGuard { state: state.lock(), freed, _closed: Vec::new() }
+        let state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        StateGuard { state, freed, _closed: Vec::new() }
     }
 }
 

@@ -11,9 +11,13 @@
 //! | it sees | it does |
 //! |---|---|
 //! | a thread that is in a call | wakes the runtime: an idle thread takes over the sockets and the waiting tasks |
-//! | a thread in the same call as at the last check | from now on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
-//! | more changes in progress than all threads but one (each change checks this itself) | that change hands over, too |
+//! | a thread in the same call as at the last check, and asleep (not one that waits for a processor) | from now on each call hands its thread's tasks to a spare thread before it runs ([`tokio::task::block_in_place`]), until no call takes that long |
+//! | the same | all changes that wait for their turn begin |
 //! | no calls for [`WATCH_QUIET`](limits::WATCH_QUIET) | sleeps until one comes |
+//!
+//! So that a thread stays free until the watcher has looked, there are never more changes in progress than all threads but one: a filesystem whose journal is
+//! full or being written stops all its modifying calls at once. The other changes wait for their client's turn, as tasks. When the watcher sees one that
+//! runs for long, all begin.
 //!
 //! Always handing over would cost every call several microseconds, more than a lone client gains by flushing in place.
 //! The check costs a call two stores to memory of its own. The thread of a lone client (`landfast_rpc::on_lone_thread`) is not watched: nobody
@@ -23,12 +27,13 @@
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 
-use landfast_rpc::on_lone_thread;
+use landfast_rpc::{Turn, Turns, on_lone_thread};
 use landfast_volume::faults::{self, Bug};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -36,19 +41,20 @@ use tokio::runtime::Handle;
 use crate::limits;
 
 /// What one thread is doing: the number of the call's poll; 0 outside calls.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
+    /// The kernel's number of the thread.
+    thread: i32,
     poll: AtomicU64,
     polls: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     /// One for each thread that ever polled a call here.
     slots: Mutex<Vec<Weak<Slot>>>,
-    /// Modifying calls on threads that others wait for.
-    changing: AtomicUsize,
-    changing_max: usize,
+    /// The changes that run, and those that wait for their turn.
+    changes: Turns,
     /// A call was in one poll for longer than the watcher's interval.
     stalled: AtomicBool,
     /// The watcher sleeps until a call comes.
@@ -72,8 +78,8 @@ thread_local! {
 impl Workers {
     /// Watches the threads of this multi-threaded runtime; an error if the system gives no more threads.
     pub(crate) fn new(runtime: Handle) -> std::io::Result<Workers> {
-        let changing_max = runtime.metrics().num_workers().saturating_sub(1);
-        let inner = Arc::new(Inner { changing_max, ..Inner::default() });
+        let changes = runtime.metrics().num_workers().saturating_sub(1);
+        let inner = Arc::new(Inner::new(changes));
         let watched = inner.clone();
         let watcher =
             std::thread::Builder::new().name("nfs-watch".into()).spawn(move || watched.watch(&runtime))?;
@@ -99,24 +105,13 @@ impl Workers {
         })
     }
 
-    /// Runs a call that may change something. It first hands its thread's tasks over if calls currently do so, or if
-    /// this is the last thread that runs no change. A filesystem whose journal is full or being written stops all its
-    /// modifying calls at once, before the watcher can see it. `apart` runs first when the call runs on a thread that
-    /// nobody waits for.
-    pub(crate) fn change<T>(&self, apart: impl FnOnce(), run: impl FnOnce() -> T) -> T {
-        if on_lone_thread() {
+    /// Runs a call that may change something when its client's turn has come. `apart` runs first when the call runs on a thread that nobody waits for.
+    pub(crate) async fn change<T>(&self, client: IpAddr, apart: impl FnOnce(), run: impl FnOnce() -> T) -> T {
+        if on_lone_thread() || faults::bug(Bug::FlushInPlace) {
             return run();
         }
-        struct Changing<'a>(&'a AtomicUsize);
-        impl Drop for Changing<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        let others = self.0.0.changing.fetch_add(1, Ordering::Relaxed);
-        let _changing = Changing(&self.0.0.changing);
-        let last = others >= self.0.0.changing_max && !faults::bug(Bug::FlushInPlace);
-        if last || self.hand_over() {
+        let _turn = if self.hand_over() { Turn::free() } else { self.0.0.changes.wait(client).await };
+        if self.hand_over() {
             apart();
             return tokio::task::block_in_place(run);
         }
@@ -138,11 +133,23 @@ impl Drop for Watched {
 }
 
 impl Inner {
+    fn new(changes: usize) -> Inner {
+        Inner {
+            slots: Mutex::default(),
+            changes: Turns::new(changes),
+            stalled: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            watcher: OnceLock::new(),
+        }
+    }
+
     fn enter(self: &Arc<Self>) -> InPoll {
         let slot = SLOT.with_borrow_mut(|mine| match mine {
             Some((of, slot)) if std::ptr::eq(of.as_ptr(), Arc::as_ptr(self)) => slot.clone(),
             _ => {
-                let slot = Arc::new(Slot::default());
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                let slot = Arc::new(Slot { thread, poll: AtomicU64::new(0), polls: AtomicU64::new(0) });
                 let mut slots = self.slots.lock();
                 slots.retain(|slot| slot.strong_count() > 0);
                 slots.push(Arc::downgrade(&slot));
@@ -179,11 +186,17 @@ impl Inner {
                 })
                 .collect();
             let same = |(slot, poll, _): &(Weak<Slot>, u64, u64)| {
-                *poll != 0 && before.iter().any(|(s, p, _)| s.ptr_eq(slot) && p == poll)
+                *poll != 0
+                    && before.iter().any(|(s, p, _)| s.ptr_eq(slot) && p == poll)
+                    && slot.upgrade().is_some_and(|slot| sleeps(slot.thread))
             };
             let busy = now.iter().any(|(_, poll, _)| *poll != 0);
             if !faults::bug(Bug::FlushInPlace) {
-                self.stalled.store(now.iter().any(same), Ordering::Relaxed);
+                let stalled = now.iter().any(same);
+                self.stalled.store(stalled, Ordering::Relaxed);
+                if stalled {
+                    self.changes.let_all_go();
+                }
                 if busy {
                     drop(runtime.spawn(async {}));
                 }
@@ -207,6 +220,14 @@ impl Inner {
             quiet = 0;
         }
     }
+}
+
+/// Whether a thread of this process sleeps: it waits for something else than a processor. Where that cannot be seen, it may.
+fn sleeps(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // The name, in parentheses, may hold anything (proc_pid_stat(5)).
+    let state = stat.ok().and_then(|stat| stat.rsplit_once(')')?.1.trim_start().chars().next());
+    state != Some('R')
 }
 
 /// Exists while a thread polls a call.
@@ -322,6 +343,53 @@ mod tests {
         go.send(()).expect("it waits");
         slow.read_exact(&mut echo).expect("an answer");
         assert_eq!(&echo, b"d");
+    }
+
+    /// More changes than may run at a time: the others wait as tasks, until one that runs waits for a device.
+    #[test]
+    fn changes_wait_for_their_turn_until_one_waits_for_a_device() {
+        let runtime = runtime(2);
+        let workers = Workers::new(runtime.handle().clone()).expect("a watcher");
+        let client = |n| IpAddr::from([192, 0, 2, n]);
+        let (go, device) = mpsc::channel::<()>();
+        let (began, begun) = mpsc::channel();
+        let (inside, tell) = (workers.clone(), began.clone());
+        runtime.spawn(async move {
+            let run = move || {
+                tell.send(0).expect("the test waits");
+                device.recv().expect("the device answers");
+            };
+            inside.during(pin!(inside.change(client(1), || (), run))).await;
+        });
+        assert_eq!(begun.recv_timeout(PATIENCE), Ok(0));
+        for n in 1..=5 {
+            let (inside, tell) = (workers.clone(), began.clone());
+            runtime.spawn(async move {
+                let run = move || tell.send(n).expect("the test waits");
+                inside.during(pin!(inside.change(client(2), || (), run))).await;
+            });
+        }
+        let mut all: Vec<_> = (0..5).map(|_| begun.recv_timeout(PATIENCE).expect("it began")).collect();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3, 4, 5]);
+        go.send(()).expect("it waits");
+    }
+
+    #[test]
+    fn a_thread_that_computes_does_not_sleep() {
+        let (tell, told) = mpsc::channel();
+        let (go, wait) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).expect("the test waits");
+            let _ = wait.recv();
+        });
+        let other = told.recv().expect("it runs");
+        while !sleeps(other) {
+            std::thread::yield_now();
+        }
+        assert!(!sleeps(rustix::thread::gettid().as_raw_nonzero().get()));
+        go.send(()).expect("it waits");
+        thread.join().expect("no panic");
     }
 
     #[test]

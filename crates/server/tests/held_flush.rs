@@ -12,7 +12,7 @@ use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
 use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::number as n;
 use landfast_nfs::v4::{self, ArgOp, Bitmap, NfsStat, Stateid};
-use landfast_rpc::limits::LONE_AFTER;
+use landfast_rpc::limits::SERIAL_AFTER;
 use landfast_volume::Durability;
 use landfast_volume::faults::{Hold, hold};
 use std::process::Command;
@@ -308,7 +308,7 @@ async fn what_comes_behind_a_lone_clients_change_waits_for_no_log() {
     let (place, other) = (Place::new(&c, "changed").await, Place::new(&c, "other").await);
     for version in ALL {
         let mut lone = Speaker::new(&rig, version, &format!("lone {version:?}")).await;
-        for _ in 0..2 * LONE_AFTER {
+        for _ in 0..2 * SERIAL_AFTER {
             lone.change(&other, Op::Setattr).await;
         }
         let held = hold("log.before-write");
