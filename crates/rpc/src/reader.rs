@@ -199,7 +199,7 @@ pub(crate) struct Reader<S> {
     pace: Pace,
     waiting: WaitingCalls,
     /// Of a server's connection.
-    rhythm: Option<Rhythm>,
+    rhythm: Option<Arc<Rhythm>>,
     pub(crate) conn: Arc<ConnInfo>,
     pub(crate) service: Arc<S>,
     pub(crate) shared: Option<Shares>,
@@ -209,9 +209,15 @@ pub(crate) struct Reader<S> {
 
 impl<S: Service> Reader<S> {
     pub(crate) fn new(conn: Arc<ConnInfo>, service: Arc<S>, shared: Option<Shares>) -> Reader<S> {
-        let rhythm = shared.as_ref().map(|shared| Rhythm::new(shared.lone.clone()));
+        let rhythm = shared.as_ref().map(|shared| Arc::new(Rhythm::new(shared.lone.clone())));
         let (pace, waiting) = (Pace::default(), WaitingCalls::default());
         Reader { pace, waiting, rhythm, conn, service, shared, seat: None }
+    }
+
+    /// Another one for the same connection, for when this one does not go on.
+    pub(crate) fn substitute(&self) -> Reader<S> {
+        let (conn, service) = (self.conn.clone(), self.service.clone());
+        Reader { rhythm: self.rhythm.clone(), ..Reader::new(conn, service, self.shared.clone()) }
     }
 
     /// Reads and dispatches until the input ends. Never returns `None`.
@@ -311,7 +317,7 @@ impl<S: Service> Reader<S> {
                 let idle_max = config
                     .idle_max
                     .map(|max| if outsider { max.min(limits::OUTSIDER_IDLE_MAX) } else { max });
-                match first_bytes(&self.conn, self.rhythm.as_ref(), socket, buf, chunk, idle_max).await {
+                match first_bytes(&self.conn, self.rhythm.as_deref(), socket, buf, chunk, idle_max).await {
                     FirstBytes::Read(read) => read,
                     FirstBytes::Idle => return Some(ReadEnd::Eof),
                     FirstBytes::LeavesThread => return Some(ReadEnd::Move(None)),
@@ -401,7 +407,7 @@ impl<S: Service> Reader<S> {
         };
         // An outsider gets no thread of its own.
         let counted = self.rhythm.as_ref().filter(|_| self.conn.standing() != Standing::Outsider);
-        let counted = counted.map(Rhythm::call);
+        let counted = counted.map(|rhythm| rhythm.call());
         let RawCall { prog, vers, proc, .. } = call;
         let call = CallHeader { xid, prog, vers, proc, cred, message_bytes, turn, lone: self.is_lone() };
         let (service, conn) = (self.service.clone(), self.conn.clone());
@@ -439,7 +445,7 @@ impl<S: Service> Reader<S> {
     }
 
     fn is_lone(&self) -> bool {
-        on_lone_thread() && self.rhythm.as_ref().is_some_and(Rhythm::is_lone)
+        on_lone_thread() && self.rhythm.as_ref().is_some_and(|rhythm| rhythm.is_lone())
     }
 
     /// Whether the connection must move now: to a thread of its own, or, with `Some(None)`, back from it. It does not
@@ -463,7 +469,7 @@ impl<S: Service> Reader<S> {
     }
 
     /// The client makes several calls at a time.
-    fn calls_overlap(&self) {
+    pub(crate) fn calls_overlap(&self) {
         if let Some(rhythm) = &self.rhythm {
             rhythm.is_broken();
         }

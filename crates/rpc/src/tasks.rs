@@ -73,7 +73,7 @@ async fn serve_alone<S: Service>(connection: Connection<S>, place: LonePlace) ->
     let seat = Arc::new(Seat::new());
     let mut detached = connection.detach()?;
     let reader = &mut detached.reader;
-    let left = Reader::new(reader.conn.clone(), reader.service.clone(), reader.shared.clone());
+    let left = reader.substitute();
     let config = detached.config.clone();
     reader.seat = Some(seat.clone());
     let writing = seat.writing.clone();
@@ -113,6 +113,8 @@ fn go_on_without<S: Service>(
     config: ConnConfig,
     half: WriteHalf,
 ) -> Option<Connection<S>> {
+    // While that call is in flight, no other one makes it serial again.
+    reader.calls_overlap();
     let WriteHalf { socket, queue } = half;
     // A descriptor of its own: the thread still has the other one, with the event loop that it belongs to.
     let stream = rustix::io::fcntl_dupfd_cloexec(socket.as_ref(), 0).map(std::net::TcpStream::from);
