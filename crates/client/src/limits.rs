@@ -182,6 +182,9 @@ pub const COPY_ENDS_MAX: usize = 1024;
 /// Pieces of a file that are read and written together when the server does not copy it.
 pub const COPIED_PIECES: usize = 4;
 
+/// How often a listing of a directory begins anew because the server does not continue from its cookies; then that is an error.
+pub const LISTING_RESTARTS_MAX: u32 = 16;
+
 /// Keys of names, or of other things of a tree, that are remembered in memory; more are in a temporary file, and in memory 2 bytes of
 /// each.
 pub const KEYS_IN_MEMORY: usize = 450_000;

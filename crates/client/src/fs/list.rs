@@ -1,5 +1,8 @@
 //! Entries of directories, with attributes.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use bytes::Bytes;
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
@@ -8,7 +11,8 @@ use landfast_nfs::v4::{ArgOp, FileHandle, FileType, NfsStat, OpNum, Verifier};
 use super::action::{Action, Answer, Budget, Wants};
 use super::meta::{Entry, LISTED, LOOKED};
 use crate::compound::{OpError, Results, values};
-use crate::limits::{READDIR_BYTES, READDIR_FIRST_BYTES};
+use crate::limits::{LISTING_RESTARTS_MAX, READDIR_BYTES, READDIR_FIRST_BYTES};
+use crate::overflow::{Key, Keys};
 
 /// READDIR to the end. The first page is small, so that many directories fit in one reply.
 #[derive(Debug, Clone)]
@@ -19,13 +23,43 @@ pub(super) struct List {
     cookie: u64,
     verifier: Verifier,
     page: u32,
+    /// How often the server has refused to continue.
+    restarts: u32,
+    given: Given,
     entries: Vec<Entry>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Listed {
     pub(super) entries: Vec<Entry>,
-    pub(super) rest: Option<(u64, Verifier)>,
+    pub(super) rest: Option<Rest>,
+}
+
+/// Where a listing in parts continues.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rest {
+    cookie: u64,
+    verifier: Verifier,
+    given: Given,
+}
+
+/// The names in the parts that were given, by their hashes. If the server refuses to continue (its cookies hold no longer), the listing
+/// begins anew, and these are left out. A million names take 18 MiB.
+#[derive(Debug, Clone, Default)]
+struct Given(Arc<Mutex<(Keys, HashSet<Key>)>>);
+
+impl Given {
+    fn add(&self, entries: &[Entry]) {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (keys, names) = &mut *given;
+        names.extend(entries.iter().map(|entry| keys.of(&entry.name)));
+    }
+
+    fn has(&self, name: &[u8]) -> bool {
+        let given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (keys, names) = &*given;
+        !names.is_empty() && names.contains(&keys.of(name))
+    }
 }
 
 impl List {
@@ -38,6 +72,8 @@ impl List {
             cookie: 0,
             verifier: Verifier::default(),
             page: READDIR_FIRST_BYTES,
+            restarts: 0,
+            given: Given::default(),
             entries: Vec::new(),
         }
     }
@@ -48,10 +84,10 @@ impl List {
     }
 
     /// The entries after `from` (`None`: from the first); no further page after `most` of them.
-    pub(super) fn part(mask: Bitmap, from: Option<(u64, Verifier)>, most: usize) -> List {
+    pub(super) fn part(mask: Bitmap, from: Option<Rest>, most: usize) -> List {
         let page = if from.is_some() { READDIR_BYTES } else { READDIR_FIRST_BYTES };
-        let from = from.unwrap_or_default();
-        List { most, cookie: from.0, verifier: from.1, page, ..List::new(mask, false) }
+        let Rest { cookie, verifier, given } = from.unwrap_or_default();
+        List { most, cookie, verifier, page, given, ..List::new(mask, false) }
     }
 }
 
@@ -89,8 +125,10 @@ impl Action for List {
             // The server cannot continue from an old cookie: start again.
             Err(OpError::Failed {
                 status: NfsStat::NFS4ERR_BAD_COOKIE | NfsStat::NFS4ERR_NOT_SAME, ..
-            }) if self.cookie != 0 => {
-                *self = List { most: self.most, page: READDIR_BYTES, ..List::new(self.mask, self.follow) };
+            }) if self.cookie != 0 && self.restarts < LISTING_RESTARTS_MAX => {
+                self.restarts += 1;
+                (self.cookie, self.verifier) = (0, Verifier::default());
+                self.entries.clear();
                 return Ok(Answer::More);
             }
             Err(e @ OpError::Failed { status: NfsStat::NFS4ERR_SYMLINK, .. }) => {
@@ -105,10 +143,13 @@ impl Action for List {
             self.cookie = entry.cookie;
             let listed = Entry::of(&entry.name, &values(&entry.attrs)?)
                 .map_err(|status| OpError::Failed { op: OpNum::READDIR, status })?;
-            self.entries.extend(listed);
+            self.entries.extend(listed.filter(|entry| self.restarts == 0 || !self.given.has(&entry.name)));
         }
         if page.eof || self.entries.len() >= self.most {
-            let rest = (!page.eof).then_some((self.cookie, self.verifier));
+            let rest = (!page.eof).then(|| {
+                self.given.add(&self.entries);
+                Rest { cookie: self.cookie, verifier: self.verifier, given: self.given.clone() }
+            });
             return Ok(Answer::Done(Listed { entries: std::mem::take(&mut self.entries), rest }));
         }
         if self.cookie == before {
@@ -127,7 +168,11 @@ impl FirstPage {
     pub(super) fn listed(self) -> Listed {
         match self.0 {
             Page::Whole(entries) => Listed { entries, rest: None },
-            Page::First(list) => Listed { entries: list.entries, rest: Some((list.cookie, list.verifier)) },
+            Page::First(list) => {
+                list.given.add(&list.entries);
+                let rest = Rest { cookie: list.cookie, verifier: list.verifier, given: list.given };
+                Listed { entries: list.entries, rest: Some(rest) }
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::file::{OverflowError, TempFile};
 use crate::limits::KEYS_IN_MEMORY;
 
 /// A hash with a random key. That two of ten million differ in nothing else has a probability of one in 370,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(u64);
 
 /// Makes keys.
