@@ -273,6 +273,8 @@ pub const JOURNAL_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 pub const JOURNAL_SYNC_ENTRIES: usize = 4096;
 /// Entries that wait for the journal's disk before the work itself waits.
 pub const JOURNAL_QUEUE_MAX: usize = 262_144;
+/// Bytes of the journal that are read at a time.
+pub const JOURNAL_READ_BYTES: usize = 256 << 10;
 /// Bytes of a large file that become stable between two entries of the journal about it.
 pub const JOURNAL_PART_BYTES: u64 = 64 << 20;
 /// Bytes of members that are held until it is known that a stream is the archive that it was.

@@ -224,3 +224,87 @@ impl Action for LookInto {
         Ok(Answer::Done((fh, attrs, first_page.map(FirstPage))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use landfast_nfs::v4::CompoundRes;
+    use landfast_nfs::v4::res::{DirEntry, ReaddirRes, ResBody, ResOp};
+
+    use super::*;
+    use crate::compound::fattr;
+
+    const NAMES: u64 = 100;
+    const PAGE: u64 = 7;
+    const PART: usize = 20;
+
+    /// A directory of [`NAMES`] files. The cookie of a file is its number plus `from`, which is another one after each refusal, as is
+    /// the order of the names.
+    fn page(args: &ReaddirArgs, refusals: u64) -> ResOp {
+        let from = 1 + refusals * 1000;
+        let first = if args.cookie == 0 { 0 } else { args.cookie - from + 1 };
+        let last = NAMES.min(first + PAGE);
+        let entries = (first..last).map(|n| DirEntry {
+            cookie: from + n,
+            name: format!("name-{}", (n + 13 * refusals) % NAMES).into(),
+            attrs: fattr(&AttrValues { kind: Some(FileType::Reg), ..AttrValues::default() }),
+        });
+        let body = ReaddirRes { cookieverf: [0; 8], entries: entries.collect(), eof: last == NAMES };
+        ResOp { op: OpNum::READDIR, status: NfsStat::NFS4_OK, body: ResBody::Readdir(body) }
+    }
+
+    fn refused() -> ResOp {
+        ResOp { op: OpNum::READDIR, status: NfsStat::NFS4ERR_BAD_COOKIE, body: ResBody::Empty }
+    }
+
+    /// The names that come in parts, if `refuses` says of each request with a cookie, by its number, whether it is refused.
+    fn listed(refuses: impl Fn(u64) -> bool) -> Result<Vec<Bytes>, OpError> {
+        let (mut names, mut asked, mut refusals) = (Vec::new(), 0, 0);
+        let mut from = None;
+        loop {
+            let mut list = List::part(LISTED, from, PART);
+            let part = loop {
+                let mut ops = Vec::new();
+                let room = Budget { ops: 8, request: 1 << 16, reply: 1 << 16, packs_data: false };
+                list.ops(None, &room, &mut ops);
+                let [ArgOp::Readdir(args)] = &ops[..] else { panic!("{ops:?}") };
+                asked += u64::from(args.cookie != 0);
+                let result = match args.cookie != 0 && refuses(asked) {
+                    true => {
+                        refusals += 1;
+                        refused()
+                    }
+                    false => page(args, refusals),
+                };
+                let reply = CompoundRes { status: result.status, tag: Bytes::new(), results: vec![result] };
+                match list.answer(&mut Results::new(reply))? {
+                    Answer::Done(part) => break part,
+                    Answer::More => {}
+                    other => panic!("{other:?}"),
+                }
+            };
+            names.extend(part.entries.into_iter().map(|entry| Bytes::from(entry.name.to_vec())));
+            from = part.rest;
+            if from.is_none() {
+                return Ok(names);
+            }
+        }
+    }
+
+    #[test]
+    fn each_entry_comes_once_whenever_the_server_refuses_to_continue() {
+        for at in 1..=15 {
+            let names = listed(|n| n == at || n == at + 3).unwrap();
+            let different: HashSet<&Bytes> = names.iter().collect();
+            assert_eq!((names.len(), different.len()), (NAMES as usize, NAMES as usize), "refused at {at}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_never_continues_is_an_error() {
+        let refused = listed(|_| true).unwrap_err();
+        assert!(
+            matches!(refused, OpError::Failed { status: NfsStat::NFS4ERR_BAD_COOKIE, .. }),
+            "{refused:?}"
+        );
+    }
+}
