@@ -86,6 +86,7 @@ pub use landfast_intentlog::{LogPlace, Part, Snapshot, Stats as LogStats, WAIT_B
 pub use nested::THIS_PROCESS;
 pub use node::Node;
 pub use open_file::OpenFile;
+pub use overlap::Overlap;
 pub use options::{Durability, Experiment, OpenOptions};
 pub use results::*;
 pub use tx::{Receipt, Tx};

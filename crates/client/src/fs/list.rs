@@ -23,9 +23,11 @@ pub(super) struct List {
     cookie: u64,
     verifier: Verifier,
     page: u32,
-    /// How often the server has refused to continue.
+    /// How often the server has refused to continue in this part.
     restarts: u32,
     given: Given,
+    /// The listing began anew after a part: names that were given come again.
+    again: bool,
     entries: Vec<Entry>,
 }
 
@@ -41,6 +43,7 @@ pub(super) struct Rest {
     cookie: u64,
     verifier: Verifier,
     given: Given,
+    again: bool,
 }
 
 /// The names in the parts that were given, by their hashes. If the server refuses to continue (its cookies hold no longer), the listing
@@ -74,6 +77,7 @@ impl List {
             page: READDIR_FIRST_BYTES,
             restarts: 0,
             given: Given::default(),
+            again: false,
             entries: Vec::new(),
         }
     }
@@ -86,8 +90,8 @@ impl List {
     /// The entries after `from` (`None`: from the first); no further page after `most` of them.
     pub(super) fn part(mask: Bitmap, from: Option<Rest>, most: usize) -> List {
         let page = if from.is_some() { READDIR_BYTES } else { READDIR_FIRST_BYTES };
-        let Rest { cookie, verifier, given } = from.unwrap_or_default();
-        List { most, cookie, verifier, page, given, ..List::new(mask, false) }
+        let Rest { cookie, verifier, given, again } = from.unwrap_or_default();
+        List { most, cookie, verifier, page, given, again, ..List::new(mask, false) }
     }
 }
 
@@ -126,7 +130,7 @@ impl Action for List {
             Err(OpError::Failed {
                 status: NfsStat::NFS4ERR_BAD_COOKIE | NfsStat::NFS4ERR_NOT_SAME, ..
             }) if self.cookie != 0 && self.restarts < LISTING_RESTARTS_MAX => {
-                self.restarts += 1;
+                (self.restarts, self.again) = (self.restarts + 1, true);
                 (self.cookie, self.verifier) = (0, Verifier::default());
                 self.entries.clear();
                 return Ok(Answer::More);
@@ -143,12 +147,13 @@ impl Action for List {
             self.cookie = entry.cookie;
             let listed = Entry::of(&entry.name, &values(&entry.attrs)?)
                 .map_err(|status| OpError::Failed { op: OpNum::READDIR, status })?;
-            self.entries.extend(listed.filter(|entry| self.restarts == 0 || !self.given.has(&entry.name)));
+            self.entries.extend(listed.filter(|entry| !self.again || !self.given.has(&entry.name)));
         }
         if page.eof || self.entries.len() >= self.most {
             let rest = (!page.eof).then(|| {
                 self.given.add(&self.entries);
-                Rest { cookie: self.cookie, verifier: self.verifier, given: self.given.clone() }
+                let given = self.given.clone();
+                Rest { cookie: self.cookie, verifier: self.verifier, given, again: self.again }
             });
             return Ok(Answer::Done(Listed { entries: std::mem::take(&mut self.entries), rest }));
         }
@@ -170,8 +175,8 @@ impl FirstPage {
             Page::Whole(entries) => Listed { entries, rest: None },
             Page::First(list) => {
                 list.given.add(&list.entries);
-                let rest = Rest { cookie: list.cookie, verifier: list.verifier, given: list.given };
-                Listed { entries: list.entries, rest: Some(rest) }
+                let List { cookie, verifier, given, again, entries, .. } = list;
+                Listed { entries, rest: Some(Rest { cookie, verifier, given, again }) }
             }
         }
     }
