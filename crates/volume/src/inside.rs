@@ -206,7 +206,8 @@ impl OfMount {
                 Err(e) => return Err(e),
             };
             let seen = kernel::look(&next)?;
-            if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != self.device {
+            if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != self.device
+            {
                 return Ok(());
             }
             (at, here) = (next, seen);

@@ -86,8 +86,8 @@ pub use landfast_intentlog::{LogPlace, Part, Snapshot, Stats as LogStats, WAIT_B
 pub use nested::THIS_PROCESS;
 pub use node::Node;
 pub use open_file::OpenFile;
-pub use overlap::Overlap;
 pub use options::{Durability, Experiment, OpenOptions};
+pub use overlap::Overlap;
 pub use results::*;
 pub use tx::{Receipt, Tx};
 pub use types::*;

@@ -210,10 +210,7 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
 }
 
 /// Opens the exports, several at a time.
-fn open_all(
-    args: &ServeArgs,
-    exports: &[ExportConfig],
-) -> Vec<Result<(Volume, RecoveryReport), OpenError>> {
+fn open_all(args: &ServeArgs, exports: &[ExportConfig]) -> Vec<Result<(Volume, RecoveryReport), OpenError>> {
     let logs = ByteBudget::new(LOGS_OPENED_BYTES_MAX);
     parallel::each(exports, EXPORTS_AT_ONCE, |e| {
         let bytes = e.log.as_ref().map_or(0, |log| file_bytes(log.first_path()));

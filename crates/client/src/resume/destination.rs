@@ -63,7 +63,8 @@ impl Names {
     /// What cannot be read back is done again, as if it were not there.
     fn get(&self, path: u64) -> Option<(Option<FileType>, u64)> {
         let number = self.0.get(TableKey::of_hash(path)).ok().flatten()?;
-        let kind = (number >> Names::SIZE_BITS).checked_sub(1).and_then(|kind| Names::KINDS.get(kind as usize));
+        let kind =
+            (number >> Names::SIZE_BITS).checked_sub(1).and_then(|kind| Names::KINDS.get(kind as usize));
         Some((kind.copied(), Names::cut_off(number)))
     }
 

@@ -115,7 +115,8 @@ impl JournalFile {
                 })?)
             }
         };
-        if let Some(trouble) = contents.as_mut().and_then(|contents: &mut Contents| contents.before.trouble()) {
+        if let Some(trouble) = contents.as_mut().and_then(|contents: &mut Contents| contents.before.trouble())
+        {
             tracing::warn!("{trouble}");
         }
         let key = contents.as_ref().map_or_else(random_key, |contents| contents.header.key.clone());

@@ -106,7 +106,8 @@ fn measure(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
 fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     let dir = crate::machine::scratch_dir("landfast-memory-")?;
     let with_data = files <= FILES_WITH_DATA_MAX;
-    let disk = Disk::new(dir.path(), if with_data { IMAGE_BYTES_EACH_WITH_DATA } else { IMAGE_BYTES_EACH } * files)?;
+    let disk =
+        Disk::new(dir.path(), if with_data { IMAGE_BYTES_EACH_WITH_DATA } else { IMAGE_BYTES_EACH } * files)?;
     let (export, back) = (disk.mount.path().join("export"), disk.mount.path().join("back"));
     for made in [&export, &back] {
         std::fs::create_dir(made).context(|| format!("create {}", made.display()))?;
