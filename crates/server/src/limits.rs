@@ -282,7 +282,7 @@ pub const OWNER_IDLE_LEASES: u64 = 2;
 /// States of NFSv4.0's clients that are remembered as `NFS4ERR_EXPIRED`; older ones are `NFS4ERR_BAD_STATEID`.
 pub const EXPIRED_STATES_MAX: usize = 64 << 10;
 /// Exports of one server; more: the configuration is refused.
-pub const EXPORTS_MAX: usize = 256;
+pub const EXPORTS_MAX: usize = 1024;
 /// Addresses to listen on; more: the configuration is refused.
 pub const LISTEN_MAX: usize = 64;
 /// Bytes of a configuration file; more: it is refused.
