@@ -182,6 +182,9 @@ pub const COPY_ENDS_MAX: usize = 1024;
 /// Pieces of a file that are read and written together when the server does not copy it.
 pub const COPIED_PIECES: usize = 4;
 
+/// How often a listing of a directory begins anew because the server does not continue from its cookies; then that is an error.
+pub const LISTING_RESTARTS_MAX: u32 = 16;
+
 /// Keys of names, or of other things of a tree, that are remembered in memory; more are in a temporary file, and in memory 2 bytes of
 /// each.
 pub const KEYS_IN_MEMORY: usize = 450_000;
@@ -270,6 +273,8 @@ pub const JOURNAL_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 pub const JOURNAL_SYNC_ENTRIES: usize = 4096;
 /// Entries that wait for the journal's disk before the work itself waits.
 pub const JOURNAL_QUEUE_MAX: usize = 262_144;
+/// Bytes of the journal that are read at a time.
+pub const JOURNAL_READ_BYTES: usize = 256 << 10;
 /// Bytes of a large file that become stable between two entries of the journal about it.
 pub const JOURNAL_PART_BYTES: u64 = 64 << 20;
 /// Bytes of members that are held until it is known that a stream is the archive that it was.

@@ -67,7 +67,8 @@ impl Filesystem {
                 "mkfs.ext4",
                 &["-q", "-F", "-I", "256", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
             ),
-            Filesystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-K"]),
+            // Inodes may take all of it: trees of empty files do.
+            Filesystem::Xfs => ("mkfs.xfs", &["-q", "-f", "-K", "-i", "maxpct=100"]),
             Filesystem::Btrfs => ("mkfs.btrfs", &["-q", "-f", "-K"]),
         };
         run(Command::new(tool).args(args).arg(device), self.package()).map(drop)

@@ -55,6 +55,7 @@ mod nlm;
 mod offload;
 pub mod own_files;
 mod owner;
+pub mod parallel;
 mod path;
 mod pool;
 mod portmap;

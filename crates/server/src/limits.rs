@@ -282,7 +282,7 @@ pub const OWNER_IDLE_LEASES: u64 = 2;
 /// States of NFSv4.0's clients that are remembered as `NFS4ERR_EXPIRED`; older ones are `NFS4ERR_BAD_STATEID`.
 pub const EXPIRED_STATES_MAX: usize = 64 << 10;
 /// Exports of one server; more: the configuration is refused.
-pub const EXPORTS_MAX: usize = 256;
+pub const EXPORTS_MAX: usize = 1024;
 /// Addresses to listen on; more: the configuration is refused.
 pub const LISTEN_MAX: usize = 64;
 /// Bytes of a configuration file; more: it is refused.
@@ -316,3 +316,8 @@ pub const DRC_COMPOUND_REPLY_MAX: usize = 16 << 10;
 
 /// Data of a READ as long as this is sent from where it was read to; less is copied into the reply, bytes.
 pub const REPLY_COPY_MAX: usize = 16 << 10;
+
+/// Exports that are opened, started or stopped at a time. Each mostly waits for its disks.
+pub const EXPORTS_AT_ONCE: usize = 16;
+/// Bytes of logs that are opened at a time, but for a larger one alone: recovery holds a log's records in memory.
+pub const LOGS_OPENED_BYTES_MAX: u64 = 1 << 30;

@@ -8,7 +8,7 @@
 use crate::config::ExportConfig;
 use crate::exports::Served;
 use landfast_volume::LogPlace;
-use landfast_volume::inside::{Inside, lies_inside};
+use landfast_volume::inside::{Directories, Inside};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -49,23 +49,32 @@ fn of_log(export: &Path, log: Option<&LogPlace>) -> Vec<OwnFile> {
         .collect()
 }
 
-/// Why a file may not be where it is, if clients of one of these directories could come by it.
-/// Errors: It could not be looked at.
-pub fn exposure<'a>(exports: impl Iterator<Item = &'a Path>, own: &OwnFile) -> io::Result<Option<String>> {
-    for export in exports {
-        if let Some(how) = lies_inside(export, &own.path)? {
-            return Ok(Some(words(own, export, &how)));
-        }
+/// Directories that are exported, and what lies in them.
+pub struct Exported<'a> {
+    paths: Vec<&'a Path>,
+    directories: Directories,
+}
+
+impl<'a> Exported<'a> {
+    pub fn new(exports: impl Iterator<Item = &'a Path>) -> Exported<'a> {
+        let paths: Vec<_> = exports.collect();
+        Exported { directories: Directories::open(paths.iter().copied()), paths }
     }
-    Ok(None)
+
+    /// Why a file may not be where it is, if clients of one of these directories could come by it.
+    ///
+    /// # Errors
+    /// It could not be looked at.
+    pub fn exposure(&self, own: &OwnFile) -> io::Result<Option<String>> {
+        let found = self.directories.holding(&own.path)?;
+        Ok(found.map(|(n, how)| words(own, self.paths[n], &how)))
+    }
 }
 
 /// The first of these files that is exposed, or that cannot be looked at.
-pub(crate) fn exposed<'a>(
-    exports: impl Iterator<Item = &'a Path> + Clone,
-    all: &[OwnFile],
-) -> Option<String> {
-    all.iter().find_map(|own| match exposure(exports.clone(), own) {
+pub(crate) fn exposed<'a>(exports: impl Iterator<Item = &'a Path>, all: &[OwnFile]) -> Option<String> {
+    let exported = Exported::new(exports);
+    all.iter().find_map(|own| match exported.exposure(own) {
         Ok(why) => why,
         Err(e) => Some(format!(
             "{} ({}): cannot see whether it lies inside an export: {e}",

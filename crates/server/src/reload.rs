@@ -9,7 +9,7 @@ use crate::exports::unavailable::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::own_files;
 use crate::running::Running;
-use landfast_volume::{OpenError, RecoveryReport, THIS_PROCESS, Volume};
+use landfast_volume::{OpenError, Overlap, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,16 +96,16 @@ pub(crate) fn table(
     if let Some(why) = own_files::exposed_of(&served) {
         return Err(ReloadError::Exposed(why));
     }
-    for a in &served {
-        for b in served.iter().filter(|b| b.volume.id() != a.volume.id()) {
-            let look = |err| ReloadError::Look { path: b.path.clone(), err };
-            if a.volume.contains(&b.volume).map_err(look)? {
-                return Err(ReloadError::Within { inner: b.path.clone(), outer: a.path.clone() });
-            }
-            if a.volume.shows_state_of(&b.volume).map_err(look)? {
-                return Err(ReloadError::Exposed(own_files::state_shown(&b.path, &a.path)));
-            }
+    let volumes: Vec<_> = served.iter().map(|e| &e.volume).collect();
+    let path = |n: usize| served[n].path.clone();
+    match Volume::overlap(&volumes).map_err(|(n, err)| ReloadError::Look { path: path(n), err })? {
+        Some(Overlap::Within { inner, outer }) => {
+            return Err(ReloadError::Within { inner: path(inner), outer: path(outer) });
         }
+        Some(Overlap::ShowsState { of, by }) => {
+            return Err(ReloadError::Exposed(own_files::state_shown(&path(of), &path(by))));
+        }
+        None => {}
     }
     Exports::new(served, unavailable, server, former).map_err(|e| match e {
         TableError::Names => {

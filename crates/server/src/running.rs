@@ -4,6 +4,7 @@ use crate::background::Background;
 use crate::limited::Limit;
 use crate::limits;
 use crate::memory::Load;
+use crate::parallel;
 use crate::portmap::Registered;
 use crate::shared::Shared;
 use crate::state::restore::Restored;
@@ -38,17 +39,13 @@ pub struct Stopped {
 
 /// Stops each volume, even if an earlier one failed to stop.
 fn shut_down(volumes: &[Volume]) -> Result<ShutdownReport, landfast_volume::Error> {
-    let mut result = Ok(ShutdownReport::default());
-    for volume in volumes {
-        result = match (volume.shutdown(), result) {
-            (Ok(one), Ok(sum)) => Ok(ShutdownReport {
-                seconds: sum.seconds + one.seconds,
-                checkpoints: sum.checkpoints + one.checkpoints,
-            }),
-            (Err(e), _) | (Ok(_), Err(e)) => Err(e),
-        };
-    }
-    result
+    let stopped = parallel::each(volumes, limits::EXPORTS_AT_ONCE, Volume::shutdown);
+    stopped.into_iter().try_fold(ShutdownReport::default(), |sum, one| {
+        let one = one?;
+        // They were stopped at the same time.
+        let seconds = sum.seconds.max(one.seconds);
+        Ok(ShutdownReport { seconds, checkpoints: sum.checkpoints + one.checkpoints })
+    })
 }
 
 impl Running {

@@ -21,6 +21,7 @@ use crate::memory::{self, Load};
 use crate::metrics;
 use crate::mount::Mounts;
 use crate::nlm::Nlm;
+use crate::parallel;
 use crate::path::Executor;
 use crate::pool::Pool;
 use crate::portmap::{PortMapper, Registered};
@@ -253,8 +254,11 @@ fn take_notes(exports: &mut [Served]) -> Vec<Vec<Stamped>> {
 fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError> {
     let now = sh.now();
     let restored = sh.state().restore(notes, now);
-    for export in sh.exports().iter() {
-        export.volume.start(sh.keeper(&export.volume))?;
-    }
+    let exports = sh.exports();
+    let exports: Vec<_> = exports.iter().collect();
+    let started = parallel::each(&exports, limits::EXPORTS_AT_ONCE, |export| {
+        export.volume.start(sh.keeper(&export.volume))
+    });
+    started.into_iter().collect::<Result<(), _>>()?;
     Ok(restored)
 }

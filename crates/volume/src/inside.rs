@@ -3,6 +3,7 @@
 //! The filesystem's own tree counts, not the path: symbolic links and bind mounts lead to one object by many paths. A file on
 //! another filesystem is not inside, even if its path is, since an export ends where something else is mounted.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -44,49 +45,175 @@ impl std::fmt::Display for Inside {
     }
 }
 
-/// Whether `what` lies inside the directory `dir`. The file need not exist yet, but if its directory does not exist either,
-/// nothing is inside. Fails if something could not be looked at.
+/// Whether `what` lies inside the directory `dir`: [`Directories::holding`] for one directory.
 pub fn lies_inside(dir: &Path, what: &Path) -> io::Result<Option<Inside>> {
-    lies_inside_by(dir, what, 0)
+    Ok(Directories::open([dir]).holding(what)?.map(|(_, how)| how))
 }
 
-fn lies_inside_by(dir: &Path, what: &Path, stacked: usize) -> io::Result<Option<Inside>> {
-    let Some(top) = if_exists(kernel::open(dir, DIRECTORY, Mode::empty()))? else { return Ok(None) };
-    let top_look = kernel::look(&top)?;
-    let file = if_exists(kernel::open(what, FILE, Mode::empty()))?;
-    let look = file.as_ref().map(kernel::look).transpose()?;
-    let kind = look.as_ref().map(|look| FileType::from_raw_mode(u32::from(look.stx_mode)));
-    if let (Some(look), Some(FileType::BlockDevice)) = (&look, kind) {
-        // A file that cannot be looked at (in another mount namespace) is in no directory of ours.
-        for backing in kernel::files_below((look.stx_rdev_major, look.stx_rdev_minor)) {
-            if stacked < STACKED_MAX && matches!(lies_inside_by(dir, &backing, stacked + 1), Ok(Some(_))) {
-                return Ok(Some(Inside::Backed(backing)));
+/// Directories, in which things are looked for in time that does not grow with their number: the way up from a thing is
+/// gone once for each mount on which directories are.
+#[derive(Debug, Default)]
+pub struct Directories {
+    mounts: Vec<OfMount>,
+    /// Why one could not be looked at. One that does not exist has nothing in it.
+    unseen: Option<Errno>,
+}
+
+/// The directories on one mount.
+#[derive(Debug)]
+struct OfMount {
+    id: u64,
+    device: (u32, u32),
+    /// One of them, open for reading: through it handles are opened on this mount.
+    top: OwnedFd,
+    /// Which of the directories have this inode number.
+    by_inode: HashMap<u64, Vec<usize>>,
+}
+
+impl Directories {
+    /// The directories with these paths. They are numbered in this order.
+    pub fn open<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Directories {
+        let mut all = Directories::default();
+        for (n, path) in paths.into_iter().enumerate() {
+            let top = match kernel::open(path, DIRECTORY, Mode::empty()) {
+                Ok(top) => top,
+                Err(Errno::NOENT | Errno::NOTDIR) => continue,
+                Err(e) => {
+                    all.unseen.get_or_insert(e);
+                    continue;
+                }
+            };
+            if let Err(e) = all.add(n, &top) {
+                all.unseen.get_or_insert(e);
             }
+        }
+        all
+    }
+
+    /// Adds directory number `n`, which is open for reading.
+    pub(crate) fn add(&mut self, n: usize, top: &OwnedFd) -> Result<(), Errno> {
+        let look = kernel::look(top)?;
+        let (id, device) = (look.stx_mnt_id, device(&look));
+        let known = self.mounts.iter().position(|mount| (mount.id, mount.device) == (id, device));
+        let mount = match known {
+            Some(known) => &mut self.mounts[known],
+            None => {
+                let top = kernel::openat(top, c".", DIRECTORY, Mode::empty())?;
+                self.mounts.push(OfMount { id, device, top, by_inode: HashMap::new() });
+                let last = self.mounts.len() - 1;
+                &mut self.mounts[last]
+            }
+        };
+        mount.by_inode.entry(look.stx_ino).or_default().push(n);
+        Ok(())
+    }
+
+    /// The number of a directory in which `what` lies, and how. The file need not exist yet, but if its directory does not exist
+    /// either, it lies in none.
+    ///
+    /// # Errors
+    /// Something could not be looked at.
+    pub fn holding(&self, what: &Path) -> io::Result<Option<(usize, Inside)>> {
+        match (self.holding_by(what, 0)?, self.unseen) {
+            (None, Some(e)) => Err(e.into()),
+            (found, _) => Ok(found),
         }
     }
-    let holder = match (file, kind) {
-        (Some(file), Some(FileType::Directory)) => file,
-        _ => {
-            // A link to a file leads to the file's directory.
-            let resolved = kernel::canonicalize(what).unwrap_or_else(|_| what.to_owned());
-            let above = match resolved.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent,
-                _ => Path::new("."),
-            };
-            let Some(above) = if_exists(kernel::open(above, UP, Mode::empty()))? else { return Ok(None) };
-            let above_look = kernel::look(&above)?;
-            if let Some(look) = look.filter(|look| device(look) == device(&top_look)) {
-                if kind == Some(FileType::RegularFile) && look.stx_nlink > 1 {
-                    return Ok(Some(Inside::Linked));
-                }
-                if look.stx_mnt_id != above_look.stx_mnt_id {
-                    return Ok(Some(Inside::Mounted));
+
+    fn holding_by(&self, what: &Path, stacked: usize) -> io::Result<Option<(usize, Inside)>> {
+        if self.mounts.is_empty() {
+            return Ok(None);
+        }
+        let file = if_exists(kernel::open(what, FILE, Mode::empty()))?;
+        let look = file.as_ref().map(kernel::look).transpose()?;
+        let kind = look.as_ref().map(|look| FileType::from_raw_mode(u32::from(look.stx_mode)));
+        if let (Some(look), Some(FileType::BlockDevice)) = (&look, kind) {
+            // A file that cannot be looked at (in another mount namespace) is in no directory of ours.
+            for backing in kernel::files_below((look.stx_rdev_major, look.stx_rdev_minor)) {
+                if stacked < STACKED_MAX
+                    && let Ok(Some((n, _))) = self.holding_by(&backing, stacked + 1)
+                {
+                    return Ok(Some((n, Inside::Backed(backing))));
                 }
             }
-            above
         }
-    };
-    Ok(is_below(&top, &holder)?.then_some(Inside::There))
+        let holder = match (file, kind) {
+            (Some(file), Some(FileType::Directory)) => file,
+            _ => {
+                // A link to a file leads to the file's directory.
+                let resolved = kernel::canonicalize(what).unwrap_or_else(|_| what.to_owned());
+                let above = match resolved.parent() {
+                    Some(parent) if !parent.as_os_str().is_empty() => parent,
+                    _ => Path::new("."),
+                };
+                let Some(above) = if_exists(kernel::open(above, UP, Mode::empty()))? else { return Ok(None) };
+                let above_look = kernel::look(&above)?;
+                if let Some(look) = look
+                    && let Some(n) = self.first_on(device(&look))
+                {
+                    if kind == Some(FileType::RegularFile) && look.stx_nlink > 1 {
+                        return Ok(Some((n, Inside::Linked)));
+                    }
+                    if look.stx_mnt_id != above_look.stx_mnt_id {
+                        return Ok(Some((n, Inside::Mounted)));
+                    }
+                }
+                above
+            }
+        };
+        Ok(self.above(&holder)?.into_iter().min().map(|n| (n, Inside::There)))
+    }
+
+    /// The first directory on this filesystem.
+    fn first_on(&self, device: (u32, u32)) -> Option<usize> {
+        let on = self.mounts.iter().filter(|mount| mount.device == device);
+        on.flat_map(|mount| mount.by_inode.values().flatten().copied()).min()
+    }
+
+    /// The directories that `inner` is or lies below on the same filesystem, through whichever mount it was reached.
+    pub(crate) fn above(&self, inner: &OwnedFd) -> Result<Vec<usize>, Errno> {
+        let on = device(&kernel::look(inner)?);
+        let mut found = Vec::new();
+        for mount in self.mounts.iter().filter(|mount| mount.device == on) {
+            mount.above(inner, &mut found)?;
+        }
+        Ok(found)
+    }
+}
+
+impl OfMount {
+    fn above(&self, inner: &OwnedFd, found: &mut Vec<usize>) -> Result<(), Errno> {
+        // Reopens `inner` through this mount. If the mount shows another part of the filesystem, there is no way up.
+        let handle = kernel::handle_of(inner).and_then(|(handle, _)| kernel::open_handle(&self.top, &handle));
+        let mut at = match handle {
+            Ok(at) => at,
+            // Without the right to open handles, follows the path.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
+                kernel::openat(inner, c".", UP, Mode::empty())?
+            }
+            Err(Errno::STALE) => return Ok(()),
+            Err(e) => return Err(e),
+        };
+        let mut here = kernel::look(&at)?;
+        for _ in 0..DEPTH_MAX {
+            if device(&here) == self.device {
+                found.extend(self.by_inode.get(&here.stx_ino).into_iter().flatten());
+            }
+            let next = match kernel::openat(&at, c"..", UP, Mode::empty()) {
+                Ok(next) => next,
+                // A directory below one of these is also below the root of any mount that shows it.
+                Err(Errno::NOENT) => return Ok(()),
+                Err(e) => return Err(e),
+            };
+            let seen = kernel::look(&next)?;
+            if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != self.device
+            {
+                return Ok(());
+            }
+            (at, here) = (next, seen);
+        }
+        Ok(())
+    }
 }
 
 /// Turns "does not exist" into `None`.
@@ -100,44 +227,6 @@ fn if_exists(opened: Result<OwnedFd, Errno>) -> io::Result<Option<OwnedFd>> {
 
 fn device(look: &Statx) -> (u32, u32) {
     (look.stx_dev_major, look.stx_dev_minor)
-}
-
-/// Whether the directory `inner` is `top` (which is open for reading) or lies below it on the same filesystem, through
-/// whichever mount it was reached.
-pub(crate) fn is_below(top: &OwnedFd, inner: &OwnedFd) -> Result<bool, Errno> {
-    let (above, below) = (kernel::look(top)?, kernel::look(inner)?);
-    if device(&above) != device(&below) {
-        return Ok(false);
-    }
-    // Reopens `inner` through the mount of `top`. If that mount shows another part of the filesystem, there is no way up.
-    let handle = kernel::handle_of(inner).and_then(|(handle, _)| kernel::open_handle(top, &handle));
-    let mut at = match handle {
-        Ok(at) => at,
-        // Without the right to open handles, follows the path.
-        Err(Errno::PERM | Errno::OPNOTSUPP | Errno::OVERFLOW) => {
-            kernel::openat(inner, c".", UP, Mode::empty())?
-        }
-        Err(Errno::STALE) => return Ok(false),
-        Err(e) => return Err(e),
-    };
-    for _ in 0..DEPTH_MAX {
-        let here = kernel::look(&at)?;
-        if (here.stx_ino, device(&here)) == (above.stx_ino, device(&above)) {
-            return Ok(true);
-        }
-        let next = match kernel::openat(&at, c"..", UP, Mode::empty()) {
-            Ok(next) => next,
-            // A directory below `top` is also below the root of any mount that shows `top`.
-            Err(Errno::NOENT) => return Ok(false),
-            Err(e) => return Err(e),
-        };
-        let seen = kernel::look(&next)?;
-        if (seen.stx_ino, device(&seen)) == (here.stx_ino, device(&here)) || device(&seen) != device(&above) {
-            return Ok(false);
-        }
-        at = next;
-    }
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -179,6 +268,13 @@ mod tests {
             assert_eq!(inside(&a, what.clone()), None, "{}", what.display());
         }
         assert_eq!(inside(&temp.path().join("none"), b.join("file")), None);
+        let all = Directories::open([&*temp.path().join("none"), &*a.join("deep"), &*a, &*b]);
+        let holding = |what: PathBuf| all.holding(&what).unwrap();
+        assert_eq!(holding(a.join("deep/er/not-yet")), Some((1, Inside::There)));
+        assert_eq!(holding(a.join("to-b")), Some((3, Inside::There)));
+        assert_eq!(holding(temp.path().join("not-yet")), None);
+        let deep = kernel::open(&a.join("deep/er"), DIRECTORY, Mode::empty()).unwrap();
+        assert_eq!(all.above(&deep).unwrap(), [1, 2], "the nearest comes first");
         std::fs::hard_link(b.join("file"), b.join("again")).unwrap();
         assert_eq!(inside(&a, b.join("file")), Some(Inside::Linked));
     }

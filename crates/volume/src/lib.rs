@@ -87,6 +87,7 @@ pub use nested::THIS_PROCESS;
 pub use node::Node;
 pub use open_file::OpenFile;
 pub use options::{Durability, Experiment, OpenOptions};
+pub use overlap::Overlap;
 pub use results::*;
 pub use tx::{Receipt, Tx};
 pub use types::*;

@@ -1,22 +1,39 @@
-//! Whether two volumes have objects in common. Then two logs would record one object, and recovery could not know which is
-//! right.
+//! Whether volumes have objects in common. Then two logs would record one object, and recovery could not know which is right.
 
 use crate::error::Error;
-use crate::inside::is_below;
+use crate::inside::Directories;
 use crate::volume::Volume;
 
-impl Volume {
-    /// Whether the directory of `other` is that of this volume or lies below it on the same filesystem. The filesystem's own
-    /// tree counts, through whichever mount the directory was reached.
-    pub fn contains(&self, other: &Volume) -> Result<bool, Error> {
-        self.assume_root()?;
-        Ok(is_below(&self.0.mount, &other.0.mount)?)
-    }
+/// What two volumes have in common; their numbers among those that were compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlap {
+    /// The directory of `inner` is that of `outer` or lies below it on the same filesystem. The filesystem's own tree counts, through
+    /// whichever mount the directory was reached.
+    Within { inner: usize, outer: usize },
+    /// The state directory of `of` lies in the directory of `by`, whose clients would see it: a volume hides only its own.
+    ShowsState { of: usize, by: usize },
+}
 
-    /// Whether the state directory of `other` lies in this volume's directory. Then this volume's clients would see it, since only
-    /// this volume's own is hidden from them.
-    pub fn shows_state_of(&self, other: &Volume) -> Result<bool, Error> {
-        self.assume_root()?;
-        Ok(is_below(&self.0.mount, &other.0.state_dir)?)
+impl Volume {
+    /// The first overlap of these volumes. The time grows with their number, not with its square.
+    ///
+    /// # Errors
+    /// The number of a volume that could not be looked at, and why.
+    pub fn overlap(volumes: &[&Volume]) -> Result<Option<Overlap>, (usize, Error)> {
+        let mut all = Directories::default();
+        for (n, volume) in volumes.iter().enumerate() {
+            volume.assume_root().map_err(|e| (n, e))?;
+            all.add(n, &volume.0.mount).map_err(|e| (n, e.into()))?;
+        }
+        for (n, volume) in volumes.iter().enumerate() {
+            let other = |found: Vec<usize>| found.into_iter().find(|at| volumes[*at].id() != volume.id());
+            if let Some(outer) = other(all.above(&volume.0.mount).map_err(|e| (n, e.into()))?) {
+                return Ok(Some(Overlap::Within { inner: n, outer }));
+            }
+            if let Some(by) = other(all.above(&volume.0.state_dir).map_err(|e| (n, e.into()))?) {
+                return Ok(Some(Overlap::ShowsState { of: n, by }));
+            }
+        }
+        Ok(None)
     }
 }

@@ -369,4 +369,8 @@ impl SyncProgress for Screen {
             self.failed(path, &words);
         }
     }
+
+    fn warning(&self, text: &str) {
+        eprintln!("sync-tree: {text}");
+    }
 }

@@ -6,7 +6,7 @@ use crate::table::table;
 use landfast_server::config::{self, Config, ExportConfig};
 use landfast_server::exports::rules::{Rule, Squash};
 use landfast_server::limits::CONFIG_BYTES_MAX;
-use landfast_server::own_files::{self, OwnFile};
+use landfast_server::own_files::{self, Exported, OwnFile};
 use landfast_volume::{Durability, LogPlace};
 use serde_json::json;
 use std::io::Read;
@@ -75,8 +75,8 @@ fn missing(file: &Path, e: &ExportConfig) -> Option<String> {
 /// The server's own files that are inside of an export, each with the line of the export whose file it is. What this
 /// user may not look at is left to the start of the server.
 pub fn exposed(file: &Path, config: &Config) -> Vec<String> {
-    let exports = || config.exports.iter().map(|e| e.path.as_path());
-    let look = |line: usize, own: &OwnFile| match own_files::exposure(exports(), own) {
+    let exported = Exported::new(config.exports.iter().map(|e| e.path.as_path()));
+    let look = |line: usize, own: &OwnFile| match exported.exposure(own) {
         Ok(why) => why.map(|why| format!("{}:{line}:1: {why}", file.display())),
         Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => None,
         Err(e) => Some(format!("{}:{line}:1: {}: {e}", file.display(), own.path.display())),

@@ -2,22 +2,25 @@
 
 pub mod admit;
 pub mod args;
+mod byte_budget;
 pub mod config;
 
 use crate::exit::{Exit, failed, ok_or_print, runtime};
 use crate::units::{show_bytes, show_count};
 use args::{DurabilityArg, RpcbindArg, ServeArgs};
+use byte_budget::ByteBudget;
 use landfast_server::config::{Config, ExportConfig};
 use landfast_server::exports::Features;
 use landfast_server::exports::rules::Rules;
 use landfast_server::limited::Limits;
-use landfast_server::limits::UNSAFE_RISK_SECONDS;
-use landfast_server::{Reloaded, Rpcbind, Running, Server, ServerConfig, hidden_by};
+use landfast_server::limits::{EXPORTS_AT_ONCE, LOGS_OPENED_BYTES_MAX, UNSAFE_RISK_SECONDS};
+use landfast_server::{Reloaded, Rpcbind, Running, Server, ServerConfig, hidden_by, parallel};
 use landfast_volume::faults::ACCEPT_WEAK;
 use landfast_volume::{
     Durability, Experiment, LogPlace, OpenError, OpenOptions, RecoveryReport, Volume, faults,
 };
 use serde_json::json;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,8 +52,8 @@ async fn serve(args: &ServeArgs) -> Exit {
     let Some((mut config, whom)) = settings else { return Exit::Failed };
     let (mut served, mut unavailable) = (Vec::new(), Vec::new());
     let mut dirs = Vec::new();
-    for e in &config.exports {
-        let (volume, recovery) = match (open(args, e), &args.config) {
+    for (e, opened) in config.exports.iter().zip(open_all(args, &config.exports)) {
+        let (volume, recovery) = match (opened, &args.config) {
             (Ok(opened), _) => opened,
             (Err(err), None) => return failed(err),
             (Err(err), Some(file)) => {
@@ -206,6 +209,22 @@ fn say_reloaded(file: &Path, config: &Config, done: &Reloaded) {
         eprintln!("landfast: WARNING: {what} has changed in the file: it needs a restart to take effect");
     });
     done.not_clean.iter().for_each(|why| eprintln!("landfast: WARNING: not stopped cleanly: {why}"));
+}
+
+/// Opens the exports, several at a time.
+fn open_all(args: &ServeArgs, exports: &[ExportConfig]) -> Vec<Result<(Volume, RecoveryReport), OpenError>> {
+    let logs = ByteBudget::new(LOGS_OPENED_BYTES_MAX);
+    parallel::each(exports, EXPORTS_AT_ONCE, |e| {
+        let bytes = e.log.as_ref().map_or(0, |log| file_bytes(log.first_path()));
+        let _held = logs.take(bytes);
+        open(args, e)
+    })
+}
+
+/// Bytes of a file or a block device. Of one that cannot be opened, 0: the log says why.
+fn file_bytes(path: &Path) -> u64 {
+    let end = std::fs::File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    end.unwrap_or(0)
 }
 
 fn open(args: &ServeArgs, e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {

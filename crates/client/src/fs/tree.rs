@@ -11,7 +11,7 @@ use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat};
 use super::action::{Action, AfterLostReply, Answer, Budget, Wants};
 use super::attrs::Readlink;
 use super::item::Item;
-use super::list::{FirstPage, List, Listed, Page};
+use super::list::{FirstPage, List, Listed, Page, Rest};
 use super::meta::{Entry, LISTED, REMOVED};
 use super::names::Unlink;
 use super::outcome::Outcome;
@@ -452,7 +452,7 @@ struct DirToRemove {
     /// Its removal was requested at some time.
     tried: bool,
     /// Where the listing continues.
-    rest: Option<(u64, landfast_nfs::v4::Verifier)>,
+    rest: Option<Rest>,
     /// Something in it cannot be removed.
     stays: bool,
 }
@@ -539,12 +539,7 @@ impl Removals {
         self.dirs.get_mut(number).and_then(Option::as_mut)
     }
 
-    fn list(
-        &mut self,
-        dir: usize,
-        fh: FileHandle,
-        from: Option<(u64, landfast_nfs::v4::Verifier)>,
-    ) -> Item<Visit> {
+    fn list(&mut self, dir: usize, fh: FileHandle, from: Option<Rest>) -> Item<Visit> {
         self.asks(Asking::Entries(dir));
         let turn = self.at(dir).map(|branch| branch.turn.clone()).unwrap_or_default();
         Item::at(fh, Visit::List(List::part(REMOVED, from, REMOVED_PART))).in_turn(turn)
@@ -798,9 +793,8 @@ mod tests {
                 .unwrap()
                 .unwrap()
         };
-        let listed = |entries, rest: Option<u64>| {
-            Outcome::Committed(Visited::Entries(Listed { entries, rest: rest.map(|at| (at, [0; 8])) }))
-        };
+        let listed =
+            |entries, rest: Option<Rest>| Outcome::Committed(Visited::Entries(Listed { entries, rest }));
         let (file, dir, link) = (FileType::Reg, FileType::Dir, FileType::Lnk);
         let mut walk = Walk::new(WalkOptions { parts: true, texts: true, ..WalkOptions::default() });
         let (items, done) = walk.start([Start::new("s", fh("s")), Start::new("t", fh("t"))]);
@@ -810,7 +804,11 @@ mod tests {
         let first = queue.pop().unwrap();
         assert_eq!((first.0, &first.1.turn[..]), (0, &[0][..]));
         let mut more = Vec::new();
-        let part = walk.visited(0, listed(vec![entry("a", file), entry("b", dir)], Some(7)), &mut more);
+        let part = walk.visited(
+            0,
+            listed(vec![entry("a", file), entry("b", dir)], Some(Rest::default())),
+            &mut more,
+        );
         let part = part.unwrap();
         assert_eq!((part.number, part.len(), part.next), (0, 2, Some(3)));
         // Below `b` first, then the rest, then `t`.

@@ -10,8 +10,15 @@ use super::file::{OverflowError, TempFile};
 use crate::limits::KEYS_IN_MEMORY;
 
 /// A hash with a random key. That two of ten million differ in nothing else has a probability of one in 370,000.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key(u64);
+
+impl Key {
+    /// The key of what has a hash already, which nobody else can foresee.
+    pub(crate) fn of_hash(hash: u64) -> Key {
+        Key(hash)
+    }
+}
 
 /// Makes keys.
 #[derive(Debug, Default)]
@@ -104,6 +111,21 @@ impl Table {
         Ok(())
     }
 
+    /// All keys and their numbers.
+    #[cfg(test)]
+    pub(crate) fn pairs(&self) -> std::collections::BTreeMap<u64, u64> {
+        let mut all = std::collections::BTreeMap::new();
+        for run in &self.runs {
+            let mut bytes = vec![0; run.pairs * PAIR];
+            self.file.read(run.at, &mut bytes).unwrap();
+            let (pairs, _) = bytes.as_chunks::<PAIR>();
+            all.extend(pairs.iter().map(|pair| (number(&pair[..8]), number(&pair[8..]))));
+        }
+        all.extend(self.recent.iter().map(|(key, number)| (*key, *number)));
+        all.retain(|_, number| *number != GONE);
+        all
+    }
+
     /// Why keys are in memory that should be in the file; once.
     pub(crate) fn trouble(&mut self) -> Option<OverflowError> {
         self.file.trouble()
@@ -153,10 +175,14 @@ impl Run {
         let bytes = &mut bytes[..pairs * PAIR];
         file.read(self.at + (page * PAGE * PAIR) as u64, bytes)?;
         let (pairs, _) = bytes.as_chunks::<PAIR>();
-        let number = |half: &[u8]| half.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
         let found = pairs.binary_search_by_key(&key, |pair| number(&pair[..8]));
         Ok(found.ok().map(|n| number(&pairs[n][8..])))
     }
+}
+
+/// Half of a pair.
+fn number(half: &[u8]) -> u64 {
+    half.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
 }
 
 /// Says of nearly all keys that were not added that they were not (a Bloom filter in blocks of one cache line).
@@ -221,6 +247,8 @@ mod tests {
                 }
                 prop_assert!(table.recent.len() < most.max(2));
             }
+            let pairs = want.iter().map(|(key, number)| (keys.of(*key).0, *number)).collect();
+            prop_assert_eq!(table.pairs(), pairs);
             for key in 0..60 {
                 prop_assert_eq!(table.get(keys.of(key)).unwrap(), want.get(&key).copied());
             }

@@ -12,6 +12,7 @@ use super::partial::PartialFile;
 use crate::archive::{Kind, Member};
 use crate::compound::fattr;
 use crate::fs::{Meta, Nfs, Outcome, Start, WalkOptions, join};
+use crate::overflow::{Key as TableKey, Table};
 
 /// A destination on this machine. Paths are relative to it.
 pub trait Local: Send + Sync {
@@ -31,11 +32,45 @@ pub(super) enum Destination {
 /// What the server listed, by the hashes of the paths.
 #[derive(Default)]
 pub(super) struct Listed {
-    names: HashMap<u64, (Option<FileType>, u64)>,
+    names: Names,
     /// Unfinished files, with their sizes.
     parts: HashMap<u64, (FileHandle, u64)>,
     /// Directories that cannot be listed. For these the journal is trusted.
     blind: HashSet<u64>,
+}
+
+/// Kinds and sizes by the hashes of paths. A long table goes to a temporary file.
+#[derive(Default)]
+struct Names(Table);
+
+impl Names {
+    /// The kind is above the size, which is cut off there: a file is never as large.
+    const SIZE_BITS: u32 = 60;
+    const KINDS: [FileType; 7] = {
+        use FileType::*;
+        [Reg, Dir, Blk, Chr, Lnk, Sock, Fifo]
+    };
+
+    fn add(&mut self, path: u64, kind: Option<FileType>, size: u64) {
+        let kind = kind.and_then(|kind| Names::KINDS.iter().position(|known| *known == kind));
+        let number = kind.map_or(0, |kind| kind as u64 + 1) << Names::SIZE_BITS | Names::cut_off(size);
+        self.0.insert(TableKey::of_hash(path), number);
+        if let Some(trouble) = self.0.trouble() {
+            tracing::warn!("{trouble}");
+        }
+    }
+
+    /// What cannot be read back is done again, as if it were not there.
+    fn get(&self, path: u64) -> Option<(Option<FileType>, u64)> {
+        let number = self.0.get(TableKey::of_hash(path)).ok().flatten()?;
+        let kind =
+            (number >> Names::SIZE_BITS).checked_sub(1).and_then(|kind| Names::KINDS.get(kind as usize));
+        Some((kind.copied(), Names::cut_off(number)))
+    }
+
+    fn cut_off(size: u64) -> u64 {
+        size & ((1 << Names::SIZE_BITS) - 1)
+    }
 }
 
 impl Destination {
@@ -77,8 +112,8 @@ impl Destination {
         let names = |names: &[Bytes]| key.names(names.iter().map(|n| &n[..]));
         match self {
             Destination::Here(here) => here.has(&path.join(&b'/'), member),
-            Destination::Listed(listed) => match listed.names.get(&names(path)) {
-                Some((kind, size)) => fits(*kind, *size, member),
+            Destination::Listed(listed) => match listed.names.get(names(path)) {
+                Some((kind, size)) => fits(kind, size, member),
                 None => listed.blind.contains(&names(&path[..path.len().saturating_sub(1)])),
             },
         }
@@ -139,7 +174,7 @@ impl Listed {
                         if let Some(fh) = fh.filter(|_| before.parts.contains_key(&number)) {
                             self.parts.insert(number, (fh, entry.meta.size));
                         }
-                        self.names.insert(number, (entry.meta.kind, entry.meta.size));
+                        self.names.add(number, entry.meta.kind, entry.meta.size);
                     }
                     (true, Some(fh)) if before.dir(number) => {
                         next.closed.extend(closed(

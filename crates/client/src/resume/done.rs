@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::batch::Batch;
 use super::partial::PartialFile;
+use crate::overflow::{Key, OverflowError, Table};
 
 /// A set of numbers, stored as ranges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,12 +47,52 @@ impl Ranges {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Hashes of objects by the hashes of their paths: a table, which goes to a temporary file when it is long. What cannot be read back
+/// from there counts as not done, so it is done again.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    by_path: Table,
+    count: u64,
+}
+
+impl Objects {
+    pub(super) fn insert(&mut self, path: u64, object: u64) {
+        self.count += u64::from(self.get(path).is_none());
+        self.by_path.insert(Key::of_hash(path), Objects::stored(object));
+    }
+
+    fn get(&self, path: u64) -> Option<u64> {
+        self.by_path.get(Key::of_hash(path)).ok().flatten()
+    }
+
+    pub(super) fn has(&self, path: u64, object: u64) -> bool {
+        self.get(path) == Some(Objects::stored(object))
+    }
+
+    pub(super) fn has_path(&self, path: u64) -> bool {
+        self.get(path).is_some()
+    }
+
+    /// A table cannot hold the greatest number.
+    fn stored(object: u64) -> u64 {
+        object.min(u64::MAX - 1)
+    }
+}
+
+#[cfg(test)]
+impl PartialEq for Objects {
+    fn eq(&self, other: &Objects) -> bool {
+        (self.count, self.by_path.pairs()) == (other.count, other.by_path.pairs())
+    }
+}
+
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(super) struct DoneBefore {
     /// Numbers of archive members.
     pub(super) members: Ranges,
     /// Objects of trees: the hash of the path, and of what was copied.
-    pub(super) objects: HashMap<u64, u64>,
+    pub(super) objects: Objects,
     /// Unfinished large files, by the hash of the path.
     pub(super) parts: HashMap<u64, PartialFile>,
     /// Paths of directories that were made.
@@ -73,7 +114,7 @@ impl DoneBefore {
         for (from, to) in batch.members {
             self.members.add(from, to);
         }
-        self.objects.extend(batch.objects);
+        batch.objects.into_iter().for_each(|(path, object)| self.objects.insert(path, object));
         for (path, object, upto, fh) in batch.parts {
             self.parts.insert(path, PartialFile { object, upto, fh, digest: None });
         }
@@ -89,11 +130,25 @@ impl DoneBefore {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        *self == DoneBefore::default()
+        let DoneBefore { members, objects, parts, made_dirs, existing_dirs, marks, .. } = self;
+        members.all.is_empty()
+            && objects.count == 0
+            && parts.is_empty()
+            && made_dirs.is_empty()
+            && existing_dirs.is_empty()
+            && marks.is_empty()
+            && self.removals_started.is_empty()
+            && self.removals_done.is_empty()
+            && self.removed == 0
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.members.count().saturating_add(self.objects.len() as u64).saturating_add(self.removed)
+        self.members.count().saturating_add(self.objects.count).saturating_add(self.removed)
+    }
+
+    /// Why something is in memory that should be in a temporary file; once.
+    pub(super) fn trouble(&mut self) -> Option<OverflowError> {
+        self.objects.by_path.trouble()
     }
 
     pub(super) fn dir(&self, path: u64) -> bool {

@@ -1,6 +1,6 @@
 //! Decides whether an earlier run extracted a member. No I/O.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hasher as _;
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -11,6 +11,7 @@ use super::destination::Destination;
 use super::done::DoneBefore;
 use super::key::Key;
 use crate::archive::{Kind, Member};
+use crate::overflow::{Key as PathKey, OverflowError, Table};
 
 /// What an earlier run did of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +30,28 @@ pub(crate) enum EarlierResult {
 #[derive(Debug, Default)]
 pub(super) struct MembersSoFar {
     /// Paths of members that are done again although later ones were done. Later members at these paths are done again, too.
-    again: HashSet<u64>,
+    again: Paths,
     /// Targets of hard links that are done again, with the path of the link.
     targets: HashMap<u64, Vec<u8>>,
-    done: HashSet<u64>,
+    done: Paths,
+}
+
+/// A set of paths, by their hashes. A long one is in a temporary file.
+#[derive(Debug, Default)]
+struct Paths(Table);
+
+impl Paths {
+    /// `Err`: it cannot be read back.
+    fn has(&self, path: u64) -> Result<bool, OverflowError> {
+        self.0.get(PathKey::of_hash(path)).map(|found| found.is_some())
+    }
+
+    fn add(&mut self, path: u64) {
+        self.0.insert(PathKey::of_hash(path), 0);
+        if let Some(trouble) = self.0.trouble() {
+            tracing::warn!("{trouble}");
+        }
+    }
 }
 
 impl MembersSoFar {
@@ -47,7 +66,9 @@ impl MembersSoFar {
         let numbered = |names: &[bytes::Bytes]| key.names(names.iter().map(|n| &n[..]));
         let own = numbered(path);
         let link = (member.kind == Kind::HardLink).then(|| numbered(target));
-        let again = self.again.contains(&own) || link.is_some_and(|target| self.again.contains(&target));
+        // What cannot be read back is done again.
+        let again = |path| self.again.has(path).unwrap_or(true);
+        let again = again(own) || link.is_some_and(again);
         let done = before.members.has(number);
         if done && !again && destination.has(key, path, member) {
             return match self.targets.get(&own) {
@@ -56,7 +77,7 @@ impl MembersSoFar {
             };
         }
         if number < before.members.end() {
-            self.again.insert(own);
+            self.again.add(own);
             if let Some(target) = link {
                 self.targets.insert(target, member.path.clone());
             }
@@ -72,22 +93,24 @@ impl MembersSoFar {
         member: &Member,
     ) -> EarlierResult {
         let own = key.path(&member.path);
-        if self.done.contains(&own) {
+        if self.done.has(own).unwrap_or(false) {
             return EarlierResult::JustMade;
         }
-        let Some(object) = before.objects.get(&own) else { return EarlierResult::NotDone };
+        if !before.objects.has_path(own) {
+            return EarlierResult::NotDone;
+        }
         let names: Vec<bytes::Bytes> = member
             .path
             .split(|b| *b == b'/')
             .filter(|name| !name.is_empty())
             .map(bytes::Bytes::copy_from_slice)
             .collect();
-        let linked = member.kind == Kind::HardLink && self.again.contains(&key.path(&member.link));
-        if *object == key.object(member) && !linked && destination.has(key, &names, member) {
-            self.done.insert(own);
+        let linked = member.kind == Kind::HardLink && self.again.has(key.path(&member.link)).unwrap_or(true);
+        if before.objects.has(own, key.object(member)) && !linked && destination.has(key, &names, member) {
+            self.done.add(own);
             return EarlierResult::Done;
         }
-        self.again.insert(own);
+        self.again.add(own);
         EarlierResult::NotDone
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Cursor, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,7 +26,7 @@ use super::key::{Item, Key};
 use super::partial;
 use crate::archive::Member;
 use crate::fs::{Nfs, Start};
-use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERVAL};
+use crate::limits::{JOURNAL_QUEUE_MAX, JOURNAL_READ_BYTES, JOURNAL_SYNC_ENTRIES, JOURNAL_SYNC_INTERVAL};
 
 /// Why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -91,7 +91,7 @@ impl JournalFile {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         let opened =
             File::options().read(true).append(true).create(true).custom_flags(flags).mode(0o600).open(path);
-        let mut file = opened.map_err(fail)?;
+        let file = opened.map_err(fail)?;
         if !file.metadata().map_err(fail)?.is_file() {
             return Err(ResumeError::Foreign(path.to_owned()));
         }
@@ -100,20 +100,25 @@ impl JournalFile {
             e => fail(e.into()),
         })?;
         let mut bytes = Vec::new();
-        (&mut file).take(BEGINNING as u64).read_to_end(&mut bytes).map_err(fail)?;
-        let contents = match &bytes[..] {
+        (&file).take(BEGINNING as u64).read_to_end(&mut bytes).map_err(fail)?;
+        let mut contents = match &bytes[..] {
             [] => None,
             beginning if !journal::begins(beginning) => return Err(ResumeError::Foreign(path.to_owned())),
             _ => {
-                file.read_to_end(&mut bytes).map_err(fail)?;
+                let rest = BufReader::with_capacity(JOURNAL_READ_BYTES, &file);
+                let parsed = journal::parse(Cursor::new(bytes).chain(rest)).map_err(fail)?;
                 let path = path.to_owned();
-                Some(journal::parse(&bytes).map_err(|flaw| match flaw {
+                Some(parsed.map_err(|flaw| match flaw {
                     Flaw::Foreign => ResumeError::Foreign(path),
                     Flaw::Version(found) => ResumeError::Version { path, found },
                     Flaw::Damaged(line, at) => ResumeError::Damaged { path, line, at },
                 })?)
             }
         };
+        if let Some(trouble) = contents.as_mut().and_then(|contents: &mut Contents| contents.before.trouble())
+        {
+            tracing::warn!("{trouble}");
+        }
         let key = contents.as_ref().map_or_else(random_key, |contents| contents.header.key.clone());
         Ok(JournalFile { path: path.to_owned(), file, contents, key })
     }

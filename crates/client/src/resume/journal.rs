@@ -25,6 +25,7 @@
 //! the rest says that a dropped line was already durable, the file was damaged later, and the reader refuses it.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 
@@ -113,7 +114,8 @@ fn decode(line: &[u8]) -> Option<(u64, u64, &str)> {
     Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?, fields.next()?))
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
+#[cfg_attr(test, derive(PartialEq))]
 pub(super) struct Contents {
     pub(super) header: Header,
     pub(super) before: DoneBefore,
@@ -137,7 +139,7 @@ impl Summary {
     /// `None`: the bytes are not a journal that a run can continue.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Option<Summary> {
-        let Contents { before, ended, lines, len, .. } = parse(bytes).ok()?;
+        let Contents { before, ended, lines, len, .. } = parse(bytes).ok()?.ok()?;
         Some(Summary { lines, bytes: len, done: before.count(), finished: ended.is_some() })
     }
 }
@@ -169,36 +171,50 @@ pub(super) fn begins(bytes: &[u8]) -> bool {
 /// The number of bytes that [`begins`] needs.
 pub(super) const BEGINNING: usize = 8 + " 1 0 {\"job\":{".len();
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
+/// Reads a journal, a line at a time: it may be larger than the memory.
+///
+/// # Errors
+/// Those of the reader.
+pub(super) fn parse(mut from: impl BufRead) -> io::Result<Result<Contents, Flaw>> {
     let (mut lines, mut len) = (0, 0);
     let mut header = None;
     let mut before = DoneBefore::default();
     let mut ended = None;
-    for line in bytes.split_inclusive(|b| *b == b'\n') {
+    let mut line = Vec::new();
+    // Afterwards `line` is the first one that does not count, or empty at the end.
+    while from.read_until(b'\n', &mut line)? > 0 {
         let Some((seq, _, json)) = line.strip_suffix(b"\n").and_then(decode) else { break };
         if seq != lines + 1 {
             break;
         }
         if header.is_none() {
-            header = Some(first(json)?);
+            header = match first(json) {
+                Ok(first) => Some(first),
+                Err(flaw) => return Ok(Err(flaw)),
+            };
         } else {
             match serde_json::from_str(json) {
                 Ok(Record::Done(batch)) => before.take(batch),
                 Ok(Record::End(when)) => ended = Some(when),
                 // The checksum is right, but this program writes no such record here.
-                Ok(Record::Job(_)) | Err(_) => return Err(Flaw::Damaged(seq, len)),
+                Ok(Record::Job(_)) | Err(_) => return Ok(Err(Flaw::Damaged(seq, len))),
             }
         }
         lines = seq;
         len += line.len();
+        line.clear();
     }
     let next = lines + 1;
-    let mut behind = bytes[len..].split(|b| *b == b'\n').filter_map(decode);
-    if behind.any(|(_, durable, _)| durable >= next) {
-        return Err(Flaw::Damaged(next, len));
+    while !line.is_empty() {
+        let whole = line.strip_suffix(b"\n").unwrap_or(&line);
+        if decode(whole).is_some_and(|(_, durable, _)| durable >= next) {
+            return Ok(Err(Flaw::Damaged(next, len)));
+        }
+        line.clear();
+        from.read_until(b'\n', &mut line)?;
     }
-    let Some(header) = header else { return Err(Flaw::Foreign) };
-    Ok(Contents { header, before, ended, lines, len })
+    let Some(header) = header else { return Ok(Err(Flaw::Foreign)) };
+    Ok(Ok(Contents { header, before, ended, lines, len }))
 }
 
 fn first(json: &str) -> Result<Header, Flaw> {
@@ -217,6 +233,10 @@ fn first(json: &str) -> Result<Header, Flaw> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse(bytes: &[u8]) -> Result<Contents, Flaw> {
+        super::parse(bytes).unwrap()
+    }
 
     fn header() -> Header {
         Header {

@@ -43,6 +43,8 @@ pub trait SyncProgress: Send + Sync {
     fn unsent(&self, path: &[u8], why: &put::MemberError) {
         self.failed(path, &why.to_string());
     }
+    /// Something that the user may want to change, though nothing has failed.
+    fn warning(&self, _text: &str) {}
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -380,6 +382,10 @@ impl Progress for SentCollector {
         if why.cause == Cause::Unread {
             self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(path);
         }
+    }
+
+    fn warning(&self, text: &str) {
+        self.progress.warning(text);
     }
 }
 

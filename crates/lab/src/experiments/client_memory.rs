@@ -1,10 +1,13 @@
 //! What the client's commands need for a long tree: peak memory at two sizes, so that what each file adds is seen, and
 //! processor time for each file.
 //!
-//! The archive is a stream that is made while it is extracted. Volume and copies are directories of this machine's own disk.
+//! The archive is a stream that is made while it is extracted. Volume and copies are on an XFS whose image is a sparse file of this
+//! machine's own disk. At most two trees are there at a time: ten million empty files are 6 GB of inodes and directories in each.
 
 use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
+use crate::loopdev::LoopDevice;
+use crate::mounts::{Filesystem, Mount};
 use crate::served::{Durability, ServeOptions, Served};
 use crate::tarball::{Shape, write_random};
 use crate::tools::{self, Input, ToolRun};
@@ -13,9 +16,16 @@ use std::path::Path;
 /// Files, unless chosen otherwise; the claims are made for 1,000,000 and more.
 const FILES: u64 = 100_000;
 
+/// Bytes of each file, and up to how many files. Larger trees have empty files: each other one takes a block of 4 KiB.
 const FILE_BYTES: usize = 64;
+const FILES_WITH_DATA_MAX: u64 = 1_000_000;
 
-/// The smaller tree has so many times fewer.
+/// The image's size: room for two trees, of which each file takes so much, and the least.
+const IMAGE_BYTES_MIN: u64 = 4 << 30;
+const IMAGE_BYTES_EACH: u64 = 1 << 10;
+const IMAGE_BYTES_EACH_WITH_DATA: u64 = 10 << 10;
+
+/// The smaller tree has so many times fewer, and at most [`SETTLED_FILES`].
 const FEWER: u64 = 10;
 
 /// What the commands need whatever the number of files, in MiB: buffers that are bounded by the client's limits, and the
@@ -35,13 +45,25 @@ const MORE_BYTES_MAX: f64 = 32.0;
 const LOG_BYTES: u64 = 256 << 20;
 
 /// The commands in the order in which they run.
-const COMMANDS: [&str; 6] =
-    ["untar", "ls -lR", "du -s", "cp -r to the server", "cp -r from the server", "rm -r"];
+const COMMANDS: [&str; 8] = [
+    "untar",
+    "ls -lR",
+    "du -s",
+    "find",
+    "cp -r from the server",
+    "rm -r",
+    "cp -r --resume to the server",
+    "cp -r --resume, once more",
+];
 
 pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     crate::machine::needs_root()?;
+    crate::namespace::run_private(|| measure(choices, progress))?
+}
+
+fn measure(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
     let files = choices.files.unwrap_or(FILES).max(FEWER);
-    let (few, many) = (files / FEWER, files);
+    let (few, many) = ((files / FEWER).min(SETTLED_FILES), files);
     let small = commands(few, progress)?;
     let large = commands(many, progress)?;
     let mut found = Findings::default();
@@ -55,7 +77,8 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
             [
                 ("files", many as f64),
                 ("peak_rss_mib", mib(large.peak_rss_bytes)),
-                ("peak_rss_mib_of_a_tenth", mib(small.peak_rss_bytes)),
+                ("fewer_files", few as f64),
+                ("peak_rss_mib_of_fewer", mib(small.peak_rss_bytes)),
                 ("bytes_per_file_more", each),
                 ("cpu_us_per_file", large.cpu.as_secs_f64() * 1e6 / many as f64),
             ],
@@ -82,7 +105,10 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
 /// All commands, in the order of [`COMMANDS`], on a tree of so many files.
 fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     let dir = crate::machine::scratch_dir("landfast-memory-")?;
-    let (export, back) = (dir.path().join("export"), dir.path().join("back"));
+    let with_data = files <= FILES_WITH_DATA_MAX;
+    let disk =
+        Disk::new(dir.path(), if with_data { IMAGE_BYTES_EACH_WITH_DATA } else { IMAGE_BYTES_EACH } * files)?;
+    let (export, back) = (disk.mount.path().join("export"), disk.mount.path().join("back"));
     for made in [&export, &back] {
         std::fs::create_dir(made).context(|| format!("create {}", made.display()))?;
     }
@@ -92,39 +118,76 @@ fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     })?;
     let url = |name: &str| format!("nfs://{}/{name}", server.addr());
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let mut doing = |what: &str| progress(&format!("{files} files: {what}"));
-    let shape = Shape { files, file_bytes: FILE_BYTES, per_dir: 64, seed: 5 };
-    let mut all = Vec::with_capacity(COMMANDS.len());
+    let journal = text(&dir.path().join("journal"));
+    let file_bytes = if with_data { FILE_BYTES } else { 0 };
+    let shape = Shape { files, file_bytes, per_dir: 64, seed: 5 };
+    let all_there = |tree: &Path| {
+        let there = super::server_memory::count_files(tree)?;
+        let lacking = || Error::Unable(format!("{}: {there} files of {files}", tree.display()));
+        if there == files { Ok(()) } else { Err(lacking()) }
+    };
+    let mut steps = Steps { files, progress, all: Vec::with_capacity(COMMANDS.len()) };
 
-    doing("untar");
     let mut archive =
         |to: &mut dyn std::io::Write| write_random(shape, std::io::BufWriter::with_capacity(1 << 20, to));
-    all.push(tools::run_with(&["untar", "-p", "-", &url("")], Input::From(&mut archive))?);
-    for args in [["ls", "-lR"], ["du", "-s"]] {
-        doing(&args.join(" "));
-        all.push(tools::run(&[args[0], args[1], &url("tree")])?);
+    steps.add(|| tools::run_with(&["untar", "-p", "-", &url("")], Input::From(&mut archive)))?;
+    all_there(&export.join("tree"))?;
+    for args in [&["ls", "-lR"][..], &["du", "-s"], &["find"]] {
+        steps.add(|| tools::run(&[args, &[&url("tree")]].concat()))?;
     }
-    doing("cp -r to the server");
-    all.push(tools::run(&["cp", "-r", &text(&export.join("tree")), &url("copy")])?);
-    doing("cp -r from the server");
-    all.push(tools::run(&["cp", "-r", &url("tree"), &text(&back.join("tree"))])?);
-    // What each says that it dealt with, and what is there.
-    for ran in &all {
-        if ran.objects < files {
-            return Err(Error::Unable(format!("{} objects of {files} files", ran.objects)));
-        }
-    }
-    for tree in [export.join("tree"), export.join("copy"), back.join("tree")] {
-        let there = super::server_memory::count_files(&tree)?;
-        if there != files {
-            return Err(Error::Unable(format!("{}: {there} files of {files}", tree.display())));
-        }
-    }
-    doing("rm -r");
-    all.push(tools::run(&["rm", "-r", &url("tree")])?);
+    steps.add(|| tools::run(&["cp", "-r", &url("tree"), &text(&back.join("tree"))]))?;
+    all_there(&back.join("tree"))?;
+    steps.add(|| tools::run(&["rm", "-r", &url("tree")]))?;
     if export.join("tree").exists() {
         return Err(Error::Unable("rm -r has left the tree behind".into()));
     }
+    // A directory in a file's place: so the first run leaves something to the second.
+    let obstacle = export.join("copy/d00000/f0000000");
+    std::fs::create_dir_all(&obstacle).context(|| format!("create {}", obstacle.display()))?;
+    let copy = ["cp", "-r", "-T", "--resume", &journal, &text(&back.join("tree")), &url("copy")];
+    steps.add(|| tools::run_partly(&copy))?;
+    std::fs::remove_dir(&obstacle).context(|| format!("remove {}", obstacle.display()))?;
+    steps.add(|| tools::run(&copy))?;
+    all_there(&export.join("copy"))?;
     server.stop()?;
-    Ok(all)
+    Ok(steps.all)
+}
+
+/// Runs the commands, and says what each has needed.
+struct Steps<'a> {
+    files: u64,
+    progress: Progress<'a>,
+    all: Vec<ToolRun>,
+}
+
+impl Steps<'_> {
+    fn add(&mut self, run: impl FnOnce() -> Result<ToolRun>) -> Result<()> {
+        let name = COMMANDS[self.all.len()];
+        (self.progress)(&format!("{} files: {name}", self.files));
+        let ran = run()?;
+        let peak = ran.usage.peak_rss_bytes >> 20;
+        let seconds = ran.took.as_secs();
+        (self.progress)(&format!("{} files: {name}: at most {peak} MiB, in {seconds} s", self.files));
+        self.all.push(ran);
+        Ok(())
+    }
+}
+
+/// A filesystem on a sparse file. Dropping it takes it away.
+struct Disk {
+    // The order of the fields is the order in which they go.
+    mount: Mount,
+    _device: LoopDevice,
+}
+
+impl Disk {
+    fn new(dir: &Path, bytes: u64) -> Result<Disk> {
+        let image = dir.join("image");
+        let made = std::fs::File::create(&image).and_then(|file| file.set_len(bytes.max(IMAGE_BYTES_MIN)));
+        made.context(|| format!("make {}", image.display()))?;
+        let device = LoopDevice::attach(&image)?;
+        Filesystem::Xfs.make(device.path())?;
+        let mount = Mount::new(device.path(), &dir.join("fs"), Filesystem::Xfs)?;
+        Ok(Disk { mount, _device: device })
+    }
 }

@@ -30,6 +30,7 @@ use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, components};
 use rules::{ClientSpec, Found, Rules};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,6 +132,8 @@ pub struct Served {
 #[derive(Debug)]
 pub(crate) struct Exports {
     all: Vec<Arc<Export>>,
+    /// The places of the exports by the numbers of their volumes, which stand in handles.
+    by_number: HashMap<u32, usize>,
     /// The synthetic directories above the exports.
     pub(crate) pseudo: Pseudo,
     /// The change attribute of all synthetic directories: the time at which the table was made.
@@ -165,6 +168,7 @@ impl Exports {
             _ => Pseudo::named(&names, server).map_err(|_| TableError::Names)?,
         };
         let mut all: Vec<Arc<Export>> = Vec::with_capacity(served.len());
+        let mut by_number = HashMap::with_capacity(served.len());
         let mut asked: Vec<ClientSpec> = Vec::new();
         for (place, (s, name)) in served.into_iter().zip(names).enumerate() {
             for from in s.rules.named() {
@@ -183,8 +187,8 @@ impl Exports {
                 place,
                 mounted_on: pseudo.mounted_on(place),
             };
-            if let Some(other) = all.iter().find(|e| e.number() == export.number()) {
-                return Err(TableError::Number(other.path.clone(), export.path));
+            if let Some(other) = by_number.insert(export.number(), place) {
+                return Err(TableError::Number(all[other].path.clone(), export.path));
             }
             all.push(Arc::new(export));
         }
@@ -193,8 +197,8 @@ impl Exports {
                 asked.push(from.clone());
             }
         }
-        let former = former.into_iter().filter(|n| !all.iter().any(|e| e.number() == *n)).collect();
-        Ok(Exports { all, pseudo, change: now_ns(), asked, former, down })
+        let former = former.into_iter().filter(|n| !by_number.contains_key(n)).collect();
+        Ok(Exports { all, by_number, pseudo, change: now_ns(), asked, former, down })
     }
 
     /// Numbers of all volumes that were served so far.
@@ -264,7 +268,7 @@ impl Exports {
     pub(crate) fn of_handle(&self, handle: &[u8]) -> Option<&Arc<Export>> {
         let handle = self.pseudo.strip(handle).unwrap_or(handle);
         let number = number_of(handle)?;
-        self.all.iter().find(|e| e.number() == number)
+        self.all.get(*self.by_number.get(&number)?)
     }
 
     /// The object of a wire handle.
