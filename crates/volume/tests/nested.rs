@@ -249,6 +249,32 @@ fn a_log_beside_a_bind_mounts_directory_on_the_same_filesystem() {
     assert!(Command::new("umount").arg(&bound).status().expect("umount").success());
 }
 
+/// A local process moves a directory out of a bind mount that is served: nothing above it may be reached, and it is not the root.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_directory_that_leaves_a_bind_mount_has_no_parent() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let (logs, served, bound) = (Logs::new(), image.path().join("served"), image.beside().join("bound"));
+    for dir in [&served.join("moved/in"), &bound] {
+        fs::create_dir_all(dir).expect("mkdir");
+    }
+    let mounted = Command::new("mount").args(["--bind", text(&served), text(&bound)]).status();
+    assert!(mounted.expect("mount").success());
+    let log = logs.0.path().join("log");
+    let (volume, _) = open(OpenOptions { log_size: 16 << 20, ..OpenOptions::with_log(&bound, log) });
+    let moved = volume.lookup(&root(), &volume.root(), b"moved").expect("it is there");
+    let within = volume.lookup(&root(), &moved, b"in").expect("it is there");
+    assert_eq!(volume.lookup_parent(&root(), &within), Ok(moved.clone()));
+    assert_eq!(volume.lookup_parent(&root(), &moved), Ok(volume.root()));
+    fs::rename(served.join("moved"), image.path().join("outside")).expect("moved");
+    for dir in [&moved, &within] {
+        assert_eq!(volume.lookup_parent(&root(), dir), Err(Error::Stale));
+    }
+    volume.shutdown().expect("a clean stop");
+    drop((moved, within, volume));
+    assert!(Command::new("umount").arg(&bound).status().expect("umount").success());
+}
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn the_locks_go_with_the_process_and_what_it_left_is_nobody_elses() {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use super::check_dir;
 use crate::error::Error;
 use crate::kernel;
-use crate::kernel::btime_ns;
+use crate::kernel::{AsFd, OwnedFd, btime_ns};
 use crate::limits::DEPTH_MAX;
 use crate::node::Node;
 use crate::node_fd::NodeFd;
@@ -72,7 +72,6 @@ impl Volume {
 
     /// The directory that holds `dir`. [`Error::NoEnt`] for the root.
     pub fn lookup_parent(&self, cred: &Cred, dir: &Node) -> Result<Node, Error> {
-        const UP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
         check_dir(dir)?;
         let root = self.root();
         if *dir == root {
@@ -80,7 +79,7 @@ impl Volume {
         }
         let fd = self.fd(dir)?;
         self.assume(cred)?;
-        let parent = kernel::openat(&*fd, c"..", UP, Mode::empty())?;
+        let parent = open_above(&*fd)?;
         let (kh, mount_id) = kernel::handle_of(&parent)?;
         let look = kernel::look(&parent)?;
         // A local process may have moved the directory out of the volume; then no client may see its parents.
@@ -93,7 +92,7 @@ impl Volume {
                 self.0.cache.keep_fd(&node, parent);
                 return Ok(node);
             }
-            let next = kernel::openat(above.as_ref().unwrap_or(&parent), c"..", UP, Mode::empty())?;
+            let next = open_above(above.as_ref().unwrap_or(&parent))?;
             let seen = place(&kernel::look(&next)?);
             if seen == at {
                 break;
@@ -112,5 +111,15 @@ impl Volume {
         self.assume(cred)?;
         let target = kernel::read_link(&*fd)?;
         Ok(Bytes::from(target.into_bytes()))
+    }
+}
+
+/// Opens the directory above, only to look at it. [`Error::Stale`] for one that a local process has moved out of a bind mount: it has nothing
+/// above it there.
+fn open_above(dir: impl AsFd) -> Result<OwnedFd, Error> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match kernel::openat(dir, c"..", flags, Mode::empty()) {
+        Err(Errno::NOENT) => Err(Error::Stale),
+        above => Ok(above?),
     }
 }
