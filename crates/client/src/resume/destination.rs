@@ -24,7 +24,7 @@ pub trait Local: Send + Sync {
 
 pub(super) enum Destination {
     /// On a server.
-    Listed(Listed),
+    Listed(Box<Listed>),
     /// On this machine. Each path is examined when it is asked for.
     Here(Box<dyn Local>),
 }

@@ -406,7 +406,7 @@ impl Resume {
     }
 
     pub(crate) fn finish_examination(&self, examination: Examination) {
-        let _ = self.destination.set(Destination::Listed(examination.listed));
+        let _ = self.destination.set(Destination::Listed(Box::new(examination.listed)));
         self.ready.send_replace(true);
     }
 
