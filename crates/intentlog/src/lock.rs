@@ -6,6 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, Default)]
@@ -15,8 +16,13 @@ pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T>(Option<std::sync::MutexGuard<'a, T>>);
 
+/// To notify it costs no system call while nobody waits.
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(std::sync::Condvar);
+pub(crate) struct Condvar {
+    condvar: std::sync::Condvar,
+    /// Changed by waiters that hold the lock. So whoever has changed something under the lock sees each waiter that has not seen the change.
+    waiters: AtomicUsize,
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitTimeoutResult(bool);
@@ -57,24 +63,32 @@ impl Condvar {
     }
 
     pub(crate) fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.condvar.notify_one();
+        }
     }
 
     pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.condvar.notify_all();
+        }
     }
 
     pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        guard.0 = guard.0.take().map(|held| self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        guard.0 = guard.0.take().map(|held| self.condvar.wait(held).unwrap_or_else(PoisonError::into_inner));
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
         let mut timed_out = false;
+        self.waiters.fetch_add(1, Ordering::SeqCst);
         guard.0 = guard.0.take().map(|held| {
-            let (held, result) = self.0.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner);
-            timed_out = result.timed_out();
-            held
+            let waited = self.condvar.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner);
+            timed_out = waited.1.timed_out();
+            waited.0
         });
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
         WaitTimeoutResult(timed_out)
     }
 

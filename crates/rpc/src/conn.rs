@@ -57,7 +57,7 @@ pub struct CallHeader {
     pub message_bytes: usize,
     /// The call's place among the calls that run. Give it back before a long wait.
     pub turn: Turn,
-    /// The call of a client that has the server to itself, on a thread of its own ([`crate::lone`]): to wait on this thread
+    /// The call of a client that makes one at a time, on a thread of its own ([`crate::lone`]): to wait on this thread
     /// keeps nobody else waiting. That holds as long as the call is on that thread ([`crate::on_lone_thread`]): once it has waited for something, it is not.
     pub lone: bool,
 }

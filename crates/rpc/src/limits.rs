@@ -44,8 +44,8 @@ pub const APART_AFTER_SLOW: u32 = 64;
 pub const IN_PLACE_FIRST: u32 = 4;
 /// A connection counts as serial after so many calls in a row, each alone in flight ([`crate::lone`]).
 pub const SERIAL_AFTER: u32 = 64;
-/// So many serial connections have threads of their own; if there are more, none has.
-pub const LONE_THREADS_MAX: usize = 4;
+/// So many serial connections have threads of their own; if there are more, none has: from three clients on, those that are served together share more flushes.
+pub const LONE_THREADS_MAX: usize = 2;
 /// Of the calls of a connection that has a thread of its own, at one in so many it is looked whether the next one has arrived already.
 pub const LONE_LOOK_EVERY: u32 = 4;
 /// How often it is looked whether a call keeps the thread of a client that has the server to itself. One that is found twice loses the client's

@@ -8,7 +8,7 @@
 //!    request.
 //! 6. Other requests that have arrived may run, so that they share its flush. This step is skipped after a request that
 //!    ran for long: a flush of its own then costs little, and its client continues sooner. It is also skipped for a client
-//!    that has the server to itself (`landfast_rpc::CallHeader::lone`), whose thread then flushes in place.
+//!    that has a thread of its own (`landfast_rpc::CallHeader::lone`), which then flushes in place if nobody else is at work.
 //! 7. The logs are flushed up to its last record. If there are several, one of them then takes the reply and is
 //!    flushed.
 //! 8. Its slot, its owners and its place in the duplicate request cache become free, and the reply is sent.
