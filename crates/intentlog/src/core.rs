@@ -584,10 +584,11 @@ impl State {
         if self.open.buf.records() == 0 && !self.open.oversize {
             return;
         }
-        // A new buffer gets room for a batch like this one: what a batch grows by is copied, under the lock.
+        // The next buffer has room for a batch like this one, since growing copies, under the lock. A small one that was kept is given up.
         let room = self.open.buf.capacity().min(BUFFER_BYTES_KEPT);
+        let kept = self.buffers.pop().filter(|memory| memory.capacity() >= room);
         let fresh = Open {
-            buf: self.buffers.pop().map_or_else(|| BatchBuf::with_capacity(room), BatchBuf::reusing),
+            buf: kept.map_or_else(|| BatchBuf::with_capacity(room), BatchBuf::reusing),
             outcome: Arc::new(Outcome::of(self.open.outcome.batch() + 1)),
             ..Open::default()
         };
