@@ -143,6 +143,10 @@ pub const ARCHIVE_META_MAX: u64 = 8 << 20;
 pub const SPARSE_SEGMENTS_MAX: usize = 1 << 20;
 /// Buffer between the archive's file and the decompressor.
 pub const ARCHIVE_READ_BUFFER: usize = 256 << 10;
+/// Members with at most so many bytes of data are read into memory that they share.
+pub const SMALL_DATA_BYTES: usize = 16 << 10;
+/// Bytes of memory that small members share. It is free when all of them are done.
+pub const SMALL_DATA_TOGETHER: usize = 64 << 10;
 /// Buffer between the compressor and the archive that is written.
 pub const ARCHIVE_WRITE_BUFFER: usize = 256 << 10;
 /// Memory that an xz stream may ask its decompressor to take.
@@ -222,6 +226,8 @@ pub const WHOLE_FILE_MAX: u64 = 256 << 10;
 pub const BYTES_IN_FLIGHT_MAX: usize = 64 << 20;
 /// What a member counts for in that beside its data, bytes: about what it takes while it is planned, packed and sent.
 pub const MEMBER_OVERHEAD: usize = 2048;
+/// Answered compounds whose memory is kept for the next ones.
+pub const BODIES_KEPT: usize = 8;
 /// Compounds that `untar` has under way.
 pub const COMPOUNDS_IN_FLIGHT_MAX: usize = 64;
 /// Replies that wait for `untar`'s loop; whoever has another one waits with it.

@@ -1,67 +1,63 @@
 //! A growable byte buffer whose first byte lies on a block boundary, as O_DIRECT requires.
 //!
-//! It allocates one block more than it needs and starts at the first aligned byte. So it needs no `unsafe`; growing copies.
+//! It allocates one block more than it needs and starts at the first aligned byte. So it needs no `unsafe`; growing copies. Room that is
+//! not used yet is not written to either, so it costs no memory.
 
 use crate::limits::BLOCK_BYTES;
 
 /// Bytes that start at an address divisible by [`BLOCK_BYTES`].
 #[derive(Debug, Default)]
 pub struct AlignedBuf {
+    /// `start` bytes without a meaning, then the contents.
     raw: Vec<u8>,
     start: usize,
-    len: usize,
 }
 
 impl AlignedBuf {
     /// An empty buffer with room for `capacity` bytes.
     pub fn with_capacity(capacity: usize) -> Self {
-        let raw = vec![0u8; capacity + BLOCK_BYTES];
+        let mut raw = Vec::with_capacity(capacity + BLOCK_BYTES);
         let misfit = raw.as_ptr() as usize % BLOCK_BYTES;
         let start = if misfit == 0 { 0 } else { BLOCK_BYTES - misfit };
-        AlignedBuf { raw, start, len: 0 }
+        raw.resize(start, 0);
+        AlignedBuf { raw, start }
     }
 
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
         let mut buf = Self::with_capacity(len);
-        buf.len = len;
+        buf.resize(len);
         buf
     }
 
-    /// Bytes that fit without growing.
+    /// Bytes that fit wherever the allocation begins.
     pub fn capacity(&self) -> usize {
-        self.raw.len() - self.start.min(self.raw.len())
+        self.raw.capacity().saturating_sub(BLOCK_BYTES)
     }
 
     /// Forgets the contents, keeps the memory.
     pub fn clear(&mut self) {
-        self.len = 0;
+        self.raw.truncate(self.start);
     }
 
     pub fn extend(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        self.reserve(end);
-        self.raw[self.start + self.len..self.start + end].copy_from_slice(bytes);
-        self.len = end;
+        self.reserve(self.len() + bytes.len());
+        self.raw.extend_from_slice(bytes);
     }
 
     /// Appends zeroes up to `len` bytes in all; shortens to `len` if there are more.
     pub fn resize(&mut self, len: usize) {
         self.reserve(len);
-        if len > self.len {
-            self.raw[self.start + self.len..self.start + len].fill(0);
-        }
-        self.len = len;
+        self.raw.resize(self.start + len, 0);
     }
 
     fn reserve(&mut self, needed: usize) {
-        if needed <= self.capacity() && !self.raw.is_empty() {
+        if needed <= self.capacity() {
             return;
         }
         let mut larger =
             AlignedBuf::with_capacity(needed.max(self.capacity() * 2).next_multiple_of(BLOCK_BYTES));
-        larger.raw[larger.start..larger.start + self.len].copy_from_slice(self);
-        larger.len = self.len;
+        larger.raw.extend_from_slice(self);
         *self = larger;
     }
 }
@@ -69,13 +65,13 @@ impl AlignedBuf {
 impl std::ops::Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.raw[self.start..self.start + self.len]
+        &self.raw[self.start..]
     }
 }
 
 impl std::ops::DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.raw[self.start..self.start + self.len]
+        &mut self.raw[self.start..]
     }
 }
 
@@ -93,6 +89,16 @@ mod tests {
             assert_eq!(buf.as_ptr() as usize % BLOCK_BYTES, 0);
         }
         assert_eq!(&buf[..], &plain[..]);
+    }
+
+    #[test]
+    fn doubling_gives_whole_powers_of_two() {
+        // Else the buffer of a full batch would be a little larger than what is kept of buffers.
+        let mut buf = AlignedBuf::with_capacity(64 << 10);
+        while buf.len() < 9 << 20 {
+            buf.extend(&[1; 4200]);
+        }
+        assert_eq!(buf.capacity(), 16 << 20);
     }
 
     #[test]

@@ -584,8 +584,11 @@ impl State {
         if self.open.buf.records() == 0 && !self.open.oversize {
             return;
         }
+        // The next buffer has room for a batch like this one, since growing copies, under the lock. A small one that was kept is given up.
+        let room = self.open.buf.capacity().min(BUFFER_BYTES_KEPT);
+        let kept = self.buffers.pop().filter(|memory| memory.capacity() >= room);
         let fresh = Open {
-            buf: self.buffers.pop().map(BatchBuf::reusing).unwrap_or_default(),
+            buf: kept.map_or_else(|| BatchBuf::with_capacity(room), BatchBuf::reusing),
             outcome: Arc::new(Outcome::of(self.open.outcome.batch() + 1)),
             ..Open::default()
         };
@@ -682,6 +685,11 @@ impl State {
         if self.buffers.len() < BUFFERS_KEPT && memory.capacity() <= BUFFER_BYTES_KEPT {
             self.buffers.push(memory);
         }
+    }
+
+    /// The kept buffers, if nothing was logged since the cut of the checkpoint that has just ended: a log that nobody uses needs none.
+    pub(crate) fn spare_buffers(&mut self) -> Vec<AlignedBuf> {
+        if self.dirty_since.is_none() { std::mem::take(&mut self.buffers) } else { Vec::new() }
     }
 
     /// Bytes that are not yet in the ring.

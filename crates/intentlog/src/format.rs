@@ -301,11 +301,20 @@ pub struct BatchBuf {
 
 impl Default for BatchBuf {
     fn default() -> Self {
-        BatchBuf::reusing(AlignedBuf::with_capacity(BUFFER_BYTES_MIN))
+        BatchBuf::with_capacity(BUFFER_BYTES_MIN)
     }
 }
 
 impl BatchBuf {
+    pub fn with_capacity(bytes: usize) -> Self {
+        BatchBuf::reusing(AlignedBuf::with_capacity(bytes))
+    }
+
+    /// Bytes of a batch that fit without growing.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     pub fn reusing(mut bytes: AlignedBuf) -> Self {
         bytes.clear();
         bytes.resize(BATCH_HEADER_BYTES);

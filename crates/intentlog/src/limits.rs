@@ -138,11 +138,12 @@ pub const HOLE_SEARCH_THREADS_MAX: u64 = 4;
 /// Smallest buffer of a batch, in bytes.
 pub const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
-/// Larger buffers are returned to the system after use, in bytes.
-pub const BUFFER_BYTES_KEPT: usize = 8 << 20;
+/// Larger buffers are returned to the system after use, in bytes. A batch takes what the transactions that are open when it is full still
+/// append: with many large requests at a time that is more than twice [`BATCH_BYTES_MAX`].
+pub const BUFFER_BYTES_KEPT: usize = 16 << 20;
 
 /// Buffers kept for the next batches.
-pub const BUFFERS_KEPT: usize = 3;
+pub const BUFFERS_KEPT: usize = 2;
 
 /// Bytes at the front of a device without superblocks that must be zero before it is made a log.
 pub const BLANK_CHECK_BYTES: u64 = 64 << 20;

@@ -423,7 +423,9 @@ impl Writer {
         state.completed = state.cuts;
         self.core.look_for_loss(&mut state);
         let wakeups = state.release(&self.core.durable);
+        let unused = state.spare_buffers();
         drop(state);
+        drop(unused);
         for wakeup in wakeups {
             wakeup.wake();
         }

@@ -2,13 +2,15 @@
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::ArchiveError;
 use super::header::{BLOCK, Header, Kind, RawMap, Time, gnu_sparse_block};
 use super::pax::{Records, decimal};
 use super::sparse::{self, PaxSparse, Segment};
-use crate::limits::{ARCHIVE_META_MAX, ARCHIVE_READ_BUFFER, SPARSE_SEGMENTS_MAX};
+use crate::limits::{
+    ARCHIVE_META_MAX, ARCHIVE_READ_BUFFER, SMALL_DATA_BYTES, SMALL_DATA_TOGETHER, SPARSE_SEGMENTS_MAX,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
@@ -74,6 +76,9 @@ pub struct ArchiveReader<R> {
     padding: u64,
     records: Records,
     ended: bool,
+    /// Where the data of the next small members goes. It is read on one thread and freed on others: an allocation for each would cost
+    /// more than its copy.
+    room: BytesMut,
     /// Skips bytes without reading them, if the input can seek. Returns how many it skipped.
     leap: Option<Leap<R>>,
 }
@@ -110,6 +115,7 @@ impl<R: Read> ArchiveReader<R> {
             padding: 0,
             records: Records::default(),
             ended: false,
+            room: BytesMut::new(),
             leap: None,
         }
     }
@@ -289,9 +295,33 @@ impl<R: Read> ArchiveReader<R> {
     /// Up to `max` bytes of the member's data. Empty at its end.
     pub fn data(&mut self, max: usize) -> Result<Bytes, ArchiveError> {
         let n = self.data_left.min(max as u64);
-        let data = self.take(n)?;
+        let data = match usize::try_from(n) {
+            Ok(n) if n <= SMALL_DATA_BYTES => self.take_small(n)?,
+            _ => self.take(n)?.into(),
+        };
         self.data_left -= n;
-        Ok(data.into())
+        Ok(data)
+    }
+
+    /// As [`ArchiveReader::take`], in memory that the next small members share.
+    fn take_small(&mut self, n: usize) -> Result<Bytes, ArchiveError> {
+        if self.room.len() < n {
+            self.room = BytesMut::zeroed(SMALL_DATA_TOGETHER);
+        }
+        let mut data = self.room.split_to(n);
+        let mut done = 0;
+        while let Some(rest) = data.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.input.read(rest) {
+                Ok(0) => return Err(ArchiveError::Truncated(self.at)),
+                Ok(read) => {
+                    done += read;
+                    self.at += read as u64;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.io(e)),
+            }
+        }
+        Ok(data.freeze())
     }
 
     /// Reads the input to its end after the end marker, so that a checksum there is verified and the writer of a pipe does not

@@ -544,6 +544,7 @@ impl Engine {
             Done::Batch(batch, outcome) => {
                 self.batches -= 1;
                 self.replied(&batch, outcome);
+                self.plan.recycle(batch.body);
             }
             Done::Sent(batch, outcome) => {
                 self.batches -= 1;

@@ -163,6 +163,13 @@ impl Packer {
         }
     }
 
+    /// Encodes into `body`, which has no contents.
+    pub(super) fn into_body(mut self, body: BytesMut) -> Packer {
+        debug_assert!(self.body.is_empty() && body.is_empty());
+        self.body = body;
+        self
+    }
+
     /// A compound that begins with the operations `guard`. If one of them fails, nothing else is executed.
     pub(super) fn guarded(capacity: Capacity, number: u64, guard: &[ArgOp]) -> Packer {
         let mut packer = Packer::new(capacity, number);

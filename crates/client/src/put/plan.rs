@@ -17,7 +17,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{Fattr, FileHandle, FileType, NfsTime, Stateid};
@@ -48,6 +48,30 @@ pub(super) enum Make {
     Other(CreateType),
     /// A hard link to this path.
     Link(Vec<Bytes>),
+}
+
+/// Memory for the next compounds. Without it each would grow by copies, into memory that the process does not have yet.
+#[derive(Debug, Default)]
+struct Bodies {
+    spare: Vec<BytesMut>,
+    last_bytes: usize,
+}
+
+impl Bodies {
+    fn take(&mut self) -> BytesMut {
+        // A little more than the last one: the members of an archive resemble each other.
+        let room = self.last_bytes + self.last_bytes / 8;
+        self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(room))
+    }
+
+    fn put(&mut self, body: Bytes) {
+        if self.spare.len() < limits::BODIES_KEPT
+            && let Ok(mut body) = body.try_into_mut()
+        {
+            body.clear();
+            self.spare.push(body);
+        }
+    }
 }
 
 /// A member to extract. `P` is kept unchanged until the member is settled.
@@ -228,6 +252,7 @@ pub(super) struct Plan<P> {
     settled: Vec<Settled<P>>,
     pub(super) capacity: Capacity,
     next_batch: u64,
+    bodies: Bodies,
     /// The server ignores attributes at creation: set them again at the end.
     pub(super) attrs_again: bool,
     /// The server creates objects with another owner than asked. Such objects get their set-ID bits only after the
@@ -261,6 +286,7 @@ impl<P: Default> Plan<P> {
             settled: Vec::new(),
             capacity,
             next_batch: 1,
+            bodies: Bodies::default(),
             attrs_again: false,
             owners_again: false,
             ownership: Ownership::default(),
@@ -746,7 +772,7 @@ impl<P: Default> Plan<P> {
 
     /// Packs as many ready items as fit into a compound; `None` when none is ready.
     pub(super) fn next_batch(&mut self) -> Option<Batch> {
-        let mut packer = Packer::new(self.capacity, self.next_batch);
+        let mut packer = Packer::new(self.capacity, self.next_batch).into_body(self.bodies.take());
         self.next_batch += 1;
         // The directory that is being filled, and where it began if the compound held much before it.
         let mut filling: Option<(DirId, Option<Mark>)> = None;
@@ -849,7 +875,14 @@ impl<P: Default> Plan<P> {
             }
         }
         self.finish_with(&mut packer);
-        Some(packer.finish())
+        let batch = packer.finish();
+        self.bodies.last_bytes = batch.body.len();
+        Some(batch)
+    }
+
+    /// Takes back the memory of a compound that has been answered.
+    pub(super) fn recycle(&mut self, body: Bytes) {
+        self.bodies.put(body);
     }
 
     /// Sets final attributes of directories in this compound. These directories get no more entries: their contents

@@ -4,11 +4,15 @@
 //! Both sides have their turn in each round, on a filesystem made anew, and both trees are compared with the archive. The
 //! round in the middle counts.
 //!
+//! One more round, which is not timed, says what the server's system calls for a file are and how long each has a processor, from the kernel's
+//! tracepoints.
+//!
 //! Processor time is that of `tar` on one side, and of `landfast untar` and the server on the other. What the two take beyond what `tar` takes is the cost
 //! of serving a file at all: of a protocol, of a log and of a second process.
 
 use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
+use crate::kernel_trace::{CallCost, Tracer, call_costs, events};
 use crate::measure::{local_untar, untar};
 use crate::rig::{Latency, Rig, RigOptions};
 use crate::served::{Durability, ServeOptions, Served};
@@ -22,6 +26,12 @@ use std::time::Duration;
 const FILES: u64 = 16_384;
 
 const ROUNDS: usize = 5;
+
+/// Files of the round that is traced: what the tracer's buffer takes.
+const TRACED: u64 = 2048;
+
+/// System calls of which there are fewer for a file are added up.
+const SHOWN_MIN: f64 = 0.2;
 
 /// The share of the local speed that is claimed.
 const SHARE: f64 = 0.5;
@@ -45,10 +55,7 @@ pub(super) fn run(choices: &Choices, progress: Progress<'_>) -> Result<Findings>
 fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
     let mut rig = Rig::new(&RigOptions { log_bytes: LOG_BYTES, ..RigOptions::default() })?;
     let archive = rig.scratch().join("archive.tar");
-    let what = || format!("write {}", archive.display());
-    let mut out = BufWriter::new(File::create(&archive).context(what)?);
-    write_random(Shape { files, ..Shape::default() }, &mut out).and_then(|()| out.flush()).context(what)?;
-    drop(out);
+    write_archive(&archive, files)?;
 
     let mut found = Findings::default();
     for (name, latency) in DISKS {
@@ -84,7 +91,54 @@ fn measure(files: u64, progress: Progress<'_>) -> Result<Findings> {
         let what = format!("{name}: untar's share of the speed of local tar -x and sync");
         found.checks.push(Check::at_least(&what, share, SHARE));
     }
+    progress("the server's system calls");
+    let traced = files.min(TRACED);
+    write_archive(&archive, traced)?;
+    found.notes.extend(system_calls(&mut rig, &archive, traced)?);
     Ok(found)
+}
+
+fn write_archive(archive: &Path, files: u64) -> Result<()> {
+    let what = || format!("write {}", archive.display());
+    let mut out = BufWriter::new(File::create(archive).context(what)?);
+    write_random(Shape { files, ..Shape::default() }, &mut out).and_then(|()| out.flush()).context(what)
+}
+
+/// The server's system calls for a file of this archive, as lines.
+fn system_calls(rig: &mut Rig, archive: &Path, files: u64) -> Result<Vec<String>> {
+    rig.format()?;
+    let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), Durability::Log))?;
+    let tracer = Tracer::new(server.pid())?;
+    let text = tracer.during(|| untar(server.addr(), archive, Stdio::null()).map(drop))?;
+    drop(tracer);
+    same(archive, &rig.export())?;
+    server.stop()?;
+    Ok(table(&call_costs(&events(&text)).into_iter().collect::<Vec<_>>(), files))
+}
+
+/// The most expensive first.
+fn table(costs: &[(String, CallCost)], files: u64) -> Vec<String> {
+    let for_a_file = |n: u64| n as f64 / files as f64;
+    let line = |calls: f64, us: f64, what: &str| format!("{calls:10.2} {us:8.1}  {what}");
+    let (mut shown, few): (Vec<_>, Vec<_>) =
+        costs.iter().partition(|(_, cost)| for_a_file(cost.calls) >= SHOWN_MIN);
+    shown.sort_by_key(|(_, cost)| std::cmp::Reverse(cost.on_cpu_us));
+    let sum = |some: &[&(String, CallCost)]| {
+        some.iter().fold((0, 0), |(n, us), (_, cost)| (n + cost.calls, us + cost.on_cpu_us))
+    };
+    let mut lines = vec![
+        String::new(),
+        "the server's system calls for a file, and their microseconds on a processor while they are traced:"
+            .to_owned(),
+    ];
+    lines.extend(
+        shown.iter().map(|(name, cost)| line(for_a_file(cost.calls), for_a_file(cost.on_cpu_us), name)),
+    );
+    let (calls, us) = sum(&few);
+    lines.push(line(for_a_file(calls), for_a_file(us), "others"));
+    let (calls, us) = sum(&costs.iter().collect::<Vec<_>>());
+    lines.push(line(for_a_file(calls), for_a_file(us), "all"));
+    lines
 }
 
 fn same(archive: &Path, tree: &Path) -> Result<()> {

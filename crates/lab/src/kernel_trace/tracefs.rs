@@ -43,6 +43,8 @@ impl Tracer {
         tracer.set("options/event-fork", "1")?;
         let tids = crate::machine::threads(pid)?;
         tracer.set("set_event_pid", &tids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))?;
+        // Threads that these start.
+        tracer.set("options/event-fork", "1")?;
         for event in EVENTS {
             tracer.set(&format!("events/{event}/enable"), "1")?;
         }

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
-use rustix::fs::{Mode, OFlags, Statx};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::acl;
-use super::{Before, HalfMade, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
+use super::{Before, HalfMade, NewLook, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel::btime_ns;
@@ -90,7 +90,8 @@ impl Volume {
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         // Nobody else knows of it yet.
-        self.changed(&node, &mut node.0.state.lock(), Some(&look));
+        self.changed(&node, &mut node.0.state.lock(), look.whole());
+        let look = look.into_inner();
         // Open for reading and writing, whatever was asked for.
         let fd = node.0.share_fd(fd, true, true);
         let file = OpenFile::new(self, node.clone(), fd.clone(), mode.read, mode.write, cred);
@@ -125,7 +126,7 @@ impl Volume {
         fd: &NodeFd,
         attrs: &SetAttrs,
         inherits_acl: bool,
-    ) -> Result<(Node, AttrsSet, Statx, Vec<Fact>), Error> {
+    ) -> Result<(Node, AttrsSet, NewLook, Vec<Fact>), Error> {
         let born = kernel::look(fd)?;
         let (kh, mount_id) = kernel::handle_of(fd)?;
         let mut attrs = *attrs;
@@ -135,11 +136,11 @@ impl Volume {
             let (atime, mtime) = self.0.codec.verifier_times(&fh, verf);
             (attrs.atime, attrs.mtime) = (Some(TimeSet::At(atime)), Some(TimeSet::At(mtime)));
         }
-        let (set, changed) = self.dress(fd, Kind::File, &born, call.cred, &attrs)?;
+        let (set, dressed) = self.dress(fd, Kind::File, &born, call.cred, &attrs)?;
         let mut with_acls = false;
         acl::apply(fd, call.acls, &mut with_acls)?;
-        let look = if changed || with_acls { kernel::look(fd)? } else { born };
-        let node = self.node_of(kh, mount_id, &look)?;
+        let look = NewLook::of(born, dressed, with_acls, || kernel::look(fd))?;
+        let node = self.node_of(kh, mount_id, look.get())?;
         if self.0.unprivileged {
             self.0.cache.keep_fd(&node, kernel::open_path(call.dir_fd, call.name)?);
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rustix::fs::{FileType, Mode, Statx};
 
 use super::acl;
-use super::{HalfMade, Umask, born_facts, creation_mode, record};
+use super::{HalfMade, NewLook, Umask, born_facts, creation_mode, record};
 use crate::acl::SetAcls;
 use crate::error::Error;
 use crate::kernel;
@@ -195,10 +195,10 @@ impl Volume {
             return Err(Error::Busy);
         }
         let (kh, mount_id) = kernel::handle_of(&*fd)?;
-        let (set, changed) = self.dress(&fd, kind, &born, cred, attrs)?;
+        let (set, dressed) = self.dress(&fd, kind, &born, cred, attrs)?;
         let mut with_acls = false;
         acl::apply(&fd, acls, &mut with_acls)?;
-        let look = if changed || with_acls { kernel::look(&*fd)? } else { born };
+        let look = NewLook::of(born, dressed, with_acls, || kernel::look(&*fd))?.into_inner();
         let node = self.node_of(kh, mount_id, &look)?;
         let facts =
             if inherits_acl || with_acls { self.acl_facts(&node, &fd, with_acls)? } else { Vec::new() };

@@ -60,6 +60,55 @@ struct Before {
     look: Statx,
 }
 
+/// How a new object looks different from what the creating call has made.
+#[derive(Default)]
+struct Dressed {
+    uid: Option<u32>,
+    gid: Option<u32>,
+    otherwise: bool,
+}
+
+/// How a new object looks. If it only got another owner, nobody looks at it again: all but its ctime is known, and an archive's files all
+/// get one.
+struct NewLook {
+    look: Statx,
+    has_ctime: bool,
+}
+
+impl NewLook {
+    fn of(
+        born: Statx,
+        dressed: Dressed,
+        otherwise: bool,
+        again: impl FnOnce() -> Result<Statx, Errno>,
+    ) -> Result<NewLook, Errno> {
+        let Dressed { uid, gid, otherwise: also } = dressed;
+        // The kernel may take these bits away with the owner.
+        let special = u32::from(born.stx_mode) & SETID_BITS != 0;
+        let chowned = uid.is_some() || gid.is_some();
+        if otherwise || also || chowned && special {
+            return Ok(NewLook { look: again()?, has_ctime: true });
+        }
+        let mut look = born;
+        look.stx_uid = uid.unwrap_or(look.stx_uid);
+        look.stx_gid = gid.unwrap_or(look.stx_gid);
+        Ok(NewLook { look, has_ctime: !chowned })
+    }
+
+    fn get(&self) -> &Statx {
+        &self.look
+    }
+
+    /// `None` if the ctime is not known.
+    fn whole(&self) -> Option<&Statx> {
+        self.has_ctime.then_some(&self.look)
+    }
+
+    fn into_inner(self) -> Statx {
+        self.look
+    }
+}
+
 /// An object that an operation has made but cannot complete.
 struct HalfMade<'a> {
     dir: &'a Node,
@@ -337,7 +386,7 @@ impl Volume {
     }
 
     /// Sets on a new object what the creating call could not: owner, special bits, size, times. Returns which of the requested
-    /// attributes are set, and whether the object looks different now.
+    /// attributes are set, and how the object looks different now.
     fn dress(
         &self,
         fd: &NodeFd,
@@ -345,7 +394,7 @@ impl Volume {
         born: &Statx,
         cred: &Cred,
         attrs: &SetAttrs,
-    ) -> Result<(AttrsSet, bool), Error> {
+    ) -> Result<(AttrsSet, Dressed), Error> {
         let takes_mode = kind != Kind::Symlink;
         let mut set = AttrsSet {
             mode: attrs.mode.is_some() && takes_mode,
@@ -356,10 +405,10 @@ impl Volume {
         };
         let uid = attrs.uid.filter(|uid| *uid != born.stx_uid);
         let gid = attrs.gid.filter(|gid| *gid != born.stx_gid);
-        let mut chowned = false;
+        let mut dressed = Dressed::default();
         if uid.is_some() || gid.is_some() {
             match set_owner(fd, uid, gid) {
-                Ok(()) => chowned = true,
+                Ok(()) => (dressed.uid, dressed.gid) = (uid, gid),
                 // Only the superuser can give files away; for others the request is ignored, as on Linux.
                 Err(Error::Perm) if cred.uid != 0 => {
                     set.uid &= uid.is_none();
@@ -368,12 +417,12 @@ impl Volume {
                 Err(e) => return Err(e),
             }
         }
-        let mut changed = chowned;
+        let chowned = dressed.uid.is_some() || dressed.gid.is_some();
         let (special, have) = (creation_mode(attrs).0 & SETID_BITS, u32::from(born.stx_mode) & 0o7777);
         // A change of owner clears these bits, and mkdir(2) does not set them.
         if takes_mode && special != 0 && (chowned || special & !have != 0) {
             kernel::chmod(fd, have | special)?;
-            changed = true;
+            dressed.otherwise = true;
         }
         if let Some(size) = attrs.size.filter(|_| kind == Kind::File) {
             if size > FILE_SIZE_MAX {
@@ -381,16 +430,16 @@ impl Volume {
             }
             if size > 0 {
                 kernel::ftruncate(fd, size)?;
-                changed = true;
+                dressed.otherwise = true;
             }
             set.size = true;
         }
         if attrs.atime.is_some() || attrs.mtime.is_some() {
             set_times(fd, attrs.atime, attrs.mtime)?;
             (set.atime, set.mtime) = (attrs.atime.is_some(), attrs.mtime.is_some());
-            changed = true;
+            dressed.otherwise = true;
         }
-        Ok((set, changed))
+        Ok((set, dressed))
     }
 
     /// With `sync`: makes an object and the directories that name it durable. Call without locks.
