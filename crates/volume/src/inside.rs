@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(holding(a.join("deep/er/not-yet")), Some((1, Inside::There)));
         assert_eq!(holding(a.join("to-b")), Some((3, Inside::There)));
         assert_eq!(holding(temp.path().join("not-yet")), None);
-        let deep = kernel::open(&a.join("deep/er"), DIRECTORY, Mode::empty()).unwrap();
+        let deep = kernel::open(a.join("deep/er"), DIRECTORY, Mode::empty()).unwrap();
         assert_eq!(all.above(&deep).unwrap(), [1, 2], "the nearest comes first");
         std::fs::hard_link(b.join("file"), b.join("again")).unwrap();
         assert_eq!(inside(&a, b.join("file")), Some(Inside::Linked));
