@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, NfsTime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::{member, named, unknown};
 use crate::archive::{ArchiveError, Kind, Member};
 use crate::fs::OwnerNames;
 use crate::fs::server_copy::{CopyMethod, Original, ServerCopies};
+use crate::fs::untaken::{Given, Untaken};
 use crate::fs::{
     Fetched, FirstPage, ItemError, Meta, Nfs, Object, Outcome, Start, Step, WalkOptions, Wanted, Xattr, join,
 };
@@ -112,7 +113,7 @@ impl RemoteTrees {
         options: RemoteOptions,
         who: Box<dyn OwnerNames>,
     ) -> RemoteTrees {
-        // The permits that the walk waits for bound it.
+        // The walk waits while it holds too much.
         let (seen, walked) = mpsc::unbounded_channel();
         let stop = options.stop.clone();
         tokio::spawn(walk(nfs.clone(), starts, options.one_file_system, stop, seen));
@@ -208,7 +209,7 @@ impl Members for RemoteTrees {
 }
 
 /// An object that waits for its turn, and its share of [`WALKED_AHEAD_MAX`].
-type Queued = (Walked, Option<OwnedSemaphorePermit>);
+type Queued = (Walked, Option<Given>);
 
 /// Sends the objects of the trees, depth first.
 async fn walk(
@@ -218,9 +219,9 @@ async fn walk(
     stop: Arc<AtomicBool>,
     seen: mpsc::UnboundedSender<Queued>,
 ) {
-    let room = Arc::new(Semaphore::new(WALKED_AHEAD_MAX));
-    // All entries of one reply are sent; then the walk waits.
-    let send = |what: Walked| seen.send((what, room.clone().try_acquire_owned().ok())).map_err(drop);
+    let untaken = Untaken::new(WALKED_AHEAD_MAX);
+    // All that has come is sent; then the walk waits.
+    let send = |what: Walked| seen.send((what, Some(untaken.give(1)))).map_err(drop);
     for RemoteStart { fh, meta, first_page, name } in starts {
         if stop.load(Ordering::Acquire) {
             return;
@@ -243,7 +244,7 @@ async fn walk(
         // The contents of a directory of another filesystem.
         let mut elsewhere: Option<Vec<u8>> = None;
         let options = WalkOptions { texts: true, parts: true, ..WalkOptions::default() };
-        nfs.walk_within(&room, [Start { path: name, fh, first_page }], options, |step| {
+        nfs.walk_within(&untaken, [Start { path: name, fh, first_page }], options, |step| {
             let sent = match step {
                 Step::Entry { dir, entry, .. } => {
                     let path = join(&dir, &entry.name);

@@ -57,6 +57,7 @@ pub(crate) mod server_copy;
 mod shared;
 pub(crate) mod step;
 mod tree;
+pub(crate) mod untaken;
 mod writes;
 mod xattrs;
 
@@ -69,7 +70,7 @@ use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
 use landfast_nfs::v4::flags::{ACCESS4_DELETE, ACCESS4_EXTEND, ACCESS4_MODIFY};
 use landfast_nfs::v4::{ArgOp, FileHandle, FileType};
-use tokio::sync::{OnceCell, Semaphore, watch};
+use tokio::sync::{OnceCell, watch};
 
 use crate::compound::fattr;
 use crate::limits::{REMOVED_AHEAD_MAX, WALKED_EARLY_MAX};
@@ -95,6 +96,7 @@ use shared::Shared;
 pub(crate) use step::StepError;
 pub use tree::{Listing, Removal, Start, ToRemove, WalkOptions};
 use tree::{Removals, Walk};
+use untaken::Untaken;
 pub use writes::Writes;
 
 /// A tree on a server. Cheap to clone; clones share one session.
@@ -477,23 +479,22 @@ impl Nfs {
         self.go_in_order(starts, options, None, each).await;
     }
 
-    /// As [`Nfs::walk_in_order`], but pauses while `room` has no permits. The consumer holds a permit for each object that
-    /// it has not taken.
+    /// As [`Nfs::walk_in_order`], but pauses while the consumer has too much that it has not taken.
     pub(crate) async fn walk_within(
         &self,
-        room: &Semaphore,
+        untaken: &Untaken,
         starts: impl IntoIterator<Item = Start>,
         options: WalkOptions,
         each: impl FnMut(Step),
     ) {
-        self.go_in_order(starts, options, Some(room), each).await;
+        self.go_in_order(starts, options, Some(untaken), each).await;
     }
 
     async fn go_in_order(
         &self,
         starts: impl IntoIterator<Item = Start>,
         options: WalkOptions,
-        room: Option<&Semaphore>,
+        untaken: Option<&Untaken>,
         mut each: impl FnMut(Step),
     ) {
         let mut walk = Walk::new(options);
@@ -501,7 +502,7 @@ impl Nfs {
         let mut order = InOrder::new(starts.len());
         let calls = walk.start(starts);
         let ahead = Ahead::new(WALKED_EARLY_MAX);
-        self.go(walk, calls, (&ahead, room), |listing| {
+        self.go(walk, calls, (&ahead, untaken), |listing| {
             order.came(listing);
             while let Some(step) = order.next() {
                 each(step);
@@ -515,11 +516,11 @@ impl Nfs {
         &self,
         mut walk: Walk,
         (items, done): (Vec<Item<tree::Visit>>, Vec<Listing>),
-        (ahead, room): (&Ahead, Option<&Semaphore>),
+        (ahead, untaken): (&Ahead, Option<&Untaken>),
         mut visit: impl FnMut(Listing),
     ) {
         done.into_iter().for_each(&mut visit);
-        run::run_gathered(&self.shared, items, run::Bounds { ahead, room }, |number, _, outcome, more| {
+        run::run_gathered(&self.shared, items, run::Bounds { ahead, untaken }, |number, _, outcome, more| {
             if let Some(listing) = walk.visited(number, outcome, more) {
                 ahead.brought(listing.len());
                 visit(listing);
@@ -543,7 +544,7 @@ impl Nfs {
         run::run_gathered(
             &self.shared,
             items,
-            run::Bounds { ahead: &ahead, room: None },
+            run::Bounds { ahead: &ahead, untaken: None },
             |number, _, outcome, more| {
                 if let Outcome::Committed(tree::Visited::Entries(listed)) = &outcome {
                     ahead.brought(listed.entries.len());

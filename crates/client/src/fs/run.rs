@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use landfast_nfs::v4::{CompoundRes, FileHandle, NfsStat, OpNum};
 use landfast_rpc::{AcceptStat, CallError};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
@@ -24,6 +23,7 @@ use super::outcome::{Failure, Outcome};
 use super::pack::{Capacity, Packed, Packer, Prefix, base_handle};
 use super::queue::{Numbered, Queue};
 use super::shared::Shared;
+use super::untaken::Untaken;
 use crate::compound::{OpError, Results};
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN, DELAY_PATIENCE, GATHERED_MIN};
 use crate::session::SessionError;
@@ -52,8 +52,8 @@ pub(super) async fn run<A: Action>(
 pub(super) struct Bounds<'a> {
     /// Items that change nothing are sent only as far as this allows, or if nothing else is in flight.
     pub(super) ahead: &'a Ahead,
-    /// Permits for results that the consumer takes. While there are none, nothing is sent and no further reply is read.
-    pub(super) room: Option<&'a Semaphore>,
+    /// Results that the consumer has not taken. While they are too many, nothing is sent and no further reply is read.
+    pub(super) untaken: Option<&'a Untaken>,
 }
 
 /// As [`run`], for work where each result adds items. Few items wait for others while something is in flight. Items that
@@ -122,10 +122,9 @@ where
 {
     async fn drive(mut self) {
         loop {
-            if let Some(room) = self.bounds.and_then(|bounds| bounds.room) {
-                // Never closed.
+            if let Some(untaken) = self.bounds.and_then(|bounds| bounds.untaken) {
                 tokio::select! {
-                    _ = room.acquire() => {}
+                    () = untaken.fewer() => {}
                     () = self.shared.stop_comes() => {}
                 }
             }

@@ -14,6 +14,7 @@ use super::sink::{self, Order, Payload, Sink};
 use super::{Root, TarOptions};
 use crate::archive::Filter;
 use crate::archive::Kind;
+use crate::fs::untaken::{Given, Untaken};
 use crate::fs::{Fetched, FirstPage, ItemError, Meta, Nfs, Outcome, Start, Step, WalkOptions, Wanted, Xattr};
 use crate::limits::{
     FETCHED_BYTES_MAX, FETCHES_MAX, PIECES_WAITING, PLANNED_AHEAD_MAX, READ_BYTES, STRETCH_BYTES,
@@ -66,18 +67,17 @@ pub async fn create(
 }
 
 /// A batch, its server, and its share of [`PLANNED_AHEAD_MAX`].
-type Planning = (Nfs, Batch, Option<OwnedSemaphorePermit>);
+type Planning = (Nfs, Batch, Given);
 
 async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedSender<Planning>) {
     let current: std::cell::RefCell<Option<Nfs>> = std::cell::RefCell::new(None);
-    let room = Arc::new(Semaphore::new(PLANNED_AHEAD_MAX));
+    let untaken = Untaken::new(PLANNED_AHEAD_MAX);
     let give = |batch: Batch| {
         if let Some(nfs) = &*current.borrow() {
-            // The objects of one reply are passed on together. The walk waits after that.
-            let share = batch.jobs.len().min(room.available_permits());
-            let permit = room.clone().try_acquire_many_owned(u32::try_from(share).unwrap_or(u32::MAX)).ok();
+            // What has come is passed on. The walk waits after that.
+            let given = untaken.give(batch.jobs.len());
             // The receiver is gone if the archive cannot be written.
-            let _ = planned.send((nfs.clone(), batch, permit));
+            let _ = planned.send((nfs.clone(), batch, given));
         }
     };
     let mut plan = Plan::new(Filter::new(0, &options.exclude), &*options.who, overlap(&roots), give);
@@ -91,7 +91,7 @@ async fn walk(roots: Vec<Root>, options: &TarOptions, planned: &mpsc::UnboundedS
         current.replace(Some(first.nfs.clone()));
         plan.server = servers.iter().position(|known| *known == server).unwrap_or(servers.len());
         servers.push(server);
-        walk_server(&first.nfs, now, &mut plan, &room).await;
+        walk_server(&first.nfs, now, &mut plan, &untaken).await;
         plan.end();
     }
 }
@@ -120,7 +120,7 @@ impl Top {
     }
 }
 
-async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Semaphore) {
+async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, untaken: &Untaken) {
     let tops: Vec<_> = roots.iter().map(Top::of).collect();
     let links = tops.iter().filter_map(|top| top.as_ref().ok().filter(|top| top.meta.is_link()));
     let texts = nfs.readlinks_of(links.map(|top| top.fh.clone())).await;
@@ -150,7 +150,7 @@ async fn walk_server(nfs: &Nfs, roots: &[Root], plan: &mut Plan<'_>, room: &Sema
         shown = end;
     };
     let walk = WalkOptions { texts: true, by_name: true, ..WalkOptions::default() };
-    nfs.walk_within(room, starts, walk, |step| match step {
+    nfs.walk_within(untaken, starts, walk, |step| match step {
         Step::Start(n) => up_to(dirs[n] + 1, plan),
         Step::Entry { dir, entry, .. } => {
             let slash: &[u8] = if dir.ends_with(b"/") { b"" } else { b"/" };
