@@ -131,6 +131,10 @@ fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Res
             takes = Some(format!("old{i}"));
             v.remove(&mut tx, &r, &dir, format!("old{i}").as_bytes()).map(drop)
         }
+        "remove_if" => {
+            takes = Some(format!("old{i}"));
+            v.remove_if(&mut tx, &r, &dir, format!("old{i}").as_bytes(), |_| Ok(())).map(drop)
+        }
         "setattr" => {
             let node = v.lookup(&r, &dir, format!("old{i}").as_bytes())?;
             v.setattr(&mut tx, &r, &node, None, SetAttrs { size: Some(1 << 20), ..mode(0o600) }).map(drop)
@@ -226,8 +230,18 @@ fn fixture(v: &Volume) -> Fixture {
             dirs.insert(op.clone(), v.mkdir(tx, &r, &top, op.as_bytes(), mode(0o755))?.node);
             Ok(())
         });
-        if ["link", "rename", "remove", "setattr", "setattr_guarded", "set_acls", "setxattr", "removexattr"]
-            .contains(&op.as_str())
+        if [
+            "link",
+            "rename",
+            "remove",
+            "remove_if",
+            "setattr",
+            "setattr_guarded",
+            "set_acls",
+            "setxattr",
+            "removexattr",
+        ]
+        .contains(&op.as_str())
         {
             for i in 0..TRIES {
                 let old = made(&dirs[&op], &format!("old{i}"));
