@@ -283,16 +283,10 @@ mod tests {
         let busy = Rhythm::new(lone.clone());
         let _calls: Vec<_> = (0..2 * limits::SERIAL_AFTER).map(|_| busy.call()).collect();
         assert!(all.iter().all(Rhythm::is_lone));
-        let one_more = serial_unchecked(&lone);
+        let one_more = serial(&lone);
         assert!(!one_more.is_lone() && !all.iter().any(Rhythm::is_lone));
         all.pop();
         assert!(one_more.is_lone() && all.iter().all(Rhythm::is_lone), "it counts only while it is there");
-    }
-
-    fn serial_unchecked(lone: &Lone) -> Rhythm {
-        let rhythm = Rhythm::new(lone.clone());
-        (0..limits::SERIAL_AFTER).for_each(|_| drop(rhythm.call()));
-        rhythm
     }
 
     #[test]

@@ -234,6 +234,16 @@ async fn while_it_waits_in_place_others_are_served() {
     assert_eq!(lone.reply().await.3, b"slow");
 }
 
+/// Waits until no connection has a place any more.
+async fn all_are_gone(server: &Server) {
+    let gone = async {
+        while server.connections() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, gone).await.expect("its place is free");
+}
+
 /// A disk that does not answer: [`Places`]' gate stands for it.
 struct Held {
     go: mpsc::Sender<()>,
@@ -271,9 +281,7 @@ async fn while_it_waits_in_place_its_own_next_calls_are_served() {
     }
     assert_eq!(service.closed.load(Ordering::SeqCst), 0);
     drop(lone);
-    while server.connections() > 0 {
-        tokio::task::yield_now().await;
-    }
+    all_are_gone(&server).await;
     assert_eq!(service.closed.load(Ordering::SeqCst), 1);
 }
 
@@ -317,12 +325,7 @@ async fn a_peer_goes_while_it_waits_in_place() {
     };
     timeout(SOON, closed).await.expect("the service is told at once");
     held.end();
-    let gone = async {
-        while server.connections() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, gone).await.expect("its place is free");
+    all_are_gone(&server).await;
     assert_eq!(service.closed.load(Ordering::SeqCst), 1);
     let mut next = Client::connect(&server).await;
     next.becomes_lone().await;
@@ -470,12 +473,7 @@ async fn it_ends_there_as_elsewhere() {
     let mut lone = Client::connect(&server).await;
     lone.becomes_lone().await;
     drop(lone);
-    let gone = async {
-        while server.connections() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, gone).await.expect("its place is free");
+    all_are_gone(&server).await;
     assert_eq!(service.closed.load(Ordering::SeqCst), 1);
     // The thread is free for the next one.
     let mut next = Client::connect(&server).await;

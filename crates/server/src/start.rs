@@ -9,11 +9,10 @@
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
-use crate::exports::Features;
-use crate::exports::Served;
 use crate::exports::name_cache::{NameCache, System};
 use crate::exports::rules::{ClientSpec, Rule, Rules};
 use crate::exports::unavailable::Unavailable;
+use crate::exports::{Features, Served};
 use crate::limited::{Limit, Limits};
 use crate::limits;
 use crate::listen;

@@ -33,10 +33,6 @@ fn setattr(attrs: Fattr) -> ArgOp {
     ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs })
 }
 
-async fn on(c: &mut Client, fh: &FileHandle, op: ArgOp) -> ResOp {
-    c.last(vec![ArgOp::Putfh(fh.clone()), op]).await
-}
-
 fn attrset(res: &ResOp) -> Bitmap {
     match &res.body {
         ResBody::Setattr(b) => *b,
@@ -44,12 +40,6 @@ fn attrset(res: &ResOp) -> Bitmap {
         ResBody::Create(c) => c.attrset,
         other => panic!("no attrset: {:?} {other:?}", res.status),
     }
-}
-
-async fn file(c: &mut Client) -> FileHandle {
-    let (fh, stateid) = c.open("f", 3).await;
-    assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(stateid)]).await);
-    fh
 }
 
 async fn acl_of(c: &mut Client, fh: &FileHandle) -> (Vec<NfsAce>, u32) {

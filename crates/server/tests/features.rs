@@ -21,13 +21,8 @@ async fn with_file(features: Features) -> (Rig, Client, FileHandle) {
     rig.features = features;
     rig.restart().await;
     let mut c = rig.client(b"c").await;
-    let (fh, stateid) = c.open("f", 3).await;
-    assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(stateid)]).await);
+    let fh = file(&mut c).await;
     (rig, c, fh)
-}
-
-async fn on(c: &mut Client, fh: &FileHandle, op: ArgOp) -> ResOp {
-    c.last(vec![ArgOp::Putfh(fh.clone()), op]).await
 }
 
 fn xattr_ops() -> Vec<ArgOp> {

@@ -44,13 +44,8 @@ fn changed(res: &ResOp) -> ChangeInfo {
 async fn with_file() -> (Rig, Client, FileHandle) {
     let rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
-    let (fh, stateid) = c.open("f", 3).await;
-    assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(stateid)]).await);
+    let fh = file(&mut c).await;
     (rig, c, fh)
-}
-
-async fn on(c: &mut Client, fh: &FileHandle, op: ArgOp) -> ResOp {
-    c.last(vec![ArgOp::Putfh(fh.clone()), op]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

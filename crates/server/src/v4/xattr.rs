@@ -1,7 +1,7 @@
 //! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4), from minor version 2.
 //!
-//! Where clients see none (`xattrs = false`), all four are `NOTSUPP`. A synthetic directory has none, but gets these requests: clients learn from the root of a mount whether a server
-//! supports extended attributes.
+//! Where clients see none (`xattrs = false`), all four are `NOTSUPP`. A synthetic directory has none, but gets these
+//! requests: clients learn from the root of a mount whether a server supports extended attributes.
 
 use super::context::{Context, Obj, OpResult};
 use super::names::cinfo;

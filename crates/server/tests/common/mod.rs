@@ -491,3 +491,15 @@ pub fn readdir_op(cookie: u64, dircount: u32, maxcount: u32, attrs: &[u32]) -> A
         attr_request: Bitmap::of(attrs),
     })
 }
+
+/// Makes a file in the root.
+pub async fn file(c: &mut Client) -> FileHandle {
+    let (fh, stateid) = c.open("f", 3).await;
+    assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(stateid)]).await);
+    fh
+}
+
+/// An operation on an object.
+pub async fn on(c: &mut Client, fh: &FileHandle, op: ArgOp) -> ResOp {
+    c.last(vec![ArgOp::Putfh(fh.clone()), op]).await
+}
