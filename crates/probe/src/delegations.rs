@@ -70,15 +70,15 @@ pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHa
 pub(crate) fn given(given: &OpenDelegation, share_access: u32, back: &mut Vec<ArgOp>) -> Delegation {
     let offered = Delegation { offered: true, why: None };
     match given {
-        OpenDelegation::Read { stateid, .. } => {
-            back.push(ArgOp::DelegReturn(*stateid));
+        OpenDelegation::Read(given) | OpenDelegation::ReadAttrs(given) => {
+            back.push(ArgOp::DelegReturn(given.stateid));
             match share_access & flags::OPEN4_SHARE_ACCESS_WRITE {
                 0 => offered,
                 _ => Delegation::none("one for reading was given".to_owned()),
             }
         }
-        OpenDelegation::Write { stateid, .. } => {
-            back.push(ArgOp::DelegReturn(*stateid));
+        OpenDelegation::Write(given) | OpenDelegation::WriteAttrs(given) => {
+            back.push(ArgOp::DelegReturn(given.stateid));
             offered
         }
         OpenDelegation::NoneExt(why) => Delegation::none(because(why.why)),

@@ -3,7 +3,7 @@
 //! The lists are data. An attribute in the list of write-only ones is never read; one that is read-only is never set.
 
 use crate::acl;
-use crate::exports::Features;
+use crate::exports::{Delegate, Features};
 use crate::limits;
 use crate::owner::owner_number;
 use crate::shared::Shared;
@@ -83,6 +83,8 @@ const READABLE_42: Bitmap =
 const WRITE_ONLY: Bitmap = Bitmap::of(&[n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
 /// Write-only attributes since minor version 2.
 const WRITE_ONLY_42: Bitmap = Bitmap::of(&[n::MODE_UMASK]);
+/// Times that the holder of a delegation sets, in minor version 2, where there are such delegations (RFC 9754 section 8.2).
+const DELEGATED_TIMES: Bitmap = Bitmap::of(&[n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]);
 const SETTABLE: Bitmap =
     Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
 /// What an EXCLUSIVE4_1 create may set. No times: they hold the verifier.
@@ -120,8 +122,8 @@ const OF_FILESYSTEM: Bitmap = Bitmap::of(&[
     n::SPACE_TOTAL,
 ]);
 
-/// What an OPEN may ask for (RFC 9754). There are no delegations, so no claims by delegation; of the delegation wishes
-/// only "none".
+/// What an OPEN may ask for (RFC 9754) where there are no delegations: so no claims by delegation; of the delegation wishes only
+/// "none".
 const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     share_access: Bitmap::of(&[OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_ACCESS_BOTH]),
     share_deny: Bitmap::of(&[
@@ -136,6 +138,29 @@ const OPEN_ARGUMENTS: OpenArguments = OpenArguments {
     // UNCHECKED4, GUARDED4, EXCLUSIVE4, EXCLUSIVE4_1.
     create_mode: Bitmap::of(&[0, 1, 2, 3]),
 };
+
+/// The same where there are delegations.
+fn open_arguments(delegations: Delegate) -> OpenArguments {
+    let mut all = OPEN_ARGUMENTS;
+    if delegations > Delegate::Off {
+        all.share_access_want.set(OPEN_ARGS_SHARE_ACCESS_WANT_ANY_DELEG);
+        all.share_access_want.set(OPEN_ARGS_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION);
+        // CLAIM_DELEGATE_CUR, CLAIM_DELEG_CUR_FH.
+        all.open_claim.set(2);
+        all.open_claim.set(5);
+    }
+    if delegations == Delegate::Times {
+        all.share_access_want.set(OPEN_ARGS_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS);
+    }
+    all
+}
+
+/// Whether any of these changes when data is written.
+pub fn a_writer_changes(wanted: &Bitmap) -> bool {
+    const CHANGED: Bitmap =
+        Bitmap::of(&[n::CHANGE, n::SIZE, n::SPACE_USED, n::TIME_ACCESS, n::TIME_METADATA, n::TIME_MODIFY]);
+    !wanted.and(&CHANGED).is_empty()
+}
 
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 section 14.4): names are bytes.
@@ -364,6 +389,13 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
     if !s.features.acls {
         v.aclsupport = Some(0);
     }
+    if let Some(supported) = &mut v.supported_attrs
+        && s.features.delegations == Delegate::Times
+        && minor >= 2
+    {
+        *supported = supported.or(&DELEGATED_TIMES);
+    }
+    v.open_arguments = Some(open_arguments(s.features.delegations));
     // A symbolic link can have no ACL.
     if (a.kind == Kind::Symlink || !s.features.acls)
         && let Some(supported) = &mut v.supported_attrs
@@ -412,7 +444,6 @@ fn constants(v: &mut AttrValues, shared: &Shared, minor: u32) {
     v.suppattr_exclcreat = Some(settable(minor, Purpose::Exclusive));
     v.fs_charset_cap = Some(CHARSET_ANY);
     v.change_attr_type = Some(CHANGE_TYPE_IS_MONOTONIC_INCR);
-    v.open_arguments = Some(OPEN_ARGUMENTS);
 }
 
 /// The attributes of a READDIR entry whose object was not, or could not be, looked at.
@@ -430,6 +461,8 @@ pub fn entry_values(fileid: u64, error: NfsStat, wanted: &Bitmap) -> Fattr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Set,
+    /// The same where the holders of delegations set times.
+    SetByHolder,
     /// CREATE and OPEN with UNCHECKED4 or GUARDED4.
     Create,
     /// OPEN with EXCLUSIVE4_1.
@@ -439,6 +472,7 @@ pub enum Purpose {
 pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
     let all = match purpose {
         Purpose::Set => SETTABLE,
+        Purpose::SetByHolder => return SETTABLE.or(&DELEGATED_TIMES),
         Purpose::Create => SETTABLE.or(&WRITE_ONLY_42),
         Purpose::Exclusive => EXCLUSIVE,
     };
@@ -449,7 +483,7 @@ pub fn settable(minor: u32, purpose: Purpose) -> Bitmap {
 /// Errors: `ATTRNOTSUPP` for unsupported attributes; `INVAL` for those that cannot be set here and for values out of
 /// range; `BADXDR`; `BADOWNER` for an owner that is no number.
 pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsStat> {
-    if !f.mask.minus(&supported(minor)).is_empty() {
+    if !f.mask.minus(&supported(minor).or(&settable(minor, purpose))).is_empty() {
         return Err(NfsStat::NFS4ERR_ATTRNOTSUPP);
     }
     if !f.mask.minus(&settable(minor, purpose)).is_empty() {
@@ -471,15 +505,52 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
         Some(s) if s > FILE_SIZE_MAX => return Err(NfsStat::NFS4ERR_FBIG),
         s => s,
     };
+    let time = |set: Option<SetTime>, delegated: Option<NfsTime>| match (set, delegated) {
+        (Some(_), Some(_)) => Err(NfsStat::NFS4ERR_INVAL),
+        (set, delegated) => set.or(delegated.map(SetTime::ClientTime)).map(time_set).transpose(),
+    };
     Ok(SetAttrs {
         mode,
         uid: v.owner.as_deref().map(owner_number).transpose()?,
         gid: v.owner_group.as_deref().map(owner_number).transpose()?,
         size,
-        atime: v.time_access_set.map(time_set).transpose()?,
-        mtime: v.time_modify_set.map(time_set).transpose()?,
+        atime: time(v.time_access_set, v.time_deleg_access)?,
+        mtime: time(v.time_modify_set, v.time_deleg_modify)?,
         mode_umask,
     })
+}
+
+/// Errors: `INVAL` if what is asked for can only be set, by the holder of a delegation.
+pub fn not_delegated(wanted: &Bitmap, minor: u32, delegations: Delegate) -> Result<(), NfsStat> {
+    let set_only = delegations == Delegate::Times && minor >= 2;
+    if set_only && !wanted.and(&DELEGATED_TIMES).is_empty() { Err(NfsStat::NFS4ERR_INVAL) } else { Ok(()) }
+}
+
+/// The times that only the holder of a delegation may set: whether there are any, and whether one needs a delegation for writing.
+pub fn delegated_times(f: &Fattr) -> (bool, bool) {
+    (!f.mask.and(&DELEGATED_TIMES).is_empty(), f.mask.has(n::TIME_DELEG_MODIFY))
+}
+
+/// Delegated times that are set, none later than `now`. A time in the past is taken as it is: an application has chosen it
+/// (docs/protocol.md says where this differs from RFC 9754).
+pub fn not_later(set: Option<TimeSet>, now: Timestamp) -> Option<TimeSet> {
+    set.map(|t| match t {
+        TimeSet::At(at) if (at.secs, at.nanos) > (now.secs, now.nanos) => TimeSet::Now,
+        t => t,
+    })
+}
+
+/// The reply's bitmap of what was set, when `asked` had the delegated forms of times.
+pub fn in_the_form_asked(mut done: Bitmap, asked: &Bitmap) -> Bitmap {
+    for (plain, delegated) in
+        [(n::TIME_ACCESS_SET, n::TIME_DELEG_ACCESS), (n::TIME_MODIFY_SET, n::TIME_DELEG_MODIFY)]
+    {
+        if done.has(plain) && asked.has(delegated) {
+            done.clear(plain);
+            done.set(delegated);
+        }
+    }
+    done
 }
 
 /// The ACLs to set on an object of this kind and owner, after the other attributes (RFC 8881 section 6.4.1.3). Call

@@ -3,10 +3,10 @@
 //! Each problem has a place and says what to do. A file with a problem gives no configuration at all. The keys are
 //! described in `docs/exports.md`, whose example a test parses.
 
-use crate::exports::Features;
 use crate::exports::pseudo::components;
 use crate::exports::pseudo::{NameClash, Pseudo};
 use crate::exports::rules::{ClientSpec, NOBODY, Rule, Rules, Squash};
+use crate::exports::{Delegate, Features};
 use crate::limited::{Limits, SPECS};
 use crate::limits;
 use crate::portmap::Rpcbind;
@@ -320,6 +320,18 @@ impl Reader<'_> {
         }
     }
 
+    fn delegations(&mut self, t: &DeTable<'_>) -> Delegate {
+        let Some(v) = t.get("delegations") else { return Delegate::default() };
+        let level = match v.get_ref() {
+            DeValue::String(s) => Delegate::ALL.iter().find(|(name, _)| s == name),
+            _ => None,
+        };
+        level.map(|(_, level)| *level).unwrap_or_else(|| {
+            self.problem(v.span(), "delegations is \"off\", \"read\", \"write\" or \"times\"");
+            Delegate::default()
+        })
+    }
+
     /// An export, and where its path, name and log stand.
     fn export(&mut self, t: &DeTable<'_>, at: Range<usize>) -> Option<(ExportConfig, Places)> {
         let before = self.problems.len();
@@ -335,6 +347,7 @@ impl Reader<'_> {
                 "manage_gids",
                 "acls",
                 "xattrs",
+                "delegations",
             ],
             "in [[export]]",
         );
@@ -384,8 +397,11 @@ impl Reader<'_> {
         }
         let strict_recovery = self.boolean(t, "strict_recovery", false);
         let manage_gids = self.boolean(t, "manage_gids", false);
-        let features =
-            Features { acls: self.boolean(t, "acls", true), xattrs: self.boolean(t, "xattrs", true) };
+        let features = Features {
+            acls: self.boolean(t, "acls", true),
+            xattrs: self.boolean(t, "xattrs", true),
+            delegations: self.delegations(t),
+        };
         if self.problems.len() > before {
             return None;
         }
@@ -700,7 +716,7 @@ mod tests {
             (&e.name, e.durability, e.log_size, e.manage_gids),
             (&e.path, Durability::Log, LOG_BYTES, false)
         );
-        assert_eq!(e.features, Features { acls: true, xattrs: true });
+        assert_eq!(e.features, Features { acls: true, xattrs: true, delegations: Delegate::Off });
         let rule = &e.rules.0[0];
         assert!(rule.read_only && rule.secure && rule.sys && !rule.none && rule.squash == Squash::Root);
         assert_eq!((rule.anonuid, rule.anongid), (NOBODY, NOBODY));
@@ -709,8 +725,14 @@ mod tests {
     #[test]
     fn features_are_taken_one_by_one() {
         let features = |more: &str| parse(&format!("{ONE}{more}")).map(|config| config.exports[0].features);
-        assert_eq!(features("acls = false\n"), Ok(Features { acls: false, xattrs: true }));
-        assert_eq!(features("xattrs = false\n"), Ok(Features { acls: true, xattrs: false }));
+        assert_eq!(features("acls = false\n"), Ok(Features { acls: false, ..Features::default() }));
+        assert_eq!(features("xattrs = false\n"), Ok(Features { xattrs: false, ..Features::default() }));
+        for (name, delegations) in Delegate::ALL {
+            let set = features(&format!("delegations = \"{name}\"\n"));
+            assert_eq!(set, Ok(Features { delegations, ..Features::default() }));
+        }
+        let wrong = features("delegations = true\n").expect_err("no level");
+        assert!(wrong[0].message.contains("\"times\""), "{wrong:?}");
         let wrong = features("xattrs = \"no\"\n").expect_err("no boolean");
         assert!(wrong[0].message.contains("true or false"), "{wrong:?}");
     }

@@ -74,6 +74,7 @@ mod state_lock;
 mod stats;
 #[allow(unsafe_code)]
 mod sys;
+mod touches;
 mod v3;
 mod v4;
 mod wakeups;

@@ -38,6 +38,14 @@ pub const LOG_PARTS_NLM: u64 = 1;
 pub const NLM_HOST_NOTE_BYTES: u64 = 1152;
 /// Parts of the log for the duplicate request cache.
 pub const LOG_PARTS_CALLS: u64 = 1;
+/// Parts of the log for delegations.
+pub const LOG_PARTS_DELEGATIONS: u64 = 1;
+/// The most bytes of a delegation in the log: two handles of 128 bytes, and the rest.
+pub const DELEGATION_NOTE_BYTES: u64 = 384;
+/// Delegations that stand in the log, so that a restart of the server is not felt; fewer with a small log. The clients of others reclaim.
+pub const LOGGED_DELEGATIONS_MAX: usize = 64 << 10;
+/// Delegations that have ended and of which the log is told with whatever it is told next; with one more it is told at once.
+pub const DELEGATIONS_GONE_MAX: usize = 4096;
 /// Bytes of a slot in the log besides its reply.
 pub const SLOT_NOTE_BYTES: u64 = 64;
 /// The most bytes of a session in the log besides its slots: its channels, and its callbacks' credential.
@@ -144,6 +152,30 @@ pub const CALLBACK_SLOT_WAIT_MS: u64 = 10_000;
 pub const CALLBACK_TRIES: u32 = 5;
 /// What lies between.
 pub const CALLBACK_PAUSE_MS: u64 = 1_000;
+/// Recalls of delegations that are under way at once; further ones wait.
+pub const RECALLS_AT_ONCE: usize = 256;
+/// How long a recall that a client could not take yet is left alone before it is sent again, at first and at most.
+pub const RECALL_PAUSE: Duration = Duration::from_millis(100);
+pub const RECALL_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How often a client that does not know a delegation is asked for it: its OPEN may not have been answered yet.
+pub const RECALL_UNKNOWN_TRIES: u32 = 3;
+/// How long a request waits for a delegation that is in its way to come back; then it gets `NFS4ERR_DELAY`, in NFSv3
+/// `NFS3ERR_JUKEBOX`. It waits only if it has changed nothing yet.
+pub const RECALL_WAIT: Duration = Duration::from_secs(2);
+/// How long a file that a delegation was recalled for is not delegated again.
+pub const CONTENDED_MS: u64 = 60_000;
+/// Such files that are remembered; the oldest is forgotten.
+pub const CONTENDED_FILES_MAX: usize = 4096;
+/// Files whose delegations were revoked from one client, until it opens them anew; one more, and the client loses all that it holds.
+pub const REVOKED_MAX: usize = 256;
+/// Delegations are given while fewer opens than this part of the limit are in use: each is an open itself.
+pub const DELEGATED_OPENS_DIVISOR: usize = 2;
+/// Bytes that the holder of a write delegation may keep unwritten after it closes the file (`space_limit`): none, so that a close still
+/// finds a full disk.
+pub const DELEGATED_DIRTY_BYTES: u64 = 0;
+/// Groups of files by which is known what is being done to them right now. While anybody else is at work in its group, a file is not
+/// delegated.
+pub const TOUCH_GROUPS: usize = 16 << 10;
 /// Copies that go on after their COPY was answered; one more is made before its COPY is answered.
 pub const COPIES_MAX: usize = 16;
 /// Copies that are remembered, those included that have ended and whose client does not answer; the same above.

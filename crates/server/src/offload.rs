@@ -10,6 +10,7 @@ use crate::limits;
 use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::state::copies::Progress;
+use crate::touches::Touching;
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{CbOffloadArgs, CbOp};
 use landfast_nfs::v4::data::WriteResponse;
@@ -38,6 +39,8 @@ pub(crate) struct Offload {
     pub(crate) verifier: [u8; 8],
     pub(crate) progress: Arc<Progress>,
     pub(crate) permit: OwnedSemaphorePermit,
+    /// Source and destination are at work until it has ended.
+    pub(crate) touching: Vec<Touching>,
 }
 
 /// Copies, then tells the client.
@@ -47,7 +50,7 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
     let progress = job.progress;
     let pool = (&*pool, job.addr);
     let copied = copy(&sh, pool, &job.volume, source, dest, count, &progress).await;
-    drop((job.volume, job.permit));
+    drop((job.volume, job.permit, job.touching));
     if progress.is_cancelled() {
         return;
     }
@@ -67,7 +70,7 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>, job: Offload) {
         if tried > 0 {
             tokio::time::sleep(Duration::from_millis(limits::CALLBACK_PAUSE_MS)).await;
         }
-        match backchannel::call(&sh, client, session, minor, CbOp::Offload(args.clone())).await {
+        match backchannel::call(&sh, client, session, minor, &[], CbOp::Offload(args.clone())).await {
             Ok(NfsStat::NFS4ERR_DELAY) | Err(backchannel::Error::Unreachable) => {}
             // The client knows of the end, or does not want to.
             Ok(_) => return sh.state().copies.forget(&stateid),

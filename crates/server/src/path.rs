@@ -65,6 +65,11 @@ pub(crate) trait Work: Send + Sync + 'static {
     fn slot(&self) -> Option<Slot> {
         None
     }
+
+    /// Called when it has waited long enough: whether it must run once more to give an answer.
+    fn has_another_run(&self) -> bool {
+        false
+    }
 }
 
 /// A reply, and what must happen before it is sent.
@@ -208,7 +213,11 @@ impl Executor {
         loop {
             turn.again().await;
             // Registered before the slot is looked at, so that no release is missed.
-            let mut wakeup = pin!(self.wakeups.awaited(awaited, work.slot()).notified());
+            let notify = match awaited {
+                Awaited::Delegation => self.sh.delegation_ended(),
+                other => self.wakeups.awaited(other, work.slot()),
+            };
+            let mut wakeup = pin!(notify.notified());
             wakeup.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();
@@ -264,7 +273,7 @@ impl Executor {
                     continue;
                 }
             }
-            if timeout_at(until, wakeup).await.is_err() {
+            if timeout_at(until, wakeup).await.is_err() && !work.has_another_run() {
                 return Response::Segments(reply);
             }
         }

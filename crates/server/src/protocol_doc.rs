@@ -48,6 +48,7 @@ const ATTRIBUTES: &str = "\
 | s | SETATTR, CREATE and OPEN |
 | c | CREATE and OPEN only |
 | x | OPEN with EXCLUSIVE4_1 as well |
+| h | SETATTR by the holder of a delegation, where an export has `delegations = \"times\"`; elsewhere as - |
 | - | not supported: left out of a reply, `NFS4ERR_ATTRNOTSUPP` when it is to be set or compared |
 
 An attribute that is not in this table is not supported.
@@ -66,7 +67,7 @@ fn markdown() -> String {
         for minor in &minors {
             let mark = match matrix::find(spec.op, *minor) {
                 None => "-",
-                Some(s) if s.does == Does::Unsupported || *minor > s.last => "no",
+                Some(s) if s.does == Does::Unsupported || *minor > s.last || *minor < s.served_since => "no",
                 Some(_) => "yes",
             };
             let _ = write!(out, " {mark} |");
@@ -91,7 +92,8 @@ fn markdown() -> String {
 fn attribute_marks(number: u32, minor: u32) -> String {
     let one = Bitmap::of(&[number]);
     if !attr::supported(minor).has(number) {
-        return "-".to_owned();
+        let of_holders = minor >= 2 && attr::settable(minor, Purpose::SetByHolder).has(number);
+        return if of_holders { "h" } else { "-" }.to_owned();
     }
     let readable = attr::readable(&one, minor).is_ok();
     let set = attr::settable(minor, Purpose::Set).has(number);

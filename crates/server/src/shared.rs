@@ -13,8 +13,9 @@ use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::snapshot::{PartMax, Snapshot};
 use crate::state::{Bounds, Millis, State};
-use crate::state_lock::StateGuard;
+use crate::state_lock::{Signals, StateGuard};
 use crate::stats::Counters;
+use crate::touches::Touches;
 use bytes::Bytes;
 use landfast_rpc::Credential;
 use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
@@ -52,8 +53,8 @@ pub struct Shared {
     /// One permit for each copy that may continue after the reply to its COPY.
     pub(crate) copies_running: Arc<Semaphore>,
     state: SharedState,
-    /// Notified when an NLM lock that somebody waits for has become free.
-    freed: Notify,
+    signals: Signals,
+    pub(crate) touches: Arc<Touches>,
 }
 
 /// Separate from [`Shared`]: the log holds this to take snapshots, and must not keep the volume alive.
@@ -89,7 +90,8 @@ impl Shared {
             counters: Counters::default(),
             refused_clients: RefusedClients::default(),
             started: Instant::now(),
-            freed: Notify::new(),
+            signals: Signals::default(),
+            touches: Touches::new(),
             callback_conns: CallbackConns::default(),
             protocols,
             operations_max,
@@ -178,7 +180,7 @@ impl Shared {
     }
 
     pub(crate) fn state(&self) -> StateGuard<'_> {
-        StateGuard::lock(&self.state, &self.freed)
+        StateGuard::lock(&self.state, &self.signals, &self.touches)
     }
 
     /// Writes notes that belong to no request into the log and waits until they are durable. Returns whether they are.
@@ -203,7 +205,17 @@ impl Shared {
 
     /// Waits until an NLM lock that somebody waits for has become free.
     pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
+        self.signals.lock_freed.notified().await;
+    }
+
+    /// Notified when a delegation has ended.
+    pub(crate) fn delegation_ended(&self) -> &Notify {
+        &self.signals.delegation_ended
+    }
+
+    /// Waits until there are callbacks to send that have to do with delegations.
+    pub(crate) async fn callbacks_due(&self) {
+        self.signals.callbacks_due.notified().await;
     }
 }
 

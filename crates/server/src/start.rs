@@ -6,6 +6,7 @@
 //! that a lone client's request flushes it itself ([`crate::workers`]). [`crate::dispatcher`] chooses who answers a
 //! call, [`crate::path`] the order of its steps.
 
+use crate::backchannel;
 use crate::background::{Background, close_idle, datagrams, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
@@ -210,6 +211,7 @@ impl Server {
         let mut background = Background(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
+            handle.spawn(watched(watch.clone(), backchannel::recall::run(sh.clone()))),
             datagrams,
         ]);
         if protocols.locks() {

@@ -2,6 +2,7 @@
 //! waiters sleep: its holder may have to wait for a processor, and who gave up theirs in between would have it back only after all other threads.
 
 use crate::state::State;
+use crate::touches::Touches;
 use landfast_volume::OpenFile;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,22 +21,37 @@ pub(crate) fn not_under_the_state() {
     assert!(!HAS_STATE.get(), "the state is a leaf lock, and this thread has it");
 }
 
-/// The locked state. Dropping this wakes the task that grants NLM locks, if a lock that somebody waits for has become free.
+/// What changes of the state are told to tasks that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// An NLM lock that somebody waits for has become free.
+    pub(crate) lock_freed: Notify,
+    /// A delegation has ended.
+    pub(crate) delegation_ended: Notify,
+    /// There are callbacks to send that have to do with delegations.
+    pub(crate) callbacks_due: Notify,
+}
+
+/// The locked state. Dropping this wakes those whom its changes concern.
 pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, State<OpenFile>>,
-    freed: &'a Notify,
+    signals: &'a Signals,
+    touches: &'a Touches,
     /// Files to close, after the lock is released: fields are dropped in this order.
     _closed: Vec<OpenFile>,
 }
 
 impl<'a> StateGuard<'a> {
-    /// Locks the state; `freed` is notified when a lock that somebody waits for has become free.
-    pub(crate) fn lock(state: &'a Mutex<State<OpenFile>>, freed: &'a Notify) -> StateGuard<'a> {
+    pub(crate) fn lock(
+        state: &'a Mutex<State<OpenFile>>,
+        signals: &'a Signals,
+        touches: &'a Touches,
+    ) -> StateGuard<'a> {
         not_under_the_state();
         #[cfg(debug_assertions)]
         HAS_STATE.set(true);
         let state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        StateGuard { state, freed, _closed: Vec::new() }
+        StateGuard { state, signals, touches, _closed: Vec::new() }
     }
 }
 
@@ -59,7 +75,15 @@ impl Drop for StateGuard<'_> {
         HAS_STATE.set(false);
         self._closed = std::mem::take(&mut self.state.files.closed);
         if self.state.files.waiters.any_freed() {
-            self.freed.notify_one();
+            self.signals.lock_freed.notify_one();
+        }
+        self.touches.set_delegations(self.state.files.delegations.live());
+        let (ended, due) = self.state.files.delegations.signals();
+        if ended {
+            self.signals.delegation_ended.notify_waiters();
+        }
+        if due {
+            self.signals.callbacks_due.notify_one();
         }
     }
 }

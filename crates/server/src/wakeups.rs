@@ -18,6 +18,8 @@ pub(crate) enum Awaited {
     Slot,
     /// Room for its reply. Each answer wakes one that waits for it, and that one's answer the next.
     Room,
+    /// A delegation of another client. Its end wakes all that wait for one.
+    Delegation,
     /// Something else of its client. Each answer wakes all that wait for that.
     Other,
 }
@@ -52,7 +54,7 @@ impl Wakeups {
         match (awaited, slot) {
             (Awaited::Slot, Some(slot)) => self.of(&slot),
             (Awaited::Room, _) => &self.room,
-            (Awaited::Slot, None) | (Awaited::Other, _) => &self.others,
+            (Awaited::Slot, None) | (Awaited::Other | Awaited::Delegation, _) => &self.others,
         }
     }
 

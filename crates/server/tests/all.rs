@@ -11,6 +11,7 @@ mod bounded_work;
 mod clauses;
 mod common;
 mod copy_restart;
+mod delegations;
 mod exactly_once;
 mod exports;
 mod exports_mounts;

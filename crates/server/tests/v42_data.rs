@@ -308,6 +308,7 @@ async fn rfc7862_16_1_a_large_copy_ends_with_a_callback_and_is_stable_then() {
             slotid: 0,
             highest_slotid: 0,
             cachethis: false,
+            referring: Vec::new(),
         };
         assert_eq!(args.ops[0], CbOp::Sequence(want));
         let writeverf = begun.writeverf;

@@ -6,8 +6,8 @@ mod wire;
 use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs, CbOp, CbRes, CbSequenceArgs, CbSequenceRes};
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::res::{
-    AccessRes, CreateRes, OpenDelegation, OpenRes, ReadRes, RenameRes, SequenceRes, SpaceLimit, WhyNone,
-    WriteRes,
+    AccessRes, CreateRes, OpenDelegation, OpenRes, ReadDelegation, ReadRes, RenameRes, SequenceRes,
+    SpaceLimit, WhyNone, WriteDelegation, WriteRes,
 };
 use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{
@@ -239,12 +239,9 @@ fn results_end_where_they_end() {
     let cinfo = v4::ChangeInfo { atomic: true, before: 1, after: 2 };
     let permissions = || NfsAce { kind: 0, flag: 0, access_mask: 7, who: Bytes::from_static(b"EVERYONE@") };
     let blocks = SpaceLimit::Blocks { num_blocks: 7, bytes_per_block: 512 };
-    let write = |space_limit| OpenDelegation::Write {
-        stateid: s,
-        recall: false,
-        space_limit,
-        permissions: permissions(),
-    };
+    let write =
+        |space_limit| WriteDelegation { stateid: s, recall: false, space_limit, permissions: permissions() };
+    let read = || ReadDelegation { stateid: s, recall: true, permissions: permissions() };
     let sequence = SequenceRes {
         sessionid: Default::default(),
         sequenceid: 1,
@@ -278,9 +275,11 @@ fn results_end_where_they_end() {
         ok(OpNum::DELEGRETURN, ResBody::Empty),
         ok(OpNum::ALLOCATE, ResBody::Empty),
         opened(OpenDelegation::None),
-        opened(OpenDelegation::Read { stateid: s, recall: true, permissions: permissions() }),
-        opened(write(SpaceLimit::Size(5))),
-        opened(write(blocks)),
+        opened(OpenDelegation::Read(read())),
+        opened(OpenDelegation::ReadAttrs(read())),
+        opened(OpenDelegation::Write(write(SpaceLimit::Size(5)))),
+        opened(OpenDelegation::Write(write(blocks.clone()))),
+        opened(OpenDelegation::WriteAttrs(write(blocks))),
         opened(OpenDelegation::NoneExt(WhyNone { why: 1, will_signal: true })),
         opened(OpenDelegation::NoneExt(WhyNone { why: 3, will_signal: false })),
     ];
@@ -446,6 +445,7 @@ fn callbacks() {
         slotid: 0,
         highest_slotid: 0,
         cachethis: false,
+        referring: Vec::new(),
     };
     let answered = CbSequenceRes {
         sessionid: Default::default(),

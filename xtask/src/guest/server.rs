@@ -88,17 +88,17 @@ impl Server {
     }
 
     /// The same from a configuration file, which gives the export the name [`NAME`]. It does not start unless it can register
-    /// with the port mapper. `bare`: clients see no ACLs and no extended attributes.
+    /// with the port mapper. `options` are further lines about the export.
     pub fn start_from_file(
         binary: &Path,
         scratch: &Scratch,
         durability: &str,
-        bare: bool,
+        options: &str,
     ) -> Result<Server, String> {
         let files = [scratch.beside("log"), scratch.beside("messages")];
         let mut server = Server::new(binary, scratch.volume(), files, durability)?;
         let config = scratch.beside("server.toml");
-        fs::write(&config, server.in_words(bare)).map_err(|e| format!("{}: {e}", config.display()))?;
+        fs::write(&config, server.in_words(options)).map_err(|e| format!("{}: {e}", config.display()))?;
         server.config = Some(config);
         server.start_again()?;
         Ok(server)
@@ -131,12 +131,11 @@ impl Server {
 
     /// A configuration file for it. The guest's root is root, as in the tests of its suites; it comes from a privileged
     /// port by itself.
-    fn in_words(&self, bare: bool) -> String {
+    fn in_words(&self, options: &str) -> String {
         let (volume, durability) = (self.volume.display(), &self.durability);
-        let features = if bare { "acls = false\nxattrs = false\n" } else { "" };
         let log = if durability == "log" { format!("log = {:?}\n", self.log) } else { String::new() };
         format!(
-            "listen = \"{}\"\nlease = \"{LEASE}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{features}\
+            "listen = \"{}\"\nlease = \"{LEASE}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{options}\
              durability = \"{durability}\"\nclients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\"] }}]\n",
             self.address
         )

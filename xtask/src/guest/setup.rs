@@ -68,6 +68,9 @@ pub struct Setup {
     /// `xattr` and `acl`.
     #[arg(long, requires = "from_file")]
     bare: bool,
+    /// Which delegations clients are given: off, read, write or times.
+    #[arg(long, requires = "from_file", value_name = "LEVEL")]
+    delegations: Option<String>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,
@@ -101,6 +104,18 @@ impl Setup {
         chosen_binary(self.binary.as_deref())
     }
 
+    /// Lines about the export in the configuration file.
+    fn options(&self) -> String {
+        let mut lines = String::new();
+        if self.bare {
+            lines.push_str("acls = false\nxattrs = false\n");
+        }
+        if let Some(level) = &self.delegations {
+            lines.push_str(&format!("delegations = {level:?}\n"));
+        }
+        lines
+    }
+
     /// Starts server and guest, which gets a link; `limit` is for each script that the guest runs.
     pub fn start(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
         let hardware = Hardware { link: Some(Link::new()?), ..hardware };
@@ -110,7 +125,7 @@ impl Setup {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
             server = Some(if self.from_file {
-                Server::start_from_file(&binary, volume, &self.durability, self.bare)?
+                Server::start_from_file(&binary, volume, &self.durability, &self.options())?
             } else {
                 Server::start(&binary, volume, &self.durability)?
             });

@@ -154,6 +154,7 @@ fn to_json(e: &ExportConfig) -> serde_json::Value {
     let log = e.log.as_ref().map(LogPlace::first_path);
     json!({
         "name": e.name, "path": e.path, "durability": durability(e.durability), "log": log,
-        "manage_gids": e.manage_gids, "acls": e.features.acls, "xattrs": e.features.xattrs, "clients": clients,
+        "manage_gids": e.manage_gids, "acls": e.features.acls, "xattrs": e.features.xattrs,
+        "delegations": e.features.delegations.name(), "clients": clients,
     })
 }

@@ -440,9 +440,8 @@ impl<'a> Exec<'a> {
                     open.stateid = Some(res.stateid);
                     open.confirm = res.rflags & OPEN4_RESULT_CONFIRM != 0;
                     open.delegation = match &res.delegation {
-                        OpenDelegation::Read { stateid, .. } | OpenDelegation::Write { stateid, .. } => {
-                            Some(*stateid)
-                        }
+                        OpenDelegation::Read(given) => Some(given.stateid),
+                        OpenDelegation::Write(given) => Some(given.stateid),
                         _ => None,
                     };
                     open.result = self.out.len();

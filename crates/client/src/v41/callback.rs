@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbOp, CbRes, CbSequenceArgs, CbSequenceRes,
-    OP_CB_OFFLOAD, OP_CB_SEQUENCE,
+    OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_SEQUENCE,
 };
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
@@ -90,6 +90,9 @@ impl Callbacks {
                     sequence(&mut state, &args)
                 }
                 (Ok(CbOp::Sequence(_)), _) => refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQUENCE_POS),
+                // This client wants no delegations.
+                (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
+                (Ok(CbOp::Recall(_)), _) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_BAD_STATEID),
                 (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Offload(args)), _) => {
                     if state.ends.len() >= COPY_ENDS_MAX {
@@ -175,6 +178,7 @@ mod tests {
             slotid,
             highest_slotid: slotid,
             cachethis: false,
+            referring: Vec::new(),
         };
         let done = WriteResponse {
             callback_id: None,

@@ -304,6 +304,10 @@ attributes! {
     81 mode_umask / MODE_UMASK: ModeUmask;
     /// Extended attributes are supported (RFC 8276).
     82 xattr_support / XATTR_SUPPORT: bool;
+    /// Sets the time of last access, by the holder of a delegation (RFC 9754 section 8.2; SETATTR and CB_GETATTR only).
+    84 time_deleg_access / TIME_DELEG_ACCESS: NfsTime;
+    /// Sets the time of the last change of data, by the holder of a write delegation.
+    85 time_deleg_modify / TIME_DELEG_MODIFY: NfsTime;
     /// What an OPEN may ask for (RFC 9754).
     86 open_arguments / OPEN_ARGUMENTS: OpenArguments;
 }

@@ -12,6 +12,8 @@ pub const CB_PROC_COMPOUND: u32 = 1;
 /// The RPC version of callback programs (RFC 8881 section 20).
 pub const CB_VERSION: u32 = 1;
 
+/// CB_RECALL (RFC 8881 section 20.2).
+pub const OP_CB_RECALL: OpNum = OpNum(4);
 /// CB_SEQUENCE (RFC 8881 section 20.9).
 pub const OP_CB_SEQUENCE: OpNum = OpNum(11);
 /// CB_OFFLOAD (RFC 7862 section 16.1).
@@ -31,6 +33,8 @@ pub struct CbCompoundArgs {
 /// One operation of a CB_COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CbOp {
+    /// Return this delegation.
+    Recall(CbRecallArgs),
     /// First in each, as SEQUENCE is.
     Sequence(CbSequenceArgs),
     /// A copy has ended.
@@ -40,8 +44,6 @@ pub enum CbOp {
 /// Lists of referring calls in a CB_SEQUENCE, and calls in each, that are taken.
 pub const REFERRING_MAX: u32 = 1024;
 
-/// CB_SEQUENCE, without the lists of referring calls: this server sends none, and this client, which may hear of a copy before it
-/// knows that it was begun, reads them over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CbSequenceArgs {
     pub sessionid: SessionId,
@@ -52,6 +54,22 @@ pub struct CbSequenceArgs {
     pub highest_slotid: u32,
     /// Keep the reply for replay.
     pub cachethis: bool,
+    /// The calls whose replies the client must have had before this callback makes sense.
+    pub referring: Vec<ReferringCalls>,
+}
+
+/// `referring_call_list4` (RFC 8881 section 20.9): calls of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReferringCalls {
+    pub sessionid: SessionId,
+    pub calls: Vec<ReferringCall>,
+}
+
+/// `referring_call4` (RFC 8881 section 20.9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct ReferringCall {
+    pub sequenceid: u32,
+    pub slotid: u32,
 }
 
 impl Encode for CbSequenceArgs {
@@ -61,31 +79,45 @@ impl Encode for CbSequenceArgs {
         self.slotid.encode(out);
         self.highest_slotid.encode(out);
         self.cachethis.encode(out);
-        0u32.encode(out);
+        (self.referring.len() as u32).encode(out);
+        for list in &self.referring {
+            list.sessionid.encode(out);
+            list.calls.encode(out);
+        }
     }
 }
 
 impl Decode for CbSequenceArgs {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
-        let args = CbSequenceArgs {
+        let mut args = CbSequenceArgs {
             sessionid: Decode::decode(r)?,
             sequenceid: r.u32()?,
             slotid: r.u32()?,
             highest_slotid: r.u32()?,
             cachethis: bool::decode(r)?,
+            referring: Vec::new(),
         };
         for _ in 0..bounded(r.u32()?)? {
-            let _: SessionId = Decode::decode(r)?;
+            let mut list = ReferringCalls { sessionid: Decode::decode(r)?, calls: Vec::new() };
             for _ in 0..bounded(r.u32()?)? {
-                r.u32()?;
-                r.u32()?;
+                list.calls.push(ReferringCall::decode(r)?);
             }
+            args.referring.push(list);
         }
         Ok(args)
     }
 }
 
-/// Referring calls that are read over.
+/// CB_RECALL (RFC 8881 section 20.2).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CbRecallArgs {
+    pub stateid: Stateid,
+    /// The file is about to be truncated to nothing: what the client has not written yet it need not write.
+    pub truncate: bool,
+    pub fh: FileHandle,
+}
+
+/// A number of referring calls that is taken.
 fn bounded(len: u32) -> Result<u32, Error> {
     match len {
         0..=REFERRING_MAX => Ok(len),
@@ -132,6 +164,7 @@ impl Decode for CbOffloadArgs {
 impl CbOp {
     pub fn op(&self) -> OpNum {
         match self {
+            CbOp::Recall(_) => OP_CB_RECALL,
             CbOp::Sequence(_) => OP_CB_SEQUENCE,
             CbOp::Offload(_) => OP_CB_OFFLOAD,
         }
@@ -142,6 +175,7 @@ impl Encode for CbOp {
     fn encode(&self, out: &mut BytesMut) {
         self.op().0.encode(out);
         match self {
+            CbOp::Recall(a) => a.encode(out),
             CbOp::Sequence(a) => a.encode(out),
             CbOp::Offload(a) => a.encode(out),
         }
@@ -151,6 +185,7 @@ impl Encode for CbOp {
 impl Decode for CbOp {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
         match OpNum(r.u32()?) {
+            OP_CB_RECALL => Ok(CbOp::Recall(Decode::decode(r)?)),
             OP_CB_SEQUENCE => Ok(CbOp::Sequence(Decode::decode(r)?)),
             OP_CB_OFFLOAD => Ok(CbOp::Offload(Decode::decode(r)?)),
             OpNum(value) => Err(Error::BadTag { name: "nfs_cb_opnum4", value }),
@@ -223,6 +258,10 @@ mod tests {
             slotid: 3,
             highest_slotid: 4,
             cachethis: false,
+            referring: vec![ReferringCalls {
+                sessionid: [8; 16],
+                calls: vec![ReferringCall { sequenceid: 9, slotid: 10 }],
+            }],
         };
         let response =
             WriteResponse { callback_id: None, count: 5, committed: StableHow::FileSync, writeverf: [6; 8] };
@@ -233,6 +272,8 @@ mod tests {
             let args = CbCompoundArgs { tag: Bytes::new(), minor_version: 2, callback_ident: 0, ops };
             assert_eq!(CbCompoundArgs::from_bytes(args.to_bytes()), Ok(args));
         }
+        let recall = CbOp::Recall(CbRecallArgs { stateid, truncate: true, fh });
+        assert_eq!(CbOp::from_bytes(recall.to_bytes()), Ok(recall));
         let sequence = CbSequenceRes {
             sessionid: [1; 16],
             sequenceid: 2,

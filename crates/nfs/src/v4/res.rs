@@ -64,32 +64,46 @@ pub enum SpaceLimit {
     Blocks { num_blocks: u32, bytes_per_block: u32 },
 }
 
-/// `open_delegation4` (RFC 8881 section 18.16).
+/// `open_delegation4` (RFC 8881 section 18.16, RFC 9754 section 8.1).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum OpenDelegation {
     #[xdr(tag = 0)]
     None,
     #[xdr(tag = 1)]
-    Read {
-        stateid: Stateid,
-        /// To be returned at once.
-        recall: bool,
-        /// Who needs no ACCESS.
-        permissions: NfsAce,
-    },
+    Read(ReadDelegation),
     #[xdr(tag = 2)]
-    Write {
-        stateid: Stateid,
-        /// To be returned at once.
-        recall: bool,
-        /// How much may be dirty after close.
-        space_limit: SpaceLimit,
-        /// Who needs no ACCESS.
-        permissions: NfsAce,
-    },
+    Write(WriteDelegation),
     /// None, and why.
     #[xdr(tag = 3)]
     NoneExt(WhyNone),
+    /// The holder answers for the time of last access, too.
+    #[xdr(tag = 4)]
+    ReadAttrs(ReadDelegation),
+    /// The holder answers for the times of last access and change, too.
+    #[xdr(tag = 5)]
+    WriteAttrs(WriteDelegation),
+}
+
+/// `open_read_delegation4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct ReadDelegation {
+    pub stateid: Stateid,
+    /// To be returned at once.
+    pub recall: bool,
+    /// Who needs no ACCESS.
+    pub permissions: NfsAce,
+}
+
+/// `open_write_delegation4` (RFC 8881 section 18.16).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct WriteDelegation {
+    pub stateid: Stateid,
+    /// To be returned at once.
+    pub recall: bool,
+    /// How much may be dirty after close.
+    pub space_limit: SpaceLimit,
+    /// Who needs no ACCESS.
+    pub permissions: NfsAce,
 }
 
 /// `open_none_delegation4` (RFC 8881 section 18.16).

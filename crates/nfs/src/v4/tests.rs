@@ -18,7 +18,8 @@ fn results() -> Vec<ResOp> {
     let channel = ChannelAttrs { max_requests: 7, ..ChannelAttrs::default() };
     let ace = NfsAce { kind: 0, flag: 0, access_mask: 8, who: text.clone() };
     let space_limit = SpaceLimit::Size(9);
-    let delegation = OpenDelegation::Write { stateid, recall: false, space_limit, permissions: ace };
+    let delegation =
+        OpenDelegation::Write(WriteDelegation { stateid, recall: false, space_limit, permissions: ace });
     let open = OpenRes { stateid, cinfo, rflags: 10, attrset: Bitmap::of(&[33]), delegation };
     let entries = vec![DirEntry { cookie: 11, name: text.clone(), attrs: fattr.clone() }];
     let contents = vec![

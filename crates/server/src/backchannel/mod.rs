@@ -5,13 +5,14 @@
 //! channel. If no answer comes, it goes to another. Each wait is bounded.
 
 pub(crate) mod conns;
+pub(crate) mod recall;
 
 use crate::limits;
 use crate::shared::Shared;
 use crate::state::sessions::{CallbackEnd, NoCallback};
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{
-    CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs,
+    CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs, ReferringCalls,
 };
 use landfast_nfs::v4::{NfsStat, SessionId};
 use landfast_rpc::CallError;
@@ -29,12 +30,14 @@ pub(crate) enum Error {
     Gone,
 }
 
-/// Asks the client to execute one operation, and returns the operation's status.
+/// Asks the client to execute one operation, and returns the operation's status. The client waits until it has the replies to the
+/// `referring` calls.
 pub(crate) async fn call(
     sh: &Shared,
     client: u64,
     session: SessionId,
     minor: u32,
+    referring: &[ReferringCalls],
     op: CbOp,
 ) -> Result<NfsStat, Error> {
     // Another session of the client does as well when that one is gone.
@@ -77,6 +80,7 @@ pub(crate) async fn call(
             highest_slotid: take.highest,
             // Clients refuse to keep replies (RFC 8881 section 20.9 lets them).
             cachethis: false,
+            referring: referring.to_vec(),
         };
         let args = CbCompoundArgs {
             tag: Bytes::new(),

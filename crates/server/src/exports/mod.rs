@@ -45,11 +45,38 @@ pub struct Features {
     pub acls: bool,
     /// Extended attributes (RFC 8276).
     pub xattrs: bool,
+    pub delegations: Delegate,
+}
+
+/// Which delegations of an export's files clients are given (RFC 8881 section 10.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Delegate {
+    #[default]
+    Off,
+    Read,
+    /// For reading and writing.
+    Write,
+    /// The holder of one for writing answers for the file's times, too (RFC 9754).
+    Times,
+}
+
+impl Delegate {
+    pub const ALL: [(&'static str, Delegate); 4] = [
+        ("off", Delegate::Off),
+        ("read", Delegate::Read),
+        ("write", Delegate::Write),
+        ("times", Delegate::Times),
+    ];
+
+    /// As the configuration file has it.
+    pub fn name(self) -> &'static str {
+        Delegate::ALL.iter().find(|(_, level)| *level == self).map_or("", |(name, _)| name)
+    }
 }
 
 impl Default for Features {
     fn default() -> Features {
-        Features { acls: true, xattrs: true }
+        Features { acls: true, xattrs: true, delegations: Delegate::Off }
     }
 }
 
@@ -307,6 +334,11 @@ impl Exports {
     pub(crate) fn keeper(&self) -> Option<&Arc<Export>> {
         let keeps = || self.all.iter().filter(|e| e.volume.keeps_notes());
         keeps().find(|e| e.volume.failed().is_none()).or_else(|| keeps().next())
+    }
+
+    /// Whether any export gives delegations.
+    pub(crate) fn delegate(&self) -> bool {
+        self.iter().any(|e| e.features.delegations > Delegate::Off)
     }
 
     /// Whether every volume keeps notes. Then no effect survives a crash without its reply.

@@ -4,12 +4,15 @@ use super::manager::Nlm;
 use crate::attr::FILE_SIZE_MAX;
 use crate::exports::Caller;
 use crate::exports::caller::Admission;
+use crate::limits;
 use crate::shared::Shared;
+use crate::state::delegations::Touch;
 use crate::state::locks::{Denied, LockError};
 use crate::state::nlm::{self, Host, LockRequest, RequestForm};
 use crate::state::notes::Stamped;
 use crate::state::opens::{FileKey, READ, Share as Rights, ShareConflict, WRITE};
 use crate::state::ranges::Span;
+use crate::touches::Touching;
 use bytes::Bytes;
 use landfast_nfs::nlm::{
     CancelArgs, Holder, Lock, LockArgs, NetObj, NlmStat, Notify, Res, ShareArgs, ShareRes, TestArgs,
@@ -22,6 +25,8 @@ use landfast_volume::{Error, OpenMode};
 use landfast_xdr::{Decode, Encode};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use tokio::time::{Instant, timeout_at};
 
 struct NlmCaller {
     peer: SocketAddr,
@@ -150,9 +155,30 @@ impl Nlm {
         done.unwrap_or_else(|failed| failed)
     }
 
+    /// Announces what a request does to a file, and waits a while for delegations that are in its way.
+    /// Errors: `DENIED_GRACE_PERIOD`, after which clients ask again.
+    async fn clear_of_delegations(&self, file: &FileKey, touch: Touch) -> Result<Touching, NlmStat> {
+        let touching = self.sh.touches.begin(file);
+        if !self.sh.touches.any_delegation() {
+            return Ok(touching);
+        }
+        let until = Instant::now() + limits::RECALL_WAIT;
+        loop {
+            let mut ended = pin!(self.sh.delegation_ended().notified());
+            ended.as_mut().enable();
+            let (clear, notes) = self.sh.state().clear_delegations(self.sh.now(), file, None, touch);
+            self.keep(notes).await.map_err(|_| NlmStat::DENIED_NOLOCKS)?;
+            if clear {
+                return Ok(touching);
+            }
+            timeout_at(until, ended).await.map_err(|_| NlmStat::DENIED_GRACE_PERIOD)?;
+        }
+    }
+
     async fn test(&self, from: &NlmCaller, a: &TestArgs) -> Result<TestReply, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
+        let _touching = self.clear_of_delegations(&file, touch_of(a.exclusive)).await?;
         let now = self.sh.now();
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let mut notes = Vec::new();
@@ -181,6 +207,7 @@ impl Nlm {
     async fn lock(&self, from: &NlmCaller, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
+        let _touching = self.clear_of_delegations(&file, touch_of(a.exclusive)).await?;
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let ask =
@@ -346,6 +373,7 @@ impl Nlm {
             _ => return Err(NlmStat::FAILED),
         };
         let file = file_to_lock(&self.sh, from, &a.share.fh)?;
+        let _touching = self.clear_of_delegations(&file, touch_of(access & WRITE != 0 || deny != 0)).await?;
         let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
         let oh = &a.share.oh.0;
         let stat = {
@@ -451,6 +479,11 @@ fn file_to_lock(sh: &Shared, from: &NlmCaller, fh: &NetObj) -> Result<FileKey, N
     let mode = OpenMode { read: true, write: false, owner_override: true };
     object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;
     Ok(object.node.fh())
+}
+
+/// The holder of a delegation keeps its own locks to itself: one for writing those of both kinds, one for reading shared ones.
+fn touch_of(exclusive: bool) -> Touch {
+    if exclusive { Touch::Changes } else { Touch::Reads }
 }
 
 /// The file that a handle names; it may be gone.

@@ -7,7 +7,7 @@
 //! 1. Only logs of one server count, and only those of its last instance. (Before an instance serves anybody, it writes
 //!    a snapshot of all that it found into each log. So a log without one has nothing that the others lack.)
 //! 2. Of several notes on one thing the newest version counts ([`super::State::restore`]).
-//! 3. A client, session or NLM host is gone if it is missing in the newest complete snapshot and no note on it is
+//! 3. A client, session, NLM host or delegation is gone if it is missing in the newest complete snapshot and no note on it is
 //!    newer. This does not hold for slots, since a snapshot leaves out what is staged in another log. A slot goes with
 //!    its session.
 
@@ -30,6 +30,7 @@ enum Thing {
     Client(u64),
     Session(SessionId),
     Host(u64),
+    Delegation(u64),
 }
 
 fn thing(note: &Note) -> Option<Thing> {
@@ -41,6 +42,8 @@ fn thing(note: &Note) -> Option<Thing> {
         Note::SessionGone(id) => Some(Thing::Session(*id)),
         Note::NlmHost(h) => Some(Thing::Host(h.id)),
         Note::NlmHostGone(id) => Some(Thing::Host(*id)),
+        Note::Delegation(d) => Some(Thing::Delegation(d.id)),
+        Note::DelegationGone(id) => Some(Thing::Delegation(*id)),
         _ => None,
     }
 }

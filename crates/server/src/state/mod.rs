@@ -13,9 +13,11 @@
 //! - [`copies`]: copies that continue after the reply to their COPY;
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners;
 //! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: NLM hosts and their waiting requests;
+//! - [`delegations`]: what makes an open a delegation;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
+//! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
 //! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
 //!
@@ -31,6 +33,8 @@ pub mod clients;
 pub mod clock;
 pub mod copies;
 mod deadlock;
+pub mod delegated;
+pub mod delegations;
 pub mod drc;
 mod expired_stateids;
 mod expiry;
@@ -65,6 +69,8 @@ mod tests;
 mod tests40;
 #[cfg(test)]
 mod tests_clock;
+#[cfg(test)]
+mod tests_delegations;
 #[cfg(test)]
 mod tests_identity;
 #[cfg(test)]

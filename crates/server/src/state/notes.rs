@@ -108,6 +108,30 @@ pub struct AddrsNote {
     pub addrs: Vec<std::net::IpAddr>,
 }
 
+/// The files whose delegations were revoked from a client: it may reclaim nothing of them. The note goes with its client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedNote {
+    pub client: u64,
+    /// Each with the number and the mark in the delegation's stateid.
+    pub files: Vec<(Vec<u8>, u64, u32)>,
+}
+
+/// A delegation. It stands in the log when its OPEN did, with what that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelegationNote {
+    /// The number in its stateid, and the mark of the instance that gave it.
+    pub id: u64,
+    pub mark: u32,
+    pub client: u64,
+    pub file: Vec<u8>,
+    /// The file's handle as the client knows it.
+    pub fh: Vec<u8>,
+    pub write: bool,
+    pub times: bool,
+    /// The OPEN: session, slot, sequence number, minor version.
+    pub given_to: (SessionId, u32, u32, u32),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
     pub key: CallKey,
@@ -157,6 +181,11 @@ pub enum Note {
     Begins,
     /// The snapshot ends here.
     Ends(EndsNote),
+    Revoked(RevokedNote),
+    Delegation(DelegationNote),
+    /// This delegation has ended. Written with whatever is written next: a client that is asked for one that it has returned says that it
+    /// does not know it.
+    DelegationGone(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

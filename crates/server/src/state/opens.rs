@@ -4,6 +4,7 @@
 //! former instance is recognised and gets `BAD_STATEID` (`STALE_STATEID` in NFSv4.0); it never names another file. The
 //! number cannot be guessed ([`super::ids`]).
 
+use super::delegations::{Delegation, Delegations};
 use super::expired_stateids::ExpiredStateids;
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
@@ -39,6 +40,8 @@ pub(super) struct Open<F> {
     handles: Vec<(Share, F)>,
     /// Lock states that were created under this open.
     pub(super) lock_states: Vec<u64>,
+    /// It is a delegation.
+    pub(super) delegation: Option<Delegation>,
 }
 
 /// A lock owner's locks on one file, named by a lock stateid.
@@ -54,7 +57,7 @@ pub(super) struct LockState {
 
 #[derive(Debug, Default)]
 pub(super) struct File {
-    opens: Vec<u64>,
+    pub(super) opens: Vec<u64>,
     pub(super) ranges: Ranges,
 }
 
@@ -89,6 +92,7 @@ pub struct Files<F> {
     pub(super) expired: ExpiredStateids,
     pub(super) ranges: usize,
     pub waiters: Waiters,
+    pub delegations: Delegations,
     /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
     /// What the shell had opened for clients that are gone. The shell closes it after it has released the state lock.
@@ -153,6 +157,7 @@ impl<F> Files<F> {
             expired: Default::default(),
             ranges: 0,
             waiters: Waiters::default(),
+            delegations: Delegations::default(),
             refusals: Refusals::default(),
             closed: Vec::new(),
         }
@@ -178,7 +183,40 @@ impl<F> Files<F> {
     }
 
     pub(super) fn fresh(&mut self) -> u64 {
-        self.ids.fresh()
+        loop {
+            let id = self.ids.fresh();
+            // Of a former instance's numbers only those of delegations are still in use.
+            if !self.opens.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Puts an open back under its number.
+    pub(super) fn restore_open(
+        &mut self,
+        id: u64,
+        client: u64,
+        owner: Bytes,
+        file: FileKey,
+        access: Share,
+        delegation: Delegation,
+    ) {
+        self.clients.entry(client).or_default().opens.insert((owner.clone(), file.clone()), id);
+        self.files.entry(file.clone()).or_default().opens.push(id);
+        let open = Open {
+            client,
+            owner,
+            file,
+            seqid: 1,
+            access,
+            deny: 0,
+            seen: 0,
+            handles: Vec::new(),
+            lock_states: Vec::new(),
+            delegation: Some(delegation),
+        };
+        self.opens.insert(id, open);
     }
 
     /// A stateid for a copy; it names no open and no lock.
@@ -188,8 +226,12 @@ impl<F> Files<F> {
     }
 
     pub(super) fn stateid(&self, id: u64, seqid: u32) -> Stateid {
+        Self::marked(self.mark, id, seqid)
+    }
+
+    pub(super) fn marked(mark: u32, id: u64, seqid: u32) -> Stateid {
         let mut other = [0; 12];
-        other[..4].copy_from_slice(&self.mark.to_be_bytes());
+        other[..4].copy_from_slice(&mark.to_be_bytes());
         other[4..].copy_from_slice(&id.to_be_bytes());
         Stateid { seqid, other }
     }
@@ -197,12 +239,15 @@ impl<F> Files<F> {
     /// Finds what a stateid names and checks that its seqid is current (RFC 8881 section 8.2.2: 0 stands for the
     /// current one).
     /// Errors: `BAD_STATEID` for a stateid of another client, of a former instance, or with a seqid not yet issued;
-    /// `OLD_STATEID`.
+    /// `OLD_STATEID`; `DELEG_REVOKED`.
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
         let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).ok_or(BAD)?;
-        if mark != Some(self.mark) {
+        if self.delegations.is_revoked(id, mark, client) {
+            return Err(NfsStat::NFS4ERR_DELEG_REVOKED);
+        }
+        if mark != Some(self.opens.get(&id).map_or(self.mark, |o| self.mark_of(o))) {
             return Err(BAD);
         }
         let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {
@@ -235,11 +280,11 @@ impl<F> Files<F> {
     }
 
     /// [`Files::find_on`] for an operation that takes only the stateid of an open.
-    /// Errors: Those of [`Files::find_on`]; `BAD_STATEID` for a lock's.
+    /// Errors: Those of [`Files::find_on`]; `BAD_STATEID` for a lock's or a delegation's.
     pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
         match self.find_on(client, file, stateid)? {
-            OpenOrLock::Open(id) => Ok(id),
-            OpenOrLock::Lock(_) => Err(NfsStat::NFS4ERR_BAD_STATEID),
+            OpenOrLock::Open(id) if !self.is_delegated(id) => Ok(id),
+            _ => Err(NfsStat::NFS4ERR_BAD_STATEID),
         }
     }
 
@@ -254,7 +299,8 @@ impl<F> Files<F> {
     /// the holder.
     pub fn check_share(&self, file: &FileKey, access: Share, deny: Share) -> Result<(), ShareConflict> {
         let Some(f) = self.files.get(file) else { return Ok(()) };
-        for o in f.opens.iter().filter_map(|id| self.opens.get(id)) {
+        // A delegation denies nothing; what it is in the way of is decided before ([`super::delegations`]).
+        for o in f.opens.iter().filter_map(|id| self.opens.get(id)).filter(|o| o.delegation.is_none()) {
             if o.deny & access != 0 || deny & o.access != 0 {
                 return Err(ShareConflict { client: o.client });
             }
@@ -270,6 +316,11 @@ impl<F> Files<F> {
             Some(o) => Err(ShareConflict { client: o.client }),
             None => Ok(()),
         }
+    }
+
+    /// Whether this owner has the file open.
+    pub fn has_open(&self, client: u64, owner: &Bytes, file: &FileKey) -> bool {
+        self.clients.get(&client).is_some_and(|c| c.opens.contains_key(&(owner.clone(), file.clone())))
     }
 
     fn opens_from(&self, from: IpAddr) -> usize {
@@ -360,6 +411,7 @@ impl<F> Files<F> {
                         seen: 0,
                         handles: Vec::new(),
                         lock_states: Vec::new(),
+                        delegation: None,
                     },
                 );
                 id
@@ -440,6 +492,9 @@ impl<F> Files<F> {
     /// Removes an open. Returns what the shell had opened for it.
     pub(super) fn drop_open(&mut self, id: u64) -> Vec<F> {
         let Some(open) = self.opens.remove(&id) else { return Vec::new() };
+        if let Some(delegation) = &open.delegation {
+            self.delegations.dropped(id, open.client, delegation);
+        }
         for lock in &open.lock_states {
             self.drop_lock_state(*lock);
         }
@@ -465,6 +520,7 @@ impl<F> Files<F> {
     }
 
     pub fn remove_client(&mut self, client: u64) {
+        self.delegations.forget_client(client);
         let Some(c) = self.clients.get(&client) else { return };
         let (opens, locks): (Vec<u64>, Vec<u64>) =
             (c.opens.values().copied().collect(), c.locks.values().copied().collect());
@@ -479,10 +535,18 @@ impl<F> Files<F> {
         self.clients.remove(&client);
     }
 
-    /// FREE_STATEID (RFC 8881 section 18.38): frees a lock stateid that holds no lock.
+    /// FREE_STATEID (RFC 8881 section 18.38): frees a lock stateid that holds no lock, or a revoked delegation's.
     /// Errors: Those of [`Files::find`]; `LOCKS_HELD` for an open, or for locks that are held.
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
-        match self.find(client, stateid)? {
+        let found = match self.find(client, stateid) {
+            Err(NfsStat::NFS4ERR_DELEG_REVOKED) => {
+                let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
+                self.delegations.free_revoked(id.unwrap_or_default());
+                return Ok(());
+            }
+            found => found?,
+        };
+        match found {
             OpenOrLock::Open(_) => Err(NfsStat::NFS4ERR_LOCKS_HELD),
             OpenOrLock::Lock(id) => {
                 let file = self.locks.get(&id).map(|l| l.file.clone()).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;

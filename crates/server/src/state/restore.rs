@@ -3,8 +3,8 @@
 use super::clients::{Client, V40};
 use super::identity::Addrs;
 use super::notes::{
-    AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, NlmHostNote, Note, SessionNote, SlotNote,
-    Stamped,
+    AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, DelegationNote, NlmHostNote, Note,
+    RevokedNote, SessionNote, SlotNote, Stamped,
 };
 use super::sessions::NewSession;
 use super::{Millis, State};
@@ -71,6 +71,8 @@ impl<F> State<F> {
         let mut backs: HashMap<SessionId, (u64, BackchannelNote)> = HashMap::new();
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
+        let mut delegations: HashMap<u64, (u64, Option<DelegationNote>)> = HashMap::new();
+        let mut revoked: HashMap<u64, (u64, RevokedNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
                 std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
@@ -97,6 +99,9 @@ impl<F> State<F> {
                 Note::Call(c) => calls.push((v, c)),
                 Note::Backchannel(b) => newest(&mut backs, b.session, v, b),
                 Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
+                Note::Delegation(d) => newest(&mut delegations, d.id, v, Some(d)),
+                Note::DelegationGone(id) => newest(&mut delegations, id, v, None),
+                Note::Revoked(r) => newest(&mut revoked, r.client, v, r),
             }
         }
         let mut found = Restored::default();
@@ -108,7 +113,15 @@ impl<F> State<F> {
                 reclaiming.push(c.id);
             }
             c.addrs = Addrs::restored(addrs.remove(&c.id).map(|(_, note)| note.addrs).unwrap_or_default());
+            if let Some((_, note)) = revoked.remove(&c.id) {
+                self.files.delegations.restore_barred(note);
+            }
             self.clients.restore(c);
+        }
+        for (v, note) in delegations.into_values() {
+            if let Some(note) = note {
+                self.restore_delegation(v, note);
+            }
         }
         for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {
             if self.clients.get(s.client).is_none() {

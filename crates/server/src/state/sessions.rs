@@ -137,6 +137,8 @@ pub struct Session {
     /// The log records that callbacks were sent.
     called_noted: bool,
     back_slots: Vec<BackSlot>,
+    /// A CB_NULL was answered on it.
+    pub back_tried: bool,
     /// Client and server disagree about the back channel's sequence numbers (RFC 8881 section 18.46.3:
     /// SEQ4_STATUS_BACKCHANNEL_FAULT).
     pub back_fault: bool,
@@ -400,6 +402,7 @@ impl Sessions {
                 back_asked: session.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0,
                 called: false,
                 called_noted: false,
+                back_tried: false,
                 back_fault: false,
             },
         );
@@ -538,6 +541,17 @@ impl Session {
             && !self.back_fault
             && !self.back_slots.is_empty()
             && self.back_conns.is_empty()
+    }
+
+    /// The connections, program and credential for a call on the back channel that needs no slot.
+    pub fn back_path(&self) -> Option<(Vec<ConnId>, u32, OpaqueAuth)> {
+        let cred = self.callback_cred.clone().filter(|_| self.can_call_back())?;
+        Some((self.back_conns.iter().copied().collect(), self.callback_program, cred))
+    }
+
+    /// The sequence number of the last request that was begun on a slot.
+    pub fn last_sequence(&self, slot: u32) -> u32 {
+        self.slots.get(slot as usize).map_or(0, |s| s.seqid)
     }
 
     pub fn set_callback(&mut self, program: u32, cred: Option<OpaqueAuth>) {

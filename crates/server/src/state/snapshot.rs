@@ -2,7 +2,6 @@
 
 use super::State;
 use super::call_key::CallKey;
-use super::clients::Client;
 use super::notes::{EndsNote, LogId, Note, Stamped};
 use landfast_nfs::v4::SessionId;
 use std::mem;
@@ -36,6 +35,7 @@ enum Names {
     /// Slots of the first session, from this one on; then the other sessions.
     Slots(SessionId, usize, std::vec::IntoIter<SessionId>),
     Calls(std::vec::IntoIter<CallKey>),
+    Delegations(std::vec::IntoIter<u64>),
     Nothing,
 }
 
@@ -101,8 +101,9 @@ impl<F> State<F> {
             match &mut snapshot.names {
                 Names::Clients(left) => match left.next() {
                     Some(id) => {
-                        let confirmed = self.clients.get(id).filter(|c| c.confirmed);
-                        out.extend(confirmed.into_iter().flat_map(Client::notes));
+                        if self.clients.get(id).is_some_and(|c| c.confirmed) {
+                            out.extend(self.client_notes(id));
+                        }
                     }
                     None => snapshot.names = Names::Hosts(self.hosts.ids().into_iter()),
                 },
@@ -138,6 +139,12 @@ impl<F> State<F> {
                         let call = self.drc.note(&key, log);
                         out.extend(call.map(|(v, note)| Stamped { v, note: Note::Call(note) }));
                     }
+                    None => {
+                        snapshot.names = Names::Delegations(self.files.logged_delegations().into_iter());
+                    }
+                },
+                Names::Delegations(left) => match left.next() {
+                    Some(id) => out.extend(self.files.delegation_note(id)),
                     None => snapshot.names = Names::Nothing,
                 },
                 Names::Nothing => break,
@@ -152,7 +159,7 @@ impl<F> State<F> {
         let mut out = self.nlm_settle();
         for id in self.clients.ids() {
             let v = self.version + 1;
-            let holds = self.files.opens_of(id) > 0;
+            let holds = self.files.unlogged_of(id) > 0;
             // A client that has still not reclaimed keeps its right to.
             if let Some(c) = self.clients.get_mut(id).filter(|c| c.holds && !holds && !c.needs_reclaim) {
                 c.holds = false;

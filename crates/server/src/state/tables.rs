@@ -13,7 +13,7 @@ use super::owners::Owners;
 use super::sessions::Sessions;
 use crate::limited::{Limit, Limits};
 use crate::limits;
-use landfast_nfs::v4::flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED;
+use landfast_nfs::v4::flags::{SEQ4_STATUS_RECALLABLE_STATE_REVOKED, SEQ4_STATUS_RESTART_RECLAIM_NEEDED};
 use landfast_nfs::v4::{NfsStat, SessionId};
 
 /// How much the state may keep; the log has to hold all of it at each checkpoint.
@@ -24,6 +24,8 @@ pub struct Bounds {
     pub clients: usize,
     pub nlm_hosts: usize,
     pub call_bytes: u64,
+    /// Delegations that stand in the log.
+    pub delegations: usize,
     /// The configured limits. Client records may be fewer: see `clients`.
     pub limits: Limits,
 }
@@ -46,6 +48,13 @@ impl Bounds {
             reply_bytes: limits::CACHED_BYTES_TOTAL_MAX.min(share(limits::LOG_PARTS_SESSIONS)),
             clients: configured[Limit::Clients].min(clients).max(1),
             nlm_hosts: limits::NLM_HOSTS_MAX.min(hosts).max(1),
+            delegations: match log_bytes {
+                None => 0,
+                Some(_) => {
+                    let fit = share(limits::LOG_PARTS_DELEGATIONS) / limits::DELEGATION_NOTE_BYTES;
+                    usize::try_from(fit).unwrap_or(usize::MAX).min(limits::LOGGED_DELEGATIONS_MAX)
+                }
+            },
             call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
             limits: configured,
         }
@@ -138,6 +147,7 @@ impl<F> State<F> {
         }
         if reclaims {
             self.grace.wait_for(id);
+            self.files.delegations.bar_successor(id, old);
         }
         self.remove_client(old)
     }
@@ -172,10 +182,12 @@ impl<F> State<F> {
     /// The `sr_status_flags` of a SEQUENCE of this client (RFC 8881 section 18.46.3). Each flag is computed from the
     /// state itself, so none can be stuck.
     pub fn status_flags(&self, client: u64) -> u32 {
-        match self.clients.get(client) {
+        let reclaim = match self.clients.get(client) {
             Some(c) if c.needs_reclaim => SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
             _ => 0,
-        }
+        };
+        let revoked = self.files.delegations.any_revoked(client);
+        reclaim | if revoked { SEQ4_STATUS_RECALLABLE_STATE_REVOKED } else { 0 }
     }
 
     /// Whether the client's lease has expired. An NLM host has no lease.
@@ -223,7 +235,7 @@ impl<F> State<F> {
     /// If the client holds an open or a lock and its record in the log does not say so yet: the note to write. It must be durable before
     /// the reply, or the client could not reclaim after a power cut.
     pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
-        if self.files.opens_of(client) == 0 {
+        if self.files.unlogged_of(client) == 0 {
             return None;
         }
         let v = self.version + 1;

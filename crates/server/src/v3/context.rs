@@ -7,6 +7,7 @@ use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
 use crate::state::opens::Share;
+use crate::touches::Touching;
 use landfast_nfs::v3::res::PostOp;
 use landfast_nfs::v3::types::{FileType, SetTime, SpecData};
 use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Res, Sattr, Time, WccAttr, WccData};
@@ -69,11 +70,24 @@ pub(super) struct Context<'a> {
     pub(super) txs: Txs,
     /// Notes were written, so the reply waits for the log.
     pub(super) noted: bool,
+    /// What the call does to files.
+    pub(super) touching: Vec<Touching>,
+    /// A delegation is in its way, and it has changed nothing yet: it waits for that.
+    pub(super) parks: bool,
 }
 
 impl<'a> Context<'a> {
     pub(super) fn new(sh: &'a Shared, caller: &'a Caller) -> Context<'a> {
-        Context { sh, exports: sh.exports(), caller, now: sh.now(), txs: Txs::default(), noted: false }
+        Context {
+            sh,
+            exports: sh.exports(),
+            caller,
+            now: sh.now(),
+            txs: Txs::default(),
+            noted: false,
+            touching: Vec::new(),
+            parks: false,
+        }
     }
 
     /// The object of a handle.

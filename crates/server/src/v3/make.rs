@@ -62,6 +62,7 @@ impl Context<'_> {
             if there.node.kind() != Kind::File {
                 return Err(NfsStat3::EXIST);
             }
+            self.touch_existing(&there)?;
             if let Some(size) = attrs.size {
                 self.not_denied(&there, WRITE)?;
                 let size = SetAttrs { size: Some(size), ..SetAttrs::default() };

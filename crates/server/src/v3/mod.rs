@@ -19,6 +19,7 @@ mod make;
 mod names;
 mod readdir;
 mod serve;
+mod touch;
 
 use crate::exports::{Caller, Export};
 use crate::limits;
@@ -27,6 +28,7 @@ use crate::shared::Shared;
 use crate::state::drc::CallKey;
 use crate::state::notes::{Note, Stamped};
 use crate::stats::Protocol;
+use crate::wakeups::Awaited;
 use bytes::{BufMut, Bytes, BytesMut};
 use context::Context;
 use landfast_nfs::nfsacl::{GetaclArgs, SetaclArgs, proc as acl_proc};
@@ -124,11 +126,16 @@ fn may_flush(call: &Call, export: &Export) -> bool {
 
 fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut ctx = Context::new(sh, &req.caller);
-    let (status, reply) = match &req.call {
-        DecodedCall::V3(call) => execute(&mut ctx, call),
-        DecodedCall::Getacl(a) => one(ctx.getacl(a)),
-        DecodedCall::Setacl(a) => one(ctx.setacl(a)),
+    let (status, reply) = match (ctx.before(&req.call), &req.call) {
+        (Err(status), call) => (status, vec![call.failed(status)]),
+        (Ok(()), DecodedCall::V3(call)) => execute(&mut ctx, call),
+        (Ok(()), DecodedCall::Getacl(a)) => one(ctx.getacl(a)),
+        (Ok(()), DecodedCall::Setacl(a)) => one(ctx.setacl(a)),
     };
+    if ctx.parks {
+        let waits = Some((Awaited::Delegation, limits::RECALL_WAIT));
+        return Outcome { waits, ..Outcome::at_once(reply) };
+    }
     let (protocol, procedure) = match &req.call {
         DecodedCall::V3(call) => (Protocol::V3, call.number()),
         DecodedCall::Getacl(_) => (Protocol::Nfsacl, acl_proc::GETACL),

@@ -85,8 +85,9 @@ impl Context<'_> {
     }
 
     pub(super) fn readdirplus(&mut self, a: &ReaddirplusArgs) -> ReaddirplusRes {
-        self.reading(&a.dir, |_, dir| {
+        self.reading(&a.dir, |ctx, dir| {
             let (found, eof) = list(dir, a.cookie, room(a.maxcount, Some(a.dircount), true))?;
+            ctx.look_at_entries(found.iter().filter_map(|e| e.object.as_ref()).map(|(node, _)| node))?;
             let entry = |e: Found| EntryPlus {
                 fileid: e.fileid,
                 name: e.name,

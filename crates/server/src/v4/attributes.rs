@@ -1,23 +1,33 @@
 //! Attributes: GETATTR, SETATTR, VERIFY, NVERIFY, ACCESS (RFC 8881 sections 18.1, 18.7, 18.15, 18.30, 18.31).
 
 use super::context::{Context, Obj, OpError, OpResult, must_be_file};
+use super::io::mode_for;
 use crate::attr::{self, Purpose};
 use crate::errors::{status, status_of_acls};
-use crate::state::opens::WRITE;
+use crate::exports::Delegate;
+use crate::state::opens::{READ, WRITE};
 use landfast_nfs::v4::args::SetattrArgs;
-use landfast_nfs::v4::attr::number::ACL;
+use landfast_nfs::v4::attr::number::{ACL, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
 use landfast_nfs::v4::flags::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
     ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE,
 };
 use landfast_nfs::v4::res::AccessRes;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
-use landfast_volume::{AccessMask, Kind, SetAcls, SetAttrs};
+use landfast_volume::{AccessMask, Cred, Kind, SetAcls, SetAttrs, TimeSet, Timestamp};
+use std::time::SystemTime;
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
 
 impl Context<'_> {
-    pub(super) fn getattr(&mut self, wanted: &Bitmap) -> OpResult {
-        let wanted = attr::readable(wanted, self.minor)?;
-        self.object(self.fh()?)?;
+    pub(super) fn getattr(&mut self, asked: &Bitmap) -> OpResult {
+        let wanted = attr::readable(asked, self.minor)?;
+        if let Some(obj) = self.object(self.fh()?)? {
+            attr::not_delegated(asked, self.minor, obj.export.features.delegations)?;
+        }
         let subject = self.subject(self.fh()?, &wanted)?;
         Ok(ResBody::Getattr(attr::values(self.sh, self.minor, &subject, &wanted)?))
     }
@@ -26,7 +36,10 @@ impl Context<'_> {
     pub(super) fn setattr(&mut self, a: &SetattrArgs) -> OpResult {
         let nothing = |status| OpError { status, body: Some(Box::new(ResBody::Setattr(Bitmap::default()))) };
         let obj = self.node().map_err(nothing)?;
-        let attrs = attr::to_set(&a.attrs, self.minor, Purpose::Set).map_err(nothing)?;
+        let holders = obj.export.features.delegations == Delegate::Times && self.minor >= 2;
+        let purpose = if holders { Purpose::SetByHolder } else { Purpose::Set };
+        let mut attrs = attr::to_set(&a.attrs, self.minor, purpose).map_err(nothing)?;
+        let delegated = self.take_delegated_times(&obj, a, &mut attrs).map_err(|f| nothing(f.status))?;
         let file = match attrs.size {
             None => None,
             Some(_) => {
@@ -43,10 +56,15 @@ impl Context<'_> {
         let acls = self.acls_to_set(&a.attrs, &obj, &attrs).map_err(nothing)?;
         let tx = self.modify(&obj).map_err(nothing)?;
         let mut done = Bitmap::default();
-        if acls.is_empty() || !attrs.is_empty() {
+        if let Some(times) = delegated {
+            // The delegation gives the right, as it does to whoever writes.
+            let set = obj.volume().setattr(tx, &Cred::root(), &obj.node, None, times);
+            done = attr::in_the_form_asked(attr::set_mask(&set?), &a.attrs.mask);
+        }
+        if (acls.is_empty() && delegated.is_none()) || !attrs.is_empty() {
             let set = obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs);
             // If the filesystem lacks the feature: SETATTR has no `NOTSUPP`.
-            done = attr::set_mask(&set.map_err(|e| nothing(status_of_acls(e)))?);
+            done = done.or(&attr::set_mask(&set.map_err(|e| nothing(status_of_acls(e)))?));
         }
         if !acls.is_empty() {
             obj.volume().set_acls(tx, obj.cred(), &obj.node, &acls).map_err(|e| OpError {
@@ -56,6 +74,29 @@ impl Context<'_> {
             done.set(ACL);
         }
         Ok(ResBody::Setattr(done))
+    }
+
+    /// Takes the times out that the holder of a delegation sets, after it has been checked that the caller is one.
+    fn take_delegated_times(
+        &self,
+        obj: &Obj,
+        a: &SetattrArgs,
+        attrs: &mut SetAttrs,
+    ) -> Result<Option<SetAttrs>, OpError> {
+        let (any, write) = attr::delegated_times(&a.attrs);
+        if !any {
+            return Ok(None);
+        }
+        self.answers_for_times(obj, &a.stateid, write)?;
+        obj.volume().may(obj.cred(), &obj.node, mode_for(if write { WRITE } else { READ }))?;
+        let now = now();
+        let take = |from: &mut Option<TimeSet>, number| {
+            let is_delegated = a.attrs.mask.has(number);
+            attr::not_later(if is_delegated { from.take() } else { None }, now)
+        };
+        let atime = take(&mut attrs.atime, TIME_DELEG_ACCESS);
+        let mtime = take(&mut attrs.mtime, TIME_DELEG_MODIFY);
+        Ok(Some(SetAttrs { atime, mtime, ..SetAttrs::default() }))
     }
 
     /// The ACLs to set on an existing object, which gets the other attributes first.

@@ -9,8 +9,7 @@ use super::context::Context;
 use super::dispatch::result;
 use super::matrix::{self, Place};
 use super::reply::{Budget, RPC_REPLY_HEAD, Reply, whole};
-use super::request::Request;
-use super::session::Sequenced;
+use super::request::{Request, Sequenced};
 use super::step::{flavor_later, step};
 use super::v40;
 use crate::errors;
@@ -63,6 +62,9 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         offloads: Vec::new(),
         work: Allowance::new(&req.reply_conn),
         waits: None,
+        touching: Vec::new(),
+        may_park: false,
+        parks: false,
         room: limits::RESPONSE_BYTES_MAX as usize,
         last: true,
         flavor_later: false,
@@ -120,9 +122,18 @@ fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
     let ArgOp::Sequence(sequence) = &args.ops[0] else {
         return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_SERVERFAULT);
     };
-    let begun = ctx.sequence(sequence, req);
-    let status = begun.as_ref().err().copied().unwrap_or(NfsStat::NFS4_OK);
-    ctx.sh.counters.op(ctx.minor, OpNum::SEQUENCE, status, false);
+    let begun = match req.parked.take() {
+        Some((session, begun)) => {
+            ctx.session = Some(session);
+            Ok(begun)
+        }
+        None => {
+            let begun = ctx.sequence(sequence, req);
+            let status = begun.as_ref().err().copied().unwrap_or(NfsStat::NFS4_OK);
+            ctx.sh.counters.op(ctx.minor, OpNum::SEQUENCE, status, false);
+            begun
+        }
+    };
     let begun = match begun {
         Ok(begun) => begun,
         Err(status) => {
@@ -145,6 +156,7 @@ fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
         }
         Sequenced::New { res, max_response, max_cached } => (res, max_response, max_cached),
     };
+    ctx.may_park = !req.parked.is_over();
     let cap = |max: u32, over| Budget { max: (max as usize).saturating_sub(RPC_REPLY_HEAD), over };
     let budget = if sequence.cachethis && max_cached < max_response {
         cap(max_cached, NfsStat::NFS4ERR_REP_TOO_BIG_TO_CACHE)
@@ -161,6 +173,14 @@ fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
         if !reply.status.is_ok() {
             break;
         }
+    }
+    if ctx.parks
+        && let Some(session) = ctx.session.take()
+    {
+        // Its slot stays busy, and it goes on from here.
+        req.parked.put(session, Sequenced::New { res, max_response, max_cached });
+        let waits = Some((Awaited::Delegation, limits::RECALL_WAIT));
+        return Outcome { waits, ..Outcome::at_once(Vec::new()) };
     }
     finish(ctx, req, reply, max_cached as usize, sequence.cachethis)
 }
@@ -194,6 +214,10 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         _ => CachedReply::Uncached,
     };
     ctx.rests_on_removals(reply_status, &req.args);
+    if changed {
+        let gone = ctx.sh.state().take_gone_delegations();
+        ctx.note(gone);
+    }
     let home = ctx.home();
     let holder_note = home.as_ref().and_then(|_| ctx.sh.state().note_holding(session.client));
     let holder = holder_note.as_ref().map(|_| session.client);

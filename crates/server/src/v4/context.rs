@@ -18,6 +18,7 @@ use crate::state::owners::OwnerKey;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use crate::state_lock::not_under_the_state;
+use crate::touches::Touching;
 use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::attr::number::ACL;
@@ -142,6 +143,12 @@ pub(crate) struct Context<'a> {
     pub(crate) offloads: Vec<Offload>,
     /// A failed operation may succeed once other requests have been answered, within this time.
     pub(crate) waits: Option<(Awaited, Duration)>,
+    /// What the current operation does to files.
+    pub(crate) touching: Vec<Touching>,
+    /// Nothing has been done yet that could not be done again, and it has not waited long enough.
+    pub(crate) may_park: bool,
+    /// The operation failed because a delegation is in its way, and the request waits for that.
+    pub(crate) parks: bool,
     /// Bytes that the current operation's result may take.
     pub(crate) room: usize,
     pub(crate) last: bool,

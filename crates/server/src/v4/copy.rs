@@ -133,6 +133,7 @@ impl Context<'_> {
             verifier,
             progress,
             permit,
+            touching: std::mem::take(&mut self.touching),
         });
         Some(copied_body(Some(stateid), 0, verifier, false))
     }

@@ -60,7 +60,8 @@ impl Context<'_> {
             ArgOp::OffloadStatus(a) => self.offload_status(a),
             ArgOp::ReadPlus(a) => self.read_plus(a),
             ArgOp::Seek(a) => self.seek(a),
-            ArgOp::DelegReturn(_) | ArgOp::Other(_) => Err(NfsStat::NFS4ERR_NOTSUPP.into()),
+            ArgOp::DelegReturn(a) => self.deleg_return(a),
+            ArgOp::Other(_) => Err(NfsStat::NFS4ERR_NOTSUPP.into()),
             // Only in NFSv4.0, which has its own way here: `v40`.
             ArgOp::Setclientid(_)
             | ArgOp::SetclientidConfirm(_)

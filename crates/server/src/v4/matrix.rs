@@ -36,6 +36,8 @@ pub struct OpSpec {
     pub minor: u32,
     /// The last minor version that has it: in later ones it is `NOTSUPP`.
     pub last: u32,
+    /// The first minor version in which it is served: in earlier ones that have it, it is `NOTSUPP`.
+    pub served_since: u32,
     pub does: Does,
     pub place: Place,
     pub needs_fh: bool,
@@ -46,7 +48,17 @@ pub struct OpSpec {
 }
 
 const fn spec(op: OpNum, minor: u32, does: Does, place: Place, result_max: usize) -> OpSpec {
-    OpSpec { op, minor, last: 2, does, place, needs_fh: true, needs_saved: false, result_max }
+    OpSpec {
+        op,
+        minor,
+        last: 2,
+        served_since: minor,
+        does,
+        place,
+        needs_fh: true,
+        needs_saved: false,
+        result_max,
+    }
 }
 
 /// The first minor version that has an operation of this number.
@@ -61,6 +73,12 @@ const fn since(op: OpNum) -> u32 {
 /// An operation that only NFSv4.0 has.
 const fn only40(mut s: OpSpec) -> OpSpec {
     s.last = 0;
+    s
+}
+
+/// An operation that is not served in NFSv4.0.
+const fn not40(mut s: OpSpec) -> OpSpec {
+    s.served_since = 1;
     s
 }
 
@@ -94,6 +112,8 @@ const fn absent(op: OpNum, minor: u32) -> OpSpec {
 const HEAD: usize = 8;
 const STATEID: usize = 16;
 const CINFO: usize = 20;
+/// A delegation for writing: type, stateid, whether it is recalled, space limit, an access control entry for nobody.
+const DELEGATION: usize = 4 + STATEID + 4 + 12 + 16;
 /// A bitmap of at most four words.
 const BITMAP: usize = 20;
 
@@ -104,7 +124,7 @@ pub const OPS: &[OpSpec] = &[
     modify(OpNum::COMMIT, HEAD + 8),
     modify(OpNum::CREATE, HEAD + CINFO + BITMAP),
     absent(OpNum::DELEGPURGE, 0),
-    absent(OpNum::DELEGRETURN, 0),
+    not40(state(OpNum::DELEGRETURN, HEAD)),
     read(OpNum::GETATTR),
     read(OpNum::GETFH),
     saved(modify(OpNum::LINK, HEAD + CINFO)),
@@ -114,7 +134,7 @@ pub const OPS: &[OpSpec] = &[
     read(OpNum::LOOKUP),
     read(OpNum::LOOKUPP),
     read(OpNum::NVERIFY),
-    modify(OpNum::OPEN, HEAD + STATEID + CINFO + 4 + BITMAP + 12),
+    modify(OpNum::OPEN, HEAD + STATEID + CINFO + 4 + BITMAP + DELEGATION),
     absent(OpNum::OPENATTR, 0),
     only40(state(OpNum::OPEN_CONFIRM, HEAD + STATEID)),
     state(OpNum::OPEN_DOWNGRADE, HEAD + STATEID),

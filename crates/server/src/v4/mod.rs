@@ -4,7 +4,8 @@
 //!
 //! - [`matrix`]: the operations as data; `request`, `reply`: a COMPOUND as it was received, its reply as it grows;
 //! - `allowance`: how much one COMPOUND may have the disk do; `context`: what its operations share;
-//! - `session`, `handles`, `names`, `attributes`, `readdir`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
+//! - `touch`: whether delegations of others are in an operation's way;
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `delegation`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
 //! - `dispatch`: which operation is whose code; `dispatch40`: the same as NFSv4.0 has them;
 //! - `step`: one operation where it stands; `v40`: COMPOUNDs of NFSv4.0; `compound`: one request from its first operation to its
 //!   reply;
@@ -15,6 +16,7 @@ mod attributes;
 mod compound;
 mod context;
 mod copy;
+mod delegation;
 mod dispatch;
 mod dispatch40;
 mod handles;
@@ -30,6 +32,7 @@ mod serve;
 mod session;
 mod sparse;
 mod step;
+mod touch;
 mod v40;
 mod xattr;
 

@@ -5,10 +5,12 @@
 //! gets `ACCESS`, and does not learn by `SHARE_DENIED` whether others have it open.
 
 use super::context::{Context, Obj, OpError, OpResult, key, must_be_file};
+use super::delegation::{Given, Wish};
 use super::names::cinfo;
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
+use crate::state::delegations::Touch;
 use crate::state::opens::{FileKey, READ, Share, ShareConflict, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
@@ -16,17 +18,13 @@ use landfast_nfs::v4::args::{
 };
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::flags::{
-    CREATE_SESSION4_FLAG_PERSIST, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+    CREATE_SESSION4_FLAG_PERSIST, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_NO_OPEN_STATEID, WND4_RESOURCE,
 };
-use landfast_nfs::v4::res::{OpenDelegation, OpenRes, WhyNone};
+use landfast_nfs::v4::res::OpenRes;
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
 use landfast_volume::{CreateHow, Error, Kind, OpenFile, OpenMode, SetAcls, SetAttrs};
 
-/// WND4_NOT_WANTED and WND4_RESOURCE (RFC 8881 section 18.16.2).
-const WND4_NOT_WANTED: u32 = 0;
-const WND4_RESOURCE: u32 = 2;
 /// How often an OPEN looks again when a name comes and goes under it.
 const TRIES: usize = 4;
 
@@ -37,6 +35,8 @@ struct OpenRequest {
     access: Share,
     deny: Share,
     mode: OpenMode,
+    /// A new file is opened for reading, too: it will be delegated.
+    both: bool,
 }
 
 struct OpenedFile {
@@ -63,32 +63,86 @@ impl Context<'_> {
                 self.open_current(&request)?
             }
             (OpenClaim::Previous(_), OpenHow::NoCreate) => {
-                self.sh.state().may_reclaim(request.client, self.now)?;
+                let file = key(&self.file()?.node);
+                {
+                    let st = self.sh.state();
+                    st.may_reclaim(request.client, self.now)?;
+                    if st.files.delegations.is_barred(request.client, &file) {
+                        return Err(NfsStat::NFS4ERR_RECLAIM_BAD.into());
+                    }
+                }
                 self.open_current(&request)?
             }
             (OpenClaim::Fh | OpenClaim::Previous(_), OpenHow::Create(_)) => {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
             }
-            // No delegation was ever given.
-            (OpenClaim::DelegateCur { .. } | OpenClaim::DelegCurFh(_), _) => {
-                return Err(NfsStat::NFS4ERR_BAD_STATEID.into());
+            (OpenClaim::DelegCurFh(stateid), OpenHow::NoCreate) => {
+                self.may_open_by(&self.file()?, stateid, request.access)?;
+                self.open_current(&request)?
+            }
+            (OpenClaim::DelegateCur { delegate_stateid, file }, OpenHow::NoCreate) => {
+                let dir = self.dir_or_symlink()?;
+                check_name(file)?;
+                let node = dir.volume().lookup(dir.cred(), &dir.node, file)?;
+                self.may_open_by(&Obj { node, ..dir }, delegate_stateid, request.access)?;
+                self.open_name(file, &request)?
+            }
+            (OpenClaim::DelegateCur { .. } | OpenClaim::DelegCurFh(_), OpenHow::Create(_)) => {
+                return Err(NfsStat::NFS4ERR_INVAL.into());
             }
             (OpenClaim::DelegatePrev(_) | OpenClaim::DelegPrevFh, _) => {
                 return Err(NfsStat::NFS4ERR_NOTSUPP.into());
             }
         };
-        let stateid = self.enter(&found.obj, &request, found.file)?;
-        if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_)) {
+        let wish = Wish::of(a.share_access);
+        let given = match &a.claim {
+            OpenClaim::Null(_) | OpenClaim::Fh => {
+                self.delegate(&found.obj, request.access, &found.file, wish)
+            }
+            _ => Err(WND4_RESOURCE),
+        };
+        if let Ok(given) = &given
+            && self.txs.modified()
+        {
+            let note = self.sh.state().log_delegation(&given.stateid);
+            self.note(note);
+        }
+        let alone = given.is_ok() && wish.instead && !self.has_open(&found.obj, &request);
+        let stateid = if alone {
+            Stateid::ANONYMOUS
+        } else {
+            self.enter(&found.obj, &request, found.file).inspect_err(|_| self.withdraw(&found.obj, &given))?
+        };
+        if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_)) {
             self.set_fh(found.obj.to(found.obj.node.clone()));
         }
-        self.stateid = stateid;
-        Ok(ResBody::Open(OpenRes {
-            stateid,
-            cinfo: found.cinfo,
-            rflags: OPEN4_RESULT_LOCKTYPE_POSIX,
-            attrset: found.attrset,
-            delegation: no_delegation(a.share_access),
-        }))
+        self.is_no_reclaim(&found.obj, &a.claim)?;
+        let rflags = OPEN4_RESULT_LOCKTYPE_POSIX | if alone { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
+        self.stateid = if let (true, Ok(given)) = (alone, &given) { given.stateid } else { stateid };
+        let delegation = given.map_or_else(|why| wish.none(why), |given| given.says);
+        Ok(ResBody::Open(OpenRes { stateid, cinfo: found.cinfo, rflags, attrset: found.attrset, delegation }))
+    }
+
+    /// Whether this owner has the file open already: then that open is widened, whatever delegation there is.
+    fn has_open(&self, obj: &Obj, request: &OpenRequest) -> bool {
+        self.sh.state().files.has_open(request.client, &request.owner, &key(&obj.node))
+    }
+
+    /// Takes a delegation back when its OPEN fails.
+    fn withdraw(&self, obj: &Obj, given: &Result<Given, u32>) {
+        if let (Ok(given), Ok(client)) = (given, self.client()) {
+            self.sh.state().files.withdraw_delegation(client, &key(&obj.node), &given.stateid);
+        }
+    }
+
+    /// A file that was revoked from the client and is opened anew may be reclaimed again.
+    fn is_no_reclaim(&mut self, obj: &Obj, claim: &OpenClaim) -> Result<(), NfsStat> {
+        if !matches!(claim, OpenClaim::Previous(_)) {
+            let client = self.client()?;
+            let notes = self.sh.state().is_opened_anew(client, &key(&obj.node));
+            self.note(notes);
+        }
+        Ok(())
     }
 
     fn request(&self, a: &OpenArgs) -> Result<OpenRequest, NfsStat> {
@@ -102,12 +156,16 @@ impl Context<'_> {
             owner: a.owner.owner.0.clone(),
             access,
             deny: a.share_deny as Share,
+            both: access == WRITE && Wish::of(a.share_access).instead,
             mode: OpenMode {
                 read: access & READ != 0,
                 write: access & WRITE != 0,
                 // The client has been let in before the server restarted. Not with CLAIM_FH: Linux opens with it what it has
                 // asked nobody about, so the mode counts, as with Linux' server.
-                owner_override: matches!(a.claim, OpenClaim::Previous(_)),
+                owner_override: matches!(
+                    a.claim,
+                    OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_) | OpenClaim::DelegateCur { .. }
+                ),
             },
         })
     }
@@ -164,6 +222,8 @@ impl Context<'_> {
         if request.mode.write {
             obj.writable()?;
         }
+        let changes = request.mode.write || request.deny != 0;
+        self.touch(&obj.node, if changes { Touch::Changes } else { Touch::Reads })?;
         let file = obj.volume().open_file(obj.cred(), &obj.node, request.mode)?;
         self.share(obj, request)?;
         Ok(file)
@@ -246,9 +306,10 @@ impl Context<'_> {
         if !exclusive {
             self.room_to_open(request.client, None)?;
         }
+        let mode = OpenMode { read: request.mode.read || request.both, ..request.mode };
         let made = dir
             .volume()
-            .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, request.mode, acls)
+            .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, mode, acls)
             .map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
         let mut attrset = if exclusive {
             attr::set_mask_exclusive(&made.attrs_set)
@@ -259,6 +320,8 @@ impl Context<'_> {
             attrset.set(ACL);
         }
         let obj = Obj { node: made.node, ..dir.clone() };
+        // Others may have found it already.
+        self.touch(&obj.node, Touch::Changes)?;
         Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }
 
@@ -364,16 +427,5 @@ impl Context<'_> {
         let client = self.client()?;
         self.sh.state().files.free(client, &stateid)?;
         Ok(ResBody::Empty)
-    }
-}
-
-/// No delegation, with the reason when the client said what it wants (RFC 8881 section 18.16.3).
-fn no_delegation(share_access: u32) -> OpenDelegation {
-    match share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
-        0 => OpenDelegation::None,
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => {
-            OpenDelegation::NoneExt(WhyNone { why: WND4_NOT_WANTED, will_signal: false })
-        }
-        _ => OpenDelegation::NoneExt(WhyNone { why: WND4_RESOURCE, will_signal: false }),
     }
 }

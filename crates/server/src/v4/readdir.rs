@@ -110,9 +110,10 @@ impl Context<'_> {
         }
     }
 
-    fn read_volume(&self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
+    fn read_volume(&mut self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
-        if attr::only_stat_attrs(wanted) {
+        let asks = attr::a_writer_changes(wanted) && self.sh.touches.any_delegation();
+        if attr::only_stat_attrs(wanted) && !asks {
             return list_own(dir, cookie, wanted, detail, page);
         }
         loop {
@@ -120,6 +121,10 @@ impl Context<'_> {
             if found.entries.is_empty() && !found.eof {
                 // Nothing but what is hidden: an end that the volume did not call one would loop for ever.
                 return page.done(true);
+            }
+            if asks {
+                let objects = found.entries.iter().filter_map(|e| e.object.as_ref());
+                self.look_at_entries(objects.filter_map(|o| o.as_ref().ok()).map(|(node, _)| node))?;
             }
             for e in found.entries {
                 let fattr = match e.object {

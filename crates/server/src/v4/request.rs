@@ -1,12 +1,17 @@
 //! A COMPOUND as received.
 
+use super::context::InSession;
 use crate::exports::Caller;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
 use crate::state::sessions::ConnId;
+use bytes::Bytes;
 use landfast_nfs::v4::CompoundArgs;
+use landfast_nfs::v4::res::SequenceRes;
 use landfast_rpc::ConnInfo;
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) struct Request {
     pub(crate) conn: ConnId,
@@ -21,4 +26,44 @@ pub(crate) struct Request {
     pub(crate) bytes: usize,
     /// Digest of caller and operations after the SEQUENCE.
     pub(crate) fingerprint: u64,
+    pub(crate) parked: Parked,
+}
+
+/// What SEQUENCE decides.
+pub(super) enum Sequenced {
+    /// Run the rest. The limits are of the reply, and of a kept reply.
+    New {
+        res: SequenceRes,
+        max_response: u32,
+        max_cached: u32,
+    },
+    Replay(Bytes),
+    Uncached(SequenceRes),
+}
+
+/// A request that waits until a delegation is no longer in its way. It has its slot, and has done nothing yet.
+#[derive(Default)]
+pub(crate) struct Parked {
+    begun: Mutex<Option<(InSession, Sequenced)>>,
+    /// It has waited long enough.
+    over: AtomicBool,
+}
+
+impl Parked {
+    pub(super) fn put(&self, session: InSession, begun: Sequenced) {
+        *self.begun.lock() = Some((session, begun));
+    }
+
+    pub(super) fn take(&self) -> Option<(InSession, Sequenced)> {
+        self.begun.lock().take()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Makes the next run the last. Returns whether there has to be one, since it has a slot.
+    pub(crate) fn ends(&self) -> bool {
+        !self.over.swap(true, Ordering::AcqRel) && self.begun.lock().is_some()
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::compound::run;
 use super::reply::Reply;
-use super::request::Request;
+use super::request::{Parked, Request};
 use super::{matrix, v40};
 use crate::exports::{Export, Exports};
 use crate::fnv;
@@ -54,6 +54,7 @@ pub(crate) async fn compound(
             fingerprint,
             args,
             key,
+            parked: Parked::default(),
         })
         .await
 }
@@ -73,6 +74,10 @@ pub(crate) fn compound_not_yet(body: Bytes) -> Response {
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
         run(sh, self)
+    }
+
+    fn has_another_run(&self) -> bool {
+        self.parked.ends()
     }
 
     fn slot(&self) -> Option<Slot> {

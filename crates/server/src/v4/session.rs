@@ -3,7 +3,7 @@
 
 use super::context::{Context, InSession, OpResult};
 use super::matrix::may_modify;
-use super::request::Request;
+use super::request::{Request, Sequenced};
 use crate::limits;
 use crate::state::clients::{CreateSession, ExchangeId};
 use crate::state::sessions::{Begin, NewSession, SlotUse};
@@ -36,17 +36,6 @@ const EXCHANGE_FLAGS: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
     | EXCHGID4_FLAG_UPD_CONFIRMED_REC_A;
 const CREATE_FLAGS: u32 =
     CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
-
-pub(super) enum Sequenced {
-    /// Run the rest. The limits are of the reply, and of a kept reply.
-    New {
-        res: SequenceRes,
-        max_response: u32,
-        max_cached: u32,
-    },
-    Replay(Bytes),
-    Uncached(SequenceRes),
-}
 
 impl Context<'_> {
     /// SEQUENCE (RFC 8881 section 18.46).
@@ -217,9 +206,7 @@ impl Context<'_> {
             if let Some(old) = st.clients.created(a.clientid, self.now, res.to_bytes(), v) {
                 notes.extend(st.succeed_client(self.now, a.clientid, old));
             }
-            if let Some(c) = st.clients.get(a.clientid) {
-                notes.extend(c.notes());
-            }
+            notes.extend(st.client_notes(a.clientid));
             let v = st.next_version();
             let new = NewSession {
                 id,
@@ -237,6 +224,9 @@ impl Context<'_> {
                     s.bind_back(self.conn);
                 }
                 notes.extend(s.notes());
+            }
+            if flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 && self.exports.delegate() {
+                st.files.delegations.try_out(id);
             }
             res
         };
@@ -301,7 +291,11 @@ impl Context<'_> {
                 session.version = v;
             }
             let notes = news.then(|| session.notes());
+            let tried = session.back_tried;
             drop(session);
+            if back && !tried && self.exports.delegate() {
+                st.files.delegations.try_out(a.sessid);
+            }
             notes
         };
         self.note(notes.into_iter().flatten());

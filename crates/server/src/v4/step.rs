@@ -21,7 +21,16 @@ pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mu
         }
     };
     ctx.rests(op, spec);
-    let res = if ctx.minor == 0 { ctx.dispatch40(op) } else { result(number, ctx.dispatch(op)) };
+    let res = match ctx.before(op) {
+        Err(status) => ResOp::failed(number, status),
+        Ok(()) if ctx.minor == 0 => ctx.dispatch40(op),
+        Ok(()) => result(number, ctx.dispatch(op)),
+    };
+    ctx.touching.clear();
+    if ctx.parks {
+        return reply.push(&res);
+    }
+    ctx.may_park &= spec.does == Does::Reads;
     ctx.sh.counters.op(ctx.minor, number, res.status, spec.does == Does::Modifies && res.status.is_ok());
     reply.push(&res);
     if reply.len() - before > ctx.room && (spec.does == Does::Reads || !res.status.is_ok()) {
@@ -39,7 +48,7 @@ fn ready(ctx: &Context<'_>, op: &ArgOp, budget: Budget) -> Result<&'static matri
     }
     let spec = matrix::find(number, ctx.minor).ok_or((OpNum::ILLEGAL, NfsStat::NFS4ERR_OP_ILLEGAL))?;
     let problem = match spec.place {
-        _ if ctx.minor > spec.last => Some(NfsStat::NFS4ERR_NOTSUPP),
+        _ if ctx.minor > spec.last || ctx.minor < spec.served_since => Some(NfsStat::NFS4ERR_NOTSUPP),
         Place::First => Some(NfsStat::NFS4ERR_SEQUENCE_POS),
         Place::Alone => Some(NfsStat::NFS4ERR_NOT_ONLY_OP),
         // RFC 8881 section 18.47.3: no client has SP4_SSV here.

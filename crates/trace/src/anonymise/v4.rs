@@ -458,7 +458,7 @@ fn attribute(number: u32, s: &mut Scrub<'_>) -> Option<()> {
         // rawdev
         41 => s.keep(8),
         // times
-        47 | 49..=53 => s.zero(12),
+        47 | 49..=53 | 84 | 85 => s.zero(12),
         48 | 54 => {
             if s.word()? == 1 {
                 s.zero(12)?;
@@ -518,9 +518,9 @@ fn open(s: &mut Scrub<'_>) -> Option<()> {
 fn delegation(s: &mut Scrub<'_>) -> Option<()> {
     let kind = s.word()?;
     match kind {
-        1 | 2 => {
+        1 | 2 | 4 | 5 => {
             s.stateid()?;
-            s.keep(if kind == 1 { 4 } else { 16 })?;
+            s.keep(if matches!(kind, 1 | 4) { 4 } else { 16 })?;
             s.keep(12)?;
             s.name()
         }

@@ -381,11 +381,11 @@ pub(super) fn results(op: OpNum, status: u32, c: &mut Cursor<'_>) -> Option<Resu
                 c.opaque().map(drop)
             };
             match c.u32()? {
-                1 => {
+                1 | 4 => {
                     c.skip(20)?;
                     entry(c)?;
                 }
-                2 => {
+                2 | 5 => {
                     c.skip(32)?;
                     entry(c)?;
                 }

@@ -74,6 +74,10 @@ impl Waiters {
     }
 
     /// The waiters on a file, oldest first.
+    pub(in crate::state) fn any_of_file(&self, file: &FileKey) -> bool {
+        self.by_id.values().any(|w| w.file == *file)
+    }
+
     pub(super) fn of_file(&self, file: &FileKey) -> Vec<u64> {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }

@@ -1,0 +1,142 @@
+//! Recalls of delegations, and revocation (RFC 8881 sections 10.2.1, 10.4.5, 20.2): the shell around [`crate::state::delegations`].
+//!
+//! | the client's answer to CB_RECALL | then |
+//! |---|---|
+//! | OK | wait for DELEGRETURN |
+//! | DELAY, none, no connection | again after 100 ms, doubling to 1 s |
+//! | BADHANDLE, BAD_STATEID | again twice, as the reply with the delegation may be on its way; then the client has none |
+//! | a lease after the recall | revoke |
+//!
+//! A revocation is in the log before anybody goes on.
+
+use super::Error;
+use crate::limits;
+use crate::shared::Shared;
+use crate::state::delegations::Recall;
+use landfast_nfs::v4::callback::{
+    CB_PROC_NULL, CB_VERSION, CbOp, CbRecallArgs, ReferringCall, ReferringCalls,
+};
+use landfast_nfs::v4::{FileHandle, NfsStat, SessionId};
+use landfast_rpc::conn::Target;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+/// Sends what callbacks delegations need. Never returns.
+pub(crate) async fn run(sh: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(limits::RECALLS_AT_ONCE));
+    let mut tasks = tokio::task::JoinSet::new();
+    loop {
+        let untried = sh.state().files.delegations.take_untried();
+        for session in untried {
+            let (sh, place) = (sh.clone(), places.clone().acquire_owned().await);
+            tasks.spawn(async move {
+                try_out(&sh, session).await;
+                drop(place);
+            });
+        }
+        let due = sh.state().files.take_recalls(1);
+        for recall in due {
+            let (sh, place) = (sh.clone(), places.clone().acquire_owned().await);
+            tasks.spawn(async move {
+                one(&sh, recall).await;
+                drop(place);
+            });
+        }
+        while tasks.try_join_next().is_some() {}
+        if sh.state().files.delegations.has_callbacks_due() {
+            continue;
+        }
+        sh.callbacks_due().await;
+    }
+}
+
+/// Calls CB_NULL (RFC 8881 section 20.1). A client that answers can be told of recalls.
+async fn try_out(sh: &Shared, session: SessionId) {
+    let path = sh.state().sessions.get(&session).and_then(|s| s.back_path());
+    let Some((conns, program, cred)) = path else { return };
+    let to = Target { prog: program, vers: CB_VERSION, proc: CB_PROC_NULL };
+    let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
+    for conn in conns.into_iter().filter_map(|id| sh.callback_conns.get(id)) {
+        if conn.call(to, &cred, Vec::new(), patience).await.is_ok() {
+            if let Some(mut s) = sh.state().sessions.get_mut(&session) {
+                s.back_tried = true;
+            }
+            return;
+        }
+    }
+}
+
+/// Recalls one delegation, and sees that it ends.
+async fn one(sh: &Shared, recall: Recall) {
+    let until = Instant::now() + Duration::from_secs(u64::from(sh.lease_seconds));
+    let by = recall.given_to;
+    let args = CbRecallArgs { stateid: recall.stateid, truncate: false, fh: FileHandle(recall.fh.clone()) };
+    let (mut pause, mut unknown) = (limits::RECALL_PAUSE, 0);
+    let mut answered = false;
+    while !answered {
+        let referring = {
+            let st = sh.state();
+            if !st.files.is_delegated(recall.id) {
+                return;
+            }
+            // Once the client has used the slot again it has had the reply.
+            let is_last =
+                st.sessions.get(&by.session).is_some_and(|s| s.last_sequence(by.slot) == by.sequence);
+            is_last.then(|| ReferringCalls {
+                sessionid: by.session,
+                calls: vec![ReferringCall { sequenceid: by.sequence, slotid: by.slot }],
+            })
+        };
+        let op = CbOp::Recall(args.clone());
+        let call = super::call(sh, recall.client, by.session, by.minor, referring.as_slice(), op);
+        match timeout_at(until, call).await {
+            Ok(Ok(NfsStat::NFS4_OK)) => answered = true,
+            Ok(Ok(NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_BAD_STATEID)) => {
+                unknown += 1;
+                if unknown >= limits::RECALL_UNKNOWN_TRIES {
+                    return sh.state().files.delegation_is_unknown(recall.id);
+                }
+            }
+            Ok(Ok(_) | Err(Error::Unreachable | Error::Gone)) => {}
+            Err(_) => break,
+        }
+        if !answered && !ends_within(sh, recall.id, until.min(Instant::now() + pause)).await {
+            if Instant::now() >= until {
+                break;
+            }
+            pause = (pause * 2).min(limits::RECALL_PAUSE_MAX);
+        }
+    }
+    if !ends_within(sh, recall.id, until).await {
+        revoke(sh, &recall).await;
+    }
+}
+
+/// Waits for the delegation's end, until then. Returns whether it came.
+async fn ends_within(sh: &Shared, id: u64, until: Instant) -> bool {
+    loop {
+        let mut ended = pin!(sh.delegation_ended().notified());
+        ended.as_mut().enable();
+        if !sh.state().files.is_delegated(id) {
+            return true;
+        }
+        if timeout_at(until, ended).await.is_err() {
+            return !sh.state().files.is_delegated(id);
+        }
+    }
+}
+
+async fn revoke(sh: &Shared, recall: &Recall) {
+    let notes = sh.state().note_revocation(recall.id);
+    // If the log does not take it, nobody goes on: after a restart the client might reclaim what others had changed.
+    if sh.write_down(notes).await {
+        tracing::warn!(
+            "client {:x} did not return a delegation within a lease of its recall: it is revoked",
+            recall.client
+        );
+        sh.state().revoke(recall.id);
+    }
+}

@@ -1,0 +1,342 @@
+//! Delegations of files (RFC 8881 sections 10.2 to 10.4, RFC 9754): to whom one may be given, who is in whose way, recall and
+//! revocation.
+//!
+//! A delegation is kept as an open of an owner that no client can name. So it counts where opens count: in the limits, in what a
+//! client holds, in what goes with its client. Its stateid is good for I/O as an open's is. It differs in what it means to others.
+//!
+//! Invariants: while a client has a write delegation, nobody else has an open or a delegation of the file; while a client has a
+//! read delegation, nobody else has an open for writing or a write delegation. A delegation is live until it was returned, its
+//! client is gone, or it was revoked; a revoked one is known by its stateid until its client frees that.
+
+use super::clock::Millis;
+use super::delegations::{Delegation, Revoked, owner};
+pub use super::delegations::{GivenTo, Recall, Touch};
+use super::ids::FileKey;
+use super::notes::{DelegationNote, Note, Stamped};
+use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE};
+use super::tables::State;
+use crate::limited::Limit;
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::flags::{WND4_CONTENTION, WND4_RESOURCE};
+use landfast_nfs::v4::{NfsStat, Stateid};
+
+impl<F> Open<F> {
+    fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {
+        let is_in_the_way = match touch {
+            Touch::Reads => self.access & WRITE != 0,
+            Touch::Changes => true,
+        };
+        self.delegation.is_some() && Some(self.client) != by && is_in_the_way
+    }
+}
+
+impl<F> Files<F> {
+    fn of_file(&self, file: &FileKey) -> impl Iterator<Item = (u64, &Open<F>)> {
+        let ids = self.files.get(file).map(|f| f.opens.as_slice()).unwrap_or_default();
+        ids.iter().filter_map(|id| Some((*id, self.opens.get(id)?)))
+    }
+
+    /// Whether this client may be given a delegation of the file, for reading or (`write`) for writing. The client's own opens are in
+    /// nobody's way.
+    /// Errors: `WND4_*`, why not.
+    pub fn may_delegate(&self, now: Millis, client: u64, file: &FileKey, write: bool) -> Result<(), u32> {
+        if self.delegations.is_contended(now, file) {
+            return Err(WND4_CONTENTION);
+        }
+        for (_, open) in self.of_file(file) {
+            if open.client == client {
+                if open.delegation.is_some() {
+                    return Err(WND4_RESOURCE);
+                }
+            } else if write || open.access & WRITE != 0 || open.deny != 0 {
+                return Err(WND4_CONTENTION);
+            }
+        }
+        let has_locks = self.files.get(file).is_some_and(|f| f.ranges.len() > 0);
+        if (has_locks && self.locked_by_others(client, file)) || self.waiters.any_of_file(file) {
+            return Err(WND4_CONTENTION);
+        }
+        let of_client = self.opens_of(client) >= self.limits[Limit::ClientOpens];
+        if of_client || self.opens.len() >= self.limits[Limit::Opens] / limits::DELEGATED_OPENS_DIVISOR {
+            return Err(WND4_RESOURCE);
+        }
+        Ok(())
+    }
+
+    fn locked_by_others(&self, client: u64, file: &FileKey) -> bool {
+        self.locks.values().any(|l| l.client != client && l.file == *file)
+    }
+
+    /// Gives a delegation; [`Files::may_delegate`] has allowed it.
+    /// Errors: those of [`Files::open`].
+    pub fn delegate(
+        &mut self,
+        client: u64,
+        file: &FileKey,
+        write: bool,
+        (times, given_to, fh): (bool, GivenTo, Bytes),
+        handle: F,
+    ) -> Result<Stateid, NfsStat> {
+        let access = if write { BOTH } else { READ };
+        let stateid = self.open(file, client, &owner(), access, 0, Some(handle))?;
+        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
+        if let Some(open) = id.and_then(|id| self.opens.get_mut(&id)) {
+            open.delegation =
+                Some(Delegation { times, given_to, fh, mark: self.mark, logged: None, recalled: None });
+            self.delegations.live += 1;
+            let counts = &mut self.delegations.counts;
+            *(if write { &mut counts.given_write } else { &mut counts.given_read }) += 1;
+        }
+        Ok(stateid)
+    }
+
+    /// The delegation of this stateid, with the access that it gives.
+    /// Errors: those of [`Files::find_on`]; `BAD_STATEID` for an open's or a lock's.
+    pub fn delegation(
+        &self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+    ) -> Result<(Share, &Delegation), NfsStat> {
+        let OpenOrLock::Open(id) = self.find_on(client, file, stateid)? else {
+            return Err(NfsStat::NFS4ERR_BAD_STATEID);
+        };
+        let open = self.opens.get(&id).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        open.delegation.as_ref().map(|d| (open.access, d)).ok_or(NfsStat::NFS4ERR_BAD_STATEID)
+    }
+
+    /// DELEGRETURN (RFC 8881 section 18.6). Returns what the shell had opened for it.
+    /// Errors: those of [`Files::delegation`].
+    pub fn return_delegation(
+        &mut self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+    ) -> Result<Vec<F>, NfsStat> {
+        self.delegation(client, file, stateid)?;
+        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).unwrap_or_default();
+        self.delegations.counts.returned += 1;
+        Ok(self.drop_open(id))
+    }
+
+    /// Takes back a delegation that nobody has heard of yet.
+    pub fn withdraw_delegation(&mut self, client: u64, file: &FileKey, stateid: &Stateid) {
+        if let Ok(handles) = self.return_delegation(client, file, stateid) {
+            self.delegations.counts.returned -= 1;
+            self.closed.extend(handles);
+        }
+    }
+
+    /// A client that does not know a delegation when it is recalled has none: its reply was lost, or it has returned it.
+    pub fn delegation_is_unknown(&mut self, id: u64) {
+        if self.is_delegated(id) {
+            self.delegations.counts.returned += 1;
+            let handles = self.drop_open(id);
+            self.closed.extend(handles);
+        }
+    }
+
+    /// The mark in the stateid of an open.
+    pub(super) fn mark_of(&self, open: &Open<F>) -> u32 {
+        open.delegation.as_ref().map_or(self.mark, |d| d.mark)
+    }
+
+    /// What a client holds that the log does not know: after a restart it has to reclaim.
+    pub fn unlogged_of(&self, client: u64) -> usize {
+        self.opens_of(client) - self.delegations.logged_of(client)
+    }
+
+    /// Delegations that stand in the log.
+    pub(super) fn logged_delegations(&self) -> Vec<u64> {
+        if self.delegations.logged == 0 {
+            return Vec::new();
+        }
+        let logged = |o: &Open<F>| o.delegation.as_ref().is_some_and(|d| d.logged.is_some());
+        self.opens.iter().filter(|(_, o)| logged(o)).map(|(id, _)| *id).collect()
+    }
+
+    /// The note of a delegation that stands in the log.
+    pub(super) fn delegation_note(&self, id: u64) -> Option<Stamped> {
+        let open = self.opens.get(&id)?;
+        let d = open.delegation.as_ref()?;
+        let by = d.given_to;
+        let note = DelegationNote {
+            id,
+            mark: d.mark,
+            client: open.client,
+            file: open.file.to_vec(),
+            fh: d.fh.to_vec(),
+            write: open.access & WRITE != 0,
+            times: d.times,
+            given_to: (by.session, by.slot, by.sequence, by.minor),
+        };
+        Some(Stamped { v: d.logged?, note: Note::Delegation(note) })
+    }
+
+    /// Whether this delegation is live.
+    pub fn is_delegated(&self, id: u64) -> bool {
+        self.opens.get(&id).is_some_and(|o| o.delegation.is_some())
+    }
+
+    /// Clients whose delegations of the file are in the way.
+    fn delegations_of_others(&self, file: &FileKey, by: Option<u64>, touch: Touch) -> Vec<(u64, u64)> {
+        self.of_file(file)
+            .filter(|(_, open)| open.conflicts(by, touch))
+            .map(|(id, open)| (id, open.client))
+            .collect()
+    }
+
+    fn recall(&mut self, now: Millis, id: u64) {
+        let Some(open) = self.opens.get_mut(&id) else { return };
+        let Some(d) = &mut open.delegation else { return };
+        if d.recalled.is_none() {
+            d.recalled = Some(now);
+            self.delegations.due.push_back(id);
+            self.delegations.counts.recalled += 1;
+            let file = open.file.clone();
+            self.delegations.contend(now, &file);
+        }
+    }
+
+    /// Recalls to be sent now.
+    pub fn take_recalls(&mut self, most: usize) -> Vec<Recall> {
+        let mut out = Vec::new();
+        while out.len() < most
+            && let Some(id) = self.delegations.due.pop_front()
+        {
+            if let Some(open) = self.opens.get(&id)
+                && let Some(d) = &open.delegation
+            {
+                out.push(Recall {
+                    id,
+                    client: open.client,
+                    fh: d.fh.clone(),
+                    stateid: Self::marked(self.mark_of(open), id, open.seqid),
+                    given_to: d.given_to,
+                });
+            }
+        }
+        out
+    }
+}
+
+impl<F> State<F> {
+    /// Whether no delegation of another client is in the way of what `by` does to the file. Those in the way are recalled; a client
+    /// whose lease is over loses all that it holds. Always write the returned notes.
+    pub fn clear_delegations(
+        &mut self,
+        now: Millis,
+        file: &FileKey,
+        by: Option<u64>,
+        touch: Touch,
+    ) -> (bool, Vec<Stamped>) {
+        let (mut clear, mut notes) = (true, Vec::new());
+        for (id, client) in self.files.delegations_of_others(file, by, touch) {
+            if self.lapsed(client, now) && !self.is_busy(client) {
+                notes.extend(self.remove_client(client));
+            } else {
+                self.files.recall(now, id);
+                clear = false;
+            }
+        }
+        (clear, notes)
+    }
+
+    /// The first half of a revocation (RFC 8881 section 10.2.1): what the log must have before anybody goes on. From now on the client
+    /// may reclaim nothing of the file. A client from which very much was revoked loses everything.
+    pub fn note_revocation(&mut self, id: u64) -> Vec<Stamped> {
+        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
+            return Vec::new();
+        };
+        let (client, file, mark) = (open.client, open.file.clone(), self.files.mark_of(open));
+        let barred = self.files.delegations.barred.entry(client).or_default();
+        if barred.len() >= limits::REVOKED_MAX {
+            return self.remove_client(client);
+        }
+        barred.insert(file, Revoked { client, id, mark });
+        let v = self.next_version();
+        if let Some(c) = self.clients.get_mut(client) {
+            c.version = v;
+        }
+        let mut notes = self.client_notes(client);
+        notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
+        notes
+    }
+
+    /// The second half: the delegation ends.
+    pub fn revoke(&mut self, id: u64) {
+        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else { return };
+        let revoked = Revoked { client: open.client, id, mark: self.files.mark_of(open) };
+        self.files.delegations.revoked.insert(id, revoked);
+        self.files.delegations.counts.revoked += 1;
+        let handles = self.files.drop_open(id);
+        self.files.closed.extend(handles);
+    }
+
+    /// The client opens a file anew that was revoked from it: it may reclaim it again. Returns the notes for the log.
+    pub fn is_opened_anew(&mut self, client: u64, file: &FileKey) -> Vec<Stamped> {
+        let Some(files) = self.files.delegations.barred.get_mut(&client) else { return Vec::new() };
+        if files.remove(file).is_none() {
+            return Vec::new();
+        }
+        let v = self.next_version();
+        if let Some(c) = self.clients.get_mut(client) {
+            c.version = v;
+        }
+        self.client_notes(client)
+    }
+
+    /// Has a delegation stand in the log, in the transaction of its OPEN: after a restart the client goes on with it. `None` when the log
+    /// has its fill of them; then the client has to reclaim.
+    pub fn log_delegation(&mut self, stateid: &Stateid) -> Option<Stamped> {
+        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
+        if self.files.delegations.logged >= self.bounds.delegations {
+            return None;
+        }
+        let v = self.next_version();
+        let open = self.files.opens.get_mut(&id)?;
+        let (client, d) = (open.client, open.delegation.as_mut()?);
+        if d.logged.replace(v).is_none() {
+            self.files.delegations.log(client);
+        }
+        self.files.delegation_note(id)
+    }
+
+    /// Notes of the delegations that have ended, to go with whatever goes into the log next.
+    pub fn take_gone_delegations(&mut self) -> Vec<Stamped> {
+        let gone = std::mem::take(&mut self.files.delegations.gone);
+        let mut notes = Vec::with_capacity(gone.len());
+        for id in gone {
+            notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
+        }
+        notes
+    }
+
+    /// Puts a delegation back that the log kept, if its client need not reclaim.
+    pub(super) fn restore_delegation(&mut self, v: u64, note: DelegationNote) {
+        if self.clients.get(note.client).is_none_or(|c| c.needs_reclaim) || note.file.is_empty() {
+            return;
+        }
+        let (session, slot, sequence, minor) = note.given_to;
+        let access = if note.write { BOTH } else { READ };
+        let delegation = Delegation {
+            times: note.times,
+            given_to: GivenTo { session, slot, sequence, minor },
+            fh: Bytes::from(note.fh),
+            mark: note.mark,
+            logged: Some(v),
+            recalled: None,
+        };
+        self.files.restore_open(note.id, note.client, owner(), FileKey::from(note.file), access, delegation);
+        self.files.delegations.live += 1;
+        self.files.delegations.log(note.client);
+    }
+
+    /// A client's notes in the log.
+    pub fn client_notes(&self, client: u64) -> Vec<Stamped> {
+        let Some(c) = self.clients.get(client) else { return Vec::new() };
+        let revoked = self.files.delegations.note(client).map(|note| Stamped { v: c.version, note });
+        c.notes().into_iter().chain(revoked).collect()
+    }
+}

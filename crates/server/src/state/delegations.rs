@@ -1,0 +1,227 @@
+//! What makes an open a delegation, and what is known of delegations beside the opens that they are. What may be given and what is in
+//! whose way: [`super::delegated`].
+
+use super::clock::Millis;
+use super::ids::FileKey;
+use super::notes::{Note, RevokedNote};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{SessionId, Stateid};
+use std::collections::{HashMap, VecDeque};
+
+/// What somebody else does to a file, as far as delegations of it are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// Reads data, or attributes that a writer changes: not under a write delegation.
+    Reads,
+    /// Changes data, attributes or names: not under any delegation.
+    Changes,
+}
+
+/// The OPEN that a delegation was given to. A recall names it, since it may arrive before that OPEN's reply (RFC 8881 section
+/// 2.10.6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenTo {
+    pub session: SessionId,
+    pub slot: u32,
+    pub sequence: u32,
+    pub minor: u32,
+}
+
+/// What makes an open a delegation.
+#[derive(Debug, Clone)]
+pub struct Delegation {
+    /// The holder answers for the file's times (RFC 9754).
+    pub times: bool,
+    pub given_to: GivenTo,
+    /// The file's handle as the holder knows it.
+    pub(super) fh: Bytes,
+    /// The mark of the instance that gave it.
+    pub(super) mark: u32,
+    /// The version of its note, if it stands in the log.
+    pub(super) logged: Option<u64>,
+    /// When it was recalled.
+    pub(super) recalled: Option<Millis>,
+}
+
+/// A delegation that has to be recalled.
+#[derive(Debug, Clone)]
+pub struct Recall {
+    pub id: u64,
+    pub client: u64,
+    pub fh: Bytes,
+    pub stateid: Stateid,
+    pub given_to: GivenTo,
+}
+
+/// All that is known of delegations beside the opens that they are.
+#[derive(Debug, Default)]
+pub struct Delegations {
+    pub(super) live: usize,
+    /// Of these, those that stand in the log; and by client.
+    pub(super) logged: usize,
+    logged_of: HashMap<u64, usize>,
+    /// Delegations in the log that have ended, which the log does not know yet.
+    pub(super) gone: Vec<u64>,
+    /// Recalls to be sent.
+    pub(super) due: VecDeque<u64>,
+    /// Revoked ones that their clients have not freed yet, by number.
+    pub(super) revoked: HashMap<u64, Revoked>,
+    /// Files that were revoked from a client, which it may not reclaim after a restart.
+    pub(super) barred: HashMap<u64, HashMap<FileKey, Revoked>>,
+    /// Files that were fought over, and until when they are not delegated; the oldest first.
+    contended: HashMap<FileKey, Millis>,
+    contended_order: VecDeque<(Millis, FileKey)>,
+    /// Sessions whose back channel is to be tried out with CB_NULL, before anything is given to their clients.
+    untried: VecDeque<SessionId>,
+    /// One was returned or revoked, or went with its client, since the shell last asked.
+    ended: bool,
+    pub counts: Counts,
+}
+
+/// A delegation that was revoked: whose, and the number and mark in its stateid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Revoked {
+    pub(super) client: u64,
+    pub(super) id: u64,
+    pub(super) mark: u32,
+}
+
+/// Since the server started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub given_read: u64,
+    pub given_write: u64,
+    pub recalled: u64,
+    pub returned: u64,
+    pub revoked: u64,
+}
+
+/// The open owner of delegations: longer than any that a client can send (RFC 8881 section 3.2: `NFS4_OPAQUE_LIMIT`).
+pub(super) fn owner() -> Bytes {
+    static OWNER: [u8; 1025] = [0; 1025];
+    Bytes::from_static(&OWNER)
+}
+
+impl Delegations {
+    /// How many are live.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Whether one has ended since the last call, and whether there are callbacks to send.
+    pub fn signals(&mut self) -> (bool, bool) {
+        (std::mem::take(&mut self.ended), self.has_callbacks_due())
+    }
+
+    pub fn has_callbacks_due(&self) -> bool {
+        !self.due.is_empty() || !self.untried.is_empty()
+    }
+
+    pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
+        self.live -= 1;
+        self.ended = true;
+        if delegation.logged.is_some() {
+            self.logged -= 1;
+            self.gone.push(id);
+            if let Some(n) = self.logged_of.get_mut(&client) {
+                *n -= 1;
+                if *n == 0 {
+                    self.logged_of.remove(&client);
+                }
+            }
+        }
+    }
+
+    /// How many delegations of this client stand in the log.
+    pub(super) fn logged_of(&self, client: u64) -> usize {
+        self.logged_of.get(&client).copied().unwrap_or(0)
+    }
+
+    pub(super) fn log(&mut self, client: u64) {
+        self.logged += 1;
+        *self.logged_of.entry(client).or_default() += 1;
+    }
+
+    /// Whether so many have ended that the log should be told now.
+    pub fn many_gone(&self) -> bool {
+        self.gone.len() >= limits::DELEGATIONS_GONE_MAX
+    }
+
+    pub(super) fn forget_client(&mut self, client: u64) {
+        self.revoked.retain(|_, r| r.client != client);
+        self.barred.remove(&client);
+    }
+
+    /// Whether this stateid was a delegation of this client and was revoked.
+    pub(super) fn is_revoked(&self, id: u64, mark: Option<u32>, client: u64) -> bool {
+        self.revoked.get(&id).is_some_and(|r| r.client == client && Some(r.mark) == mark)
+    }
+
+    pub(super) fn free_revoked(&mut self, id: u64) {
+        self.revoked.remove(&id);
+    }
+
+    /// Whether the client has revoked delegations that it has not freed: SEQ4_STATUS_RECALLABLE_STATE_REVOKED.
+    pub(super) fn any_revoked(&self, client: u64) -> bool {
+        !self.revoked.is_empty() && self.revoked.values().any(|r| r.client == client)
+    }
+
+    /// Whether this file's delegation was revoked from the client, so that it may reclaim nothing of it.
+    pub fn is_barred(&self, client: u64, file: &FileKey) -> bool {
+        self.barred.get(&client).is_some_and(|files| files.contains_key(file))
+    }
+
+    /// The client has a new ID, under which it reclaims.
+    pub(super) fn bar_successor(&mut self, id: u64, old: u64) {
+        if let Some(files) = self.barred.remove(&old) {
+            self.barred.insert(id, files);
+        }
+    }
+
+    pub(super) fn restore_barred(&mut self, note: RevokedNote) {
+        let files = note.files.into_iter().map(|(file, id, mark)| {
+            let revoked = Revoked { client: note.client, id, mark };
+            self.revoked.insert(id, revoked);
+            (FileKey::from(file), revoked)
+        });
+        let files = files.collect();
+        self.barred.insert(note.client, files);
+    }
+
+    /// The client's note of what was revoked from it.
+    pub(super) fn note(&self, client: u64) -> Option<Note> {
+        let files = self.barred.get(&client)?.iter().map(|(f, r)| (f.to_vec(), r.id, r.mark)).collect();
+        Some(Note::Revoked(RevokedNote { client, files }))
+    }
+
+    pub(super) fn is_contended(&self, now: Millis, file: &FileKey) -> bool {
+        self.contended.get(file).is_some_and(|until| *until > now)
+    }
+
+    pub(super) fn contend(&mut self, now: Millis, file: &FileKey) {
+        while let Some((until, oldest)) = self.contended_order.front()
+            && (*until <= now || self.contended_order.len() >= limits::CONTENDED_FILES_MAX)
+        {
+            if self.contended.get(oldest) == Some(until) {
+                self.contended.remove(oldest);
+            }
+            self.contended_order.pop_front();
+        }
+        let until = now + limits::CONTENDED_MS;
+        self.contended.insert(file.clone(), until);
+        self.contended_order.push_back((until, file.clone()));
+    }
+
+    /// Asks the shell to try out the back channel of this session.
+    pub fn try_out(&mut self, session: SessionId) {
+        if self.untried.len() < limits::CONTENDED_FILES_MAX && !self.untried.contains(&session) {
+            self.untried.push_back(session);
+        }
+    }
+
+    /// The sessions whose back channels are to be tried out now.
+    pub fn take_untried(&mut self) -> Vec<SessionId> {
+        self.untried.drain(..).collect()
+    }
+}

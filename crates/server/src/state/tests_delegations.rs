@@ -1,0 +1,329 @@
+//! Delegations: who may have one, recall, revocation, limits; and against a model of who holds what.
+
+use super::clients::ExchangeId;
+use super::delegations::{GivenTo, Touch};
+use super::identity::Requester;
+use super::notes::Note;
+use super::opens::{BOTH, READ, WRITE};
+use super::{Bounds, Millis, Principal, State};
+use crate::limited::{Limit, Limits};
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::flags::{SEQ4_STATUS_RECALLABLE_STATE_REVOKED, WND4_CONTENTION, WND4_RESOURCE};
+use landfast_nfs::v4::{NfsStat, Stateid};
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+const LEASE: Millis = 90_000;
+const GIVEN_TO: GivenTo = GivenTo { session: [7; 16], slot: 0, sequence: 1, minor: 2 };
+
+fn state() -> State<u32> {
+    State::new(1, LEASE, Bounds::new(Some(1 << 30)))
+}
+
+fn client(st: &mut State<u32>, name: &[u8]) -> u64 {
+    let by = Requester { principal: Principal { flavor: 1, uid: 0 }, addr: [192, 0, 2, 1].into() };
+    let ask = ExchangeId { owner: Bytes::copy_from_slice(name), verifier: [1; 8], by, update: false };
+    let id = st.exchange_id(0, &ask).expect("a client ID").client;
+    let v = st.next_version();
+    st.clients.created(id, 0, Bytes::from_static(b"reply"), v);
+    id
+}
+
+fn file(n: u8) -> Bytes {
+    Bytes::from(vec![n])
+}
+
+fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, write: bool) -> Stateid {
+    st.files.may_delegate(0, c, f, write).expect("it may");
+    st.files.delegate(c, f, write, (false, GIVEN_TO, f.clone()), 5).expect("a delegation")
+}
+
+/// Two clients that have confirmed themselves.
+fn two() -> (State<u32>, u64, u64) {
+    let mut st = state();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    (st, a, b)
+}
+
+#[test]
+fn who_fights_over_a_file_gets_no_delegation_of_it_for_a_while() {
+    let (mut st, a, b) = two();
+    let f = file(1);
+    let given = delegate(&mut st, a, &f, true);
+    assert!(st.clear_delegations(10, &f, Some(a), Touch::Changes).0, "the holder itself");
+    assert!(st.clear_delegations(10, &file(2), Some(b), Touch::Changes).0, "another file");
+    assert!(!st.clear_delegations(10, &f, Some(b), Touch::Reads).0);
+    assert!(!st.clear_delegations(10, &f, None, Touch::Reads).0);
+    assert_eq!(st.files.take_recalls(9).len(), 1, "one recall, however many ask");
+    st.files.return_delegation(a, &f, &given).expect("returned");
+    assert!(st.clear_delegations(10, &f, Some(b), Touch::Changes).0);
+    assert_eq!(st.files.may_delegate(10, a, &f, false), Err(WND4_CONTENTION));
+    assert_eq!(st.files.may_delegate(10 + limits::CONTENDED_MS, a, &f, false), Ok(()));
+    // As many other files later it is forgotten.
+    for n in 0..limits::CONTENDED_FILES_MAX {
+        let other = Bytes::from(n.to_be_bytes().to_vec());
+        let given = delegate(&mut st, a, &other, true);
+        st.clear_delegations(11, &other, Some(b), Touch::Changes);
+        st.files.return_delegation(a, &other, &given).expect("returned");
+    }
+    assert_eq!(st.files.may_delegate(12, a, &f, false), Ok(()));
+}
+
+#[test]
+fn rfc8881_10_4_read_delegations_are_shared_and_go_with_the_first_writer() {
+    let (mut st, a, b) = two();
+    let f = file(1);
+    delegate(&mut st, a, &f, false);
+    delegate(&mut st, b, &f, false);
+    assert_eq!(st.files.may_delegate(0, a, &f, false), Err(WND4_RESOURCE), "it has one");
+    assert_eq!(st.files.may_delegate(0, a, &f, true), Err(WND4_RESOURCE));
+    assert!(st.clear_delegations(1, &f, None, Touch::Reads).0);
+    assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes).0);
+    let recalls = st.files.take_recalls(9);
+    assert_eq!(recalls.iter().map(|r| r.client).collect::<Vec<_>>(), [b]);
+}
+
+#[test]
+fn a_client_whose_lease_is_over_loses_all_and_is_not_waited_for() {
+    let (mut st, a, b) = two();
+    let f = file(1);
+    delegate(&mut st, a, &f, true);
+    let later = 2 * LEASE;
+    st.clients.renew(b, later);
+    let (clear, notes) = st.clear_delegations(later, &f, Some(b), Touch::Changes);
+    assert!(clear && notes.iter().any(|n| n.note == Note::ClientGone(a)));
+    assert_eq!(st.files.delegations.live(), 0);
+    assert!(st.files.delegations.signals().0, "those who wait are told");
+}
+
+#[test]
+fn a_client_that_returns_nothing_loses_everything_in_the_end() {
+    let (mut st, a, b) = two();
+    for n in 0..=limits::REVOKED_MAX {
+        let f = Bytes::from(n.to_be_bytes().to_vec());
+        let given = delegate(&mut st, a, &f, true);
+        st.clear_delegations(1, &f, Some(b), Touch::Changes);
+        let recall = st.files.take_recalls(1).pop().expect("a recall");
+        let notes = st.note_revocation(recall.id);
+        if n == limits::REVOKED_MAX {
+            assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)) && st.clients.get(a).is_none());
+            break;
+        }
+        assert!(notes.iter().any(|note| matches!(&note.note, Note::Revoked(r) if r.files.len() == n + 1)));
+        st.revoke(recall.id);
+        assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
+        assert_eq!(st.files.find(b, &given), Err(NfsStat::NFS4ERR_BAD_STATEID));
+        assert_eq!(st.status_flags(a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    }
+}
+
+#[test]
+fn what_was_revoked_is_known_after_a_restart_until_the_file_is_opened_anew() {
+    let (mut st, a, b) = two();
+    let f = file(1);
+    delegate(&mut st, a, &f, true);
+    st.clear_delegations(1, &f, Some(b), Touch::Changes);
+    let recall = st.files.take_recalls(1).pop().expect("a recall");
+    st.note_revocation(recall.id);
+    st.revoke(recall.id);
+    let again = |st: &State<u32>| {
+        let mut next: State<u32> = State::new(9, LEASE, Bounds::new(None));
+        next.restore(st.snapshot(), 0);
+        next
+    };
+    assert!(again(&st).files.delegations.is_barred(a, &f));
+    assert!(!st.is_opened_anew(a, &f).is_empty() && st.is_opened_anew(a, &f).is_empty());
+    assert!(!again(&st).files.delegations.is_barred(a, &f));
+}
+
+#[test]
+fn delegations_leave_half_of_the_opens_to_opens() {
+    let limits = Limits::default().with(Limit::Opens, 16).with(Limit::ClientOpens, 12);
+    let mut st: State<u32> = State::new(1, LEASE, Bounds::with(None, limits));
+    let c = client(&mut st, b"c");
+    let may = (0..20).take_while(|n| {
+        let may = st.files.may_delegate(0, c, &file(*n), true) == Ok(());
+        if may {
+            delegate(&mut st, c, &file(*n), true);
+        }
+        may
+    });
+    assert_eq!(may.count(), 8);
+    assert_eq!(st.files.may_delegate(0, c, &file(99), true), Err(WND4_RESOURCE));
+}
+
+/// What clients do in the model.
+#[derive(Debug, Clone)]
+enum Move {
+    /// Opens a file with this access, and takes what delegation there is instead.
+    Open(usize, u8, u8),
+    Close(usize, u8),
+    Touch(Option<usize>, u8, bool),
+    /// Answers the oldest recall.
+    Return,
+    /// The oldest recall is not answered within a lease.
+    Revoke,
+    Gone(usize),
+    Later(Millis),
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        (0..3usize, 0..3u8, 1..4u8).prop_map(|(c, f, a)| Move::Open(c, f, a)),
+        (0..3usize, 0..3u8).prop_map(|(c, f)| Move::Close(c, f)),
+        (proptest::option::of(0..3usize), 0..3u8, any::<bool>()).prop_map(|(c, f, w)| Move::Touch(c, f, w)),
+        Just(Move::Return),
+        Just(Move::Revoke),
+        (0..3usize).prop_map(Move::Gone),
+        (1..80_000u64).prop_map(Move::Later),
+    ];
+    proptest::collection::vec(one, 1..80)
+}
+
+proptest! {
+    /// However clients open, touch, return and fall silent: what was let through conflicts with no live delegation, no two clients hold
+    /// conflicting rights, and each delegation is live, returned, revoked, or went with its client.
+    #[test]
+    fn no_two_clients_hold_conflicting_rights(all in moves()) {
+        let mut st = state();
+        let mut clients: Vec<u64> = (0..3u8).map(|n| client(&mut st, &[n])).collect();
+        let mut now: Millis = 0;
+        // What each client believes to hold: access by file; and the delegations' stateids.
+        let mut believes: HashMap<(u64, u8), (u8, Stateid)> = HashMap::new();
+        let mut recalls = std::collections::VecDeque::new();
+        let mut names = 3u8;
+        for m in all {
+            for c in &clients {
+                st.clients.renew(*c, now);
+            }
+            match m {
+                Move::Open(at, f, access) => {
+                    let c = clients[at];
+                    let touch = if access & WRITE != 0 { Touch::Changes } else { Touch::Reads };
+                    if st.clear_delegations(now, &file(f), Some(c), touch).0 {
+                        let write = access & WRITE != 0;
+                        if st.files.may_delegate(now, c, &file(f), write).is_ok() {
+                            let given = delegate_at(&mut st, c, f, write);
+                            believes.insert((c, f), (if write { BOTH } else { READ }, given));
+                        } else {
+                            st.files.open(&file(f), c, &Bytes::from_static(b"o"), access, 0, None).expect("open");
+                        }
+                    }
+                }
+                Move::Close(at, f) => {
+                    let owner = Bytes::from_static(b"o");
+                    st.files.close_owner(clients[at], &owner, &file(f));
+                }
+                Move::Touch(by, f, write) => {
+                    let by = by.map(|at| clients[at]);
+                    let touch = if write { Touch::Changes } else { Touch::Reads };
+                    let (clear, _) = st.clear_delegations(now, &file(f), by, touch);
+                    let in_the_way = believes
+                        .iter()
+                        .any(|((c, g), (access, _))| *g == f && Some(*c) != by && (write || access & WRITE != 0));
+                    prop_assert_eq!(clear, !in_the_way, "{:?} of {} by {:?}", touch, f, by);
+                }
+                Move::Return => {
+                    if let Some(recall) = next_live(&st, &mut recalls) {
+                        let f = recall.fh[0];
+                        prop_assert_eq!(st.files.return_delegation(recall.client, &file(f), &recall.stateid).map(|h| h.len()), Ok(1));
+                        prop_assert!(st.files.find(recall.client, &recall.stateid).is_err());
+                        believes.remove(&(recall.client, f));
+                    }
+                }
+                Move::Revoke => {
+                    if let Some(recall) = next_live(&st, &mut recalls) {
+                        prop_assert!(!st.note_revocation(recall.id).is_empty());
+                        st.revoke(recall.id);
+                        prop_assert_eq!(st.files.find(recall.client, &recall.stateid), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
+                        believes.remove(&(recall.client, recall.fh[0]));
+                    }
+                }
+                Move::Gone(at) => {
+                    st.remove_client(clients[at]);
+                    believes.retain(|(c, _), _| *c != clients[at]);
+                    clients[at] = client(&mut st, &[names]);
+                    names = names.wrapping_add(1);
+                }
+                Move::Later(by) => now += by,
+            }
+            recalls.extend(st.files.take_recalls(usize::MAX));
+            // Rights do not conflict.
+            for ((c, f), (access, stateid)) in &believes {
+                prop_assert!(st.files.find(*c, stateid).is_ok(), "a delegation that nobody took back");
+                for ((d, g), (other, _)) in &believes {
+                    prop_assert!(c == d || f != g || (access | other) & WRITE == 0);
+                }
+            }
+            prop_assert_eq!(st.files.delegations.live(), believes.len());
+        }
+    }
+}
+
+fn delegate_at(st: &mut State<u32>, c: u64, f: u8, write: bool) -> Stateid {
+    st.files.delegate(c, &file(f), write, (false, GIVEN_TO, file(f)), 5).expect("a delegation")
+}
+
+fn next_live(
+    st: &State<u32>,
+    recalls: &mut std::collections::VecDeque<super::delegations::Recall>,
+) -> Option<super::delegations::Recall> {
+    while let Some(recall) = recalls.pop_front() {
+        if st.files.is_delegated(recall.id) {
+            return Some(recall);
+        }
+    }
+    None
+}
+
+#[test]
+fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
+    let (mut st, a, b) = two();
+    let kept = delegate(&mut st, a, &file(1), true);
+    let ended = delegate(&mut st, a, &file(2), true);
+    let early = [kept, ended].map(|s| st.log_delegation(&s).expect("room in the log"));
+    assert_eq!((st.files.opens_of(a), st.files.unlogged_of(a)), (2, 0));
+    assert!(st.note_holding(a).is_none(), "the log knows all that it holds");
+    let mut notes = st.snapshot();
+    st.files.return_delegation(a, &file(2), &ended).expect("returned");
+    let gone = st.take_gone_delegations();
+    assert_eq!(gone.len(), 1);
+    // In any order, and more than once.
+    notes.extend(gone);
+    notes.extend(early);
+    for reversed in [false, true] {
+        if reversed {
+            notes.reverse();
+        }
+        let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
+        assert_eq!(next.restore(notes.clone(), 0).reclaiming, 0);
+        assert!(next.files.find_on(a, &file(1), &kept).is_ok());
+        assert_eq!(next.files.io(a, &file(1), &kept, WRITE), Ok(None), "the shell opens it again");
+        assert_eq!(next.files.find(a, &ended), Err(NfsStat::NFS4ERR_BAD_STATEID));
+        assert!(!next.clear_delegations(1, &file(1), Some(b), Touch::Reads).0);
+        assert_eq!(next.files.take_recalls(9).pop().map(|r| r.stateid), Some(kept));
+        let fresh = delegate(&mut next, a, &file(3), true);
+        assert_ne!(fresh.other[..4], kept.other[..4], "each instance has its mark");
+        // And once more.
+        let mut last: State<u32> = State::new(10, LEASE, Bounds::new(Some(1 << 30)));
+        last.restore(next.snapshot(), 0);
+        assert!(last.files.find_on(a, &file(1), &kept).is_ok() && last.files.find(a, &fresh).is_err());
+        last.files.return_delegation(a, &file(1), &kept).expect("returned");
+    }
+}
+
+#[test]
+fn a_small_log_has_room_for_few_delegations_and_the_clients_of_others_reclaim() {
+    let most = 1 << 20;
+    let mut st: State<u32> = State::new(1, LEASE, Bounds::new(Some(most)));
+    let c = client(&mut st, b"c");
+    let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as u8;
+    for n in 0..fit {
+        let given = delegate(&mut st, c, &file(n), true);
+        let note = st.log_delegation(&given).expect("room in the log");
+        assert!(note.to_bytes().len() <= limits::DELEGATION_NOTE_BYTES as usize);
+    }
+    let given = delegate(&mut st, c, &file(fit), true);
+    assert!(st.log_delegation(&given).is_none() && st.note_holding(c).is_some());
+}

@@ -1,0 +1,89 @@
+//! What is being done to files right now: a delegation must not be given while somebody else is at work on the file, since that one has
+//! already been told that no delegation is in its way.
+//!
+//! Who does something enters the file here first, then looks for delegations. Who gives a delegation enters it into the state first, then
+//! looks here. So one of the two sees the other, and the one who gives takes it back.
+
+use crate::fnv;
+use crate::limits::TOUCH_GROUPS;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// All that is under way. Files are told apart by groups only.
+#[derive(Debug)]
+pub(crate) struct Touches {
+    /// Delegations that are live.
+    live: AtomicUsize,
+    groups: Vec<AtomicU32>,
+}
+
+/// Something that is being done to a file, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Touching {
+    all: Arc<Touches>,
+    group: usize,
+}
+
+impl Touches {
+    pub(crate) fn new() -> Arc<Touches> {
+        let groups = (0..TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Touches { live: AtomicUsize::new(0), groups })
+    }
+
+    fn group(file: &[u8]) -> usize {
+        fnv::add(fnv::BEGIN, file) as usize % TOUCH_GROUPS
+    }
+
+    pub(crate) fn begin(self: &Arc<Touches>, file: &[u8]) -> Touching {
+        let group = Touches::group(file);
+        if let Some(count) = self.groups.get(group) {
+            count.fetch_add(1, Ordering::SeqCst);
+        }
+        Touching { all: self.clone(), group }
+    }
+
+    /// Whether there is any delegation. Asked after [`Touches::begin`].
+    pub(crate) fn any_delegation(&self) -> bool {
+        self.live.load(Ordering::SeqCst) > 0
+    }
+
+    /// Sets how many delegations are live. Called by who has the state.
+    pub(crate) fn set_delegations(&self, live: usize) {
+        if self.live.load(Ordering::Relaxed) != live {
+            self.live.store(live, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether others than `own` are at work on the file. Asked after [`Touches::set_delegations`].
+    pub(crate) fn others_touch(&self, file: &[u8], own: &[Touching]) -> bool {
+        let group = Touches::group(file);
+        let own = own.iter().filter(|t| t.group == group).count();
+        self.groups.get(group).is_some_and(|count| count.load(Ordering::SeqCst) as usize > own)
+    }
+}
+
+impl Drop for Touching {
+    fn drop(&mut self) {
+        if let Some(count) = self.all.groups.get(self.group) {
+            count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_seen_until_they_have_ended() {
+        let all = Touches::new();
+        let own = [all.begin(b"file"), all.begin(b"file")];
+        assert!(!all.others_touch(b"file", &own) && all.others_touch(b"file", &own[..1]));
+        let other = all.begin(b"file");
+        assert!(all.others_touch(b"file", &own));
+        drop(other);
+        assert!(!all.others_touch(b"file", &own));
+        drop(own);
+        assert!(!all.others_touch(b"file", &[]));
+    }
+}

@@ -1,0 +1,119 @@
+//! Before a call runs: are delegations in its way (RFC 8881 section 10.4)? NFSv3 has no clients that could hold any, so each
+//! holder is somebody else.
+//!
+//! This is the one place in NFSv3 that asks, but for READDIRPLUS, which asks for each entry, and a CREATE that takes a file that is
+//! there. Each procedure is listed, so that a new one is not forgotten.
+
+use super::DecodedCall;
+use super::context::{Context, Obj};
+use crate::state::delegations::Touch;
+use landfast_nfs::v3::types::DirOp;
+use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
+use landfast_volume::{Kind, Node};
+
+impl Context<'_> {
+    /// Announces what the call does to files, and makes sure that no delegation is in its way.
+    /// Errors: `JUKEBOX` while one is.
+    pub(super) fn before(&mut self, call: &DecodedCall) -> Result<(), NfsStat3> {
+        match call {
+            DecodedCall::Getacl(a) => self.touch_handle(&a.object, Touch::Reads),
+            DecodedCall::Setacl(a) => self.touch_handle(&a.object, Touch::Changes),
+            DecodedCall::V3(call) => self.before_v3(call),
+        }
+    }
+
+    fn before_v3(&mut self, call: &Call) -> Result<(), NfsStat3> {
+        match call {
+            // Their results have the object's attributes.
+            Call::Getattr(fh) => self.touch_handle(fh, Touch::Reads),
+            Call::Access(a) => self.touch_handle(&a.object, Touch::Reads),
+            Call::Lookup(a) => self.touch_name(a, Touch::Reads),
+            Call::Read(a) => self.touch_handle(&a.file, Touch::Reads),
+            Call::Setattr(a) => self.touch_handle(&a.object, Touch::Changes),
+            Call::Write(a) => self.touch_handle(&a.file, Touch::Changes),
+            Call::Commit(a) => self.touch_handle(&a.file, Touch::Changes),
+            Call::Remove(a) => self.touch_name(a, Touch::Changes),
+            Call::Rename(a) => {
+                self.touch_name(&a.from, Touch::Changes)?;
+                self.touch_name(&a.to, Touch::Changes)
+            }
+            Call::Link(a) => self.touch_handle(&a.file, Touch::Changes),
+            // These ask themselves.
+            Call::Create(_) | Call::Readdirplus(_) => Ok(()),
+            // They concern no file's content, attributes or names.
+            Call::Null
+            | Call::Readlink(_)
+            | Call::Mkdir(_)
+            | Call::Symlink(_)
+            | Call::Mknod(_)
+            | Call::Rmdir(_)
+            | Call::Readdir(_)
+            | Call::Fsstat(_)
+            | Call::Fsinfo(_)
+            | Call::Pathconf(_) => Ok(()),
+        }
+    }
+
+    /// What may not be used has no delegation to ask for; the call will say what is wrong.
+    fn touch_handle(&mut self, fh: &FileHandle, touch: Touch) -> Result<(), NfsStat3> {
+        match self.obj(fh) {
+            Ok(obj) => self.touch(&obj.node, touch),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn touch_name(&mut self, at: &DirOp, touch: Touch) -> Result<(), NfsStat3> {
+        if !self.sh.touches.any_delegation() {
+            return Ok(());
+        }
+        let Ok(dir) = self.obj(&at.dir) else { return Ok(()) };
+        match dir.volume().lookup(dir.cred(), &dir.node, &at.name) {
+            Ok(node) => self.touch(&node, touch),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Announces what is done to this object until the call ends; and see [`Context::before`].
+    pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
+        if node.kind() != Kind::File {
+            return Ok(());
+        }
+        self.touching.push(self.sh.touches.begin(node.wire()));
+        if self.sh.touches.any_delegation() { self.clear_of_delegations(node, touch) } else { Ok(()) }
+    }
+
+    fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
+        let (clear, notes) = self.sh.state().clear_delegations(self.now, &node.fh(), None, touch);
+        if let Some(home) = self.exports.keeper().filter(|_| !notes.is_empty()).cloned() {
+            for note in notes {
+                self.txs.of(&home).note(note.to_bytes());
+                self.noted = true;
+            }
+        }
+        if clear {
+            return Ok(());
+        }
+        self.parks = !self.noted && !self.txs.modified();
+        Err(NfsStat3::JUKEBOX)
+    }
+
+    /// The same for entries of a listing that show attributes; all that are in the way are recalled at once.
+    pub(super) fn look_at_entries<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a Node>,
+    ) -> Result<(), NfsStat3> {
+        if !self.sh.touches.any_delegation() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for node in entries.into_iter().filter(|node| node.kind() == Kind::File) {
+            result = self.clear_of_delegations(node, Touch::Reads).and(result);
+        }
+        result
+    }
+
+    /// A file that is there, before a CREATE takes it.
+    pub(super) fn touch_existing(&mut self, there: &Obj) -> Result<(), NfsStat3> {
+        self.touch(&there.node, Touch::Changes)
+    }
+}

@@ -1,0 +1,147 @@
+//! Before an operation runs: are delegations of other clients in its way (RFC 8881 section 10.4)?
+//!
+//! This is the one place in NFSv4 that asks. Each operation is listed, so that a new one is not forgotten. OPEN asks itself
+//! (`open.rs`), as it knows its file only on the way, and READDIR for each entry.
+
+use super::context::{Context, Fh, key};
+use crate::attr;
+use crate::state::delegations::Touch;
+use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
+use landfast_volume::{Kind, Node};
+
+impl Context<'_> {
+    /// Announces what the operation does to its files, and makes sure that no delegation is in its way.
+    /// Errors: `DELAY` while one is; [`Context::parks`] says whether the request may wait for it.
+    pub(super) fn before(&mut self, op: &ArgOp) -> Result<(), NfsStat> {
+        match op {
+            ArgOp::Getattr(wanted) => self.looks(wanted),
+            ArgOp::Verify(given) | ArgOp::Nverify(given) => self.looks(&given.mask),
+            ArgOp::Read(_) | ArgOp::ReadPlus(_) | ArgOp::Seek(_) => self.touch_current(Touch::Reads),
+            ArgOp::Write(_)
+            | ArgOp::Commit(_)
+            | ArgOp::Setattr(_)
+            | ArgOp::Allocate(_)
+            | ArgOp::Deallocate(_)
+            | ArgOp::Setxattr(_)
+            | ArgOp::Removexattr(_) => self.touch_current(Touch::Changes),
+            ArgOp::Copy(_) | ArgOp::Clone(_) => {
+                self.touch_saved(Touch::Reads)?;
+                self.touch_current(Touch::Changes)
+            }
+            ArgOp::Link(_) => self.touch_saved(Touch::Changes),
+            ArgOp::Remove(name) => self.touch_name(self.fh.clone(), name),
+            ArgOp::Rename(a) => {
+                self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
+                self.touch_name(self.fh.clone(), &a.newname)
+            }
+            // These ask themselves.
+            ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
+            // They concern no file's content, attributes or names; or only what this client holds itself.
+            ArgOp::Access(_)
+            | ArgOp::BackchannelCtl(_)
+            | ArgOp::BindConnToSession(_)
+            | ArgOp::Close(_)
+            | ArgOp::Create(_)
+            | ArgOp::CreateSession(_)
+            | ArgOp::DelegReturn(_)
+            | ArgOp::DestroyClientid(_)
+            | ArgOp::DestroySession(_)
+            | ArgOp::ExchangeId(_)
+            | ArgOp::FreeStateid(_)
+            | ArgOp::Getfh
+            | ArgOp::Getxattr(_)
+            | ArgOp::IoAdvise(_)
+            | ArgOp::Listxattrs(_)
+            | ArgOp::Lock(_)
+            | ArgOp::Lockt(_)
+            | ArgOp::Locku(_)
+            | ArgOp::Lookup(_)
+            | ArgOp::Lookupp
+            | ArgOp::Malformed(_)
+            | ArgOp::OffloadCancel(_)
+            | ArgOp::OffloadStatus(_)
+            | ArgOp::OpenConfirm(_)
+            | ArgOp::OpenDowngrade(_)
+            | ArgOp::Other(_)
+            | ArgOp::Putfh(_)
+            | ArgOp::Putpubfh
+            | ArgOp::Putrootfh
+            | ArgOp::Readlink
+            | ArgOp::ReclaimComplete(_)
+            | ArgOp::ReleaseLockowner(_)
+            | ArgOp::Renew(_)
+            | ArgOp::Restorefh
+            | ArgOp::Savefh
+            | ArgOp::Secinfo(_)
+            | ArgOp::SecinfoNoName(_)
+            | ArgOp::Sequence(_)
+            | ArgOp::Setclientid(_)
+            | ArgOp::SetclientidConfirm(_)
+            | ArgOp::TestStateid(_) => Ok(()),
+        }
+    }
+
+    fn looks(&mut self, wanted: &Bitmap) -> Result<(), NfsStat> {
+        if attr::a_writer_changes(wanted) { self.touch_current(Touch::Reads) } else { Ok(()) }
+    }
+
+    fn touch_current(&mut self, touch: Touch) -> Result<(), NfsStat> {
+        self.touch_fh(self.fh.clone(), touch)
+    }
+
+    fn touch_saved(&mut self, touch: Touch) -> Result<(), NfsStat> {
+        self.touch_fh(self.saved.as_ref().map(|(fh, _)| fh.clone()), touch)
+    }
+
+    /// What is no file, or may not be used, has no delegation to ask for; the operation will say what is wrong.
+    fn touch_fh(&mut self, fh: Option<Fh>, touch: Touch) -> Result<(), NfsStat> {
+        match fh.map(|fh| self.object(&fh)) {
+            Some(Ok(Some(obj))) => self.touch(&obj.node, touch),
+            _ => Ok(()),
+        }
+    }
+
+    /// A name that goes away, or gets another object.
+    fn touch_name(&mut self, dir: Option<Fh>, name: &[u8]) -> Result<(), NfsStat> {
+        if !self.sh.touches.any_delegation() {
+            return Ok(());
+        }
+        let Some(Ok(Some(dir))) = dir.map(|fh| self.object(&fh)) else { return Ok(()) };
+        match dir.volume().lookup(dir.cred(), &dir.node, name) {
+            Ok(node) => self.touch(&node, Touch::Changes),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Announces what is done to this object until the operation ends; and see [`Context::before`].
+    pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
+        if node.kind() != Kind::File {
+            return Ok(());
+        }
+        self.touching.push(self.sh.touches.begin(node.wire()));
+        if self.sh.touches.any_delegation() { self.clear_of_delegations(node, touch) } else { Ok(()) }
+    }
+
+    fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
+        let by = self.session.as_ref().map(|s| s.client);
+        let (clear, notes) = self.sh.state().clear_delegations(self.now, &key(node), by, touch);
+        self.note(notes);
+        if clear {
+            return Ok(());
+        }
+        self.parks = self.may_park && !self.noted && !self.txs.modified();
+        Err(NfsStat::NFS4ERR_DELAY)
+    }
+
+    /// The same for entries of a listing that show attributes; all that are in the way are recalled at once.
+    pub(super) fn look_at_entries<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a Node>,
+    ) -> Result<(), NfsStat> {
+        let mut result = Ok(());
+        for node in entries.into_iter().filter(|node| node.kind() == Kind::File) {
+            result = self.clear_of_delegations(node, Touch::Reads).and(result);
+        }
+        result
+    }
+}
