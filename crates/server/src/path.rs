@@ -273,7 +273,12 @@ impl Executor {
                     continue;
                 }
             }
-            if timeout_at(until, wakeup).await.is_err() && !work.has_another_run() {
+            let waits_since = Instant::now();
+            let came = timeout_at(until, wakeup).await.is_ok();
+            if awaited == Awaited::Delegation {
+                self.sh.counters.waited_for_delegation(waits_since.elapsed());
+            }
+            if !came && !work.has_another_run() {
                 return Response::Segments(reply);
             }
         }

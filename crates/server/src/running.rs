@@ -155,6 +155,8 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         clients: st.clients.len(),
         sessions: st.sessions.len(),
         opens: st.files.len(),
+        delegations: st.files.delegations.live(),
+        delegation_counts: st.files.delegations.counts,
         locks: st.files.locked_ranges(),
         most: [sessions_most, opens_most, locks_most],
         session_slots,

@@ -4,6 +4,7 @@
 //! line; failures in one table. Nothing here waits, so different counters may be read at slightly different moments.
 
 use crate::limited::{Limit, Limits};
+use crate::state::delegations::Counts;
 use landfast_nfs::nlm::NlmStat;
 use landfast_nfs::v3::{NfsStat3, PROC_NAMES};
 use landfast_nfs::v4::{NfsStat, OpNum};
@@ -193,6 +194,7 @@ pub(crate) struct Counters {
     modifying: AtomicU64,
     replays: AtomicU64,
     strangers: AtomicU64,
+    delegation_wait_ns: AtomicU64,
     shards: Box<[CounterShard]>,
     /// By cell, then by status.
     bad: Box<[AtomicU64]>,
@@ -207,6 +209,7 @@ impl Default for Counters {
             modifying: AtomicU64::new(0),
             replays: AtomicU64::new(0),
             strangers: AtomicU64::new(0),
+            delegation_wait_ns: AtomicU64::new(0),
             shards: (0..SHARDS).map(|_| shard()).collect(),
             bad: (0..CELLS * STATUSES).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -248,6 +251,11 @@ impl Counters {
 
     pub(crate) fn replay(&self) {
         add(Some(&self.replays), 1);
+    }
+
+    /// A request waited so long for a delegation of another client.
+    pub(crate) fn waited_for_delegation(&self, waited: Duration) {
+        add(Some(&self.delegation_wait_ns), waited.as_nanos() as u64);
     }
 
     pub(crate) fn stranger(&self) {
@@ -340,6 +348,7 @@ impl Counters {
             modifying_ops: get(&self.modifying),
             replays: get(&self.replays),
             calls_refused: get(&self.strangers),
+            delegation_wait_ns: get(&self.delegation_wait_ns),
             ops,
             v3_procedures,
             operations,
@@ -386,6 +395,11 @@ pub struct Stats {
     pub clients: usize,
     pub sessions: usize,
     pub opens: usize,
+    /// Of these, delegations; and what came of all that were given.
+    pub delegations: usize,
+    pub delegation_counts: Counts,
+    /// How long requests waited for delegations of other clients.
+    pub delegation_wait_ns: u64,
     pub locks: usize,
     /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],

@@ -151,6 +151,16 @@ impl Figures {
         counter(to, "replays", "Requests answered with the reply that was kept", s.replays)?;
         counter(to, "calls_refused", "Calls from addresses that no export names", s.calls_refused)?;
         counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
+        gauge(to, "delegations", "Delegations that clients hold", s.delegations)?;
+        let d = &s.delegation_counts;
+        let given = [("read", d.given_read), ("write", d.given_write)];
+        let given = given.map(|(kind, n)| (vec![("kind", kind.to_owned())], ConstCounter::new(n)));
+        rows(to, "delegations_given", "Delegations given", given)?;
+        counter(to, "delegations_recalled", "Delegations that were in somebody's way", d.recalled)?;
+        counter(to, "delegations_returned", "Delegations that came back", d.returned)?;
+        counter(to, "delegations_revoked", "Delegations that did not come back within a lease", d.revoked)?;
+        let waited = [(Vec::new(), ConstCounter::new(s.delegation_wait_ns as f64 / 1e9))];
+        rows(to, "delegation_wait_seconds", "Time that requests waited for delegations of others", waited)?;
         let label = |o: &crate::stats::Operation| {
             vec![("version", o.version.to_owned()), ("operation", o.name.clone())]
         };

@@ -85,6 +85,7 @@ impl<F> Files<F> {
             open.delegation =
                 Some(Delegation { times, given_to, fh, mark: self.mark, logged: None, recalled: None });
             self.delegations.live += 1;
+            self.delegations.unlogged.push(id.unwrap_or_default());
             let counts = &mut self.delegations.counts;
             *(if write { &mut counts.given_write } else { &mut counts.given_read }) += 1;
         }
@@ -289,8 +290,11 @@ impl<F> State<F> {
 
     /// Has a delegation stand in the log, in the transaction of its OPEN: after a restart the client goes on with it. `None` when the log
     /// has its fill of them; then the client has to reclaim.
-    pub fn log_delegation(&mut self, stateid: &Stateid) -> Option<Stamped> {
-        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
+    pub fn log_given(&mut self, stateid: &Stateid) -> Option<Stamped> {
+        self.log_delegation(stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?)
+    }
+
+    fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
         if self.files.delegations.logged >= self.bounds.delegations {
             return None;
         }
@@ -301,6 +305,23 @@ impl<F> State<F> {
             self.files.delegations.log(client);
         }
         self.files.delegation_note(id)
+    }
+
+    /// Has all delegations stand in the log that do not yet, as far as there is room. A client that holds nothing else then has nothing to
+    /// reclaim.
+    pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
+        let ids = std::mem::take(&mut self.files.delegations.unlogged);
+        let mut notes = Vec::new();
+        for id in ids {
+            match self.files.opens.get(&id).and_then(|o| o.delegation.as_ref()) {
+                Some(d) if d.logged.is_none() => match self.log_delegation(id) {
+                    Some(note) => notes.push(note),
+                    None => self.files.delegations.unlogged.push(id),
+                },
+                _ => {}
+            }
+        }
+        notes
     }
 
     /// Notes of the delegations that have ended, to go with whatever goes into the log next.

@@ -63,6 +63,8 @@ pub struct Delegations {
     logged_of: HashMap<u64, usize>,
     /// Delegations in the log that have ended, which the log does not know yet.
     pub(super) gone: Vec<u64>,
+    /// Those that do not stand in the log yet.
+    pub(super) unlogged: Vec<u64>,
     /// Recalls to be sent.
     pub(super) due: VecDeque<u64>,
     /// Revoked ones that their clients have not freed yet, by number.

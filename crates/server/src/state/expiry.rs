@@ -19,6 +19,8 @@ impl<F> State<F> {
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
         let mut out = self.nlm_tick(now);
         out.extend(self.take_gone_delegations());
+        // Before the notes of clients that hold nothing besides, with which they go into the log together.
+        out.extend(self.log_delegations());
         for id in self.clients.ids() {
             let Some(c) = self.clients.get(id) else { continue };
             let silent = now.saturating_sub(c.renewed);

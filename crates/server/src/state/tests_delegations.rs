@@ -282,7 +282,7 @@ fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
     let (mut st, a, b) = two();
     let kept = delegate(&mut st, a, &file(1), true);
     let ended = delegate(&mut st, a, &file(2), true);
-    let early = [kept, ended].map(|s| st.log_delegation(&s).expect("room in the log"));
+    let early = [kept, ended].map(|s| st.log_given(&s).expect("room in the log"));
     assert_eq!((st.files.opens_of(a), st.files.unlogged_of(a)), (2, 0));
     assert!(st.note_holding(a).is_none(), "the log knows all that it holds");
     let mut notes = st.snapshot();
@@ -321,9 +321,31 @@ fn a_small_log_has_room_for_few_delegations_and_the_clients_of_others_reclaim() 
     let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as u8;
     for n in 0..fit {
         let given = delegate(&mut st, c, &file(n), true);
-        let note = st.log_delegation(&given).expect("room in the log");
+        let note = st.log_given(&given).expect("room in the log");
         assert!(note.to_bytes().len() <= limits::DELEGATION_NOTE_BYTES as usize);
     }
     let given = delegate(&mut st, c, &file(fit), true);
-    assert!(st.log_delegation(&given).is_none() && st.note_holding(c).is_some());
+    assert!(st.log_given(&given).is_none() && st.note_holding(c).is_some());
+}
+
+#[test]
+fn what_was_given_without_the_log_stands_there_a_tick_later() {
+    let (mut st, a, _) = two();
+    let given = delegate(&mut st, a, &file(1), false);
+    let open = st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, 0, None).expect("an open");
+    assert!(st.note_holding(a).is_some());
+    st.holding_is_noted(a);
+    let after = |st: &State<u32>| {
+        let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
+        let restored = next.restore(st.snapshot(), 0);
+        (restored.reclaiming, next.files.find(a, &given).is_ok())
+    };
+    assert_eq!(after(&st), (1, false), "who has to reclaim keeps nothing");
+    let notes = st.tick(1);
+    assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if !d.write));
+    assert_eq!(after(&st), (1, false), "it still has an open");
+    st.files.close(a, &file(2), &open).expect("closed");
+    let notes = st.tick(2);
+    assert!(notes.iter().any(|n| matches!(&n.note, Note::Client(c) if !c.holds)));
+    assert_eq!(after(&st), (0, true));
 }

@@ -104,7 +104,7 @@ impl Context<'_> {
         if let Ok(given) = &given
             && self.txs.modified()
         {
-            let note = self.sh.state().log_delegation(&given.stateid);
+            let note = self.sh.state().log_given(&given.stateid);
             self.note(note);
         }
         let alone = given.is_ok() && wish.instead && !self.has_open(&found.obj, &request);
