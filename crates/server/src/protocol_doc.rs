@@ -25,6 +25,17 @@ EXCHANGE_ID to DESTROY_CLIENTID and NFSv4.0's client IDs are is in
 
 ";
 
+const DELEGATIONS: &str = "\
+## Delegations
+
+An export gives them where its option [`delegations`](exports.md#delegations) says so, to clients of NFSv4.1 and 4.2. In NFSv4.0 there are none: the caller of a
+SETATTR without an open cannot be told from others there, so Linux returns a delegation before each change of mode or owner, which costs more than it saves.
+RFC 9754 leaves one thing to the server: a time that the holder sets and that lies before the file's own may be ignored. Here it is applied, since a program has
+chosen it (`tar`, `cp -p`); one in the future becomes now. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
+outlasts its client's restart.
+
+";
+
 const OPERATIONS: &str = "\
 ## Operations of NFSv4
 
@@ -60,7 +71,7 @@ fn markdown() -> String {
         (0..=2).filter(|m| matrix::OPS.iter().any(|s| matrix::find(s.op, *m).is_some())).collect();
     let columns: String = minors.iter().map(|m| format!(" 4.{m} |")).collect();
     let rule: String = minors.iter().map(|_| "---|").collect();
-    let mut out = HEAD.to_owned() + OPERATIONS;
+    let mut out = HEAD.to_owned() + DELEGATIONS + OPERATIONS;
     let _ = writeln!(out, "| operation | number |{columns} alone | log |\n|---|---|{rule}---|---|");
     for spec in matrix::OPS {
         let _ = write!(out, "| {} | {} |", spec.op.name().unwrap_or("?"), spec.op.0);

@@ -68,6 +68,9 @@ const TWO_CLIENTS: [Script; 5] = [
     script!("two-clients-5"),
 ];
 
+/// What they do to each other's files before that, once the second one has mounted.
+const DELEGATED: [Script; 3] = [script!("delegated-1"), script!("delegated-2"), script!("delegated-3")];
+
 /// What they do besides with version 3, before the second one loses its power: the first one waits for the lock, and is told
 /// when it has it. No lease ends a lock there: the second one comes back and says that it holds nothing.
 const WAITS: Script = script!("two-clients-waits");
@@ -220,10 +223,14 @@ impl Session<'_> {
         }
         if self.stage.server.is_some() {
             let [first, second, third, fourth, fifth] = TWO_CLIENTS.map(|(_, script)| script);
+            let [held, changed, seen] = DELEGATED.map(|(_, script)| script);
             let mut parts = vec![
                 Part::Guest(first),
                 Part::PeerOn,
                 Part::Peer(second),
+                Part::Guest(held),
+                Part::Peer(changed),
+                Part::Guest(seen),
                 Part::Guest(third),
                 Part::Peer(fourth),
             ];

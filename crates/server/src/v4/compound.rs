@@ -214,12 +214,16 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         _ => CachedReply::Uncached,
     };
     ctx.rests_on_removals(reply_status, &req.args);
-    if changed {
-        let gone = ctx.sh.state().take_gone_delegations();
-        ctx.note(gone);
-    }
     let home = ctx.home();
-    let holder_note = home.as_ref().and_then(|_| ctx.sh.state().note_holding(session.client));
+    let (gone, holder_note) = match home {
+        None => (Vec::new(), None),
+        Some(_) => {
+            let mut st = ctx.sh.state();
+            let gone = if changed { st.take_gone_delegations() } else { Vec::new() };
+            (gone, st.note_holding(session.client))
+        }
+    };
+    ctx.note(gone);
     let holder = holder_note.as_ref().map(|_| session.client);
     ctx.note(holder_note);
     let noted = lasting || holder.is_some();
