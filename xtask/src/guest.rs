@@ -87,7 +87,7 @@ pub enum Task {
 /// What all guest tasks take.
 #[derive(Args)]
 pub struct Common {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Megabytes of memory.
@@ -107,7 +107,7 @@ impl Common {
 /// Options of `guest build`.
 #[derive(Args)]
 pub struct BuildOptions {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Also what the other commands need: the archive that they extract, the programs of the suites.
