@@ -25,6 +25,7 @@ mod probed;
 mod recipe;
 mod report;
 mod restarts;
+mod rpcs;
 mod server;
 mod setup;
 mod speed;
@@ -80,6 +81,8 @@ pub enum Task {
     Verdicts(verdicts::Options),
     /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
     Speed(speed::Options),
+    /// Count what tar, git, npm, make, rsync and ls cost Linux's NFS client in RPCs, on Landfast and on the server of the same kernel.
+    Rpcs(rpcs::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -144,6 +147,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Injected(options) => network::enter(|| options.fetch()).and_then(|_net| injected::run(options)),
         Task::Verdicts(options) => network::enter(|| options.fetch()).and_then(|_net| verdicts::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
+        Task::Rpcs(options) => network::enter(|| options.fetch()).and_then(|_net| rpcs::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }
