@@ -101,12 +101,15 @@ impl Options {
         if self.files < kit::PER_DIRECTORY {
             return Err(format!("--files {}: at least one directory of {}", self.files, kit::PER_DIRECTORY));
         }
+        if self.wants(works::LIST) && !self.wants(works::TAR) {
+            return Err(format!("{} goes over what {} has made: ask for both", works::LIST, works::TAR));
+        }
         for user in User::ALL {
             let judged =
                 self.wants(works::TAR) && self.user.contains(&user) && self.server.contains(&Who::Landfast);
             if self.bound.per_file(user).is_some() && !judged {
                 return Err(format!(
-                    "a bound for {user}: his tar on Landfast is not among what is asked for"
+                    "a bound for {user}: this tar on Landfast is not among what is asked for"
                 ));
             }
         }
@@ -330,5 +333,45 @@ impl Session<'_> {
     /// Where this work is done on the mount.
     fn directory(case: Case, work: &str) -> String {
         format!("{}-{}-{work}", case.vers, case.user.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn checked(line: &str) -> Result<(), String> {
+        let line = Line::try_parse_from(["rpcs"].into_iter().chain(line.split_whitespace()));
+        line.map_err(|e| e.to_string())?.options.check()
+    }
+
+    #[test]
+    fn what_would_never_be_judged_or_done_is_refused() {
+        for line in [
+            "",
+            "--only tar,list --most-per-file 4",
+            "--user ordinary --most-per-file-as-user 2",
+            "--server landfast --most-per-file 4 --most-per-file-as-user 2",
+        ] {
+            assert_eq!(checked(line), Ok(()), "{line}");
+        }
+        for line in [
+            "--only untar",
+            "--only list",
+            "--files 1",
+            "--only git --most-per-file 4",
+            "--user ordinary --most-per-file 4",
+            "--server knfsd --most-per-file-as-user 2",
+        ] {
+            assert!(checked(line).is_err(), "{line}");
+        }
     }
 }

@@ -52,7 +52,7 @@ impl Kit {
         fs::create_dir(&disk).map_err(|e| format!("{}: {e}", disk.display()))?;
         for (name, size) in [("many", many), ("few", few), ("looked-at", looked_at)] {
             let at = dir.join(name);
-            make_tree(&at.join("tree"), size).map_err(|e| format!("{}: {e}", at.display()))?;
+            make_tree(&at.join("tree"), size, Some(OWNER)).map_err(|e| format!("{}: {e}", at.display()))?;
             let mut tar = command("tar", ["--sort=name", "-cf"]);
             run(tar.arg(disk.join(format!("{name}.tar"))).arg("-C").arg(&at).arg("tree"))?;
         }
@@ -72,8 +72,8 @@ impl Kit {
     }
 }
 
-/// Files in directories, as evenly as it goes.
-fn make_tree(top: &Path, size: Size) -> io::Result<()> {
+/// Files in directories, as evenly as it goes; theirs whose number is given, if one is.
+fn make_tree(top: &Path, size: Size, owner: Option<u32>) -> io::Result<()> {
     let time = |number: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(FIRST_TIME_S + number);
     let per_directory = size.files.div_ceil(size.directories - 1);
     let mut made = vec![top.to_owned()];
@@ -88,12 +88,12 @@ fn make_tree(top: &Path, size: Size) -> io::Result<()> {
         fs::write(&path, line.repeat(FILE_BYTES / line.len()))?;
         let mode = MODES[usize::try_from(number).unwrap_or(0) % MODES.len()];
         fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
-        std::os::unix::fs::chown(&path, Some(OWNER), Some(OWNER))?;
+        std::os::unix::fs::chown(&path, owner, owner)?;
         fs::File::open(&path)?.set_modified(time(number))?;
     }
     for (number, directory) in (0..).zip(&made) {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
-        std::os::unix::fs::chown(directory, Some(OWNER), Some(OWNER))?;
+        std::os::unix::fs::chown(directory, owner, owner)?;
         fs::File::open(directory)?.set_modified(time(number * PER_DIRECTORY))?;
     }
     Ok(())
@@ -118,11 +118,10 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(not(root), ignore = "needs root")]
     fn a_tree_has_the_files_and_directories_that_are_counted() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().join("tree");
-        make_tree(&top, Size { files: 120, directories: 4 }).unwrap();
+        make_tree(&top, Size { files: 120, directories: 4 }, None).unwrap();
         let directories: Vec<_> = fs::read_dir(&top).unwrap().map(|entry| entry.unwrap().path()).collect();
         let files = directories.iter().map(|directory| fs::read_dir(directory).unwrap().count());
         assert_eq!((directories.len(), files.sum::<usize>()), (3, 120));

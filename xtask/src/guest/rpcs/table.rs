@@ -8,9 +8,12 @@ use super::{Case, Report, Row};
 pub fn text(report: &Report) -> String {
     let mut text = format!("Linux {}, Landfast with durability {}\n", report.kernel, report.durability);
     // Writing to a string cannot fail.
-    for work in in_order(report.rows.iter().map(|row| row.work)) {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.work == work).collect();
-        let _ = write!(text, "\n{}", counts(work, &rows));
+    for vers in in_order(report.rows.iter().map(|row| row.case.vers)) {
+        for work in in_order(report.rows.iter().map(|row| row.work)) {
+            let rows: Vec<&Row> =
+                report.rows.iter().filter(|row| (row.work, row.case.vers) == (work, vers)).collect();
+            let _ = write!(text, "\n{}", counts(&format!("{work}, v{vers}"), &rows));
+        }
     }
     if !report.parts.is_empty() {
         let mut lines = vec![["tar xf", "RPCs a file", "RPCs a directory"].map(str::to_owned).to_vec()];
@@ -38,10 +41,10 @@ pub fn text(report: &Report) -> String {
 }
 
 /// A line for each operation of each step, and one for all of the step; a column for each mount and user. In brackets: a file.
-fn counts(work: &str, rows: &[&Row]) -> String {
-    let cases = in_order(rows.iter().map(|row| row.case));
-    let mut head = vec![work.to_owned()];
-    head.extend(cases.iter().map(Case::to_string));
+fn counts(title: &str, rows: &[&Row]) -> String {
+    let cases: Vec<Case> = in_order(rows.iter().map(|row| row.case));
+    let mut head = vec![title.to_owned()];
+    head.extend(cases.iter().map(|case| format!("{}, {}", case.server, case.user)));
     let mut lines = vec![head];
     for step in in_order(rows.iter().map(|row| row.step)) {
         let of_step: Vec<&Row> = rows.iter().copied().filter(|row| row.step == step).collect();
@@ -157,10 +160,10 @@ mod tests {
             row(Who::Knfsd, "tar xf", 100, &[("CLOSE", 100), ("OPEN", 100)]),
             row(Who::Knfsd, END, 0, &[("DELEGRETURN", 99)]),
         ];
-        let text = counts("tar", &rows.iter().collect::<Vec<_>>());
+        let text = counts("tar, v4.2", &rows.iter().collect::<Vec<_>>());
         assert_eq!(
             text,
-            "| tar | Landfast, root, v4.2 | knfsd, root, v4.2 |\n\
+            "| tar, v4.2 | Landfast, root | knfsd, root |\n\
              |---|---|---|\n\
              | **tar xf**, 100 files | 400 (4.00) | 200 (2.00) |\n\
              | SETATTR | 300 (3.00) | 0 |\n\

@@ -14,6 +14,7 @@ const NPM: &str = include_str!("../../../guest/rpcs/npm.sh");
 /// Whose RPCs are bounded, and whose tree `list` goes over.
 pub const TAR: &str = "tar";
 pub const TAR_STEP: &str = "tar xf";
+pub const LIST: &str = "list";
 
 /// The step that ends each work.
 pub const END: &str = "umount";
@@ -74,8 +75,8 @@ pub const WORKS: &[Work] = &[
         steps: &[Step { name: TAR_STEP, script: "tar xf /kit/few.tar", over: Over::Few }],
     },
     Work {
-        name: "list",
-        title: "list",
+        name: LIST,
+        title: LIST,
         place: TAR,
         before: "",
         steps: &[
