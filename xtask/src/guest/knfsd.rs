@@ -33,8 +33,9 @@ const NFS_PORT: u16 = 2049;
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 /// Boots one that serves an ext4 on its own disk, which is thrown away, and where a flush costs nothing. It gives delegations at once.
-pub fn boot_throwaway(image: &Image, hardware: &Hardware) -> Result<Machine, String> {
-    serving(Machine::boot(image, hardware)?, &format!("{SHORT_GRACE}{SERVE_OWN}{AFTER_GRACE}"))
+pub fn boot_throwaway(image: &Image, hardware: &Hardware, lease_s: u64) -> Result<Machine, String> {
+    let script = format!("LEASE={lease_s}\n{SHORT_GRACE}{SERVE_OWN}{AFTER_GRACE}");
+    serving(Machine::boot(image, hardware)?, &script)
 }
 
 /// Boots one, which serves `fs` with these export options.

@@ -57,7 +57,7 @@ pub struct Options {
     /// Only these: tar, git, npm, make, rsync, list (which needs tar's tree), attributes.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Files of the tree, 50 in a directory. Below 5,000 a client keeps all delegations that it gets.
+    /// Files of the tree, 50 in a directory. Linux keeps at most 5,000 delegations: with more files each further one is returned.
     #[arg(long, default_value_t = 500)]
     files: u64,
     #[command(flatten)]
@@ -71,6 +71,10 @@ pub struct Options {
     /// Landfast's filesystem: ext4, xfs or btrfs.
     #[arg(long, default_value = "ext4")]
     fs: String,
+    /// Both servers' lease in seconds. Linux returns delegations that it has not used for a lease or so, which under emulation would be
+    /// in the middle of a work: hence a long one.
+    #[arg(long, default_value_t = 600)]
+    lease: u64,
     /// Seconds that one step may take.
     #[arg(long, default_value_t = 900)]
     limit: u64,
@@ -271,9 +275,9 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         let mut served = match who {
             Who::Landfast => {
                 let binary = chosen_binary(options.binary.as_deref())?;
-                Served::landfast(&binary, &options.fs, &options.durability)?
+                Served::landfast(&binary, &options.fs, &options.durability, options.lease)?
             }
-            Who::Knfsd => Served::knfsd(&image, limit)?,
+            Who::Knfsd => Served::knfsd(&image, limit, options.lease)?,
         };
         client.server = served.server()?;
         let mut session = Session { options, kit: &kit, client: &mut client, served: &mut served };

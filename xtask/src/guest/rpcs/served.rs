@@ -22,16 +22,16 @@ pub enum Served {
 }
 
 impl Served {
-    pub fn landfast(binary: &Path, fs: &str, durability: &str) -> Result<Served, String> {
+    pub fn landfast(binary: &Path, fs: &str, durability: &str, lease_s: u64) -> Result<Served, String> {
         let scratch = Scratch::new(fs, VOLUME_BYTES)?;
-        Ok(Served::Landfast(Server::start(binary, &scratch, durability)?, scratch))
+        Ok(Served::Landfast(Server::start_with_lease(binary, &scratch, durability, lease_s)?, scratch))
     }
 
-    pub fn knfsd(image: &Image, limit: Duration) -> Result<Served, String> {
+    pub fn knfsd(image: &Image, limit: Duration, lease_s: u64) -> Result<Served, String> {
         let link = Link::new()?;
         let mut hardware = Hardware { link: Some(link.clone()), ..Hardware::default() };
         hardware.name.push_str("-server");
-        Ok(Served::Knfsd { guest: knfsd::boot_throwaway(image, &hardware)?, link, limit })
+        Ok(Served::Knfsd { guest: knfsd::boot_throwaway(image, &hardware, lease_s)?, link, limit })
     }
 
     /// What a client has to know of it.
