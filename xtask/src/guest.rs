@@ -25,6 +25,7 @@ mod probed;
 mod recipe;
 mod report;
 mod restarts;
+mod rpcs;
 mod server;
 mod setup;
 mod speed;
@@ -80,6 +81,8 @@ pub enum Task {
     Verdicts(verdicts::Options),
     /// Measure Linux's NFS client and Landfast's beside each other in a guest, over a network of several round trips.
     Speed(speed::Options),
+    /// Count what tar, git, npm, make, rsync and ls cost Linux's NFS client in RPCs, on Landfast and on the server of the same kernel.
+    Rpcs(rpcs::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -87,7 +90,7 @@ pub enum Task {
 /// What all guest tasks take.
 #[derive(Args)]
 pub struct Common {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Megabytes of memory.
@@ -107,7 +110,7 @@ impl Common {
 /// Options of `guest build`.
 #[derive(Args)]
 pub struct BuildOptions {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Also what the other commands need: the archive that they extract, the programs of the suites.
@@ -144,6 +147,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Injected(options) => network::enter(|| options.fetch()).and_then(|_net| injected::run(options)),
         Task::Verdicts(options) => network::enter(|| options.fetch()).and_then(|_net| verdicts::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
+        Task::Rpcs(options) => network::enter(|| options.fetch()).and_then(|_net| rpcs::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }

@@ -97,7 +97,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 12] = [
+const GUEST_STEPS: [(&str, &[&str]); 13] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -112,6 +112,24 @@ const GUEST_STEPS: [(&str, &[&str]); 12] = [
     (
         "guest: Linux's client and Landfast's beside each other",
         &["speed", "--kernel", "6.12", "--vers", "3,4.2", "--files", "128", "--round-trips", "10"],
+    ),
+    (
+        "guest: RPCs of Linux's client for tar",
+        &[
+            "rpcs",
+            "--kernel",
+            "6.12",
+            "--server",
+            "landfast",
+            "--only",
+            "tar,attributes",
+            "--files",
+            "200",
+            "--most-per-file",
+            "6",
+            "--most-per-file-as-user",
+            "4",
+        ],
     ),
     ("guest: work", &["work", "--vers", "4.2", "--only", "make"]),
     ("guest: pjdfstest", &["suite", "pjdfstest", "--vers", "3,4.2"]),

@@ -1,5 +1,6 @@
 //! A guest as an NFS client. Its scripts know the server's address and the version of the mount.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::machine::Machine;
@@ -20,6 +21,8 @@ pub enum Server {
     FromFile(u16),
     /// The kernel's server in the guest itself.
     Kernel,
+    /// The kernel's server in another guest, at this address.
+    Guest(IpAddr),
     /// Nobody: a filesystem of the guest's own.
     Local,
 }
@@ -58,13 +61,17 @@ impl Client {
     /// A script with the settings and the library in front.
     pub fn script(&self, vers: Option<Vers>, script: &str) -> String {
         let (server, port, export) = match (self.server, vers) {
-            (Server::Landfast(port), _) => (network::SERVER, port.to_string(), "/"),
+            (Server::Landfast(port), _) => (network::SERVER.to_owned(), port.to_string(), "/"),
             // The port mapper knows the ports.
-            (Server::FromFile(_), Some(Vers::V3)) => (network::SERVER, String::new(), server::NAME),
-            (Server::FromFile(port), _) => (network::SERVER, port.to_string(), server::NAME),
+            (Server::FromFile(_), Some(Vers::V3)) => {
+                (network::SERVER.to_owned(), String::new(), server::NAME)
+            }
+            (Server::FromFile(port), _) => (network::SERVER.to_owned(), port.to_string(), server::NAME),
             // NFSv3 knows no pseudo root.
-            (_, Some(Vers::V3)) => ("127.0.0.1", "2049".to_owned(), "/srv/export"),
-            _ => ("127.0.0.1", "2049".to_owned(), "/"),
+            (Server::Guest(address), Some(Vers::V3)) => (address.to_string(), String::new(), "/srv/export"),
+            (Server::Guest(address), _) => (address.to_string(), String::new(), "/"),
+            (_, Some(Vers::V3)) => ("127.0.0.1".to_owned(), "2049".to_owned(), "/srv/export"),
+            _ => ("127.0.0.1".to_owned(), "2049".to_owned(), "/"),
         };
         let vers = vers.map(|vers| vers.to_string()).unwrap_or_default();
         format!("SERVER={server} PORT={port} EXPORT={export} VERS={vers}\n{LIB}\n{script}")

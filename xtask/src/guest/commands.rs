@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Options of `guest commands`.
 #[derive(Args)]
 pub struct Options {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// The exported filesystem: ext4 or xfs.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::recipe::{self, Kernel};
 use crate::packages;
@@ -16,6 +16,9 @@ use crate::proc::{self, command, output, run};
 /// Programs that building needs.
 const PROGRAMS: &[&str] =
     &["debootstrap", "busybox", "cpio", "depmod", "mkfs.ext4", "unshare", "dpkg-deb", "apt-get", "xz"];
+
+/// The keys that Debian signs its releases with, where its package puts them; debootstrap takes the same.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 pub struct Image {
     dir: PathBuf,
@@ -62,19 +65,21 @@ pub fn possible() -> Result<(), String> {
 pub fn build(kernel: Kernel) -> Result<Image, String> {
     possible()?;
     let cache = Cache::open()?;
-    let known =
-        kernel_package(kernel).map(|(package, version)| Image::cached(&cache, kernel, &package, &version));
+    let apt = Apt::of(&cache, kernel.suite())?;
+    let known = kernel_package(&apt, kernel)
+        .map(|(package, version)| Image::cached(&cache, kernel, &package, &version));
     if let Ok(image) = known
         && image.dir.is_dir()
     {
         return Ok(image);
     }
-    cache.refresh_lists()?;
-    let (package, version) = kernel_package(kernel)?;
+    cache.refresh_lists(&apt)?;
+    let (package, version) = kernel_package(&apt, kernel)?;
     let image = Image::cached(&cache, kernel, &package, &version);
     if !image.dir.is_dir() {
         let userland = userland(&cache)?;
-        let kernel_tree = unpack(&cache, &package, &version)?;
+        let parts = kernel_parts(&apt, &package)?;
+        let kernel_tree = unpack(&cache, &apt, (&package, &version), &parts)?;
         assemble(&image.dir, &userland, &kernel_tree, &image.release)?;
         cache.keep_only(&format!("image-{kernel}-"), &image.dir)?;
         cache.keep_only("userland-", &userland)?;
@@ -103,9 +108,9 @@ impl Cache {
     }
 
     /// Brings apt's lists up to date, once: old ones name files that the mirror no longer has.
-    fn refresh_lists(&self) -> Result<(), String> {
+    fn refresh_lists(&self, apt: &Apt) -> Result<(), String> {
         if !self.refreshed.replace(true) {
-            run(&mut command("apt-get", ["-q", "update"]))?;
+            run(&mut apt.command("apt-get", ["-q", "update"]))?;
         }
         Ok(())
     }
@@ -120,6 +125,56 @@ impl Cache {
             }
         }
         Ok(())
+    }
+}
+
+/// The machine's apt: with its own sources, or with one Debian release from the mirror that these name.
+struct Apt {
+    /// What says so, in front of each command's own arguments.
+    options: Vec<String>,
+}
+
+impl Apt {
+    /// The machine's own.
+    fn own() -> Apt {
+        Apt::with(Vec::new())
+    }
+
+    fn with(mut options: Vec<String>) -> Apt {
+        // apt's own user may not write into the cache.
+        options.push("APT::Sandbox::User=root".to_owned());
+        Apt { options: options.into_iter().flat_map(|option| ["-o".to_owned(), option]).collect() }
+    }
+
+    /// The one that knows this release. For another release than the guest's, sources and lists are kept in the cache, so that
+    /// the machine is never offered a package of that release.
+    fn of(cache: &Cache, suite: &str) -> Result<Apt, String> {
+        if suite == recipe::SUITE {
+            return Ok(Apt::own());
+        }
+        let dir = cache.dir.join(format!("apt-{suite}"));
+        let sources = dir.join("only.sources");
+        let (lists, packages) = (dir.join("lists"), dir.join("cache"));
+        let text = format!(
+            "Types: deb\nURIs: {}\nSuites: {suite}\nComponents: main\nTargets: Packages\nSigned-By: {KEYRING}\n",
+            mirror()?
+        );
+        fs::create_dir_all(lists.join("partial"))
+            .and_then(|()| fs::create_dir_all(packages.join("archives/partial")))
+            .and_then(|()| fs::write(&sources, text))
+            .map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(Apt::with(vec![
+            format!("Dir::Etc::SourceList={}", sources.display()),
+            "Dir::Etc::SourceParts=/dev/null".to_owned(),
+            format!("Dir::State::Lists={}", lists.display()),
+            format!("Dir::Cache={}", packages.display()),
+        ]))
+    }
+
+    fn command<const N: usize>(&self, program: &str, args: [&str; N]) -> Command {
+        let mut apt = command(program, &self.options);
+        apt.args(args);
+        apt
     }
 }
 
@@ -147,18 +202,25 @@ pub fn run_dir(what: &str) -> Result<tempfile::TempDir, String> {
 }
 
 /// The newest image package of the series and its version, as the machine's apt knows them.
-fn kernel_package(kernel: Kernel) -> Result<(String, String), String> {
-    let meta = kernel.meta_package();
-    let depends = output(&mut command("apt-cache", ["depends", meta]))?;
+fn kernel_package(apt: &Apt, kernel: Kernel) -> Result<(String, String), String> {
+    let (meta, suite) = (kernel.meta_package(), kernel.suite());
+    let depends = output(&mut apt.command("apt-cache", ["depends", meta]))?;
     let package = recipe::depends_on_image(&depends)
-        .ok_or(format!("{meta} depends on no kernel: does apt here know Debian {}?", recipe::SUITE))?;
-    let version = candidate(&package)?;
+        .ok_or(format!("{meta} depends on no kernel: does apt here know Debian {suite}?"))?;
+    let version = candidate(apt, &package)?;
     Ok((package, version))
 }
 
+/// The packages that the files of a kernel image are in, besides its own, with their versions.
+fn kernel_parts(apt: &Apt, image_package: &str) -> Result<Vec<(String, String)>, String> {
+    let depends = output(&mut apt.command("apt-cache", ["depends", image_package]))?;
+    let parts = recipe::parts_of_image(&depends, image_package);
+    parts.into_iter().map(|part| candidate(apt, &part).map(|version| (part, version))).collect()
+}
+
 /// The version of a package that apt would install.
-fn candidate(package: &str) -> Result<String, String> {
-    let policy = output(&mut command("apt-cache", ["policy", package]))?;
+fn candidate(apt: &Apt, package: &str) -> Result<String, String> {
+    let policy = output(&mut apt.command("apt-cache", ["policy", package]))?;
     policy
         .lines()
         .find_map(|line| line.trim().strip_prefix("Candidate: "))
@@ -204,14 +266,12 @@ fn userland(cache: &Cache) -> Result<PathBuf, String> {
 }
 
 /// Downloads a package with the machine's apt and returns the file.
-fn download(cache: &Cache, package: &str, version: &str) -> Result<PathBuf, String> {
+fn download(cache: &Cache, apt: &Apt, package: &str, version: &str) -> Result<PathBuf, String> {
     let debs = cache.dir.join(format!("deb-{}", recipe::key(&[package, version])));
     if !debs.is_dir() {
         let part = fresh_dir(&debs)?;
         let what = format!("{package}={version}");
-        run(
-            command("apt-get", ["-q", "-o", "APT::Sandbox::User=root", "download", &what]).current_dir(&part)
-        )?;
+        run(apt.command("apt-get", ["-q", "download", &what]).current_dir(&part))?;
         rename(&part, &debs)?;
     }
     let mut files = fs::read_dir(&debs).map_err(|e| format!("{}: {e}", debs.display()))?;
@@ -226,15 +286,23 @@ fn tree_dir(cache: &Cache, package: &str, version: &str) -> PathBuf {
     cache.dir.join(format!("tree-{}", recipe::key(&[package, version])))
 }
 
-/// Downloads a package and unpacks its files into a directory.
-fn unpack(cache: &Cache, package: &str, version: &str) -> Result<PathBuf, String> {
+/// Downloads a package and what belongs to it, and unpacks the files of all into one directory.
+fn unpack(
+    cache: &Cache,
+    apt: &Apt,
+    (package, version): (&str, &str),
+    parts: &[(String, String)],
+) -> Result<PathBuf, String> {
     let dir = tree_dir(cache, package, version);
     if dir.is_dir() {
         return Ok(dir);
     }
-    let deb = download(cache, package, version)?;
     let part = fresh_dir(&dir)?;
-    run(command("dpkg-deb", ["-x"]).arg(&deb).arg(&part))?;
+    let all = parts.iter().map(|(package, version)| (package.as_str(), version.as_str()));
+    for (package, version) in all.chain([(package, version)]) {
+        let deb = download(cache, apt, package, version)?;
+        run(command("dpkg-deb", ["-x"]).arg(&deb).arg(&part))?;
+    }
     rename(&part, &dir)?;
     Ok(dir)
 }
@@ -242,13 +310,14 @@ fn unpack(cache: &Cache, package: &str, version: &str) -> Result<PathBuf, String
 /// The newest version of a package that apt knows, downloaded and unpacked.
 pub fn unpack_newest(package: &str) -> Result<PathBuf, String> {
     let cache = Cache::open()?;
-    if let Ok(version) = candidate(package)
+    let apt = Apt::own();
+    if let Ok(version) = candidate(&apt, package)
         && tree_dir(&cache, package, &version).is_dir()
     {
         return Ok(tree_dir(&cache, package, &version));
     }
-    cache.refresh_lists()?;
-    unpack(&cache, package, &candidate(package)?)
+    cache.refresh_lists(&apt)?;
+    unpack(&cache, &apt, (package, &candidate(&apt, package)?), &[])
 }
 
 /// Puts userland, kernel and our scripts together: disk, initrd, kernel.
@@ -259,7 +328,8 @@ fn assemble(dir: &Path, userland: &Path, kernel_tree: &Path, release: &str) -> R
     run(command("cp", ["-a", "--link"]).arg(userland).arg(&root))?;
     let modules = root.join("usr/lib/modules");
     fs::create_dir_all(&modules).map_err(|e| format!("{}: {e}", modules.display()))?;
-    run(command("cp", ["-a", "--link"]).arg(kernel_tree.join("lib/modules").join(release)).arg(&modules))?;
+    let packaged = one_of(["lib/modules", "usr/lib/modules"].map(|at| kernel_tree.join(at).join(release)))?;
+    run(command("cp", ["-a", "--link"]).arg(&packaged).arg(&modules))?;
     run(command("depmod", ["-b"]).arg(&root).arg(release))?;
     install(&root.join("landfast/init"), recipe::INIT)?;
     install(&root.join("landfast/agent"), recipe::AGENT)?;
@@ -270,10 +340,17 @@ fn assemble(dir: &Path, userland: &Path, kernel_tree: &Path, release: &str) -> R
     let file = fs::File::create(&disk).map_err(|e| format!("{}: {e}", disk.display()))?;
     file.set_len(recipe::DISK_BYTES).map_err(|e| format!("{}: {e}", disk.display()))?;
     run(command("mkfs.ext4", ["-q", "-F", "-d"]).arg(&root).arg(&disk))?;
-    let vmlinuz = kernel_tree.join("boot").join(format!("vmlinuz-{release}"));
+    let vmlinuz =
+        one_of([kernel_tree.join("boot").join(format!("vmlinuz-{release}")), packaged.join("vmlinuz")])?;
     fs::copy(&vmlinuz, part.join("vmlinuz")).map_err(|e| format!("{}: {e}", vmlinuz.display()))?;
     remove_dir(&root)?;
     rename(&part, dir)
+}
+
+/// The one of these that is there: where an older kernel package has something, and a newer one.
+fn one_of([older, newer]: [PathBuf; 2]) -> Result<PathBuf, String> {
+    let absent = format!("neither {} nor {}", older.display(), newer.display());
+    [older, newer].into_iter().find(|path| path.exists()).ok_or(absent)
 }
 
 /// The initrd: busybox, the modules of [`recipe::INITRD_MODULES`] with what they need, and the script that loads them.

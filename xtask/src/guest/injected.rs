@@ -44,7 +44,7 @@ pub const CLOSED: &str =
 /// Options of `guest injected`.
 #[derive(Args)]
 pub struct Options {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Only these cases.

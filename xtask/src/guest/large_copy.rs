@@ -21,7 +21,7 @@ fn piece_bytes(kernel: Kernel) -> u64 {
         // It goes on after it has answered: all that the client asks for (`COPY_PIECE_BYTES` of its `limits.rs`).
         Kernel::V6_1 => 64 << 20,
         // It answers each at its end, however it is asked, and keeps that end near.
-        Kernel::V6_12 => 4 << 20,
+        Kernel::V6_12 | Kernel::Sid => 4 << 20,
     }
 }
 

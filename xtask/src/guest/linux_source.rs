@@ -45,7 +45,7 @@ pub struct Options {
     /// The archive: `linux`, `newlib`, `openvswitch` (from Debian's packages), or a file.
     #[arg(long, default_value = "linux")]
     archive: String,
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// The NFS version that the guest mounts with.

@@ -47,6 +47,28 @@ impl Counts {
     }
 }
 
+/// RPCs of all mounts of one version, from `/proc/net/rpc/nfs`, which stays when a mount goes: with those of leases and sessions, which no
+/// mount counts. `mountstats` of a mount of that version names the operations, in the order of these counters.
+pub fn of_all_mounts(counters: &str, mountstats: &str, mountpoint: &str) -> Result<Counts, String> {
+    let mut lines = lines_of(mountstats, mountpoint)?.into_iter();
+    lines.find(|line| line.trim() == "per-op statistics").ok_or("mountstats: no operations")?;
+    let names: Vec<&str> =
+        lines.filter_map(|line| line.trim().split_once(':')).map(|(name, _)| name).collect();
+    // NFSv3 has 22 procedures; all that COMPOUND carries in Linux's table for NFSv4 are more.
+    for line in counters.lines().filter(|line| line.starts_with("proc")) {
+        let numbers: Option<Vec<u64>> = line.split(' ').skip(1).map(|number| number.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some([length, numbers @ ..]) if usize::try_from(*length) == Ok(names.len()) => {
+                let all = names.iter().zip(numbers).filter(|(_, number)| **number > 0);
+                return Ok(Counts(all.map(|(name, number)| ((*name).to_owned(), *number)).collect()));
+            }
+            Some(_) => {}
+            None => return Err(format!("/proc/net/rpc/nfs: {line:?}")),
+        }
+    }
+    Err(format!("/proc/net/rpc/nfs: no line of {} counters", names.len()))
+}
+
 /// Calls that went out on the connections of the filesystem that is mounted on `mountpoint`: with those of its sideband protocols
 /// (ACLs of version 3), of its lease, and what was sent again, which the counters of operations leave out.
 pub fn sent(mountstats: &str, mountpoint: &str) -> Result<u64, String> {
@@ -117,6 +139,18 @@ device 10.0.2.2:/ mounted on /mnt/nfs2 with fstype nfs4 statvers=1.1
         assert_eq!(sent(TEXT, "/mnt/nfs2"), Ok(0));
         assert!(sent(TEXT, "/mnt").is_err());
         assert!(sent("device a mounted on /m with fstype nfs4\n\txprt:\ttcp 0\n", "/m").is_err());
+    }
+
+    #[test]
+    fn counters_of_all_mounts_get_their_names_from_one() {
+        let counters = "net 0 0 0 0\nrpc 40 0 0\nproc3 3 1 1 1\nproc4 4 1 2 0 30\n";
+        let wanted = counts(&[("NULL", 1), ("READ", 2), ("SETATTR", 30)]);
+        assert_eq!(of_all_mounts(counters, TEXT, "/mnt/nfs"), Ok(wanted));
+        assert!(
+            of_all_mounts(counters, TEXT, "/mnt/nfs2").is_err(),
+            "a mount with another number of operations"
+        );
+        assert!(of_all_mounts("proc4 4 1 x 0 30\n", TEXT, "/mnt/nfs").is_err());
     }
 
     #[test]

@@ -47,13 +47,23 @@ pub enum Kernel {
     V6_1,
     /// Debian 12's newer one (backported from Debian 13).
     V6_12,
+    /// The newest of Debian's unstable release, whichever series that is.
+    Sid,
 }
 
 impl Kernel {
+    /// The Debian release that its package comes from. The userland is [`SUITE`]'s with every kernel.
+    pub fn suite(self) -> &'static str {
+        match self {
+            Kernel::V6_1 | Kernel::V6_12 => SUITE,
+            Kernel::Sid => "sid",
+        }
+    }
+
     /// The package that depends on the newest image of the series: the small `cloud` flavour.
     pub fn meta_package(self) -> &'static str {
         match self {
-            Kernel::V6_1 => "linux-image-cloud-amd64",
+            Kernel::V6_1 | Kernel::Sid => "linux-image-cloud-amd64",
             Kernel::V6_12 => "linux-image-6.12-cloud-amd64",
         }
     }
@@ -64,6 +74,7 @@ impl fmt::Display for Kernel {
         f.write_str(match self {
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
+            Kernel::Sid => "sid",
         })
     }
 }
@@ -75,7 +86,8 @@ impl FromStr for Kernel {
         match text {
             "6.1" => Ok(Kernel::V6_1),
             "6.12" => Ok(Kernel::V6_12),
-            _ => Err(format!("no kernel {text}: there are 6.1 and 6.12")),
+            "sid" => Ok(Kernel::Sid),
+            _ => Err(format!("no kernel {text}: there are 6.1, 6.12 and sid")),
         }
     }
 }
@@ -127,6 +139,14 @@ pub fn depends_on_image(depends: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The packages that a kernel image's files are in besides its own, from `apt-cache depends IMAGE`: those of the same release. Newer
+/// kernels are packaged as an image without files, and `linux-binary-`, `linux-modules-` and `linux-base-` with its release.
+pub fn parts_of_image(depends: &str, image_package: &str) -> Vec<String> {
+    let release = format!("-{}", release_of(image_package));
+    let needed = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    needed.filter(|package| package.ends_with(&release)).map(str::to_owned).collect()
+}
+
 /// The kernel's release (`uname -r`) that an image package installs.
 pub fn release_of(image_package: &str) -> &str {
     image_package.strip_prefix("linux-image-").unwrap_or(image_package)
@@ -175,11 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn a_package_of_another_kind_is_not_the_image() {
+        let text = "linux-image-cloud-amd64\n  Depends: linux-base-cloud-amd64\n  Depends: linux-image-7.2.13+deb14-cloud-amd64\n";
+        assert_eq!(depends_on_image(text).as_deref(), Some("linux-image-7.2.13+deb14-cloud-amd64"));
+    }
+
+    #[test]
+    fn the_parts_of_an_image_have_its_release() {
+        let text = "linux-image-7.2.13-cloud-amd64\n  PreDepends: linux-base\n |Depends: dracut\n  Depends: initramfs-tools\n  \
+                    Depends: linux-binary-7.2.13-cloud-amd64\n  Depends: linux-modules-7.2.13-cloud-amd64\n  Breaks: <fwupdate>\n";
+        assert_eq!(
+            parts_of_image(text, "linux-image-7.2.13-cloud-amd64"),
+            ["linux-binary-7.2.13-cloud-amd64", "linux-modules-7.2.13-cloud-amd64"]
+        );
+        let older = "linux-image-6.1.0-cloud-amd64\n  Depends: kmod\n  Depends: linux-base\n";
+        assert!(parts_of_image(older, "linux-image-6.1.0-cloud-amd64").is_empty());
+    }
+
+    #[test]
     fn versions_are_read_as_they_are_written() {
         for text in ["3", "4.0", "4.1", "4.2"] {
             assert_eq!(text.parse::<Vers>().map(|v| v.to_string()), Ok(text.to_owned()));
         }
-        for text in ["6.1", "6.12"] {
+        for text in ["6.1", "6.12", "sid"] {
             assert_eq!(text.parse::<Kernel>().map(|k| k.to_string()), Ok(text.to_owned()));
         }
         assert!("4".parse::<Vers>().is_err());

@@ -43,7 +43,7 @@ pub struct Options {
     /// Servers: landfast, ganesha, kernel.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "landfast,ganesha,kernel")]
     server: Vec<ServerKind>,
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// NFS versions.

@@ -71,6 +71,7 @@ pub struct Server {
     messages: PathBuf,
     address: SocketAddr,
     durability: String,
+    lease: String,
     /// The configuration file that says all of it, in place of arguments.
     config: Option<PathBuf>,
     child: Option<Child>,
@@ -85,6 +86,20 @@ impl Server {
             [scratch.beside("log"), scratch.beside("messages")],
             durability,
         )
+    }
+
+    /// The same with another lease than the usual short one, which is for restarts.
+    pub fn start_with_lease(
+        binary: &Path,
+        scratch: &Scratch,
+        durability: &str,
+        lease_s: u64,
+    ) -> Result<Server, String> {
+        let files = [scratch.beside("log"), scratch.beside("messages")];
+        let mut server = Server::new(binary, scratch.volume(), files, durability)?;
+        server.lease = format!("{lease_s}s");
+        server.start_again()?;
+        Ok(server)
     }
 
     /// The same from a configuration file, which gives the export the name [`NAME`]. It does not start unless it can register
@@ -126,16 +141,17 @@ impl Server {
         let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
         drop(listener);
         let (binary, durability) = (binary.to_owned(), durability.to_owned());
-        Ok(Server { binary, volume, log, messages, address, durability, config: None, child: None })
+        let lease = LEASE.to_owned();
+        Ok(Server { binary, volume, log, messages, address, durability, lease, config: None, child: None })
     }
 
     /// A configuration file for it. The guest's root is root, as in the tests of its suites; it comes from a privileged
     /// port by itself.
     fn in_words(&self, options: &str) -> String {
-        let (volume, durability) = (self.volume.display(), &self.durability);
+        let (volume, durability, lease) = (self.volume.display(), &self.durability, &self.lease);
         let log = if durability == "log" { format!("log = {:?}\n", self.log) } else { String::new() };
         format!(
-            "listen = \"{}\"\nlease = \"{LEASE}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{options}\
+            "listen = \"{}\"\nlease = \"{lease}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{options}\
              durability = \"{durability}\"\nclients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\"] }}]\n",
             self.address
         )
@@ -168,7 +184,7 @@ impl Server {
             }
             serve.arg("--listen").arg(self.address.to_string());
             // The guest's root is root, as in the tests of its suites.
-            serve.args(["--allow", "*", "--durability", &self.durability, "--lease", LEASE]);
+            serve.args(["--allow", "*", "--durability", &self.durability, "--lease", &self.lease]);
         }
         let child = serve
             .stdin(Stdio::null())

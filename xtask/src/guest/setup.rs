@@ -43,7 +43,7 @@ impl fmt::Display for Who {
 /// Who is mounted, by whom, and how.
 #[derive(Args)]
 pub struct Setup {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     pub kernel: Kernel,
     /// NFS versions to mount with.

@@ -190,6 +190,7 @@ impl Speed<'_> {
         match self.client.server {
             Server::Landfast(port) => format!("nfs://{}:{port}", network::SERVER),
             Server::FromFile(port) => format!("nfs://{}:{port}{}", network::SERVER, server::NAME),
+            Server::Guest(address) => format!("nfs://{address}:2049"),
             Server::Kernel | Server::Local => "nfs://127.0.0.1:2049".to_owned(),
         }
     }

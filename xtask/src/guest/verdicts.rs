@@ -39,7 +39,7 @@ const TRIES: u32 = 2;
 /// Options of `guest verdicts`.
 #[derive(Args)]
 pub struct Options {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Only these cases.

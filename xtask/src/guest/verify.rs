@@ -43,7 +43,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// Options of `guest verify`.
 #[derive(Args)]
 pub struct Options {
-    /// The guest's kernel: 6.1 or 6.12.
+    /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
     /// Export options to try: sync, async.
