@@ -155,6 +155,7 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         clients: st.clients.len(),
         sessions: st.sessions.len(),
         opens: st.files.len(),
+        open_descriptors: st.files.kept(),
         locks: st.files.locked_ranges(),
         most: [sessions_most, opens_most, locks_most],
         session_slots,

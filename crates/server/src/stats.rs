@@ -386,6 +386,8 @@ pub struct Stats {
     pub clients: usize,
     pub sessions: usize,
     pub opens: usize,
+    /// Descriptors that opens keep.
+    pub open_descriptors: usize,
     pub locks: usize,
     /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],
@@ -425,6 +427,7 @@ impl Stats {
             Limit::CompoundOperations => self.session_operations,
             Limit::Opens => self.opens,
             Limit::ClientOpens => self.most[1],
+            Limit::OpenDescriptors => self.open_descriptors,
             Limit::Locks => self.locks,
             Limit::ClientLocks => self.most[2],
         };
