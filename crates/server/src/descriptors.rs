@@ -52,7 +52,11 @@ mod tests {
     fn descriptors_of_opens_follow_the_limit_of_the_process() {
         let kept = |descriptors, volumes| {
             let (limits, roomy) = within(Limits::default(), descriptors, volumes);
-            assert_eq!(limits[Limit::Opens], Limits::default()[Limit::Opens], "opens are as many with few descriptors");
+            assert_eq!(
+                limits[Limit::Opens],
+                Limits::default()[Limit::Opens],
+                "opens are as many with few descriptors"
+            );
             (limits[Limit::OpenDescriptors], roomy)
         };
         let all = Limits::default()[Limit::OpenDescriptors];

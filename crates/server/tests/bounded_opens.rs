@@ -81,7 +81,8 @@ async fn opens_that_keep_no_descriptor_serve_like_others() {
     for i in 0..4 * DESCRIPTORS {
         // The owner writes through its open whatever the mode says (RFC 8881 section 18.16.3).
         let how = OpenHow::Create(CreateHow::Guarded(mode(0o444)));
-        let res = c.run(vec![ArgOp::Putrootfh, open_op(b"o", &format!("f{i}"), 3, 0, how), ArgOp::Getfh]).await;
+        let res =
+            c.run(vec![ArgOp::Putrootfh, open_op(b"o", &format!("f{i}"), 3, 0, how), ArgOp::Getfh]).await;
         assert_ok(&res);
         let ResBody::Open(o) = &res[1].body else { panic!("no OPEN") };
         let ResBody::Getfh(fh) = &res[2].body else { panic!("no GETFH") };
