@@ -1,28 +1,26 @@
-//! How many opens fit into the process's limit of descriptors (`RLIMIT_NOFILE`). The volumes raised it as far as they
+//! How many descriptors opens may keep within the process's limit (`RLIMIT_NOFILE`). The volumes raised it as far as they
 //! may when they were opened.
 
-use crate::limited::{Limit, Limits, SPECS};
+use crate::limited::{Limit, Limits};
 use landfast_volume::limits as volume;
 use rustix::process::{Resource, getrlimit};
 
 /// Descriptors for logs, listeners, the runtime, directories being read, and files that libraries open.
 const BESIDE: u64 = 256;
-/// Descriptors that an open may hold: one for reading and one for writing. Opens of one file share theirs.
-const OF_AN_OPEN: u64 = 2;
 /// At least this part of all descriptors is for opens.
 const OPENS_DIVISOR: u64 = 4;
 
-/// The limits with as many opens as fit beside the volumes and connections, and whether the volumes and connections
-/// leave room for any.
+/// The limits with as many descriptors for opens as fit beside the volumes and connections, and whether the volumes and
+/// connections leave room for any.
 fn within(limits: Limits, descriptors: u64, volumes: usize) -> (Limits, bool) {
     let nodes = (descriptors / volume::NODE_FDS_DIVISOR).min(volume::NODE_FDS_MAX as u64);
     let witnesses = (descriptors / volume::WITNESS_FDS_DIVISOR).min(volume::WITNESSES_MAX as u64);
     let of_a_volume = nodes + witnesses + volume::DESCRIPTOR_CACHE_MAX as u64;
     let others = (volumes as u64).saturating_mul(of_a_volume) + limits[Limit::Connections] as u64 + BESIDE;
     let (least, rest) = (descriptors / OPENS_DIVISOR, descriptors.saturating_sub(others));
-    let room = usize::try_from(rest.max(least) / OF_AN_OPEN).unwrap_or(usize::MAX);
-    let least_of_opens = SPECS[Limit::Opens as usize].min;
-    (limits.with(Limit::Opens, limits[Limit::Opens].min(room.max(least_of_opens))), rest >= least)
+    let room = usize::try_from(rest.max(least)).unwrap_or(usize::MAX);
+    let kept = limits[Limit::OpenDescriptors].min(room);
+    (limits.with(Limit::OpenDescriptors, kept), rest >= least)
 }
 
 /// The limits that this process can keep.
@@ -36,9 +34,12 @@ pub(crate) fn bounded(limits: Limits, volumes: usize) -> Limits {
             limits[Limit::Connections]
         );
     }
-    if bounded != limits {
-        let (asked, given) = (limits[Limit::Opens], bounded[Limit::Opens]);
-        tracing::info!("{descriptors} descriptors (RLIMIT_NOFILE) have room for {given} opens, not {asked}");
+    let (opens, kept) = (limits[Limit::Opens], bounded[Limit::OpenDescriptors]);
+    if bounded != limits && kept < opens {
+        tracing::info!(
+            "{descriptors} descriptors (RLIMIT_NOFILE) have room for {kept} that opens keep, of {opens} opens: each access \
+             through a further one opens the file again"
+        );
     }
     bounded
 }
@@ -48,20 +49,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_follow_the_limit_of_descriptors() {
-        let opens = |descriptors, volumes| {
+    fn descriptors_of_opens_follow_the_limit_of_the_process() {
+        let kept = |descriptors, volumes| {
             let (limits, roomy) = within(Limits::default(), descriptors, volumes);
-            (limits[Limit::Opens], roomy)
+            assert_eq!(
+                limits[Limit::Opens],
+                Limits::default()[Limit::Opens],
+                "opens are as many with few descriptors"
+            );
+            (limits[Limit::OpenDescriptors], roomy)
         };
-        let all = Limits::default()[Limit::Opens];
-        assert_eq!(opens(1 << 20, 1), (all, true));
-        let (some, roomy) = opens(1 << 19, 4);
+        let all = Limits::default()[Limit::OpenDescriptors];
+        assert_eq!(kept(1 << 20, 1), (all, true));
+        let (some, roomy) = kept(1 << 19, 4);
         assert!(roomy && some < all && some > all / 2, "{some}");
         // With all of them in use the rest has its own.
-        assert!(some * 2 + 4 * (16_384 + 4096 + 1024) + 1024 < 1 << 19);
-        assert_eq!(opens(1024, 1), (128, false));
-        assert_eq!(opens(64, 1), (16, false));
-        let few = Limits::default().with(Limit::Opens, 20);
+        assert!(some + 4 * (16_384 + 4096 + 1024) + 1024 < 1 << 19);
+        assert_eq!(kept(1024, 1), (256, false));
+        assert_eq!(kept(64, 1), (16, false));
+        let few = Limits::default().with(Limit::OpenDescriptors, 20);
         assert_eq!(within(few, 1 << 20, 1).0, few);
     }
 }

@@ -23,6 +23,7 @@ pub enum Limit {
     CompoundOperations,
     Opens,
     ClientOpens,
+    OpenDescriptors,
     Locks,
     ClientLocks,
 }
@@ -51,7 +52,7 @@ const fn bytes(limit: Limit, key: &'static str, default: usize) -> Spec {
     Spec { limit, key, default, min: BYTES_MIN, max: BYTES_MAX, bytes: true }
 }
 
-pub const SPECS: [Spec; 19] = [
+pub const SPECS: [Spec; 20] = [
     spec(Limit::Connections, "connections", limits::CONNECTIONS_MAX, 1, limits::CONNECTIONS_CONFIGURED_MAX),
     spec(
         Limit::ClientConnections,
@@ -81,6 +82,7 @@ pub const SPECS: [Spec; 19] = [
     ),
     spec(Limit::Opens, "opens", limits::OPENS_MAX, 16, 16 << 20),
     spec(Limit::ClientOpens, "client_opens", limits::OPENS_PER_CLIENT_MAX, 1, 16 << 20),
+    spec(Limit::OpenDescriptors, "open_descriptors", limits::OPEN_DESCRIPTORS_MAX, 0, 32 << 20),
     spec(Limit::Locks, "locks", limits::LOCKS_MAX, 16, 16 << 20),
     spec(Limit::ClientLocks, "client_locks", limits::LOCKS_PER_CLIENT_MAX, 1, 16 << 20),
 ];

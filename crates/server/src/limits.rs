@@ -81,9 +81,12 @@ pub const COMPLETED_OWNERS_MAX: usize = 4096;
 pub const RUN_IN_COMPANY_MAX: Duration = Duration::from_micros(500);
 /// Opens of one client; more: `NFS4ERR_NOSPC`.
 pub const OPENS_PER_CLIENT_MAX: usize = 64 << 10;
-/// Opens in all (each may hold two descriptors; fewer where the process has not so many, see `descriptors.rs`), of which those of one
-/// address are no more than are free; more: `NFS4ERR_DELAY`, after clients whose lease is over have given up theirs.
+/// Opens in all, of which those of one address are no more than are free; more: `NFS4ERR_DELAY`, after clients whose lease is over
+/// have given up theirs.
 pub const OPENS_MAX: usize = 256 << 10;
+/// Descriptors that opens keep (fewer where the process has not so many, see `descriptors.rs`), of which those of one address are no more
+/// than are free; an open beyond keeps none, and each access through it opens the file again.
+pub const OPEN_DESCRIPTORS_MAX: usize = 2 * OPENS_MAX;
 /// Locked ranges of one file; more: `NFS4ERR_SERVERFAULT`, in NFSv4.0 `NFS4ERR_RESOURCE`, also for an UNLOCK that would make two ranges of one.
 pub const LOCKS_PER_FILE_MAX: usize = 64 << 10;
 /// Locked ranges of one client; the same answer.

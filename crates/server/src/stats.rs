@@ -400,6 +400,8 @@ pub struct Stats {
     pub delegation_counts: Counts,
     /// How long requests waited for delegations of other clients.
     pub delegation_wait_ns: u64,
+    /// Descriptors that opens keep.
+    pub open_descriptors: usize,
     pub locks: usize,
     /// The most sessions, opens and locked ranges of one client.
     pub most: [usize; 3],
@@ -439,6 +441,7 @@ impl Stats {
             Limit::CompoundOperations => self.session_operations,
             Limit::Opens => self.opens,
             Limit::ClientOpens => self.most[1],
+            Limit::OpenDescriptors => self.open_descriptors,
             Limit::Locks => self.locks,
             Limit::ClientLocks => self.most[2],
         };

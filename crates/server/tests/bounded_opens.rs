@@ -10,6 +10,7 @@ use landfast_rpc::conn::ConnConfig;
 use landfast_rpc::{Connection, Ends, NoService};
 use landfast_server::limited::{Limit, Limits};
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,6 +59,56 @@ async fn opens_of_one_file_share_their_descriptors() {
         }
         assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(*stateid)]).await);
     }
+}
+
+/// An address that keeps as many descriptors as it may opens further files, and does with them what it does with the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn opens_that_keep_no_descriptor_serve_like_others() {
+    const DESCRIPTORS: usize = 8;
+    let mut rig = Rig::new().await;
+    rig.limits = Limits::default().with(Limit::OpenDescriptors, DESCRIPTORS);
+    rig.restart().await;
+    let everyone = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(rig.export(), everyone).expect("a mode");
+    let mut c = rig.client(b"c").await;
+    c.raw.cred = user(1000);
+    let kept = |rig: &Rig| {
+        let all = rig.server().stats().limited();
+        all.iter().find(|(of, ..)| *of == "open_descriptors").map(|(_, used, _)| *used)
+    };
+    let mut opens = Vec::new();
+    for i in 0..4 * DESCRIPTORS {
+        // The owner writes through its open whatever the mode says (RFC 8881 section 18.16.3).
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o444)));
+        let res =
+            c.run(vec![ArgOp::Putrootfh, open_op(b"o", &format!("f{i}"), 3, 0, how), ArgOp::Getfh]).await;
+        assert_ok(&res);
+        let ResBody::Open(o) = &res[1].body else { panic!("no OPEN") };
+        let ResBody::Getfh(fh) = &res[2].body else { panic!("no GETFH") };
+        opens.push((fh.clone(), o.stateid));
+    }
+    assert_eq!(kept(&rig), Some(DESCRIPTORS as u64 / 2), "one address leaves as many to others");
+    for (i, (fh, stateid)) in opens.iter().enumerate() {
+        let data = format!("{i} and more");
+        let attrs = fattr(AttrValues { size: Some(2), ..AttrValues::default() });
+        let cut = ArgOp::Setattr(SetattrArgs { stateid: *stateid, attrs });
+        let write = write_op(*stateid, 0, data.as_bytes());
+        let res = c.run(vec![ArgOp::Putfh(fh.clone()), write, cut, read_op(*stateid, 0, 64)]).await;
+        assert_ok(&res);
+        let ResBody::Read(r) = &res[3].body else { panic!("no READ") };
+        assert_eq!(r.data[..], data.as_bytes()[..2], "{i}");
+        let denied = open_op(b"p", &format!("f{i}"), 1, 1, OpenHow::NoCreate);
+        assert_eq!(c.status(vec![ArgOp::Putrootfh, denied]).await, NfsStat::NFS4ERR_SHARE_DENIED);
+    }
+    // Who closes makes room for the next to keep one.
+    for (fh, stateid) in &opens {
+        assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), close_op(*stateid)]).await);
+    }
+    assert_eq!(kept(&rig), Some(0));
+    let open = open_op(b"o", "f0", 1, 0, OpenHow::NoCreate);
+    assert_ok(&c.run(vec![ArgOp::Putrootfh, open]).await);
+    assert_eq!(kept(&rig), Some(1));
 }
 
 /// A connection from another address of the loopback network.

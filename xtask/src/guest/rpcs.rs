@@ -75,6 +75,9 @@ pub struct Options {
     /// in the middle of a work: hence a long one.
     #[arg(long, default_value_t = 600)]
     lease: u64,
+    /// Which delegations Landfast's clients are given: off, read, write or times.
+    #[arg(long, value_name = "LEVEL")]
+    delegations: Option<String>,
     /// Seconds that one step may take.
     #[arg(long, default_value_t = 900)]
     limit: u64,
@@ -275,7 +278,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         let mut served = match who {
             Who::Landfast => {
                 let binary = chosen_binary(options.binary.as_deref())?;
-                Served::landfast(&binary, &options.fs, &options.durability, options.lease)?
+                let delegations = options.delegations.as_deref();
+                Served::landfast(&binary, &options.fs, &options.durability, options.lease, delegations)?
             }
             Who::Knfsd => Served::knfsd(&image, limit, options.lease)?,
         };

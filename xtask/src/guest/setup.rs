@@ -125,7 +125,7 @@ impl Setup {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
             server = Some(if self.from_file {
-                Server::start_from_file(&binary, volume, &self.durability, &self.options())?
+                Server::start_from_file(&binary, volume, &self.durability, &self.options(), None)?
             } else {
                 Server::start(&binary, volume, &self.durability)?
             });

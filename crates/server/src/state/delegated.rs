@@ -20,6 +20,7 @@ use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{WND4_CONTENTION, WND4_RESOURCE};
 use landfast_nfs::v4::{NfsStat, Stateid};
+use std::net::IpAddr;
 
 impl<F> Open<F> {
     fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {
@@ -76,10 +77,10 @@ impl<F> Files<F> {
         file: &FileKey,
         write: bool,
         (times, given_to, fh): (bool, GivenTo, Bytes),
-        handle: F,
+        (from, handle): (IpAddr, F),
     ) -> Result<Stateid, NfsStat> {
         let access = if write { BOTH } else { READ };
-        let stateid = self.open(file, client, &owner(), access, 0, Some(handle))?;
+        let stateid = self.open_from(from, file, client, &owner(), access, 0, Some(handle))?;
         let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
         if let Some(open) = id.and_then(|id| self.opens.get_mut(&id)) {
             open.delegation =

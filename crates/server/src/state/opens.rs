@@ -36,7 +36,8 @@ pub(super) struct Open<F> {
     /// Each (access, deny) pair that an OPEN has asked for and no OPEN_DOWNGRADE has taken back: bit `access * 4 +
     /// deny`.
     seen: u16,
-    /// What the shell opened, with the access that it was opened for. At most two, neither covering the other.
+    /// What the shell opened, with the access that it was opened for. At most two, neither covering the other; none for an
+    /// access for which there was no descriptor to spare.
     handles: Vec<(Share, F)>,
     /// Lock states that were created under this open.
     pub(super) lock_states: Vec<u64>,
@@ -72,6 +73,8 @@ pub(super) struct ClientState {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
     pub(super) ranges: usize,
+    /// How many handles its opens keep.
+    kept: usize,
     /// The address that it last opened a file from, if known.
     pub(super) from: Option<IpAddr>,
 }
@@ -91,6 +94,8 @@ pub struct Files<F> {
     pub(super) clients: HashMap<u64, ClientState>,
     pub(super) expired: ExpiredStateids,
     pub(super) ranges: usize,
+    /// How many handles all opens keep.
+    kept: usize,
     pub waiters: Waiters,
     pub delegations: Delegations,
     /// Refusals at a limit, of this and of all other state.
@@ -121,7 +126,8 @@ impl<F: Clone> Files<F> {
     }
 
     /// The handle for I/O under this stateid (RFC 8881 sections 18.22.3, 18.32.3). Reading under a write-only open is
-    /// allowed, since a client's page cache needs it. Then there may be no handle, and the shell opens one.
+    /// allowed, since a client's page cache needs it. Then there may be no handle, nor where descriptors are short, and the shell
+    /// opens one.
     /// Errors: Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`.
     pub fn io(
         &self,
@@ -156,6 +162,7 @@ impl<F> Files<F> {
             clients: HashMap::new(),
             expired: Default::default(),
             ranges: 0,
+            kept: 0,
             waiters: Waiters::default(),
             delegations: Delegations::default(),
             refusals: Refusals::default(),
@@ -171,6 +178,11 @@ impl<F> Files<F> {
 
     pub fn len(&self) -> usize {
         self.opens.len()
+    }
+
+    /// How many handles the opens keep, each of which holds a descriptor.
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 
     pub fn is_empty(&self) -> bool {
@@ -356,7 +368,14 @@ impl<F> Files<F> {
         }
     }
 
-    /// [`Files::open`] for a client at this address; errors as of [`Files::room_for_open`].
+    /// Whether opens of this address may keep one more handle: a share like that of opens.
+    fn may_keep(&self, from: IpAddr) -> bool {
+        let of_address = || self.clients.values().filter(|c| c.from == Some(from)).map(|c| c.kept).sum();
+        !is_over_its_share(self.kept, self.limits[Limit::OpenDescriptors], 1, of_address)
+    }
+
+    /// [`Files::open`] for a client at this address; errors as of [`Files::room_for_open`]. The handle is kept if the address
+    /// may keep one more.
     #[allow(clippy::too_many_arguments)] // those of `open`
     pub fn open_from(
         &mut self,
@@ -368,6 +387,8 @@ impl<F> Files<F> {
         deny: Share,
         handle: Option<F>,
     ) -> Result<Stateid, NfsStat> {
+        let (handle, spare) = if self.may_keep(from) { (handle, None) } else { (None, handle) };
+        self.closed.extend(spare);
         let opened = self.open(file, client, owner, access, deny, handle)?;
         if let Some(c) = self.clients.get_mut(&client) {
             c.from = Some(from);
@@ -424,8 +445,14 @@ impl<F> Files<F> {
         if let Some(handle) = handle
             && !open.handles.iter().any(|(a, _)| a & access == access)
         {
+            let before = open.handles.len();
             open.handles.retain(|(a, _)| access & a != *a);
             open.handles.push((access, handle));
+            let after = open.handles.len();
+            self.kept = self.kept + after - before;
+            if let Some(c) = self.clients.get_mut(&client) {
+                c.kept = c.kept + after - before;
+            }
         }
         let seqid = bump(&mut open.seqid);
         Ok(self.stateid(id, seqid))
@@ -498,7 +525,9 @@ impl<F> Files<F> {
         for lock in &open.lock_states {
             self.drop_lock_state(*lock);
         }
+        self.kept -= open.handles.len();
         if let Some(c) = self.clients.get_mut(&open.client) {
+            c.kept -= open.handles.len();
             c.opens.remove(&(open.owner, open.file.clone()));
             if c.opens.is_empty() && c.locks.is_empty() {
                 self.clients.remove(&open.client);

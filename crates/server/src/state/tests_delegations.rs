@@ -13,8 +13,10 @@ use landfast_nfs::v4::flags::{SEQ4_STATUS_RECALLABLE_STATE_REVOKED, WND4_CONTENT
 use landfast_nfs::v4::{NfsStat, Stateid};
 use proptest::prelude::*;
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 const LEASE: Millis = 90_000;
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const GIVEN_TO: GivenTo = GivenTo { session: [7; 16], slot: 0, sequence: 1, minor: 2 };
 
 fn state() -> State<u32> {
@@ -22,7 +24,7 @@ fn state() -> State<u32> {
 }
 
 fn client(st: &mut State<u32>, name: &[u8]) -> u64 {
-    let by = Requester { principal: Principal { flavor: 1, uid: 0 }, addr: [192, 0, 2, 1].into() };
+    let by = Requester { principal: Principal { flavor: 1, uid: 0 }, addr: HERE };
     let ask = ExchangeId { owner: Bytes::copy_from_slice(name), verifier: [1; 8], by, update: false };
     let id = st.exchange_id(0, &ask).expect("a client ID").client;
     let v = st.next_version();
@@ -36,7 +38,7 @@ fn file(n: u8) -> Bytes {
 
 fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, write: bool) -> Stateid {
     st.files.may_delegate(0, c, f, write).expect("it may");
-    st.files.delegate(c, f, write, (false, GIVEN_TO, f.clone()), 5).expect("a delegation")
+    st.files.delegate(c, f, write, (false, GIVEN_TO, f.clone()), (HERE, 5)).expect("a delegation")
 }
 
 /// Two clients that have confirmed themselves.
@@ -262,7 +264,7 @@ proptest! {
 }
 
 fn delegate_at(st: &mut State<u32>, c: u64, f: u8, write: bool) -> Stateid {
-    st.files.delegate(c, &file(f), write, (false, GIVEN_TO, file(f)), 5).expect("a delegation")
+    st.files.delegate(c, &file(f), write, (false, GIVEN_TO, file(f)), (HERE, 5)).expect("a delegation")
 }
 
 fn next_live(

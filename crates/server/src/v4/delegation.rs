@@ -14,6 +14,7 @@ use landfast_nfs::v4::flags::{
 use landfast_nfs::v4::res::{OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation};
 use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{NfsStat, ResBody, Stateid};
+use landfast_rpc::share_of;
 use landfast_volume::{OpenFile, OpenMode};
 
 /// What an OPEN says about delegations (`share_access`, RFC 8881 section 18.16.3, RFC 9754 section 7).
@@ -96,11 +97,13 @@ impl Context<'_> {
         };
         let handle = if write { self.opened_for_both(obj, access, file)? } else { file.clone() };
         let fh = self.wire(&obj.to(obj.node.clone()));
+        let from = share_of(self.caller.addr);
         let stateid = {
             let mut st = self.sh.state();
             let file = key(&obj.node);
             st.files.may_delegate(self.now, session.client, &file, write)?;
-            let given = st.files.delegate(session.client, &file, write, (times, given_to, fh), handle);
+            let given =
+                st.files.delegate(session.client, &file, write, (times, given_to, fh), (from, handle));
             let stateid = given.map_err(|_| WND4_RESOURCE)?;
             self.sh.touches.set_delegations(st.files.delegations.live());
             if self.sh.touches.others_touch(obj.node.wire(), &self.touching) {

@@ -55,7 +55,18 @@ impl Context<'_> {
         }
         let client = self.client()?;
         let opened = self.sh.state().files.io(client, &file, &stateid, want)?;
-        Ok(opened.map(|file| obj.volume().as_caller(obj.cred(), &file, mode_for(want))).transpose()?)
+        Ok(match opened {
+            Some(file) => Some(obj.volume().as_caller(obj.cred(), &file, mode_for(want))?),
+            // The open allows it and keeps no descriptor.
+            None if want == WRITE => Some(self.open_again(obj, want)?),
+            None => None,
+        })
+    }
+
+    /// The file, opened for the caller's access alone.
+    fn open_again(&self, obj: &Obj, want: Share) -> Result<OpenFile, OpError> {
+        let keep = if want == WRITE { Keep::IfAgain } else { Keep::Now };
+        Ok(obj.volume().open_stateless(obj.cred(), &obj.node, mode_for(want), keep)?)
     }
 
     pub(super) fn file_for(&mut self, stateid: &Stateid, want: Share) -> Result<(Obj, OpenFile), OpError> {
@@ -66,8 +77,7 @@ impl Context<'_> {
         if let Some(file) = self.opened(&obj, stateid, want)? {
             return Ok((obj, file));
         }
-        let keep = if want == WRITE { Keep::IfAgain } else { Keep::Now };
-        let file = obj.volume().open_stateless(obj.cred(), &obj.node, mode_for(want), keep)?;
+        let file = self.open_again(&obj, want)?;
         Ok((obj, file))
     }
 

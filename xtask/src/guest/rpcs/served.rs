@@ -16,15 +16,30 @@ const VOLUME_BYTES: u64 = 8 << 30;
 
 pub enum Served {
     /// On the host. The volume goes after the server.
-    Landfast(Server, Scratch),
+    Landfast { server: Server, scratch: Scratch, from_file: bool },
     /// In a guest, at this place on the network.
     Knfsd { guest: Machine, link: Link, limit: Duration },
 }
 
 impl Served {
-    pub fn landfast(binary: &Path, fs: &str, durability: &str, lease_s: u64) -> Result<Served, String> {
+    /// `delegations`: which clients are given, if that is said.
+    pub fn landfast(
+        binary: &Path,
+        fs: &str,
+        durability: &str,
+        lease_s: u64,
+        delegations: Option<&str>,
+    ) -> Result<Served, String> {
         let scratch = Scratch::new(fs, VOLUME_BYTES)?;
-        Ok(Served::Landfast(Server::start_with_lease(binary, &scratch, durability, lease_s)?, scratch))
+        let from_file = delegations.is_some();
+        let server = match delegations {
+            None => Server::start_with_lease(binary, &scratch, durability, lease_s)?,
+            Some(level) => {
+                let options = format!("delegations = {level:?}\n");
+                Server::start_from_file(binary, &scratch, durability, &options, Some(lease_s))?
+            }
+        };
+        Ok(Served::Landfast { server, scratch, from_file })
     }
 
     pub fn knfsd(image: &Image, limit: Duration, lease_s: u64) -> Result<Served, String> {
@@ -37,7 +52,10 @@ impl Served {
     /// What a client has to know of it.
     pub fn server(&self) -> Result<client::Server, String> {
         match self {
-            Served::Landfast(server, _) => Ok(client::Server::Landfast(server.address().port())),
+            Served::Landfast { server, from_file: true, .. } => {
+                Ok(client::Server::FromFile(server.address().port()))
+            }
+            Served::Landfast { server, .. } => Ok(client::Server::Landfast(server.address().port())),
             Served::Knfsd { link, .. } => {
                 let address = link.host().parse().map_err(|e| format!("{}: {e}", link.host()))?;
                 Ok(client::Server::Guest(address))
@@ -48,7 +66,7 @@ impl Served {
     /// Runs a script on the server's machine, with the path of something below its export in `AT`, and returns what it printed.
     pub fn run(&mut self, below: &str, script: &str) -> Result<String, String> {
         match self {
-            Served::Landfast(_, scratch) => on_this_machine(&scratch.volume().join(below), script),
+            Served::Landfast { scratch, .. } => on_this_machine(&scratch.volume().join(below), script),
             Served::Knfsd { guest, limit, .. } => {
                 let mut said = Vec::new();
                 let script = format!("set -euo pipefail\nAT=/srv/export/{below}\n{script}");
@@ -66,7 +84,7 @@ impl Served {
     /// What may say why something failed.
     pub fn said(&self) -> String {
         match self {
-            Served::Landfast(server, _) => format!("The server said last:\n{}", server.said()),
+            Served::Landfast { server, .. } => format!("The server said last:\n{}", server.said()),
             Served::Knfsd { guest, .. } => format!("The server's console:\n{}", guest.console()),
         }
     }
@@ -74,7 +92,7 @@ impl Served {
     /// Ends it as its users do; an error if it does not end well.
     pub fn end(mut self) -> Result<(), String> {
         match &mut self {
-            Served::Landfast(server, _) => server.stop(),
+            Served::Landfast { server, .. } => server.stop(),
             Served::Knfsd { guest, .. } => {
                 guest.end();
                 Ok(())
