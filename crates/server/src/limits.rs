@@ -155,8 +155,10 @@ pub const CALLBACK_SLOT_WAIT_MS: u64 = 10_000;
 pub const CALLBACK_TRIES: u32 = 5;
 /// What lies between.
 pub const CALLBACK_PAUSE_MS: u64 = 1_000;
-/// Recalls of delegations that are under way at once; further ones wait.
-pub const RECALLS_AT_ONCE: usize = 256;
+/// Recalls of delegations to one client that are under way at once, until it has returned the delegation; further ones wait.
+pub const RECALLS_AT_ONCE: usize = 64;
+/// Delegations of files that were there, of which the log is told at a time.
+pub const DELEGATIONS_NOTED_AT_ONCE: usize = 4096;
 /// How long a recall that a client could not take yet is left alone before it is sent again, at first and at most.
 pub const RECALL_PAUSE: Duration = Duration::from_millis(100);
 pub const RECALL_PAUSE_MAX: Duration = Duration::from_secs(1);

@@ -24,6 +24,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 
 /// The longest host name (RFC 1123 section 2.1).
@@ -213,9 +214,9 @@ impl Shared {
         &self.signals.delegation_ended
     }
 
-    /// Waits until there are callbacks to send that have to do with delegations.
-    pub(crate) async fn callbacks_due(&self) {
-        self.signals.callbacks_due.notified().await;
+    /// Notified when there are callbacks to send that have to do with delegations.
+    pub(crate) fn callbacks_due(&self) -> Notified<'_> {
+        self.signals.callbacks_due.notified()
     }
 }
 

@@ -18,38 +18,52 @@ use landfast_nfs::v4::callback::{
 };
 use landfast_nfs::v4::{FileHandle, NfsStat, SessionId};
 use landfast_rpc::conn::Target;
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// Sends what callbacks delegations need. Never returns.
 pub(crate) async fn run(sh: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(limits::RECALLS_AT_ONCE));
-    let mut tasks = tokio::task::JoinSet::new();
+    // Each yields the client that it was about.
+    let mut tasks: JoinSet<Option<u64>> = JoinSet::new();
+    let mut under_way: HashMap<u64, usize> = HashMap::new();
     loop {
-        let untried = sh.state().files.delegations.take_untried();
-        for session in untried {
-            let (sh, place) = (sh.clone(), places.clone().acquire_owned().await);
+        let mut due = pin!(sh.callbacks_due());
+        due.as_mut().enable();
+        for session in sh.state().files.delegations.take_untried() {
+            let sh = sh.clone();
             tasks.spawn(async move {
                 try_out(&sh, session).await;
-                drop(place);
+                None
             });
         }
-        let due = sh.state().files.take_recalls(1);
-        for recall in due {
-            let (sh, place) = (sh.clone(), places.clone().acquire_owned().await);
+        loop {
+            let may = |client| under_way.get(&client).is_none_or(|n| *n < limits::RECALLS_AT_ONCE);
+            let Some(recall) = sh.state().files.take_recall(may) else { break };
+            *under_way.entry(recall.client).or_default() += 1;
+            let sh = sh.clone();
             tasks.spawn(async move {
+                let client = recall.client;
                 one(&sh, recall).await;
-                drop(place);
+                Some(client)
             });
         }
-        while tasks.try_join_next().is_some() {}
-        if sh.state().files.delegations.has_callbacks_due() {
-            continue;
+        let ended = tokio::select! {
+            () = due => continue,
+            Some(ended) = tasks.join_next() => ended,
+        };
+        // A task that panicked says nothing; its client has one place less.
+        if let Ok(Some(client)) = ended
+            && let Some(n) = under_way.get_mut(&client)
+        {
+            *n -= 1;
+            if *n == 0 {
+                under_way.remove(&client);
+            }
         }
-        sh.callbacks_due().await;
     }
 }
 

@@ -54,8 +54,8 @@ impl<F> Files<F> {
                 return Err(WND4_CONTENTION);
             }
         }
-        let has_locks = self.files.get(file).is_some_and(|f| f.ranges.len() > 0);
-        if (has_locks && self.locked_by_others(client, file)) || self.waiters.any_of_file(file) {
+        // Also its own locks: there the server is asked in any case.
+        if self.files.get(file).is_some_and(|f| f.ranges.len() > 0) || self.waiters.any_of_file(file) {
             return Err(WND4_CONTENTION);
         }
         let of_client = self.opens_of(client) >= self.limits[Limit::ClientOpens];
@@ -63,10 +63,6 @@ impl<F> Files<F> {
             return Err(WND4_RESOURCE);
         }
         Ok(())
-    }
-
-    fn locked_by_others(&self, client: u64, file: &FileKey) -> bool {
-        self.locks.values().any(|l| l.client != client && l.file == *file)
     }
 
     /// Gives a delegation; [`Files::may_delegate`] has allowed it.
@@ -85,7 +81,7 @@ impl<F> Files<F> {
         if let Some(open) = id.and_then(|id| self.opens.get_mut(&id)) {
             open.delegation =
                 Some(Delegation { times, given_to, fh, mark: self.mark, logged: None, recalled: None });
-            self.delegations.live += 1;
+            self.delegations.given(client);
             self.delegations.unlogged.push(id.unwrap_or_default());
             let counts = &mut self.delegations.counts;
             *(if write { &mut counts.given_write } else { &mut counts.given_read }) += 1;
@@ -151,11 +147,7 @@ impl<F> Files<F> {
 
     /// Delegations that stand in the log.
     pub(super) fn logged_delegations(&self) -> Vec<u64> {
-        if self.delegations.logged == 0 {
-            return Vec::new();
-        }
-        let logged = |o: &Open<F>| o.delegation.as_ref().is_some_and(|d| d.logged.is_some());
-        self.opens.iter().filter(|(_, o)| logged(o)).map(|(id, _)| *id).collect()
+        self.delegations.logged.iter().copied().collect()
     }
 
     /// The note of a delegation that stands in the log.
@@ -194,23 +186,20 @@ impl<F> Files<F> {
         let Some(d) = &mut open.delegation else { return };
         if d.recalled.is_none() {
             d.recalled = Some(now);
-            self.delegations.due.push_back(id);
+            let (client, file) = (open.client, open.file.clone());
+            self.delegations.recall(id, client);
             self.delegations.counts.recalled += 1;
-            let file = open.file.clone();
             self.delegations.contend(now, &file);
         }
     }
 
-    /// Recalls to be sent now.
-    pub fn take_recalls(&mut self, most: usize) -> Vec<Recall> {
-        let mut out = Vec::new();
-        while out.len() < most
-            && let Some(id) = self.delegations.due.pop_front()
-        {
+    /// The next recall to be sent to a client that `may` be sent one more.
+    pub fn take_recall(&mut self, may: impl Fn(u64) -> bool) -> Option<Recall> {
+        while let Some(id) = self.delegations.next_due(&may) {
             if let Some(open) = self.opens.get(&id)
                 && let Some(d) = &open.delegation
             {
-                out.push(Recall {
+                return Some(Recall {
                     id,
                     client: open.client,
                     fh: d.fh.clone(),
@@ -219,7 +208,7 @@ impl<F> Files<F> {
                 });
             }
         }
-        out
+        None
     }
 }
 
@@ -256,7 +245,7 @@ impl<F> State<F> {
         if barred.len() >= limits::REVOKED_MAX {
             return self.remove_client(client);
         }
-        barred.insert(file, Revoked { client, id, mark });
+        barred.insert(file, Revoked { id, mark });
         let v = self.next_version();
         if let Some(c) = self.clients.get_mut(client) {
             c.version = v;
@@ -269,8 +258,8 @@ impl<F> State<F> {
     /// The second half: the delegation ends.
     pub fn revoke(&mut self, id: u64) {
         let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else { return };
-        let revoked = Revoked { client: open.client, id, mark: self.files.mark_of(open) };
-        self.files.delegations.revoked.insert(id, revoked);
+        let (client, mark) = (open.client, self.files.mark_of(open));
+        self.files.delegations.is_now_revoked(client, id, mark);
         self.files.delegations.counts.revoked += 1;
         let handles = self.files.drop_open(id);
         self.files.closed.extend(handles);
@@ -296,22 +285,23 @@ impl<F> State<F> {
     }
 
     fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
-        if self.files.delegations.logged >= self.bounds.delegations {
+        if self.files.delegations.logged.len() >= self.bounds.delegations {
             return None;
         }
         let v = self.next_version();
         let open = self.files.opens.get_mut(&id)?;
         let (client, d) = (open.client, open.delegation.as_mut()?);
         if d.logged.replace(v).is_none() {
-            self.files.delegations.log(client);
+            self.files.delegations.log(id, client);
         }
         self.files.delegation_note(id)
     }
 
-    /// Has all delegations stand in the log that do not yet, as far as there is room. A client that holds nothing else then has nothing to
+    /// Has delegations stand in the log that do not yet, as far as there is room, so many at a time. A client that holds nothing else then has nothing to
     /// reclaim.
     pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
-        let ids = std::mem::take(&mut self.files.delegations.unlogged);
+        let unlogged = &mut self.files.delegations.unlogged;
+        let ids: Vec<u64> = unlogged.drain(..unlogged.len().min(limits::DELEGATIONS_NOTED_AT_ONCE)).collect();
         let mut notes = Vec::new();
         for id in ids {
             match self.files.opens.get(&id).and_then(|o| o.delegation.as_ref()) {
@@ -351,8 +341,8 @@ impl<F> State<F> {
             recalled: None,
         };
         self.files.restore_open(note.id, note.client, owner(), FileKey::from(note.file), access, delegation);
-        self.files.delegations.live += 1;
-        self.files.delegations.log(note.client);
+        self.files.delegations.given(note.client);
+        self.files.delegations.log(note.id, note.client);
     }
 
     /// A client's notes in the log.

@@ -7,7 +7,7 @@ use super::notes::{Note, RevokedNote};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// What somebody else does to a file, as far as delegations of it are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,17 +58,20 @@ pub struct Recall {
 #[derive(Debug, Default)]
 pub struct Delegations {
     pub(super) live: usize,
+    live_of: HashMap<u64, usize>,
     /// Of these, those that stand in the log; and by client.
-    pub(super) logged: usize,
+    pub(super) logged: HashSet<u64>,
     logged_of: HashMap<u64, usize>,
     /// Delegations in the log that have ended, which the log does not know yet.
     pub(super) gone: Vec<u64>,
     /// Those that do not stand in the log yet.
     pub(super) unlogged: Vec<u64>,
-    /// Recalls to be sent.
-    pub(super) due: VecDeque<u64>,
-    /// Revoked ones that their clients have not freed yet, by number.
-    pub(super) revoked: HashMap<u64, Revoked>,
+    /// Recalls to be sent, by client.
+    due: BTreeMap<u64, VecDeque<u64>>,
+    /// There is something new in `due` or `untried` since the shell last asked.
+    news: bool,
+    /// Revoked ones that their clients have not freed yet, by client and number.
+    revoked: HashMap<u64, HashMap<u64, Revoked>>,
     /// Files that were revoked from a client, which it may not reclaim after a restart.
     pub(super) barred: HashMap<u64, HashMap<FileKey, Revoked>>,
     /// Files that were fought over, and until when they are not delegated; the oldest first.
@@ -81,10 +84,9 @@ pub struct Delegations {
     pub counts: Counts,
 }
 
-/// A delegation that was revoked: whose, and the number and mark in its stateid.
+/// A delegation that was revoked: the number and mark in its stateid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Revoked {
-    pub(super) client: u64,
     pub(super) id: u64,
     pub(super) mark: u32,
 }
@@ -111,27 +113,46 @@ impl Delegations {
         self.live
     }
 
-    /// Whether one has ended since the last call, and whether there are callbacks to send.
-    pub fn signals(&mut self) -> (bool, bool) {
-        (std::mem::take(&mut self.ended), self.has_callbacks_due())
+    /// Whether clients but this one have any.
+    pub fn others_have_any(&self, but: Option<u64>) -> bool {
+        let own = but.and_then(|client| self.live_of.get(&client)).copied().unwrap_or(0);
+        self.live > own
     }
 
-    pub fn has_callbacks_due(&self) -> bool {
-        !self.due.is_empty() || !self.untried.is_empty()
+    /// Whether one has ended, and whether there is another callback to send, since the last call.
+    pub fn signals(&mut self) -> (bool, bool) {
+        (std::mem::take(&mut self.ended), std::mem::take(&mut self.news))
+    }
+
+    pub(super) fn given(&mut self, client: u64) {
+        self.live += 1;
+        *self.live_of.entry(client).or_default() += 1;
+    }
+
+    pub(super) fn recall(&mut self, id: u64, client: u64) {
+        self.due.entry(client).or_default().push_back(id);
+        self.news = true;
+    }
+
+    /// The next recall of a client that `may` be sent one more.
+    pub(super) fn next_due(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let client = self.due.keys().copied().find(|client| may(*client))?;
+        let of_client = self.due.get_mut(&client)?;
+        let id = of_client.pop_front();
+        if of_client.is_empty() {
+            self.due.remove(&client);
+        }
+        id
     }
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
         self.live -= 1;
+        one_less(&mut self.live_of, client);
         self.ended = true;
         if delegation.logged.is_some() {
-            self.logged -= 1;
+            self.logged.remove(&id);
+            one_less(&mut self.logged_of, client);
             self.gone.push(id);
-            if let Some(n) = self.logged_of.get_mut(&client) {
-                *n -= 1;
-                if *n == 0 {
-                    self.logged_of.remove(&client);
-                }
-            }
         }
     }
 
@@ -140,8 +161,8 @@ impl Delegations {
         self.logged_of.get(&client).copied().unwrap_or(0)
     }
 
-    pub(super) fn log(&mut self, client: u64) {
-        self.logged += 1;
+    pub(super) fn log(&mut self, id: u64, client: u64) {
+        self.logged.insert(id);
         *self.logged_of.entry(client).or_default() += 1;
     }
 
@@ -151,22 +172,33 @@ impl Delegations {
     }
 
     pub(super) fn forget_client(&mut self, client: u64) {
-        self.revoked.retain(|_, r| r.client != client);
+        self.revoked.remove(&client);
+        self.due.remove(&client);
         self.barred.remove(&client);
     }
 
     /// Whether this stateid was a delegation of this client and was revoked.
     pub(super) fn is_revoked(&self, id: u64, mark: Option<u32>, client: u64) -> bool {
-        self.revoked.get(&id).is_some_and(|r| r.client == client && Some(r.mark) == mark)
+        let revoked = self.revoked.get(&client).and_then(|of_client| of_client.get(&id));
+        revoked.is_some_and(|r| Some(r.mark) == mark)
     }
 
-    pub(super) fn free_revoked(&mut self, id: u64) {
-        self.revoked.remove(&id);
+    pub(super) fn is_now_revoked(&mut self, client: u64, id: u64, mark: u32) {
+        self.revoked.entry(client).or_default().insert(id, Revoked { id, mark });
+    }
+
+    pub(super) fn free_revoked(&mut self, client: u64, id: u64) {
+        if let Some(of_client) = self.revoked.get_mut(&client) {
+            of_client.remove(&id);
+            if of_client.is_empty() {
+                self.revoked.remove(&client);
+            }
+        }
     }
 
     /// Whether the client has revoked delegations that it has not freed: SEQ4_STATUS_RECALLABLE_STATE_REVOKED.
     pub(super) fn any_revoked(&self, client: u64) -> bool {
-        !self.revoked.is_empty() && self.revoked.values().any(|r| r.client == client)
+        self.revoked.contains_key(&client)
     }
 
     /// Whether this file's delegation was revoked from the client, so that it may reclaim nothing of it.
@@ -183,9 +215,8 @@ impl Delegations {
 
     pub(super) fn restore_barred(&mut self, note: RevokedNote) {
         let files = note.files.into_iter().map(|(file, id, mark)| {
-            let revoked = Revoked { client: note.client, id, mark };
-            self.revoked.insert(id, revoked);
-            (FileKey::from(file), revoked)
+            self.is_now_revoked(note.client, id, mark);
+            (FileKey::from(file), Revoked { id, mark })
         });
         let files = files.collect();
         self.barred.insert(note.client, files);
@@ -219,11 +250,22 @@ impl Delegations {
     pub fn try_out(&mut self, session: SessionId) {
         if self.untried.len() < limits::CONTENDED_FILES_MAX && !self.untried.contains(&session) {
             self.untried.push_back(session);
+            self.news = true;
         }
     }
 
     /// The sessions whose back channels are to be tried out now.
     pub fn take_untried(&mut self) -> Vec<SessionId> {
         self.untried.drain(..).collect()
+    }
+}
+
+/// Counts one less of this client's.
+fn one_less(of_clients: &mut HashMap<u64, usize>, client: u64) {
+    if let Some(n) = of_clients.get_mut(&client) {
+        *n -= 1;
+        if *n == 0 {
+            of_clients.remove(&client);
+        }
     }
 }

@@ -570,7 +570,7 @@ impl<F> Files<F> {
         let found = match self.find(client, stateid) {
             Err(NfsStat::NFS4ERR_DELEG_REVOKED) => {
                 let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
-                self.delegations.free_revoked(id.unwrap_or_default());
+                self.delegations.free_revoked(client, id.unwrap_or_default());
                 return Ok(());
             }
             found => found?,

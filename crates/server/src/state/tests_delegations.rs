@@ -41,6 +41,10 @@ fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, write: bool) -> Stateid {
     st.files.delegate(c, f, write, (false, GIVEN_TO, f.clone()), (HERE, 5)).expect("a delegation")
 }
 
+fn recalls(st: &mut State<u32>) -> Vec<super::delegations::Recall> {
+    std::iter::from_fn(|| st.files.take_recall(|_| true)).collect()
+}
+
 /// Two clients that have confirmed themselves.
 fn two() -> (State<u32>, u64, u64) {
     let mut st = state();
@@ -57,7 +61,7 @@ fn who_fights_over_a_file_gets_no_delegation_of_it_for_a_while() {
     assert!(st.clear_delegations(10, &file(2), Some(b), Touch::Changes).0, "another file");
     assert!(!st.clear_delegations(10, &f, Some(b), Touch::Reads).0);
     assert!(!st.clear_delegations(10, &f, None, Touch::Reads).0);
-    assert_eq!(st.files.take_recalls(9).len(), 1, "one recall, however many ask");
+    assert_eq!(recalls(&mut st).len(), 1, "one recall, however many ask");
     st.files.return_delegation(a, &f, &given).expect("returned");
     assert!(st.clear_delegations(10, &f, Some(b), Touch::Changes).0);
     assert_eq!(st.files.may_delegate(10, a, &f, false), Err(WND4_CONTENTION));
@@ -82,7 +86,7 @@ fn rfc8881_10_4_read_delegations_are_shared_and_go_with_the_first_writer() {
     assert_eq!(st.files.may_delegate(0, a, &f, true), Err(WND4_RESOURCE));
     assert!(st.clear_delegations(1, &f, None, Touch::Reads).0);
     assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes).0);
-    let recalls = st.files.take_recalls(9);
+    let recalls = recalls(&mut st);
     assert_eq!(recalls.iter().map(|r| r.client).collect::<Vec<_>>(), [b]);
 }
 
@@ -106,7 +110,7 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
         let f = Bytes::from(n.to_be_bytes().to_vec());
         let given = delegate(&mut st, a, &f, true);
         st.clear_delegations(1, &f, Some(b), Touch::Changes);
-        let recall = st.files.take_recalls(1).pop().expect("a recall");
+        let recall = st.files.take_recall(|_| true).expect("a recall");
         let notes = st.note_revocation(recall.id);
         if n == limits::REVOKED_MAX {
             assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)) && st.clients.get(a).is_none());
@@ -126,7 +130,7 @@ fn what_was_revoked_is_known_after_a_restart_until_the_file_is_opened_anew() {
     let f = file(1);
     delegate(&mut st, a, &f, true);
     st.clear_delegations(1, &f, Some(b), Touch::Changes);
-    let recall = st.files.take_recalls(1).pop().expect("a recall");
+    let recall = st.files.take_recall(|_| true).expect("a recall");
     st.note_revocation(recall.id);
     st.revoke(recall.id);
     let again = |st: &State<u32>| {
@@ -250,7 +254,7 @@ proptest! {
                 }
                 Move::Later(by) => now += by,
             }
-            recalls.extend(st.files.take_recalls(usize::MAX));
+            recalls.extend(std::iter::from_fn(|| st.files.take_recall(|_| true)));
             // Rights do not conflict.
             for ((c, f), (access, stateid)) in &believes {
                 prop_assert!(st.files.find(*c, stateid).is_ok(), "a delegation that nobody took back");
@@ -304,7 +308,7 @@ fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
         assert_eq!(next.files.io(a, &file(1), &kept, WRITE), Ok(None), "the shell opens it again");
         assert_eq!(next.files.find(a, &ended), Err(NfsStat::NFS4ERR_BAD_STATEID));
         assert!(!next.clear_delegations(1, &file(1), Some(b), Touch::Reads).0);
-        assert_eq!(next.files.take_recalls(9).pop().map(|r| r.stateid), Some(kept));
+        assert_eq!(next.files.take_recall(|_| true).map(|r| r.stateid), Some(kept));
         let fresh = delegate(&mut next, a, &file(3), true);
         assert_ne!(fresh.other[..4], kept.other[..4], "each instance has its mark");
         // And once more.
@@ -350,4 +354,20 @@ fn what_was_given_without_the_log_stands_there_a_tick_later() {
     let notes = st.tick(2);
     assert!(notes.iter().any(|n| matches!(&n.note, Note::Client(c) if !c.holds)));
     assert_eq!(after(&st), (0, true));
+}
+
+#[test]
+fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
+    let (mut st, a, b) = two();
+    for n in 0..3 {
+        delegate(&mut st, a, &file(n), true);
+        st.clear_delegations(1, &file(n), None, Touch::Changes);
+    }
+    delegate(&mut st, b, &file(9), true);
+    st.clear_delegations(1, &file(9), None, Touch::Changes);
+    assert_eq!(st.files.take_recall(|client| client != a).map(|r| r.client), Some(b));
+    assert!(st.files.take_recall(|client| client != a).is_none());
+    assert_eq!(recalls(&mut st).len(), 3);
+    assert_eq!(st.files.delegations.signals(), (false, true));
+    assert_eq!(st.files.delegations.signals(), (false, false), "told once");
 }

@@ -320,8 +320,11 @@ impl Context<'_> {
             attrset.set(ACL);
         }
         let obj = Obj { node: made.node, ..dir.clone() };
-        // Others may have found it already.
-        self.touch(&obj.node, Touch::Changes)?;
+        // Others may have found it already, and have a delegation of it. It is recalled, and what this client does to the file waits for that.
+        // The OPEN must not fail any more: it has made the file.
+        if self.touch(&obj.node, Touch::Changes).is_err() {
+            self.parks = false;
+        }
         Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }
 

@@ -112,7 +112,7 @@ impl Context<'_> {
 
     fn read_volume(&mut self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
-        let asks = attr::a_writer_changes(wanted) && self.sh.touches.any_delegation();
+        let asks = attr::a_writer_changes(wanted) && self.others_have_delegations();
         if attr::only_stat_attrs(wanted) && !asks {
             return list_own(dir, cookie, wanted, detail, page);
         }

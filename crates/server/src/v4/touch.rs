@@ -133,6 +133,12 @@ impl Context<'_> {
         Err(NfsStat::NFS4ERR_DELAY)
     }
 
+    /// Whether clients but this one have any delegation.
+    pub(super) fn others_have_delegations(&self) -> bool {
+        let by = self.session.as_ref().map(|s| s.client);
+        self.sh.touches.any_delegation() && self.sh.state().files.delegations.others_have_any(by)
+    }
+
     /// The same for entries of a listing that show attributes; all that are in the way are recalled at once.
     pub(super) fn look_at_entries<'a>(
         &mut self,
