@@ -26,7 +26,8 @@ pub(crate) struct Touching {
 
 impl Touches {
     pub(crate) fn new() -> Arc<Touches> {
-        let groups = (0..TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
+        // One more for operations on names.
+        let groups = (0..=TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Touches { live: AtomicUsize::new(0), groups })
     }
 
@@ -35,7 +36,16 @@ impl Touches {
     }
 
     pub(crate) fn begin(self: &Arc<Touches>, file: &[u8]) -> Touching {
-        let group = Touches::group(file);
+        self.begin_in(Touches::group(file))
+    }
+
+    /// Announces an operation on a name, whose file is not known. Where there are delegations it is looked up; while there is none, any file is
+    /// at work.
+    pub(crate) fn begin_names(self: &Arc<Touches>) -> Touching {
+        self.begin_in(TOUCH_GROUPS)
+    }
+
+    fn begin_in(self: &Arc<Touches>, group: usize) -> Touching {
         if let Some(count) = self.groups.get(group) {
             count.fetch_add(1, Ordering::SeqCst);
         }
@@ -56,9 +66,10 @@ impl Touches {
 
     /// Whether others than `own` are at work on the file. Asked after [`Touches::set_delegations`].
     pub(crate) fn others_touch(&self, file: &[u8], own: &[Touching]) -> bool {
-        let group = Touches::group(file);
-        let own = own.iter().filter(|t| t.group == group).count();
-        self.groups.get(group).is_some_and(|count| count.load(Ordering::SeqCst) as usize > own)
+        [Touches::group(file), TOUCH_GROUPS].into_iter().any(|group| {
+            let own = own.iter().filter(|t| t.group == group).count();
+            self.groups.get(group).is_some_and(|count| count.load(Ordering::SeqCst) as usize > own)
+        })
     }
 }
 
@@ -83,6 +94,9 @@ mod tests {
         assert!(all.others_touch(b"file", &own));
         drop(other);
         assert!(!all.others_touch(b"file", &own));
+        let names = all.begin_names();
+        assert!(all.others_touch(b"file", &own) && all.others_touch(b"another", &own));
+        drop(names);
         drop(own);
         assert!(!all.others_touch(b"file", &[]));
     }

@@ -282,6 +282,62 @@ async fn rfc8881_18_38_a_revoked_stateid_is_known_until_it_is_freed() {
     assert_eq!(c.last(vec![ArgOp::FreeStateid(stateid)]).await.status, NfsStat::NFS4_OK);
     assert_eq!(c.status_flags().await & SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
     assert_eq!(c.last(vec![ArgOp::FreeStateid(stateid)]).await.status, NfsStat::NFS4ERR_BAD_STATEID);
+    // What was freed is not revoked again.
+    rig.crash().await;
+    c.raw = Raw { minor: 2, ..rig.raw().await };
+    assert_eq!(c.status_flags().await & SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_9_7_a_share_reservation_is_entered_beside_a_delegation() {
+    let rig = rig(Delegate::Write).await;
+    let (mut c, _heard) = holder(&rig, Vec::new()).await;
+    let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
+    let ops = vec![ArgOp::Putrootfh, open_op(b"o", "f", 1 | XOR, OPEN4_SHARE_DENY_READ, how)];
+    let res = c.run(ops).await;
+    assert!(matches!(&res[1].body, ResBody::Open(o) if o.stateid != Stateid::ANONYMOUS));
+    let mut rival = rig.client(b"rival").await;
+    let ops = vec![ArgOp::Putrootfh, open_op(b"rival", "f", 1, 0, OpenHow::NoCreate)];
+    assert_eq!(rival.status(ops).await, NfsStat::NFS4ERR_SHARE_DENIED);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn c6_who_may_not_open_a_file_recalls_nothing() {
+    let rig = rig(Delegate::Write).await;
+    let (mut c, mut heard) = holder(&rig, Vec::new()).await;
+    let (stateid, fh) = delegated(&mut c, "f", 0).await;
+    let private = ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: mode(0o600) });
+    assert_ok(&[on(&mut c, &fh, private).await]);
+    let mut rival = rig.client(b"rival").await;
+    rival.raw.cred = user(1000);
+    let ops = vec![ArgOp::Putrootfh, open_op(b"rival", "f", 3, 0, OpenHow::NoCreate)];
+    assert_eq!(rival.status(ops).await, NfsStat::NFS4ERR_ACCESS);
+    assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
+    assert!(heard.try_recv().is_err(), "nobody asked for it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_holder_whose_lease_is_over_is_gone_before_anybody_goes_on_and_stays_so() {
+    let mut rig = Rig::with(Durability::Log, 1).await;
+    rig.features = Features { delegations: Delegate::Write, ..Features::default() };
+    rig.restart().await;
+    let (mut c, _heard) = holder(&rig, Vec::new()).await;
+    let (_, fh) = delegated(&mut c, "f", 0).await;
+    let mut rival = rig.client(b"rival").await;
+    let silent = Instant::now();
+    while silent.elapsed() < Duration::from_millis(1500) {
+        rival.status_flags().await;
+    }
+    let until = Instant::now() + PATIENCE;
+    let write = || vec![ArgOp::Putfh(fh.clone()), write_op(Stateid::ANONYMOUS, 0, b"rival")];
+    while rival.status(write()).await != NfsStat::NFS4_OK {
+        assert!(Instant::now() < until);
+    }
+    assert_eq!(rig.crash().await.clients, 1, "the rival");
+    assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"rival");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

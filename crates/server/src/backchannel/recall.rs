@@ -40,6 +40,13 @@ pub(crate) async fn run(sh: Arc<Shared>) {
                 None
             });
         }
+        while let Some(client) = { sh.state().files.delegations.take_lapsed() } {
+            let sh = sh.clone();
+            tasks.spawn(async move {
+                expel(&sh, client).await;
+                None
+            });
+        }
         loop {
             let may = |client| under_way.get(&client).is_none_or(|n| *n < limits::RECALLS_AT_ONCE);
             let Some(recall) = sh.state().files.take_recall(may) else { break };
@@ -141,6 +148,17 @@ async fn ends_within(sh: &Shared, id: u64, until: Instant) -> bool {
             return !sh.state().files.is_delegated(id);
         }
     }
+}
+
+/// Removes a client whose lease is over.
+async fn expel(sh: &Shared, client: u64) {
+    let notes = sh.state().note_expulsion(client);
+    if !sh.write_down(notes).await {
+        return;
+    }
+    let notes = sh.state().remove_client(client);
+    // The log has said so already; this says it of what has come since.
+    sh.write_down(notes).await;
 }
 
 async fn revoke(sh: &Shared, recall: &Recall) {

@@ -166,9 +166,7 @@ impl Nlm {
         loop {
             let mut ended = pin!(self.sh.delegation_ended().notified());
             ended.as_mut().enable();
-            let (clear, notes) = self.sh.state().clear_delegations(self.sh.now(), file, None, touch);
-            self.keep(notes).await.map_err(|_| NlmStat::DENIED_NOLOCKS)?;
-            if clear {
+            if self.sh.state().clear_delegations(self.sh.now(), file, None, touch) {
                 return Ok(touching);
             }
             timeout_at(until, ended).await.map_err(|_| NlmStat::DENIED_GRACE_PERIOD)?;

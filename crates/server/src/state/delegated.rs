@@ -213,25 +213,29 @@ impl<F> Files<F> {
 }
 
 impl<F> State<F> {
-    /// Whether no delegation of another client is in the way of what `by` does to the file. Those in the way are recalled; a client
-    /// whose lease is over loses all that it holds. Always write the returned notes.
-    pub fn clear_delegations(
-        &mut self,
-        now: Millis,
-        file: &FileKey,
-        by: Option<u64>,
-        touch: Touch,
-    ) -> (bool, Vec<Stamped>) {
-        let (mut clear, mut notes) = (true, Vec::new());
-        for (id, client) in self.files.delegations_of_others(file, by, touch) {
-            if self.lapsed(client, now) && !self.is_busy(client) {
-                notes.extend(self.remove_client(client));
+    /// Whether no delegation of another client is in the way of what `by` does to the file. Those in the way are recalled; a client whose
+    /// lease is over is to lose all that it holds, which the log must have before anybody goes on.
+    pub fn clear_delegations(&mut self, now: Millis, file: &FileKey, by: Option<u64>, touch: Touch) -> bool {
+        let in_the_way = self.files.delegations_of_others(file, by, touch);
+        for (id, client) in &in_the_way {
+            if self.lapsed(*client, now) && !self.is_busy(*client) {
+                self.files.delegations.expel(*client);
             } else {
-                self.files.recall(now, id);
-                clear = false;
+                self.files.recall(now, *id);
             }
         }
-        (clear, notes)
+        in_the_way.is_empty()
+    }
+
+    /// What the log must have before a client is removed whose delegations are in somebody's way. After that it goes, whatever it does
+    /// meanwhile: the log has said so.
+    pub fn note_expulsion(&mut self, client: u64) -> Vec<Stamped> {
+        if self.clients.get(client).is_none() {
+            return Vec::new();
+        }
+        let gone = self.sessions.of_client(client).into_iter().map(Note::SessionGone);
+        let gone: Vec<Note> = gone.chain([Note::ClientGone(client)]).collect();
+        gone.into_iter().map(|note| Stamped { v: self.next_version(), note }).collect()
     }
 
     /// The first half of a revocation (RFC 8881 section 10.2.1): what the log must have before anybody goes on. From now on the client
@@ -257,7 +261,12 @@ impl<F> State<F> {
 
     /// The second half: the delegation ends.
     pub fn revoke(&mut self, id: u64) {
-        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else { return };
+        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
+            // It came back while the log was being told: there is nothing to free.
+            let files = self.files.delegations.barred.values_mut().flat_map(|files| files.values_mut());
+            files.filter(|revoked| revoked.id == id).for_each(|revoked| revoked.id = 0);
+            return;
+        };
         let (client, mark) = (open.client, self.files.mark_of(open));
         self.files.delegations.is_now_revoked(client, id, mark);
         self.files.delegations.counts.revoked += 1;
@@ -343,6 +352,15 @@ impl<F> State<F> {
         self.files.restore_open(note.id, note.client, owner(), FileKey::from(note.file), access, delegation);
         self.files.delegations.given(note.client);
         self.files.delegations.log(note.id, note.client);
+    }
+
+    /// Notes that the client has freed the stateid of a revoked delegation.
+    pub fn note_freed(&mut self, client: u64) -> Vec<Stamped> {
+        let v = self.next_version();
+        if let Some(c) = self.clients.get_mut(client) {
+            c.version = v;
+        }
+        self.client_notes(client)
     }
 
     /// A client's notes in the log.

@@ -7,7 +7,7 @@ use super::notes::{Note, RevokedNote};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
 /// What somebody else does to a file, as far as delegations of it are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,9 @@ pub struct Delegations {
     pub(super) unlogged: Vec<u64>,
     /// Recalls to be sent, by client.
     due: BTreeMap<u64, VecDeque<u64>>,
-    /// There is something new in `due` or `untried` since the shell last asked.
+    /// Clients whose lease is over and whose delegations are in somebody's way.
+    lapsed: BTreeSet<u64>,
+    /// There is something new in `due`, `lapsed` or `untried` since the shell last asked.
     news: bool,
     /// Revoked ones that their clients have not freed yet, by client and number.
     revoked: HashMap<u64, HashMap<u64, Revoked>>,
@@ -84,7 +86,7 @@ pub struct Delegations {
     pub counts: Counts,
 }
 
-/// A delegation that was revoked: the number and mark in its stateid.
+/// A delegation that was revoked: the number and mark in its stateid. Number 0: the client has freed it, or has another ID by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Revoked {
     pub(super) id: u64,
@@ -132,6 +134,15 @@ impl Delegations {
     pub(super) fn recall(&mut self, id: u64, client: u64) {
         self.due.entry(client).or_default().push_back(id);
         self.news = true;
+    }
+
+    pub(super) fn expel(&mut self, client: u64) {
+        self.news |= self.lapsed.insert(client);
+    }
+
+    /// A client that has to go before its delegations are out of the way.
+    pub fn take_lapsed(&mut self) -> Option<u64> {
+        self.lapsed.pop_first()
     }
 
     /// The next recall of a client that `may` be sent one more.
@@ -187,7 +198,13 @@ impl Delegations {
         self.revoked.entry(client).or_default().insert(id, Revoked { id, mark });
     }
 
+    /// The client knows of it: after a restart only the bar remains.
     pub(super) fn free_revoked(&mut self, client: u64, id: u64) {
+        for revoked in self.barred.get_mut(&client).into_iter().flat_map(HashMap::values_mut) {
+            if revoked.id == id {
+                revoked.id = 0;
+            }
+        }
         if let Some(of_client) = self.revoked.get_mut(&client) {
             of_client.remove(&id);
             if of_client.is_empty() {
@@ -208,14 +225,18 @@ impl Delegations {
 
     /// The client has a new ID, under which it reclaims.
     pub(super) fn bar_successor(&mut self, id: u64, old: u64) {
-        if let Some(files) = self.barred.remove(&old) {
+        if let Some(mut files) = self.barred.remove(&old) {
+            // It has none of the old ID's stateids.
+            files.values_mut().for_each(|revoked| revoked.id = 0);
             self.barred.insert(id, files);
         }
     }
 
     pub(super) fn restore_barred(&mut self, note: RevokedNote) {
         let files = note.files.into_iter().map(|(file, id, mark)| {
-            self.is_now_revoked(note.client, id, mark);
+            if id != 0 {
+                self.is_now_revoked(note.client, id, mark);
+            }
             (FileKey::from(file), Revoked { id, mark })
         });
         let files = files.collect();

@@ -57,13 +57,13 @@ fn who_fights_over_a_file_gets_no_delegation_of_it_for_a_while() {
     let (mut st, a, b) = two();
     let f = file(1);
     let given = delegate(&mut st, a, &f, true);
-    assert!(st.clear_delegations(10, &f, Some(a), Touch::Changes).0, "the holder itself");
-    assert!(st.clear_delegations(10, &file(2), Some(b), Touch::Changes).0, "another file");
-    assert!(!st.clear_delegations(10, &f, Some(b), Touch::Reads).0);
-    assert!(!st.clear_delegations(10, &f, None, Touch::Reads).0);
+    assert!(st.clear_delegations(10, &f, Some(a), Touch::Changes), "the holder itself");
+    assert!(st.clear_delegations(10, &file(2), Some(b), Touch::Changes), "another file");
+    assert!(!st.clear_delegations(10, &f, Some(b), Touch::Reads));
+    assert!(!st.clear_delegations(10, &f, None, Touch::Reads));
     assert_eq!(recalls(&mut st).len(), 1, "one recall, however many ask");
     st.files.return_delegation(a, &f, &given).expect("returned");
-    assert!(st.clear_delegations(10, &f, Some(b), Touch::Changes).0);
+    assert!(st.clear_delegations(10, &f, Some(b), Touch::Changes));
     assert_eq!(st.files.may_delegate(10, a, &f, false), Err(WND4_CONTENTION));
     assert_eq!(st.files.may_delegate(10 + limits::CONTENDED_MS, a, &f, false), Ok(()));
     // As many other files later it is forgotten.
@@ -84,8 +84,8 @@ fn rfc8881_10_4_read_delegations_are_shared_and_go_with_the_first_writer() {
     delegate(&mut st, b, &f, false);
     assert_eq!(st.files.may_delegate(0, a, &f, false), Err(WND4_RESOURCE), "it has one");
     assert_eq!(st.files.may_delegate(0, a, &f, true), Err(WND4_RESOURCE));
-    assert!(st.clear_delegations(1, &f, None, Touch::Reads).0);
-    assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes).0);
+    assert!(st.clear_delegations(1, &f, None, Touch::Reads));
+    assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes));
     let recalls = recalls(&mut st);
     assert_eq!(recalls.iter().map(|r| r.client).collect::<Vec<_>>(), [b]);
 }
@@ -97,8 +97,13 @@ fn a_client_whose_lease_is_over_loses_all_and_is_not_waited_for() {
     delegate(&mut st, a, &f, true);
     let later = 2 * LEASE;
     st.clients.renew(b, later);
-    let (clear, notes) = st.clear_delegations(later, &f, Some(b), Touch::Changes);
-    assert!(clear && notes.iter().any(|n| n.note == Note::ClientGone(a)));
+    assert!(!st.clear_delegations(later, &f, Some(b), Touch::Changes));
+    assert_eq!((recalls(&mut st).len(), st.files.delegations.take_lapsed()), (0, Some(a)));
+    let notes = st.note_expulsion(a);
+    assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)));
+    assert!(!st.clear_delegations(later, &f, Some(b), Touch::Changes), "not before the log has it");
+    st.remove_client(a);
+    assert!(st.clear_delegations(later, &f, Some(b), Touch::Changes));
     assert_eq!(st.files.delegations.live(), 0);
     assert!(st.files.delegations.signals().0, "those who wait are told");
 }
@@ -207,7 +212,7 @@ proptest! {
                 Move::Open(at, f, access) => {
                     let c = clients[at];
                     let touch = if access & WRITE != 0 { Touch::Changes } else { Touch::Reads };
-                    if st.clear_delegations(now, &file(f), Some(c), touch).0 {
+                    if st.clear_delegations(now, &file(f), Some(c), touch) {
                         let write = access & WRITE != 0;
                         if st.files.may_delegate(now, c, &file(f), write).is_ok() {
                             let given = delegate_at(&mut st, c, f, write);
@@ -224,7 +229,7 @@ proptest! {
                 Move::Touch(by, f, write) => {
                     let by = by.map(|at| clients[at]);
                     let touch = if write { Touch::Changes } else { Touch::Reads };
-                    let (clear, _) = st.clear_delegations(now, &file(f), by, touch);
+                    let clear = st.clear_delegations(now, &file(f), by, touch);
                     let in_the_way = believes
                         .iter()
                         .any(|((c, g), (access, _))| *g == f && Some(*c) != by && (write || access & WRITE != 0));
@@ -307,7 +312,7 @@ fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
         assert!(next.files.find_on(a, &file(1), &kept).is_ok());
         assert_eq!(next.files.io(a, &file(1), &kept, WRITE), Ok(None), "the shell opens it again");
         assert_eq!(next.files.find(a, &ended), Err(NfsStat::NFS4ERR_BAD_STATEID));
-        assert!(!next.clear_delegations(1, &file(1), Some(b), Touch::Reads).0);
+        assert!(!next.clear_delegations(1, &file(1), Some(b), Touch::Reads));
         assert_eq!(next.files.take_recall(|_| true).map(|r| r.stateid), Some(kept));
         let fresh = delegate(&mut next, a, &file(3), true);
         assert_ne!(fresh.other[..4], kept.other[..4], "each instance has its mark");

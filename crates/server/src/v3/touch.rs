@@ -63,7 +63,10 @@ impl Context<'_> {
     }
 
     fn touch_name(&mut self, at: &DirOp, touch: Touch) -> Result<(), NfsStat3> {
+        // Whoever is given the first delegation sees this one.
+        let announced = self.sh.touches.begin_names();
         if !self.sh.touches.any_delegation() {
+            self.touching.push(announced);
             return Ok(());
         }
         let Ok(dir) = self.obj(&at.dir) else { return Ok(()) };
@@ -83,14 +86,7 @@ impl Context<'_> {
     }
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
-        let (clear, notes) = self.sh.state().clear_delegations(self.now, &node.fh(), None, touch);
-        if let Some(home) = self.exports.keeper().filter(|_| !notes.is_empty()).cloned() {
-            for note in notes {
-                self.txs.of(&home).note(note.to_bytes());
-                self.noted = true;
-            }
-        }
-        if clear {
+        if self.sh.state().clear_delegations(self.now, &node.fh(), None, touch) {
             return Ok(());
         }
         self.parks = !self.noted && !self.txs.modified();

@@ -89,10 +89,14 @@ impl Context<'_> {
         }
         self.answers_for_times(obj, &a.stateid, write)?;
         obj.volume().may(obj.cred(), &obj.node, mode_for(if write { WRITE } else { READ }))?;
+        // A time of his own choice sets the owner only, as without a delegation; of others it says that they have written or read.
+        let owner = obj.volume().getattr(&obj.node)?.uid;
+        let chosen = [0, owner].contains(&obj.cred().uid);
         let now = now();
         let take = |from: &mut Option<TimeSet>, number| {
             let is_delegated = a.attrs.mask.has(number);
-            attr::not_later(if is_delegated { from.take() } else { None }, now)
+            let set = attr::not_later(if is_delegated { from.take() } else { None }, now);
+            set.map(|time| if chosen { time } else { TimeSet::Now })
         };
         let atime = take(&mut attrs.atime, TIME_DELEG_ACCESS);
         let mtime = take(&mut attrs.mtime, TIME_DELEG_MODIFY);

@@ -107,7 +107,8 @@ impl Context<'_> {
             let note = self.sh.state().log_given(&given.stateid);
             self.note(note);
         }
-        let alone = given.is_ok() && wish.instead && !self.has_open(&found.obj, &request);
+        let alone =
+            given.is_ok() && wish.instead && request.deny == 0 && !self.has_open(&found.obj, &request);
         let stateid = if alone {
             Stateid::ANONYMOUS
         } else {
@@ -222,9 +223,10 @@ impl Context<'_> {
         if request.mode.write {
             obj.writable()?;
         }
+        let file = obj.volume().open_file(obj.cred(), &obj.node, request.mode)?;
+        // Nobody recalls what he may not open.
         let changes = request.mode.write || request.deny != 0;
         self.touch(&obj.node, if changes { Touch::Changes } else { Touch::Reads })?;
-        let file = obj.volume().open_file(obj.cred(), &obj.node, request.mode)?;
         self.share(obj, request)?;
         Ok(file)
     }
@@ -428,7 +430,13 @@ impl Context<'_> {
     pub(super) fn free_stateid(&mut self, stateid: &Stateid) -> OpResult {
         let stateid = self.resolve_stateid(stateid, false)?;
         let client = self.client()?;
-        self.sh.state().files.free(client, &stateid)?;
+        let notes = {
+            let mut st = self.sh.state();
+            let revoked = st.files.find(client, &stateid) == Err(NfsStat::NFS4ERR_DELEG_REVOKED);
+            st.files.free(client, &stateid)?;
+            if revoked { st.note_freed(client) } else { Vec::new() }
+        };
+        self.note(notes);
         Ok(ResBody::Empty)
     }
 }

@@ -6,6 +6,7 @@
 use super::context::{Context, Fh, key};
 use crate::attr;
 use crate::state::delegations::Touch;
+use crate::state::locks::exclusive;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
 use landfast_volume::{Kind, Node};
 
@@ -34,6 +35,10 @@ impl Context<'_> {
                 self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
                 self.touch_name(self.fh.clone(), &a.newname)
             }
+            // The holder of a delegation keeps its own locks to itself: one for writing those of both kinds, one for reading shared ones.
+            ArgOp::Lockt(a) => {
+                self.touch_current(if exclusive(a.locktype) { Touch::Changes } else { Touch::Reads })
+            }
             // These ask themselves.
             ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.
@@ -53,7 +58,6 @@ impl Context<'_> {
             | ArgOp::IoAdvise(_)
             | ArgOp::Listxattrs(_)
             | ArgOp::Lock(_)
-            | ArgOp::Lockt(_)
             | ArgOp::Locku(_)
             | ArgOp::Lookup(_)
             | ArgOp::Lookupp
@@ -96,6 +100,7 @@ impl Context<'_> {
     /// What is no file, or may not be used, has no delegation to ask for; the operation will say what is wrong.
     fn touch_fh(&mut self, fh: Option<Fh>, touch: Touch) -> Result<(), NfsStat> {
         match fh.map(|fh| self.object(&fh)) {
+            Some(Ok(Some(obj))) if touch == Touch::Changes && obj.writable().is_err() => Ok(()),
             Some(Ok(Some(obj))) => self.touch(&obj.node, touch),
             _ => Ok(()),
         }
@@ -103,7 +108,10 @@ impl Context<'_> {
 
     /// A name that goes away, or gets another object.
     fn touch_name(&mut self, dir: Option<Fh>, name: &[u8]) -> Result<(), NfsStat> {
+        // Whoever is given the first delegation sees this one.
+        let announced = self.sh.touches.begin_names();
         if !self.sh.touches.any_delegation() {
+            self.touching.push(announced);
             return Ok(());
         }
         let Some(Ok(Some(dir))) = dir.map(|fh| self.object(&fh)) else { return Ok(()) };
@@ -124,9 +132,7 @@ impl Context<'_> {
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
         let by = self.session.as_ref().map(|s| s.client);
-        let (clear, notes) = self.sh.state().clear_delegations(self.now, &key(node), by, touch);
-        self.note(notes);
-        if clear {
+        if self.sh.state().clear_delegations(self.now, &key(node), by, touch) {
             return Ok(());
         }
         self.parks = self.may_park && !self.noted && !self.txs.modified();
