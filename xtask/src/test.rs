@@ -115,7 +115,7 @@ const GUEST_STEPS: [(&str, &[&str]); 13] = [
             "6.12",
             "--from-file",
             "--delegations",
-            "times",
+            "write",
         ],
     ),
     ("guest: the client's commands on Linux's server", &["commands", "--files", "100"]),
