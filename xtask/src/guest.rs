@@ -19,6 +19,7 @@ mod knfsd;
 mod large_copy;
 mod linux_source;
 mod machine;
+mod markdown;
 mod mountstats;
 mod network;
 mod probed;

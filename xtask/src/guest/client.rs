@@ -11,7 +11,7 @@ use super::server;
 /// What stands in front of every script.
 const LIB: &str = include_str!("../../guest/lib.sh");
 /// The kernel's server in the guest.
-const KNFSD: &str = include_str!("../../guest/knfsd.sh");
+const KNFSD: &str = concat!(include_str!("../../guest/knfsd.sh"), include_str!("../../guest/nfsd.sh"));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {

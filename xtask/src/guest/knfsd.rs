@@ -9,10 +9,10 @@ use super::machine::{Hardware, Machine, NETWORK_STANDS};
 use super::recipe::Vers;
 
 /// What the guest runs to serve.
-const SERVE: &str = include_str!("../../guest/verify-serve.sh");
+const SERVE: &str = concat!(include_str!("../../guest/verify-serve.sh"), include_str!("../../guest/nfsd.sh"));
 
 /// What the guest runs to serve a filesystem on its own disk.
-const SERVE_OWN: &str = include_str!("../../guest/knfsd.sh");
+const SERVE_OWN: &str = concat!(include_str!("../../guest/knfsd.sh"), include_str!("../../guest/nfsd.sh"));
 
 /// The lock manager of NFSv3 has a grace period of its own, 50 s by default, in which nfsd gives no delegations either: 1 s here.
 const SHORT_GRACE: &str = "set -e

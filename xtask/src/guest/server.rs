@@ -88,37 +88,26 @@ impl Server {
         )
     }
 
-    /// The same with another lease than the usual short one, which is for restarts.
-    pub fn start_with_lease(
+    /// The same with another lease than the usual short one, which is for restarts, if one is given. With `options`, lines about the export, it is
+    /// started from a configuration file that gives the export the name [`NAME`]; then it does not start unless it can register with the
+    /// port mapper.
+    pub fn start_with(
         binary: &Path,
         scratch: &Scratch,
         durability: &str,
-        lease_s: u64,
-    ) -> Result<Server, String> {
-        let files = [scratch.beside("log"), scratch.beside("messages")];
-        let mut server = Server::new(binary, scratch.volume(), files, durability)?;
-        server.lease = format!("{lease_s}s");
-        server.start_again()?;
-        Ok(server)
-    }
-
-    /// The same from a configuration file, which gives the export the name [`NAME`]. It does not start unless it can register
-    /// with the port mapper. `options` are further lines about the export, `lease_s` is another lease than the usual short one.
-    pub fn start_from_file(
-        binary: &Path,
-        scratch: &Scratch,
-        durability: &str,
-        options: &str,
         lease_s: Option<u64>,
+        options: Option<&str>,
     ) -> Result<Server, String> {
         let files = [scratch.beside("log"), scratch.beside("messages")];
         let mut server = Server::new(binary, scratch.volume(), files, durability)?;
         if let Some(lease_s) = lease_s {
             server.lease = format!("{lease_s}s");
         }
-        let config = scratch.beside("server.toml");
-        fs::write(&config, server.in_words(options)).map_err(|e| format!("{}: {e}", config.display()))?;
-        server.config = Some(config);
+        if let Some(options) = options {
+            let config = scratch.beside("server.toml");
+            fs::write(&config, server.in_words(options)).map_err(|e| format!("{}: {e}", config.display()))?;
+            server.config = Some(config);
+        }
         server.start_again()?;
         Ok(server)
     }

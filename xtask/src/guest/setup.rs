@@ -124,11 +124,8 @@ impl Setup {
         if self.server == Who::Landfast {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
-            server = Some(if self.from_file {
-                Server::start_from_file(&binary, volume, &self.durability, &self.options(), None)?
-            } else {
-                Server::start(&binary, volume, &self.durability)?
-            });
+            let options = self.from_file.then(|| self.options());
+            server = Some(Server::start_with(&binary, volume, &self.durability, None, options.as_deref())?);
         }
         let machine = Machine::boot(&image, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());

@@ -31,15 +31,9 @@ impl Served {
         delegations: Option<&str>,
     ) -> Result<Served, String> {
         let scratch = Scratch::new(fs, VOLUME_BYTES)?;
-        let from_file = delegations.is_some();
-        let server = match delegations {
-            None => Server::start_with_lease(binary, &scratch, durability, lease_s)?,
-            Some(level) => {
-                let options = format!("delegations = {level:?}\n");
-                Server::start_from_file(binary, &scratch, durability, &options, Some(lease_s))?
-            }
-        };
-        Ok(Served::Landfast { server, scratch, from_file })
+        let options = delegations.map(|level| format!("delegations = {level:?}\n"));
+        let server = Server::start_with(binary, &scratch, durability, Some(lease_s), options.as_deref())?;
+        Ok(Served::Landfast { server, scratch, from_file: options.is_some() })
     }
 
     pub fn knfsd(image: &Image, limit: Duration, lease_s: u64) -> Result<Served, String> {

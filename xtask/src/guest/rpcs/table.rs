@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::works::END;
 use super::{Case, Report, Row};
+use crate::guest::markdown::{self, in_order};
 
 pub fn text(report: &Report) -> String {
     let mut text = format!("Linux {}, Landfast with durability {}\n", report.kernel, report.durability);
@@ -24,7 +25,7 @@ pub fn text(report: &Report) -> String {
                 format!("{:.2}", parts.per_directory),
             ]
         }));
-        let _ = write!(text, "\n{}", markdown(&lines));
+        let _ = write!(text, "\n{}", markdown::table(&lines));
     }
     if !report.looks.is_empty() {
         let _ = writeln!(text, "\n{}", looks(report));
@@ -78,7 +79,7 @@ fn counts(title: &str, rows: &[&Row]) -> String {
         cell(total, files)
     }));
     lines.push(all);
-    markdown(&lines)
+    markdown::table(&lines)
 }
 
 fn cell(count: u64, files: u64) -> String {
@@ -110,30 +111,7 @@ fn looks(report: &Report) -> String {
         line.push(found.examples.first().cloned().unwrap_or_default());
         lines.push(line);
     }
-    markdown(&lines)
-}
-
-/// Each once, in the order in which they came.
-fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut once = Vec::new();
-    for one in all {
-        if !once.contains(&one) {
-            once.push(one);
-        }
-    }
-    once
-}
-
-/// The first line is the head.
-fn markdown(lines: &[Vec<String>]) -> String {
-    let mut text = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let _ = writeln!(text, "| {} |", line.join(" | "));
-        if number == 0 {
-            let _ = writeln!(text, "|{}", "---|".repeat(line.len()));
-        }
-    }
-    text
+    markdown::table(&lines)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Report, Row, Side, Subject};
+use crate::guest::markdown::{self, in_order};
 
 pub fn text(report: &Report) -> String {
     let mut text = format!("Linux {} and Landfast's client, {} server\n\n", report.kernel, report.server);
@@ -32,7 +33,7 @@ fn table(subject: Subject, rows: &[&Row]) -> String {
         Subject::NestedOpen => ("directories above", "RPCs", "ms"),
         Subject::WebPage => ("page", "RPCs", "ms"),
     };
-    let clients = clients(rows);
+    let clients = in_order(rows.iter().map(|row| row.client.clone()));
     let mut head = vec![what.to_owned(), "round trip".to_owned()];
     head.extend((subject == Subject::Files).then(|| "files".to_owned()));
     for client in &clients {
@@ -56,28 +57,5 @@ fn table(subject: Subject, rows: &[&Row]) -> String {
         }
         lines.push(line);
     }
-    markdown(&lines)
-}
-
-/// The clients, in the order in which they came.
-fn clients(rows: &[&Row]) -> Vec<String> {
-    let mut clients: Vec<String> = Vec::new();
-    for row in rows {
-        if !clients.contains(&row.client) {
-            clients.push(row.client.clone());
-        }
-    }
-    clients
-}
-
-/// The first line is the head.
-fn markdown(lines: &[Vec<String>]) -> String {
-    let mut text = String::new();
-    for (number, line) in lines.iter().enumerate() {
-        let _ = writeln!(text, "| {} |", line.join(" | "));
-        if number == 0 {
-            let _ = writeln!(text, "|{}", "---|".repeat(line.len()));
-        }
-    }
-    text
+    markdown::table(&lines)
 }
