@@ -390,8 +390,7 @@ pub fn values(shared: &Shared, minor: u32, s: &Subject, wanted: &Bitmap) -> Resu
         v.aclsupport = Some(0);
     }
     if let Some(supported) = &mut v.supported_attrs
-        && s.features.delegations == Delegate::Times
-        && minor >= 2
+        && s.features.delegations.sets_times(minor)
     {
         *supported = supported.or(&DELEGATED_TIMES);
     }
@@ -522,8 +521,11 @@ pub fn to_set(f: &Fattr, minor: u32, purpose: Purpose) -> Result<SetAttrs, NfsSt
 
 /// Errors: `INVAL` if what is asked for can only be set, by the holder of a delegation.
 pub fn not_delegated(wanted: &Bitmap, minor: u32, delegations: Delegate) -> Result<(), NfsStat> {
-    let set_only = delegations == Delegate::Times && minor >= 2;
-    if set_only && !wanted.and(&DELEGATED_TIMES).is_empty() { Err(NfsStat::NFS4ERR_INVAL) } else { Ok(()) }
+    if delegations.sets_times(minor) && !wanted.and(&DELEGATED_TIMES).is_empty() {
+        Err(NfsStat::NFS4ERR_INVAL)
+    } else {
+        Ok(())
+    }
 }
 
 /// The times that only the holder of a delegation may set: whether there are any, and whether one needs a delegation for writing.

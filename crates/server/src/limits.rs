@@ -173,6 +173,8 @@ pub const CONTENDED_MS: u64 = 60_000;
 pub const CONTENDED_FILES_MAX: usize = 4096;
 /// Files whose delegations were revoked from one client, until it opens them anew; one more, and the client loses all that it holds.
 pub const REVOKED_MAX: usize = 256;
+/// Sessions whose back channels wait to be tried out with CB_NULL; for a further one the next OPEN asks again.
+pub const UNTRIED_SESSIONS_MAX: usize = 4096;
 /// Delegations are given while fewer opens than this part of the limit are in use: each is an open itself.
 pub const DELEGATED_OPENS_DIVISOR: usize = 2;
 /// Bytes that the holder of a write delegation may keep unwritten after it closes the file (`space_limit`): none, so that a close still

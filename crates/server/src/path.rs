@@ -213,11 +213,7 @@ impl Executor {
         loop {
             turn.again().await;
             // Registered before the slot is looked at, so that no release is missed.
-            let notify = match awaited {
-                Awaited::Delegation => self.sh.delegation_ended(),
-                other => self.wakeups.awaited(other, work.slot()),
-            };
-            let mut wakeup = pin!(notify.notified());
+            let mut wakeup = pin!(self.wakeups.awaited(awaited, work.slot()).notified());
             wakeup.as_mut().enable();
             let announced: Vec<_> =
                 exports.iter().filter(|_| !slow).filter_map(|e| e.volume.expect()).collect();

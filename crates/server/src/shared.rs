@@ -210,7 +210,7 @@ impl Shared {
     }
 
     /// Notified when a delegation has ended.
-    pub(crate) fn delegation_ended(&self) -> &Notify {
+    pub(crate) fn delegation_ended(&self) -> &Arc<Notify> {
         &self.signals.delegation_ended
     }
 

@@ -174,7 +174,7 @@ impl Server {
                 slow,
                 copying,
                 workers: watch.clone(),
-                wakeups: Wakeups::new(),
+                wakeups: Wakeups::new(sh.delegation_ended().clone()),
             },
             nlm: nlm.clone(),
             mounts: Mounts::default(),

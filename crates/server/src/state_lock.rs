@@ -5,7 +5,7 @@ use crate::state::State;
 use crate::touches::Touches;
 use landfast_volume::OpenFile;
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 #[cfg(debug_assertions)]
@@ -27,7 +27,7 @@ pub(crate) struct Signals {
     /// An NLM lock that somebody waits for has become free.
     pub(crate) lock_freed: Notify,
     /// A delegation has ended.
-    pub(crate) delegation_ended: Notify,
+    pub(crate) delegation_ended: Arc<Notify>,
     /// There are callbacks to send that have to do with delegations.
     pub(crate) callbacks_due: Notify,
 }

@@ -6,6 +6,7 @@
 
 use landfast_nfs::v4::SessionId;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::Arc;
 use tokio::sync::Notify;
 
 /// Slots and calls are woken in this many groups: usually more than clients have in progress.
@@ -29,13 +30,16 @@ pub(crate) type Slot = (SessionId, u32);
 pub(crate) struct Wakeups {
     others: Notify,
     room: Notify,
+    /// Told by the state.
+    delegation_ended: Arc<Notify>,
     shards: Vec<Notify>,
     hasher: RandomState,
 }
 
 impl Wakeups {
-    pub(crate) fn new() -> Wakeups {
+    pub(crate) fn new(delegation_ended: Arc<Notify>) -> Wakeups {
         Wakeups {
+            delegation_ended,
             others: Notify::new(),
             room: Notify::new(),
             shards: (0..SHARDS).map(|_| Notify::new()).collect(),
@@ -54,7 +58,8 @@ impl Wakeups {
         match (awaited, slot) {
             (Awaited::Slot, Some(slot)) => self.of(&slot),
             (Awaited::Room, _) => &self.room,
-            (Awaited::Slot, None) | (Awaited::Other | Awaited::Delegation, _) => &self.others,
+            (Awaited::Delegation, _) => &self.delegation_ended,
+            (Awaited::Slot, None) | (Awaited::Other, _) => &self.others,
         }
     }
 
@@ -77,7 +82,7 @@ mod tests {
     /// An answer wakes who waits for its slot, one who waits for room, and all who wait for what cannot be told; nobody else.
     #[test]
     fn an_answer_wakes_those_who_wait_for_it() {
-        let wakeups = Wakeups::new();
+        let wakeups = Wakeups::new(Arc::default());
         let slot = |n: u8| ([n; 16], 0);
         let other = (1..=u8::MAX).find(|n| !std::ptr::eq(wakeups.of(&slot(*n)), wakeups.of(&slot(0))));
         let other = slot(other.expect("another shard"));

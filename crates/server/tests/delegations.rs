@@ -26,7 +26,11 @@ const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
 
 async fn rig(delegations: Delegate) -> Rig {
-    let mut rig = Rig::with(Durability::Log, 90).await;
+    rig_with_lease(delegations, 90).await
+}
+
+async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
+    let mut rig = Rig::with(Durability::Log, seconds).await;
     rig.features = Features { delegations, ..Features::default() };
     rig.restart().await;
     rig
@@ -65,6 +69,17 @@ async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
         assert_ok(&[on(&mut c, &fh, close_op(res.stateid)).await]);
     }
     unreachable!()
+}
+
+/// Asks until the server lets the rival. The holder, if it is given, renews its lease meanwhile, but returns nothing.
+async fn until_let(rival: &mut Client, fh: &FileHandle, op: ArgOp, mut holder: Option<&mut Client>) {
+    let until = Instant::now() + PATIENCE;
+    while on(rival, fh, op.clone()).await.status != NfsStat::NFS4_OK {
+        assert!(Instant::now() < until);
+        if let Some(holder) = &mut holder {
+            holder.status_flags().await;
+        }
+    }
 }
 
 async fn recalled(heard: &mut Heard) -> CbRecallArgs {
@@ -218,23 +233,14 @@ async fn rfc8881_10_4_a_request_that_waits_too_long_is_told_to_come_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_10_2_1_a_delegation_that_does_not_come_back_is_revoked_and_stays_so_over_a_restart() {
-    let mut rig = Rig::with(Durability::Log, 5).await;
-    rig.features = Features { delegations: Delegate::Write, ..Features::default() };
-    rig.restart().await;
+    let mut rig = rig_with_lease(Delegate::Write, 5).await;
     let (mut c, mut heard) = holder(&rig, Vec::new()).await;
     let (stateid, fh) = delegated(&mut c, "f", 0).await;
     let (kept, other) = delegated(&mut c, "other", 0).await;
     // It holds something that the log does not know, so it will have to reclaim.
     open(&mut c, "held", 3).await;
     let mut rival = rig.client(b"rival").await;
-    let until = Instant::now() + PATIENCE;
-    // The holder's lease is renewed, but it returns nothing.
-    while rival.status(vec![ArgOp::Putfh(fh.clone()), write_op(Stateid::ANONYMOUS, 0, b"rival")]).await
-        != NfsStat::NFS4_OK
-    {
-        assert!(Instant::now() < until);
-        c.status_flags().await;
-    }
+    until_let(&mut rival, &fh, write_op(Stateid::ANONYMOUS, 0, b"rival"), Some(&mut c)).await;
     recalled(&mut heard).await;
     assert_eq!(
         c.status_flags().await & SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
@@ -262,19 +268,11 @@ async fn rfc8881_10_2_1_a_delegation_that_does_not_come_back_is_revoked_and_stay
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn rfc8881_18_38_a_revoked_stateid_is_known_until_it_is_freed() {
-    let mut rig = Rig::with(Durability::Log, 1).await;
-    rig.features = Features { delegations: Delegate::Write, ..Features::default() };
-    rig.restart().await;
+    let mut rig = rig_with_lease(Delegate::Write, 1).await;
     let (mut c, _heard) = holder(&rig, Vec::new()).await;
     let (stateid, fh) = delegated(&mut c, "f", 0).await;
     let mut rival = rig.client(b"rival").await;
-    let until = Instant::now() + PATIENCE;
-    while rival.status(vec![ArgOp::Putfh(fh.clone()), read_op(Stateid::ANONYMOUS, 0, 9)]).await
-        != NfsStat::NFS4_OK
-    {
-        assert!(Instant::now() < until);
-        c.status_flags().await;
-    }
+    until_let(&mut rival, &fh, read_op(Stateid::ANONYMOUS, 0, 9), Some(&mut c)).await;
     // Also after a crash of the server.
     assert_eq!(rig.crash().await.reclaiming, 0);
     c.raw = Raw { minor: 2, ..rig.raw().await };
@@ -321,9 +319,7 @@ async fn c6_who_may_not_open_a_file_recalls_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn a_holder_whose_lease_is_over_is_gone_before_anybody_goes_on_and_stays_so() {
-    let mut rig = Rig::with(Durability::Log, 1).await;
-    rig.features = Features { delegations: Delegate::Write, ..Features::default() };
-    rig.restart().await;
+    let mut rig = rig_with_lease(Delegate::Write, 1).await;
     let (mut c, _heard) = holder(&rig, Vec::new()).await;
     let (_, fh) = delegated(&mut c, "f", 0).await;
     let mut rival = rig.client(b"rival").await;
@@ -331,11 +327,7 @@ async fn a_holder_whose_lease_is_over_is_gone_before_anybody_goes_on_and_stays_s
     while silent.elapsed() < Duration::from_millis(1500) {
         rival.status_flags().await;
     }
-    let until = Instant::now() + PATIENCE;
-    let write = || vec![ArgOp::Putfh(fh.clone()), write_op(Stateid::ANONYMOUS, 0, b"rival")];
-    while rival.status(write()).await != NfsStat::NFS4_OK {
-        assert!(Instant::now() < until);
-    }
+    until_let(&mut rival, &fh, write_op(Stateid::ANONYMOUS, 0, b"rival"), None).await;
     assert_eq!(rig.crash().await.clients, 1, "the rival");
     assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"rival");
 }

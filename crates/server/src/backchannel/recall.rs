@@ -169,6 +169,6 @@ async fn revoke(sh: &Shared, recall: &Recall) {
             "client {:x} did not return a delegation within a lease of its recall: it is revoked",
             recall.client
         );
-        sh.state().revoke(recall.id);
+        sh.state().revoke(recall.client, recall.id);
     }
 }

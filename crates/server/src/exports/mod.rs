@@ -68,6 +68,11 @@ impl Delegate {
         ("times", Delegate::Times),
     ];
 
+    /// Whether holders of delegations set their files' times in this minor version of NFSv4 (RFC 9754).
+    pub fn sets_times(self, minor: u32) -> bool {
+        self == Delegate::Times && minor >= 2
+    }
+
     /// As the configuration file has it.
     pub fn name(self) -> &'static str {
         Delegate::ALL.iter().find(|(_, level)| *level == self).map_or("", |(name, _)| name)

@@ -176,7 +176,7 @@ impl Nlm {
     async fn test(&self, from: &NlmCaller, a: &TestArgs) -> Result<TestReply, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
-        let _touching = self.clear_of_delegations(&file, touch_of(a.exclusive)).await?;
+        let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
         let now = self.sh.now();
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let mut notes = Vec::new();
@@ -205,7 +205,7 @@ impl Nlm {
     async fn lock(&self, from: &NlmCaller, a: &LockArgs, monitored: bool) -> Result<NlmStat, NlmStat> {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
-        let _touching = self.clear_of_delegations(&file, touch_of(a.exclusive)).await?;
+        let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let ask =
@@ -371,7 +371,8 @@ impl Nlm {
             _ => return Err(NlmStat::FAILED),
         };
         let file = file_to_lock(&self.sh, from, &a.share.fh)?;
-        let _touching = self.clear_of_delegations(&file, touch_of(access & WRITE != 0 || deny != 0)).await?;
+        let _touching =
+            self.clear_of_delegations(&file, Touch::of_lock(access & WRITE != 0 || deny != 0)).await?;
         let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
         let oh = &a.share.oh.0;
         let stat = {
@@ -477,11 +478,6 @@ fn file_to_lock(sh: &Shared, from: &NlmCaller, fh: &NetObj) -> Result<FileKey, N
     let mode = OpenMode { read: true, write: false, owner_override: true };
     object.export.volume.open_file(&access.cred, &object.node, mode).map_err(stat)?;
     Ok(object.node.fh())
-}
-
-/// The holder of a delegation keeps its own locks to itself: one for writing those of both kinds, one for reading shared ones.
-fn touch_of(exclusive: bool) -> Touch {
-    if exclusive { Touch::Changes } else { Touch::Reads }
 }
 
 /// The file that a handle names; it may be gone.

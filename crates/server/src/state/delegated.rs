@@ -5,15 +5,15 @@
 //! client holds, in what goes with its client. Its stateid is good for I/O as an open's is. It differs in what it means to others.
 //!
 //! Invariants: while a client has a write delegation, nobody else has an open or a delegation of the file; while a client has a
-//! read delegation, nobody else has an open for writing or a write delegation. A delegation is live until it was returned, its
+//! read delegation, nobody else has an open for writing or a write delegation. One exception: an OPEN that has made its file is entered
+//! beside a delegation that was given in between, and recalls it. A delegation is live until it was returned, its
 //! client is gone, or it was revoked; a revoked one is known by its stateid until its client frees that.
 
 use super::clock::Millis;
-use super::delegations::{Delegation, Revoked, owner};
-pub use super::delegations::{GivenTo, Recall, Touch};
+use super::delegations::{Delegation, GivenTo, Recall, Revoked, Touch, owner};
 use super::ids::FileKey;
 use super::notes::{DelegationNote, Note, Stamped};
-use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE};
+use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE, number};
 use super::tables::State;
 use crate::limited::Limit;
 use crate::limits;
@@ -77,12 +77,12 @@ impl<F> Files<F> {
     ) -> Result<Stateid, NfsStat> {
         let access = if write { BOTH } else { READ };
         let stateid = self.open_from(from, file, client, &owner(), access, 0, Some(handle))?;
-        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
-        if let Some(open) = id.and_then(|id| self.opens.get_mut(&id)) {
+        let id = number(&stateid);
+        if let Some(open) = self.opens.get_mut(&id) {
             open.delegation =
                 Some(Delegation { times, given_to, fh, mark: self.mark, logged: None, recalled: None });
             self.delegations.given(client);
-            self.delegations.unlogged.push(id.unwrap_or_default());
+            self.delegations.unlogged.push(id);
             let counts = &mut self.delegations.counts;
             *(if write { &mut counts.given_write } else { &mut counts.given_read }) += 1;
         }
@@ -113,9 +113,8 @@ impl<F> Files<F> {
         stateid: &Stateid,
     ) -> Result<Vec<F>, NfsStat> {
         self.delegation(client, file, stateid)?;
-        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).unwrap_or_default();
         self.delegations.counts.returned += 1;
-        Ok(self.drop_open(id))
+        Ok(self.drop_open(number(stateid)))
     }
 
     /// Takes back a delegation that nobody has heard of yet.
@@ -173,7 +172,7 @@ impl<F> Files<F> {
         self.opens.get(&id).is_some_and(|o| o.delegation.is_some())
     }
 
-    /// Clients whose delegations of the file are in the way.
+    /// Delegations of the file that are in the way, with their clients.
     fn delegations_of_others(&self, file: &FileKey, by: Option<u64>, touch: Touch) -> Vec<(u64, u64)> {
         self.of_file(file)
             .filter(|(_, open)| open.conflicts(by, touch))
@@ -250,24 +249,18 @@ impl<F> State<F> {
             return self.remove_client(client);
         }
         barred.insert(file, Revoked { id, mark });
-        let v = self.next_version();
-        if let Some(c) = self.clients.get_mut(client) {
-            c.version = v;
-        }
-        let mut notes = self.client_notes(client);
+        let mut notes = self.note_client(client);
         notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
         notes
     }
 
     /// The second half: the delegation ends.
-    pub fn revoke(&mut self, id: u64) {
+    pub fn revoke(&mut self, client: u64, id: u64) {
         let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
-            // It came back while the log was being told: there is nothing to free.
-            let files = self.files.delegations.barred.values_mut().flat_map(|files| files.values_mut());
-            files.filter(|revoked| revoked.id == id).for_each(|revoked| revoked.id = 0);
-            return;
+            // It came back while the log was being told.
+            return self.files.delegations.free_revoked(client, id);
         };
-        let (client, mark) = (open.client, self.files.mark_of(open));
+        let mark = self.files.mark_of(open);
         self.files.delegations.is_now_revoked(client, id, mark);
         self.files.delegations.counts.revoked += 1;
         let handles = self.files.drop_open(id);
@@ -280,17 +273,13 @@ impl<F> State<F> {
         if files.remove(file).is_none() {
             return Vec::new();
         }
-        let v = self.next_version();
-        if let Some(c) = self.clients.get_mut(client) {
-            c.version = v;
-        }
-        self.client_notes(client)
+        self.note_client(client)
     }
 
     /// Has a delegation stand in the log, in the transaction of its OPEN: after a restart the client goes on with it. `None` when the log
     /// has its fill of them; then the client has to reclaim.
     pub fn log_given(&mut self, stateid: &Stateid) -> Option<Stamped> {
-        self.log_delegation(stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?)
+        self.log_delegation(number(stateid))
     }
 
     fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
@@ -306,8 +295,8 @@ impl<F> State<F> {
         self.files.delegation_note(id)
     }
 
-    /// Has delegations stand in the log that do not yet, as far as there is room, so many at a time. A client that holds nothing else then has nothing to
-    /// reclaim.
+    /// Has delegations stand in the log that do not yet, as far as there is room, so many at a time. A client that holds nothing else
+    /// then has nothing to reclaim.
     pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
         let unlogged = &mut self.files.delegations.unlogged;
         let ids: Vec<u64> = unlogged.drain(..unlogged.len().min(limits::DELEGATIONS_NOTED_AT_ONCE)).collect();
@@ -354,8 +343,8 @@ impl<F> State<F> {
         self.files.delegations.log(note.id, note.client);
     }
 
-    /// Notes that the client has freed the stateid of a revoked delegation.
-    pub fn note_freed(&mut self, client: u64) -> Vec<Stamped> {
+    /// The client's notes in the log under a new version: something of them has changed.
+    pub fn note_client(&mut self, client: u64) -> Vec<Stamped> {
         let v = self.next_version();
         if let Some(c) = self.clients.get_mut(client) {
             c.version = v;

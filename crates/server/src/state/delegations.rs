@@ -18,6 +18,14 @@ pub enum Touch {
     Changes,
 }
 
+impl Touch {
+    /// What a lock, or a question about one, does. The holder of a delegation keeps its own locks to itself: one for writing those of both kinds, one
+    /// for reading shared ones.
+    pub fn of_lock(exclusive: bool) -> Touch {
+        if exclusive { Touch::Changes } else { Touch::Reads }
+    }
+}
+
 /// The OPEN that a delegation was given to. A recall names it, since it may arrive before that OPEN's reply (RFC 8881 section
 /// 2.10.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,16 +197,16 @@ impl Delegations {
     }
 
     /// Whether this stateid was a delegation of this client and was revoked.
-    pub(super) fn is_revoked(&self, id: u64, mark: Option<u32>, client: u64) -> bool {
+    pub(super) fn is_revoked(&self, id: u64, mark: u32, client: u64) -> bool {
         let revoked = self.revoked.get(&client).and_then(|of_client| of_client.get(&id));
-        revoked.is_some_and(|r| Some(r.mark) == mark)
+        revoked.is_some_and(|r| r.mark == mark)
     }
 
     pub(super) fn is_now_revoked(&mut self, client: u64, id: u64, mark: u32) {
         self.revoked.entry(client).or_default().insert(id, Revoked { id, mark });
     }
 
-    /// The client knows of it: after a restart only the bar remains.
+    /// The client knows of it, or has returned it after all: after a restart only the bar remains.
     pub(super) fn free_revoked(&mut self, client: u64, id: u64) {
         for revoked in self.barred.get_mut(&client).into_iter().flat_map(HashMap::values_mut) {
             if revoked.id == id {
@@ -269,7 +277,7 @@ impl Delegations {
 
     /// Asks the shell to try out the back channel of this session.
     pub fn try_out(&mut self, session: SessionId) {
-        if self.untried.len() < limits::CONTENDED_FILES_MAX && !self.untried.contains(&session) {
+        if self.untried.len() < limits::UNTRIED_SESSIONS_MAX && !self.untried.contains(&session) {
             self.untried.push_back(session);
             self.news = true;
         }

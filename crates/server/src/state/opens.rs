@@ -115,6 +115,18 @@ pub enum OpenOrLock {
     Lock(u64),
 }
 
+/// The number in a stateid.
+pub(super) fn number(stateid: &Stateid) -> u64 {
+    let [_, _, _, _, number @ ..] = stateid.other;
+    u64::from_be_bytes(number)
+}
+
+/// The mark of the instance in a stateid.
+pub(super) fn mark(stateid: &Stateid) -> u32 {
+    let [mark @ .., _, _, _, _, _, _, _, _] = stateid.other;
+    u32::from_be_bytes(mark)
+}
+
 pub(super) fn bump(seqid: &mut u32) -> u32 {
     *seqid = seqid.wrapping_add(1).max(1);
     *seqid
@@ -254,12 +266,11 @@ impl<F> Files<F> {
     /// `OLD_STATEID`; `DELEG_REVOKED`.
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
-        let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b));
-        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b)).ok_or(BAD)?;
+        let (mark, id) = (mark(stateid), number(stateid));
         if self.delegations.is_revoked(id, mark, client) {
             return Err(NfsStat::NFS4ERR_DELEG_REVOKED);
         }
-        if mark != Some(self.opens.get(&id).map_or(self.mark, |o| self.mark_of(o))) {
+        if mark != self.opens.get(&id).map_or(self.mark, |o| self.mark_of(o)) {
             return Err(BAD);
         }
         let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {
@@ -569,8 +580,7 @@ impl<F> Files<F> {
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
         let found = match self.find(client, stateid) {
             Err(NfsStat::NFS4ERR_DELEG_REVOKED) => {
-                let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b));
-                self.delegations.free_revoked(client, id.unwrap_or_default());
+                self.delegations.free_revoked(client, number(stateid));
                 return Ok(());
             }
             found => found?,

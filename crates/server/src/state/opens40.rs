@@ -2,16 +2,14 @@
 //! its client, an open is confirmed, a lock owner is released.
 
 use super::ids::FileKey;
-use super::opens::{Files, OpenOrLock, bump};
+use super::opens::{Files, OpenOrLock, bump, mark, number};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::collections::HashMap;
 
 impl<F> Files<F> {
     pub fn id_of(&self, stateid: &Stateid) -> Option<u64> {
-        let mark = stateid.other.first_chunk::<4>().map(|b| u32::from_be_bytes(*b))?;
-        let id = stateid.other.last_chunk::<8>().map(|b| u64::from_be_bytes(*b))?;
-        (mark == self.mark).then_some(id)
+        (mark(stateid) == self.mark).then_some(number(stateid))
     }
 
     /// Finds what a stateid names and its client, whatever its seqid.

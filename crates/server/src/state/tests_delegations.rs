@@ -122,7 +122,7 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
             break;
         }
         assert!(notes.iter().any(|note| matches!(&note.note, Note::Revoked(r) if r.files.len() == n + 1)));
-        st.revoke(recall.id);
+        st.revoke(recall.client, recall.id);
         assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
         assert_eq!(st.files.find(b, &given), Err(NfsStat::NFS4ERR_BAD_STATEID));
         assert_eq!(st.status_flags(a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
@@ -137,7 +137,7 @@ fn what_was_revoked_is_known_after_a_restart_until_the_file_is_opened_anew() {
     st.clear_delegations(1, &f, Some(b), Touch::Changes);
     let recall = st.files.take_recall(|_| true).expect("a recall");
     st.note_revocation(recall.id);
-    st.revoke(recall.id);
+    st.revoke(recall.client, recall.id);
     let again = |st: &State<u32>| {
         let mut next: State<u32> = State::new(9, LEASE, Bounds::new(None));
         next.restore(st.snapshot(), 0);
@@ -246,7 +246,7 @@ proptest! {
                 Move::Revoke => {
                     if let Some(recall) = next_live(&st, &mut recalls) {
                         prop_assert!(!st.note_revocation(recall.id).is_empty());
-                        st.revoke(recall.id);
+                        st.revoke(recall.client, recall.id);
                         prop_assert_eq!(st.files.find(recall.client, &recall.stateid), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
                         believes.remove(&(recall.client, recall.fh[0]));
                     }

@@ -3,6 +3,7 @@
 use super::context::{Context, Obj, set_attrs};
 use super::errors::{NameUse, check_name, status};
 use crate::limits;
+use crate::state::delegations::Touch;
 use crate::state::opens::WRITE;
 use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
 use landfast_nfs::v3::res::{MakeOk, MakeRes};
@@ -62,7 +63,7 @@ impl Context<'_> {
             if there.node.kind() != Kind::File {
                 return Err(NfsStat3::EXIST);
             }
-            self.touch_existing(&there)?;
+            self.touch(&there.node, Touch::Changes)?;
             if let Some(size) = attrs.size {
                 self.not_denied(&there, WRITE)?;
                 let size = SetAttrs { size: Some(size), ..SetAttrs::default() };

@@ -5,7 +5,7 @@
 //! there. Each procedure is listed, so that a new one is not forgotten.
 
 use super::DecodedCall;
-use super::context::{Context, Obj};
+use super::context::Context;
 use crate::state::delegations::Touch;
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
@@ -106,10 +106,5 @@ impl Context<'_> {
             result = self.clear_of_delegations(node, Touch::Reads).and(result);
         }
         result
-    }
-
-    /// A file that is there, before a CREATE takes it.
-    pub(super) fn touch_existing(&mut self, there: &Obj) -> Result<(), NfsStat3> {
-        self.touch(&there.node, Touch::Changes)
     }
 }

@@ -4,7 +4,6 @@ use super::context::{Context, Obj, OpError, OpResult, must_be_file};
 use super::io::mode_for;
 use crate::attr::{self, Purpose};
 use crate::errors::{status, status_of_acls};
-use crate::exports::Delegate;
 use crate::state::opens::{READ, WRITE};
 use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::number::{ACL, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
@@ -36,8 +35,11 @@ impl Context<'_> {
     pub(super) fn setattr(&mut self, a: &SetattrArgs) -> OpResult {
         let nothing = |status| OpError { status, body: Some(Box::new(ResBody::Setattr(Bitmap::default()))) };
         let obj = self.node().map_err(nothing)?;
-        let holders = obj.export.features.delegations == Delegate::Times && self.minor >= 2;
-        let purpose = if holders { Purpose::SetByHolder } else { Purpose::Set };
+        let purpose = if obj.export.features.delegations.sets_times(self.minor) {
+            Purpose::SetByHolder
+        } else {
+            Purpose::Set
+        };
         let mut attrs = attr::to_set(&a.attrs, self.minor, purpose).map_err(nothing)?;
         let delegated = self.take_delegated_times(&obj, a, &mut attrs).map_err(|f| nothing(f.status))?;
         let file = match attrs.size {

@@ -79,7 +79,7 @@ impl Context<'_> {
         if write && (level == Delegate::Read || !(wish.instead || wish.times)) {
             return Err(WND4_RESOURCE);
         }
-        let times = wish.times && level == Delegate::Times && self.minor >= 2;
+        let times = wish.times && level.sets_times(self.minor);
         let given_to = {
             let mut st = self.sh.state();
             let s = st.sessions.get(&session.id).ok_or(WND4_RESOURCE)?;

@@ -83,9 +83,10 @@ impl Context<'_> {
             (OpenClaim::DelegateCur { delegate_stateid, file }, OpenHow::NoCreate) => {
                 let dir = self.dir_or_symlink()?;
                 check_name(file)?;
-                let node = dir.volume().lookup(dir.cred(), &dir.node, file)?;
-                self.may_open_by(&Obj { node, ..dir }, delegate_stateid, request.access)?;
-                self.open_name(file, &request)?
+                let obj = Obj { node: dir.volume().lookup(dir.cred(), &dir.node, file)?, ..dir.clone() };
+                self.may_open_by(&obj, delegate_stateid, request.access)?;
+                let cinfo = self.unchanged(&dir)?;
+                self.open_existing(obj, cinfo, None, &request)?
             }
             (OpenClaim::DelegateCur { .. } | OpenClaim::DelegCurFh(_), OpenHow::Create(_)) => {
                 return Err(NfsStat::NFS4ERR_INVAL.into());
@@ -110,6 +111,8 @@ impl Context<'_> {
         let alone =
             given.is_ok() && wish.instead && request.deny == 0 && !self.has_open(&found.obj, &request);
         let stateid = if alone {
+            let notes = self.sh.state().is_opened_anew(request.client, &key(&found.obj.node));
+            self.note(notes);
             Stateid::ANONYMOUS
         } else {
             self.enter(&found.obj, &request, found.file).inspect_err(|_| self.withdraw(&found.obj, &given))?
@@ -117,7 +120,6 @@ impl Context<'_> {
         if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_)) {
             self.set_fh(found.obj.to(found.obj.node.clone()));
         }
-        self.is_no_reclaim(&found.obj, &a.claim)?;
         let rflags = OPEN4_RESULT_LOCKTYPE_POSIX | if alone { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
         self.stateid = if let (true, Ok(given)) = (alone, &given) { given.stateid } else { stateid };
         let delegation = given.map_or_else(|why| wish.none(why), |given| given.says);
@@ -134,16 +136,6 @@ impl Context<'_> {
         if let (Ok(given), Ok(client)) = (given, self.client()) {
             self.sh.state().files.withdraw_delegation(client, &key(&obj.node), &given.stateid);
         }
-    }
-
-    /// A file that was revoked from the client and is opened anew may be reclaimed again.
-    fn is_no_reclaim(&mut self, obj: &Obj, claim: &OpenClaim) -> Result<(), NfsStat> {
-        if !matches!(claim, OpenClaim::Previous(_)) {
-            let client = self.client()?;
-            let notes = self.sh.state().is_opened_anew(client, &key(&obj.node));
-            self.note(notes);
-        }
-        Ok(())
     }
 
     fn request(&self, a: &OpenArgs) -> Result<OpenRequest, NfsStat> {
@@ -365,23 +357,29 @@ impl Context<'_> {
         let file_key = key(&obj.node);
         self.room_to_open(request.client, Some((&request.owner, &file_key)))?;
         self.share(obj, request)?;
-        let mut st = self.sh.state();
-        if st.clients.get(request.client).is_none() {
-            return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
-        }
-        st.files
-            .check_share(&file_key, request.access, request.deny)
-            .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
         let from = share_of(self.caller.addr);
-        st.files.open_from(
-            from,
-            &file_key,
-            request.client,
-            &request.owner,
-            request.access,
-            request.deny,
-            Some(file),
-        )
+        let (stateid, notes) = {
+            let mut st = self.sh.state();
+            if st.clients.get(request.client).is_none() {
+                return Err(NfsStat::NFS4ERR_STALE_CLIENTID);
+            }
+            st.files
+                .check_share(&file_key, request.access, request.deny)
+                .map_err(|_| NfsStat::NFS4ERR_SHARE_DENIED)?;
+            let stateid = st.files.open_from(
+                from,
+                &file_key,
+                request.client,
+                &request.owner,
+                request.access,
+                request.deny,
+                Some(file),
+            )?;
+            // Of a file that was revoked nothing is reclaimed: this is no reclaim.
+            (stateid, st.is_opened_anew(request.client, &file_key))
+        };
+        self.note(notes);
+        Ok(stateid)
     }
 
     fn room_to_open(&mut self, client: u64, known: Option<(&Bytes, &FileKey)>) -> Result<(), NfsStat> {
@@ -434,7 +432,7 @@ impl Context<'_> {
             let mut st = self.sh.state();
             let revoked = st.files.find(client, &stateid) == Err(NfsStat::NFS4ERR_DELEG_REVOKED);
             st.files.free(client, &stateid)?;
-            if revoked { st.note_freed(client) } else { Vec::new() }
+            if revoked { st.note_client(client) } else { Vec::new() }
         };
         self.note(notes);
         Ok(ResBody::Empty)

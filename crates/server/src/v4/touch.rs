@@ -35,10 +35,7 @@ impl Context<'_> {
                 self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
                 self.touch_name(self.fh.clone(), &a.newname)
             }
-            // The holder of a delegation keeps its own locks to itself: one for writing those of both kinds, one for reading shared ones.
-            ArgOp::Lockt(a) => {
-                self.touch_current(if exclusive(a.locktype) { Touch::Changes } else { Touch::Reads })
-            }
+            ArgOp::Lockt(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
             // These ask themselves.
             ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.

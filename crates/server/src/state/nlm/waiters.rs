@@ -56,7 +56,7 @@ impl Waiters {
     }
 
     pub(in crate::state) fn freed(&mut self, file: &FileKey) {
-        if self.by_file.contains_key(file) {
+        if self.any_of_file(file) {
             self.freed.insert(file.clone());
         }
     }
@@ -73,11 +73,11 @@ impl Waiters {
         is_over_its_share(self.len(), limits::NLM_WAITERS_MAX, 1, own)
     }
 
-    /// The waiters on a file, oldest first.
     pub(in crate::state) fn any_of_file(&self, file: &FileKey) -> bool {
-        self.by_id.values().any(|w| w.file == *file)
+        self.by_file.contains_key(file)
     }
 
+    /// The waiters on a file, oldest first.
     pub(super) fn of_file(&self, file: &FileKey) -> Vec<u64> {
         self.by_file.get(file).map(|ids| ids.iter().copied().collect()).unwrap_or_default()
     }
