@@ -177,6 +177,8 @@ pub const REVOKED_MAX: usize = 256;
 pub const UNTRIED_SESSIONS_MAX: usize = 4096;
 /// Delegations are given while fewer opens than this part of the limit are in use: each is an open itself.
 pub const DELEGATED_OPENS_DIVISOR: usize = 2;
+/// Delegations of directories are given while there are fewer than this part of what the log keeps of all.
+pub const DELEGATED_DIRECTORIES_DIVISOR: usize = 2;
 /// Bytes that the holder of a write delegation may keep unwritten after it closes the file (`space_limit`): none, so that a close still
 /// finds a full disk.
 pub const DELEGATED_DIRTY_BYTES: u64 = 0;

@@ -6,8 +6,19 @@
 
 use crate::fnv;
 use crate::limits::TOUCH_GROUPS;
+use crate::state::delegations::Touch;
+use landfast_volume::Kind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Whether this concerns delegations of such objects. Others may look at a delegated directory.
+pub(crate) fn can_be_delegated(kind: Kind, touch: Touch) -> bool {
+    match kind {
+        Kind::File => true,
+        Kind::Dir => touch == Touch::Changes,
+        _ => false,
+    }
+}
 
 /// All that is under way. Files are told apart by groups only.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use tokio::time::timeout;
 const XOR: u32 = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
 const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 
-type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
+pub type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
 
-async fn rig(delegations: Delegate) -> Rig {
+pub async fn rig(delegations: Delegate) -> Rig {
     rig_with_lease(delegations, 90).await
 }
 
@@ -56,7 +56,7 @@ fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
 }
 
 /// A client whose back channel the server has tried out, and what it hears.
-async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
+pub async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
     let (mut c, heard) = with_back_channel(rig, answers).await;
     let until = Instant::now() + PATIENCE;
     for at in 0.. {
@@ -82,7 +82,7 @@ async fn until_let(rival: &mut Client, fh: &FileHandle, op: ArgOp, mut holder: O
     }
 }
 
-async fn recalled(heard: &mut Heard) -> CbRecallArgs {
+pub async fn recalled(heard: &mut Heard) -> CbRecallArgs {
     let (_, args) = timeout(PATIENCE, heard.recv()).await.expect("in time").expect("a callback");
     match args.ops.into_iter().nth(1) {
         Some(CbOp::Recall(recall)) => recall,

@@ -7,8 +7,8 @@ use super::OpNum;
 use super::attr::{Bitmap, Fattr};
 use super::data::{CloneArgs, CopyArgs, IoAdviseArgs, RangeArgs, SeekArgs};
 use super::types::{
-    ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, Opaque1024, SessionId, SpecData, StableHow,
-    StateOwner, Stateid, Verifier,
+    ChannelAttrs, ClientOwner, FileHandle, ImplId, LockType, NfsTime, Opaque1024, SessionId, SpecData,
+    StableHow, StateOwner, Stateid, Verifier,
 };
 use super::v40::{OpenConfirmArgs, SetclientidArgs, SetclientidConfirmArgs};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
@@ -405,6 +405,23 @@ pub struct SetxattrArgs {
     /// Name, without a namespace.
     pub key: Bytes,
     pub value: Bytes,
+}
+
+/// GET_DIR_DELEGATION (RFC 8881 section 18.39).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct GetDirDelegationArgs {
+    /// If there is none now: the server is to say when there may be one.
+    pub signal: bool,
+    /// Changes that the client wants to be told (`NOTIFY4_*`), instead of losing the delegation.
+    pub notifications: Bitmap,
+    /// How late it may be told of an entry's attributes.
+    pub child_attr_delay: NfsTime,
+    /// How late it may be told of the directory's attributes.
+    pub dir_attr_delay: NfsTime,
+    /// Attributes of entries that it wants to be told.
+    pub child_attributes: Bitmap,
+    /// Attributes of the directory that it wants to be told.
+    pub dir_attributes: Bitmap,
 }
 
 /// LISTXATTRS (RFC 8276 section 8.4.3).

@@ -74,6 +74,8 @@ macro_rules! operations {
                 CREATE_SESSION = 43: CreateSession(CreateSessionArgs) -> Box<CreateSessionRes>;
                 DESTROY_SESSION = 44: DestroySession(SessionId);
                 FREE_STATEID = 45: FreeStateid(Stateid);
+                /// Be told before others change the current directory's names.
+                GET_DIR_DELEGATION = 46: GetDirDelegation(GetDirDelegationArgs) -> GetDirDelegationRes;
                 /// Which security flavours the current object wants (`SECINFO_STYLE4_*`).
                 SECINFO_NO_NAME = 52: SecinfoNoName(u32);
                 /// First in almost every COMPOUND.
@@ -108,7 +110,6 @@ macro_rules! operations {
             {
                 DELEGPURGE = 7;
                 OPENATTR = 19;
-                GET_DIR_DELEGATION = 46;
                 GETDEVICEINFO = 47;
                 GETDEVICELIST = 48;
                 LAYOUTCOMMIT = 49;

@@ -205,6 +205,30 @@ impl Decode for ReaddirRes {
     }
 }
 
+/// GET_DIR_DELEGATION (RFC 8881 section 18.39): `gddrnf_status`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum GetDirDelegationRes {
+    /// `GDD4_OK`.
+    #[xdr(tag = 0)]
+    Given(DirDelegation),
+    /// `GDD4_UNAVAIL`. The server will say when there may be one.
+    #[xdr(tag = 1)]
+    Unavailable(bool),
+}
+
+/// A directory delegation.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct DirDelegation {
+    pub cookieverf: Verifier,
+    pub stateid: Stateid,
+    /// Changes that the holder will be told (`NOTIFY4_*`).
+    pub notifications: Bitmap,
+    /// Attributes of entries that it will be told.
+    pub child_attributes: Bitmap,
+    /// Attributes of the directory that it will be told.
+    pub dir_attributes: Bitmap,
+}
+
 /// LISTXATTRS (RFC 8276 section 8.4.3).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ListxattrsRes {

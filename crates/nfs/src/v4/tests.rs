@@ -115,6 +115,16 @@ fn results() -> Vec<ResOp> {
 #[test]
 fn a_result_of_each_operation_round_trips() {
     let mut all = results();
+    let given = DirDelegation {
+        cookieverf: [42; 8],
+        stateid: Stateid { seqid: 1, other: [43; 12] },
+        notifications: Bitmap::of(&[1]),
+        child_attributes: Bitmap::of(&[4]),
+        dir_attributes: Bitmap::of(&[3]),
+    };
+    for res in [GetDirDelegationRes::Given(given), GetDirDelegationRes::Unavailable(true)] {
+        all.push(ResOp::ok(OpNum::GET_DIR_DELEGATION, ResBody::GetDirDelegation(res)));
+    }
     for op in (0..80).map(OpNum) {
         if !all.iter().any(|res| res.op == op && res.status.is_ok()) {
             all.push(ResOp::ok(op, ResBody::Empty));

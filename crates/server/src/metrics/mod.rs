@@ -153,7 +153,7 @@ impl Figures {
         counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
         gauge(to, "delegations", "Delegations that clients hold", s.delegations)?;
         let d = &s.delegation_counts;
-        let given = [("read", d.given_read), ("write", d.given_write)];
+        let given = [("read", d.given_read), ("write", d.given_write), ("directory", d.given_directory)];
         let given = given.map(|(kind, n)| (vec![("kind", kind.to_owned())], ConstCounter::new(n)));
         rows(to, "delegations_given", "Delegations given", given)?;
         counter(to, "delegations_recalled", "Delegations that were in somebody's way", d.recalled)?;

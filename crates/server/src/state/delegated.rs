@@ -1,8 +1,9 @@
-//! Delegations of files (RFC 8881 sections 10.2 to 10.4, RFC 9754): to whom one may be given, who is in whose way, recall and
+//! Delegations of files and directories (RFC 8881 sections 10.2 to 10.4 and 10.9, RFC 9754): to whom one may be given, who is in whose way, recall and
 //! revocation.
 //!
 //! A delegation is kept as an open of an owner that no client can name. So it counts where opens count: in the limits, in what a
 //! client holds, in what goes with its client. Its stateid is good for I/O as an open's is. It differs in what it means to others.
+//! One of a directory is in everything like one for reading a file: others look, but whoever changes names or attributes recalls it.
 //!
 //! Invariants: while a client has a write delegation, nobody else has an open or a delegation of the file; while a client has a
 //! read delegation, nobody else has an open for writing or a write delegation. One exception: an OPEN that has made its file is entered
@@ -10,10 +11,10 @@
 //! client is gone, or it was revoked; a revoked one is known by its stateid until its client frees that.
 
 use super::clock::Millis;
-use super::delegations::{Delegation, GivenTo, Recall, Revoked, Touch, owner};
+use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, owner};
 use super::ids::FileKey;
 use super::notes::{DelegationNote, Note, Stamped};
-use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE, number};
+use super::opens::{Files, Open, OpenOrLock, Share, WRITE, number};
 use super::tables::State;
 use crate::limited::Limit;
 use crate::limits;
@@ -38,10 +39,9 @@ impl<F> Files<F> {
         ids.iter().filter_map(|id| Some((*id, self.opens.get(id)?)))
     }
 
-    /// Whether this client may be given a delegation of the file, for reading or (`write`) for writing. The client's own opens are in
-    /// nobody's way.
+    /// Whether this client may be given a delegation of the file. The client's own opens are in nobody's way.
     /// Errors: `WND4_*`, why not.
-    pub fn may_delegate(&self, now: Millis, client: u64, file: &FileKey, write: bool) -> Result<(), u32> {
+    pub fn may_delegate(&self, now: Millis, client: u64, file: &FileKey, right: Right) -> Result<(), u32> {
         if self.delegations.is_contended(now, file) {
             return Err(WND4_CONTENTION);
         }
@@ -50,7 +50,7 @@ impl<F> Files<F> {
                 if open.delegation.is_some() {
                     return Err(WND4_RESOURCE);
                 }
-            } else if write || open.access & WRITE != 0 || open.deny != 0 {
+            } else if right == Right::Write || open.access & WRITE != 0 || open.deny != 0 {
                 return Err(WND4_CONTENTION);
             }
         }
@@ -71,20 +71,31 @@ impl<F> Files<F> {
         &mut self,
         client: u64,
         file: &FileKey,
-        write: bool,
+        right: Right,
         (times, given_to, fh): (bool, GivenTo, Bytes),
-        (from, handle): (IpAddr, F),
+        (from, handle): (IpAddr, Option<F>),
     ) -> Result<Stateid, NfsStat> {
-        let access = if write { BOTH } else { READ };
-        let stateid = self.open_from(from, file, client, &owner(), access, 0, Some(handle))?;
+        let stateid = self.open_from(from, file, client, &owner(), right.access(), 0, handle)?;
         let id = number(&stateid);
         if let Some(open) = self.opens.get_mut(&id) {
-            open.delegation =
-                Some(Delegation { times, given_to, fh, mark: self.mark, logged: None, recalled: None });
-            self.delegations.given(client);
+            open.delegation = Some(Delegation {
+                right,
+                times,
+                given_to,
+                fh,
+                mark: self.mark,
+                logged: None,
+                recalled: None,
+            });
+            self.delegations.given(client, right);
             self.delegations.unlogged.push(id);
             let counts = &mut self.delegations.counts;
-            *(if write { &mut counts.given_write } else { &mut counts.given_read }) += 1;
+            let count = match right {
+                Right::Read => &mut counts.given_read,
+                Right::Write => &mut counts.given_write,
+                Right::Names => &mut counts.given_directory,
+            };
+            *count += 1;
         }
         Ok(stateid)
     }
@@ -125,6 +136,15 @@ impl<F> Files<F> {
         }
     }
 
+    /// A directory is no more: its delegations cannot be returned, as no operation gets to it.
+    pub fn directory_is_gone(&mut self, dir: &FileKey) {
+        let ids: Vec<u64> =
+            self.of_file(dir).filter(|(_, open)| open.delegation.is_some()).map(|(id, _)| id).collect();
+        for id in ids {
+            self.delegation_is_unknown(id);
+        }
+    }
+
     /// A client that does not know a delegation when it is recalled has none: its reply was lost, or it has returned it.
     pub fn delegation_is_unknown(&mut self, id: u64) {
         if self.is_delegated(id) {
@@ -160,7 +180,7 @@ impl<F> Files<F> {
             client: open.client,
             file: open.file.to_vec(),
             fh: d.fh.to_vec(),
-            write: open.access & WRITE != 0,
+            right: d.right,
             times: d.times,
             given_to: (by.session, by.slot, by.sequence, by.minor),
         };
@@ -329,8 +349,9 @@ impl<F> State<F> {
             return;
         }
         let (session, slot, sequence, minor) = note.given_to;
-        let access = if note.write { BOTH } else { READ };
+        let access = note.right.access();
         let delegation = Delegation {
+            right: note.right,
             times: note.times,
             given_to: GivenTo { session, slot, sequence, minor },
             fh: Bytes::from(note.fh),
@@ -339,7 +360,7 @@ impl<F> State<F> {
             recalled: None,
         };
         self.files.restore_open(note.id, note.client, owner(), FileKey::from(note.file), access, delegation);
-        self.files.delegations.given(note.client);
+        self.files.delegations.given(note.client, note.right);
         self.files.delegations.log(note.id, note.client);
     }
 

@@ -4,12 +4,37 @@
 use super::clock::Millis;
 use super::ids::FileKey;
 use super::notes::{Note, RevokedNote};
+use super::opens::{BOTH, READ, Share, WRITE};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// What somebody else does to a file, as far as delegations of it are concerned.
+/// What a delegation lets its holder do without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Right {
+    /// Open and read the file.
+    Read,
+    /// Open, read and change it.
+    Write,
+    /// Trust what it knows of a directory: names and attributes (RFC 8881 section 10.9).
+    Names,
+}
+
+impl Right {
+    /// Of a file that was opened with this access.
+    pub fn of_access(access: Share) -> Right {
+        if access & WRITE != 0 { Right::Write } else { Right::Read }
+    }
+
+    /// The access of the open that the delegation is.
+    pub(super) fn access(self) -> Share {
+        if self == Right::Write { BOTH } else { READ }
+    }
+}
+
+/// What somebody else does to a file or directory, as far as delegations of it are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// Reads data, or attributes that a writer changes: not under a write delegation.
@@ -39,10 +64,11 @@ pub struct GivenTo {
 /// What makes an open a delegation.
 #[derive(Debug, Clone)]
 pub struct Delegation {
+    pub(super) right: Right,
     /// The holder answers for the file's times (RFC 9754).
     pub times: bool,
     pub given_to: GivenTo,
-    /// The file's handle as the holder knows it.
+    /// The handle as the holder knows it.
     pub(super) fh: Bytes,
     /// The mark of the instance that gave it.
     pub(super) mark: u32,
@@ -67,6 +93,8 @@ pub struct Recall {
 pub struct Delegations {
     pub(super) live: usize,
     live_of: HashMap<u64, usize>,
+    /// Of these, those of directories.
+    directories: usize,
     /// Of these, those that stand in the log; and by client.
     pub(super) logged: HashSet<u64>,
     logged_of: HashMap<u64, usize>,
@@ -106,6 +134,7 @@ pub(super) struct Revoked {
 pub struct Counts {
     pub given_read: u64,
     pub given_write: u64,
+    pub given_directory: u64,
     pub recalled: u64,
     pub returned: u64,
     pub revoked: u64,
@@ -134,8 +163,14 @@ impl Delegations {
         (std::mem::take(&mut self.ended), std::mem::take(&mut self.news))
     }
 
-    pub(super) fn given(&mut self, client: u64) {
+    /// How many of these are of directories.
+    pub fn directories(&self) -> usize {
+        self.directories
+    }
+
+    pub(super) fn given(&mut self, client: u64, right: Right) {
         self.live += 1;
+        self.directories += usize::from(right == Right::Names);
         *self.live_of.entry(client).or_default() += 1;
     }
 
@@ -166,6 +201,7 @@ impl Delegations {
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
         self.live -= 1;
+        self.directories -= usize::from(delegation.right == Right::Names);
         one_less(&mut self.live_of, client);
         self.ended = true;
         if delegation.logged.is_some() {

@@ -6,6 +6,7 @@
 //! [`super::restore`] turns notes into a state.
 
 use super::call_key::CallKey;
+use super::delegations::Right;
 use super::identity::Principal;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
@@ -124,9 +125,9 @@ pub struct DelegationNote {
     pub mark: u32,
     pub client: u64,
     pub file: Vec<u8>,
-    /// The file's handle as the client knows it.
+    /// The handle as the client knows it.
     pub fh: Vec<u8>,
-    pub write: bool,
+    pub right: Right,
     pub times: bool,
     /// The OPEN: session, slot, sequence number, minor version.
     pub given_to: (SessionId, u32, u32, u32),

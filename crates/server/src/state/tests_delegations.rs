@@ -1,7 +1,7 @@
 //! Delegations: who may have one, recall, revocation, limits; and against a model of who holds what.
 
 use super::clients::ExchangeId;
-use super::delegations::{GivenTo, Touch};
+use super::delegations::{GivenTo, Right, Touch};
 use super::identity::Requester;
 use super::notes::Note;
 use super::opens::{BOTH, READ, WRITE};
@@ -36,9 +36,9 @@ fn file(n: u8) -> Bytes {
     Bytes::from(vec![n])
 }
 
-fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, write: bool) -> Stateid {
-    st.files.may_delegate(0, c, f, write).expect("it may");
-    st.files.delegate(c, f, write, (false, GIVEN_TO, f.clone()), (HERE, 5)).expect("a delegation")
+fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, right: Right) -> Stateid {
+    st.files.may_delegate(0, c, f, right).expect("it may");
+    st.files.delegate(c, f, right, (false, GIVEN_TO, f.clone()), (HERE, Some(5))).expect("a delegation")
 }
 
 fn recalls(st: &mut State<u32>) -> Vec<super::delegations::Recall> {
@@ -56,7 +56,7 @@ fn two() -> (State<u32>, u64, u64) {
 fn who_fights_over_a_file_gets_no_delegation_of_it_for_a_while() {
     let (mut st, a, b) = two();
     let f = file(1);
-    let given = delegate(&mut st, a, &f, true);
+    let given = delegate(&mut st, a, &f, Right::Write);
     assert!(st.clear_delegations(10, &f, Some(a), Touch::Changes), "the holder itself");
     assert!(st.clear_delegations(10, &file(2), Some(b), Touch::Changes), "another file");
     assert!(!st.clear_delegations(10, &f, Some(b), Touch::Reads));
@@ -64,26 +64,26 @@ fn who_fights_over_a_file_gets_no_delegation_of_it_for_a_while() {
     assert_eq!(recalls(&mut st).len(), 1, "one recall, however many ask");
     st.files.return_delegation(a, &f, &given).expect("returned");
     assert!(st.clear_delegations(10, &f, Some(b), Touch::Changes));
-    assert_eq!(st.files.may_delegate(10, a, &f, false), Err(WND4_CONTENTION));
-    assert_eq!(st.files.may_delegate(10 + limits::CONTENDED_MS, a, &f, false), Ok(()));
+    assert_eq!(st.files.may_delegate(10, a, &f, Right::Read), Err(WND4_CONTENTION));
+    assert_eq!(st.files.may_delegate(10 + limits::CONTENDED_MS, a, &f, Right::Read), Ok(()));
     // As many other files later it is forgotten.
     for n in 0..limits::CONTENDED_FILES_MAX {
         let other = Bytes::from(n.to_be_bytes().to_vec());
-        let given = delegate(&mut st, a, &other, true);
+        let given = delegate(&mut st, a, &other, Right::Write);
         st.clear_delegations(11, &other, Some(b), Touch::Changes);
         st.files.return_delegation(a, &other, &given).expect("returned");
     }
-    assert_eq!(st.files.may_delegate(12, a, &f, false), Ok(()));
+    assert_eq!(st.files.may_delegate(12, a, &f, Right::Read), Ok(()));
 }
 
 #[test]
 fn rfc8881_10_4_read_delegations_are_shared_and_go_with_the_first_writer() {
     let (mut st, a, b) = two();
     let f = file(1);
-    delegate(&mut st, a, &f, false);
-    delegate(&mut st, b, &f, false);
-    assert_eq!(st.files.may_delegate(0, a, &f, false), Err(WND4_RESOURCE), "it has one");
-    assert_eq!(st.files.may_delegate(0, a, &f, true), Err(WND4_RESOURCE));
+    delegate(&mut st, a, &f, Right::Read);
+    delegate(&mut st, b, &f, Right::Read);
+    assert_eq!(st.files.may_delegate(0, a, &f, Right::Read), Err(WND4_RESOURCE), "it has one");
+    assert_eq!(st.files.may_delegate(0, a, &f, Right::Write), Err(WND4_RESOURCE));
     assert!(st.clear_delegations(1, &f, None, Touch::Reads));
     assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes));
     let recalls = recalls(&mut st);
@@ -94,7 +94,7 @@ fn rfc8881_10_4_read_delegations_are_shared_and_go_with_the_first_writer() {
 fn a_client_whose_lease_is_over_loses_all_and_is_not_waited_for() {
     let (mut st, a, b) = two();
     let f = file(1);
-    delegate(&mut st, a, &f, true);
+    delegate(&mut st, a, &f, Right::Write);
     let later = 2 * LEASE;
     st.clients.renew(b, later);
     assert!(!st.clear_delegations(later, &f, Some(b), Touch::Changes));
@@ -113,7 +113,7 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
     let (mut st, a, b) = two();
     for n in 0..=limits::REVOKED_MAX {
         let f = Bytes::from(n.to_be_bytes().to_vec());
-        let given = delegate(&mut st, a, &f, true);
+        let given = delegate(&mut st, a, &f, Right::Write);
         st.clear_delegations(1, &f, Some(b), Touch::Changes);
         let recall = st.files.take_recall(|_| true).expect("a recall");
         let notes = st.note_revocation(recall.id);
@@ -133,7 +133,7 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
 fn what_was_revoked_is_known_after_a_restart_until_the_file_is_opened_anew() {
     let (mut st, a, b) = two();
     let f = file(1);
-    delegate(&mut st, a, &f, true);
+    delegate(&mut st, a, &f, Right::Write);
     st.clear_delegations(1, &f, Some(b), Touch::Changes);
     let recall = st.files.take_recall(|_| true).expect("a recall");
     st.note_revocation(recall.id);
@@ -154,14 +154,14 @@ fn delegations_leave_half_of_the_opens_to_opens() {
     let mut st: State<u32> = State::new(1, LEASE, Bounds::with(None, limits));
     let c = client(&mut st, b"c");
     let may = (0..20).take_while(|n| {
-        let may = st.files.may_delegate(0, c, &file(*n), true) == Ok(());
+        let may = st.files.may_delegate(0, c, &file(*n), Right::Write) == Ok(());
         if may {
-            delegate(&mut st, c, &file(*n), true);
+            delegate(&mut st, c, &file(*n), Right::Write);
         }
         may
     });
     assert_eq!(may.count(), 8);
-    assert_eq!(st.files.may_delegate(0, c, &file(99), true), Err(WND4_RESOURCE));
+    assert_eq!(st.files.may_delegate(0, c, &file(99), Right::Write), Err(WND4_RESOURCE));
 }
 
 /// What clients do in the model.
@@ -213,10 +213,11 @@ proptest! {
                     let c = clients[at];
                     let touch = if access & WRITE != 0 { Touch::Changes } else { Touch::Reads };
                     if st.clear_delegations(now, &file(f), Some(c), touch) {
-                        let write = access & WRITE != 0;
-                        if st.files.may_delegate(now, c, &file(f), write).is_ok() {
-                            let given = delegate_at(&mut st, c, f, write);
-                            believes.insert((c, f), (if write { BOTH } else { READ }, given));
+                        let right = Right::of_access(access);
+                        if st.files.may_delegate(now, c, &file(f), right).is_ok() {
+                            let given = delegate_at(&mut st, c, f, right);
+                            let held = if right == Right::Write { BOTH } else { READ };
+                            believes.insert((c, f), (held, given));
                         } else {
                             st.files.open(&file(f), c, &Bytes::from_static(b"o"), access, 0, None).expect("open");
                         }
@@ -272,8 +273,8 @@ proptest! {
     }
 }
 
-fn delegate_at(st: &mut State<u32>, c: u64, f: u8, write: bool) -> Stateid {
-    st.files.delegate(c, &file(f), write, (false, GIVEN_TO, file(f)), (HERE, 5)).expect("a delegation")
+fn delegate_at(st: &mut State<u32>, c: u64, f: u8, right: Right) -> Stateid {
+    st.files.delegate(c, &file(f), right, (false, GIVEN_TO, file(f)), (HERE, Some(5))).expect("a delegation")
 }
 
 fn next_live(
@@ -291,8 +292,8 @@ fn next_live(
 #[test]
 fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
     let (mut st, a, b) = two();
-    let kept = delegate(&mut st, a, &file(1), true);
-    let ended = delegate(&mut st, a, &file(2), true);
+    let kept = delegate(&mut st, a, &file(1), Right::Write);
+    let ended = delegate(&mut st, a, &file(2), Right::Write);
     let early = [kept, ended].map(|s| st.log_given(&s).expect("room in the log"));
     assert_eq!((st.files.opens_of(a), st.files.unlogged_of(a)), (2, 0));
     assert!(st.note_holding(a).is_none(), "the log knows all that it holds");
@@ -314,7 +315,7 @@ fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
         assert_eq!(next.files.find(a, &ended), Err(NfsStat::NFS4ERR_BAD_STATEID));
         assert!(!next.clear_delegations(1, &file(1), Some(b), Touch::Reads));
         assert_eq!(next.files.take_recall(|_| true).map(|r| r.stateid), Some(kept));
-        let fresh = delegate(&mut next, a, &file(3), true);
+        let fresh = delegate(&mut next, a, &file(3), Right::Write);
         assert_ne!(fresh.other[..4], kept.other[..4], "each instance has its mark");
         // And once more.
         let mut last: State<u32> = State::new(10, LEASE, Bounds::new(Some(1 << 30)));
@@ -331,29 +332,37 @@ fn a_small_log_has_room_for_few_delegations_and_the_clients_of_others_reclaim() 
     let c = client(&mut st, b"c");
     let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as u8;
     for n in 0..fit {
-        let given = delegate(&mut st, c, &file(n), true);
+        let given = delegate(&mut st, c, &file(n), Right::Write);
         let note = st.log_given(&given).expect("room in the log");
         assert!(note.to_bytes().len() <= limits::DELEGATION_NOTE_BYTES as usize);
     }
-    let given = delegate(&mut st, c, &file(fit), true);
+    let given = delegate(&mut st, c, &file(fit), Right::Write);
     assert!(st.log_given(&given).is_none() && st.note_holding(c).is_some());
 }
 
 #[test]
 fn what_was_given_without_the_log_stands_there_a_tick_later() {
+    for right in [Right::Read, Right::Names] {
+        stands_in_the_log_a_tick_later(right);
+    }
+}
+
+fn stands_in_the_log_a_tick_later(right: Right) {
     let (mut st, a, _) = two();
-    let given = delegate(&mut st, a, &file(1), false);
+    let given = delegate(&mut st, a, &file(1), right);
     let open = st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, 0, None).expect("an open");
     assert!(st.note_holding(a).is_some());
     st.holding_is_noted(a);
     let after = |st: &State<u32>| {
         let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
         let restored = next.restore(st.snapshot(), 0);
+        let directories = next.files.delegations.directories();
+        assert_eq!(directories == 1, right == Right::Names && next.files.delegations.live() == 1);
         (restored.reclaiming, next.files.find(a, &given).is_ok())
     };
     assert_eq!(after(&st), (1, false), "who has to reclaim keeps nothing");
     let notes = st.tick(1);
-    assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if !d.write));
+    assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if d.right == right));
     assert_eq!(after(&st), (1, false), "it still has an open");
     st.files.close(a, &file(2), &open).expect("closed");
     let notes = st.tick(2);
@@ -362,13 +371,29 @@ fn what_was_given_without_the_log_stands_there_a_tick_later() {
 }
 
 #[test]
+fn rfc8881_10_9_a_directory_is_in_the_way_of_changes_until_it_is_gone() {
+    let (mut st, a, b) = two();
+    let dir = file(1);
+    let given = delegate(&mut st, a, &dir, Right::Names);
+    delegate(&mut st, b, &dir, Right::Names);
+    assert_eq!(st.files.delegations.directories(), 2);
+    assert!(st.clear_delegations(1, &dir, None, Touch::Reads));
+    assert!(!st.clear_delegations(1, &dir, Some(b), Touch::Changes));
+    assert_eq!(recalls(&mut st).into_iter().map(|r| r.stateid).collect::<Vec<_>>(), [given]);
+    st.files.directory_is_gone(&dir);
+    assert_eq!((st.files.delegations.live(), st.files.delegations.directories()), (0, 0));
+    assert!(st.clear_delegations(1, &dir, Some(b), Touch::Changes));
+    assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_BAD_STATEID));
+}
+
+#[test]
 fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     let (mut st, a, b) = two();
     for n in 0..3 {
-        delegate(&mut st, a, &file(n), true);
+        delegate(&mut st, a, &file(n), Right::Write);
         st.clear_delegations(1, &file(n), None, Touch::Changes);
     }
-    delegate(&mut st, b, &file(9), true);
+    delegate(&mut st, b, &file(9), Right::Write);
     st.clear_delegations(1, &file(9), None, Touch::Changes);
     assert_eq!(st.files.take_recall(|client| client != a).map(|r| r.client), Some(b));
     assert!(st.files.take_recall(|client| client != a).is_none());

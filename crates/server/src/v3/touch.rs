@@ -7,6 +7,8 @@
 use super::DecodedCall;
 use super::context::Context;
 use crate::state::delegations::Touch;
+use crate::touches::can_be_delegated;
+use landfast_nfs::v3::args::{CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
 use landfast_volume::{Kind, Node};
@@ -32,21 +34,30 @@ impl Context<'_> {
             Call::Setattr(a) => self.touch_handle(&a.object, Touch::Changes),
             Call::Write(a) => self.touch_handle(&a.file, Touch::Changes),
             Call::Commit(a) => self.touch_handle(&a.file, Touch::Changes),
-            Call::Remove(a) => self.touch_name(a, Touch::Changes),
+            // Of the names in a directory that changes, its holder thinks to know all.
+            Call::Create(CreateArgs { at, .. })
+            | Call::Mkdir(MkdirArgs { at, .. })
+            | Call::Symlink(SymlinkArgs { at, .. })
+            | Call::Mknod(MknodArgs { at, .. }) => self.touch_handle(&at.dir, Touch::Changes),
+            Call::Remove(a) | Call::Rmdir(a) => {
+                self.touch_handle(&a.dir, Touch::Changes)?;
+                self.touch_name(a, Touch::Changes)
+            }
             Call::Rename(a) => {
+                self.touch_handle(&a.from.dir, Touch::Changes)?;
+                self.touch_handle(&a.to.dir, Touch::Changes)?;
                 self.touch_name(&a.from, Touch::Changes)?;
                 self.touch_name(&a.to, Touch::Changes)
             }
-            Call::Link(a) => self.touch_handle(&a.file, Touch::Changes),
-            // These ask themselves.
-            Call::Create(_) | Call::Readdirplus(_) => Ok(()),
+            Call::Link(a) => {
+                self.touch_handle(&a.file, Touch::Changes)?;
+                self.touch_handle(&a.link.dir, Touch::Changes)
+            }
+            // It asks itself.
+            Call::Readdirplus(_) => Ok(()),
             // They concern no file's content, attributes or names.
             Call::Null
             | Call::Readlink(_)
-            | Call::Mkdir(_)
-            | Call::Symlink(_)
-            | Call::Mknod(_)
-            | Call::Rmdir(_)
             | Call::Readdir(_)
             | Call::Fsstat(_)
             | Call::Fsinfo(_)
@@ -78,7 +89,7 @@ impl Context<'_> {
 
     /// Announces what is done to this object until the call ends; and see [`Context::before`].
     pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
-        if node.kind() != Kind::File {
+        if !can_be_delegated(node.kind(), touch) {
             return Ok(());
         }
         self.touching.push(self.sh.touches.begin(node.wire()));

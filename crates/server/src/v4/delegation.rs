@@ -1,9 +1,10 @@
-//! Delegations of files (RFC 8881 sections 10.4 and 18.6, RFC 9754): giving one with an OPEN, and DELEGRETURN.
+//! Delegations of files (RFC 8881 sections 10.4 and 18.6, RFC 9754): giving one with an OPEN, and DELEGRETURN. Of directories:
+//! GET_DIR_DELEGATION (RFC 8881 sections 10.9 and 18.39).
 
-use super::context::{Context, Obj, OpError, OpResult, key};
+use super::context::{Context, InSession, Obj, OpError, OpResult, key};
 use crate::exports::Delegate;
 use crate::limits;
-use crate::state::delegations::GivenTo;
+use crate::state::delegations::{GivenTo, Right};
 use crate::state::opens::{READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{
@@ -11,11 +12,13 @@ use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
     OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, WND4_CONTENTION, WND4_NOT_WANTED, WND4_RESOURCE,
 };
-use landfast_nfs::v4::res::{OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation};
+use landfast_nfs::v4::res::{
+    DirDelegation, GetDirDelegationRes, OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation,
+};
 use landfast_nfs::v4::types::NfsAce;
-use landfast_nfs::v4::{NfsStat, ResBody, Stateid};
+use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
-use landfast_volume::{OpenFile, OpenMode};
+use landfast_volume::{AccessMask, Kind, Node, OpenFile, OpenMode};
 
 /// What an OPEN says about delegations (`share_access`, RFC 8881 section 18.16.3, RFC 9754 section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,38 +83,10 @@ impl Context<'_> {
             return Err(WND4_RESOURCE);
         }
         let times = wish.times && level.sets_times(self.minor);
-        let given_to = {
-            let mut st = self.sh.state();
-            let s = st.sessions.get(&session.id).ok_or(WND4_RESOURCE)?;
-            if !s.can_call_back() {
-                return Err(WND4_RESOURCE);
-            }
-            let (tried, sequence) = (s.back_tried, s.last_sequence(session.slot));
-            if !tried {
-                // RFC 8881 section 10.2.1: only to whom callbacks have been proven to reach.
-                st.files.delegations.try_out(session.id);
-                return Err(WND4_RESOURCE);
-            }
-            st.files.may_delegate(self.now, session.client, &key(&obj.node), write)?;
-            GivenTo { session: session.id, slot: session.slot, sequence, minor: self.minor }
-        };
+        let right = Right::of_access(access);
+        let given_to = self.may_delegate(&session, &obj.node, right)?;
         let handle = if write { self.opened_for_both(obj, access, file)? } else { file.clone() };
-        let fh = self.wire(&obj.to(obj.node.clone()));
-        let from = share_of(self.caller.addr);
-        let stateid = {
-            let mut st = self.sh.state();
-            let file = key(&obj.node);
-            st.files.may_delegate(self.now, session.client, &file, write)?;
-            let given =
-                st.files.delegate(session.client, &file, write, (times, given_to, fh), (from, handle));
-            let stateid = given.map_err(|_| WND4_RESOURCE)?;
-            self.sh.touches.set_delegations(st.files.delegations.live());
-            if self.sh.touches.others_touch(obj.node.wire(), &self.touching) {
-                st.files.withdraw_delegation(session.client, &file, &stateid);
-                return Err(WND4_CONTENTION);
-            }
-            stateid
-        };
+        let stateid = self.give(&session, obj, right, (times, given_to), Some(handle))?;
         // Whom the file lets in without being asked: nobody. Clients ask with ACCESS.
         let permissions =
             NfsAce { kind: ACE4_ACCESS_ALLOWED_ACE_TYPE, flag: 0, access_mask: 0, who: Bytes::new() };
@@ -124,6 +99,106 @@ impl Context<'_> {
             if times { OpenDelegation::ReadAttrs(given) } else { OpenDelegation::Read(given) }
         };
         Ok(Given { stateid, says })
+    }
+
+    /// Whether the client that sends this may be given a delegation; the operation that it is given to.
+    /// Errors: `WND4_*`, why not.
+    fn may_delegate(&self, on: &InSession, node: &Node, right: Right) -> Result<GivenTo, u32> {
+        let mut st = self.sh.state();
+        let s = st.sessions.get(&on.id).ok_or(WND4_RESOURCE)?;
+        if !s.can_call_back() {
+            return Err(WND4_RESOURCE);
+        }
+        let (tried, sequence) = (s.back_tried, s.last_sequence(on.slot));
+        if !tried {
+            // RFC 8881 section 10.2.1: only to whom callbacks have been proven to reach.
+            st.files.delegations.try_out(on.id);
+            return Err(WND4_RESOURCE);
+        }
+        st.files.may_delegate(self.now, on.client, &key(node), right)?;
+        Ok(GivenTo { session: on.id, slot: on.slot, sequence, minor: self.minor })
+    }
+
+    /// Gives a delegation.
+    /// Errors: `WND4_*`: meanwhile it may not be given, or somebody else is at work on the file.
+    fn give(
+        &self,
+        on: &InSession,
+        obj: &Obj,
+        right: Right,
+        (times, given_to): (bool, GivenTo),
+        handle: Option<OpenFile>,
+    ) -> Result<Stateid, u32> {
+        let fh = self.wire(&obj.to(obj.node.clone()));
+        let from = share_of(self.caller.addr);
+        let mut st = self.sh.state();
+        let file = key(&obj.node);
+        st.files.may_delegate(self.now, on.client, &file, right)?;
+        let given = st.files.delegate(on.client, &file, right, (times, given_to, fh), (from, handle));
+        let stateid = given.map_err(|_| WND4_RESOURCE)?;
+        self.sh.touches.set_delegations(st.files.delegations.live());
+        if self.sh.touches.others_touch(obj.node.wire(), &self.touching) {
+            st.files.withdraw_delegation(on.client, &file, &stateid);
+            return Err(WND4_CONTENTION);
+        }
+        Ok(stateid)
+    }
+
+    /// GET_DIR_DELEGATION (RFC 8881 section 18.39). Its holder is told of no change: each by somebody else recalls it.
+    pub(super) fn get_dir_delegation(&mut self) -> OpResult {
+        let dir = self.object(self.fh()?)?.filter(|dir| dir.export.features.delegations != Delegate::Off);
+        // Linux asks no more then.
+        let dir = dir.ok_or(NfsStat::NFS4ERR_NOTSUPP)?;
+        if dir.node.kind() != Kind::Dir {
+            return Err(NfsStat::NFS4ERR_NOTDIR.into());
+        }
+        let reads = AccessMask { read: true, write: false, execute: false };
+        let allowed = dir.volume().access(dir.cred(), &dir.node, reads)?.read;
+        let given = if allowed { self.delegate_directory(&dir) } else { Err(WND4_RESOURCE) };
+        Ok(ResBody::GetDirDelegation(match given {
+            Ok(stateid) => GetDirDelegationRes::Given(DirDelegation {
+                // READDIR's, which needs none.
+                cookieverf: [0; 8],
+                stateid,
+                notifications: Bitmap::default(),
+                child_attributes: Bitmap::default(),
+                dir_attributes: Bitmap::default(),
+            }),
+            Err(_) => GetDirDelegationRes::Unavailable(false),
+        }))
+    }
+
+    fn delegate_directory(&self, dir: &Obj) -> Result<Stateid, u32> {
+        let session = self.session.clone().ok_or(WND4_RESOURCE)?;
+        {
+            let st = self.sh.state();
+            // So many that the log takes them all, beside those of files.
+            let room = st.files.delegations.directories()
+                < st.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR;
+            if !room || st.must_wait_for_grace(session.client, self.now) {
+                return Err(WND4_RESOURCE);
+            }
+        }
+        let given_to = self.may_delegate(&session, &dir.node, Right::Names)?;
+        self.give(&session, dir, Right::Names, (false, given_to), None)
+    }
+
+    /// A directory that is about to lose its name: only if it may have been delegated.
+    pub(super) fn delegated_directory(&self, dir: &Obj, name: &[u8]) -> Option<Node> {
+        if !self.sh.touches.any_delegation() {
+            return None;
+        }
+        let node = dir.volume().lookup(dir.cred(), &dir.node, name).ok()?;
+        (node.kind() == Kind::Dir).then_some(node)
+    }
+
+    /// Its delegation ends with it: no DELEGRETURN could name it.
+    pub(super) fn directory_may_be_gone(&self, dir: &Obj, node: Option<Node>) {
+        if let Some(node) = node
+            && dir.volume().getattr(&node).is_err()
+        {
+            self.sh.state().files.directory_is_gone(&key(&node));
+        }
     }
 
     /// The file opened for reading, too: the holder of a write delegation reads around what it writes. A file that gives its caller other

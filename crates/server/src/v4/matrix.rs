@@ -162,7 +162,7 @@ pub const OPS: &[OpSpec] = &[
     no_fh(spec(OpNum::CREATE_SESSION, 1, Does::State, Place::InSessionOrAlone, HEAD + 24 + 2 * 32)),
     no_fh(spec(OpNum::DESTROY_SESSION, 1, Does::State, Place::InSessionOrAlone, HEAD)),
     no_fh(state(OpNum::FREE_STATEID, HEAD)),
-    absent(OpNum::GET_DIR_DELEGATION, 1),
+    state(OpNum::GET_DIR_DELEGATION, HEAD + 4 + 8 + STATEID + 3 * BITMAP),
     absent(OpNum::GETDEVICEINFO, 1),
     absent(OpNum::GETDEVICELIST, 1),
     absent(OpNum::LAYOUTCOMMIT, 1),

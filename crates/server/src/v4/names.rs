@@ -195,8 +195,10 @@ impl Context<'_> {
         let dir = self.dir()?;
         check_name(name)?;
         self.names_may_change()?;
+        let directory = self.delegated_directory(&dir, name);
         let tx = self.modify(&dir)?;
         let change = dir.volume().remove(tx, dir.cred(), &dir.node, name).map_err(status_of_names)?;
+        self.directory_may_be_gone(&dir, directory);
         Ok(ResBody::Remove(cinfo(change)))
     }
 
@@ -208,6 +210,7 @@ impl Context<'_> {
         check_name(&a.oldname)?;
         check_name(&a.newname)?;
         self.names_may_change()?;
+        let replaced = self.delegated_directory(&to, &a.newname);
         let tx = self.modify(&to)?;
         let (source, target) = to
             .volume()
@@ -217,6 +220,7 @@ impl Context<'_> {
                 Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
                 e => status_of_names(e),
             })?;
+        self.directory_may_be_gone(&to, replaced);
         Ok(ResBody::Rename(RenameRes { source_cinfo: cinfo(source), target_cinfo: cinfo(target) }))
     }
 }

@@ -7,6 +7,7 @@ use super::context::{Context, Fh, key};
 use crate::attr;
 use crate::state::delegations::Touch;
 use crate::state::locks::exclusive;
+use crate::touches::can_be_delegated;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
 use landfast_volume::{Kind, Node};
 
@@ -29,9 +30,19 @@ impl Context<'_> {
                 self.touch_saved(Touch::Reads)?;
                 self.touch_current(Touch::Changes)
             }
-            ArgOp::Link(_) => self.touch_saved(Touch::Changes),
-            ArgOp::Remove(name) => self.touch_name(self.fh.clone(), name),
+            // Of the names in a directory that changes, its holder thinks to know all.
+            ArgOp::Create(_) => self.touch_current(Touch::Changes),
+            ArgOp::Link(_) => {
+                self.touch_saved(Touch::Changes)?;
+                self.touch_current(Touch::Changes)
+            }
+            ArgOp::Remove(name) => {
+                self.touch_current(Touch::Changes)?;
+                self.touch_name(self.fh.clone(), name)
+            }
             ArgOp::Rename(a) => {
+                self.touch_saved(Touch::Changes)?;
+                self.touch_current(Touch::Changes)?;
                 self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
                 self.touch_name(self.fh.clone(), &a.newname)
             }
@@ -43,13 +54,13 @@ impl Context<'_> {
             | ArgOp::BackchannelCtl(_)
             | ArgOp::BindConnToSession(_)
             | ArgOp::Close(_)
-            | ArgOp::Create(_)
             | ArgOp::CreateSession(_)
             | ArgOp::DelegReturn(_)
             | ArgOp::DestroyClientid(_)
             | ArgOp::DestroySession(_)
             | ArgOp::ExchangeId(_)
             | ArgOp::FreeStateid(_)
+            | ArgOp::GetDirDelegation(_)
             | ArgOp::Getfh
             | ArgOp::Getxattr(_)
             | ArgOp::IoAdvise(_)
@@ -94,7 +105,7 @@ impl Context<'_> {
         self.touch_fh(self.saved.as_ref().map(|(fh, _)| fh.clone()), touch)
     }
 
-    /// What is no file, or may not be used, has no delegation to ask for; the operation will say what is wrong.
+    /// What has no delegations, or may not be used, has no delegation to ask for; the operation will say what is wrong.
     fn touch_fh(&mut self, fh: Option<Fh>, touch: Touch) -> Result<(), NfsStat> {
         match fh.map(|fh| self.object(&fh)) {
             Some(Ok(Some(obj))) if touch == Touch::Changes && obj.writable().is_err() => Ok(()),
@@ -120,7 +131,7 @@ impl Context<'_> {
 
     /// Announces what is done to this object until the operation ends; and see [`Context::before`].
     pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
-        if node.kind() != Kind::File {
+        if !can_be_delegated(node.kind(), touch) {
             return Ok(());
         }
         self.touching.push(self.sh.touches.begin(node.wire()));
