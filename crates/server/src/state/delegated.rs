@@ -246,6 +246,11 @@ impl<F> State<F> {
         in_the_way.is_empty()
     }
 
+    /// Whether there is room for one more delegation of a directory: only so many that the log takes them all, beside those of files.
+    pub fn has_room_for_directory(&self) -> bool {
+        self.files.delegations.directories() < self.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR
+    }
+
     /// What the log must have before a client is removed whose delegations are in somebody's way. After that it goes, whatever it does
     /// meanwhile: the log has said so.
     pub fn note_expulsion(&mut self, client: u64) -> Vec<Stamped> {

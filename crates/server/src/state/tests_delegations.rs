@@ -341,6 +341,22 @@ fn a_small_log_has_room_for_few_delegations_and_the_clients_of_others_reclaim() 
 }
 
 #[test]
+fn directories_leave_half_of_the_log_to_files() {
+    let most = 1 << 20;
+    let mut st: State<u32> = State::new(1, LEASE, Bounds::new(Some(most)));
+    let c = client(&mut st, b"c");
+    let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as u8;
+    let mut given = Vec::new();
+    while st.has_room_for_directory() {
+        given.push(delegate(&mut st, c, &file(given.len() as u8), Right::Names));
+    }
+    assert_eq!(given.len(), usize::from(fit) / limits::DELEGATED_DIRECTORIES_DIVISOR);
+    let directory = given.first().expect("one at least");
+    st.files.return_delegation(c, &file(0), directory).expect("returned");
+    assert!(st.has_room_for_directory());
+}
+
+#[test]
 fn what_was_given_without_the_log_stands_there_a_tick_later() {
     for right in [Right::Read, Right::Names] {
         stands_in_the_log_a_tick_later(right);

@@ -172,10 +172,7 @@ impl Context<'_> {
         let session = self.session.clone().ok_or(WND4_RESOURCE)?;
         {
             let st = self.sh.state();
-            // So many that the log takes them all, beside those of files.
-            let room = st.files.delegations.directories()
-                < st.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR;
-            if !room || st.must_wait_for_grace(session.client, self.now) {
+            if !st.has_room_for_directory() || st.must_wait_for_grace(session.client, self.now) {
                 return Err(WND4_RESOURCE);
             }
         }
