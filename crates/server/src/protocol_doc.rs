@@ -32,7 +32,7 @@ An export gives them where its option [`delegations`](exports.md#delegations) sa
 SETATTR without an open cannot be told from others there, so Linux returns a delegation before each change of mode or owner, which costs more than it saves.
 RFC 9754 leaves one thing to the server: a time that the holder sets and that lies before the file's own may be ignored. Here it is applied, since a program has
 chosen it (`tar`, `cp -p`); one in the future becomes now. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
-outlasts its client's restart.
+outlasts its client's restart. The holder of a directory delegation is told of no change (CB_NOTIFY): each by another client recalls it.
 
 ";
 
