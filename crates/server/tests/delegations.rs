@@ -23,13 +23,13 @@ use tokio::time::timeout;
 const XOR: u32 = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
 const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 
-type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
+pub(crate) type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
 
-async fn rig(delegations: Delegate) -> Rig {
+pub(crate) async fn rig(delegations: Delegate) -> Rig {
     rig_with_lease(delegations, 90).await
 }
 
-async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
+pub(crate) async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
     let mut rig = Rig::with(Durability::Log, seconds).await;
     rig.features = Features { delegations, ..Features::default() };
     rig.restart().await;
@@ -37,7 +37,7 @@ async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
 }
 
 /// An OPEN in the root, made if need be: the result and the file's handle.
-async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHandle) {
+pub(crate) async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHandle) {
     let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
     let res = c.run(vec![ArgOp::Putrootfh, open_op(b"o", file, share_access, 0, how), ArgOp::Getfh]).await;
     assert_ok(&res);
@@ -47,7 +47,7 @@ async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHa
     }
 }
 
-fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
+pub(crate) fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
     match delegation {
         OpenDelegation::Read(d) | OpenDelegation::ReadAttrs(d) => Some(d.stateid),
         OpenDelegation::Write(d) | OpenDelegation::WriteAttrs(d) => Some(d.stateid),
@@ -56,19 +56,23 @@ fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
 }
 
 /// A client whose back channel the server has tried out, and what it hears.
-async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
+pub(crate) async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
     let (mut c, heard) = with_back_channel(rig, answers).await;
+    tried_out(&mut c).await;
+    (c, heard)
+}
+
+/// Returns when the server has tried out the client's back channel.
+pub(crate) async fn tried_out(c: &mut Client) {
     let until = Instant::now() + PATIENCE;
     for at in 0.. {
         assert!(Instant::now() < until, "no delegation is given");
-        let (res, fh) = open(&mut c, &format!("tried{at}"), 3 | XOR).await;
+        let (res, fh) = open(c, &format!("tried{at}"), 3 | XOR).await;
         if let Some(stateid) = stateid_of(&res.delegation) {
-            assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
-            return (c, heard);
+            return assert_ok(&[on(c, &fh, ArgOp::DelegReturn(stateid)).await]);
         }
-        assert_ok(&[on(&mut c, &fh, close_op(res.stateid)).await]);
+        assert_ok(&[on(c, &fh, close_op(res.stateid)).await]);
     }
-    unreachable!()
 }
 
 /// Asks until the server lets the rival. The holder, if it is given, renews its lease meanwhile, but returns nothing.
@@ -82,7 +86,7 @@ async fn until_let(rival: &mut Client, fh: &FileHandle, op: ArgOp, mut holder: O
     }
 }
 
-async fn recalled(heard: &mut Heard) -> CbRecallArgs {
+pub(crate) async fn recalled(heard: &mut Heard) -> CbRecallArgs {
     let (_, args) = timeout(PATIENCE, heard.recv()).await.expect("in time").expect("a callback");
     match args.ops.into_iter().nth(1) {
         Some(CbOp::Recall(recall)) => recall,
