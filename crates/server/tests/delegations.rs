@@ -420,6 +420,62 @@ async fn rfc9754_8_2_the_holder_sets_times_and_one_in_the_past_is_applied() {
     assert_eq!(c.attrs(&fh, times).await.time_modify, Some(past));
 }
 
+/// Linux sends both times with each return, changed or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc9754_8_2_an_access_time_does_not_advance_the_change_time() {
+    let rig = rig(Delegate::Times).await;
+    let (mut c, _heard) = holder(&rig, Vec::new()).await;
+    let asked = Bitmap::of(&[n::CHANGE, n::TIME_METADATA, n::TIME_ACCESS, n::TIME_MODIFY]);
+    let (stateid, fh) = delegated(&mut c, "written", TIMES).await;
+    let (res, read) = open(&mut c, "read", 1 | XOR | TIMES).await;
+    assert!(matches!(res.delegation, OpenDelegation::ReadAttrs(_)), "{res:?}");
+    let reader = stateid_of(&res.delegation).expect("a delegation");
+    for (stateid, fh, write) in [(stateid, &fh, true), (reader, &read, false)] {
+        let first = c.attrs(fh, asked).await;
+        let (access, modify) = (first.time_access.expect("set"), first.time_modify.expect("set"));
+        let set = |access, modify: NfsTime| {
+            let attrs = AttrValues {
+                time_deleg_access: Some(access),
+                time_deleg_modify: write.then_some(modify),
+                ..AttrValues::default()
+            };
+            ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(attrs) })
+        };
+        let later = NfsTime { nseconds: (access.nseconds + 1) % 1_000_000_000, ..access };
+        let later = NfsTime { seconds: later.seconds + i64::from(later.nseconds == 0), ..later };
+        for access in [access, later] {
+            match on(&mut c, fh, set(access, modify)).await {
+                ResOp { status: NfsStat::NFS4_OK, body: ResBody::Setattr(done), .. } => {
+                    assert_eq!(
+                        (done.has(n::TIME_DELEG_ACCESS), done.has(n::TIME_DELEG_MODIFY)),
+                        (true, write)
+                    );
+                }
+                other => panic!("SETATTR gave {other:?}"),
+            }
+            assert_eq!(c.attrs(fh, asked).await, first);
+        }
+        // Earlier than it was: no reading does that.
+        let past = NfsTime { seconds: 981_173_106, nseconds: 5 };
+        assert_ok(&[on(&mut c, fh, set(past, modify)).await]);
+        assert_eq!(c.attrs(fh, asked).await.time_access, Some(past));
+    }
+    // With a new time of modification both are set.
+    let first = c.attrs(&fh, asked).await;
+    let modify = NfsTime { seconds: 981_173_107, nseconds: 0 };
+    let access = NfsTime { seconds: 981_173_108, nseconds: 0 };
+    let attrs = AttrValues {
+        time_deleg_access: Some(access),
+        time_deleg_modify: Some(modify),
+        ..AttrValues::default()
+    };
+    assert_ok(&[on(&mut c, &fh, ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(attrs) })).await]);
+    let now = c.attrs(&fh, asked).await;
+    assert_eq!((now.time_access, now.time_modify), (Some(access), Some(modify)));
+    assert_ne!(now.change, first.change);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn c6_a_delegation_gives_its_rights_to_its_client_and_its_user_only() {
