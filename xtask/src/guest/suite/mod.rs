@@ -244,6 +244,7 @@ impl Session<'_> {
             server: self.options.setup.server.to_string(),
             vers: vers.map(|vers| vers.to_string()),
             kernel: self.options.setup.kernel.to_string(),
+            delegations: self.options.setup.delegations.clone().unwrap_or_else(|| "off".to_owned()),
         };
         let all = self.options.only.is_empty();
         let wrong = differences.judge(&place, &cases, all);
