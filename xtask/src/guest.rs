@@ -13,6 +13,7 @@ mod commands;
 mod disk;
 mod ether;
 mod folded;
+mod frozen;
 mod image;
 mod injected;
 mod knfsd;
@@ -68,6 +69,8 @@ pub enum Task {
     Suite(suite::Options),
     /// Do real work on the mount (git, make, SQLite, rsync, cp, appending), also while the server is restarted.
     Work(work::Options),
+    /// Freeze a guest that holds write delegations, change its files meanwhile, and look at what it does when it goes on.
+    Frozen(frozen::Options),
     /// Run the client's commands while their server is restarted: Landfast's, nfs-ganesha, and the kernel's in a guest.
     Restarts(restarts::Options),
     /// Cut the power of a guest whose kernel serves NFS, and ask `landfast verify` what it has lost.
@@ -141,6 +144,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Check(options) => network::enter(|| options.fetch()).and_then(|_net| check::run(options)),
         Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
+        Task::Frozen(options) => network::enter(|| options.fetch()).and_then(|_net| frozen::run(options)),
         Task::Restarts(options) => network::enter(|| options.fetch()).and_then(|_net| restarts::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),
         Task::Commands(options) => network::enter(|| options.fetch()).and_then(|_net| commands::run(options)),

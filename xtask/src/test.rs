@@ -97,7 +97,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 13] = [
+const GUEST_STEPS: [(&str, &[&str]); 16] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -150,6 +150,27 @@ const GUEST_STEPS: [(&str, &[&str]); 13] = [
     ("guest: work", &["work", "--vers", "4.2", "--only", "make"]),
     ("guest: pjdfstest", &["suite", "pjdfstest", "--vers", "3,4.2"]),
     ("guest: fsx", &["suite", "fsx", "--operations", "1000", "--vers", "3,4.2"]),
+    (
+        "guest: pjdfstest with delegations",
+        &["suite", "pjdfstest", "--vers", "4.2", "--kernel", "6.12", "--from-file", "--delegations", "times"],
+    ),
+    (
+        "guest: fsx with delegations",
+        &[
+            "suite",
+            "fsx",
+            "--operations",
+            "1000",
+            "--vers",
+            "4.2",
+            "--kernel",
+            "6.12",
+            "--from-file",
+            "--delegations",
+            "times",
+        ],
+    ),
+    ("guest: a holder of delegations that stands still", &["frozen", "--others", "4.2,3"]),
     (
         "guest: checks on NFSv4.1",
         &["check", "--files", "300", "--vers", "4.1", "--only", "untar,compare,locks,restart-kill"],

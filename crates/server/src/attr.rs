@@ -542,17 +542,9 @@ pub fn not_later(set: Option<TimeSet>, now: Timestamp) -> Option<TimeSet> {
     })
 }
 
-/// The reply's bitmap of what was set, when `asked` had the delegated forms of times.
-pub fn in_the_form_asked(mut done: Bitmap, asked: &Bitmap) -> Bitmap {
-    for (plain, delegated) in
-        [(n::TIME_ACCESS_SET, n::TIME_DELEG_ACCESS), (n::TIME_MODIFY_SET, n::TIME_DELEG_MODIFY)]
-    {
-        if done.has(plain) && asked.has(delegated) {
-            done.clear(plain);
-            done.set(delegated);
-        }
-    }
-    done
+/// Of what was asked, the times that only the holder of a delegation may set.
+pub fn only_delegated_times(asked: &Bitmap) -> Bitmap {
+    asked.and(&DELEGATED_TIMES)
 }
 
 /// The ACLs to set on an object of this kind and owner, after the other attributes (RFC 8881 section 6.4.1.3). Call

@@ -23,13 +23,13 @@ use tokio::time::timeout;
 const XOR: u32 = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
 const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 
-pub type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
+pub(crate) type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
 
-pub async fn rig(delegations: Delegate) -> Rig {
+pub(crate) async fn rig(delegations: Delegate) -> Rig {
     rig_with_lease(delegations, 90).await
 }
 
-async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
+pub(crate) async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
     let mut rig = Rig::with(Durability::Log, seconds).await;
     rig.features = Features { delegations, ..Features::default() };
     rig.restart().await;
@@ -37,7 +37,7 @@ async fn rig_with_lease(delegations: Delegate, seconds: u32) -> Rig {
 }
 
 /// An OPEN in the root, made if need be: the result and the file's handle.
-async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHandle) {
+pub(crate) async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHandle) {
     let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
     let res = c.run(vec![ArgOp::Putrootfh, open_op(b"o", file, share_access, 0, how), ArgOp::Getfh]).await;
     assert_ok(&res);
@@ -47,7 +47,7 @@ async fn open(c: &mut Client, file: &str, share_access: u32) -> (OpenRes, FileHa
     }
 }
 
-fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
+pub(crate) fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
     match delegation {
         OpenDelegation::Read(d) | OpenDelegation::ReadAttrs(d) => Some(d.stateid),
         OpenDelegation::Write(d) | OpenDelegation::WriteAttrs(d) => Some(d.stateid),
@@ -56,19 +56,23 @@ fn stateid_of(delegation: &OpenDelegation) -> Option<Stateid> {
 }
 
 /// A client whose back channel the server has tried out, and what it hears.
-pub async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
+pub(crate) async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) {
     let (mut c, heard) = with_back_channel(rig, answers).await;
+    tried_out(&mut c).await;
+    (c, heard)
+}
+
+/// Returns when the server has tried out the client's back channel.
+pub(crate) async fn tried_out(c: &mut Client) {
     let until = Instant::now() + PATIENCE;
     for at in 0.. {
         assert!(Instant::now() < until, "no delegation is given");
-        let (res, fh) = open(&mut c, &format!("tried{at}"), 3 | XOR).await;
+        let (res, fh) = open(c, &format!("tried{at}"), 3 | XOR).await;
         if let Some(stateid) = stateid_of(&res.delegation) {
-            assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
-            return (c, heard);
+            return assert_ok(&[on(c, &fh, ArgOp::DelegReturn(stateid)).await]);
         }
-        assert_ok(&[on(&mut c, &fh, close_op(res.stateid)).await]);
+        assert_ok(&[on(c, &fh, close_op(res.stateid)).await]);
     }
-    unreachable!()
 }
 
 /// Asks until the server lets the rival. The holder, if it is given, renews its lease meanwhile, but returns nothing.
@@ -82,7 +86,7 @@ async fn until_let(rival: &mut Client, fh: &FileHandle, op: ArgOp, mut holder: O
     }
 }
 
-pub async fn recalled(heard: &mut Heard) -> CbRecallArgs {
+pub(crate) async fn recalled(heard: &mut Heard) -> CbRecallArgs {
     let (_, args) = timeout(PATIENCE, heard.recv()).await.expect("in time").expect("a callback");
     match args.ops.into_iter().nth(1) {
         Some(CbOp::Recall(recall)) => recall,
@@ -414,6 +418,62 @@ async fn rfc9754_8_2_the_holder_sets_times_and_one_in_the_past_is_applied() {
     rig.crash().await;
     let mut c = rig.client(b"later").await;
     assert_eq!(c.attrs(&fh, times).await.time_modify, Some(past));
+}
+
+/// Linux sends both times with each return, changed or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc9754_8_2_an_access_time_does_not_advance_the_change_time() {
+    let rig = rig(Delegate::Times).await;
+    let (mut c, _heard) = holder(&rig, Vec::new()).await;
+    let asked = Bitmap::of(&[n::CHANGE, n::TIME_METADATA, n::TIME_ACCESS, n::TIME_MODIFY]);
+    let (stateid, fh) = delegated(&mut c, "written", TIMES).await;
+    let (res, read) = open(&mut c, "read", 1 | XOR | TIMES).await;
+    assert!(matches!(res.delegation, OpenDelegation::ReadAttrs(_)), "{res:?}");
+    let reader = stateid_of(&res.delegation).expect("a delegation");
+    for (stateid, fh, write) in [(stateid, &fh, true), (reader, &read, false)] {
+        let first = c.attrs(fh, asked).await;
+        let (access, modify) = (first.time_access.expect("set"), first.time_modify.expect("set"));
+        let set = |access, modify: NfsTime| {
+            let attrs = AttrValues {
+                time_deleg_access: Some(access),
+                time_deleg_modify: write.then_some(modify),
+                ..AttrValues::default()
+            };
+            ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(attrs) })
+        };
+        let later = NfsTime { nseconds: (access.nseconds + 1) % 1_000_000_000, ..access };
+        let later = NfsTime { seconds: later.seconds + i64::from(later.nseconds == 0), ..later };
+        for access in [access, later] {
+            match on(&mut c, fh, set(access, modify)).await {
+                ResOp { status: NfsStat::NFS4_OK, body: ResBody::Setattr(done), .. } => {
+                    assert_eq!(
+                        (done.has(n::TIME_DELEG_ACCESS), done.has(n::TIME_DELEG_MODIFY)),
+                        (true, write)
+                    );
+                }
+                other => panic!("SETATTR gave {other:?}"),
+            }
+            assert_eq!(c.attrs(fh, asked).await, first);
+        }
+        // Earlier than it was: no reading does that.
+        let past = NfsTime { seconds: 981_173_106, nseconds: 5 };
+        assert_ok(&[on(&mut c, fh, set(past, modify)).await]);
+        assert_eq!(c.attrs(fh, asked).await.time_access, Some(past));
+    }
+    // With a new time of modification both are set.
+    let first = c.attrs(&fh, asked).await;
+    let modify = NfsTime { seconds: 981_173_107, nseconds: 0 };
+    let access = NfsTime { seconds: 981_173_108, nseconds: 0 };
+    let attrs = AttrValues {
+        time_deleg_access: Some(access),
+        time_deleg_modify: Some(modify),
+        ..AttrValues::default()
+    };
+    assert_ok(&[on(&mut c, &fh, ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(attrs) })).await]);
+    let now = c.attrs(&fh, asked).await;
+    assert_eq!((now.time_access, now.time_modify), (Some(access), Some(modify)));
+    assert_ne!(now.change, first.change);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use procfs::process::ProcState;
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::channel::Channel;
 use super::image::Image;
 use super::network::Link;
@@ -14,6 +17,9 @@ use crate::proc::command;
 
 /// How long a guest may take from start to ready: about 10 s on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long QEMU may take to stop when it is told to.
+const FREEZE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Lines of the guest's console shown when it fails.
 const CONSOLE_LINES: usize = 30;
@@ -133,6 +139,38 @@ impl Machine {
 
     pub fn end(&mut self) {
         end(&mut self.qemu);
+    }
+
+    /// Stops the guest in the middle of whatever it does; returns when it stands still.
+    pub fn freeze(&self) -> Result<(), String> {
+        self.signal(Signal::STOP)?;
+        let deadline = Instant::now() + FREEZE_LIMIT;
+        let process = || procfs::process::Process::new(self.qemu.id().cast_signed());
+        let stands = || -> procfs::ProcResult<bool> {
+            for task in process()?.tasks()? {
+                if !matches!(task?.stat()?.state()?, ProcState::Stopped) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        while !stands().map_err(|e| format!("QEMU: {e}"))? {
+            if Instant::now() > deadline {
+                return Err("QEMU does not stop".to_owned());
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Lets a guest that was frozen go on.
+    pub fn thaw(&self) -> Result<(), String> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), String> {
+        let pid = Pid::from_raw(self.qemu.id().cast_signed()).ok_or("QEMU has no process")?;
+        kill_process(pid, signal).map_err(|e| format!("{signal:?} to QEMU: {e}"))
     }
 
     /// The end of what the guest's kernel said on its console.

@@ -70,7 +70,7 @@ pub struct Setup {
     bare: bool,
     /// Which delegations clients are given: off, read, write or times.
     #[arg(long, requires = "from_file", value_name = "LEVEL")]
-    delegations: Option<String>,
+    pub delegations: Option<String>,
     /// Print one JSON object instead of the table.
     #[arg(long)]
     pub json: bool,

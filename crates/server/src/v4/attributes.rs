@@ -59,9 +59,11 @@ impl Context<'_> {
         let tx = self.modify(&obj).map_err(nothing)?;
         let mut done = Bitmap::default();
         if let Some(times) = delegated {
-            // The delegation gives the right, as it does to whoever writes.
-            let set = obj.volume().setattr(tx, &Cred::root(), &obj.node, None, times);
-            done = attr::in_the_form_asked(attr::set_mask(&set?), &a.attrs.mask);
+            if !times.is_empty() {
+                // The delegation gives the right, as it does to whoever writes.
+                obj.volume().setattr(tx, &Cred::root(), &obj.node, None, times)?;
+            }
+            done = attr::only_delegated_times(&a.attrs.mask);
         }
         if (acls.is_empty() && delegated.is_none()) || !attrs.is_empty() {
             let set = obj.volume().setattr(tx, obj.cred(), &obj.node, file.as_ref(), attrs);
@@ -92,16 +94,21 @@ impl Context<'_> {
         self.answers_for_times(obj, &a.stateid, write)?;
         obj.volume().may(obj.cred(), &obj.node, mode_for(if write { WRITE } else { READ }))?;
         // A time of his own choice sets the owner only, as without a delegation; of others it says that they have written or read.
-        let owner = obj.volume().getattr(&obj.node)?.uid;
-        let chosen = [0, owner].contains(&obj.cred().uid);
+        let found = obj.volume().getattr(&obj.node)?;
+        let chosen = [0, found.uid].contains(&obj.cred().uid);
         let now = now();
-        let take = |from: &mut Option<TimeSet>, number| {
+        // Linux sends both times with each return, whether they have changed or not.
+        let take = |from: &mut Option<TimeSet>, number, is: Timestamp| {
             let is_delegated = a.attrs.mask.has(number);
             let set = attr::not_later(if is_delegated { from.take() } else { None }, now);
-            set.map(|time| if chosen { time } else { TimeSet::Now })
+            set.filter(|time| *time != TimeSet::At(is)).map(|time| if chosen { time } else { TimeSet::Now })
         };
-        let atime = take(&mut attrs.atime, TIME_DELEG_ACCESS);
-        let mtime = take(&mut attrs.mtime, TIME_DELEG_MODIFY);
+        let atime = take(&mut attrs.atime, TIME_DELEG_ACCESS, found.atime);
+        let mtime = take(&mut attrs.mtime, TIME_DELEG_MODIFY, found.mtime);
+        // A new access time must not advance the change time (RFC 9754 section 8.2), which a file system advances with each time that
+        // it is told. So the access time of a holder that has read is the one that the file system keeps.
+        let is_earlier = |time: &TimeSet| matches!(time, TimeSet::At(at) if (at.secs, at.nanos) < (found.atime.secs, found.atime.nanos));
+        let atime = atime.filter(|time| mtime.is_some() || is_earlier(time));
         Ok(Some(SetAttrs { atime, mtime, ..SetAttrs::default() }))
     }
 

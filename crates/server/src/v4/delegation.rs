@@ -8,9 +8,10 @@ use crate::state::delegations::{GivenTo, Right};
 use crate::state::opens::{READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{
-    ACE4_ACCESS_ALLOWED_ACE_TYPE, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, WND4_CONTENTION, WND4_NOT_WANTED, WND4_RESOURCE,
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS,
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, WND4_CONTENTION, WND4_NOT_WANTED, WND4_RESOURCE,
 };
 use landfast_nfs::v4::res::{
     DirDelegation, GetDirDelegationRes, OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation,
@@ -26,6 +27,8 @@ pub(super) struct Wish {
     /// It said something, so it is told why it gets none.
     said: bool,
     unwanted: bool,
+    /// One for writing was asked for by that name.
+    write: bool,
     /// The holder would answer for the times.
     times: bool,
     /// A delegation will do instead of an open.
@@ -41,6 +44,7 @@ impl Wish {
         Wish {
             said: want != 0 || times || instead,
             unwanted: matches!(want, OPEN4_SHARE_ACCESS_WANT_NO_DELEG | OPEN4_SHARE_ACCESS_WANT_CANCEL),
+            write: matches!(want, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG),
             times,
             instead,
         }
@@ -78,8 +82,9 @@ impl Context<'_> {
         let Some(session) = self.session.clone().filter(|_| !wish.unwanted && level != Delegate::Off) else {
             return Err(WND4_RESOURCE);
         };
-        // A client that still opens each file gains nothing from one for writing (RFC 9754 section 7).
-        if write && (level == Delegate::Read || !(wish.instead || wish.times)) {
+        // A client that still opens each file gains nothing from one for writing (RFC 9754 section 7), unless it says that it
+        // wants one (RFC 8881 section 18.16.3), which Linux never does.
+        if write && (level == Delegate::Read || !(wish.instead || wish.times || wish.write)) {
             return Err(WND4_RESOURCE);
         }
         let times = wish.times && level.sets_times(self.minor);

@@ -5,12 +5,17 @@ use landfast_nfs::v4::callback::*;
 use landfast_nfs::v4::flags::CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response, Service};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The client's end of a back channel: passes on what it gets and answers with the next of `answers`, then with OK.
 pub struct Listener {
     heard: UnboundedSender<(CallHeader, CbCompoundArgs)>,
     answers: Mutex<Vec<NfsStat>>,
+    /// It answers CB_NULL, and nothing else.
+    mute: bool,
+    /// Calls of CB_NULL.
+    nulls: Arc<AtomicUsize>,
 }
 
 const CALLBACKS: &[Program] = &[Program { number: 0x4000_0000, low: CB_VERSION, high: CB_VERSION }];
@@ -22,10 +27,16 @@ impl Service for Listener {
 
     async fn call(&self, _conn: &Arc<ConnInfo>, call: CallHeader, body: Bytes) -> Response {
         if call.proc == CB_PROC_NULL {
+            self.nulls.fetch_add(1, Ordering::Relaxed);
             return Response::Success(Bytes::new());
         }
         let Ok(args) = CbCompoundArgs::from_bytes(body) else { return Response::GarbageArgs };
         let Some(CbOp::Sequence(s)) = args.ops.first() else { return Response::GarbageArgs };
+        if self.mute {
+            // The test has ended when nobody listens.
+            let _ = self.heard.send((call, args));
+            return std::future::pending().await;
+        }
         let status = self.answers.lock().expect("no panic").pop().unwrap_or(NfsStat::NFS4_OK);
         let sequence = CbSequenceRes {
             sessionid: s.sessionid,
@@ -49,10 +60,21 @@ pub async fn callable(
     addr: SocketAddr,
     answers: Vec<NfsStat>,
 ) -> (Raw, UnboundedReceiver<(CallHeader, CbCompoundArgs)>) {
+    let (raw, listening, _) = connected(addr, answers, false).await;
+    (raw, listening)
+}
+
+/// The same; with `mute`, nothing but CB_NULL is answered. Also how often CB_NULL was called.
+pub async fn connected(
+    addr: SocketAddr,
+    answers: Vec<NfsStat>,
+    mute: bool,
+) -> (Raw, UnboundedReceiver<(CallHeader, CbCompoundArgs)>, Arc<AtomicUsize>) {
     let (heard, listening) = unbounded_channel();
-    let service = Arc::new(Listener { heard, answers: Mutex::new(answers) });
+    let nulls = Arc::new(AtomicUsize::new(0));
+    let service = Arc::new(Listener { heard, answers: Mutex::new(answers), mute, nulls: nulls.clone() });
     let conn = Connection::connect(addr, service, &ConnConfig::default()).await.expect("connected");
-    (Raw { conn, cred: user(0), minor: 2 }, listening)
+    (Raw { conn, cred: user(0), minor: 2 }, listening, nulls)
 }
 
 /// A client with a back channel.
@@ -61,13 +83,19 @@ pub async fn with_back_channel(
     answers: Vec<NfsStat>,
 ) -> (Client, UnboundedReceiver<(CallHeader, CbCompoundArgs)>) {
     let (raw, listening) = callable(rig.addr(), answers).await;
+    (with_back_channel_on(raw, vec![CallbackSecParms::None]).await, listening)
+}
+
+/// A client whose back channel is this connection, on which the server shows these credentials.
+pub async fn with_back_channel_on(raw: Raw, sec_parms: Vec<CallbackSecParms>) -> Client {
     let ex = raw.exchange_id(b"back", 1).await;
     let mut args = session_args(ex.clientid, ex.sequenceid);
     args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    args.sec_parms = sec_parms;
     let s = raw.create_session(args).await;
     assert_ne!(s.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN, 0);
     let (session, flags, fore) = (s.sessionid, s.flags, s.fore_chan_attrs);
     let mut c = Client { raw, id: ex.clientid, session, seq: 0, cachethis: true, flags, fore };
     assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
-    (c, listening)
+    c
 }

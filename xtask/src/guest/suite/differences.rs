@@ -23,6 +23,8 @@ pub struct Place {
     pub vers: Option<String>,
     /// The guest's kernel: `6.1` or `6.12`.
     pub kernel: String,
+    /// Which delegations the server gives: `off`, `read`, `write` or `times`.
+    pub delegations: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -37,6 +39,9 @@ struct Difference {
     /// The guest's kernels; all, if there are none.
     #[serde(default)]
     kernels: Vec<String>,
+    /// Which delegations the server gives; whichever, if nothing is said.
+    #[serde(default)]
+    delegations: Vec<String>,
     reason: String,
 }
 
@@ -118,6 +123,7 @@ impl Difference {
         self.suite == place.suite
             && self.on.iter().any(here)
             && (self.kernels.is_empty() || self.kernels.contains(&place.kernel))
+            && (self.delegations.is_empty() || self.delegations.contains(&place.delegations))
     }
 
     fn covers(&self, name: &str) -> bool {
@@ -156,6 +162,7 @@ mod tests {
             server: server.to_owned(),
             vers: Some(vers.to_owned()),
             kernel: "6.1".to_owned(),
+            delegations: "off".to_owned(),
         }
     }
 
@@ -183,6 +190,13 @@ mod tests {
         }
         let newer = Place { kernel: "6.12".to_owned(), ..place("landfast", "4.1") };
         assert_eq!(differences.judge(&newer, &found, true).len(), 1);
+        // With delegations it fails as it does without.
+        let delegated = Place { delegations: "times".to_owned(), ..place("landfast", "4.1") };
+        assert_eq!(differences.judge(&delegated, &found, true), Vec::<String>::new());
+        let only = TEXT.replace("kernels = [\"6.1\"]", "delegations = [\"times\"]");
+        let only = Differences::parse(&only).unwrap();
+        assert_eq!(only.judge(&delegated, &found, true), Vec::<String>::new());
+        assert_eq!(only.judge(&place("landfast", "4.1"), &found, true).len(), 1);
         // Skipped is not failed.
         let other = parse("chmod::two skipped\nopen::a skipped\n");
         assert_eq!(differences.judge(&place("landfast", "4.1"), &other, true).len(), 2);

@@ -18,8 +18,9 @@ use serde::Serialize;
 use super::client::Client;
 use super::image;
 use super::machine::Hardware;
+use super::mountstats::Counts;
 use super::recipe::Vers;
-use super::setup::{Setup, Who};
+use super::setup::{MOUNTPOINT, Setup, Who};
 use crate::proc;
 use differences::{Differences, Place};
 use outcome::{Outcome, Outcomes, Verdict};
@@ -146,6 +147,8 @@ struct Column {
     passed: usize,
     failed: usize,
     skipped: usize,
+    /// Delegations that the client had and returned.
+    returned: u64,
     cases: Outcomes,
     /// What the file of differences does not explain, or explains in vain.
     wrong: Vec<String>,
@@ -227,8 +230,10 @@ impl Session<'_> {
             self.client.run(vers, "mount_export")?;
         }
         let output = self.client.run(vers, &self.script())?;
-        if vers.is_some() {
-            self.client.run(vers, "umount $MNT")?;
+        let mut returned = 0;
+        if let Some(vers) = vers {
+            returned = self.delegations_returned(vers)?;
+            self.client.run(Some(vers), "umount $MNT")?;
         }
         let cases = outcome::parse(&output);
         if cases.is_empty() {
@@ -239,6 +244,7 @@ impl Session<'_> {
             server: self.options.setup.server.to_string(),
             vers: vers.map(|vers| vers.to_string()),
             kernel: self.options.setup.kernel.to_string(),
+            delegations: self.options.setup.delegations.clone().unwrap_or_else(|| "off".to_owned()),
         };
         let all = self.options.only.is_empty();
         let wrong = differences.judge(&place, &cases, all);
@@ -248,7 +254,19 @@ impl Session<'_> {
             "{}: {passed} passed, {failed} failed, {skipped} skipped ({seconds:.0} s)",
             vers.as_deref().unwrap_or("local")
         );
-        Ok(Column { vers, seconds, passed, failed, skipped, cases, wrong })
+        Ok(Column { vers, seconds, passed, failed, skipped, returned, cases, wrong })
+    }
+
+    /// How many delegations the client has returned; an error if it should have been given some and was not, since the suite would show
+    /// nothing of them. Linux wants those for writing with version 4.2 only.
+    fn delegations_returned(&mut self, vers: Vers) -> Result<u64, String> {
+        let counts = Counts::parse(&self.client.run(None, "cat /proc/self/mountstats")?, MOUNTPOINT)?;
+        let returned = counts.0.get("DELEGRETURN").copied().unwrap_or(0);
+        let wanted = self.options.setup.delegations.as_deref().is_some_and(|level| level != "off");
+        if wanted && vers == Vers::V4_2 && returned == 0 {
+            return Err(format!("{vers}: the client was given no delegation"));
+        }
+        Ok(returned)
     }
 
     /// The suite's script with its selection.
@@ -301,6 +319,7 @@ fn table(report: &Report) -> String {
         ("passed", (|column| column.passed) as fn(&Column) -> usize),
         ("failed", |column| column.failed),
         ("skipped", |column| column.skipped),
+        ("delegations", |column| usize::try_from(column.returned).unwrap_or(usize::MAX)),
         ("seconds", |column| column.seconds as usize),
     ] {
         let _ = write!(text, "{what:width$}");
