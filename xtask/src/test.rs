@@ -97,7 +97,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 13] = [
+const GUEST_STEPS: [(&str, &[&str]); 14] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -146,6 +146,10 @@ const GUEST_STEPS: [(&str, &[&str]); 13] = [
             "--most-per-file-as-user",
             "2",
         ],
+    ),
+    (
+        "guest: a listing of what another client has delegations of",
+        &["listing", "--kernel", "6.12", "--files", "400"],
     ),
     ("guest: work", &["work", "--vers", "4.2", "--only", "make"]),
     ("guest: pjdfstest", &["suite", "pjdfstest", "--vers", "3,4.2"]),

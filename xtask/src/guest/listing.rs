@@ -61,7 +61,7 @@ pub struct Options {
     #[arg(long, default_value_t = 20)]
     per_directory: u64,
     /// Fail if the listing takes more than so many times what it takes without delegations.
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 15.0)]
     most_times_off: f64,
     /// The server's binary, instead of building the release one.
     #[arg(long)]
