@@ -19,6 +19,7 @@ mod injected;
 mod knfsd;
 mod large_copy;
 mod linux_source;
+mod listing;
 mod machine;
 mod markdown;
 mod mountstats;
@@ -87,6 +88,8 @@ pub enum Task {
     Speed(speed::Options),
     /// Count what tar, git, npm, make, rsync and ls cost Linux's NFS client in RPCs, on Landfast and on the server of the same kernel.
     Rpcs(rpcs::Options),
+    /// Measure how long a client takes to list the tree that another has just written and holds delegations of.
+    Listing(listing::Options),
     /// Extract Linux's source onto `landfast serve` and compare it file by file with a local extraction.
     LinuxSource(linux_source::Options),
 }
@@ -153,6 +156,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Verdicts(options) => network::enter(|| options.fetch()).and_then(|_net| verdicts::run(options)),
         Task::Speed(options) => network::enter(|| options.fetch()).and_then(|_net| speed::run(options)),
         Task::Rpcs(options) => network::enter(|| options.fetch()).and_then(|_net| rpcs::run(options)),
+        Task::Listing(options) => network::enter(|| options.fetch()).and_then(|_net| listing::run(options)),
         Task::LinuxSource(options) => {
             network::enter(|| options.fetch()).and_then(|_net| linux_source::run(options))
         }

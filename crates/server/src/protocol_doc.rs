@@ -31,7 +31,8 @@ const DELEGATIONS: &str = "\
 An export gives them where its option [`delegations`](exports.md#delegations) says so, to clients of NFSv4.1 and 4.2. In NFSv4.0 there are none: the caller of a
 SETATTR without an open cannot be told from others there, so Linux returns a delegation before each change of mode or owner, which costs more than it saves.
 RFC 9754 leaves one thing to the server: a time that the holder sets and that lies before the file's own may be ignored. Here it is applied, since a program has
-chosen it (`tar`, `cp -p`); one in the future becomes now. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
+chosen it (`tar`, `cp -p`); one in the future becomes now. A later access time that comes alone is left to the file system, which would advance the change time with it: section 8.2
+forbids that. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
 outlasts its client's restart. The holder of a directory delegation is told of no change (CB_NOTIFY): each by another client recalls it.
 
 ";

@@ -77,8 +77,11 @@ impl Drop for StateGuard<'_> {
         if self.state.files.waiters.any_freed() {
             self.signals.lock_freed.notify_one();
         }
-        self.touches.set_delegations(self.state.files.delegations.live());
         let (ended, due) = self.state.files.delegations.signals();
+        if ended {
+            self.touches.some_ended();
+        }
+        self.touches.set_delegations(self.state.files.delegations.live());
         if ended {
             self.signals.delegation_ended.notify_waiters();
         }

@@ -9,7 +9,7 @@ use crate::limits::TOUCH_GROUPS;
 use crate::state::delegations::Touch;
 use landfast_volume::Kind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Whether this concerns delegations of such objects. Others may look at a delegated directory.
 pub(crate) fn can_be_delegated(kind: Kind, touch: Touch) -> bool {
@@ -25,6 +25,8 @@ pub(crate) fn can_be_delegated(kind: Kind, touch: Touch) -> bool {
 pub(crate) struct Touches {
     /// Delegations that are live.
     live: AtomicUsize,
+    /// Goes up when some have ended.
+    ends: AtomicU64,
     groups: Vec<AtomicU32>,
 }
 
@@ -39,7 +41,7 @@ impl Touches {
     pub(crate) fn new() -> Arc<Touches> {
         // One more for operations on names.
         let groups = (0..=TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Touches { live: AtomicUsize::new(0), groups })
+        Arc::new(Touches { live: AtomicUsize::new(0), ends: AtomicU64::new(0), groups })
     }
 
     fn group(file: &[u8]) -> usize {
@@ -73,6 +75,17 @@ impl Touches {
         if self.live.load(Ordering::Relaxed) != live {
             self.live.store(live, Ordering::SeqCst);
         }
+    }
+
+    /// Goes up when delegations have ended. What was read before that may be older than what their holders had sent; so who reads first
+    /// and looks for delegations then, as a listing does, reads again.
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends.load(Ordering::SeqCst)
+    }
+
+    /// Delegations have ended. Called by who has the state, before [`Touches::set_delegations`].
+    pub(crate) fn some_ended(&self) {
+        self.ends.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether others than `own` are at work on the file. Asked after [`Touches::set_delegations`].

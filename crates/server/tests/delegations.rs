@@ -535,6 +535,59 @@ async fn a_storm_of_recalls_ends() {
     timeout(PATIENCE, holder).await.expect("in time").expect("no panic");
 }
 
+/// A holder returns delegations with the times that it has kept to itself, several in one COMPOUND, while a READDIR goes on when the first of
+/// them is back: what it shows is no older than what came with the others (RFC 8881 section 10.4.3, RFC 9754).
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc9754_a_listing_shows_the_times_that_came_back_meanwhile() {
+    const ROUNDS: usize = 40;
+    const FILES: usize = 12;
+    // They are looked at, too, so that this takes a while; with the others they fit into one page.
+    const MORE: usize = 80;
+    let past = NfsTime { seconds: 981_173_106, nseconds: 5 };
+    let rig = rig(Delegate::Times).await;
+    let (mut c, mut heard) = holder(&rig, Vec::new()).await;
+    let mut rival = rig.client(b"rival").await;
+    for at in 0..MORE {
+        let (res, fh) = open(&mut rival, &format!("more{at}"), 2 | OPEN4_SHARE_ACCESS_WANT_NO_DELEG).await;
+        assert_ok(&[on(&mut rival, &fh, close_op(res.stateid)).await]);
+    }
+    for round in 0..ROUNDS {
+        let names: Vec<String> = (0..FILES).map(|at| format!("f{round}-{at}")).collect();
+        for name in &names {
+            delegated(&mut c, name, TIMES).await;
+        }
+        let holder = tokio::spawn(async move {
+            let mut ops = Vec::new();
+            for _ in 0..FILES {
+                let CbRecallArgs { stateid, fh, .. } = recalled(&mut heard).await;
+                let attrs = AttrValues { time_deleg_modify: Some(past), ..AttrValues::default() };
+                let set = ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(attrs) });
+                ops.extend([ArgOp::Putfh(fh), set, ArgOp::DelegReturn(stateid)]);
+            }
+            assert_ok(&c.run(ops).await);
+            (c, heard)
+        });
+        let until = Instant::now() + PATIENCE;
+        let page = loop {
+            let page = readdir_op(0, 32 << 10, 32 << 10, &[n::TIME_MODIFY]);
+            let res = rival.last(vec![ArgOp::Putrootfh, page]).await;
+            match res.body {
+                ResBody::Readdir(page) => break page,
+                _ => assert!(res.status == NfsStat::NFS4ERR_DELAY && Instant::now() < until, "{res:?}"),
+            }
+        };
+        let listed = page.entries.iter().filter(|e| e.name.starts_with(b"f"));
+        let times: Vec<_> = listed.map(|e| AttrValues::from_fattr(&e.attrs).map(|a| a.time_modify)).collect();
+        assert_eq!(times.len(), FILES);
+        let wrong = times.iter().filter(|time| **time != Ok(Some(past))).count();
+        assert_eq!(wrong, 0, "round {round}: times that are older than what came back");
+        (c, heard) = timeout(PATIENCE, holder).await.expect("in time").expect("no panic");
+        let removes = names.into_iter().map(|name| ArgOp::Remove(name.into()));
+        assert_ok(&c.run([ArgOp::Putrootfh].into_iter().chain(removes).collect()).await);
+    }
+}
+
 /// A delegation that was given to the OPEN that made its file stands in the log with the file: its client passes a crash of the server and
 /// reclaims nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,8 +10,8 @@
 
 mod attributes;
 mod bound;
-mod kit;
-mod served;
+pub mod kit;
+pub mod served;
 mod table;
 mod works;
 

@@ -1,6 +1,7 @@
 //! `landfast serve` as a process, on a scratch filesystem: started, ended by either signal, started again.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -70,6 +71,8 @@ pub struct Server {
     log: PathBuf,
     messages: PathBuf,
     address: SocketAddr,
+    /// Where it serves its metrics, if it is started from a configuration file.
+    metrics: SocketAddr,
     durability: String,
     lease: String,
     /// The configuration file that says all of it, in place of arguments.
@@ -130,12 +133,26 @@ impl Server {
         [log, messages]: [PathBuf; 2],
         durability: &str,
     ) -> Result<Server, String> {
-        let listener = TcpListener::bind((SERVER, 0)).map_err(|e| format!("a port: {e}"))?;
-        let address = listener.local_addr().map_err(|e| format!("a port: {e}"))?;
-        drop(listener);
+        let port = || TcpListener::bind((SERVER, 0)).map_err(|e| format!("a port: {e}"));
+        // Both at once, so that they differ.
+        let listeners = [port()?, port()?];
+        let address = |listener: &TcpListener| listener.local_addr().map_err(|e| format!("a port: {e}"));
+        let (address, metrics) = (address(&listeners[0])?, address(&listeners[1])?);
+        drop(listeners);
         let (binary, durability) = (binary.to_owned(), durability.to_owned());
         let lease = LEASE.to_owned();
-        Ok(Server { binary, volume, log, messages, address, durability, lease, config: None, child: None })
+        Ok(Server {
+            binary,
+            volume,
+            log,
+            messages,
+            address,
+            metrics,
+            durability,
+            lease,
+            config: None,
+            child: None,
+        })
     }
 
     /// A configuration file for it. The guest's root is root, as in the tests of its suites; it comes from a privileged
@@ -144,9 +161,9 @@ impl Server {
         let (volume, durability, lease) = (self.volume.display(), &self.durability, &self.lease);
         let log = if durability == "log" { format!("log = {:?}\n", self.log) } else { String::new() };
         format!(
-            "listen = \"{}\"\nlease = \"{lease}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{options}\
+            "listen = \"{}\"\nmetrics = \"{}\"\nlease = \"{lease}\"\nrpcbind = \"require\"\n\n[[export]]\npath = \"{volume}\"\nname = \"{NAME}\"\n{log}{options}\
              durability = \"{durability}\"\nclients = [{{ from = \"*\", options = [\"rw\", \"no_root_squash\"] }}]\n",
-            self.address
+            self.address, self.metrics
         )
     }
 
@@ -156,6 +173,22 @@ impl Server {
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its metrics, as text. It serves them only if it was started from a configuration file.
+    pub fn metrics(&self) -> Result<String, String> {
+        let ask = || {
+            let mut stream = TcpStream::connect_timeout(&self.metrics, LIMIT)?;
+            stream.set_read_timeout(Some(LIMIT))?;
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).map(|_| text)
+        };
+        let text = ask().map_err(|e: std::io::Error| format!("the server's metrics: {e}"))?;
+        match text.split_once("\r\n\r\n") {
+            Some((head, text)) if head.starts_with("HTTP/1.1 200") => Ok(text.to_owned()),
+            _ => Err(format!("the server's metrics: {text}")),
+        }
     }
 
     /// Starts it after it was ended.

@@ -86,8 +86,14 @@ impl Context<'_> {
 
     pub(super) fn readdirplus(&mut self, a: &ReaddirplusArgs) -> ReaddirplusRes {
         self.reading(&a.dir, |ctx, dir| {
-            let (found, eof) = list(dir, a.cookie, room(a.maxcount, Some(a.dircount), true))?;
+            let read = || list(dir, a.cookie, room(a.maxcount, Some(a.dircount), true));
+            let ends = ctx.sh.touches.ends();
+            let (mut found, mut eof) = read()?;
             ctx.look_at_entries(found.iter().filter_map(|e| e.object.as_ref()).map(|(node, _)| node))?;
+            // One has come back meanwhile, maybe with something that was read too early.
+            if ctx.sh.touches.ends() != ends {
+                (found, eof) = read()?;
+            }
             let entry = |e: Found| EntryPlus {
                 fileid: e.fileid,
                 name: e.name,

@@ -117,7 +117,9 @@ impl Context<'_> {
             return list_own(dir, cookie, wanted, detail, page);
         }
         loop {
-            let found = dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail)?;
+            let read = |cookie| dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail);
+            let ends = self.sh.touches.ends();
+            let mut found = read(cookie)?;
             if found.entries.is_empty() && !found.eof {
                 // Nothing but what is hidden: an end that the volume did not call one would loop for ever.
                 return page.done(true);
@@ -125,6 +127,10 @@ impl Context<'_> {
             if asks {
                 let objects = found.entries.iter().filter_map(|e| e.object.as_ref());
                 self.look_at_entries(objects.filter_map(|o| o.as_ref().ok()).map(|(node, _)| node))?;
+                // One has come back meanwhile, maybe with something that was read too early.
+                if self.sh.touches.ends() != ends {
+                    found = read(cookie)?;
+                }
             }
             for e in found.entries {
                 let fattr = match e.object {

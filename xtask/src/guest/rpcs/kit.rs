@@ -74,7 +74,7 @@ impl Kit {
 }
 
 /// Files in directories, as evenly as it goes; theirs whose number is given, if one is.
-fn make_tree(top: &Path, size: Size, owner: Option<u32>) -> io::Result<()> {
+pub fn make_tree(top: &Path, size: Size, owner: Option<u32>) -> io::Result<()> {
     let time = |number: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(FIRST_TIME_S + number);
     let per_directory = size.files.div_ceil(size.directories - 1);
     let mut made = vec![top.to_owned()];
