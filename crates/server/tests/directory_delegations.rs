@@ -219,6 +219,10 @@ async fn rfc8881_18_39_who_is_given_one_and_who_is_not() {
     let (mut c, mut heard) = holder(&rig, Vec::new()).await;
     let (stateid, fh) = delegated(&mut c, "d").await;
     assert_eq!(get(&mut c, &fh).await, None, "it has one");
+    // Section 16.2.3.1.2: what was given is the current stateid.
+    assert_ok(
+        &c.run(vec![ArgOp::Putrootfh, ask(), ArgOp::DelegReturn(Stateid { seqid: 1, other: [0; 12] })]).await,
+    );
     let file = c.handle(&["d", "f"]).await;
     assert_eq!(on(&mut c, &file, ask()).await.status, NfsStat::NFS4ERR_NOTDIR);
     // Without a back channel nothing could be recalled. Whoever only looks may have one beside another's.

@@ -269,11 +269,12 @@ impl<F> State<F> {
             return Vec::new();
         };
         let (client, file, mark) = (open.client, open.file.clone(), self.files.mark_of(open));
+        let directory = open.delegation.as_ref().is_some_and(|d| d.right == Right::Names);
         let barred = self.files.delegations.barred.entry(client).or_default();
         if barred.len() >= limits::REVOKED_MAX {
             return self.remove_client(client);
         }
-        barred.insert(file, Revoked { id, mark });
+        barred.insert(file, Revoked { id, mark, directory });
         let mut notes = self.note_client(client);
         notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
         notes
@@ -323,8 +324,10 @@ impl<F> State<F> {
     /// Has delegations stand in the log that do not yet, as far as there is room, so many at a time. A client that holds nothing else
     /// then has nothing to reclaim.
     pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
-        let unlogged = &mut self.files.delegations.unlogged;
-        let ids: Vec<u64> = unlogged.drain(..unlogged.len().min(limits::DELEGATIONS_NOTED_AT_ONCE)).collect();
+        let d = &mut self.files.delegations;
+        let most = d.answered.len().min(limits::DELEGATIONS_NOTED_AT_ONCE);
+        let ids: Vec<u64> = d.answered.drain(..most).collect();
+        d.answered.append(&mut d.unlogged);
         let mut notes = Vec::new();
         for id in ids {
             match self.files.opens.get(&id).and_then(|o| o.delegation.as_ref()) {

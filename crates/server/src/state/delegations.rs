@@ -92,7 +92,8 @@ pub struct Recall {
 #[derive(Debug, Default)]
 pub struct Delegations {
     pub(super) live: usize,
-    live_of: HashMap<u64, usize>,
+    /// Of these, those of files, by client.
+    files_of: HashMap<u64, usize>,
     /// Of these, those of directories.
     directories: usize,
     /// Of these, those that stand in the log; and by client.
@@ -102,6 +103,9 @@ pub struct Delegations {
     pub(super) gone: Vec<u64>,
     /// Those that do not stand in the log yet.
     pub(super) unlogged: Vec<u64>,
+    /// Of these, those given before the last tick. Their OPENs were answered, so that each has noted that its client holds something: until
+    /// the log has a delegation's note, that is what makes the client reclaim.
+    pub(super) answered: Vec<u64>,
     /// Recalls to be sent, by client.
     due: BTreeMap<u64, VecDeque<u64>>,
     /// Clients whose lease is over and whose delegations are in somebody's way.
@@ -127,6 +131,8 @@ pub struct Delegations {
 pub(super) struct Revoked {
     pub(super) id: u64,
     pub(super) mark: u32,
+    /// Of a directory, which nobody reclaims: forgotten once the client has freed it.
+    pub(super) directory: bool,
 }
 
 /// Since the server started.
@@ -152,10 +158,10 @@ impl Delegations {
         self.live
     }
 
-    /// Whether clients but this one have any.
+    /// Whether clients but this one have any of files: those of directories are not in the way of who looks.
     pub fn others_have_any(&self, but: Option<u64>) -> bool {
-        let own = but.and_then(|client| self.live_of.get(&client)).copied().unwrap_or(0);
-        self.live > own
+        let own = but.and_then(|client| self.files_of.get(&client)).copied().unwrap_or(0);
+        self.live - self.directories > own
     }
 
     /// Whether one has ended, and whether there is another callback to send, since the last call.
@@ -170,8 +176,11 @@ impl Delegations {
 
     pub(super) fn given(&mut self, client: u64, right: Right) {
         self.live += 1;
-        self.directories += usize::from(right == Right::Names);
-        *self.live_of.entry(client).or_default() += 1;
+        if right == Right::Names {
+            self.directories += 1;
+        } else {
+            *self.files_of.entry(client).or_default() += 1;
+        }
     }
 
     pub(super) fn recall(&mut self, id: u64, client: u64) {
@@ -201,8 +210,11 @@ impl Delegations {
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
         self.live -= 1;
-        self.directories -= usize::from(delegation.right == Right::Names);
-        one_less(&mut self.live_of, client);
+        if delegation.right == Right::Names {
+            self.directories -= 1;
+        } else {
+            one_less(&mut self.files_of, client);
+        }
         self.ended = true;
         if delegation.logged.is_some() {
             self.logged.remove(&id);
@@ -239,15 +251,14 @@ impl Delegations {
     }
 
     pub(super) fn is_now_revoked(&mut self, client: u64, id: u64, mark: u32) {
-        self.revoked.entry(client).or_default().insert(id, Revoked { id, mark });
+        self.revoked.entry(client).or_default().insert(id, Revoked { id, mark, directory: false });
     }
 
     /// The client knows of it, or has returned it after all: after a restart only the bar remains.
     pub(super) fn free_revoked(&mut self, client: u64, id: u64) {
-        for revoked in self.barred.get_mut(&client).into_iter().flat_map(HashMap::values_mut) {
-            if revoked.id == id {
-                revoked.id = 0;
-            }
+        if let Some(files) = self.barred.get_mut(&client) {
+            files.retain(|_, revoked| revoked.id != id || !revoked.directory);
+            files.values_mut().filter(|revoked| revoked.id == id).for_each(|revoked| revoked.id = 0);
         }
         if let Some(of_client) = self.revoked.get_mut(&client) {
             of_client.remove(&id);
@@ -281,7 +292,7 @@ impl Delegations {
             if id != 0 {
                 self.is_now_revoked(note.client, id, mark);
             }
-            (FileKey::from(file), Revoked { id, mark })
+            (FileKey::from(file), Revoked { id, mark, directory: false })
         });
         let files = files.collect();
         self.barred.insert(note.client, files);

@@ -377,6 +377,7 @@ fn stands_in_the_log_a_tick_later(right: Right) {
         (restored.reclaiming, next.files.find(a, &given).is_ok())
     };
     assert_eq!(after(&st), (1, false), "who has to reclaim keeps nothing");
+    assert!(st.tick(0).is_empty(), "its OPEN may not have been answered yet");
     let notes = st.tick(1);
     assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if d.right == right));
     assert_eq!(after(&st), (1, false), "it still has an open");
@@ -400,6 +401,34 @@ fn rfc8881_10_9_a_directory_is_in_the_way_of_changes_until_it_is_gone() {
     assert_eq!((st.files.delegations.live(), st.files.delegations.directories()), (0, 0));
     assert!(st.clear_delegations(1, &dir, Some(b), Touch::Changes));
     assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_BAD_STATEID));
+}
+
+#[test]
+fn rfc8881_10_9_5_a_revoked_directory_is_forgotten_once_it_is_freed() {
+    let (mut st, a, b) = two();
+    for n in 0..2 {
+        let right = if n == 0 { Right::Names } else { Right::Read };
+        let given = delegate(&mut st, a, &file(n), right);
+        assert!(!st.clear_delegations(1, &file(n), Some(b), Touch::Changes));
+        let id = recalls(&mut st).first().expect("a recall").id;
+        st.note_revocation(id);
+        st.revoke(a, id);
+        assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
+        st.files.free(a, &given).expect("freed");
+        assert_eq!(st.files.delegations.is_barred(a, &file(n)), right == Right::Read);
+    }
+}
+
+#[test]
+fn who_looks_is_in_no_directorys_way() {
+    let (mut st, a, b) = two();
+    delegate(&mut st, a, &file(1), Right::Names);
+    assert!(!st.files.delegations.others_have_any(Some(b)));
+    let given = delegate(&mut st, a, &file(2), Right::Read);
+    let d = &st.files.delegations;
+    assert!(d.others_have_any(Some(b)) && d.others_have_any(None) && !d.others_have_any(Some(a)));
+    st.files.return_delegation(a, &file(2), &given).expect("returned");
+    assert!(!st.files.delegations.others_have_any(None));
 }
 
 #[test]

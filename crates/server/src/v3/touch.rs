@@ -40,18 +40,18 @@ impl Context<'_> {
             | Call::Symlink(SymlinkArgs { at, .. })
             | Call::Mknod(MknodArgs { at, .. }) => self.touch_handle(&at.dir, Touch::Changes),
             Call::Remove(a) | Call::Rmdir(a) => {
-                self.touch_handle(&a.dir, Touch::Changes)?;
-                self.touch_name(a, Touch::Changes)
+                let dir = self.touch_handle(&a.dir, Touch::Changes);
+                self.touch_name(a, Touch::Changes).and(dir)
             }
             Call::Rename(a) => {
-                self.touch_handle(&a.from.dir, Touch::Changes)?;
-                self.touch_handle(&a.to.dir, Touch::Changes)?;
+                let from = self.touch_handle(&a.from.dir, Touch::Changes);
+                self.touch_handle(&a.to.dir, Touch::Changes).and(from)?;
                 self.touch_name(&a.from, Touch::Changes)?;
                 self.touch_name(&a.to, Touch::Changes)
             }
             Call::Link(a) => {
-                self.touch_handle(&a.file, Touch::Changes)?;
-                self.touch_handle(&a.link.dir, Touch::Changes)
+                let file = self.touch_handle(&a.file, Touch::Changes);
+                self.touch_handle(&a.link.dir, Touch::Changes).and(file)
             }
             // It asks itself.
             Call::Readdirplus(_) => Ok(()),
@@ -68,6 +68,7 @@ impl Context<'_> {
     /// What may not be used has no delegation to ask for; the call will say what is wrong.
     fn touch_handle(&mut self, fh: &FileHandle, touch: Touch) -> Result<(), NfsStat3> {
         match self.obj(fh) {
+            Ok(obj) if touch == Touch::Changes && obj.access.read_only => Ok(()),
             Ok(obj) => self.touch(&obj.node, touch),
             Err(_) => Ok(()),
         }
@@ -81,9 +82,16 @@ impl Context<'_> {
             return Ok(());
         }
         let Ok(dir) = self.obj(&at.dir) else { return Ok(()) };
+        if touch == Touch::Changes && dir.access.read_only {
+            return Ok(());
+        }
         match dir.volume().lookup(dir.cred(), &dir.node, &at.name) {
             Ok(node) => self.touch(&node, touch),
-            Err(_) => Ok(()),
+            // It may be there, and delegated, before the call gets to it.
+            Err(_) => {
+                self.touching.push(announced);
+                Ok(())
+            }
         }
     }
 
@@ -109,7 +117,7 @@ impl Context<'_> {
         &mut self,
         entries: impl IntoIterator<Item = &'a Node>,
     ) -> Result<(), NfsStat3> {
-        if !self.sh.touches.any_delegation() {
+        if !self.sh.touches.any_delegation() || !self.sh.state().files.delegations.others_have_any(None) {
             return Ok(());
         }
         let mut result = Ok(());

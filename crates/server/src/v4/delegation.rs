@@ -19,7 +19,7 @@ use landfast_nfs::v4::res::{
 use landfast_nfs::v4::types::NfsAce;
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
-use landfast_volume::{AccessMask, Kind, Node, OpenFile, OpenMode};
+use landfast_volume::{AccessMask, Error, Kind, Node, OpenFile, OpenMode};
 
 /// What an OPEN says about delegations (`share_access`, RFC 8881 section 18.16.3, RFC 9754 section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,15 +151,26 @@ impl Context<'_> {
 
     /// GET_DIR_DELEGATION (RFC 8881 section 18.39). Its holder is told of no change: each by somebody else recalls it.
     pub(super) fn get_dir_delegation(&mut self) -> OpResult {
-        let dir = self.object(self.fh()?)?.filter(|dir| dir.export.features.delegations != Delegate::Off);
-        // Linux asks no more then.
-        let dir = dir.ok_or(NfsStat::NFS4ERR_NOTSUPP)?;
+        let Some(dir) = self.object(self.fh()?)? else {
+            // A synthetic directory. There may be exports below it that give some.
+            return Ok(ResBody::GetDirDelegation(GetDirDelegationRes::Unavailable(false)));
+        };
+        if dir.export.features.delegations == Delegate::Off {
+            // Linux asks no more then.
+            return Err(NfsStat::NFS4ERR_NOTSUPP.into());
+        }
         if dir.node.kind() != Kind::Dir {
             return Err(NfsStat::NFS4ERR_NOTDIR.into());
         }
         let reads = AccessMask { read: true, write: false, execute: false };
         let allowed = dir.volume().access(dir.cred(), &dir.node, reads)?.read;
         let given = if allowed { self.delegate_directory(&dir) } else { Err(WND4_RESOURCE) };
+        if let Ok(stateid) = given {
+            self.stateid = stateid;
+            let client = self.client()?;
+            let notes = self.sh.state().is_opened_anew(client, &key(&dir.node));
+            self.note(notes);
+        }
         Ok(ResBody::GetDirDelegation(match given {
             Ok(stateid) => GetDirDelegationRes::Given(DirDelegation {
                 // READDIR's, which needs none.
@@ -197,7 +208,7 @@ impl Context<'_> {
     /// Its delegation ends with it: no DELEGRETURN could name it.
     pub(super) fn directory_may_be_gone(&self, dir: &Obj, node: Option<Node>) {
         if let Some(node) = node
-            && dir.volume().getattr(&node).is_err()
+            && matches!(dir.volume().getattr(&node), Err(Error::Stale))
         {
             self.sh.state().files.directory_is_gone(&key(&node));
         }

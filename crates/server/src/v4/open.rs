@@ -296,6 +296,7 @@ impl Context<'_> {
         exclusive: bool,
         request: &OpenRequest,
     ) -> Result<OpenedFile, OpError> {
+        dir.writable()?;
         self.touch(&dir.node, Touch::Changes)?;
         // Who is told to come again later must not find what it was to make. What is there already may be open.
         if !exclusive {

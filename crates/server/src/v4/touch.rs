@@ -33,16 +33,16 @@ impl Context<'_> {
             // Of the names in a directory that changes, its holder thinks to know all.
             ArgOp::Create(_) => self.touch_current(Touch::Changes),
             ArgOp::Link(_) => {
-                self.touch_saved(Touch::Changes)?;
-                self.touch_current(Touch::Changes)
+                let file = self.touch_saved(Touch::Changes);
+                self.touch_current(Touch::Changes).and(file)
             }
             ArgOp::Remove(name) => {
-                self.touch_current(Touch::Changes)?;
-                self.touch_name(self.fh.clone(), name)
+                let dir = self.touch_current(Touch::Changes);
+                self.touch_name(self.fh.clone(), name).and(dir)
             }
             ArgOp::Rename(a) => {
-                self.touch_saved(Touch::Changes)?;
-                self.touch_current(Touch::Changes)?;
+                let from = self.touch_saved(Touch::Changes);
+                self.touch_current(Touch::Changes).and(from)?;
                 self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
                 self.touch_name(self.fh.clone(), &a.newname)
             }
@@ -123,9 +123,16 @@ impl Context<'_> {
             return Ok(());
         }
         let Some(Ok(Some(dir))) = dir.map(|fh| self.object(&fh)) else { return Ok(()) };
+        if dir.writable().is_err() {
+            return Ok(());
+        }
         match dir.volume().lookup(dir.cred(), &dir.node, name) {
             Ok(node) => self.touch(&node, Touch::Changes),
-            Err(_) => Ok(()),
+            // It may be there, and delegated, before the operation gets to it.
+            Err(_) => {
+                self.touching.push(announced);
+                Ok(())
+            }
         }
     }
 
