@@ -14,7 +14,7 @@ use super::clock::Millis;
 use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, owner};
 use super::ids::FileKey;
 use super::notes::{DelegationNote, Note, Stamped};
-use super::opens::{Files, Open, OpenOrLock, Share, WRITE, number};
+use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE, number};
 use super::tables::State;
 use crate::limited::Limit;
 use crate::limits;
@@ -22,6 +22,18 @@ use bytes::Bytes;
 use landfast_nfs::v4::flags::{WND4_CONTENTION, WND4_RESOURCE};
 use landfast_nfs::v4::{NfsStat, Stateid};
 use std::net::IpAddr;
+
+impl Right {
+    /// Of a file that was opened with this access.
+    pub fn of_access(access: Share) -> Right {
+        if access & WRITE != 0 { Right::Write } else { Right::Read }
+    }
+
+    /// The access of the open that the delegation is.
+    fn access(self) -> Share {
+        if self == Right::Write { BOTH } else { READ }
+    }
+}
 
 impl<F> Open<F> {
     fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {

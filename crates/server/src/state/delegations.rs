@@ -3,36 +3,12 @@
 
 use super::clock::Millis;
 use super::ids::FileKey;
+pub use super::notes::Right;
 use super::notes::{Note, RevokedNote};
-use super::opens::{BOTH, READ, Share, WRITE};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
-
-/// What a delegation lets its holder do without asking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Right {
-    /// Open and read the file.
-    Read,
-    /// Open, read and change it.
-    Write,
-    /// Trust what it knows of a directory: names and attributes (RFC 8881 section 10.9).
-    Names,
-}
-
-impl Right {
-    /// Of a file that was opened with this access.
-    pub fn of_access(access: Share) -> Right {
-        if access & WRITE != 0 { Right::Write } else { Right::Read }
-    }
-
-    /// The access of the open that the delegation is.
-    pub(super) fn access(self) -> Share {
-        if self == Right::Write { BOTH } else { READ }
-    }
-}
 
 /// What somebody else does to a file or directory, as far as delegations of it are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,6 @@
 //! [`super::restore`] turns notes into a state.
 
 use super::call_key::CallKey;
-use super::delegations::Right;
 use super::identity::Principal;
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId, Verifier};
@@ -115,6 +114,17 @@ pub struct RevokedNote {
     pub client: u64,
     /// Each with the number and the mark in the delegation's stateid.
     pub files: Vec<(Vec<u8>, u64, u32)>,
+}
+
+/// What a delegation lets its holder do without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Right {
+    /// Open and read the file.
+    Read,
+    /// Open, read and change it.
+    Write,
+    /// Trust what it knows of a directory: names and attributes (RFC 8881 section 10.9).
+    Names,
 }
 
 /// A delegation. It stands in the log when its OPEN did, with what that changed.
