@@ -15,6 +15,7 @@ use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, own
 use super::ids::FileKey;
 use super::notes::{DelegationNote, Note, Stamped};
 use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE, number};
+use super::share::is_over_its_share;
 use super::tables::State;
 use crate::limited::Limit;
 use crate::limits;
@@ -258,9 +259,12 @@ impl<F> State<F> {
         in_the_way.is_empty()
     }
 
-    /// Whether there is room for one more delegation of a directory: only so many that the log takes them all, beside those of files.
-    pub fn has_room_for_directory(&self) -> bool {
-        self.files.delegations.directories() < self.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR
+    /// Whether there is room for one more delegation of a directory for this client: only so many that the log takes them all, beside those of
+    /// files, and of one client no more than are free.
+    pub fn has_room_for_directory(&self, client: u64) -> bool {
+        let d = &self.files.delegations;
+        let most = self.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR;
+        !is_over_its_share(d.directories(), most, 1, || d.directories_of(client))
     }
 
     /// What the log must have before a client is removed whose delegations are in somebody's way. After that it goes, whatever it does

@@ -70,8 +70,9 @@ pub struct Delegations {
     pub(super) live: usize,
     /// Of these, those of files, by client.
     files_of: HashMap<u64, usize>,
-    /// Of these, those of directories.
+    /// Of these, those of directories; and by client.
     directories: usize,
+    directories_of: HashMap<u64, usize>,
     /// Of these, those that stand in the log; and by client.
     pub(super) logged: HashSet<u64>,
     logged_of: HashMap<u64, usize>,
@@ -150,10 +151,16 @@ impl Delegations {
         self.directories
     }
 
+    /// How many of these are this client's.
+    pub(super) fn directories_of(&self, client: u64) -> usize {
+        self.directories_of.get(&client).copied().unwrap_or(0)
+    }
+
     pub(super) fn given(&mut self, client: u64, right: Right) {
         self.live += 1;
         if right == Right::Names {
             self.directories += 1;
+            *self.directories_of.entry(client).or_default() += 1;
         } else {
             *self.files_of.entry(client).or_default() += 1;
         }
@@ -188,6 +195,7 @@ impl Delegations {
         self.live -= 1;
         if delegation.right == Right::Names {
             self.directories -= 1;
+            one_less(&mut self.directories_of, client);
         } else {
             one_less(&mut self.files_of, client);
         }

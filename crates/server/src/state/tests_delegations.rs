@@ -341,19 +341,27 @@ fn a_small_log_has_room_for_few_delegations_and_the_clients_of_others_reclaim() 
 }
 
 #[test]
-fn directories_leave_half_of_the_log_to_files() {
+fn directories_leave_half_of_the_log_to_files_and_a_client_leaves_others_as_many_as_it_has() {
     let most = 1 << 20;
     let mut st: State<u32> = State::new(1, LEASE, Bounds::new(Some(most)));
-    let c = client(&mut st, b"c");
-    let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as u8;
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let fit = (most / limits::LOG_PARTS / limits::DELEGATION_NOTE_BYTES) as usize
+        / limits::DELEGATED_DIRECTORIES_DIVISOR;
     let mut given = Vec::new();
-    while st.has_room_for_directory() {
-        given.push(delegate(&mut st, c, &file(given.len() as u8), Right::Names));
+    while st.has_room_for_directory(a) {
+        given.push(delegate(&mut st, a, &file(given.len() as u8), Right::Names));
     }
-    assert_eq!(given.len(), usize::from(fit) / limits::DELEGATED_DIRECTORIES_DIVISOR);
+    assert_eq!(given.len(), fit.div_ceil(2));
+    let mut others = 0;
+    while st.has_room_for_directory(b) {
+        delegate(&mut st, b, &file(others), Right::Names);
+        others += 1;
+    }
+    assert_eq!(usize::from(others), (fit - given.len()).div_ceil(2));
+    assert!(others > 0 && st.files.delegations.directories() <= fit);
     let directory = given.first().expect("one at least");
-    st.files.return_delegation(c, &file(0), directory).expect("returned");
-    assert!(st.has_room_for_directory());
+    st.files.return_delegation(a, &file(0), directory).expect("returned");
+    assert!(st.has_room_for_directory(b));
 }
 
 #[test]

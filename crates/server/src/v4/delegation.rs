@@ -188,7 +188,8 @@ impl Context<'_> {
         let session = self.session.clone().ok_or(WND4_RESOURCE)?;
         {
             let st = self.sh.state();
-            if !st.has_room_for_directory() || st.must_wait_for_grace(session.client, self.now) {
+            if !st.has_room_for_directory(session.client) || st.must_wait_for_grace(session.client, self.now)
+            {
                 return Err(WND4_RESOURCE);
             }
         }
