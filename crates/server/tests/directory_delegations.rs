@@ -27,7 +27,7 @@ fn ask() -> ArgOp {
     })
 }
 
-/// A directory in the root with a file, a directory and a second name of the file, delegated to `c`.
+/// A directory in the root with a file and a directory in it, delegated to `c`.
 async fn delegated(c: &mut Client, dir: &str) -> (Stateid, FileHandle) {
     let file = open_op(b"o", "f", 3, 0, OpenHow::Create(CreateHow::Unchecked(mode(0o644))));
     let res = c
@@ -61,7 +61,7 @@ async fn get(c: &mut Client, fh: &FileHandle) -> Option<Stateid> {
     }
 }
 
-/// What somebody else does to a directory; the second handle is the root's.
+/// What somebody else does to a directory.
 type Rival = (&'static str, fn(FileHandle) -> Vec<ArgOp>);
 
 fn at(fh: FileHandle, op: ArgOp) -> Vec<ArgOp> {
@@ -139,7 +139,7 @@ async fn rfc8881_10_9_each_change_of_a_directory_by_others_waits_until_its_deleg
         for ops in harmless(&fh) {
             assert_ok(&rival.run(ops).await);
         }
-        // The holder is in nobody's way but others'.
+        // The holder itself may change it.
         assert_ok(
             &c.run(vec![
                 ArgOp::Putfh(fh.clone()),
@@ -225,7 +225,7 @@ async fn rfc8881_18_39_who_is_given_one_and_who_is_not() {
     );
     let file = c.handle(&["d", "f"]).await;
     assert_eq!(on(&mut c, &file, ask()).await.status, NfsStat::NFS4ERR_NOTDIR);
-    // Without a back channel nothing could be recalled. Whoever only looks may have one beside another's.
+    // Without a back channel nothing could be recalled.
     let mut other = rig.client(b"other").await;
     assert_eq!(get(&mut other, &fh).await, None);
     // Nobody is told of what he may not read.

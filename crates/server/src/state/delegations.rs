@@ -67,15 +67,12 @@ pub struct Recall {
 /// All that is known of delegations beside the opens that they are.
 #[derive(Debug, Default)]
 pub struct Delegations {
-    pub(super) live: usize,
-    /// Of these, those of files, by client.
-    files_of: HashMap<u64, usize>,
-    /// Of these, those of directories; and by client.
-    directories: usize,
-    directories_of: HashMap<u64, usize>,
-    /// Of these, those that stand in the log; and by client.
+    /// Those that are live: of files, of directories.
+    files: Tally,
+    directories: Tally,
+    /// Of these, those that stand in the log; and how many.
     pub(super) logged: HashSet<u64>,
-    logged_of: HashMap<u64, usize>,
+    logged_of: Tally,
     /// Delegations in the log that have ended, which the log does not know yet.
     pub(super) gone: Vec<u64>,
     /// Those that do not stand in the log yet.
@@ -89,8 +86,8 @@ pub struct Delegations {
     lapsed: BTreeSet<u64>,
     /// There is something new in `due`, `lapsed` or `untried` since the shell last asked.
     news: bool,
-    /// Revoked ones that their clients have not freed yet, by client and number.
-    revoked: HashMap<u64, HashMap<u64, Revoked>>,
+    /// Revoked ones that their clients have not freed yet: their marks by client and number.
+    revoked: HashMap<u64, HashMap<u64, u32>>,
     /// Files that were revoked from a client, which it may not reclaim after a restart.
     pub(super) barred: HashMap<u64, HashMap<FileKey, Revoked>>,
     /// Files that were fought over, and until when they are not delegated; the oldest first.
@@ -101,6 +98,34 @@ pub struct Delegations {
     /// One was returned or revoked, or went with its client, since the shell last asked.
     ended: bool,
     pub counts: Counts,
+}
+
+/// How many there are, in all and of each client.
+#[derive(Debug, Default)]
+struct Tally {
+    all: usize,
+    of: HashMap<u64, usize>,
+}
+
+impl Tally {
+    fn add(&mut self, client: u64) {
+        self.all += 1;
+        *self.of.entry(client).or_default() += 1;
+    }
+
+    fn remove(&mut self, client: u64) {
+        if let Some(n) = self.of.get_mut(&client) {
+            self.all -= 1;
+            *n -= 1;
+            if *n == 0 {
+                self.of.remove(&client);
+            }
+        }
+    }
+
+    fn of(&self, client: u64) -> usize {
+        self.of.get(&client).copied().unwrap_or(0)
+    }
 }
 
 /// A delegation that was revoked: the number and mark in its stateid. Number 0: the client has freed it, or has another ID by now.
@@ -132,13 +157,12 @@ pub(super) fn owner() -> Bytes {
 impl Delegations {
     /// How many are live.
     pub fn live(&self) -> usize {
-        self.live
+        self.files.all + self.directories.all
     }
 
     /// Whether clients but this one have any of files: those of directories are not in the way of who looks.
     pub fn others_have_any(&self, but: Option<u64>) -> bool {
-        let own = but.and_then(|client| self.files_of.get(&client)).copied().unwrap_or(0);
-        self.live - self.directories > own
+        self.files.all > but.map_or(0, |client| self.files.of(client))
     }
 
     /// Whether one has ended, and whether there is another callback to send, since the last call.
@@ -147,23 +171,21 @@ impl Delegations {
     }
 
     /// How many of these are of directories.
-    pub fn directories(&self) -> usize {
-        self.directories
+    pub(super) fn directories(&self) -> usize {
+        self.directories.all
     }
 
     /// How many of these are this client's.
     pub(super) fn directories_of(&self, client: u64) -> usize {
-        self.directories_of.get(&client).copied().unwrap_or(0)
+        self.directories.of(client)
+    }
+
+    fn tally(&mut self, right: Right) -> &mut Tally {
+        if right == Right::Names { &mut self.directories } else { &mut self.files }
     }
 
     pub(super) fn given(&mut self, client: u64, right: Right) {
-        self.live += 1;
-        if right == Right::Names {
-            self.directories += 1;
-            *self.directories_of.entry(client).or_default() += 1;
-        } else {
-            *self.files_of.entry(client).or_default() += 1;
-        }
+        self.tally(right).add(client);
     }
 
     pub(super) fn recall(&mut self, id: u64, client: u64) {
@@ -192,29 +214,23 @@ impl Delegations {
     }
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
-        self.live -= 1;
-        if delegation.right == Right::Names {
-            self.directories -= 1;
-            one_less(&mut self.directories_of, client);
-        } else {
-            one_less(&mut self.files_of, client);
-        }
+        self.tally(delegation.right).remove(client);
         self.ended = true;
         if delegation.logged.is_some() {
             self.logged.remove(&id);
-            one_less(&mut self.logged_of, client);
+            self.logged_of.remove(client);
             self.gone.push(id);
         }
     }
 
     /// How many delegations of this client stand in the log.
     pub(super) fn logged_of(&self, client: u64) -> usize {
-        self.logged_of.get(&client).copied().unwrap_or(0)
+        self.logged_of.of(client)
     }
 
     pub(super) fn log(&mut self, id: u64, client: u64) {
         self.logged.insert(id);
-        *self.logged_of.entry(client).or_default() += 1;
+        self.logged_of.add(client);
     }
 
     /// Whether so many have ended that the log should be told now.
@@ -231,11 +247,11 @@ impl Delegations {
     /// Whether this stateid was a delegation of this client and was revoked.
     pub(super) fn is_revoked(&self, id: u64, mark: u32, client: u64) -> bool {
         let revoked = self.revoked.get(&client).and_then(|of_client| of_client.get(&id));
-        revoked.is_some_and(|r| r.mark == mark)
+        revoked == Some(&mark)
     }
 
     pub(super) fn is_now_revoked(&mut self, client: u64, id: u64, mark: u32) {
-        self.revoked.entry(client).or_default().insert(id, Revoked { id, mark, directory: false });
+        self.revoked.entry(client).or_default().insert(id, mark);
     }
 
     /// The client knows of it, or has returned it after all: after a restart only the bar remains.
@@ -317,15 +333,5 @@ impl Delegations {
     /// The sessions whose back channels are to be tried out now.
     pub fn take_untried(&mut self) -> Vec<SessionId> {
         self.untried.drain(..).collect()
-    }
-}
-
-/// Counts one less of this client's.
-fn one_less(of_clients: &mut HashMap<u64, usize>, client: u64) {
-    if let Some(n) = of_clients.get_mut(&client) {
-        *n -= 1;
-        if *n == 0 {
-            of_clients.remove(&client);
-        }
     }
 }
