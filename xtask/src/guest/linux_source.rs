@@ -3,7 +3,7 @@
 //! with what `tar` extracts locally.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::machine::{Hardware, Machine};
 use super::mountstats::Counts;
 use super::network::{Link, SERVER};
 use super::recipe::{Kernel, Vers};
-use super::server::{Scratch, Server, chosen_binary, release_binary};
+use super::server::{Scratch, ServeOptions, Server};
 use super::setup::MOUNTPOINT;
 use super::tree;
 use crate::proc::{command, run as run_program};
@@ -51,15 +51,8 @@ pub struct Options {
     /// The NFS version that the guest mounts with.
     #[arg(long, default_value_t = Vers::V4_2)]
     vers: Vers,
-    /// The server's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// The scratch volume's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
-    /// The binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
+    #[command(flatten)]
+    serve: ServeOptions,
     /// Seconds that the extraction may take.
     #[arg(long, default_value_t = 10_800)]
     limit: u64,
@@ -90,7 +83,7 @@ impl Options {
         if self.client == Client::Kernel {
             image::build(self.kernel)?;
         }
-        self.binary.is_none().then(release_binary).transpose().map(drop)
+        self.serve.binary().map(drop)
     }
 }
 
@@ -98,9 +91,9 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let archive = archive::find(&options.archive)?;
     let plain = archive::plain(&archive)?;
-    let binary = chosen_binary(options.binary.as_deref())?;
+    let binary = options.serve.binary()?;
     // The local extraction goes to a filesystem of the same kind, so that its time can be compared.
-    let reference = Scratch::new(&options.fs, VOLUME_BYTES)?;
+    let reference = Scratch::new(&options.serve.fs, VOLUME_BYTES)?;
     let start = Instant::now();
     let local = reference.volume().join(DESTINATION);
     fs::create_dir(&local).map_err(|e| format!("{}: {e}", local.display()))?;
@@ -109,11 +102,11 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     run_program(command("sync", ["-f"]).arg(&local))?;
     let local_seconds = start.elapsed().as_secs_f64();
 
-    let scratch = Scratch::new(&options.fs, VOLUME_BYTES)?;
+    let scratch = Scratch::new(&options.serve.fs, VOLUME_BYTES)?;
     // Before the server starts: nobody else changes a volume that is served.
     let destination = scratch.volume().join(DESTINATION);
     fs::create_dir(&destination).map_err(|e| format!("{}: {e}", destination.display()))?;
-    let mut server = Server::start(&binary, &scratch, &options.durability)?;
+    let mut server = Server::start(&binary, &scratch, &options.serve.durability)?;
     let (seconds, rpcs) = match options.client {
         Client::Landfast => by_landfast(&binary, &plain, &server)?,
         Client::Kernel => by_kernel(options, &plain, &server)?,

@@ -5,7 +5,6 @@
 //! (modes, owners, sizes, times) has to be what the archive says.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use super::recipe::{Kernel, Vers};
 use super::rpcs::Who;
 use super::rpcs::kit::{OWNER, Size, make_tree};
 use super::rpcs::served::{Served, on_this_machine};
-use super::server::chosen_binary;
+use super::server::ServeOptions;
 use super::setup::MOUNTPOINT;
 use crate::proc::{command, run as run_command};
 
@@ -69,15 +68,8 @@ pub struct Options {
     /// Seconds that are allowed beside that: an emulated guest gets no processor for seconds on a machine with other work.
     #[arg(long, default_value_t = 10.0)]
     most_more: f64,
-    /// The server's binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// Landfast's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// Landfast's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
+    #[command(flatten)]
+    serve: ServeOptions,
     /// The servers' lease in seconds. Linux returns delegations that it has not used for a lease or so, which under emulation would be before they
     /// are in anybody's way: hence a long one.
     #[arg(long, default_value_t = 600)]
@@ -95,7 +87,7 @@ impl Options {
     pub fn fetch(&self) -> Result<(), String> {
         self.check()?;
         image::build(self.kernel)?;
-        chosen_binary(self.binary.as_deref()).map(drop)
+        self.serve.binary().map(drop)
     }
 
     fn size(&self) -> Size {
@@ -233,7 +225,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         kernel: writer.machine.release.clone(),
         files: size.files,
         directories: size.directories,
-        durability: options.durability.clone(),
+        durability: options.serve.durability.clone(),
         rows: Vec::new(),
         broken: Vec::new(),
     };
@@ -273,10 +265,7 @@ fn cases(options: &Options) -> Vec<(Who, Option<&str>)> {
 
 fn serve(options: &Options, image: &Image, limit: Duration, level: Option<&str>) -> Result<Served, String> {
     match level {
-        Some(level) => {
-            let binary = chosen_binary(options.binary.as_deref())?;
-            Served::landfast(&binary, &options.fs, &options.durability, options.lease, Some(level))
-        }
+        Some(level) => Served::landfast(&options.serve, options.lease, Some(level)),
         None => Served::knfsd(image, limit, options.lease),
     }
 }

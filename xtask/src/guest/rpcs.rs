@@ -17,7 +17,6 @@ mod works;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use super::image;
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, Vers};
-use super::server::chosen_binary;
+use super::server::ServeOptions;
 use attributes::Look;
 use bound::{Bound, Verdict};
 use kit::Kit;
@@ -62,15 +61,8 @@ pub struct Options {
     files: u64,
     #[command(flatten)]
     bound: Bound,
-    /// The server's binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// Landfast's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// Landfast's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
+    #[command(flatten)]
+    serve: ServeOptions,
     /// Both servers' lease in seconds. Linux returns delegations that it has not used for a lease or so, which under emulation would be
     /// in the middle of a work: hence a long one.
     #[arg(long, default_value_t = 600)]
@@ -92,7 +84,7 @@ impl Options {
         self.check()?;
         image::build(self.kernel)?;
         let build = self.server.contains(&Who::Landfast);
-        build.then(|| chosen_binary(self.binary.as_deref())).transpose().map(drop)
+        build.then(|| self.serve.binary()).transpose().map(drop)
     }
 
     fn wants(&self, work: &str) -> bool {
@@ -268,7 +260,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
 
     let mut report = Report {
         kernel,
-        durability: options.durability.clone(),
+        durability: options.serve.durability.clone(),
         rows: Vec::new(),
         parts: Vec::new(),
         looks: Vec::new(),
@@ -277,9 +269,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     for who in &options.server {
         let mut served = match who {
             Who::Landfast => {
-                let binary = chosen_binary(options.binary.as_deref())?;
                 let delegations = options.delegations.as_deref();
-                Served::landfast(&binary, &options.fs, &options.durability, options.lease, delegations)?
+                Served::landfast(&options.serve, options.lease, delegations)?
             }
             Who::Knfsd => Served::knfsd(&image, limit, options.lease)?,
         };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::machine::tail;
@@ -283,6 +284,27 @@ impl Drop for Server {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// Options of commands that start `landfast serve`.
+#[derive(Args)]
+pub struct ServeOptions {
+    /// The binary, instead of building the release one.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// The server's durability: log, sync or unsafe.
+    #[arg(long, default_value = "log")]
+    pub durability: String,
+    /// The scratch volume's filesystem: ext4, xfs or btrfs.
+    #[arg(long, default_value = "ext4")]
+    pub fs: String,
+}
+
+impl ServeOptions {
+    /// The binary, built now if it was not chosen and is not up to date.
+    pub fn binary(&self) -> Result<PathBuf, String> {
+        chosen_binary(self.binary.as_deref())
     }
 }
 

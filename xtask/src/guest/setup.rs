@@ -11,7 +11,7 @@ use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, VERSIONS, Vers};
-use super::server::{Scratch, Server, chosen_binary, release_binary};
+use super::server::{Scratch, ServeOptions, Server};
 
 /// Bytes of the scratch volume (sparse).
 const VOLUME_BYTES: u64 = 8 << 30;
@@ -52,15 +52,8 @@ pub struct Setup {
     /// Who serves.
     #[arg(long, value_enum, default_value_t = Who::Landfast)]
     pub server: Who,
-    /// The server's binary, instead of building the release one.
-    #[arg(long)]
-    binary: Option<PathBuf>,
-    /// The server's durability: log, sync or unsafe.
-    #[arg(long, default_value = "log")]
-    durability: String,
-    /// The scratch volume's filesystem: ext4, xfs or btrfs.
-    #[arg(long, default_value = "ext4")]
-    fs: String,
+    #[command(flatten)]
+    serve: ServeOptions,
     /// Start the server from a configuration file, registered with the port mapper: version 3 is mounted without ports.
     #[arg(long)]
     from_file: bool,
@@ -95,13 +88,13 @@ impl Setup {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
         image::build(self.kernel)?;
-        let build = self.server == Who::Landfast && self.binary.is_none();
-        build.then(release_binary).transpose().map(drop)
+        let build = self.server == Who::Landfast;
+        build.then(|| self.binary()).transpose().map(drop)
     }
 
     /// The command, built now if it was not chosen and is not up to date.
     pub fn binary(&self) -> Result<PathBuf, String> {
-        chosen_binary(self.binary.as_deref())
+        self.serve.binary()
     }
 
     /// Lines about the export in the configuration file.
@@ -123,9 +116,10 @@ impl Setup {
         let (mut server, mut scratch) = (None, None);
         if self.server == Who::Landfast {
             let binary = self.binary()?;
-            let volume = scratch.insert(Scratch::new(&self.fs, VOLUME_BYTES)?);
+            let volume = scratch.insert(Scratch::new(&self.serve.fs, VOLUME_BYTES)?);
             let options = self.from_file.then(|| self.options());
-            server = Some(Server::start_with(&binary, volume, &self.durability, None, options.as_deref())?);
+            server =
+                Some(Server::start_with(&binary, volume, &self.serve.durability, None, options.as_deref())?);
         }
         let machine = Machine::boot(&image, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());

@@ -8,7 +8,7 @@ use crate::guest::image::Image;
 use crate::guest::knfsd;
 use crate::guest::machine::{Hardware, Machine};
 use crate::guest::network::Link;
-use crate::guest::server::{Scratch, Server};
+use crate::guest::server::{Scratch, ServeOptions, Server};
 use crate::proc::{command, output};
 
 /// Bytes of Landfast's volume (sparse).
@@ -23,16 +23,12 @@ pub enum Served {
 
 impl Served {
     /// `delegations`: which clients are given, if that is said.
-    pub fn landfast(
-        binary: &Path,
-        fs: &str,
-        durability: &str,
-        lease_s: u64,
-        delegations: Option<&str>,
-    ) -> Result<Served, String> {
-        let scratch = Scratch::new(fs, VOLUME_BYTES)?;
+    pub fn landfast(serve: &ServeOptions, lease_s: u64, delegations: Option<&str>) -> Result<Served, String> {
+        let binary = serve.binary()?;
+        let scratch = Scratch::new(&serve.fs, VOLUME_BYTES)?;
         let options = delegations.map(|level| format!("delegations = {level:?}\n"));
-        let server = Server::start_with(binary, &scratch, durability, Some(lease_s), options.as_deref())?;
+        let server =
+            Server::start_with(&binary, &scratch, &serve.durability, Some(lease_s), options.as_deref())?;
         Ok(Served::Landfast { server, scratch, from_file: options.is_some() })
     }
 
