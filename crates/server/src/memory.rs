@@ -24,12 +24,13 @@ pub(crate) async fn give_back(load: Load) {
     loop {
         every.tick().await;
         let Some(resident) = sys::resident_bytes() else { return };
-        if !idle.is_much(resident, in_use(&load)) {
+        let before = in_use(&load);
+        if !idle.is_much(resident, before) {
             continue;
         }
         // Should it panic, the next look tries again.
         let _ = tokio::task::spawn_blocking(sys::give_back_memory).await;
-        idle.given_back(sys::resident_bytes().unwrap_or(u64::MAX), in_use(&load));
+        idle.given_back(sys::resident_bytes().unwrap_or(u64::MAX), before.max(in_use(&load)));
     }
 }
 
@@ -51,7 +52,8 @@ impl Idle {
         idle - self.least >= limits::MEMORY_KEPT_BYTES
     }
 
-    /// All that was free has been given back. What was in use then does not stay.
+    /// All that was free has been given back. `in_use` is the most that was in use meanwhile: a reply that is freed after its arena was
+    /// looked through is resident yet and goes back the next time, so it must not count as what stays.
     fn given_back(&mut self, resident: u64, in_use: u64) {
         self.least = resident.saturating_sub(in_use);
     }

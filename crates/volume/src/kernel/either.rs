@@ -415,6 +415,21 @@ pub fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
     }
 }
 
+/// Simulated filesystems detect no damage.
+pub fn error_notices(fd: impl AsFd) -> Option<OwnedFd> {
+    match fd.as_fd() {
+        BorrowedFd::Real(fd) => real::error_notices(fd).map(OwnedFd::Real),
+        BorrowedFd::Simulated(_) => None,
+    }
+}
+
+pub fn is_readable(fd: impl AsFd) -> Result<bool> {
+    match fd.as_fd() {
+        BorrowedFd::Real(fd) => real::is_readable(fd),
+        BorrowedFd::Simulated(_) => Ok(false),
+    }
+}
+
 pub fn fadvise(fd: impl AsFd, offset: u64, len: Option<NonZeroU64>, advice: Advice) -> Result<()> {
     by_fd!(fd, |fd| rustix::fs::fadvise(fd, offset, len, advice), |k, n| k.look(n).map(drop))
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use landfast_intentlog::{Config, Log, Replay};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, XattrFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -107,6 +108,42 @@ pub(crate) fn error_counter(fd: impl AsFd) -> Option<OwnedFd> {
     let device = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let counter = Path::new("/sys/fs/ext4").join(device.file_name()?).join("errors_count");
     rustix::fs::open(counter, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Becomes readable when ext4 finds itself damaged, before the call that found it returns: a fanotify group with a mark for
+/// `FAN_FS_ERROR` (Linux 5.16 and later). `None` for other filesystems and where the kernel refuses (older, without
+/// `CAP_SYS_ADMIN`, more than `fs.fanotify.max_user_groups`).
+pub(crate) fn error_notices(fd: impl AsFd) -> Option<OwnedFd> {
+    if magic(&fd).ok()? != EXT4_MAGIC {
+        return None;
+    }
+    let flags = libc::FAN_CLASS_NOTIF | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK | libc::FAN_REPORT_FID;
+    // SAFETY: no memory is passed; the result is a new descriptor of our own.
+    let group = unsafe {
+        let group = check(libc::fanotify_init(flags, libc::O_RDONLY as libc::c_uint).into()).ok()?;
+        OwnedFd::from_raw_fd(group as libc::c_int)
+    };
+    let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    // SAFETY: without a path the mark is for the filesystem of the descriptor.
+    check(unsafe {
+        libc::fanotify_mark(
+            group.as_raw_fd(),
+            how,
+            libc::FAN_FS_ERROR,
+            fd.as_fd().as_raw_fd(),
+            std::ptr::null(),
+        )
+        .into()
+    })
+    .ok()?;
+    Some(group)
+}
+
+/// Something can be read from the descriptor now.
+pub(crate) fn is_readable(fd: impl AsFd) -> Result<bool> {
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    Ok(rustix::io::retry_on_intr(|| rustix::event::poll(&mut fds, Some(&now)))? > 0)
 }
 
 /// Opens (`O_PATH`) the object of a kernel handle on the filesystem of `mount` (not `O_PATH`). Needs
