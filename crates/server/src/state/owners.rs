@@ -188,12 +188,13 @@ impl Owners {
         }
     }
 
-    /// Records that the owner's last request closed this open.
+    /// Records that the owner's last request closed this open, or is about to.
     pub fn closed(&mut self, key: &OwnerKey, open: u64) {
-        if let Some(o) = self.get_mut(key) {
-            o.closed = Some(open);
-            self.by_closed.insert(open, key.clone());
+        let Some(o) = self.get_mut(key) else { return };
+        if let Some(before) = o.closed.replace(open) {
+            self.by_closed.remove(&before);
         }
+        self.by_closed.insert(open, key.clone());
     }
 
     pub fn add_state(&mut self, key: &OwnerKey) {

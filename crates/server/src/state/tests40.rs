@@ -140,7 +140,7 @@ fn execute(st: &mut S, ask: &SeqidRequest, begun: &Started<u32>) -> Result<ResBo
             if ask.request.op == OpNum::OPEN_DOWNGRADE {
                 return st.files.downgrade(c, &F, s, BOTH, 0).map(ResBody::OpenDowngrade);
             }
-            let owners = st.lock_owners_under(begun.open.expect("an open"));
+            let owners = st.begin_close(begun.open.expect("an open"));
             st.files.close(c, &F, s)?;
             st.lock_states_gone(&owners);
             Ok(ResBody::Close(Stateid::INVALID))
@@ -438,6 +438,23 @@ fn a_busy_owner_makes_its_retry_wait() {
     st.owners.give_back(&taken);
     assert!(st.take_owners([&ask.subject].into_iter()).is_some());
     assert_eq!(st.begin40(0, &open_ask(c, b"q", 1), &taken).err(), Some(NfsStat::NFS4ERR_RESOURCE));
+}
+
+/// RFC 7530 section 9.1.7: the retry of a CLOSE that arrives while the open is gone and the reply is not kept yet.
+#[test]
+fn a_close_in_its_middle_makes_its_retry_wait() {
+    let mut st = fresh();
+    let c = client(&mut st, b"x");
+    let s = opened(&mut st, c, b"o");
+    let ask = of_open(OpNum::CLOSE, s, 3);
+    let taken = st.take_owners([&ask.subject].into_iter()).expect("free");
+    let Ok(Step::Run(begun)) = st.begin40(0, &ask, &taken) else { panic!("a new request") };
+    let done = execute(&mut st, &ask, &begun).expect("closed");
+    assert!(st.take_owners([&ask.subject].into_iter()).is_none(), "the owner is busy");
+    let res = ResOp::ok(OpNum::CLOSE, done);
+    st.end40(0, &begun, &res, None);
+    st.owners.give_back(&taken);
+    assert_eq!(serve(&mut st, 0, &ask, &mut 0), res, "the kept reply");
 }
 
 #[test]

@@ -477,9 +477,14 @@ impl<F> State<F> {
         }
     }
 
-    /// The lock owners whose lock states a CLOSE removes; an owner's sequence number goes with its last lock state.
-    /// Call this before the CLOSE, and pass the result to [`State::lock_states_gone`] after it.
-    pub fn lock_owners_under(&self, open: u64) -> Vec<OwnerKey> {
+    /// A CLOSE begins: from now on a retry finds the open's owner by the stateid alone, and waits while the owner is busy.
+    ///
+    /// Returns the lock owners whose lock states the CLOSE removes; an owner's sequence number goes with its last lock state.
+    /// Pass them to [`State::lock_states_gone`] after the CLOSE.
+    pub fn begin_close(&mut self, open: u64) -> Vec<OwnerKey> {
+        if let Some(owner) = self.open_owner(open) {
+            self.owners.closed(&owner, open);
+        }
         self.files.locks_under(open).into_iter().filter_map(|id| self.lock_owner(id)).collect()
     }
 

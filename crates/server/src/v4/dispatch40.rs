@@ -190,7 +190,7 @@ impl Context<'_> {
             ArgOp::Close(a) => {
                 exact(&a.open_stateid)?;
                 let open = started.open.ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
-                let owners = self.sh.state().lock_owners_under(open);
+                let owners = self.sh.state().begin_close(open);
                 let done = self.close(a)?;
                 self.sh.state().lock_states_gone(&owners);
                 Ok(done)
