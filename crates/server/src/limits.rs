@@ -44,8 +44,16 @@ pub const LOG_PARTS_DELEGATIONS: u64 = 1;
 pub const DELEGATION_NOTE_BYTES: u64 = 384;
 /// Delegations that stand in the log, so that a restart of the server is not felt; fewer with a small log. The clients of others reclaim.
 pub const LOGGED_DELEGATIONS_MAX: usize = 64 << 10;
-/// Delegations that have ended and of which the log is told with whatever it is told next; with one more it is told at once.
-pub const DELEGATIONS_GONE_MAX: usize = 4096;
+/// Delegations and lock owners that have ended and of which the log is told with whatever it is told next; with one more it is told at once.
+pub const GONE_MAX: usize = 4096;
+/// Parts of the log for byte-range locks of NFSv4.1 and 4.2.
+pub const LOG_PARTS_LOCKS: u64 = 1;
+/// Bytes of locks in the log, so that a restart of the server is not felt; fewer with a small log. The clients of others reclaim.
+pub const LOGGED_LOCKS_BYTES_MAX: u64 = 64 << 20;
+/// The most bytes of one owner's locks on one file in the log. The client of one who has more ranges there reclaims.
+pub const LOCKS_NOTE_BYTES_MAX: u64 = 8192;
+/// Lock owners for which the log had no room and of which it is told at a time.
+pub const LOCKS_NOTED_AT_ONCE: usize = 4096;
 /// Bytes of a slot in the log besides its reply.
 pub const SLOT_NOTE_BYTES: u64 = 64;
 /// The most bytes of a session in the log besides its slots: its channels, and its callbacks' credential.

@@ -18,6 +18,7 @@ mod exactly_once;
 mod exports;
 mod exports_mounts;
 mod features;
+mod goes_on;
 mod identity;
 mod log_again;
 mod musts;

@@ -72,13 +72,14 @@ async fn rfc7862_15_9_a_copy_dies_with_the_server_and_the_client_copies_again() 
     let (mut c, mut listening) = with_back_channel(&rig, Vec::new()).await;
     let (from, src) = c.open("from", 3).await;
     let (to, dst) = c.open("to", 3).await;
+    c.deny("denied").await;
     let begun = response(c.last(copy(&from, &to, copy_op(src, dst, LARGE))).await);
     let stateid = begun.callback_id.expect("it goes on by itself");
     let status = c.last(vec![ArgOp::Putfh(to.clone()), ArgOp::OffloadStatus(stateid)]).await;
     assert!(matches!(&status.body, ResBody::OffloadStatus(s) if s.complete.is_none()), "{status:?}");
     let restored = rig.crash().await;
     assert_eq!(restored.reclaiming, 1);
-    // The client held opens, so it starts over and reclaims them. It has heard nothing of the copy.
+    // The client held an open that denies something, so it starts over and reclaims all. It has heard nothing of the copy.
     c.raw.conn = rig.raw().await.conn;
     assert_eq!(c.sequence_status().await, NfsStat::NFS4ERR_DEADSESSION);
     let mut c = Client::without_reclaim(c.raw, b"back", 1).await;

@@ -228,6 +228,7 @@ async fn rfc8881_8_4_2_opens_are_reclaimed_after_the_death_of_the_server() {
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let mut d = rig.client(b"d").await;
+    c.deny("denied").await;
     let (fh, stateid) = c.open("f", 3).await;
     let write = vec![ArgOp::Putfh(fh.clone()), write_op(stateid, 0, b"kept")];
     assert_ok(&c.run(write.clone()).await);

@@ -105,6 +105,7 @@ async fn rfc7862_15_4_and_15_11_a_hole_is_made_found_and_survives_a_crash() {
     let beyond = seek(&mut c, &fh, s, (256 << 10) + 1, CONTENT_DATA).await;
     assert_eq!(beyond.status, NfsStat::NFS4ERR_NXIO);
     assert_eq!(seek(&mut c, &fh, s, 0, 2).await.status, NfsStat::NFS4ERR_UNION_NOTSUPP);
+    c.deny("denied").await;
     rig.crash().await;
     let mut c = rig.client(b"other").await;
     let got = std::fs::read(rig.export().join("f")).expect("the file");

@@ -378,6 +378,9 @@ impl Nlm {
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             loop {
+                if deny != 0 && !a.reclaim && st.may_have_unknown_opens(now) {
+                    break NlmStat::DENIED_GRACE_PERIOD;
+                }
                 match st.files.nlm_share((host, share_of(from.peer.ip())), oh, &file, access, deny) {
                     Ok(Ok(())) => break NlmStat::GRANTED,
                     Ok(Err(ShareConflict { client })) if st.lapsed(client, now) => {

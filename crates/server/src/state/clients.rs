@@ -39,6 +39,8 @@ pub struct Client {
     pub reclaim_complete: bool,
     /// Had state before the restart and has not sent RECLAIM_COMPLETE since.
     pub needs_reclaim: bool,
+    /// A former instance of the server knew it: it may have opens that this one does not know ([`super::former`]).
+    pub restored: bool,
     /// New to this instance of the server: may open nothing before its RECLAIM_COMPLETE (RFC 8881 section 18.51.3).
     pub must_complete: bool,
     pub version: u64,
@@ -355,6 +357,7 @@ impl Clients {
             holding_noted: false,
             reclaim_complete: false,
             needs_reclaim: false,
+            restored: false,
             must_complete: !self.completed.owners.contains(&ask.owner),
             version: 0,
             v40: None,
@@ -429,6 +432,7 @@ impl Clients {
             holding_noted: false,
             reclaim_complete: false,
             needs_reclaim: false,
+            restored: false,
             must_complete: false,
             version: 0,
             v40: Some(V40 { confirm: ask.confirm, callback: ask.callback, update: None }),

@@ -91,15 +91,7 @@ impl<F> Files<F> {
         let stateid = self.open_from(from, file, client, &owner(), right.access(), 0, handle)?;
         let id = number(&stateid);
         if let Some(open) = self.opens.get_mut(&id) {
-            open.delegation = Some(Delegation {
-                right,
-                times,
-                given_to,
-                fh,
-                mark: self.mark,
-                logged: None,
-                recalled: None,
-            });
+            open.delegation = Some(Delegation { right, times, given_to, fh, logged: None, recalled: None });
             self.delegations.given(client, right);
             self.delegations.unlogged.push(id);
             let counts = &mut self.delegations.counts;
@@ -167,16 +159,6 @@ impl<F> Files<F> {
         }
     }
 
-    /// The mark in the stateid of an open.
-    pub(super) fn mark_of(&self, open: &Open<F>) -> u32 {
-        open.delegation.as_ref().map_or(self.mark, |d| d.mark)
-    }
-
-    /// What a client holds that the log does not know: after a restart it has to reclaim.
-    pub fn unlogged_of(&self, client: u64) -> usize {
-        self.opens_of(client) - self.delegations.logged_of(client)
-    }
-
     /// Delegations that stand in the log.
     pub(super) fn logged_delegations(&self) -> Vec<u64> {
         self.delegations.logged.iter().copied().collect()
@@ -189,7 +171,7 @@ impl<F> Files<F> {
         let by = d.given_to;
         let note = DelegationNote {
             id,
-            mark: d.mark,
+            mark: open.mark,
             client: open.client,
             file: open.file.to_vec(),
             fh: d.fh.to_vec(),
@@ -235,7 +217,7 @@ impl<F> Files<F> {
                     id,
                     client: open.client,
                     fh: d.fh.clone(),
-                    stateid: Self::marked(self.mark_of(open), id, open.seqid),
+                    stateid: Self::marked(open.mark, id, open.seqid),
                     given_to: d.given_to,
                 });
             }
@@ -284,7 +266,7 @@ impl<F> State<F> {
         let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
             return Vec::new();
         };
-        let (client, file, mark) = (open.client, open.file.clone(), self.files.mark_of(open));
+        let (client, file, mark) = (open.client, open.file.clone(), open.mark);
         let directory = open.delegation.as_ref().is_some_and(|d| d.right == Right::Names);
         let barred = self.files.delegations.barred.entry(client).or_default();
         if barred.len() >= limits::REVOKED_MAX {
@@ -302,7 +284,7 @@ impl<F> State<F> {
             // It came back while the log was being told.
             return self.files.delegations.free_revoked(client, id);
         };
-        let mark = self.files.mark_of(open);
+        let mark = open.mark;
         self.files.delegations.is_now_revoked(client, id, mark);
         self.files.delegations.counts.revoked += 1;
         let handles = self.files.drop_open(id);
@@ -357,14 +339,22 @@ impl<F> State<F> {
         notes
     }
 
-    /// Notes of the delegations that have ended, to go with whatever goes into the log next.
-    pub fn take_gone_delegations(&mut self) -> Vec<Stamped> {
-        let gone = std::mem::take(&mut self.files.delegations.gone);
-        let mut notes = Vec::with_capacity(gone.len());
-        for id in gone {
-            notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
+    /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next.
+    pub fn take_gone(&mut self) -> Vec<Stamped> {
+        let delegations = std::mem::take(&mut self.files.delegations.gone);
+        let locks = self.files.logged_locks.take_gone();
+        let gone =
+            delegations.into_iter().map(Note::DelegationGone).chain(locks.into_iter().map(Note::LocksGone));
+        let mut notes = Vec::with_capacity(gone.size_hint().0);
+        for note in gone {
+            notes.push(Stamped { v: self.next_version(), note });
         }
         notes
+    }
+
+    /// Whether so many have ended that the log should be told now.
+    pub fn many_gone(&self) -> bool {
+        self.files.delegations.gone.len() + self.files.logged_locks.gone() >= limits::GONE_MAX
     }
 
     /// Puts a delegation back that the log kept, if its client need not reclaim.
@@ -373,17 +363,21 @@ impl<F> State<F> {
             return;
         }
         let (session, slot, sequence, minor) = note.given_to;
-        let access = note.right.access();
         let delegation = Delegation {
             right: note.right,
             times: note.times,
             given_to: GivenTo { session, slot, sequence, minor },
             fh: Bytes::from(note.fh),
-            mark: note.mark,
             logged: Some(v),
             recalled: None,
         };
-        self.files.restore_open(note.id, note.client, owner(), FileKey::from(note.file), access, delegation);
+        let open = Open {
+            access: note.right.access(),
+            seqid: 1,
+            delegation: Some(delegation),
+            ..Open::new(note.client, owner(), FileKey::from(note.file), note.mark)
+        };
+        self.files.enter_open(note.id, open);
         self.files.delegations.given(note.client, note.right);
         self.files.delegations.log(note.id, note.client);
     }

@@ -46,8 +46,6 @@ pub struct Delegation {
     pub given_to: GivenTo,
     /// The handle as the holder knows it.
     pub(super) fh: Bytes,
-    /// The mark of the instance that gave it.
-    pub(super) mark: u32,
     /// The version of its note, if it stands in the log.
     pub(super) logged: Option<u64>,
     /// When it was recalled.
@@ -223,19 +221,14 @@ impl Delegations {
         }
     }
 
-    /// How many delegations of this client stand in the log.
-    pub(super) fn logged_of(&self, client: u64) -> usize {
-        self.logged_of.of(client)
+    /// How many delegations of this client do not stand in the log.
+    pub(super) fn unlogged_of(&self, client: u64) -> usize {
+        self.files.of(client) + self.directories.of(client) - self.logged_of.of(client)
     }
 
     pub(super) fn log(&mut self, id: u64, client: u64) {
         self.logged.insert(id);
         self.logged_of.add(client);
-    }
-
-    /// Whether so many have ended that the log should be told now.
-    pub fn many_gone(&self) -> bool {
-        self.gone.len() >= limits::DELEGATIONS_GONE_MAX
     }
 
     pub(super) fn forget_client(&mut self, client: u64) {

@@ -18,9 +18,10 @@ impl<F> State<F> {
         self.copies.tick(now, self.lease_ms);
         let unconfirmed_ms = self.lease_ms * limits::UNCONFIRMED_LEASES;
         let mut out = self.nlm_tick(now);
-        out.extend(self.take_gone_delegations());
+        out.extend(self.take_gone());
         // Before the notes of clients that hold nothing besides, with which they go into the log together.
         out.extend(self.log_delegations());
+        out.extend(self.log_more_locks());
         for id in self.clients.ids() {
             let Some(c) = self.clients.get(id) else { continue };
             let silent = now.saturating_sub(c.renewed);
@@ -31,7 +32,7 @@ impl<F> State<F> {
             };
             if silent > limit && !self.is_busy(id) {
                 out.extend(self.remove_client(id));
-            } else if c.holding_noted && !c.needs_reclaim && self.files.unlogged_of(id) == 0 {
+            } else if c.holding_noted && !c.needs_reclaim && self.unlogged_of(id) == 0 {
                 out.extend(self.note_holding_nothing(id));
             }
         }

@@ -2,7 +2,7 @@
 //! ([`super::ranges`]).
 
 use super::ids::FileKey;
-use super::opens::{ClientState, File, Files, LockState, OpenOrLock, READ, Share, WRITE};
+use super::opens::{ClientState, File, Files, LockState, OpenOrLock, READ, Share, WRITE, bump};
 pub use super::ranges::Span;
 use super::ranges::{Growth, Range};
 use super::refusals::AtLimit;
@@ -60,8 +60,13 @@ impl<F> Files<F> {
         let Some(l) = self.locks.remove(&id) else { return };
         let dropped = self.files.get_mut(&l.file).map_or(0, |f| f.ranges.drop_state(id));
         self.ranges -= dropped;
+        match &l.logged {
+            Some(logged) => self.logged_locks.dropped(id, logged),
+            None => self.logged_locks.dropped_unlogged(id),
+        }
         if let Some(c) = self.clients.get_mut(&l.client) {
             c.ranges -= dropped;
+            c.unlogged_locks -= usize::from(l.logged.is_none());
             c.locks.remove(&(l.owner, l.file.clone()));
             if c.opens.is_empty() && c.locks.is_empty() {
                 self.clients.remove(&l.client);
@@ -73,6 +78,13 @@ impl<F> Files<F> {
         self.waiters.freed(&l.file);
         if let Some(o) = l.open.and_then(|open| self.opens.get_mut(&open)) {
             o.lock_states.retain(|s| *s != id);
+        }
+        // A former open is there for its locks, or while it is used.
+        if let Some(open) = l.open
+            && self.opens.get(&open).is_some_and(|o| o.former.is_some() && o.lock_states.is_empty())
+        {
+            let handles = self.drop_open(open);
+            self.closed.extend(handles);
         }
     }
 
@@ -158,15 +170,22 @@ impl<F> Files<F> {
             return Err(NfsStat::NFS4ERR_NOSPC);
         }
         let id = self.fresh();
-        let of_client = self.clients.entry(client).or_default();
-        of_client.from = from;
-        of_client.locks.insert((owner.clone(), file.clone()), id);
-        if let Some(o) = open.and_then(|open| self.opens.get_mut(&open)) {
+        self.clients.entry(client).or_default().from = from;
+        let (mark, logged) = (self.mark, None);
+        let state =
+            LockState { client, owner: owner.clone(), file: file.clone(), open, seqid: 0, mark, logged };
+        self.enter_lock_state(id, state);
+        Ok(id)
+    }
+
+    pub(super) fn enter_lock_state(&mut self, id: u64, state: LockState) {
+        let of_client = self.clients.entry(state.client).or_default();
+        of_client.locks.insert((state.owner.clone(), state.file.clone()), id);
+        of_client.unlogged_locks += usize::from(state.logged.is_none());
+        if let Some(o) = state.open.and_then(|open| self.opens.get_mut(&open)) {
             o.lock_states.push(id);
         }
-        let state = LockState { client, owner: owner.clone(), file: file.clone(), open, seqid: 0 };
         self.locks.insert(id, state);
-        Ok(id)
     }
 
     /// Gives `span` to a lock state or takes it away (`None`), and counts. The caller has checked that there is room.
@@ -263,11 +282,8 @@ impl<F> Files<F> {
     }
 
     fn bumped(&mut self, id: u64) -> Stateid {
-        let seqid = self.locks.get_mut(&id).map_or(1, |l| {
-            l.seqid = l.seqid.wrapping_add(1).max(1);
-            l.seqid
-        });
-        self.stateid(id, seqid)
+        let (mark, seqid) = self.locks.get_mut(&id).map_or((self.mark, 1), |l| (l.mark, bump(&mut l.seqid)));
+        Self::marked(mark, id, seqid)
     }
 
     /// LOCKT (RFC 8881 section 18.11): returns the lock that would be in the way.

@@ -18,6 +18,7 @@
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
 //! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation;
+//! - `former`: what former instances gave to clients that go on: their locks and opens;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
 //! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
 //!
@@ -38,6 +39,7 @@ pub mod delegations;
 pub mod drc;
 mod expired_stateids;
 mod expiry;
+mod former;
 pub mod grace;
 pub mod identity;
 pub mod ids;

@@ -143,6 +143,33 @@ pub struct DelegationNote {
     pub given_to: (SessionId, u32, u32, u32),
 }
 
+/// The byte-range locks of a lock owner on a file. The note follows each LOCK and LOCKU, in the same transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocksNote {
+    /// The number in the stateid, and the mark of the instance that gave it.
+    pub id: u64,
+    pub mark: u32,
+    pub client: u64,
+    /// The lock owner.
+    pub owner: Vec<u8>,
+    pub file: Vec<u8>,
+    pub seqid: u32,
+    /// The open that they are under: number and mark, owner if known, access.
+    pub open: (u64, u32, Option<Vec<u8>>, u8),
+    /// First and last byte of each range, and whether it is exclusive.
+    pub ranges: Vec<(u64, u64, bool)>,
+}
+
+impl LocksNote {
+    /// What it takes in the log, at most.
+    pub(super) fn bytes(&self) -> u64 {
+        const NUMBERS: usize = 80;
+        const RANGE: usize = 21;
+        let names = self.owner.len() + self.file.len() + self.open.2.as_ref().map_or(0, Vec::len);
+        (NUMBERS + names + RANGE * self.ranges.len()) as u64
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
     pub key: CallKey,
@@ -197,6 +224,9 @@ pub enum Note {
     /// This delegation has ended. Written with whatever is written next: a client that is asked for one that it has returned says that it
     /// does not know it.
     DelegationGone(u64),
+    Locks(LocksNote),
+    /// These locks are released or no longer in the log. Written before a CLOSE that releases some is answered; else with whatever is written next.
+    LocksGone(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

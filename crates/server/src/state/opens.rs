@@ -6,6 +6,7 @@
 
 use super::delegations::{Delegation, Delegations};
 use super::expired_stateids::ExpiredStateids;
+use super::former::{Former, Logged, LoggedLocks};
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
 use super::nlm::waiters::Waiters;
@@ -35,14 +36,18 @@ pub(super) struct Open<F> {
     pub(super) deny: Share,
     /// Each (access, deny) pair that an OPEN has asked for and no OPEN_DOWNGRADE has taken back: bit `access * 4 +
     /// deny`.
-    seen: u16,
+    pub(super) seen: u16,
     /// What the shell opened, with the access that it was opened for. At most two, neither covering the other; none for an
     /// access for which there was no descriptor to spare.
-    handles: Vec<(Share, F)>,
+    pub(super) handles: Vec<(Share, F)>,
     /// Lock states that were created under this open.
     pub(super) lock_states: Vec<u64>,
     /// It is a delegation.
     pub(super) delegation: Option<Delegation>,
+    /// The mark of the instance that gave it.
+    pub(super) mark: u32,
+    /// A former instance of the server gave it: see [`super::former`].
+    pub(super) former: Option<Former>,
 }
 
 /// A lock owner's locks on one file, named by a lock stateid.
@@ -54,6 +59,10 @@ pub(super) struct LockState {
     /// The open that it was created under; `None` for NLM, whose locks need no open.
     pub(super) open: Option<u64>,
     pub(super) seqid: u32,
+    /// The mark of the instance that gave it.
+    pub(super) mark: u32,
+    /// Its note, if it stands in the log.
+    pub(super) logged: Option<Logged>,
 }
 
 #[derive(Debug, Default)]
@@ -73,6 +82,10 @@ pub(super) struct ClientState {
     pub(super) opens: HashMap<(Bytes, FileKey), u64>,
     pub(super) locks: HashMap<(Bytes, FileKey), u64>,
     pub(super) ranges: usize,
+    /// How many of its opens deny others something.
+    pub(super) denying: usize,
+    /// How many of its lock states do not stand in the log.
+    pub(super) unlogged_locks: usize,
     /// How many handles its opens keep.
     kept: usize,
     /// The address that it last opened a file from, if known.
@@ -81,7 +94,7 @@ pub(super) struct ClientState {
 
 /// Added to an instance's epoch it gives the instance's mark in stateids. A young server has a small epoch, and clients
 /// and test suites make up stateids with small numbers: these must look like another instance's.
-const MARK: u32 = 0x4c46_0000;
+pub(super) const MARK: u32 = 0x4c46_0000;
 
 #[derive(Debug)]
 pub struct Files<F> {
@@ -98,6 +111,7 @@ pub struct Files<F> {
     kept: usize,
     pub waiters: Waiters,
     pub delegations: Delegations,
+    pub(super) logged_locks: LoggedLocks,
     /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
     /// What the shell had opened for clients that are gone. The shell closes it after it has released the state lock.
@@ -130,6 +144,26 @@ pub(super) fn mark(stateid: &Stateid) -> u32 {
 pub(super) fn bump(seqid: &mut u32) -> u32 {
     *seqid = seqid.wrapping_add(1).max(1);
     *seqid
+}
+
+impl<F> Open<F> {
+    /// An open that gives no access yet.
+    pub(super) fn new(client: u64, owner: Bytes, file: FileKey, mark: u32) -> Self {
+        Open {
+            client,
+            owner,
+            file,
+            seqid: 0,
+            access: 0,
+            deny: 0,
+            seen: 0,
+            handles: Vec::new(),
+            lock_states: Vec::new(),
+            delegation: None,
+            mark,
+            former: None,
+        }
+    }
 }
 
 impl<F: Clone> Files<F> {
@@ -177,6 +211,7 @@ impl<F> Files<F> {
             kept: 0,
             waiters: Waiters::default(),
             delegations: Delegations::default(),
+            logged_locks: LoggedLocks::default(),
             refusals: Refusals::default(),
             closed: Vec::new(),
         }
@@ -209,37 +244,19 @@ impl<F> Files<F> {
     pub(super) fn fresh(&mut self) -> u64 {
         loop {
             let id = self.ids.fresh();
-            // Of a former instance's numbers only those of delegations are still in use.
-            if !self.opens.contains_key(&id) {
+            // A former instance's numbers may still be in use.
+            if !self.opens.contains_key(&id) && !self.locks.contains_key(&id) {
                 return id;
             }
         }
     }
 
-    /// Puts an open back under its number.
-    pub(super) fn restore_open(
-        &mut self,
-        id: u64,
-        client: u64,
-        owner: Bytes,
-        file: FileKey,
-        access: Share,
-        delegation: Delegation,
-    ) {
-        self.clients.entry(client).or_default().opens.insert((owner.clone(), file.clone()), id);
-        self.files.entry(file.clone()).or_default().opens.push(id);
-        let open = Open {
-            client,
-            owner,
-            file,
-            seqid: 1,
-            access,
-            deny: 0,
-            seen: 0,
-            handles: Vec::new(),
-            lock_states: Vec::new(),
-            delegation: Some(delegation),
-        };
+    /// Enters an open under its number, without a descriptor.
+    pub(super) fn enter_open(&mut self, id: u64, open: Open<F>) {
+        let of_client = self.clients.entry(open.client).or_default();
+        of_client.opens.insert((open.owner.clone(), open.file.clone()), id);
+        of_client.denying += usize::from(open.deny != 0);
+        self.files.entry(open.file.clone()).or_default().opens.push(id);
         self.opens.insert(id, open);
     }
 
@@ -270,21 +287,19 @@ impl<F> Files<F> {
         if self.delegations.is_revoked(id, mark, client) {
             return Err(NfsStat::NFS4ERR_DELEG_REVOKED);
         }
-        if mark != self.opens.get(&id).map_or(self.mark, |o| self.mark_of(o)) {
-            return Err(BAD);
-        }
-        let (which, owner, seqid) = if let Some(o) = self.opens.get(&id) {
-            (OpenOrLock::Open(id), o.client, o.seqid)
+        let (which, given_by, owner, seqid) = if let Some(o) = self.opens.get(&id) {
+            (OpenOrLock::Open(id), o.mark, o.client, o.seqid)
         } else if let Some(l) = self.locks.get(&id) {
-            (OpenOrLock::Lock(id), l.client, l.seqid)
+            (OpenOrLock::Lock(id), l.mark, l.client, l.seqid)
         } else {
             return Err(BAD);
         };
-        if owner != client {
+        if owner != client || mark != given_by {
             return Err(BAD);
         }
         match stateid.seqid {
             0 => Ok(which),
+            _ if seqid == super::former::UNKNOWN_SEQID => Ok(which),
             s if s == seqid => Ok(which),
             s if (seqid.wrapping_sub(s) as i32) > 0 => Err(NfsStat::NFS4ERR_OLD_STATEID),
             _ => Err(BAD),
@@ -313,8 +328,8 @@ impl<F> Files<F> {
 
     pub fn present(&self, which: OpenOrLock) -> Option<Stateid> {
         match which {
-            OpenOrLock::Open(id) => self.opens.get(&id).map(|o| self.stateid(id, o.seqid)),
-            OpenOrLock::Lock(id) => self.locks.get(&id).map(|l| self.stateid(id, l.seqid)),
+            OpenOrLock::Open(id) => self.opens.get(&id).map(|o| Self::marked(o.mark, id, o.seqid)),
+            OpenOrLock::Lock(id) => self.locks.get(&id).map(|l| Self::marked(l.mark, id, l.seqid)),
         }
     }
 
@@ -429,28 +444,20 @@ impl<F> Files<F> {
                     return Err(NfsStat::NFS4ERR_NOSPC);
                 }
                 let id = self.fresh();
-                self.clients.entry(client).or_default().opens.insert(key, id);
-                self.files.entry(file.clone()).or_default().opens.push(id);
-                self.opens.insert(
-                    id,
-                    Open {
-                        client,
-                        owner: owner.clone(),
-                        file: file.clone(),
-                        seqid: 0,
-                        access: 0,
-                        deny: 0,
-                        seen: 0,
-                        handles: Vec::new(),
-                        lock_states: Vec::new(),
-                        delegation: None,
-                    },
-                );
+                let mark = self.mark;
+                self.enter_open(id, Open::new(client, owner.clone(), file.clone(), mark));
+                self.replace_former(id);
                 id
             }
         };
         let Some(open) = self.opens.get_mut(&id) else { return Err(NfsStat::NFS4ERR_SERVERFAULT) };
         open.access |= access;
+        if open.deny == 0
+            && deny != 0
+            && let Some(c) = self.clients.get_mut(&client)
+        {
+            c.denying += 1;
+        }
         open.deny |= deny;
         open.seen |= 1 << (access * 4 + deny);
         if let Some(handle) = handle
@@ -466,7 +473,7 @@ impl<F> Files<F> {
             }
         }
         let seqid = bump(&mut open.seqid);
-        Ok(self.stateid(id, seqid))
+        Ok(Self::marked(open.mark, id, seqid))
     }
 
     /// OPEN_DOWNGRADE (RFC 8881 section 18.18) to the union of some of the OPENs in effect.
@@ -481,6 +488,9 @@ impl<F> Files<F> {
     ) -> Result<Stateid, NfsStat> {
         let id = self.find_open(client, file, stateid)?;
         let open = self.opens.get_mut(&id).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        if open.former.is_some() {
+            return open.downgrade_former(id, stateid, access, deny);
+        }
         let (mut kept, mut union) = (0u16, (0, 0));
         for a in 1..4u8 {
             for d in 0..4u8 {
@@ -494,9 +504,15 @@ impl<F> Files<F> {
         if union != (access, deny) || kept == 0 {
             return Err(NfsStat::NFS4ERR_INVAL);
         }
+        if open.deny != 0
+            && deny == 0
+            && let Some(c) = self.clients.get_mut(&client)
+        {
+            c.denying -= 1;
+        }
         (open.access, open.deny, open.seen) = (access, deny, kept);
         let seqid = bump(&mut open.seqid);
-        Ok(self.stateid(id, seqid))
+        Ok(Self::marked(open.mark, id, seqid))
     }
 
     /// CLOSE (RFC 8881 section 18.2): removes the open and the locks created under it.
@@ -524,6 +540,9 @@ impl<F> Files<F> {
         let key = (owner.clone(), file.clone());
         let id = self.clients.get(&client)?.opens.get(&key)?;
         let open = self.opens.get_mut(id)?;
+        if let Some(c) = self.clients.get_mut(&client) {
+            c.denying = c.denying + usize::from(deny != 0) - usize::from(open.deny != 0);
+        }
         Some((std::mem::replace(&mut open.access, access), std::mem::replace(&mut open.deny, deny)))
     }
 
@@ -539,6 +558,7 @@ impl<F> Files<F> {
         self.kept -= open.handles.len();
         if let Some(c) = self.clients.get_mut(&open.client) {
             c.kept -= open.handles.len();
+            c.denying -= usize::from(open.deny != 0);
             c.opens.remove(&(open.owner, open.file.clone()));
             if c.opens.is_empty() && c.locks.is_empty() {
                 self.clients.remove(&open.client);

@@ -35,6 +35,19 @@ impl Span {
         }
     }
 
+    /// The bytes from the first to the last, both included; `None` if there are none.
+    pub(super) fn of(first: u64, last: u64) -> Option<Span> {
+        (first <= last).then_some(Span { start: first, end: last })
+    }
+
+    pub(super) fn first(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.end
+    }
+
     pub fn offset(&self) -> u64 {
         self.start
     }
@@ -99,6 +112,12 @@ impl Ranges {
         });
         let found = found.map(|(id, _)| *id).collect();
         (found, looked)
+    }
+
+    /// The ranges of a state, and whether each is exclusive.
+    pub(super) fn of(&self, state: u64) -> Vec<(Span, bool)> {
+        let own = self.owners.get(&state).into_iter().flatten();
+        own.map(|(&start, &(end, exclusive))| (Span { start, end }, exclusive)).collect()
     }
 
     pub(super) fn holds(&self, state: u64) -> bool {

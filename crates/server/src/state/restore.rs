@@ -3,8 +3,8 @@
 use super::clients::{Client, V40};
 use super::identity::Addrs;
 use super::notes::{
-    AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, DelegationNote, NlmHostNote, Note,
-    RevokedNote, SessionNote, SlotNote, Stamped,
+    AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, DelegationNote, LocksNote, NlmHostNote,
+    Note, RevokedNote, SessionNote, SlotNote, Stamped,
 };
 use super::sessions::NewSession;
 use super::{Millis, State};
@@ -35,6 +35,7 @@ fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
         holding_noted: note.holds,
         reclaim_complete: note.reclaim_complete && !note.holds,
         needs_reclaim: note.holds,
+        restored: true,
         must_complete: false,
         version,
         v40: None,
@@ -72,6 +73,7 @@ impl<F> State<F> {
         let mut hosts: HashMap<u64, (u64, Option<NlmHostNote>)> = HashMap::new();
         let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
         let mut delegations: HashMap<u64, (u64, Option<DelegationNote>)> = HashMap::new();
+        let mut locks: HashMap<u64, (u64, Option<LocksNote>)> = HashMap::new();
         let mut revoked: HashMap<u64, (u64, RevokedNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
@@ -101,6 +103,8 @@ impl<F> State<F> {
                 Note::Addrs(a) => newest(&mut addrs, a.client, v, a),
                 Note::Delegation(d) => newest(&mut delegations, d.id, v, Some(d)),
                 Note::DelegationGone(id) => newest(&mut delegations, id, v, None),
+                Note::Locks(l) => newest(&mut locks, l.id, v, Some(l)),
+                Note::LocksGone(id) => newest(&mut locks, id, v, None),
                 Note::Revoked(r) => newest(&mut revoked, r.client, v, r),
             }
         }
@@ -122,6 +126,10 @@ impl<F> State<F> {
             if let Some(note) = note {
                 self.restore_delegation(v, note);
             }
+        }
+        self.restore_locks(locks.into_values().filter_map(|(v, note)| Some((v, note?))));
+        if self.clients.iter().any(|c| c.v40.is_none() && !c.needs_reclaim) {
+            self.unknown_opens_until = now + self.lease_ms;
         }
         for (version, s) in sessions.into_values().filter_map(|(v, s)| s.map(|s| (v, s))) {
             if self.clients.get(s.client).is_none() {

@@ -36,6 +36,7 @@ enum Names {
     Slots(SessionId, usize, std::vec::IntoIter<SessionId>),
     Calls(std::vec::IntoIter<CallKey>),
     Delegations(std::vec::IntoIter<u64>),
+    Locks(std::vec::IntoIter<u64>),
     Nothing,
 }
 
@@ -145,6 +146,10 @@ impl<F> State<F> {
                 },
                 Names::Delegations(left) => match left.next() {
                     Some(id) => out.extend(self.files.delegation_note(id)),
+                    None => snapshot.names = Names::Locks(self.files.logged_locks.ids().into_iter()),
+                },
+                Names::Locks(left) => match left.next() {
+                    Some(id) => out.extend(self.files.locks_note(id)),
                     None => snapshot.names = Names::Nothing,
                 },
                 Names::Nothing => break,
@@ -159,7 +164,7 @@ impl<F> State<F> {
         let mut out = self.nlm_settle();
         for id in self.clients.ids() {
             let v = self.version + 1;
-            let holds = self.files.unlogged_of(id) > 0;
+            let holds = self.unlogged_of(id) > 0;
             // A client that has still not reclaimed keeps its right to.
             if let Some(c) = self.clients.get_mut(id).filter(|c| c.holds && !holds && !c.needs_reclaim) {
                 c.holds = false;

@@ -26,6 +26,8 @@ pub struct Bounds {
     pub call_bytes: u64,
     /// Delegations that stand in the log.
     pub delegations: usize,
+    /// Bytes of locks in the log; 0 without a log.
+    pub lock_bytes: u64,
     /// The configured limits. Client records may be fewer: see `clients`.
     pub limits: Limits,
 }
@@ -55,6 +57,10 @@ impl Bounds {
                     usize::try_from(fit).unwrap_or(usize::MAX).min(limits::LOGGED_DELEGATIONS_MAX)
                 }
             },
+            lock_bytes: match log_bytes {
+                None => 0,
+                Some(_) => share(limits::LOG_PARTS_LOCKS).min(limits::LOGGED_LOCKS_BYTES_MAX),
+            },
             call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
             limits: configured,
         }
@@ -74,6 +80,8 @@ pub struct State<F> {
     pub grace: Grace,
     pub lease_ms: Millis,
     pub bounds: Bounds,
+    /// Until then clients of before the restart may have opens that they have not used since.
+    pub(super) unknown_opens_until: Millis,
     /// The version that the next change gets.
     pub(crate) version: u64,
 }
@@ -92,6 +100,7 @@ impl<F> State<F> {
             grace: Grace::default(),
             lease_ms,
             bounds,
+            unknown_opens_until: 0,
             version: 0,
         }
     }
@@ -235,7 +244,7 @@ impl<F> State<F> {
     /// If the client holds an open or a lock and its record in the log does not say so yet: the note to write. It must be durable before
     /// the reply, or the client could not reclaim after a power cut.
     pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
-        if self.files.unlogged_of(client) == 0 {
+        if self.unlogged_of(client) == 0 {
             return None;
         }
         let v = self.version + 1;

@@ -295,11 +295,11 @@ fn what_stands_in_the_log_is_there_after_a_restart_and_what_has_ended_is_not() {
     let kept = delegate(&mut st, a, &file(1), Right::Write);
     let ended = delegate(&mut st, a, &file(2), Right::Write);
     let early = [kept, ended].map(|s| st.log_given(&s).expect("room in the log"));
-    assert_eq!((st.files.opens_of(a), st.files.unlogged_of(a)), (2, 0));
+    assert_eq!((st.files.opens_of(a), st.unlogged_of(a)), (2, 0));
     assert!(st.note_holding(a).is_none(), "the log knows all that it holds");
     let mut notes = st.snapshot();
     st.files.return_delegation(a, &file(2), &ended).expect("returned");
-    let gone = st.take_gone_delegations();
+    let gone = st.take_gone();
     assert_eq!(gone.len(), 1);
     // In any order, and more than once.
     notes.extend(gone);
@@ -374,7 +374,7 @@ fn what_was_given_without_the_log_stands_there_a_tick_later() {
 fn stands_in_the_log_a_tick_later(right: Right) {
     let (mut st, a, _) = two();
     let given = delegate(&mut st, a, &file(1), right);
-    let open = st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, 0, None).expect("an open");
+    let open = st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open");
     assert!(st.note_holding(a).is_some());
     st.holding_is_noted(a);
     let after = |st: &State<u32>| {
@@ -388,7 +388,7 @@ fn stands_in_the_log_a_tick_later(right: Right) {
     assert!(st.tick(0).is_empty(), "its OPEN may not have been answered yet");
     let notes = st.tick(1);
     assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if d.right == right));
-    assert_eq!(after(&st), (1, false), "it still has an open");
+    assert_eq!(after(&st), (1, false), "it still denies something");
     st.files.close(a, &file(2), &open).expect("closed");
     let notes = st.tick(2);
     assert!(notes.iter().any(|n| matches!(&n.note, Note::Client(c) if !c.holds)));

@@ -219,7 +219,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         None => (Vec::new(), None),
         Some(_) => {
             let mut st = ctx.sh.state();
-            let gone = if changed { st.take_gone_delegations() } else { Vec::new() };
+            let gone = if changed { st.take_gone() } else { Vec::new() };
             (gone, st.note_holding(session.client))
         }
     };

@@ -266,7 +266,7 @@ impl Context<'_> {
         drop(handles);
         let notes = {
             let mut st = self.sh.state();
-            if st.files.delegations.many_gone() { st.take_gone_delegations() } else { Vec::new() }
+            if st.many_gone() { st.take_gone() } else { Vec::new() }
         };
         self.note(notes);
         Ok(ResBody::Empty)

@@ -54,7 +54,11 @@ impl Context<'_> {
             self.client40 = Some(self.sh.state().client_of_io40(self.now, &stateid)?);
         }
         let client = self.client()?;
-        let opened = self.sh.state().files.io(client, &file, &stateid, want)?;
+        let opened = {
+            let mut st = self.sh.state();
+            st.adopt(client, &file, &stateid, want);
+            st.files.io(client, &file, &stateid, want)?
+        };
         Ok(match opened {
             Some(file) => Some(obj.volume().as_caller(obj.cred(), &file, mode_for(want))?),
             // The open allows it and keeps no descriptor.

@@ -61,11 +61,14 @@ impl Context<'_> {
         };
         let want = locks::needed(a.locktype);
         let opened = {
-            let st = self.sh.state();
+            let mut st = self.sh.state();
             if a.reclaim {
                 st.may_reclaim(client, self.now)?;
             } else if st.must_wait_for_grace(client, self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
+            }
+            if let Locker::New { open, .. } = &locker {
+                st.adopt(client, &file, open, want);
             }
             st.files.lock_handle(client, &file, &locker, a.locktype)?
         };
@@ -97,7 +100,11 @@ impl Context<'_> {
                     {
                         break Err(LockError::Status(NfsStat::NFS4ERR_DEADLOCK));
                     }
-                    other => break other,
+                    Ok(stateid) => {
+                        notes.extend(st.log_locks(&stateid));
+                        break Ok(stateid);
+                    }
+                    refused => break refused,
                 }
             }
         };
@@ -145,8 +152,13 @@ impl Context<'_> {
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         let stateid = self.resolve_stateid(&a.lock_stateid, false)?;
-        let new = self.sh.state().files.unlock(client, &file, &stateid, span);
-        let new = new.map_err(|s| self.at_limit(s))?;
+        let (new, notes) = {
+            let mut st = self.sh.state();
+            let new = st.files.unlock(client, &file, &stateid, span);
+            let notes = new.as_ref().map_or_else(|_| Vec::new(), |new| st.log_locks(new));
+            (new.map_err(|s| self.at_limit(s))?, notes)
+        };
+        self.note(notes);
         self.stateid = new;
         Ok(ResBody::Locku(new))
     }

@@ -37,6 +37,8 @@ struct OpenRequest {
     mode: OpenMode,
     /// A new file is opened for reading, too: it will be delegated.
     both: bool,
+    /// The client says that it had this open before the server restarted.
+    reclaims: bool,
 }
 
 struct OpenedFile {
@@ -149,6 +151,7 @@ impl Context<'_> {
             owner: a.owner.owner.0.clone(),
             access,
             deny: a.share_deny as Share,
+            reclaims: matches!(a.claim, OpenClaim::Previous(_)),
             both: access == WRITE && Wish::of(a.share_access).instead,
             mode: OpenMode {
                 read: access & READ != 0,
@@ -326,6 +329,9 @@ impl Context<'_> {
 
     /// Whether the share reservations allow it. A client in the way whose lease is over loses what it holds.
     fn share(&mut self, obj: &Obj, request: &OpenRequest) -> Result<(), NfsStat> {
+        if request.deny != 0 && !request.reclaims && self.sh.state().may_have_unknown_opens(self.now) {
+            return Err(NfsStat::NFS4ERR_GRACE);
+        }
         let file = key(&obj.node);
         self.clear_the_way(NfsStat::NFS4ERR_SHARE_DENIED, |st| {
             st.files.check_share(&file, request.access, request.deny)
@@ -398,7 +404,11 @@ impl Context<'_> {
         }
         let stateid = self.resolve_stateid(&a.open_stateid, true)?;
         let (client, file) = (self.client()?, self.stateful()?);
-        let new = self.sh.state().files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?;
+        let new = {
+            let mut st = self.sh.state();
+            st.adopt(client, &file, &stateid, access);
+            st.files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?
+        };
         self.stateid = new;
         Ok(ResBody::OpenDowngrade(new))
     }
@@ -408,8 +418,19 @@ impl Context<'_> {
         let stateid = self.resolve_stateid(&a.open_stateid, true)?;
         let (client, file) = (self.client()?, self.stateful()?);
         // The descriptors are closed when the lock is not held any more.
-        let handles = self.sh.state().files.close(client, &file, &stateid)?;
+        let (handles, notes) = {
+            let mut st = self.sh.state();
+            if st.is_unused_former(client, &stateid) {
+                (Vec::new(), Vec::new())
+            } else {
+                let open = st.files.find_open(client, &file, &stateid)?;
+                let releases = st.files.has_logged_locks(open);
+                let handles = st.files.close(client, &file, &stateid)?;
+                (handles, if releases { st.take_gone() } else { Vec::new() })
+            }
+        };
         drop(handles);
+        self.note(notes);
         self.stateid = Stateid::INVALID;
         Ok(ResBody::Close(Stateid::INVALID))
     }

@@ -419,6 +419,13 @@ impl Client {
         }
     }
 
+    /// Holds an open that denies others something: the log does not know it, so after a restart the client has to reclaim.
+    pub async fn deny(&mut self, file: &str) {
+        let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));
+        let deny = landfast_nfs::v4::flags::OPEN4_SHARE_DENY_WRITE;
+        assert_ok(&self.run(vec![ArgOp::Putrootfh, open_op(b"denies", file, 1, deny, how)]).await);
+    }
+
     /// Opens a file in the root, making it if need be: its handle and stateid.
     pub async fn open(&mut self, file: &str, access: u32) -> (FileHandle, Stateid) {
         let how = OpenHow::Create(CreateHow::Unchecked(mode(0o644)));

@@ -42,6 +42,7 @@ async fn after_a_crash(lease_seconds: u32) -> (Rig, Client, Client, FileHandle) 
     let mut d = rig.client(b"d").await;
     assert_ok(&d.run(vec![ArgOp::Putrootfh, mkdir("d")]).await);
     let (fh, open) = c.open("f", 3).await;
+    c.deny("denied").await;
     assert_ok(&c.run(vec![ArgOp::Putfh(fh.clone()), write_op(open, 0, b"kept"), lock(open, false, 0)]).await);
     let restored = rig.crash().await;
     assert_eq!(restored.reclaiming, 1);

@@ -75,12 +75,14 @@ async fn rfc8881_8_3_a_thousand_clients_whose_leases_are_over_are_in_nobodys_way
 async fn rfc8881_8_4_2_1_a_thousand_clients_reclaim_and_half_of_them_twice() {
     let mut rig = rig(90).await;
     let all = clients(&rig, |i| format!("f{i}")).await;
+    each(&all, |(i, mut c, _)| async move { c.deny(&format!("denied{i}")).await }).await;
     assert_eq!(rig.crash().await.reclaiming, CLIENTS);
     let conn = rig.raw().await.conn;
     let back: Vec<_> = all
         .into_iter()
         .map(|(i, mut c, fh)| {
             c.raw.conn = conn.clone();
+            c.seq += 1;
             (i, c, fh)
         })
         .collect();

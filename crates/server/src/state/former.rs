@@ -1,0 +1,345 @@
+//! What former instances of the server gave to clients that go on after a restart: byte-range locks, which stand in the log, and opens, which
+//! do not.
+//!
+//! A lock state has a note, written in the transaction of each LOCK and LOCKU; so a restart is not felt by who holds a lock, and nobody else gets it.
+//!
+//! An open without locks that denies nothing is in nobody's way, so nothing is lost if the server does not know it for a while. Its client goes on to
+//! use its stateid, which says who gave it: a former instance. From then on the server knows the open again, with the access that was
+//! used. It is a *former* open. What it does not know of one is the owner, unless a lock's note names it, and the sequence number. So an OPEN by
+//! its owner gets another stateid, and the former open ends: if it was another owner's, that one's next use brings it back.
+//!
+//! This is only for a client whose record in the log says that it holds nothing else ([`super::clients::Client::holds`]): no
+//! delegation, lock or denying open that the log does not know. Any other client reclaims all that it holds, as RFC 8881 section 8.4.2.1 says.
+
+use super::clock::Millis;
+use super::ids::FileKey;
+use super::notes::{LocksNote, Note, Stamped};
+use super::opens::{Files, LockState, MARK, Open, OpenOrLock, Share, bump, mark, number};
+use super::ranges::Span;
+use super::tables::State;
+use crate::limited::Limit;
+use crate::limits;
+use bytes::Bytes;
+use landfast_nfs::v4::{NfsStat, Stateid};
+use std::collections::BTreeSet;
+
+/// The sequence number of a former open until its client has told it.
+pub(super) const UNKNOWN_SEQID: u32 = 0;
+
+/// What is known of an open that a former instance gave.
+#[derive(Debug)]
+pub(super) struct Former {
+    /// The owner, if the log knows it.
+    pub(super) owner: Option<Bytes>,
+}
+
+/// The note of a lock state.
+#[derive(Debug)]
+pub(super) struct Logged {
+    v: u64,
+    bytes: u64,
+}
+
+/// The lock states that stand in the log.
+#[derive(Debug, Default)]
+pub struct LoggedLocks {
+    ids: BTreeSet<u64>,
+    /// What their notes take.
+    bytes: u64,
+    /// Those for which there was no room.
+    no_room: BTreeSet<u64>,
+    /// Those that the log still has and must forget.
+    gone: Vec<u64>,
+}
+
+impl LoggedLocks {
+    pub(super) fn dropped(&mut self, id: u64, logged: &Logged) {
+        self.ids.remove(&id);
+        self.bytes -= logged.bytes;
+        self.gone.push(id);
+    }
+
+    pub(super) fn dropped_unlogged(&mut self, id: u64) {
+        self.no_room.remove(&id);
+    }
+
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.ids.iter().copied().collect()
+    }
+
+    pub(super) fn gone(&self) -> usize {
+        self.gone.len()
+    }
+
+    pub(super) fn take_gone(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.gone)
+    }
+}
+
+/// The name under which a former open is kept: longer than any that a client can send (RFC 8881 section 3.2), and not a delegation's.
+fn owner_of_former(id: u64, mark: u32) -> Bytes {
+    let mut name = vec![0; 1025];
+    name.extend_from_slice(&mark.to_be_bytes());
+    name.extend_from_slice(&id.to_be_bytes());
+    name.into()
+}
+
+impl<F> Open<F> {
+    fn former(
+        client: u64,
+        file: FileKey,
+        (id, mark): (u64, u32),
+        access: Share,
+        owner: Option<Bytes>,
+    ) -> Self {
+        let name = owner_of_former(id, mark);
+        let former = Some(Former { owner });
+        Open { seqid: UNKNOWN_SEQID, access, former, ..Open::new(client, name, file, mark) }
+    }
+
+    /// OPEN_DOWNGRADE of a former open: which OPENs are in effect is not known, so the client's word counts.
+    /// Errors: `INVAL` if it is to deny something.
+    pub(super) fn downgrade_former(
+        &mut self,
+        id: u64,
+        stateid: &Stateid,
+        access: Share,
+        deny: Share,
+    ) -> Result<Stateid, NfsStat> {
+        if deny != 0 {
+            return Err(NfsStat::NFS4ERR_INVAL);
+        }
+        self.access = access;
+        self.seqid = stateid.seqid;
+        Ok(Files::<F>::marked(self.mark, id, bump(&mut self.seqid)))
+    }
+}
+
+impl<F> Files<F> {
+    /// Whether a former instance gave this stateid to the client, and this one knows nothing of it.
+    fn is_unknown_former(&self, client: u64, stateid: &Stateid) -> bool {
+        let (mark, id) = (mark(stateid), number(stateid));
+        mark.wrapping_sub(MARK) < self.mark.wrapping_sub(MARK)
+            && !self.delegations.is_revoked(id, mark, client)
+            && !self.opens.contains_key(&id)
+            && !self.locks.contains_key(&id)
+    }
+
+    fn adopt(&mut self, client: u64, file: &FileKey, stateid: &Stateid, want: Share) {
+        if let Ok(OpenOrLock::Open(id)) = self.find_on(client, file, stateid) {
+            let widens = |o: &Open<F>| o.former.is_some() && o.access & want != want;
+            if self.opens.get(&id).is_some_and(widens)
+                && self.check_share(file, want, 0).is_ok()
+                && let Some(open) = self.opens.get_mut(&id)
+            {
+                open.access |= want;
+            }
+            return;
+        }
+        let full = self.opens_of(client) >= self.limits[Limit::ClientOpens]
+            || self.opens.len() >= self.limits[Limit::Opens];
+        if full || !self.is_unknown_former(client, stateid) || self.check_share(file, want, 0).is_err() {
+            return;
+        }
+        let (id, mark) = (number(stateid), mark(stateid));
+        self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, None));
+    }
+
+    /// An owner has opened a file anew, as `new`: its former open ends, and its locks are under the new one.
+    pub(super) fn replace_former(&mut self, new: u64) {
+        let Some(open) = self.opens.get(&new) else { return };
+        let (client, owner, file) = (open.client, open.owner.clone(), open.file.clone());
+        let of_file = self.files.get(&file).map(|f| f.opens.clone()).unwrap_or_default();
+        for id in of_file {
+            let Some(Open { client: of, former: Some(former), lock_states, .. }) = self.opens.get_mut(&id)
+            else {
+                continue;
+            };
+            let same = former.owner.as_ref() == Some(&owner);
+            let unknown = former.owner.is_none() && lock_states.is_empty();
+            if *of != client || !(same || unknown) {
+                continue;
+            }
+            let locks = std::mem::take(lock_states);
+            for lock in &locks {
+                self.locks.get_mut(lock).into_iter().for_each(|l| l.open = Some(new));
+            }
+            self.opens.get_mut(&new).into_iter().for_each(|o| o.lock_states.extend(&locks));
+            let handles = self.drop_open(id);
+            self.closed.extend(handles);
+        }
+    }
+
+    /// Whether there are locks under this open that the log has to forget before a CLOSE is answered.
+    pub fn has_logged_locks(&self, open: u64) -> bool {
+        let of_open = self.opens.get(&open).map(|o| (&o.lock_states, self.files.get(&o.file)));
+        of_open.is_some_and(|(states, file)| {
+            let held = |id: &u64| file.is_some_and(|f| f.ranges.holds(*id));
+            states.iter().any(|id| held(id) && self.logged_locks.ids.contains(id))
+        })
+    }
+
+    /// The note of a lock state that stands in the log.
+    pub(super) fn locks_note(&self, id: u64) -> Option<Stamped> {
+        let v = self.locks.get(&id)?.logged.as_ref()?.v;
+        Some(Stamped { v, note: Note::Locks(self.note_of_locks(id)?) })
+    }
+
+    fn note_of_locks(&self, id: u64) -> Option<LocksNote> {
+        let l = self.locks.get(&id)?;
+        let open = l.open?;
+        let o = self.opens.get(&open)?;
+        let owner = match &o.former {
+            Some(former) => former.owner.clone(),
+            None => Some(o.owner.clone()),
+        };
+        let ranges = self.files.get(&l.file).map(|f| f.ranges.of(id)).unwrap_or_default();
+        Some(LocksNote {
+            id,
+            mark: l.mark,
+            client: l.client,
+            owner: l.owner.to_vec(),
+            file: l.file.to_vec(),
+            seqid: l.seqid,
+            open: (open, o.mark, owner.map(|name| name.to_vec()), o.access),
+            ranges: ranges
+                .into_iter()
+                .map(|(span, exclusive)| (span.first(), span.last(), exclusive))
+                .collect(),
+        })
+    }
+
+    /// Has the log know these locks as they are now, under this version. `None` if it has no room for them; then it must forget what it knew.
+    fn log_locks(&mut self, id: u64, v: u64, most: u64) -> Option<Stamped> {
+        let note = self.note_of_locks(id)?;
+        let bytes = note.bytes();
+        let locks = self.locks.get_mut(&id)?;
+        let before = locks.logged.take();
+        let was = before.as_ref().map_or(0, |logged| logged.bytes);
+        let of_client = self.clients.get_mut(&locks.client)?;
+        let logged = &mut self.logged_locks;
+        if bytes > limits::LOCKS_NOTE_BYTES_MAX || logged.bytes - was + bytes > most {
+            if let Some(before) = before {
+                logged.dropped(id, &before);
+                of_client.unlogged_locks += 1;
+            }
+            logged.no_room.insert(id);
+            return None;
+        }
+        if before.is_none() {
+            logged.ids.insert(id);
+            logged.no_room.remove(&id);
+            of_client.unlogged_locks -= 1;
+        }
+        logged.bytes = logged.bytes - was + bytes;
+        locks.logged = Some(Logged { v, bytes });
+        Some(Stamped { v, note: Note::Locks(note) })
+    }
+
+    fn restore_locks(&mut self, v: u64, note: LocksNote) {
+        let (client, file) = (note.client, FileKey::from(note.file.clone()));
+        let (open, open_mark, owner, access) = note.open.clone();
+        if self.locks.contains_key(&note.id) || self.opens.contains_key(&note.id) || note.file.is_empty() {
+            return;
+        }
+        match self.opens.get(&open) {
+            None => {
+                let owner = owner.map(Bytes::from);
+                self.enter_open(open, Open::former(client, file.clone(), (open, open_mark), access, owner));
+            }
+            Some(known) if known.client == client && known.file == file && known.former.is_some() => {}
+            Some(_) => return,
+        }
+        let logged = Logged { v, bytes: note.bytes() };
+        self.logged_locks.bytes += logged.bytes;
+        self.logged_locks.ids.insert(note.id);
+        let state = LockState {
+            client,
+            owner: Bytes::from(note.owner),
+            file: file.clone(),
+            open: Some(open),
+            seqid: note.seqid,
+            mark: note.mark,
+            logged: Some(logged),
+        };
+        self.enter_lock_state(note.id, state);
+        for (first, last, exclusive) in note.ranges {
+            let Some(span) = Span::of(first, last) else { continue };
+            let ranges = self.files.get(&file).map(|f| &f.ranges);
+            if ranges.is_some_and(|r| r.conflict(&span, exclusive, Some(note.id)).is_none()) {
+                self.change_ranges(note.id, span, Some(exclusive));
+            }
+        }
+    }
+}
+
+impl<F> State<F> {
+    /// Before a stateid is used for `want`: if it is a former open's, the open is known from now on.
+    pub fn adopt(&mut self, client: u64, file: &FileKey, stateid: &Stateid, want: Share) {
+        if mark(stateid) != self.files.mark && self.goes_on(client) {
+            self.files.adopt(client, file, stateid, want);
+        }
+    }
+
+    /// Whether this stateid is a former open's that need not be known to be closed.
+    pub fn is_unused_former(&self, client: u64, stateid: &Stateid) -> bool {
+        self.goes_on(client) && self.files.is_unknown_former(client, stateid)
+    }
+
+    /// Whether the client goes on with what a former instance gave to it.
+    fn goes_on(&self, client: u64) -> bool {
+        self.clients.get(client).is_some_and(|c| c.restored && !c.needs_reclaim && c.v40.is_none())
+    }
+
+    /// Whether there may be opens that only their clients know, so that nobody may be promised that there are none. A client that uses its open
+    /// makes it known; for one lease after a restart it has time to.
+    pub fn may_have_unknown_opens(&self, now: Millis) -> bool {
+        now < self.unknown_opens_until
+    }
+
+    /// After a LOCK or LOCKU: the note to be written with it. If the log has no room for it, the client holds something that the log does not
+    /// know, as after an OPEN that denies something.
+    pub fn log_locks(&mut self, stateid: &Stateid) -> Vec<Stamped> {
+        let id = number(stateid);
+        let Some(locks) = self.files.locks.get(&id) else { return Vec::new() };
+        if self.bounds.lock_bytes == 0 || self.clients.get(locks.client).is_none_or(|c| c.v40.is_some()) {
+            return Vec::new();
+        }
+        let v = self.next_version();
+        match self.files.log_locks(id, v, self.bounds.lock_bytes) {
+            Some(note) => vec![note],
+            None => self.take_gone(),
+        }
+    }
+
+    /// Has locks stand in the log for which there was no room, so many at a time.
+    pub(super) fn log_more_locks(&mut self) -> Vec<Stamped> {
+        let mut notes = Vec::new();
+        let ids: Vec<u64> = self.files.logged_locks.no_room.iter().copied().collect();
+        for id in ids.into_iter().take(limits::LOCKS_NOTED_AT_ONCE) {
+            let v = self.next_version();
+            notes.extend(self.files.log_locks(id, v, self.bounds.lock_bytes));
+        }
+        notes
+    }
+
+    /// Puts locks back that the log kept, of clients that need not reclaim. Where two have the same bytes, the later note counts: the other client
+    /// had released them, and the log did not know yet.
+    pub(super) fn restore_locks(&mut self, notes: impl IntoIterator<Item = (u64, LocksNote)>) {
+        let mut notes: Vec<_> = notes.into_iter().filter(|(_, note)| self.goes_on(note.client)).collect();
+        notes.sort_by_key(|(v, _)| std::cmp::Reverse(*v));
+        for (v, note) in notes {
+            self.files.restore_locks(v, note);
+        }
+    }
+
+    /// What a client holds that the log does not know: after a restart it has to reclaim.
+    pub fn unlogged_of(&self, client: u64) -> usize {
+        if self.clients.get(client).is_none_or(|c| c.v40.is_some()) || self.bounds.lock_bytes == 0 {
+            return self.files.opens_of(client);
+        }
+        let of_client = self.files.clients.get(&client);
+        let others = of_client.map_or(0, |c| c.denying + c.unlogged_locks);
+        self.files.delegations.unlogged_of(client) + others
+    }
+}
