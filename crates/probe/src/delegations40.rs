@@ -72,7 +72,8 @@ fn answer(body: Bytes) -> Option<Bytes> {
         None | Some(RECALL) => NfsStat::NFS4_OK,
         Some(_) => NfsStat::NFS4ERR_BADHANDLE,
     };
-    let results = first.map(|op| CbRes { op: OpNum(op), status, sequence: None }).into_iter().collect();
+    let results =
+        first.map(|op| CbRes { op: OpNum(op), status, sequence: None, attrs: None }).into_iter().collect();
     Some(CbCompoundRes { status, tag, results }.to_bytes())
 }
 

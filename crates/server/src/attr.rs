@@ -229,6 +229,14 @@ pub fn only_stat_attrs(wanted: &Bitmap) -> bool {
     wanted.minus(&STAT_ATTRS).is_empty()
 }
 
+/// The least that the encoding of these attributes of an object takes, bytes.
+pub fn bytes_min(a: &Attrs, handle: &[u8], wanted: &Bitmap) -> usize {
+    let known = wanted.and(&STAT_ATTRS);
+    let values = StatValues::new(a, handle, a.fileid, &known).bytes().len();
+    // At least one word of the mask.
+    4 + 4 + 4 + values + padding(values)
+}
+
 /// The values of [`STAT_ATTRS`] attributes, in the order of their numbers (RFC 8881 section 3.3.4).
 pub struct StatValues {
     bytes: [u8; STAT_BYTES],
@@ -531,15 +539,6 @@ pub fn not_delegated(wanted: &Bitmap, minor: u32, delegations: Delegate) -> Resu
 /// The times that only the holder of a delegation may set: whether there are any, and whether one needs a delegation for writing.
 pub fn delegated_times(f: &Fattr) -> (bool, bool) {
     (!f.mask.and(&DELEGATED_TIMES).is_empty(), f.mask.has(n::TIME_DELEG_MODIFY))
-}
-
-/// Delegated times that are set, none later than `now`. A time in the past is taken as it is: an application has chosen it
-/// (docs/protocol.md says where this differs from RFC 9754).
-pub fn not_later(set: Option<TimeSet>, now: Timestamp) -> Option<TimeSet> {
-    set.map(|t| match t {
-        TimeSet::At(at) if (at.secs, at.nanos) > (now.secs, now.nanos) => TimeSet::Now,
-        t => t,
-    })
 }
 
 /// Of what was asked, the times that only the holder of a delegation may set.

@@ -14,6 +14,7 @@
 //! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks;
 //!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
 //!   and the duplicate request cache;
+//! - `looks`: what a request waits for that looks at delegated files, and is told of them;
 //! - `path`: the steps of a request, the same for all versions;
 //! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `reply_sizes`: how large a reply
 //!   may become;
@@ -23,7 +24,7 @@
 //!
 //! Invariants:
 //! - A reply whose operations changed anything is sent only when the log holds the changes and the reply.
-//! - Reads never wait for the log.
+//! - Reads never wait for the log, but for attributes that were set since the holder of a delegation said so (`backchannel/getattr.rs`).
 //! - Room for the reply is reserved before an operation that changes something runs.
 
 #![cfg_attr(
@@ -48,6 +49,7 @@ mod known_clients;
 pub mod limited;
 pub mod limits;
 mod listen;
+mod looks;
 mod memory;
 mod metrics;
 mod mount;

@@ -172,6 +172,15 @@ pub const RECALL_PAUSE: Duration = Duration::from_millis(100);
 pub const RECALL_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How often a client that does not know a delegation is asked for it: its OPEN may not have been answered yet.
 pub const RECALL_UNKNOWN_TRIES: u32 = 3;
+/// CB_GETATTRs to one client that are under way at once; further ones wait. Clients offer no more slots.
+pub const GETATTRS_AT_ONCE: usize = 16;
+/// How long a CB_GETATTR waits for its answer on one connection; after that the delegation is recalled.
+pub const GETATTR_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the holder of a delegation is asked with CB_GETATTR; then it is recalled: whoever looks at a file again and again waits
+/// each time.
+pub const GETATTRS_MAX: u32 = 4;
+/// Delegated files whose holders are asked for one request: a listing ends before the next such file, and its client goes on from there.
+pub const GETATTRS_FOR_ONE: usize = 256;
 /// How long a request waits for a delegation that is in its way to come back; then it gets `NFS4ERR_DELAY`, in NFSv3
 /// `NFS3ERR_JUKEBOX`. It waits only if it has changed nothing yet.
 pub const RECALL_WAIT: Duration = Duration::from_secs(2);

@@ -66,6 +66,9 @@ pub(crate) trait Work: Send + Sync + 'static {
         None
     }
 
+    /// Whether a request that waits for delegations has to wait longer. Asked after each end of one, and each answer of a holder.
+    fn still_waits(&self, sh: &Shared) -> bool;
+
     /// Called when it has waited long enough: whether it must run once more to give an answer.
     fn has_another_run(&self) -> bool {
         false
@@ -265,12 +268,26 @@ impl Executor {
             if awaited != stands_in_its_way {
                 // It may be finished already.
                 awaited = stands_in_its_way;
-                if Instant::now() < until {
+                if awaited != Awaited::Delegation && Instant::now() < until {
                     continue;
                 }
+                wakeup.set(self.wakeups.awaited(awaited, work.slot()).notified());
+                wakeup.as_mut().enable();
             }
             let waits_since = Instant::now();
-            let came = timeout_at(until, wakeup).await.is_ok();
+            let came = loop {
+                if awaited == Awaited::Delegation && !work.still_waits(&self.sh) {
+                    break true;
+                }
+                if timeout_at(until, wakeup.as_mut()).await.is_err() {
+                    break false;
+                }
+                if awaited != Awaited::Delegation {
+                    break true;
+                }
+                wakeup.set(self.wakeups.awaited(awaited, work.slot()).notified());
+                wakeup.as_mut().enable();
+            };
             if awaited == Awaited::Delegation {
                 self.sh.counters.waited_for_delegation(waits_since.elapsed());
             }

@@ -18,17 +18,23 @@ use crate::stats::Counters;
 use crate::touches::Touches;
 use bytes::Bytes;
 use landfast_rpc::Credential;
-use landfast_volume::{NoteKeeper, OpenFile, Part, Volume};
+use landfast_volume::{NoteKeeper, OpenFile, Part, Timestamp, Volume};
 use parking_lot::RwLock;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore};
 
 /// The longest host name (RFC 1123 section 2.1).
 const HOST_NAME_MAX: usize = 255;
+
+/// The time of day.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
 
 pub struct Shared {
     exports: RwLock<Arc<Exports>>,
@@ -209,7 +215,7 @@ impl Shared {
         self.signals.lock_freed.notified().await;
     }
 
-    /// Notified when a delegation has ended.
+    /// Notified when a delegation has ended, or its holder has said what it was asked.
     pub(crate) fn delegation_ended(&self) -> &Arc<Notify> {
         &self.signals.delegation_ended
     }

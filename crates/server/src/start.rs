@@ -171,7 +171,7 @@ impl Server {
         let service = Arc::new(Dispatcher {
             executor: Executor {
                 sh: sh.clone(),
-                slow,
+                slow: slow.clone(),
                 copying,
                 workers: watch.clone(),
                 wakeups: Wakeups::new(sh.delegation_ended().clone()),
@@ -211,7 +211,7 @@ impl Server {
         let mut background = Background(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
-            handle.spawn(watched(watch.clone(), backchannel::recall::run(sh.clone()))),
+            handle.spawn(watched(watch.clone(), backchannel::recall::run(sh.clone(), slow.clone()))),
             datagrams,
         ]);
         if protocols.locks() {

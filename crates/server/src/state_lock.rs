@@ -2,6 +2,7 @@
 //! waiters sleep: its holder may have to wait for a processor, and who gave up theirs in between would have it back only after all other threads.
 
 use crate::state::State;
+use crate::state::delegations::Signals as Happened;
 use crate::touches::Touches;
 use landfast_volume::OpenFile;
 use std::ops::{Deref, DerefMut};
@@ -26,7 +27,7 @@ pub(crate) fn not_under_the_state() {
 pub(crate) struct Signals {
     /// An NLM lock that somebody waits for has become free.
     pub(crate) lock_freed: Notify,
-    /// A delegation has ended.
+    /// A delegation has ended, or its holder has said what it was asked.
     pub(crate) delegation_ended: Arc<Notify>,
     /// There are callbacks to send that have to do with delegations.
     pub(crate) callbacks_due: Notify,
@@ -77,12 +78,12 @@ impl Drop for StateGuard<'_> {
         if self.state.files.waiters.any_freed() {
             self.signals.lock_freed.notify_one();
         }
-        let (ended, due) = self.state.files.delegations.signals();
+        let Happened { ended, answered, due } = self.state.files.delegations.signals();
         if ended {
             self.touches.some_ended();
         }
         self.touches.set_delegations(self.state.files.delegations.live());
-        if ended {
+        if ended || answered {
             self.signals.delegation_ended.notify_waiters();
         }
         if due {

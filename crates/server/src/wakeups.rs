@@ -19,7 +19,7 @@ pub(crate) enum Awaited {
     Slot,
     /// Room for its reply. Each answer wakes one that waits for it, and that one's answer the next.
     Room,
-    /// A delegation of another client. Its end wakes all that wait for one.
+    /// A delegation of another client: its end, or what its holder says. Either wakes all that wait for one.
     Delegation,
     /// Something else of its client. Each answer wakes all that wait for that.
     Other,

@@ -12,6 +12,7 @@ mod clauses;
 mod common;
 mod copy_restart;
 mod delegations;
+mod delegations_asked;
 mod delegations_wished;
 mod directory_delegations;
 mod exactly_once;

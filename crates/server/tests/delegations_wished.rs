@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::delegations::*;
+use crate::delegations_asked::{Holder, looks};
 
 use common::back::*;
 use common::*;
@@ -20,6 +21,7 @@ use tokio::time::timeout;
 const READ: u32 = OPEN4_SHARE_ACCESS_READ;
 const WRITE: u32 = OPEN4_SHARE_ACCESS_WRITE;
 const BOTH: u32 = OPEN4_SHARE_ACCESS_BOTH;
+const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 const WANT_READ: u32 = OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
 const WANT_WRITE: u32 = OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
 const WANT_ANY: u32 = OPEN4_SHARE_ACCESS_WANT_ANY_DELEG;
@@ -185,6 +187,63 @@ async fn rfc8881_10_4_an_open_for_writing_is_in_the_way_of_others_only() {
     assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
     assert_ok(&timeout(PATIENCE, waits).await.expect("in time").expect("no panic"));
     assert_ok(&[on(&mut c, &fh, close_op(res.stateid)).await]);
+}
+
+/// DELEG24, DELEG25.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_10_4_3_who_looks_sees_what_the_holder_says() {
+    for (level, wish) in [(Delegate::Write, WANT_WRITE), (Delegate::Times, WANT_WRITE | TIMES)] {
+        let rig = rig(level).await;
+        let mut holder = Holder::new(&rig).await;
+        let mut rival = rig.client(b"rival").await;
+        let (res, fh) = open(&mut holder.c, "f", BOTH | wish).await;
+        let stateid = stateid_of(&res.delegation).expect("a delegation");
+        let given = looks(&mut holder.c, &fh).await;
+        holder.says(&fh, &given, Says::attrs).await;
+        assert_eq!(looks(&mut rival, &fh).await, given);
+        let more = |is: AttrValues| {
+            Says::attrs(AttrValues { change: is.change.map(|c| c + 1), size: Some(5), ..is })
+        };
+        holder.says(&fh, &given, more).await;
+        let seen = looks(&mut rival, &fh).await;
+        assert!(seen.size == Some(5) && seen.change != given.change, "{seen:?}");
+        assert_eq!(holder.asked(), 2);
+        holder.still_has(stateid).await;
+        assert_ok(&[on(&mut holder.c, &fh, ArgOp::DelegReturn(stateid)).await]);
+    }
+}
+
+/// DELEG27: data that the server has when it is asked for attributes. The modify time is that of the WRITE, or that which its holder says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_10_4_3_the_modify_time_of_a_write_stays_until_the_delegation_is_back() {
+    for (level, wish) in [(Delegate::Write, WANT_WRITE), (Delegate::Times, WANT_WRITE | TIMES)] {
+        let rig = rig(level).await;
+        let mut holder = Holder::new(&rig).await;
+        let (res, fh) = open(&mut holder.c, "f", BOTH | wish).await;
+        let stateid = stateid_of(&res.delegation).expect("a delegation");
+        assert_ok(&[on(&mut holder.c, &fh, write_op(stateid, 0, b"hello")).await]);
+        let written = looks(&mut holder.c, &fh).await;
+        // It says the change attribute that it was told after the WRITE.
+        holder.says(&fh, &written, Says::attrs).await;
+        let mut rival = rig.client(b"rival").await;
+        assert_eq!(looks(&mut rival, &fh).await, written);
+        let waits = rivals_open(&rig, "f", READ).await;
+        assert_eq!(recalled(&mut holder.heard).await.stateid, stateid);
+        let mut back = vec![ArgOp::Putfh(fh.clone())];
+        if level == Delegate::Times {
+            let (access, modify) = (written.time_access, written.time_modify);
+            let times =
+                AttrValues { time_deleg_access: access, time_deleg_modify: modify, ..AttrValues::default() };
+            back.push(ArgOp::Setattr(SetattrArgs { stateid, attrs: fattr(times) }));
+        }
+        back.push(ArgOp::DelegReturn(stateid));
+        assert_ok(&holder.c.run(back).await);
+        assert_ok(&timeout(PATIENCE, waits).await.expect("in time").expect("no panic"));
+        assert_eq!(looks(&mut rival, &fh).await.time_modify, written.time_modify);
+        assert_eq!(holder.asked(), 1);
+    }
 }
 
 /// DELEG26, DELEG34.

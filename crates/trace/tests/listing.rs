@@ -454,7 +454,7 @@ fn callbacks() {
         highest_slotid: 0,
         target_highest_slotid: 0,
     };
-    let sequence = CbRes { op: OpNum(11), status: NfsStat::NFS4_OK, sequence: Some(answered) };
+    let sequence = CbRes { op: OpNum(11), status: NfsStat::NFS4_OK, sequence: Some(answered), attrs: None };
     let done = WriteResponse {
         callback_id: Some(stateid()),
         count: 1000,

@@ -134,6 +134,9 @@ struct Row {
 struct Told {
     /// Delegations that were held before it.
     held: f64,
+    /// CB_GETATTRs sent, and those that were not answered with what was asked for.
+    asked: f64,
+    unanswered: f64,
     recalled: f64,
     returned: f64,
     /// How long requests waited for them, all together.
@@ -156,6 +159,8 @@ impl Told {
         };
         Told {
             held: sum("landfast_delegations", ""),
+            asked: sum("landfast_delegations_asked_total", "\"sent\""),
+            unanswered: sum("landfast_delegations_asked_total", "\"unanswered\""),
             recalled: sum("landfast_delegations_recalled_total", ""),
             returned: sum("landfast_delegations_returned_total", ""),
             waited_seconds: sum("landfast_delegation_wait_seconds_total", ""),
@@ -167,6 +172,8 @@ impl Told {
     fn since(self, before: Told) -> Told {
         Told {
             held: before.held,
+            asked: self.asked - before.asked,
+            unanswered: self.unanswered - before.unanswered,
             recalled: self.recalled - before.recalled,
             returned: self.returned - before.returned,
             waited_seconds: self.waited_seconds - before.waited_seconds,
@@ -429,6 +436,8 @@ impl Report {
         line("its RPCs", &|row| row.rpcs.to_string());
         line("of these READDIR", &|row| row.readdirs.to_string());
         line("delegations held before", &count(|told| told.held));
+        line("CB_GETATTRs", &count(|told| told.asked));
+        line("of these not answered", &count(|told| told.unanswered));
         line("recalled", &count(|told| told.recalled));
         line("returned", &count(|told| told.returned));
         line("DELEGRETURNs, as the holder counts", &|row| row.delegreturns.to_string());
@@ -499,12 +508,17 @@ mod tests {
     fn metrics_are_read() {
         let text = "# HELP landfast_delegations Delegations\nlandfast_delegations 40\n\
                     landfast_delegations_recalled_total 41\nlandfast_delegations_returned_total 42\n\
+                    landfast_delegations_asked_total{what=\"sent\"} 8\n\
+                    landfast_delegations_asked_total{what=\"answered\"} 7\n\
+                    landfast_delegations_asked_total{what=\"unanswered\"} 1\n\
                     landfast_delegation_wait_seconds_total 1.5\nlandfast_log_batches_total{export=\"/a b\"} 3\n\
                     landfast_log_batches_total{export=\"/c\"} 4\n\
                     landfast_operation_errors_total{operation=\"GETATTR\",status=\"NFS4ERR_DELAY\"} 5\n\
                     landfast_operation_errors_total{operation=\"GETATTR\",status=\"NFS4ERR_NOENT\"} 6\n";
         let told = Told {
             held: 40.0,
+            asked: 8.0,
+            unanswered: 1.0,
             recalled: 41.0,
             returned: 42.0,
             waited_seconds: 1.5,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbOp, CbRes, CbSequenceArgs, CbSequenceRes,
-    OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_SEQUENCE,
+    OP_CB_GETATTR, OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_SEQUENCE,
 };
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
@@ -91,6 +91,8 @@ impl Callbacks {
                 }
                 (Ok(CbOp::Sequence(_)), _) => refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQUENCE_POS),
                 // This client wants no delegations.
+                (Ok(CbOp::Getattr(_)), 0) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
+                (Ok(CbOp::Getattr(_)), _) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_BADHANDLE),
                 (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Recall(_)), _) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_BAD_STATEID),
                 (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
@@ -122,7 +124,7 @@ impl Callbacks {
 
 /// A result without a body.
 fn refused(op: OpNum, status: NfsStat) -> CbRes {
-    CbRes { op, status, sequence: None }
+    CbRes { op, status, sequence: None, attrs: None }
 }
 
 /// CB_SEQUENCE with the slot's next number.
@@ -139,7 +141,7 @@ fn sequence(state: &mut State, args: &CbSequenceArgs) -> CbRes {
     let CbSequenceArgs { sessionid, sequenceid, slotid, .. } = *args;
     let sequence =
         CbSequenceRes { sessionid, sequenceid, slotid, highest_slotid: 0, target_highest_slotid: 0 };
-    CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) }
+    CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence), attrs: None }
 }
 
 impl Service for Callbacks {

@@ -2,7 +2,7 @@
 
 use super::data::WriteResponse;
 use super::types::{FileHandle, SessionId, Stateid};
-use super::{NfsStat, OpNum};
+use super::{Bitmap, Fattr, NfsStat, OpNum};
 use landfast_xdr::{Bytes, BytesMut, Decode, Encode, Error, Reader};
 
 /// The procedure that does nothing (RFC 8881 section 20.1).
@@ -12,6 +12,8 @@ pub const CB_PROC_COMPOUND: u32 = 1;
 /// The RPC version of callback programs (RFC 8881 section 20).
 pub const CB_VERSION: u32 = 1;
 
+/// CB_GETATTR (RFC 8881 section 20.1).
+pub const OP_CB_GETATTR: OpNum = OpNum(3);
 /// CB_RECALL (RFC 8881 section 20.2).
 pub const OP_CB_RECALL: OpNum = OpNum(4);
 /// CB_SEQUENCE (RFC 8881 section 20.9).
@@ -33,6 +35,8 @@ pub struct CbCompoundArgs {
 /// One operation of a CB_COMPOUND.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CbOp {
+    /// Say these attributes of a delegated file.
+    Getattr(CbGetattrArgs),
     /// Return this delegation.
     Recall(CbRecallArgs),
     /// First in each, as SEQUENCE is.
@@ -108,6 +112,14 @@ impl Decode for CbSequenceArgs {
     }
 }
 
+/// CB_GETATTR (RFC 8881 section 20.1).
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct CbGetattrArgs {
+    pub fh: FileHandle,
+    /// The attributes asked for.
+    pub wanted: Bitmap,
+}
+
 /// CB_RECALL (RFC 8881 section 20.2).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct CbRecallArgs {
@@ -164,6 +176,7 @@ impl Decode for CbOffloadArgs {
 impl CbOp {
     pub fn op(&self) -> OpNum {
         match self {
+            CbOp::Getattr(_) => OP_CB_GETATTR,
             CbOp::Recall(_) => OP_CB_RECALL,
             CbOp::Sequence(_) => OP_CB_SEQUENCE,
             CbOp::Offload(_) => OP_CB_OFFLOAD,
@@ -175,6 +188,7 @@ impl Encode for CbOp {
     fn encode(&self, out: &mut BytesMut) {
         self.op().0.encode(out);
         match self {
+            CbOp::Getattr(a) => a.encode(out),
             CbOp::Recall(a) => a.encode(out),
             CbOp::Sequence(a) => a.encode(out),
             CbOp::Offload(a) => a.encode(out),
@@ -185,6 +199,7 @@ impl Encode for CbOp {
 impl Decode for CbOp {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
         match OpNum(r.u32()?) {
+            OP_CB_GETATTR => Ok(CbOp::Getattr(Decode::decode(r)?)),
             OP_CB_RECALL => Ok(CbOp::Recall(Decode::decode(r)?)),
             OP_CB_SEQUENCE => Ok(CbOp::Sequence(Decode::decode(r)?)),
             OP_CB_OFFLOAD => Ok(CbOp::Offload(Decode::decode(r)?)),
@@ -211,6 +226,8 @@ pub struct CbRes {
     pub status: NfsStat,
     /// What CB_SEQUENCE returns when it succeeds.
     pub sequence: Option<CbSequenceRes>,
+    /// What CB_GETATTR returns when it succeeds.
+    pub attrs: Option<Fattr>,
 }
 
 /// CB_SEQUENCE, when it succeeds.
@@ -233,14 +250,19 @@ impl Encode for CbRes {
         if let Some(sequence) = &self.sequence {
             sequence.encode(out);
         }
+        if let Some(attrs) = &self.attrs {
+            attrs.encode(out);
+        }
     }
 }
 
 impl Decode for CbRes {
     fn decode(r: &mut Reader) -> Result<Self, Error> {
         let (op, status) = (OpNum(r.u32()?), NfsStat::decode(r)?);
-        let sequence = if op == OP_CB_SEQUENCE && status.is_ok() { Some(Decode::decode(r)?) } else { None };
-        Ok(CbRes { op, status, sequence })
+        let has = |wanted| op == wanted && status.is_ok();
+        let sequence = if has(OP_CB_SEQUENCE) { Some(Decode::decode(r)?) } else { None };
+        let attrs = if has(OP_CB_GETATTR) { Some(Decode::decode(r)?) } else { None };
+        Ok(CbRes { op, status, sequence, attrs })
     }
 }
 
@@ -272,6 +294,9 @@ mod tests {
             let args = CbCompoundArgs { tag: Bytes::new(), minor_version: 2, callback_ident: 0, ops };
             assert_eq!(CbCompoundArgs::from_bytes(args.to_bytes()), Ok(args));
         }
+        let wanted = Bitmap::of(&[3, 4, 84, 85]);
+        let getattr = CbOp::Getattr(CbGetattrArgs { fh: fh.clone(), wanted });
+        assert_eq!(CbOp::from_bytes(getattr.to_bytes()), Ok(getattr));
         let recall = CbOp::Recall(CbRecallArgs { stateid, truncate: true, fh });
         assert_eq!(CbOp::from_bytes(recall.to_bytes()), Ok(recall));
         let sequence = CbSequenceRes {
@@ -281,9 +306,11 @@ mod tests {
             highest_slotid: 4,
             target_highest_slotid: 5,
         };
+        let attrs = Fattr { mask: wanted, values: Bytes::from_static(b"values") };
         let results = vec![
-            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) },
-            CbRes { op: OP_CB_OFFLOAD, status: NfsStat::NFS4ERR_DELAY, sequence: None },
+            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence), attrs: None },
+            CbRes { op: OP_CB_GETATTR, status: NfsStat::NFS4_OK, sequence: None, attrs: Some(attrs) },
+            CbRes { op: OP_CB_OFFLOAD, status: NfsStat::NFS4ERR_DELAY, sequence: None, attrs: None },
         ];
         let res = CbCompoundRes { status: NfsStat::NFS4ERR_DELAY, tag: Bytes::new(), results };
         assert_eq!(CbCompoundRes::from_bytes(res.to_bytes()), Ok(res));

@@ -5,16 +5,19 @@
 //! channel. If no answer comes, it goes to another. Each wait is bounded.
 
 pub(crate) mod conns;
+mod getattr;
 pub(crate) mod recall;
 
 use crate::limits;
 use crate::shared::Shared;
+use crate::state::delegations::GivenTo;
 use crate::state::sessions::{CallbackEnd, NoCallback};
 use bytes::Bytes;
 use landfast_nfs::v4::callback::{
-    CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs, ReferringCalls,
+    CB_PROC_COMPOUND, CB_VERSION, CbCompoundArgs, CbCompoundRes, CbOp, CbSequenceArgs, ReferringCall,
+    ReferringCalls,
 };
-use landfast_nfs::v4::{NfsStat, SessionId};
+use landfast_nfs::v4::{Fattr, NfsStat, SessionId};
 use landfast_rpc::CallError;
 use landfast_rpc::conn::Target;
 use landfast_xdr::{Decode, Encode};
@@ -40,6 +43,28 @@ pub(crate) async fn call(
     referring: &[ReferringCalls],
     op: CbOp,
 ) -> Result<NfsStat, Error> {
+    let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
+    ask(sh, client, session, minor, referring, op, patience).await.map(|done| done.status)
+}
+
+/// What a client has executed.
+#[derive(Debug, PartialEq, Eq)]
+struct Done {
+    status: NfsStat,
+    /// What CB_GETATTR returned.
+    attrs: Option<Fattr>,
+}
+
+/// [`call`], with what the operation returns; it waits so long for an answer on each connection.
+async fn ask(
+    sh: &Shared,
+    client: u64,
+    session: SessionId,
+    minor: u32,
+    referring: &[ReferringCalls],
+    op: CbOp,
+    patience: Duration,
+) -> Result<Done, Error> {
     // Another session of the client does as well when that one is gone.
     let session = {
         let st = sh.state();
@@ -89,12 +114,11 @@ pub(crate) async fn call(
             ops: vec![CbOp::Sequence(sequence), op.clone()],
         };
         let to = Target { prog: take.program, vers: CB_VERSION, proc: CB_PROC_COMPOUND };
-        let patience = Duration::from_millis(limits::CALLBACK_PATIENCE_MS);
         match conn_info.call(to, &take.cred, vec![args.to_bytes()], patience).await {
             Ok(reply) => match verdict(reply, take.unsure && !sent) {
-                Verdict::Done(status) => {
+                Verdict::Done(done) => {
                     held.end = CallbackEnd::Executed(take.sequence);
-                    return Ok(status);
+                    return Ok(done);
                 }
                 // An earlier callback on this slot, whose reply was lost, had been executed after all.
                 Verdict::EarlierOne => {
@@ -126,6 +150,16 @@ pub(crate) async fn call(
         held.end = CallbackEnd::NotExecuted(take.sequence);
     }
     Err(Error::Unreachable)
+}
+
+/// The OPEN that a delegation was given to, while its reply may still be under way: once the client has used the slot again it has had it.
+fn referring(sh: &Shared, by: &GivenTo) -> Option<ReferringCalls> {
+    let is_last =
+        sh.state().sessions.get(&by.session).is_some_and(|s| s.last_sequence(by.slot) == by.sequence);
+    is_last.then(|| ReferringCalls {
+        sessionid: by.session,
+        calls: vec![ReferringCall { sequenceid: by.sequence, slotid: by.slot }],
+    })
 }
 
 /// Records in the log, before the first callback of a session is sent, that there are callbacks. Returns whether the log
@@ -168,7 +202,7 @@ impl Drop for HeldSlot<'_> {
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// The operation was executed, now or by an earlier sending.
-    Done(NfsStat),
+    Done(Done),
     /// The number had been used for something else.
     EarlierOne,
     Later,
@@ -178,16 +212,20 @@ enum Verdict {
 
 /// What a reply means; `unsure` when the reply to an earlier callback with this number was lost.
 fn verdict(reply: Bytes, unsure: bool) -> Verdict {
-    let Ok(res) = CbCompoundRes::from_bytes(reply) else { return Verdict::Refused };
+    let Ok(mut res) = CbCompoundRes::from_bytes(reply) else { return Verdict::Refused };
     if res
         .results
         .iter()
         .any(|r| matches!(r.status, NfsStat::NFS4ERR_RETRY_UNCACHED_REP | NfsStat::NFS4ERR_SEQ_FALSE_RETRY))
     {
-        return if unsure { Verdict::EarlierOne } else { Verdict::Done(NfsStat::NFS4_OK) };
+        let lost = Done { status: NfsStat::NFS4_OK, attrs: None };
+        return if unsure { Verdict::EarlierOne } else { Verdict::Done(lost) };
     }
+    let attrs = res.results.get_mut(1).and_then(|op| op.attrs.take());
     match (res.results.first(), res.results.get(1)) {
-        (Some(sequence), Some(op)) if sequence.status.is_ok() => Verdict::Done(op.status),
+        (Some(sequence), Some(op)) if sequence.status.is_ok() => {
+            Verdict::Done(Done { status: op.status, attrs })
+        }
         (Some(sequence), _) if sequence.status == NfsStat::NFS4ERR_DELAY => Verdict::Later,
         _ => Verdict::Refused,
     }
@@ -206,9 +244,13 @@ mod tests {
             highest_slotid: 0,
             target_highest_slotid: 0,
         };
-        let mut results =
-            vec![CbRes { op: OP_CB_SEQUENCE, status: sequence, sequence: sequence.is_ok().then_some(ok) }];
-        results.extend(op.map(|status| CbRes { op: OP_CB_OFFLOAD, status, sequence: None }));
+        let mut results = vec![CbRes {
+            op: OP_CB_SEQUENCE,
+            status: sequence,
+            sequence: sequence.is_ok().then_some(ok),
+            attrs: None,
+        }];
+        results.extend(op.map(|status| CbRes { op: OP_CB_OFFLOAD, status, sequence: None, attrs: None }));
         let status = results.last().map_or(NfsStat::NFS4_OK, |r| r.status);
         CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes()
     }
@@ -217,10 +259,11 @@ mod tests {
     fn rfc8881_20_9_what_a_reply_means() {
         let (ok, retry) = (NfsStat::NFS4_OK, NfsStat::NFS4ERR_RETRY_UNCACHED_REP);
         let bad = NfsStat::NFS4ERR_BADHANDLE;
-        assert_eq!(verdict(reply(ok, Some(ok)), false), Verdict::Done(ok));
-        assert_eq!(verdict(reply(ok, Some(bad)), true), Verdict::Done(bad));
+        let done = |status| Verdict::Done(Done { status, attrs: None });
+        assert_eq!(verdict(reply(ok, Some(ok)), false), done(ok));
+        assert_eq!(verdict(reply(ok, Some(bad)), true), done(bad));
         assert_eq!(verdict(reply(ok, Some(retry)), true), Verdict::EarlierOne);
-        assert_eq!(verdict(reply(ok, Some(retry)), false), Verdict::Done(ok));
+        assert_eq!(verdict(reply(ok, Some(retry)), false), done(ok));
         assert_eq!(verdict(reply(retry, None), true), Verdict::EarlierOne);
         assert_eq!(verdict(reply(NfsStat::NFS4ERR_DELAY, None), false), Verdict::Later);
         assert_eq!(verdict(reply(NfsStat::NFS4ERR_SEQ_MISORDERED, None), true), Verdict::Refused);

@@ -7,15 +7,14 @@
 //! | BADHANDLE, BAD_STATEID | again twice, as the reply with the delegation may be on its way; then the client has none |
 //! | a lease after the recall | revoke |
 //!
-//! A revocation is in the log before anybody goes on.
+//! A revocation is in the log before anybody goes on. Questions to holders, which leave them their delegations: [`super::getattr`].
 
-use super::Error;
+use super::{Error, getattr, referring};
 use crate::limits;
+use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::state::delegations::Recall;
-use landfast_nfs::v4::callback::{
-    CB_PROC_NULL, CB_VERSION, CbOp, CbRecallArgs, ReferringCall, ReferringCalls,
-};
+use landfast_nfs::v4::callback::{CB_PROC_NULL, CB_VERSION, CbOp, CbRecallArgs};
 use landfast_nfs::v4::{FileHandle, NfsStat, SessionId};
 use landfast_rpc::conn::Target;
 use std::collections::HashMap;
@@ -26,10 +25,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// Sends what callbacks delegations need. Never returns.
-pub(crate) async fn run(sh: Arc<Shared>) {
-    // Each yields the client that it was about.
-    let mut tasks: JoinSet<Option<u64>> = JoinSet::new();
-    let mut under_way: HashMap<u64, usize> = HashMap::new();
+pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>) {
+    // Each yields what it was about.
+    let mut tasks: JoinSet<About> = JoinSet::new();
+    let (mut recalls, mut questions) = (UnderWay::default(), UnderWay::default());
     loop {
         let mut due = pin!(sh.callbacks_due());
         due.as_mut().enable();
@@ -37,25 +36,36 @@ pub(crate) async fn run(sh: Arc<Shared>) {
             let sh = sh.clone();
             tasks.spawn(async move {
                 try_out(&sh, session).await;
-                None
+                About::Nothing
             });
         }
         while let Some(client) = { sh.state().files.delegations.take_lapsed() } {
             let sh = sh.clone();
             tasks.spawn(async move {
                 expel(&sh, client).await;
-                None
+                About::Nothing
             });
         }
         loop {
-            let may = |client| under_way.get(&client).is_none_or(|n| *n < limits::RECALLS_AT_ONCE);
+            let may = |client| recalls.of(client) < limits::RECALLS_AT_ONCE;
             let Some(recall) = sh.state().files.take_recall(may) else { break };
-            *under_way.entry(recall.client).or_default() += 1;
+            recalls.begin(recall.client);
             let sh = sh.clone();
             tasks.spawn(async move {
                 let client = recall.client;
                 one(&sh, recall).await;
-                Some(client)
+                About::Recall(client)
+            });
+        }
+        loop {
+            let may = |client| questions.of(client) < limits::GETATTRS_AT_ONCE;
+            let Some(question) = sh.state().files.take_question(may) else { break };
+            questions.begin(question.client);
+            let (sh, pool) = (sh.clone(), pool.clone());
+            tasks.spawn(async move {
+                let client = question.client;
+                getattr::ask(&sh, &pool, question).await;
+                About::Question(client)
             });
         }
         let ended = tokio::select! {
@@ -63,12 +73,39 @@ pub(crate) async fn run(sh: Arc<Shared>) {
             Some(ended) = tasks.join_next() => ended,
         };
         // A task that panicked says nothing; its client has one place less.
-        if let Ok(Some(client)) = ended
-            && let Some(n) = under_way.get_mut(&client)
-        {
+        match ended {
+            Ok(About::Recall(client)) => recalls.end(client),
+            Ok(About::Question(client)) => questions.end(client),
+            Ok(About::Nothing) | Err(_) => {}
+        }
+    }
+}
+
+/// What a task was about: something of this client.
+enum About {
+    Recall(u64),
+    Question(u64),
+    Nothing,
+}
+
+/// How many tasks are under way, by client.
+#[derive(Default)]
+struct UnderWay(HashMap<u64, usize>);
+
+impl UnderWay {
+    fn of(&self, client: u64) -> usize {
+        self.0.get(&client).copied().unwrap_or(0)
+    }
+
+    fn begin(&mut self, client: u64) {
+        *self.0.entry(client).or_default() += 1;
+    }
+
+    fn end(&mut self, client: u64) {
+        if let Some(n) = self.0.get_mut(&client) {
             *n -= 1;
             if *n == 0 {
-                under_way.remove(&client);
+                self.0.remove(&client);
             }
         }
     }
@@ -98,22 +135,17 @@ async fn one(sh: &Shared, recall: Recall) {
     let (mut pause, mut unknown) = (limits::RECALL_PAUSE, 0);
     let mut answered = false;
     while !answered {
-        let referring = {
-            let st = sh.state();
-            if !st.files.is_delegated(recall.id) {
-                return;
-            }
-            // Once the client has used the slot again it has had the reply.
-            let is_last =
-                st.sessions.get(&by.session).is_some_and(|s| s.last_sequence(by.slot) == by.sequence);
-            is_last.then(|| ReferringCalls {
-                sessionid: by.session,
-                calls: vec![ReferringCall { sequenceid: by.sequence, slotid: by.slot }],
-            })
-        };
+        if !sh.state().files.is_delegated(recall.id) {
+            return;
+        }
+        let referring = referring(sh, &by);
         let op = CbOp::Recall(args.clone());
         let call = super::call(sh, recall.client, by.session, by.minor, referring.as_slice(), op);
-        match timeout_at(until, call).await {
+        let result = timeout_at(until, call).await;
+        if let Ok(Ok(_)) = result {
+            sh.state().files.answers(recall.client, true);
+        }
+        match result {
             Ok(Ok(NfsStat::NFS4_OK)) => answered = true,
             Ok(Ok(NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_BAD_STATEID)) => {
                 unknown += 1;

@@ -156,6 +156,9 @@ impl Figures {
         let given = [("read", d.given_read), ("write", d.given_write), ("directory", d.given_directory)];
         let given = given.map(|(kind, n)| (vec![("kind", kind.to_owned())], ConstCounter::new(n)));
         rows(to, "delegations_given", "Delegations given", given)?;
+        let asked = [("sent", d.asked), ("answered", d.answered), ("unanswered", d.unanswered)];
+        let asked = asked.map(|(what, n)| (vec![("what", what.to_owned())], ConstCounter::new(n)));
+        rows(to, "delegations_asked", "Holders of delegations asked for attributes (CB_GETATTR)", asked)?;
         counter(to, "delegations_recalled", "Delegations that were in somebody's way", d.recalled)?;
         counter(to, "delegations_returned", "Delegations that came back", d.returned)?;
         counter(to, "delegations_revoked", "Delegations that did not come back within a lease", d.revoked)?;

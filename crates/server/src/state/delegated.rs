@@ -10,6 +10,7 @@
 //! beside a delegation that was given in between, and recalls it. A delegation is live until it was returned, its
 //! client is gone, or it was revoked; a revoked one is known by its stateid until its client frees that.
 
+use super::asked::Asking;
 use super::clock::Millis;
 use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, owner};
 use super::ids::FileKey;
@@ -37,9 +38,9 @@ impl Right {
 }
 
 impl<F> Open<F> {
-    fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {
+    pub(super) fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {
         let is_in_the_way = match touch {
-            Touch::Reads => self.access & WRITE != 0,
+            Touch::Looks | Touch::Reads => self.access & WRITE != 0,
             Touch::Changes => true,
         };
         self.delegation.is_some() && Some(self.client) != by && is_in_the_way
@@ -47,7 +48,7 @@ impl<F> Open<F> {
 }
 
 impl<F> Files<F> {
-    fn of_file(&self, file: &FileKey) -> impl Iterator<Item = (u64, &Open<F>)> {
+    pub(super) fn of_file(&self, file: &FileKey) -> impl Iterator<Item = (u64, &Open<F>)> {
         let ids = self.files.get(file).map(|f| f.opens.as_slice()).unwrap_or_default();
         ids.iter().filter_map(|id| Some((*id, self.opens.get(id)?)))
     }
@@ -86,12 +87,14 @@ impl<F> Files<F> {
         file: &FileKey,
         right: Right,
         (times, given_to, fh): (bool, GivenTo, Bytes),
+        asking: Asking,
         (from, handle): (IpAddr, Option<F>),
     ) -> Result<Stateid, NfsStat> {
         let stateid = self.open_from(from, file, client, &owner(), right.access(), 0, handle)?;
         let id = number(&stateid);
         if let Some(open) = self.opens.get_mut(&id) {
-            open.delegation = Some(Delegation { right, times, given_to, fh, logged: None, recalled: None });
+            open.delegation =
+                Some(Delegation { right, times, given_to, fh, logged: None, asking, recalled: None });
             self.delegations.given(client, right);
             self.delegations.unlogged.push(id);
             let counts = &mut self.delegations.counts;
@@ -195,7 +198,7 @@ impl<F> Files<F> {
             .collect()
     }
 
-    fn recall(&mut self, now: Millis, id: u64) {
+    pub(super) fn recall(&mut self, now: Millis, id: u64) {
         let Some(open) = self.opens.get_mut(&id) else { return };
         let Some(d) = &mut open.delegation else { return };
         if d.recalled.is_none() {
@@ -230,15 +233,33 @@ impl<F> State<F> {
     /// Whether no delegation of another client is in the way of what `by` does to the file. Those in the way are recalled; a client whose
     /// lease is over is to lose all that it holds, which the log must have before anybody goes on.
     pub fn clear_delegations(&mut self, now: Millis, file: &FileKey, by: Option<u64>, touch: Touch) -> bool {
+        self.recall_from_others(now, file, by, touch).is_empty()
+    }
+
+    /// [`State::clear_delegations`]: those that are in the way.
+    pub fn recall_from_others(
+        &mut self,
+        now: Millis,
+        file: &FileKey,
+        by: Option<u64>,
+        touch: Touch,
+    ) -> Vec<u64> {
         let in_the_way = self.files.delegations_of_others(file, by, touch);
         for (id, client) in &in_the_way {
-            if self.lapsed(*client, now) && !self.is_busy(*client) {
-                self.files.delegations.expel(*client);
-            } else {
+            if !self.expels(now, *client) {
                 self.files.recall(now, *id);
             }
         }
-        in_the_way.is_empty()
+        in_the_way.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Has a client go whose lease is over.
+    pub(super) fn expels(&mut self, now: Millis, client: u64) -> bool {
+        let over = self.lapsed(client, now) && !self.is_busy(client);
+        if over {
+            self.files.delegations.expel(client);
+        }
+        over
     }
 
     /// Whether there is room for one more delegation of a directory for this client: only so many that the log takes them all, beside those of
@@ -369,6 +390,8 @@ impl<F> State<F> {
             given_to: GivenTo { session, slot, sequence, minor },
             fh: Bytes::from(note.fh),
             logged: Some(v),
+            // What the file was like when it was given is not known any more, so its holder is not asked.
+            asking: Asking::default(),
             recalled: None,
         };
         let open = Open {

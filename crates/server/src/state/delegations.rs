@@ -1,6 +1,7 @@
 //! What makes an open a delegation, and what is known of delegations beside the opens that they are. What may be given and what is in
 //! whose way: [`super::delegated`].
 
+use super::asked::Asking;
 use super::clock::Millis;
 use super::ids::FileKey;
 pub use super::notes::Right;
@@ -13,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 /// What somebody else does to a file or directory, as far as delegations of it are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
-    /// Reads data, or attributes that a writer changes: not under a write delegation.
+    /// Reads attributes that a writer changes: under a write delegation, what its holder says of them.
+    Looks,
+    /// Reads data: not under a write delegation.
     Reads,
     /// Changes data, attributes or names: not under any delegation.
     Changes,
@@ -48,6 +51,8 @@ pub struct Delegation {
     pub(super) fh: Bytes,
     /// The version of its note, if it stands in the log.
     pub(super) logged: Option<u64>,
+    /// What its holder is asked, and has said. Only one for writing.
+    pub(super) asking: Asking,
     /// When it was recalled.
     pub(super) recalled: Option<Millis>,
 }
@@ -80,10 +85,18 @@ pub struct Delegations {
     pub(super) answered: Vec<u64>,
     /// Recalls to be sent, by client.
     due: BTreeMap<u64, VecDeque<u64>>,
+    /// Questions to be sent, by client.
+    pub(super) questions: BTreeMap<u64, VecDeque<u64>>,
+    /// Questions sent so far.
+    pub(super) asked: u64,
+    /// Clients that have left a question unanswered, and have answered no callback since.
+    pub(super) mute: HashSet<u64>,
+    /// A question was answered since the shell last asked.
+    pub(super) answered_some: bool,
     /// Clients whose lease is over and whose delegations are in somebody's way.
     lapsed: BTreeSet<u64>,
-    /// There is something new in `due`, `lapsed` or `untried` since the shell last asked.
-    news: bool,
+    /// There is something new in `due`, `questions`, `lapsed` or `untried` since the shell last asked.
+    pub(super) news: bool,
     /// Revoked ones that their clients have not freed yet: their marks by client and number.
     revoked: HashMap<u64, HashMap<u64, u32>>,
     /// Files that were revoked from a client, which it may not reclaim after a restart.
@@ -96,6 +109,17 @@ pub struct Delegations {
     /// One was returned or revoked, or went with its client, since the shell last asked.
     ended: bool,
     pub counts: Counts,
+}
+
+/// What has happened to delegations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signals {
+    /// One has ended.
+    pub ended: bool,
+    /// The holder of one has said what it was asked.
+    pub answered: bool,
+    /// There is another callback to send.
+    pub due: bool,
 }
 
 /// How many there are, in all and of each client.
@@ -141,6 +165,10 @@ pub struct Counts {
     pub given_read: u64,
     pub given_write: u64,
     pub given_directory: u64,
+    /// CB_GETATTRs: sent, and of these answered with what was asked for, and not.
+    pub asked: u64,
+    pub answered: u64,
+    pub unanswered: u64,
     pub recalled: u64,
     pub returned: u64,
     pub revoked: u64,
@@ -150,6 +178,17 @@ pub struct Counts {
 pub(super) fn owner() -> Bytes {
     static OWNER: [u8; 1025] = [0; 1025];
     Bytes::from_static(&OWNER)
+}
+
+/// The first of a client that `may` be sent one more.
+fn next(queues: &mut BTreeMap<u64, VecDeque<u64>>, may: impl Fn(u64) -> bool) -> Option<u64> {
+    let client = queues.keys().copied().find(|client| may(*client))?;
+    let of_client = queues.get_mut(&client)?;
+    let id = of_client.pop_front();
+    if of_client.is_empty() {
+        queues.remove(&client);
+    }
+    id
 }
 
 impl Delegations {
@@ -163,9 +202,13 @@ impl Delegations {
         self.files.all > but.map_or(0, |client| self.files.of(client))
     }
 
-    /// Whether one has ended, and whether there is another callback to send, since the last call.
-    pub fn signals(&mut self) -> (bool, bool) {
-        (std::mem::take(&mut self.ended), std::mem::take(&mut self.news))
+    /// What has happened since the last call.
+    pub fn signals(&mut self) -> Signals {
+        Signals {
+            ended: std::mem::take(&mut self.ended),
+            answered: std::mem::take(&mut self.answered_some),
+            due: std::mem::take(&mut self.news),
+        }
     }
 
     /// How many of these are of directories.
@@ -202,13 +245,12 @@ impl Delegations {
 
     /// The next recall of a client that `may` be sent one more.
     pub(super) fn next_due(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
-        let client = self.due.keys().copied().find(|client| may(*client))?;
-        let of_client = self.due.get_mut(&client)?;
-        let id = of_client.pop_front();
-        if of_client.is_empty() {
-            self.due.remove(&client);
-        }
-        id
+        next(&mut self.due, may)
+    }
+
+    /// The next question to a client that `may` be asked one more.
+    pub(super) fn next_question(&mut self, may: impl Fn(u64) -> bool) -> Option<u64> {
+        next(&mut self.questions, may)
     }
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
@@ -234,6 +276,8 @@ impl Delegations {
     pub(super) fn forget_client(&mut self, client: u64) {
         self.revoked.remove(&client);
         self.due.remove(&client);
+        self.questions.remove(&client);
+        self.mute.remove(&client);
         self.barred.remove(&client);
     }
 

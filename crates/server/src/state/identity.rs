@@ -77,6 +77,11 @@ impl Addrs {
         self.0.push(addr);
     }
 
+    /// The one that it was heard of from last, for the first time.
+    pub fn latest(&self) -> Option<IpAddr> {
+        self.0.last().copied()
+    }
+
     /// Whether two records may be of one host.
     pub fn overlaps(&self, other: &Addrs) -> bool {
         (self.0.is_empty() && other.0.is_empty()) || self.0.iter().any(|a| other.0.contains(a))

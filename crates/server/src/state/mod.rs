@@ -17,6 +17,7 @@
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
+//! - [`looking`], [`asked`]: who looks at delegated files, and what their holders say of them;
 //! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation;
 //! - `former`: what former instances gave to clients that go on: their locks and opens;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
@@ -28,6 +29,7 @@
 //! Invariants: an open belongs to a live client; a lock state belongs to a live open, or by NLM to a live host; a session
 //! belongs to a confirmed client. A note carries a version that grows with each change, so that notes may reach the log in any order.
 
+pub mod asked;
 mod authority;
 mod call_key;
 pub mod clients;
@@ -44,6 +46,7 @@ pub mod grace;
 pub mod identity;
 pub mod ids;
 pub mod locks;
+pub mod looking;
 pub mod merge;
 pub mod nlm;
 pub mod notes;
@@ -69,6 +72,8 @@ pub use tables::{Bounds, State};
 mod tests;
 #[cfg(test)]
 mod tests40;
+#[cfg(test)]
+mod tests_asked;
 #[cfg(test)]
 mod tests_clock;
 #[cfg(test)]

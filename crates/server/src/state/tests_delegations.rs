@@ -1,7 +1,8 @@
 //! Delegations: who may have one, recall, revocation, limits; and against a model of who holds what.
 
+use super::asked::{AsGiven, Asking};
 use super::clients::ExchangeId;
-use super::delegations::{GivenTo, Right, Touch};
+use super::delegations::{GivenTo, Right, Signals, Touch};
 use super::identity::Requester;
 use super::notes::Note;
 use super::opens::{BOTH, READ, WRITE};
@@ -19,11 +20,11 @@ const LEASE: Millis = 90_000;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const GIVEN_TO: GivenTo = GivenTo { session: [7; 16], slot: 0, sequence: 1, minor: 2 };
 
-fn state() -> State<u32> {
+pub(super) fn state() -> State<u32> {
     State::new(1, LEASE, Bounds::new(Some(1 << 30)))
 }
 
-fn client(st: &mut State<u32>, name: &[u8]) -> u64 {
+pub(super) fn client(st: &mut State<u32>, name: &[u8]) -> u64 {
     let by = Requester { principal: Principal { flavor: 1, uid: 0 }, addr: HERE };
     let ask = ExchangeId { owner: Bytes::copy_from_slice(name), verifier: [1; 8], by, update: false };
     let id = st.exchange_id(0, &ask).expect("a client ID").client;
@@ -32,13 +33,19 @@ fn client(st: &mut State<u32>, name: &[u8]) -> u64 {
     id
 }
 
-fn file(n: u8) -> Bytes {
+pub(super) fn file(n: u8) -> Bytes {
     Bytes::from(vec![n])
+}
+
+fn asking() -> Asking {
+    Asking::new(Some(AsGiven { change: 100, by_owner: true }))
 }
 
 fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, right: Right) -> Stateid {
     st.files.may_delegate(0, c, f, right).expect("it may");
-    st.files.delegate(c, f, right, (false, GIVEN_TO, f.clone()), (HERE, Some(5))).expect("a delegation")
+    st.files
+        .delegate(c, f, right, (false, GIVEN_TO, f.clone()), asking(), (HERE, Some(5)))
+        .expect("a delegation")
 }
 
 fn recalls(st: &mut State<u32>) -> Vec<super::delegations::Recall> {
@@ -105,7 +112,7 @@ fn a_client_whose_lease_is_over_loses_all_and_is_not_waited_for() {
     st.remove_client(a);
     assert!(st.clear_delegations(later, &f, Some(b), Touch::Changes));
     assert_eq!(st.files.delegations.live(), 0);
-    assert!(st.files.delegations.signals().0, "those who wait are told");
+    assert!(st.files.delegations.signals().ended, "those who wait are told");
 }
 
 #[test]
@@ -274,7 +281,9 @@ proptest! {
 }
 
 fn delegate_at(st: &mut State<u32>, c: u64, f: u8, right: Right) -> Stateid {
-    st.files.delegate(c, &file(f), right, (false, GIVEN_TO, file(f)), (HERE, Some(5))).expect("a delegation")
+    st.files
+        .delegate(c, &file(f), right, (false, GIVEN_TO, file(f)), asking(), (HERE, Some(5)))
+        .expect("a delegation")
 }
 
 fn next_live(
@@ -451,6 +460,7 @@ fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     assert_eq!(st.files.take_recall(|client| client != a).map(|r| r.client), Some(b));
     assert!(st.files.take_recall(|client| client != a).is_none());
     assert_eq!(recalls(&mut st).len(), 3);
-    assert_eq!(st.files.delegations.signals(), (false, true));
-    assert_eq!(st.files.delegations.signals(), (false, false), "told once");
+    let signals = |due| Signals { ended: false, answered: false, due };
+    assert_eq!(st.files.delegations.signals(), signals(true));
+    assert_eq!(st.files.delegations.signals(), signals(false), "told once");
 }

@@ -20,9 +20,10 @@ const OTHERS: u16 = 32;
 
 impl Context<'_> {
     pub(super) fn getacl(&mut self, a: &GetaclArgs) -> GetaclRes {
-        self.reading(&a.object, |_, obj| {
+        self.reading(&a.object, |ctx, obj| {
             must_show_acls(obj)?;
-            let (attrs, lists) = lists(obj, a.mask)?;
+            let (mut attrs, lists) = lists(obj, a.mask)?;
+            ctx.looks.show_in(&obj.node, &mut attrs);
             Ok(GetaclOk { attrs: Some(fattr(&attrs)), lists })
         })
     }
@@ -31,7 +32,7 @@ impl Context<'_> {
         self.reading(&a.object, |ctx, obj| {
             must_show_acls(obj)?;
             ctx.set_lists(obj, &a.lists)?;
-            Ok(obj.attrs())
+            Ok(ctx.attrs(obj))
         })
     }
 

@@ -11,7 +11,7 @@ use landfast_volume::{AccessMask, Kind};
 
 impl Context<'_> {
     pub(super) fn getattr(&mut self, object: &FileHandle) -> GetattrRes {
-        let attrs = self.obj(object).and_then(|o| o.volume().getattr(&o.node).map_err(status));
+        let attrs = self.obj(object).and_then(|obj| self.look(&obj).map_err(status));
         match attrs {
             Ok(attrs) => Res::Ok(fattr(&attrs)),
             Err(status) => Res::Fail(status, ()),
@@ -38,9 +38,9 @@ impl Context<'_> {
     }
 
     pub(super) fn access(&mut self, a: &AccessArgs) -> AccessRes {
-        self.reading(&a.object, |_, obj| {
+        self.reading(&a.object, |ctx, obj| {
             let access = granted(obj, a.access)?;
-            Ok(AccessOk { attrs: obj.attrs(), access })
+            Ok(AccessOk { attrs: ctx.attrs(obj), access })
         })
     }
 }

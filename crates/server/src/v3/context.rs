@@ -3,6 +3,7 @@
 
 use super::errors::status;
 use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
+use crate::looks::Looks;
 use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
@@ -11,7 +12,7 @@ use crate::touches::Touching;
 use landfast_nfs::v3::res::PostOp;
 use landfast_nfs::v3::types::{FileType, SetTime, SpecData};
 use landfast_nfs::v3::{FHSIZE, Fattr, FileHandle, NfsStat3, Res, Sattr, Time, WccAttr, WccData};
-use landfast_volume::{Attrs, Cred, Kind, Node, SetAttrs, TimeSet, Timestamp, Tx, Volume};
+use landfast_volume::{Attrs, Cred, Error, Kind, Node, SetAttrs, TimeSet, Timestamp, Tx, Volume};
 use std::sync::Arc;
 
 /// An object that the caller may use, and as which user.
@@ -50,10 +51,6 @@ impl Obj {
     pub(super) fn handle(&self) -> Result<FileHandle, NfsStat3> {
         handle(&self.node)
     }
-
-    pub(super) fn attrs(&self) -> PostOp {
-        self.volume().getattr(&self.node).ok().as_ref().map(fattr)
-    }
 }
 
 /// The wire handle of an object; handles of the supported filesystems fit.
@@ -72,6 +69,10 @@ pub(super) struct Context<'a> {
     pub(super) noted: bool,
     /// What the call does to files.
     pub(super) touching: Vec<Touching>,
+    /// What it waits for that clients have delegations of, and is told of it.
+    pub(super) looks: Looks,
+    /// It has not waited long enough.
+    pub(super) may_park: bool,
     /// A delegation is in its way, and it has changed nothing yet: it waits for that.
     pub(super) parks: bool,
 }
@@ -86,6 +87,8 @@ impl<'a> Context<'a> {
             txs: Txs::default(),
             noted: false,
             touching: Vec::new(),
+            looks: Looks::default(),
+            may_park: true,
             parks: false,
         }
     }
@@ -105,6 +108,17 @@ impl<'a> Context<'a> {
         Ok(Obj { export: found.export, node: found.node, access })
     }
 
+    /// The attributes of an object, as whoever has a delegation of it says they are.
+    pub(super) fn look(&self, obj: &Obj) -> Result<Attrs, Error> {
+        let mut attrs = obj.volume().getattr(&obj.node)?;
+        self.looks.show_in(&obj.node, &mut attrs);
+        Ok(attrs)
+    }
+
+    pub(super) fn attrs(&self, obj: &Obj) -> PostOp {
+        self.look(obj).ok().as_ref().map(fattr)
+    }
+
     /// A procedure that changes nothing: runs it on the object of a handle.
     pub(super) fn reading<T>(
         &mut self,
@@ -117,7 +131,7 @@ impl<'a> Context<'a> {
         };
         match run(self, &obj) {
             Ok(ok) => Res::Ok(ok),
-            Err(status) => Res::Fail(status, obj.attrs()),
+            Err(status) => Res::Fail(status, self.attrs(&obj)),
         }
     }
 
@@ -171,7 +185,7 @@ impl<'a> Context<'a> {
                 }),
                 after: Some(fattr(&seen.after)),
             },
-            None => WccData { before: None, after: obj.attrs() },
+            None => WccData { before: None, after: self.attrs(obj) },
         }
     }
 

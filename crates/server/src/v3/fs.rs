@@ -12,10 +12,10 @@ const BLOCK: u32 = 4096;
 
 impl Context<'_> {
     pub(super) fn fsstat(&mut self, root: &FileHandle) -> FsstatRes {
-        self.reading(root, |_, obj| {
+        self.reading(root, |ctx, obj| {
             let s = obj.volume().statfs().map_err(status)?;
             Ok(FsstatOk {
-                attrs: obj.attrs(),
+                attrs: ctx.attrs(obj),
                 tbytes: s.total_bytes,
                 fbytes: s.free_bytes,
                 abytes: s.avail_bytes,
@@ -29,9 +29,9 @@ impl Context<'_> {
 
     pub(super) fn fsinfo(&mut self, root: &FileHandle) -> FsinfoRes {
         let io = limits::V3_IO_BYTES_MAX;
-        self.reading(root, |_, obj| {
+        self.reading(root, |ctx, obj| {
             Ok(FsinfoOk {
-                attrs: obj.attrs(),
+                attrs: ctx.attrs(obj),
                 rtmax: io,
                 rtpref: io,
                 rtmult: BLOCK,
@@ -47,10 +47,10 @@ impl Context<'_> {
     }
 
     pub(super) fn pathconf(&mut self, object: &FileHandle) -> PathconfRes {
-        self.reading(object, |_, obj| {
+        self.reading(object, |ctx, obj| {
             let s = obj.volume().statfs().map_err(status)?;
             Ok(PathconfOk {
-                attrs: obj.attrs(),
+                attrs: ctx.attrs(obj),
                 linkmax: limits::V3_LINKS_MAX,
                 name_max: s.name_max,
                 no_trunc: true,

@@ -20,7 +20,7 @@ impl Context<'_> {
     pub(super) fn read(&mut self, a: &ReadArgs) -> ReadRes {
         self.reading(&a.file, |ctx, obj| {
             let (data, eof) = ctx.read_from(obj, a)?;
-            Ok(ReadOk { attrs: obj.attrs(), count: data.len() as u32, eof, data })
+            Ok(ReadOk { attrs: ctx.attrs(obj), count: data.len() as u32, eof, data })
         })
     }
 

@@ -6,7 +6,7 @@ use crate::limits;
 use crate::state::delegations::Touch;
 use crate::state::opens::WRITE;
 use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodWhat, SymlinkArgs};
-use landfast_nfs::v3::res::{MakeOk, MakeRes};
+use landfast_nfs::v3::res::{MakeOk, MakeRes, PostOp};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{NfsStat3, Sattr};
 use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special};
@@ -18,9 +18,11 @@ impl Context<'_> {
             dir.must_be_dir()?;
             check_name(&at.name, NameUse::New)?;
             ctx.modify(dir)?;
-            Ok(dir.to(act(ctx, dir)?))
+            let made = dir.to(act(ctx, dir)?);
+            let attrs = ctx.attrs(&made);
+            Ok((made, attrs))
         };
-        let ok = |made: Obj, dir| MakeOk { object: made.handle().ok(), attrs: made.attrs(), dir };
+        let ok = |(made, attrs): (Obj, PostOp), dir| MakeOk { object: made.handle().ok(), attrs, dir };
         self.changing(&at.dir, make, ok)
     }
 

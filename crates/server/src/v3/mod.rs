@@ -23,6 +23,7 @@ mod touch;
 
 use crate::exports::{Caller, Export};
 use crate::limits;
+use crate::looks::Looks;
 use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::shared::Shared;
 use crate::state::drc::CallKey;
@@ -36,7 +37,9 @@ use landfast_nfs::v3::res::{LinkWcc, ReadOk, ReadRes, RenameWcc};
 use landfast_nfs::v3::types::StableHow;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3, Res, WccData};
 use landfast_xdr::{Encode, padding};
+use parking_lot::Mutex;
 pub(crate) use serve::{nfs, nfsacl};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A decoded call of NFS version 3 or NFSACL.
 pub(crate) enum DecodedCall {
@@ -86,6 +89,15 @@ struct Request {
     call: DecodedCall,
     /// Its key in the duplicate request cache, if its reply is kept.
     key: Option<CallKey>,
+    parked: Parked,
+}
+
+/// A call that waits until a delegation is no longer in its way.
+#[derive(Default)]
+struct Parked {
+    looks: Mutex<Option<Looks>>,
+    /// It has waited long enough.
+    over: AtomicBool,
 }
 
 fn changes(call: &Call) -> Option<&FileHandle> {
@@ -126,6 +138,11 @@ fn may_flush(call: &Call, export: &Export) -> bool {
 
 fn run(sh: &Shared, req: &Request) -> Outcome {
     let mut ctx = Context::new(sh, &req.caller);
+    if let Some(mut looks) = req.parked.looks.lock().take() {
+        looks.again();
+        ctx.looks = looks;
+    }
+    ctx.may_park = !req.parked.over.load(Ordering::Acquire);
     let (status, reply) = match (ctx.before(&req.call), &req.call) {
         (Err(status), call) => (status, vec![call.failed(status)]),
         (Ok(()), DecodedCall::V3(call)) => execute(&mut ctx, call),
@@ -133,6 +150,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
         (Ok(()), DecodedCall::Setacl(a)) => one(ctx.setacl(a)),
     };
     if ctx.parks {
+        *req.parked.looks.lock() = Some(ctx.looks);
         let waits = Some((Awaited::Delegation, limits::RECALL_WAIT));
         return Outcome { waits, ..Outcome::at_once(reply) };
     }

@@ -12,16 +12,16 @@ use landfast_volume::{Error, Kind, Node};
 
 impl Context<'_> {
     pub(super) fn lookup(&mut self, a: &DirOp) -> LookupRes {
-        self.reading(&a.dir, |_, dir| {
+        self.reading(&a.dir, |ctx, dir| {
             let obj = dir.to(find(dir, &a.name)?);
-            Ok(LookupOk { object: obj.handle()?, attrs: obj.attrs(), dir: dir.attrs() })
+            Ok(LookupOk { object: obj.handle()?, attrs: ctx.attrs(&obj), dir: ctx.attrs(dir) })
         })
     }
 
     pub(super) fn readlink(&mut self, link: &FileHandle) -> ReadlinkRes {
-        self.reading(link, |_, obj| {
+        self.reading(link, |ctx, obj| {
             let target = obj.volume().readlink(obj.cred(), &obj.node).map_err(status)?;
-            Ok(ReadlinkOk { attrs: obj.attrs(), target })
+            Ok(ReadlinkOk { attrs: ctx.attrs(obj), target })
         })
     }
 
@@ -84,7 +84,7 @@ impl Context<'_> {
             Err(status) => return Res::Fail(status, LinkWcc::default()),
         };
         let done = self.link_into(&file, &dir, &a.link.name);
-        let wcc = LinkWcc { attrs: file.attrs(), dir: self.wcc(&dir) };
+        let wcc = LinkWcc { attrs: self.attrs(&file), dir: self.wcc(&dir) };
         match done {
             Ok(()) => Res::Ok(wcc),
             Err(status) => Res::Fail(status, wcc),

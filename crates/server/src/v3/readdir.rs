@@ -26,11 +26,11 @@ const ENTRY_MIN: usize = 4 + 8 + 8 + 8;
 /// The least that READDIRPLUS adds to it: attributes, and a handle of 32 bytes.
 const PLUS_MIN: usize = 4 + ATTRS + 4 + 4 + 32;
 
-struct Found {
+pub(super) struct Found {
     fileid: u64,
     name: Bytes,
     cookie: u64,
-    object: Option<(Node, Attrs)>,
+    pub(super) object: Option<(Node, Attrs)>,
 }
 
 /// Bytes of an entry on the wire: what READDIR gives of it, and what READDIRPLUS adds.
@@ -76,11 +76,11 @@ impl Room {
 
 impl Context<'_> {
     pub(super) fn readdir(&mut self, a: &ReaddirArgs) -> ReaddirRes {
-        self.reading(&a.dir, |_, dir| {
+        self.reading(&a.dir, |ctx, dir| {
             let (found, eof) = list(dir, a.cookie, room(a.count, None, false))?;
             let entry = |e: Found| Entry { fileid: e.fileid, name: e.name, cookie: e.cookie };
             let entries = List(found.into_iter().map(entry).collect());
-            Ok(ReaddirOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
+            Ok(ReaddirOk { dir: ctx.attrs(dir), cookieverf: [0; 8], entries, eof })
         })
     }
 
@@ -89,10 +89,24 @@ impl Context<'_> {
             let read = || list(dir, a.cookie, room(a.maxcount, Some(a.dircount), true));
             let ends = ctx.sh.touches.ends();
             let (mut found, mut eof) = read()?;
-            ctx.look_at_entries(found.iter().filter_map(|e| e.object.as_ref()).map(|(node, _)| node))?;
+            let shown = ctx.look_at_entries(&found)?;
+            let last = shown.checked_sub(1).and_then(|at| found.get(at)).map(|e| e.cookie);
+            let all = shown == found.len();
             // One has come back meanwhile, maybe with something that was read too early.
             if ctx.sh.touches.ends() != ends {
                 (found, eof) = read()?;
+            }
+            if !all {
+                // The rest comes with the next call.
+                let upto = found.iter().position(|e| Some(e.cookie) == last);
+                found.truncate(upto.map_or(shown, |at| at + 1));
+                eof = false;
+            }
+            for e in &mut found {
+                if let Some((node, attrs)) = &mut e.object {
+                    ctx.rests_on_told(dir, node);
+                    ctx.looks.show_in(node, attrs);
+                }
             }
             let entry = |e: Found| EntryPlus {
                 fileid: e.fileid,
@@ -102,7 +116,7 @@ impl Context<'_> {
                 object: e.object.and_then(|(node, _)| handle(&node).ok()),
             };
             let entries = List(found.into_iter().map(entry).collect());
-            Ok(ReaddirplusOk { dir: dir.attrs(), cookieverf: [0; 8], entries, eof })
+            Ok(ReaddirplusOk { dir: ctx.attrs(dir), cookieverf: [0; 8], entries, eof })
         })
     }
 }

@@ -1,6 +1,6 @@
 //! From a received call to the path that it takes ([`crate::path`]).
 
-use super::{DecodedCall, Request, run};
+use super::{DecodedCall, Parked, Request, run};
 use crate::path::{Executor, Outcome, Plan, Work};
 use crate::reply_sizes;
 use crate::shared::Shared;
@@ -11,6 +11,7 @@ use landfast_nfs::v3::args::NoCall;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Response};
 use landfast_xdr::Decode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Serves a call of NFS version 3.
 pub(crate) async fn nfs(
@@ -61,11 +62,28 @@ async fn answer(
         kept: call.is_kept(),
         reply_max: reply_sizes::v3(&call),
     };
-    executor.answer(conn, header, body, plan, |caller, key| Request { caller, call, key }).await
+    executor
+        .answer(conn, header, body, plan, |caller, key| Request {
+            caller,
+            call,
+            key,
+            parked: Parked::default(),
+        })
+        .await
 }
 
 impl Work for Request {
     fn run(&self, sh: &Shared) -> Outcome {
         run(sh, self)
+    }
+
+    fn still_waits(&self, sh: &Shared) -> bool {
+        let mut looks = self.parked.looks.lock();
+        looks.as_mut().is_some_and(|looks| looks.still_waits(&sh.state()))
+    }
+
+    fn has_another_run(&self) -> bool {
+        let over = self.parked.over.swap(true, Ordering::AcqRel);
+        !over && self.parked.looks.lock().is_some()
     }
 }

@@ -5,20 +5,22 @@
 //! there. Each procedure is listed, so that a new one is not forgotten.
 
 use super::DecodedCall;
-use super::context::Context;
+use super::context::{Context, Obj};
+use super::readdir::Found;
+use crate::looks::Looker;
 use crate::state::delegations::Touch;
 use crate::touches::can_be_delegated;
 use landfast_nfs::v3::args::{CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
-use landfast_volume::{Kind, Node};
+use landfast_volume::Node;
 
 impl Context<'_> {
     /// Announces what the call does to files, and makes sure that no delegation is in its way.
     /// Errors: `JUKEBOX` while one is.
     pub(super) fn before(&mut self, call: &DecodedCall) -> Result<(), NfsStat3> {
         match call {
-            DecodedCall::Getacl(a) => self.touch_handle(&a.object, Touch::Reads),
+            DecodedCall::Getacl(a) => self.touch_handle(&a.object, Touch::Looks),
             DecodedCall::Setacl(a) => self.touch_handle(&a.object, Touch::Changes),
             DecodedCall::V3(call) => self.before_v3(call),
         }
@@ -27,9 +29,10 @@ impl Context<'_> {
     fn before_v3(&mut self, call: &Call) -> Result<(), NfsStat3> {
         match call {
             // Their results have the object's attributes.
-            Call::Getattr(fh) => self.touch_handle(fh, Touch::Reads),
-            Call::Access(a) => self.touch_handle(&a.object, Touch::Reads),
-            Call::Lookup(a) => self.touch_name(a, Touch::Reads),
+            Call::Getattr(fh) => self.touch_handle(fh, Touch::Looks),
+            Call::Access(a) => self.touch_handle(&a.object, Touch::Looks),
+            Call::Fsstat(fh) | Call::Fsinfo(fh) | Call::Pathconf(fh) => self.touch_handle(fh, Touch::Looks),
+            Call::Lookup(a) => self.touch_name(a, Touch::Looks),
             Call::Read(a) => self.touch_handle(&a.file, Touch::Reads),
             Call::Setattr(a) => self.touch_handle(&a.object, Touch::Changes),
             Call::Write(a) => self.touch_handle(&a.file, Touch::Changes),
@@ -56,12 +59,7 @@ impl Context<'_> {
             // It asks itself.
             Call::Readdirplus(_) => Ok(()),
             // They concern no file's content, attributes or names.
-            Call::Null
-            | Call::Readlink(_)
-            | Call::Readdir(_)
-            | Call::Fsstat(_)
-            | Call::Fsinfo(_)
-            | Call::Pathconf(_) => Ok(()),
+            Call::Null | Call::Readlink(_) | Call::Readdir(_) => Ok(()),
         }
     }
 
@@ -69,7 +67,11 @@ impl Context<'_> {
     fn touch_handle(&mut self, fh: &FileHandle, touch: Touch) -> Result<(), NfsStat3> {
         match self.obj(fh) {
             Ok(obj) if touch == Touch::Changes && obj.access.read_only => Ok(()),
-            Ok(obj) => self.touch(&obj.node, touch),
+            Ok(obj) => {
+                self.touch(&obj.node, touch)?;
+                self.rests_on_told(&obj, &obj.node);
+                Ok(())
+            }
             Err(_) => Ok(()),
         }
     }
@@ -86,12 +88,23 @@ impl Context<'_> {
             return Ok(());
         }
         match dir.volume().lookup(dir.cred(), &dir.node, &at.name) {
-            Ok(node) => self.touch(&node, touch),
+            Ok(node) => {
+                self.touch(&node, touch)?;
+                self.rests_on_told(&dir, &node);
+                Ok(())
+            }
             // It may be there, and delegated, before the call gets to it.
             Err(_) => {
                 self.touching.push(announced);
                 Ok(())
             }
+        }
+    }
+
+    /// What the call is told of a file, in the export of `obj`, has to be durable when it is answered.
+    pub(super) fn rests_on_told(&mut self, obj: &Obj, node: &Node) {
+        if self.looks.is_told(node) {
+            self.txs.rests_on(&obj.export, node);
         }
     }
 
@@ -105,25 +118,37 @@ impl Context<'_> {
     }
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
-        if self.sh.state().clear_delegations(self.now, &node.fh(), None, touch) {
-            return Ok(());
-        }
-        self.parks = !self.noted && !self.txs.modified();
-        Err(NfsStat3::JUKEBOX)
+        let by = self.looker();
+        let clear = if touch == Touch::Looks {
+            self.looks.look(&mut self.sh.state(), by, node.wire())
+        } else {
+            let in_the_way = self.sh.state().recall_from_others(self.now, node.wire(), None, touch);
+            let clear = in_the_way.is_empty();
+            self.looks.wait_for_ends(in_the_way);
+            clear
+        };
+        if clear { Ok(()) } else { Err(self.waits()) }
     }
 
-    /// The same for entries of a listing that show attributes; all that are in the way are recalled at once.
-    pub(super) fn look_at_entries<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Node>,
-    ) -> Result<(), NfsStat3> {
+    /// The call waits, if it may.
+    fn waits(&mut self) -> NfsStat3 {
+        self.parks = self.looker().may_wait;
+        NfsStat3::JUKEBOX
+    }
+
+    fn looker(&self) -> Looker {
+        let may_wait = self.may_park && !self.noted && !self.txs.modified();
+        Looker { now: self.now, client: None, may_wait }
+    }
+
+    /// The same for entries of a listing that show attributes. Returns how many may be shown.
+    pub(super) fn look_at_entries(&mut self, entries: &[Found]) -> Result<usize, NfsStat3> {
         if !self.sh.touches.any_delegation() || !self.sh.state().files.delegations.others_have_any(None) {
-            return Ok(());
+            return Ok(entries.len());
         }
-        let mut result = Ok(());
-        for node in entries.into_iter().filter(|node| node.kind() == Kind::File) {
-            result = self.clear_of_delegations(node, Touch::Reads).and(result);
-        }
-        result
+        let by = self.looker();
+        let nodes = entries.iter().map(|e| e.object.as_ref().map(|(node, _)| node));
+        let shown = self.looks.look_at_entries(&mut self.sh.state(), by, nodes, false);
+        shown.ok_or_else(|| self.waits())
     }
 }

@@ -4,6 +4,8 @@ use super::context::{Context, Obj, OpError, OpResult, must_be_file};
 use super::io::mode_for;
 use crate::attr::{self, Purpose};
 use crate::errors::{status, status_of_acls};
+use crate::shared::now;
+use crate::state::asked::times_of_holder;
 use crate::state::opens::{READ, WRITE};
 use landfast_nfs::v4::args::SetattrArgs;
 use landfast_nfs::v4::attr::number::{ACL, TIME_DELEG_ACCESS, TIME_DELEG_MODIFY};
@@ -13,13 +15,7 @@ use landfast_nfs::v4::flags::{
 };
 use landfast_nfs::v4::res::AccessRes;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
-use landfast_volume::{AccessMask, Cred, Kind, SetAcls, SetAttrs, TimeSet, Timestamp};
-use std::time::SystemTime;
-
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
-}
+use landfast_volume::{AccessMask, Cred, Kind, SetAcls, SetAttrs, TimeSet};
 
 impl Context<'_> {
     pub(super) fn getattr(&mut self, asked: &Bitmap) -> OpResult {
@@ -96,20 +92,13 @@ impl Context<'_> {
         // A time of his own choice sets the owner only, as without a delegation; of others it says that they have written or read.
         let found = obj.volume().getattr(&obj.node)?;
         let chosen = [0, found.uid].contains(&obj.cred().uid);
-        let now = now();
-        // Linux sends both times with each return, whether they have changed or not.
-        let take = |from: &mut Option<TimeSet>, number, is: Timestamp| {
+        let delegated = |set: &mut Option<TimeSet>, number| {
             let is_delegated = a.attrs.mask.has(number);
-            let set = attr::not_later(if is_delegated { from.take() } else { None }, now);
-            set.filter(|time| *time != TimeSet::At(is)).map(|time| if chosen { time } else { TimeSet::Now })
+            if is_delegated { set.take() } else { None }
         };
-        let atime = take(&mut attrs.atime, TIME_DELEG_ACCESS, found.atime);
-        let mtime = take(&mut attrs.mtime, TIME_DELEG_MODIFY, found.mtime);
-        // A new access time must not advance the change time (RFC 9754 section 8.2), which a file system advances with each time that
-        // it is told. So the access time of a holder that has read is the one that the file system keeps.
-        let is_earlier = |time: &TimeSet| matches!(time, TimeSet::At(at) if (at.secs, at.nanos) < (found.atime.secs, found.atime.nanos));
-        let atime = atime.filter(|time| mtime.is_some() || is_earlier(time));
-        Ok(Some(SetAttrs { atime, mtime, ..SetAttrs::default() }))
+        let atime = delegated(&mut attrs.atime, TIME_DELEG_ACCESS);
+        let mtime = delegated(&mut attrs.mtime, TIME_DELEG_MODIFY);
+        Ok(Some(times_of_holder(atime, mtime, &found, now(), chosen)))
     }
 
     /// The ACLs to set on an existing object, which gets the other attributes first.

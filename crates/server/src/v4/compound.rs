@@ -15,6 +15,7 @@ use super::v40;
 use crate::errors;
 use crate::exports::Txs;
 use crate::limits;
+use crate::looks::Looks;
 use crate::path::{LateReply, Later, Outcome, Pending};
 use crate::shared::Shared;
 use crate::state::notes::{Note, Stamped};
@@ -63,6 +64,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         work: Allowance::new(&req.reply_conn),
         waits: None,
         touching: Vec::new(),
+        looks: Looks::default(),
         may_park: false,
         parks: false,
         room: limits::RESPONSE_BYTES_MAX as usize,
@@ -123,8 +125,9 @@ fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
         return Reply::failed(&args.tag, Some(OpNum::SEQUENCE), NfsStat::NFS4ERR_SERVERFAULT);
     };
     let begun = match req.parked.take() {
-        Some((session, begun)) => {
-            ctx.session = Some(session);
+        Some((session, begun, mut looks)) => {
+            looks.again();
+            (ctx.session, ctx.looks) = (Some(session), looks);
             Ok(begun)
         }
         None => {
@@ -178,7 +181,7 @@ fn in_session(mut ctx: Context<'_>, req: &Request) -> Outcome {
         && let Some(session) = ctx.session.take()
     {
         // Its slot stays busy, and it goes on from here.
-        req.parked.put(session, Sequenced::New { res, max_response, max_cached });
+        req.parked.put(session, Sequenced::New { res, max_response, max_cached }, ctx.looks);
         let waits = Some((Awaited::Delegation, limits::RECALL_WAIT));
         return Outcome { waits, ..Outcome::at_once(Vec::new()) };
     }

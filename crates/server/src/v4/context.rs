@@ -9,6 +9,7 @@ use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
 use crate::exports::{Access, Caller, Export, Exports, Features, Object, Refused, Txs};
+use crate::looks::Looks;
 use crate::offload::Offload;
 use crate::shared::Shared;
 use crate::state::identity::Requester;
@@ -145,6 +146,8 @@ pub(crate) struct Context<'a> {
     pub(crate) waits: Option<(Awaited, Duration)>,
     /// What the current operation does to files.
     pub(crate) touching: Vec<Touching>,
+    /// What it waits for that other clients have delegations of, and is told of it.
+    pub(crate) looks: Looks,
     /// Nothing has been done yet that could not be done again, and it has not waited long enough.
     pub(crate) may_park: bool,
     /// The operation failed because a delegation is in its way, and the request waits for that.
@@ -327,6 +330,7 @@ impl Context<'_> {
                 Err(e) => return Err(status(e)),
             }
         }
+        self.looks.show_in(node, &mut attrs);
         let mut mounted_on = attrs.fileid;
         if by_path {
             attrs.fsid = Pseudo::by_path_fsid(attrs.fsid);

@@ -4,6 +4,7 @@
 use super::context::{Context, InSession, Obj, OpError, OpResult, key};
 use crate::exports::Delegate;
 use crate::limits;
+use crate::state::asked::{AsGiven, Asking};
 use crate::state::delegations::{GivenTo, Right};
 use crate::state::opens::{READ, Share, WRITE};
 use bytes::Bytes;
@@ -90,8 +91,14 @@ impl Context<'_> {
         let times = wish.times && level.sets_times(self.minor);
         let right = Right::of_access(access);
         let given_to = self.may_delegate(&session, &obj.node, right)?;
-        let handle = if write { self.opened_for_both(obj, access, file)? } else { file.clone() };
-        let stateid = self.give(&session, obj, right, (times, given_to), Some(handle))?;
+        let (handle, as_given) = if write {
+            let (handle, as_given) = self.opened_for_both(obj, access, file)?;
+            (handle, Some(as_given))
+        } else {
+            (file.clone(), None)
+        };
+        let asking = Asking::new(as_given);
+        let stateid = self.give(&session, obj, right, (times, given_to), asking, Some(handle))?;
         // Whom the file lets in without being asked: nobody. Clients ask with ACCESS.
         let permissions =
             NfsAce { kind: ACE4_ACCESS_ALLOWED_ACE_TYPE, flag: 0, access_mask: 0, who: Bytes::new() };
@@ -132,6 +139,7 @@ impl Context<'_> {
         obj: &Obj,
         right: Right,
         (times, given_to): (bool, GivenTo),
+        asking: Asking,
         handle: Option<OpenFile>,
     ) -> Result<Stateid, u32> {
         let fh = self.wire(&obj.to(obj.node.clone()));
@@ -139,7 +147,8 @@ impl Context<'_> {
         let mut st = self.sh.state();
         let file = key(&obj.node);
         st.files.may_delegate(self.now, on.client, &file, right)?;
-        let given = st.files.delegate(on.client, &file, right, (times, given_to, fh), (from, handle));
+        let holder = (times, given_to, fh);
+        let given = st.files.delegate(on.client, &file, right, holder, asking, (from, handle));
         let stateid = given.map_err(|_| WND4_RESOURCE)?;
         self.sh.touches.set_delegations(st.files.delegations.live());
         if self.sh.touches.others_touch(obj.node.wire(), &self.touching) {
@@ -194,7 +203,7 @@ impl Context<'_> {
             }
         }
         let given_to = self.may_delegate(&session, &dir.node, Right::Names)?;
-        self.give(&session, dir, Right::Names, (false, given_to), None)
+        self.give(&session, dir, Right::Names, (false, given_to), Asking::default(), None)
     }
 
     /// A directory that is about to lose its name: only if it may have been delegated.
@@ -215,18 +224,21 @@ impl Context<'_> {
         }
     }
 
-    /// The file opened for reading, too: the holder of a write delegation reads around what it writes. A file that gives its caller other
+    /// The file opened for reading, too, and how it is now: the holder of a write delegation reads around what it writes. A file that gives its caller other
     /// rights (setuid, setgid) is written through, so that the kernel takes these away in time.
-    fn opened_for_both(&self, obj: &Obj, access: Share, file: &OpenFile) -> Result<OpenFile, u32> {
+    fn opened_for_both(&self, obj: &Obj, access: Share, file: &OpenFile) -> Result<(OpenFile, AsGiven), u32> {
         let attrs = obj.volume().getattr(&obj.node).map_err(|_| WND4_RESOURCE)?;
         if attrs.mode & 0o6000 != 0 {
             return Err(WND4_RESOURCE);
         }
+        let by_owner = [0, attrs.uid].contains(&obj.cred().uid);
+        let as_given = AsGiven { change: attrs.change, by_owner };
         if access & READ != 0 {
-            return Ok(file.clone());
+            return Ok((file.clone(), as_given));
         }
         let both = OpenMode { read: true, write: true, owner_override: false };
-        obj.volume().open_file(obj.cred(), &obj.node, both).map_err(|_| WND4_RESOURCE)
+        let handle = obj.volume().open_file(obj.cred(), &obj.node, both).map_err(|_| WND4_RESOURCE)?;
+        Ok((handle, as_given))
     }
 
     /// Checks the delegation by which a client opens a file (CLAIM_DELEGATE_CUR, CLAIM_DELEG_CUR_FH).

@@ -13,7 +13,7 @@ use bytes::{BufMut, BytesMut};
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::number::RDATTR_ERROR;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
-use landfast_volume::{EntryDetail, Error};
+use landfast_volume::{DirEntry, EntryDetail, Error};
 use landfast_xdr::{Encode, padding, put_opaque};
 
 /// What a result takes besides its entries: verifier, end of the list, end of directory.
@@ -60,6 +60,21 @@ impl Page {
         self.names_left = self.names_left.map(|left| left.saturating_sub(name_bytes));
         self.entries += 1;
         true
+    }
+
+    /// How many of these entries may fit, but at least one.
+    fn may_fit(&self, entries: &[DirEntry], wanted: &Bitmap) -> usize {
+        let (mut left, mut names_left) = (self.left, self.names_left);
+        let takes = |e: &DirEntry| {
+            let name_bytes = 8 + 4 + e.name.len() + padding(e.name.len());
+            let attrs = e.object.as_ref().and_then(|o| o.as_ref().ok());
+            let attrs = attrs.map_or(0, |(node, attrs)| attr::bytes_min(attrs, node.wire(), wanted));
+            let fits = 4 + name_bytes + attrs <= left && names_left.is_none_or(|left| name_bytes <= left);
+            left = left.saturating_sub(4 + name_bytes + attrs);
+            names_left = names_left.map(|left| left.saturating_sub(name_bytes));
+            fits
+        };
+        entries.iter().map(takes).take_while(|fits| *fits).count().max(1)
     }
 
     fn done(mut self, eof: bool) -> OpResult {
@@ -116,6 +131,7 @@ impl Context<'_> {
         if attr::only_stat_attrs(wanted) && !asks {
             return list_own(dir, cookie, wanted, detail, page);
         }
+        let mut ends_here = false;
         loop {
             let read = |cookie| dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail);
             let ends = self.sh.touches.ends();
@@ -125,17 +141,29 @@ impl Context<'_> {
                 return page.done(true);
             }
             if asks {
-                let objects = found.entries.iter().filter_map(|e| e.object.as_ref());
-                self.look_at_entries(objects.filter_map(|o| o.as_ref().ok()).map(|(node, _)| node))?;
+                let fit = page.may_fit(&found.entries, wanted).min(found.entries.len());
+                let fitting = found.entries.get(..fit).unwrap_or_default();
+                let shown = self.look_at_entries(fitting, page.entries > 0)?;
+                let last = shown.checked_sub(1).and_then(|at| found.entries.get(at)).map(|e| e.cookie);
+                let all = shown == found.entries.len();
                 // One has come back meanwhile, maybe with something that was read too early.
                 if self.sh.touches.ends() != ends {
                     found = read(cookie)?;
+                }
+                if !all {
+                    // The rest comes with the next READDIR.
+                    let Some(last) = last else { return page.done(false) };
+                    let upto = found.entries.iter().position(|e| e.cookie == last);
+                    found.entries.truncate(upto.map_or(shown, |at| at + 1));
+                    found.eof = false;
+                    ends_here = true;
                 }
             }
             for e in found.entries {
                 let fattr = match e.object {
                     None => attr::entry_values(e.fileid, NfsStat::NFS4_OK, wanted),
                     Some(Ok((node, attrs))) => {
+                        self.rests_on_told(&dir.export, &node);
                         let handle = if dir.by_path { Pseudo::by_path(&node.fh()) } else { node.fh() };
                         let subject = self.subject_of(handle, &dir.export, &node, dir.by_path, attrs, wanted);
                         match subject {
@@ -164,8 +192,8 @@ impl Context<'_> {
                 }
                 cookie = e.cookie;
             }
-            if found.eof {
-                return page.done(true);
+            if found.eof || ends_here {
+                return page.done(found.eof);
             }
         }
     }

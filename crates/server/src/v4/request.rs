@@ -2,6 +2,8 @@
 
 use super::context::InSession;
 use crate::exports::Caller;
+use crate::looks::Looks;
+use crate::shared::Shared;
 use crate::state::Principal;
 use crate::state::drc::CallKey;
 use crate::state::sessions::ConnId;
@@ -44,17 +46,23 @@ pub(super) enum Sequenced {
 /// A request that waits until a delegation is no longer in its way. It has its slot, and has done nothing yet.
 #[derive(Default)]
 pub(crate) struct Parked {
-    begun: Mutex<Option<(InSession, Sequenced)>>,
+    begun: Mutex<Option<(InSession, Sequenced, Looks)>>,
     /// It has waited long enough.
     over: AtomicBool,
 }
 
 impl Parked {
-    pub(super) fn put(&self, session: InSession, begun: Sequenced) {
-        *self.begun.lock() = Some((session, begun));
+    pub(super) fn put(&self, session: InSession, begun: Sequenced, looks: Looks) {
+        *self.begun.lock() = Some((session, begun, looks));
     }
 
-    pub(super) fn take(&self) -> Option<(InSession, Sequenced)> {
+    /// Whether it still has to wait.
+    pub(crate) fn still_waits(&self, sh: &Shared) -> bool {
+        let mut parked = self.begun.lock();
+        parked.as_mut().is_some_and(|(_, _, looks)| looks.still_waits(&sh.state()))
+    }
+
+    pub(super) fn take(&self) -> Option<(InSession, Sequenced, Looks)> {
         self.begun.lock().take()
     }
 

@@ -76,6 +76,10 @@ impl Work for Request {
         run(sh, self)
     }
 
+    fn still_waits(&self, sh: &Shared) -> bool {
+        self.parked.still_waits(sh)
+    }
+
     fn has_another_run(&self) -> bool {
         self.parked.ends()
     }

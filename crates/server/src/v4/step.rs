@@ -27,6 +27,7 @@ pub(super) fn step(ctx: &mut Context<'_>, op: &ArgOp, budget: Budget, reply: &mu
         Ok(()) => result(number, ctx.dispatch(op)),
     };
     ctx.touching.clear();
+    ctx.looks.next();
     if ctx.parks {
         return reply.push(&res);
     }

@@ -5,11 +5,14 @@
 
 use super::context::{Context, Fh, key};
 use crate::attr;
+use crate::exports::Export;
+use crate::looks::Looker;
 use crate::state::delegations::Touch;
 use crate::state::locks::exclusive;
 use crate::touches::can_be_delegated;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
-use landfast_volume::{Kind, Node};
+use landfast_volume::{DirEntry, Node};
+use std::sync::Arc;
 
 impl Context<'_> {
     /// Announces what the operation does to its files, and makes sure that no delegation is in its way.
@@ -94,7 +97,7 @@ impl Context<'_> {
     }
 
     fn looks(&mut self, wanted: &Bitmap) -> Result<(), NfsStat> {
-        if attr::a_writer_changes(wanted) { self.touch_current(Touch::Reads) } else { Ok(()) }
+        if attr::a_writer_changes(wanted) { self.touch_current(Touch::Looks) } else { Ok(()) }
     }
 
     fn touch_current(&mut self, touch: Touch) -> Result<(), NfsStat> {
@@ -109,7 +112,11 @@ impl Context<'_> {
     fn touch_fh(&mut self, fh: Option<Fh>, touch: Touch) -> Result<(), NfsStat> {
         match fh.map(|fh| self.object(&fh)) {
             Some(Ok(Some(obj))) if touch == Touch::Changes && obj.writable().is_err() => Ok(()),
-            Some(Ok(Some(obj))) => self.touch(&obj.node, touch),
+            Some(Ok(Some(obj))) => {
+                self.touch(&obj.node, touch)?;
+                self.rests_on_told(&obj.export, &obj.node);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -146,12 +153,38 @@ impl Context<'_> {
     }
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
-        let by = self.session.as_ref().map(|s| s.client);
-        if self.sh.state().clear_delegations(self.now, &key(node), by, touch) {
-            return Ok(());
+        let by = self.looker();
+        let clear = if touch == Touch::Looks {
+            self.looks.look(&mut self.sh.state(), by, node.wire())
+        } else {
+            let file = key(node);
+            let in_the_way = self.sh.state().recall_from_others(self.now, &file, by.client, touch);
+            let clear = in_the_way.is_empty();
+            self.looks.wait_for_ends(in_the_way);
+            clear
+        };
+        if clear { Ok(()) } else { Err(self.waits()) }
+    }
+
+    /// The request waits, if it may.
+    fn waits(&mut self) -> NfsStat {
+        self.parks = self.looker().may_wait;
+        NfsStat::NFS4ERR_DELAY
+    }
+
+    fn looker(&self) -> Looker {
+        Looker {
+            now: self.now,
+            client: self.session.as_ref().map(|s| s.client),
+            may_wait: self.may_park && !self.noted && !self.txs.modified(),
         }
-        self.parks = self.may_park && !self.noted && !self.txs.modified();
-        Err(NfsStat::NFS4ERR_DELAY)
+    }
+
+    /// What the request is told of a file has to be durable when it is answered.
+    pub(super) fn rests_on_told(&mut self, export: &Arc<Export>, node: &Node) {
+        if self.looks.is_told(node) {
+            self.txs.rests_on(export, node);
+        }
     }
 
     /// Whether clients but this one have any delegation.
@@ -160,15 +193,12 @@ impl Context<'_> {
         self.sh.touches.any_delegation() && self.sh.state().files.delegations.others_have_any(by)
     }
 
-    /// The same for entries of a listing that show attributes; all that are in the way are recalled at once.
-    pub(super) fn look_at_entries<'a>(
-        &mut self,
-        entries: impl IntoIterator<Item = &'a Node>,
-    ) -> Result<(), NfsStat> {
-        let mut result = Ok(());
-        for node in entries.into_iter().filter(|node| node.kind() == Kind::File) {
-            result = self.clear_of_delegations(node, Touch::Reads).and(result);
-        }
-        result
+    /// The same for entries of a listing that show attributes. Returns how many may be shown; fewer only if some were shown before (`ends`) or
+    /// are among them.
+    pub(super) fn look_at_entries(&mut self, entries: &[DirEntry], ends: bool) -> Result<usize, NfsStat> {
+        let by = self.looker();
+        let nodes = entries.iter().map(|e| e.object.as_ref()?.as_ref().ok().map(|(node, _)| node));
+        let shown = self.looks.look_at_entries(&mut self.sh.state(), by, nodes, ends);
+        shown.ok_or_else(|| self.waits())
     }
 }

@@ -8,10 +8,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+/// The answer to a CB_GETATTR.
+pub enum Says {
+    Attrs(Box<AttrValues>),
+    Fails(NfsStat),
+    /// None comes.
+    Nothing,
+}
+
+impl Says {
+    pub fn attrs(values: AttrValues) -> Says {
+        Says::Attrs(Box::new(values))
+    }
+}
+
+pub type Saying = Arc<dyn Fn(&CbGetattrArgs) -> Says + Send + Sync>;
+
 /// The client's end of a back channel: passes on what it gets and answers with the next of `answers`, then with OK.
 pub struct Listener {
     heard: UnboundedSender<(CallHeader, CbCompoundArgs)>,
     answers: Mutex<Vec<NfsStat>>,
+    /// What it answers to CB_GETATTR.
+    says: Option<Saying>,
     /// It answers CB_NULL, and nothing else.
     mute: bool,
     /// Calls of CB_NULL.
@@ -37,7 +55,26 @@ impl Service for Listener {
             let _ = self.heard.send((call, args));
             return std::future::pending().await;
         }
-        let status = self.answers.lock().expect("no panic").pop().unwrap_or(NfsStat::NFS4_OK);
+        let said = match (args.ops.get(1), &self.says) {
+            (Some(CbOp::Getattr(asked)), Some(says)) => Some((says(asked), asked.wanted)),
+            // Who does not know what to say says so, and is asked to return the delegation.
+            (Some(CbOp::Getattr(asked)), None) => {
+                Some((Says::Fails(NfsStat::NFS4ERR_BADHANDLE), asked.wanted))
+            }
+            _ => None,
+        };
+        let mut attrs = None;
+        let said = match said {
+            None => None,
+            Some((Says::Fails(status), _)) => Some(status),
+            Some((Says::Nothing, _)) => return std::future::pending().await,
+            Some((Says::Attrs(values), wanted)) => {
+                attrs = Some(values.to_fattr(&wanted));
+                Some(NfsStat::NFS4_OK)
+            }
+        };
+        let next = || self.answers.lock().expect("no panic").pop().unwrap_or(NfsStat::NFS4_OK);
+        let status = said.unwrap_or_else(next);
         let sequence = CbSequenceRes {
             sessionid: s.sessionid,
             sequenceid: s.sequenceid,
@@ -46,11 +83,13 @@ impl Service for Listener {
             target_highest_slotid: 7,
         };
         let results = vec![
-            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence) },
-            CbRes { op: args.ops.get(1).map_or(OP_CB_SEQUENCE, CbOp::op), status, sequence: None },
+            CbRes { op: OP_CB_SEQUENCE, status: NfsStat::NFS4_OK, sequence: Some(sequence), attrs: None },
+            CbRes { op: args.ops.get(1).map_or(OP_CB_SEQUENCE, CbOp::op), status, sequence: None, attrs },
         ];
         // The test has ended when nobody listens.
-        let _ = self.heard.send((call, args));
+        if said.is_none() {
+            let _ = self.heard.send((call, args));
+        }
         Response::Success(CbCompoundRes { status, tag: Bytes::new(), results }.to_bytes())
     }
 }
@@ -70,9 +109,20 @@ pub async fn connected(
     answers: Vec<NfsStat>,
     mute: bool,
 ) -> (Raw, UnboundedReceiver<(CallHeader, CbCompoundArgs)>, Arc<AtomicUsize>) {
+    listening(addr, answers, mute, None).await
+}
+
+/// The same; answers CB_GETATTR with what `says` gives.
+pub async fn listening(
+    addr: SocketAddr,
+    answers: Vec<NfsStat>,
+    mute: bool,
+    says: Option<Saying>,
+) -> (Raw, UnboundedReceiver<(CallHeader, CbCompoundArgs)>, Arc<AtomicUsize>) {
     let (heard, listening) = unbounded_channel();
     let nulls = Arc::new(AtomicUsize::new(0));
-    let service = Arc::new(Listener { heard, answers: Mutex::new(answers), mute, nulls: nulls.clone() });
+    let answers = Mutex::new(answers);
+    let service = Arc::new(Listener { heard, answers, says, mute, nulls: nulls.clone() });
     let conn = Connection::connect(addr, service, &ConnConfig::default()).await.expect("connected");
     (Raw { conn, cred: user(0), minor: 2 }, listening, nulls)
 }
