@@ -242,8 +242,19 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let tree = on_this_machine(&kit.source("many"), LOOK)?;
     // The generator must not begin with 0.
     let chance = Chance(options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let mut session =
-        Session { options, image, hardware, link, captures, tree, disks, server, client, chance };
+    let mut session = Session {
+        options,
+        image,
+        hardware,
+        link,
+        scratch: scratch.path().to_owned(),
+        captures,
+        tree,
+        disks,
+        server,
+        client,
+        chance,
+    };
     session.client.run(None, PREPARE)?;
     for vers in &options.vers {
         for work in Work::ALL.into_iter().filter(|work| options.wants(*work)) {
@@ -287,6 +298,8 @@ struct Session<'a> {
     image: Image,
     hardware: Hardware,
     link: Link,
+    /// For what the run makes and nobody keeps.
+    scratch: PathBuf,
     captures: PathBuf,
     /// What tar's tree has to look like.
     tree: String,
@@ -480,7 +493,7 @@ impl Session<'_> {
         if fs::exists(directory.join("db-journal")).is_ok_and(|there| there) {
             names.push("db-journal");
         }
-        let archive = self.captures.join("database.tar");
+        let archive = self.scratch.join("database.tar");
         output(command("tar", ["-cf"]).arg(&archive).arg("-C").arg(directory).args(names))?;
         let bytes = fs::read(&archive).map_err(|e| format!("{}: {e}", archive.display()))?;
         self.client.run_with(None, &format!("{ACKNOWLEDGED}{SQLITE_CUT}"), &bytes).map(drop)

@@ -69,7 +69,7 @@ const FIELDS: [&str; 8] = [
     "rpc.xid",
     "nfs.opcode",
     "nfs.open.claim_type",
-    "nfs.reclaim4",
+    "nfs.lock.reclaim",
     "nfs.nfsstat4",
 ];
 
@@ -114,6 +114,7 @@ fn in_lines(lines: &str, guest: &str, cuts: &[Moment]) -> Result<Seen, String> {
     // When work was asked for first, by transaction; when it was answered so that a program goes on.
     let mut asked: HashMap<&str, Seconds> = HashMap::new();
     let mut answered: Vec<(Seconds, Seconds)> = Vec::new();
+    let mut first_asked: Vec<Seconds> = Vec::new();
     for line in lines.lines() {
         let frame = Frame::parse(line).ok_or(format!("tshark's fields: {line:?}"))?;
         if frame.from == guest {
@@ -128,7 +129,10 @@ fn in_lines(lines: &str, guest: &str, cuts: &[Moment]) -> Result<Seen, String> {
             let work = frame.operations.iter().any(|operation| WORK.contains(operation));
             if work && opens + frame.reclaims == 0 {
                 for xid in frame.xids {
-                    asked.entry(xid).or_insert(frame.time);
+                    asked.entry(xid).or_insert_with(|| {
+                        first_asked.push(frame.time);
+                        frame.time
+                    });
                 }
             }
         } else {
@@ -141,14 +145,19 @@ fn in_lines(lines: &str, guest: &str, cuts: &[Moment]) -> Result<Seen, String> {
     if answered.is_empty() {
         return Err("the capture shows no work".to_owned());
     }
+    let mut went_on = 0.0;
     for (number, cut) in cuts.iter().enumerate() {
         let next = cuts.get(number + 1).map_or(Seconds::INFINITY, |next| next.gone);
         let after = |(_, at): &&(Seconds, Seconds)| *at > cut.back && *at < next;
         let Some((_, on)) = answered.iter().find(after) else { continue };
-        // What was asked for before, or since, and waited longest.
-        let waiting = answered.iter().filter(|(_, at)| at >= on).map(|(asked, _)| *asked);
-        let from = waiting.fold(Seconds::INFINITY, Seconds::min).max(cut.back);
+        // What was asked for since work went on after the last cut and was not answered in time: perhaps never, since the client has asked
+        // anew on another session.
+        let in_time: Vec<Seconds> =
+            answered.iter().filter(|(_, at)| *at < cut.gone).map(|(asked, _)| *asked).collect();
+        let waiting = first_asked.iter().filter(|asked| **asked > went_on && !in_time.contains(asked));
+        let from = waiting.copied().fold(Seconds::INFINITY, Seconds::min).max(cut.back);
         seen.pauses.push(Duration::from_secs_f64((on - from).max(0.0)));
+        went_on = *on;
     }
     Ok(seen)
 }
@@ -192,7 +201,15 @@ mod tests {
     fn work_that_was_asked_for_later_waited_only_since_then() {
         let later = LINES.replace("10.0\t10.0.2.15\t0\t0x2", "13.5\t10.0.2.15\t0\t0x2");
         let seen = in_lines(&later, GUEST, &[CUT]).unwrap();
-        assert_eq!(seen.pauses, [Duration::from_secs_f64(14.1 - 13.5)]);
+        assert_eq!(seen.pauses, [Duration::from_secs_f64(14.1 - 13.0)]);
+    }
+
+    #[test]
+    fn work_that_was_never_answered_waited_all_the_same() {
+        let anew = LINES.replace("14.0\t10.0.2.15\t0\t0x2", "14.0\t10.0.2.15\t0\t0xa");
+        let anew = anew.replace("14.1\t10.0.2.2\t1\t0x2", "14.1\t10.0.2.2\t1\t0xa");
+        let seen = in_lines(&anew, GUEST, &[CUT]).unwrap();
+        assert_eq!(seen.pauses, [Duration::from_secs_f64(14.1 - 11.5)]);
     }
 
     #[test]
