@@ -10,6 +10,7 @@ mod channel;
 mod check;
 mod client;
 mod commands;
+mod cuts;
 mod disk;
 mod ether;
 mod folded;
@@ -70,6 +71,8 @@ pub enum Task {
     Suite(suite::Options),
     /// Do real work on the mount (git, make, SQLite, rsync, cp, appending), also while the server is restarted.
     Work(work::Options),
+    /// Cut the power of the server and its disks in the middle of tar, git clone and SQLite in a guest.
+    Cuts(cuts::Options),
     /// Freeze a guest that holds write delegations, change its files meanwhile, and look at what it does when it goes on.
     Frozen(frozen::Options),
     /// Run the client's commands while their server is restarted: Landfast's, nfs-ganesha, and the kernel's in a guest.
@@ -147,6 +150,7 @@ pub fn run(task: &Task) -> ExitCode {
         Task::Check(options) => network::enter(|| options.fetch()).and_then(|_net| check::run(options)),
         Task::Suite(options) => network::enter(|| options.fetch()).and_then(|_net| suite::run(options)),
         Task::Work(options) => network::enter(|| options.fetch()).and_then(|_net| work::run(options)),
+        Task::Cuts(options) => network::enter(|| options.fetch()).and_then(|_net| cuts::run(options)),
         Task::Frozen(options) => network::enter(|| options.fetch()).and_then(|_net| frozen::run(options)),
         Task::Restarts(options) => network::enter(|| options.fetch()).and_then(|_net| restarts::run(options)),
         Task::Verify(options) => network::enter(|| options.fetch()).and_then(|_net| verify::run(options)),

@@ -97,7 +97,7 @@ const SIDE_BY_SIDE: usize = 4;
 ///
 /// Each check of the client runs on NFSv3 and on NFSv4.2. NFSv4.0 has open owners, locks and recovery of its own, its
 /// operations on names and attributes are those of the later versions; NFSv4.1 is NFSv4.2 without its additions.
-const GUEST_STEPS: [(&str, &[&str]); 16] = [
+const GUEST_STEPS: [(&str, &[&str]); 17] = [
     (
         "guest: checks on NFSv4.0",
         &["check", "--files", "300", "--vers", "4.0", "--except", "git,types,access"],
@@ -169,6 +169,10 @@ const GUEST_STEPS: [(&str, &[&str]); 16] = [
             "--delegations",
             "times",
         ],
+    ),
+    (
+        "guest: power cuts in the middle of tar, git and SQLite",
+        &["cuts", "--cuts", "2", "--files", "200", "--delegations", "write"],
     ),
     ("guest: a holder of delegations that stands still", &["frozen", "--others", "4.2"]),
     (
@@ -534,7 +538,7 @@ fn guest_step(output: &File, program: &str, args: &[&str]) -> Outcome {
         return Outcome::Skipped(why);
     }
     let programs: &[&str] = match args.first() {
-        Some(&"captures") => &packages::CAPTURERS,
+        Some(&("captures" | "cuts")) => &packages::CAPTURERS,
         Some(&"injected") => &packages::INJECTED,
         _ => &[],
     };

@@ -4,7 +4,7 @@
 
 mod listing;
 pub mod tables;
-mod tcpdump;
+pub mod tcpdump;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -41,6 +41,15 @@ impl Disk {
         self.dir.join("disk.img")
     }
 
+    /// One of its counters, which begin at its start.
+    pub fn count(&self, name: &str) -> Result<u64, String> {
+        let stats = self.dir.join("stats");
+        let text = fs::read_to_string(&stats).map_err(|e| format!("{}: {e}", stats.display()))?;
+        let mut counters = text.lines().filter_map(|line| line.split_once(' '));
+        let value = counters.find(|(counter, _)| *counter == name).and_then(|(_, value)| value.parse().ok());
+        value.ok_or(format!("{}: no {name}", stats.display()))
+    }
+
     pub fn control(&self, words: &str) -> Result<(), String> {
         let ctl = self.dir.join("ctl");
         fs::write(&ctl, words).map_err(|e| format!("{}: {words}: {e}", ctl.display()))

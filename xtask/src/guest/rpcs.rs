@@ -8,7 +8,7 @@
 //! Since a client that holds delegations can keep times to itself, an archive's times, modes, owners and contents are compared too: as another
 //! client sees them while the first is mounted, and on the server's disk when it is not any more.
 
-mod attributes;
+pub mod attributes;
 mod bound;
 pub mod kit;
 pub mod served;

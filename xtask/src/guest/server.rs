@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use procfs::process::{ProcState, Process};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::machine::tail;
@@ -25,6 +26,10 @@ pub const NAME: &str = "/exported/volume";
 
 /// How long to wait for a connection, or between two tries.
 const TRY: Duration = Duration::from_millis(20);
+
+/// NULL of NFSv4 (RFC 5531 section 9; RFC 8881 section 16.1): the record's length, then any number, a call, the version of RPC, program, version,
+/// procedure, and twice no authentication.
+const NULL_CALL: [u32; 11] = [0x8000_0028, 1, 0, 2, 100_003, 4, 0, 0, 0, 0, 0];
 
 /// A filesystem in a file, mounted for the life of the mount namespace.
 pub struct Scratch {
@@ -113,6 +118,25 @@ impl Server {
             server.config = Some(config);
         }
         server.start_again()?;
+        Ok(server)
+    }
+
+    /// As [`Server::start_with`] with `options`, on a volume, with its log and its messages there and `config` for the configuration file. It
+    /// answers when this returns.
+    pub fn start_configured(
+        binary: &Path,
+        volume: PathBuf,
+        files: [PathBuf; 2],
+        durability: &str,
+        lease_s: u64,
+        (config, options): (PathBuf, &str),
+    ) -> Result<Server, String> {
+        let mut server = Server::new(binary, volume, files, durability)?;
+        server.lease = format!("{lease_s}s");
+        fs::write(&config, server.in_words(options)).map_err(|e| format!("{}: {e}", config.display()))?;
+        server.config = Some(config);
+        server.start_again()?;
+        server.answers()?;
         Ok(server)
     }
 
@@ -231,6 +255,53 @@ impl Server {
             }
             std::thread::sleep(TRY);
         }
+    }
+
+    /// Waits until it answers a call. It takes connections before its recovery is over.
+    pub fn answers(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            self.alive()?;
+            let ask = || {
+                let mut stream = TcpStream::connect_timeout(&self.address, LIMIT)?;
+                stream.set_read_timeout(Some(LIMIT))?;
+                stream.write_all(&NULL_CALL.map(u32::to_be_bytes).concat())?;
+                stream.read_exact(&mut [0; 4])
+            };
+            match ask() {
+                Ok(()) => return Ok(()),
+                Err(e) if Instant::now() > deadline => {
+                    return Err(format!("the server does not answer: {e}\n{}", self.said()));
+                }
+                // It closes the connections that it cannot serve yet.
+                Err(_) => std::thread::sleep(TRY),
+            }
+        }
+    }
+
+    /// Stops it wherever it is; returns when none of its threads does anything any more but wait in the kernel, from where it does not
+    /// come back.
+    pub fn freeze(&mut self) -> Result<(), String> {
+        self.alive()?;
+        let Some(pid) = self.pid().map(u32::cast_signed) else { return Ok(()) };
+        let named = Pid::from_raw(pid).ok_or("the server has no process")?;
+        kill_process(named, Signal::STOP).map_err(|e| format!("SIGSTOP to the server: {e}"))?;
+        let stands = || -> procfs::ProcResult<bool> {
+            for task in Process::new(pid)?.tasks()? {
+                if !matches!(task?.stat()?.state()?, ProcState::Stopped | ProcState::Waiting) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        };
+        let deadline = Instant::now() + LIMIT;
+        while !stands().map_err(|e| format!("the server: {e}"))? {
+            if Instant::now() > deadline {
+                return Err("the server does not stop".to_owned());
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
     }
 
     /// An error if it has ended by itself.

@@ -37,7 +37,7 @@ const APPEND_EACH: &str = include_str!("../../guest/work/append.sh");
 const APPEND_AFTER: &str = include_str!("../../guest/work/append-after.sh");
 
 /// Starts what comes on standard input, and returns at once.
-const START: &str = r#"rm -f /run/landfast/code
+pub const START: &str = r#"rm -f /run/landfast/code
 cat >/run/landfast/work.sh
 (bash /run/landfast/work.sh >/run/landfast/work.out 2>&1; echo $? >/run/landfast/code.part; mv /run/landfast/code.part /run/landfast/code) </dev/null >/dev/null 2>&1 &"#;
 
@@ -45,7 +45,7 @@ cat >/run/landfast/work.sh
 const PROGRESS: &str = "[ ! -e /run/landfast/code ] || echo over\ncat /proc/self/mountstats";
 
 /// Waits for the end of the work, at most so many SECONDS; prints what it printed, and fails if it failed.
-const END: &str = r#"until [ -e /run/landfast/code ]; do
+pub const END: &str = r#"until [ -e /run/landfast/code ]; do
     [ $SECONDS -lt $LIMIT ] || { cat /run/landfast/work.out; die "not over after $LIMIT seconds"; }
     sleep 0.1
 done
@@ -53,7 +53,7 @@ cat /run/landfast/work.out
 exit "$(cat /run/landfast/code)""#;
 
 /// What the work's processes wait for, should they hang; then they are ended.
-const PROCESSES: &str = r#"for process in /proc/[0-9]*; do
+pub const PROCESSES: &str = r#"for process in /proc/[0-9]*; do
     command=$(tr '\0' ' ' <"$process/cmdline" | cut -c 1-100) || continue # it may have ended
     [ -z "$command" ] || { echo "$command"; cat "$process/stack" || true; }
 done

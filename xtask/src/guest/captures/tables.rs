@@ -17,7 +17,7 @@ pub fn rpc_version(vers: Vers) -> u64 {
 }
 
 /// tshark on a capture of a server at `port`. It is told where: left to itself it takes some ports of clients for other protocols.
-fn tshark(file: &Path, port: u16, args: &[&str]) -> Result<String, String> {
+pub fn tshark(file: &Path, port: u16, args: &[&str]) -> Result<String, String> {
     let mut tshark = command("tshark", ["-n", "-d", &format!("tcp.port=={port},rpc"), "-r"]);
     output(tshark.arg(file).args(args))
 }

@@ -9,7 +9,8 @@ use super::works::{self, step};
 use super::{Case, Session};
 use crate::guest::recipe::Vers;
 
-const LOOK: &str = include_str!("../../../guest/rpcs/look.sh");
+/// Prints what everything below `AT` has, for [`compare`].
+pub const LOOK: &str = include_str!("../../../guest/rpcs/look.sh");
 
 /// What `--only` calls it.
 pub const NAME: &str = "attributes";
@@ -36,8 +37,7 @@ pub struct Look {
 impl Look {
     /// Whether everything is as in the archive.
     pub fn alike(&self) -> bool {
-        let found = &self.found;
-        [found.absent, found.times, found.modes, found.owners, found.contents].iter().all(|count| *count == 0)
+        self.found.differences() == 0
     }
 }
 
@@ -56,6 +56,13 @@ pub struct Found {
     pub contents: u64,
     /// The first differences.
     pub examples: Vec<String>,
+}
+
+impl Found {
+    /// Things that are not as in the archive.
+    pub fn differences(&self) -> u64 {
+        self.absent + self.times + self.modes + self.owners + self.contents
+    }
 }
 
 /// One line of `look.sh`.
@@ -106,7 +113,7 @@ impl Session<'_> {
 }
 
 /// Compares what `look.sh` printed for two trees.
-fn compare(wanted: &str, got: &str) -> Result<Found, String> {
+pub fn compare(wanted: &str, got: &str) -> Result<Found, String> {
     let (wanted, got) = (objects(wanted)?, objects(got)?);
     let mut found = Found { objects: wanted.len() as u64, ..Found::default() };
     let mut example = |text: String| {
