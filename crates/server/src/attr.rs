@@ -87,7 +87,7 @@ const WRITE_ONLY_42: Bitmap = Bitmap::of(&[n::MODE_UMASK]);
 const DELEGATED_TIMES: Bitmap = Bitmap::of(&[n::TIME_DELEG_ACCESS, n::TIME_DELEG_MODIFY]);
 const SETTABLE: Bitmap =
     Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::TIME_ACCESS_SET, n::TIME_MODIFY_SET]);
-/// What an EXCLUSIVE4_1 create may set. No times: they hold the verifier.
+/// What an EXCLUSIVE4_1 create may set. No times: they hold the verifier where nothing else can.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[n::SIZE, n::ACL, n::MODE, n::OWNER, n::OWNER_GROUP, n::MODE_UMASK]);
 /// Attributes that a READDIR entry has without a look at its object.
 const IN_ENTRY: Bitmap = Bitmap::of(&[n::RDATTR_ERROR, n::FILEID, n::MOUNTED_ON_FILEID]);
@@ -587,7 +587,7 @@ pub fn set_mask(s: &AttrsSet) -> Bitmap {
     b
 }
 
-/// [`set_mask`] of an exclusive create. The times hold the verifier (RFC 8881 section 18.16.3); the mask tells the
+/// [`set_mask`] of an exclusive create whose verifier is in the times (RFC 8881 section 18.16.3); the mask tells the
 /// client to set them.
 pub fn set_mask_exclusive(s: &AttrsSet) -> Bitmap {
     set_mask(s).or(&Bitmap::of(&[n::TIME_ACCESS, n::TIME_MODIFY]))

@@ -69,6 +69,17 @@ impl HandleCodec {
         exclusive::times(&self.key, fh, verf)
     }
 
+    /// What stands in the attribute of a file made with this verifier ([`crate::exclusive`]).
+    pub(crate) fn verifier_apart(
+        &self,
+        fh: &[u8],
+        verf: [u8; 8],
+        instance: [u8; 8],
+        mtime: Timestamp,
+    ) -> [u8; 8] {
+        exclusive::apart(&self.key, fh, verf, instance, mtime)
+    }
+
     /// The object of a wire handle; [`Error::BadHandle`] for anything that [`HandleCodec::encode`] did not make.
     pub(crate) fn decode(&self, fh: &[u8]) -> Result<ObjId, Error> {
         if fh.len() <= HEAD + TAG || fh.len() > HEAD + HANDLE_BYTES_MAX + TAG {

@@ -71,6 +71,8 @@ pub(crate) struct NodeState {
     pub(crate) default_acl: Option<(u64, bool)>,
     /// The attributes as last looked up, unless an operation has changed any since.
     pub(crate) looked: Option<Looked>,
+    /// The file is known to carry the verifier of an exclusive create ([`crate::exclusive`]).
+    pub(crate) holds_verifier: bool,
     /// When a change by somebody else was last noticed.
     pub(crate) foreign_at: Option<Instant>,
 }

@@ -8,12 +8,12 @@
 //!
 //! | operation | facts, in this order |
 //! |---|---|
-//! | create, mkdir, symlink, mknod | `Born` (result of `statx`), `Bind`, `Mtime` of the directory; `Xattr` for each ACL that the object inherited |
+//! | create, mkdir, symlink, mknod | `Born` (result of `statx`), `Bind`, `Mtime` of the directory; `Xattr` for each ACL that the object inherited, and for an exclusive create's verifier |
 //! | create, mkdir, ... that the server undid | `Bind`, `Unbind`, `Links` 0, `Mtime` of the directory |
 //! | link | `Bind`, `Links` of the object, `Mtime` of the directory |
 //! | remove | `Unbind`, `Links` of the object (0: it is gone; always 0 for a directory), `Mtime` of the directory |
 //! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |
-//! | setattr | `Size` if the size was set, then `Attrs` with all resulting attributes |
+//! | setattr | `Size` if the size was set, then `Attrs` with all resulting attributes; `Xattr` if it ends an exclusive create's verifier, as a write does |
 //! | set or remove an extended attribute | `Xattr` |
 //! | set ACLs | `Xattr` for each of them, also for an absent one, as the kernel stores them; then `Attrs`, since the mode follows |
 //! | write | `Data`, then `Attrs`. For a file made in the same part of the transaction one `Attrs` at the part's end may cover several writes, or a setattr's `Attrs` may serve |

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::error::Error;
 use crate::node::Node;
 use crate::open_file::OpenFile;
-use crate::types::{Attrs, AttrsSet, ChangeInfo, PreOp};
+use crate::types::{Attrs, AttrsSet, ChangeInfo, Kept, PreOp};
 
 /// How an object looked before and after an operation; nothing else changed it between the two looks.
 #[derive(Clone, Debug)]
@@ -62,6 +62,8 @@ pub struct Created {
     pub created: bool,
     /// Which of the requested attributes were set.
     pub attrs_set: AttrsSet,
+    /// Where the verifier is, after an exclusive create.
+    pub kept: Option<Kept>,
     /// If this call made the file, and the caller owns it or is root: the file's count of changes of rights at that time.
     pub(crate) rights: Option<u64>,
 }

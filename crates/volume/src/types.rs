@@ -155,13 +155,33 @@ pub enum CreateHow {
     Unchecked(SetAttrs),
     /// Fails with [`Error::Exists`] if the name exists.
     Guarded(SetAttrs),
-    /// Fails if the name exists, unless the file was created with the same verifier and is unchanged since. The file's times
-    /// hold the verifier, so times in `attrs` are ignored.
+    /// Fails if the name exists, unless the file was created with the same verifier and is unchanged since. Times in `attrs` are
+    /// ignored.
     Exclusive {
-        verf: [u8; 8],
+        verifier: Verifier,
         /// For EXCLUSIVE4_1; empty for EXCLUSIVE4.
         attrs: SetAttrs,
     },
+}
+
+/// By what a repeated exclusive create is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verifier {
+    /// The create's own (`createverf3`, `cva_verf`).
+    pub create: [u8; 8],
+    /// The verifier of the client's instance (`co_verifier`, RFC 8881 section 2.4). With it the verifier is kept apart from what
+    /// clients see of the file where that is possible, and counts for this instance alone. Without it, it is kept in the file's
+    /// times.
+    pub instance: Option<[u8; 8]>,
+}
+
+/// Where the verifier of an exclusive create is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// The client must set the file's times (RFC 8881 section 18.16.4).
+    InTimes,
+    /// In an extended attribute that clients do not see.
+    Apart,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -204,7 +204,7 @@ macro_rules! checks {
 
 checks! {
     bad_names the_state_directory_cannot_be_reached create_modes attributes_at_creation umask_or_default_acl
-    exclusive_create_can_be_repeated guarded_attributes how_things_looked_around_a_change other_users_get_what_the_modes_give opening_needs_rights sticky_directories
+    exclusive_create_can_be_repeated a_verifier_kept_apart_leaves_the_times_alone guarded_attributes how_things_looked_around_a_change other_users_get_what_the_modes_give opening_needs_rights sticky_directories
     setting_attributes what_fails_in_the_middle set_uid_bits_fall size_by_the_owner data an_unlinked_file_stays_usable
     unstable_data_and_commit links removing renaming renaming_onto_another_name_of_the_same_object
     handles_of_what_is_gone change_grows_with_every_change
@@ -367,21 +367,126 @@ fn umask_or_default_acl(rig: &Rig) {
 fn exclusive_create_can_be_repeated(rig: &Rig) {
     let (dir, u) = (rig.volume.root(), user(1000));
     rig.setattr(&root(), &dir, mode(0o777)).unwrap();
-    let how = |verf: &[u8; 8]| CreateHow::Exclusive { verf: *verf, attrs: mode(0o400) };
-    let first = rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap();
-    assert!(first.created && first.attrs_set.mode && !first.attrs_set.atime && !first.attrs_set.mtime);
-    let again = rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap();
-    assert!(again.created && again.node == first.node && again.attrs_set == first.attrs_set);
-    assert_eq!(again.dir_change.before, again.dir_change.after);
-    // Its maker may write, though the mode forbids it.
-    rig.write(&again.file, 0, b"").unwrap();
-    // Every bit of the verifier counts.
-    for bit in 0..64 {
-        let other = (u64::from_be_bytes(*b"\xff2345678") ^ (1 << bit)).to_be_bytes();
-        assert_eq!(rig.create_how(&u, &dir, "f", how(&other)).unwrap_err(), Error::Exists, "bit {bit}");
+    for (name, instance) in [("times", None), ("apart", Some(*b"instance"))] {
+        let how = |verf: &[u8; 8]| CreateHow::Exclusive {
+            verifier: Verifier { create: *verf, instance },
+            attrs: mode(0o400),
+        };
+        let first = rig.create_how(&u, &dir, name, how(b"\xff2345678")).unwrap();
+        assert!(first.created && first.attrs_set.mode && !first.attrs_set.atime && !first.attrs_set.mtime);
+        let again = rig.create_how(&u, &dir, name, how(b"\xff2345678")).unwrap();
+        assert!(again.created && again.node == first.node && again.attrs_set == first.attrs_set);
+        assert_eq!(again.kept, first.kept);
+        assert_eq!(again.dir_change.before, again.dir_change.after);
+        // Its maker may write, though the mode forbids it.
+        rig.write(&again.file, 0, b"").unwrap();
+        // Every bit of the verifier counts.
+        for bit in 0..64 {
+            let other = (u64::from_be_bytes(*b"\xff2345678") ^ (1 << bit)).to_be_bytes();
+            let other = rig.create_how(&u, &dir, name, how(&other));
+            assert_eq!(other.unwrap_err(), Error::Exists, "{name}, bit {bit}");
+        }
+        rig.write(&again.file, 0, b"x").unwrap();
+        assert_eq!(rig.create_how(&u, &dir, name, how(b"\xff2345678")).unwrap_err(), Error::Exists);
     }
-    rig.write(&again.file, 0, b"x").unwrap();
-    assert_eq!(rig.create_how(&u, &dir, "f", how(b"\xff2345678")).unwrap_err(), Error::Exists);
+}
+
+/// An exclusive create whose verifier is kept apart.
+fn apart(instance: [u8; 8]) -> CreateHow {
+    let verifier = Verifier { create: *b"verifier", instance: Some(instance) };
+    CreateHow::Exclusive { verifier, attrs: SetAttrs { size: Some(5), ..mode(0o600) } }
+}
+
+const VERIFIER: &str = "trusted.landfast.made";
+
+fn attribute(rig: &Rig, name: &str) -> Option<Vec<u8>> {
+    let mut value = [0; 64];
+    let len = rustix::fs::getxattr(rig.dir().join(name), VERIFIER, &mut value[..]).ok()?;
+    Some(value[..len].to_vec())
+}
+
+fn a_verifier_kept_apart_leaves_the_times_alone(rig: &Rig) {
+    let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
+    let before = rig.attrs(&rig.create(&r, &dir, "before").unwrap().node);
+    let made = rig.create_how(&r, &dir, "f", apart([1; 8])).unwrap();
+    assert_eq!(made.kept, Some(Kept::Apart));
+    let attrs = rig.attrs(&made.node);
+    let after = rig.attrs(&rig.create(&r, &dir, "after").unwrap().node);
+    assert!(before.mtime <= attrs.mtime && attrs.mtime <= after.mtime, "{before:?} {attrs:?} {after:?}");
+    assert!(before.atime <= attrs.atime && attrs.atime <= after.atime);
+    assert!(v.listxattrs(&r, &made.node, 0).unwrap().is_empty(), "clients do not see it");
+    // It is the client's instance's, and this file's.
+    assert_eq!(rig.create_how(&r, &dir, "f", apart([2; 8])).unwrap_err(), Error::Exists);
+    let verifier = Verifier { create: *b"verifier", instance: None };
+    let how = CreateHow::Exclusive { verifier, attrs: SetAttrs { size: Some(5), ..mode(0o600) } };
+    assert_eq!(rig.create_how(&r, &dir, "f", how).unwrap_err(), Error::Exists);
+    let copied = attribute(rig, "f").expect("it is there");
+    let of_copy = rig.create_how(&r, &dir, "copy", apart([3; 8])).unwrap();
+    rustix::fs::setxattr(rig.dir().join("copy"), VERIFIER, &copied, rustix::fs::XattrFlags::empty()).unwrap();
+    let times = SetAttrs {
+        atime: Some(TimeSet::At(attrs.atime)),
+        mtime: Some(TimeSet::At(attrs.mtime)),
+        ..SetAttrs::default()
+    };
+    // Through the filesystem: the volume's own SETATTR would take it away.
+    let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.secs, tv_nsec: t.nanos.into() };
+    let same =
+        rustix::fs::Timestamps { last_access: time(attrs.atime), last_modification: time(attrs.mtime) };
+    let (cwd, flags) = (rustix::fs::CWD, rustix::fs::AtFlags::empty());
+    rustix::fs::utimensat(cwd, rig.dir().join("copy"), &same, flags).unwrap();
+    assert_eq!(rig.create_how(&r, &dir, "copy", apart([1; 8])).unwrap_err(), Error::Exists);
+    drop(of_copy);
+    // Other attributes do not end it, as they did not when it was in the times.
+    rig.setattr(&r, &made.node, mode(0o644)).unwrap();
+    assert!(rig.create_how(&r, &dir, "f", apart([1; 8])).is_ok());
+    // Its times do, even if they are as before; and nothing is left.
+    rig.setattr(&r, &made.node, times).unwrap();
+    assert_eq!(attribute(rig, "f"), None);
+    assert_eq!(rig.create_how(&r, &dir, "f", apart([1; 8])).unwrap_err(), Error::Exists);
+    // So do the size and a write.
+    let made = rig.create_how(&r, &dir, "sized", apart([1; 8])).unwrap();
+    rig.setattr(&r, &made.node, SetAttrs { size: Some(5), ..SetAttrs::default() }).unwrap();
+    assert_eq!(attribute(rig, "sized"), None);
+    assert_eq!(rig.create_how(&r, &dir, "sized", apart([1; 8])).unwrap_err(), Error::Exists);
+    let made = rig.create_how(&r, &dir, "written", apart([1; 8])).unwrap();
+    rig.write(&made.file, 0, b"x").unwrap();
+    assert_eq!(attribute(rig, "written"), None);
+    assert_eq!(rig.create_how(&r, &dir, "written", apart([1; 8])).unwrap_err(), Error::Exists);
+}
+
+/// Nothing in memory is needed to recognise it.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_verifier_kept_apart_outlasts_the_server() {
+    if !tempdir_suits() {
+        return;
+    }
+    let r = root();
+    for durability in [Durability::Log, Durability::Sync, Durability::Unsafe] {
+        let rig = Rig::new(durability);
+        for name in ["repeated", "written", "touched"] {
+            rig.create_how(&r, &rig.volume.root(), name, apart([1; 8])).unwrap();
+        }
+        let rig = rig.crash();
+        let (v, dir) = (&rig.volume, rig.volume.root());
+        let again = rig.create_how(&r, &dir, "repeated", apart([1; 8])).unwrap();
+        assert_eq!((again.created, again.kept), (true, Some(Kept::Apart)), "{durability:?}");
+        assert_eq!(rig.create_how(&r, &dir, "repeated", apart([2; 8])).unwrap_err(), Error::Exists);
+        // That it is there is not known here, so it stays; it means nothing.
+        let node = rig.lookup(&r, &dir, "written").unwrap();
+        let file = v.open_file(&r, &node, OpenMode::WRITE).unwrap();
+        rig.write(&file, 5, b"x").unwrap();
+        drop((again, file));
+        assert!(attribute(&rig, "written").is_some());
+        assert_eq!(rig.create_how(&r, &dir, "written", apart([1; 8])).unwrap_err(), Error::Exists);
+        let node = rig.lookup(&r, &dir, "touched").unwrap();
+        let long_ago = Some(TimeSet::At(Timestamp { secs: 1_000_000, nanos: 0 }));
+        rig.setattr(&r, &node, SetAttrs { mtime: long_ago, ..SetAttrs::default() }).unwrap();
+        assert_eq!(rig.create_how(&r, &dir, "touched", apart([1; 8])).unwrap_err(), Error::Exists);
+        drop((dir, node));
+        let rig = rig.restart();
+        assert!(rig.create_how(&r, &rig.volume.root(), "repeated", apart([1; 8])).is_ok(), "{durability:?}");
+    }
 }
 
 fn guarded_attributes(rig: &Rig) {

@@ -119,7 +119,11 @@ impl Client<'_> {
                 let how = match self.rng.below(3) {
                     0 => CreateHow::Guarded(attrs),
                     1 => CreateHow::Unchecked(attrs),
-                    _ => CreateHow::Exclusive { verf: [self.rng.below(9) as u8; 8], attrs: mode(0o4755) },
+                    _ => {
+                        let instance = (self.rng.below(2) == 0).then_some([7; 8]);
+                        let verifier = Verifier { create: [self.rng.below(9) as u8; 8], instance };
+                        CreateHow::Exclusive { verifier, attrs: mode(0o4755) }
+                    }
                 };
                 let made = v.create(tx, &cred, &dir, &name, how, OpenMode::BOTH)?;
                 self.write(tx, &made.file)

@@ -21,6 +21,9 @@ use landfast_xdr::Bytes;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+/// What of a file may hold an exclusive create's verifier.
+const TIMES: Bitmap = Bitmap::of(&[number::TIME_ACCESS, number::TIME_MODIFY]);
+
 /// A path below the directory that the actor works in: names joined by `/`, none at either end.
 pub type Path = Vec<u8>;
 
@@ -363,7 +366,7 @@ impl Actor {
     }
 
     /// As the kernel does for `open(O_CREAT|O_EXCL)`: a guarded create on a persistent session, else
-    /// an exclusive one and a SETATTR for what the verifier stood in for (RFC 8881 section 18.16.3).
+    /// an exclusive one and, if the verifier stands in the times, a SETATTR for these (RFC 8881 section 18.16.4).
     fn create(&mut self, path: &Path, mode: u32) -> Result<Vec<ResOp>> {
         let (dir, last) = split(path);
         let dir = self.handle(dir)?;
@@ -390,14 +393,14 @@ impl Actor {
             ArgOp::Access(flags::ACCESS4_READ | flags::ACCESS4_MODIFY | flags::ACCESS4_EXTEND),
             ArgOp::Getattr(POST),
         ])?;
-        let stateid = results.iter().find_map(|r| match &r.body {
-            ResBody::Open(o) => Some(o.stateid),
+        let opened = results.iter().find_map(|r| match &r.body {
+            ResBody::Open(o) => Some((o.stateid, o.attrset)),
             _ => None,
         });
-        let stateid = stateid.ok_or_else(|| Error::Protocol("OPEN without a stateid".into()))?;
+        let (stateid, set) = opened.ok_or_else(|| Error::Protocol("OPEN without a stateid".into()))?;
         self.handles.insert(path.clone(), filehandle(&results)?);
         self.opens.insert(path.clone(), stateid);
-        if !self.session.persistent() {
+        if !self.session.persistent() && !set.and(&TIMES).is_empty() {
             return self.set(path, &Change { touch: true, ..Change::default() });
         }
         Ok(results)

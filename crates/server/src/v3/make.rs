@@ -9,7 +9,7 @@ use landfast_nfs::v3::args::{CreateArgs, CreateHow, MkdirArgs, MknodArgs, MknodW
 use landfast_nfs::v3::res::{MakeOk, MakeRes, PostOp};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{NfsStat3, Sattr};
-use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special};
+use landfast_volume::{CreateHow as VolumeHow, Error, Kind, Node, OpenMode, SetAttrs, Special, Verifier};
 
 impl Context<'_> {
     /// What all four have in common: the checks before, the reply after.
@@ -35,7 +35,8 @@ impl Context<'_> {
             }
             // The verifier is all that the file's times hold; SETATTR sets everything else.
             CreateHow::Exclusive(verf) => {
-                let how = VolumeHow::Exclusive { verf: *verf, attrs: SetAttrs::default() };
+                let verifier = Verifier { create: *verf, instance: None };
+                let how = VolumeHow::Exclusive { verifier, attrs: SetAttrs::default() };
                 ctx.create_new(dir, name, how).map_err(status)
             }
         })

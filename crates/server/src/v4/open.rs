@@ -23,7 +23,7 @@ use landfast_nfs::v4::flags::{
 use landfast_nfs::v4::res::OpenRes;
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
-use landfast_volume::{CreateHow, Error, Kind, OpenFile, OpenMode, SetAcls, SetAttrs};
+use landfast_volume::{CreateHow, Error, Kept, Kind, OpenFile, OpenMode, SetAcls, SetAttrs, Verifier};
 
 /// How often an OPEN looks again when a name comes and goes under it.
 const TRIES: usize = 4;
@@ -250,11 +250,16 @@ impl Context<'_> {
             // RFC 8881 section 18.16.3: such a session's reply cache makes GUARDED4 as good, and files have attributes at once.
             WireHow::Exclusive(_) if self.is_persistent() => return Err(NfsStat::NFS4ERR_INVAL.into()),
             WireHow::Exclusive(verf) => {
-                (CreateHow::Exclusive { verf: *verf, attrs: SetAttrs::default() }, true)
+                // RFC 8881 section 18.16.3: its client sets all attributes afterwards in any case.
+                let verifier = Verifier { create: *verf, instance: None };
+                (CreateHow::Exclusive { verifier, attrs: SetAttrs::default() }, true)
             }
             WireHow::Exclusive41 { verf, attrs } => {
                 let attrs = attr::to_set(attrs, self.minor, Purpose::Exclusive)?;
-                (CreateHow::Exclusive { verf: *verf, attrs }, true)
+                // Linux makes the verifier of the time since the machine's start and a process's number. Both come again after the
+                // next start, and in another machine.
+                let instance = self.sh.state().clients.get(request.client).map(|c| c.verifier);
+                (CreateHow::Exclusive { verifier: Verifier { create: *verf, instance }, attrs }, true)
             }
         };
         let (CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) | CreateHow::Exclusive { attrs, .. }) =
@@ -310,10 +315,9 @@ impl Context<'_> {
             .volume()
             .create_with_acls(self.modify(dir)?, dir.cred(), &dir.node, name, how, mode, acls)
             .map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
-        let mut attrset = if exclusive {
-            attr::set_mask_exclusive(&made.attrs_set)
-        } else {
-            attr::set_mask(&made.attrs_set)
+        let mut attrset = match made.kept {
+            Some(Kept::InTimes) => attr::set_mask_exclusive(&made.attrs_set),
+            Some(Kept::Apart) | None => attr::set_mask(&made.attrs_set),
         };
         if made.created && !acls.is_empty() {
             attrset.set(ACL);

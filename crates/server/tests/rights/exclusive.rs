@@ -53,6 +53,13 @@ impl Creator {
         Creator { wire, way, party, root }
     }
 
+    /// One with EXCLUSIVE4_1 whose client has this verifier of its instance.
+    async fn instance(rig: &Rig, client: &str, verifier: u8) -> Creator {
+        let mut wire = rig.from(HONEST).await;
+        let party = Party::instance(&mut wire, 2, client.as_bytes(), verifier).await;
+        Creator { wire, way: Way::V41(2), party: Some(party), root: Bytes::new() }
+    }
+
     /// Creates exclusively: handle and stateid, if the version has one.
     async fn create(&mut self, uid: u32, file: &str, verf: [u8; 8]) -> Result<(Bytes, Stateid), NfsStat> {
         let how = match self.way {
@@ -197,6 +204,30 @@ async fn set_by_client(c: &mut Creator, fh: Bytes) {
     };
     let set = ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs: fattr(now) });
     assert_ok(&party.run(&mut c.wire, 1000, vec![ArgOp::Putfh(FileHandle(fh)), set]).await);
+}
+
+/// Linux makes the verifier of the time since the machine's start and the number of a process: both come again after the next start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_18_16_4_another_instance_of_a_client_does_not_repeat_the_create() {
+    for durability in ["log", "sync"] {
+        let mut rig = Rig::with(durability, 1).await;
+        let mut first = Creator::instance(&rig, "a", 1).await;
+        let (fh, _) = first.create(1000, "lock", VERF).await.expect("it is new");
+        let expected = |instance| if instance == 1 { Ok(fh.clone()) } else { Err(NfsStat::NFS4ERR_EXIST) };
+        for (client, instance) in [("a", 2), ("b", 2), ("c", 1)] {
+            let mut again = Creator::instance(&rig, client, instance).await;
+            let got = again.create(1000, "lock", VERF).await.map(|(fh, _)| fh);
+            assert_eq!(got, expected(instance), "{durability}, {client}");
+        }
+        // Another process of the server has nothing in memory of the first.
+        rig.crash().await;
+        for (client, instance) in [("d", 2), ("e", 1)] {
+            let mut again = Creator::instance(&rig, client, instance).await;
+            let got = again.create(1000, "lock", VERF).await.map(|(fh, _)| fh);
+            assert_eq!(got, expected(instance), "{durability}, {client} after a crash");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

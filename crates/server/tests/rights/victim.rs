@@ -165,14 +165,23 @@ impl Party {
             assert_eq!(res.status, NfsStat::NFS4_OK);
             return Party { minor, id: set.clientid, session: [0; 16], sequence: 0, opens: 0, at: None };
         }
-        let mut party = Party::begin(wire, minor, name).await;
+        Party::instance(wire, minor, name, 1).await
+    }
+
+    /// The client of this name with this verifier of its instance, in NFSv4.1 and 4.2.
+    pub async fn instance(wire: &mut Wire, minor: u32, name: &[u8], verifier: u8) -> Party {
+        let mut party = Party::begin_instance(wire, minor, name, verifier).await;
         assert_ok(&party.run(wire, 0, vec![ArgOp::ReclaimComplete(false)]).await);
         party
     }
 
     /// A client with a session that has done nothing yet.
     pub async fn begin(wire: &mut Wire, minor: u32, name: &[u8]) -> Party {
-        let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name, 1))]).await;
+        Party::begin_instance(wire, minor, name, 1).await
+    }
+
+    async fn begin_instance(wire: &mut Wire, minor: u32, name: &[u8], verifier: u8) -> Party {
+        let res = wire.compound(0, minor, vec![ArgOp::ExchangeId(exchange_args(name, verifier))]).await;
         let ResBody::ExchangeId(ex) = &res.results[0].body else { panic!("{res:?}") };
         // One that outlasts the server may not create with EXCLUSIVE4 (RFC 8881 section 18.16.3).
         let args = CreateSessionArgs { flags: 0, ..session_args(ex.clientid, ex.sequenceid) };

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 
 use super::{check_file, ctime, owned, record, set_owner, set_times};
 use crate::error::Error;
+use crate::exclusive;
 use crate::kernel;
 use crate::limits::{FILE_SIZE_MAX, NAME_BYTES_MAX};
 use crate::node::{Node, NodeState};
@@ -105,6 +106,8 @@ impl Volume {
             node.0.rights.fetch_add(1, Ordering::AcqRel);
         }
         if done.is_ok() || set != AttrsSet::default() {
+            let ends = set.size || set.atime || set.mtime;
+            let ended = if ends { exclusive::end(node, &mut state, &*fd) } else { None };
             let look =
                 kernel::look(&*fd).map_err(|e| self.fail(format!("looking at a changed object: {e}")))?;
             self.changed(node, &mut state, Some(&look));
@@ -115,7 +118,11 @@ impl Volume {
                 tx.touch();
             } else {
                 self.content_logged(&mut state, u64::from(set.size && tx.logs()));
-                record(tx, &[node], || attr_facts(node, set.size, &look))?;
+                record(tx, &[node], || {
+                    let mut facts = attr_facts(node, set.size, &look);
+                    facts.extend(ended);
+                    facts
+                })?;
                 tx.has_said(node);
             }
         }

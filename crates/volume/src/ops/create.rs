@@ -3,22 +3,26 @@
 use std::sync::atomic::Ordering;
 
 use parking_lot::RwLockWriteGuard;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use super::acl;
-use super::{Before, HalfMade, NewLook, Umask, atime, born_facts, check_file, creation_mode, mtime, record};
+use super::{
+    Before, HalfMade, NewLook, Umask, atime, born_facts, check_file, creation_mode, mtime, record, set_times,
+};
 use crate::acl::SetAcls;
 use crate::error::Error;
-use crate::kernel::btime_ns;
+use crate::exclusive;
 use crate::kernel::{self, OwnedFd};
 use crate::node::Node;
 use crate::node_fd::NodeFd;
 use crate::open_file::OpenFile;
-use crate::record::{Fact, ObjId};
+use crate::record::Fact;
 use crate::results::Created;
 use crate::tx::Tx;
-use crate::types::{AttrsSet, ChangeInfo, CreateHow, Cred, Kind, OpenMode, SetAttrs, TimeSet};
+use crate::types::{
+    AttrsSet, ChangeInfo, CreateHow, Cred, Kept, Kind, OpenMode, SetAttrs, TimeSet, Verifier,
+};
 use crate::volume::Volume;
 
 struct Call<'a> {
@@ -27,8 +31,18 @@ struct Call<'a> {
     name: &'a [u8],
     mode: OpenMode,
     /// Only for an exclusive create.
-    verf: Option<[u8; 8]>,
+    verifier: Option<Verifier>,
     acls: &'a SetAcls,
+}
+
+/// What the steps of making a file that can still fail have made.
+struct Completed {
+    node: Node,
+    set: AttrsSet,
+    look: NewLook,
+    /// Facts on its extended attributes.
+    xattrs: Vec<Fact>,
+    kept: Option<Kept>,
 }
 
 impl Volume {
@@ -60,14 +74,16 @@ impl Volume {
         tx.rests_on(dir);
         self.entry(dir, name, Error::Access)?;
         acl::check(Kind::File, acls)?;
-        let (attrs, verf) = match how {
+        let (attrs, verifier) = match how {
             CreateHow::Unchecked(attrs) | CreateHow::Guarded(attrs) => (attrs, None),
-            CreateHow::Exclusive { verf, attrs } => (attrs, Some(verf)),
+            CreateHow::Exclusive { verifier, attrs } => {
+                (SetAttrs { atime: None, mtime: None, ..attrs }, Some(verifier))
+            }
         };
         tx.join()?;
         let dir_fd = self.fd(dir)?;
         self.assume(cred)?;
-        let call = Call { cred, dir_fd: &dir_fd, name, mode, verf, acls };
+        let call = Call { cred, dir_fd: &dir_fd, name, mode, verifier, acls };
         let names = dir.0.names.write();
         let mut state = dir.0.state.lock();
         let before = self.before(&mut state, &dir_fd)?;
@@ -80,7 +96,7 @@ impl Volume {
             Err(e) => return Err(e.into()),
         };
         let inherits = tx.logs() && self.inherits_acl(&mut state, &dir_fd, &before);
-        let (node, set, look, acls) = match self.complete(&call, &fd, &attrs, inherits) {
+        let Completed { node, set, look, xattrs, kept } = match self.complete(&call, &fd, &attrs, inherits) {
             Ok(made) => made,
             Err(e) => {
                 let (state, before) = (&mut state, &before);
@@ -90,7 +106,11 @@ impl Volume {
         };
         let (dir_change, dir_mtime) = self.after(tx, dir, &mut state, &dir_fd, &before)?;
         // Nobody else knows of it yet.
-        self.changed(&node, &mut node.0.state.lock(), look.whole());
+        {
+            let mut new = node.0.state.lock();
+            self.changed(&node, &mut new, look.whole());
+            new.holds_verifier = kept == Some(Kept::Apart);
+        }
         let look = look.into_inner();
         // Open for reading and writing, whatever was asked for.
         let fd = node.0.share_fd(fd, true, true);
@@ -106,7 +126,7 @@ impl Volume {
             if look.stx_size > 0 {
                 facts.push(Fact::Size { obj: node.0.id.clone(), size: look.stx_size });
             }
-            facts.extend(acls);
+            facts.extend(xattrs);
             facts
         })?;
         tx.has_made(&node);
@@ -116,7 +136,7 @@ impl Volume {
         drop(state);
         drop(names);
         self.settle(tx, &[dir], Some((&node, &fd)))?;
-        Ok(Created { node, file, dir_change, created: true, attrs_set: unverified(how, set), rights })
+        Ok(Created { node, file, dir_change, created: true, attrs_set: set, kept, rights })
     }
 
     /// The steps of making a file that can still fail.
@@ -126,26 +146,78 @@ impl Volume {
         fd: &NodeFd,
         attrs: &SetAttrs,
         inherits_acl: bool,
-    ) -> Result<(Node, AttrsSet, NewLook, Vec<Fact>), Error> {
+    ) -> Result<Completed, Error> {
         let born = kernel::look(fd)?;
         let (kh, mount_id) = kernel::handle_of(fd)?;
-        let mut attrs = *attrs;
-        if let Some(verf) = call.verf {
-            let id = ObjId { kh: kh.clone(), btime_ns: btime_ns(&born) };
-            let fh = self.0.codec.encode(&id).ok_or(Error::NotSupported)?;
-            let (atime, mtime) = self.0.codec.verifier_times(&fh, verf);
-            (attrs.atime, attrs.mtime) = (Some(TimeSet::At(atime)), Some(TimeSet::At(mtime)));
-        }
-        let (set, dressed) = self.dress(fd, Kind::File, &born, call.cred, &attrs)?;
+        let (set, dressed) = self.dress(fd, Kind::File, &born, call.cred, attrs)?;
         let mut with_acls = false;
         acl::apply(fd, call.acls, &mut with_acls)?;
-        let look = NewLook::of(born, dressed, with_acls, || kernel::look(fd))?;
+        let mut look = NewLook::of(born, dressed, with_acls, || kernel::look(fd))?;
         let node = self.node_of(kh, mount_id, look.get())?;
         if self.0.unprivileged {
             self.0.cache.keep_fd(&node, kernel::open_path(call.dir_fd, call.name)?);
         }
-        let acls = if inherits_acl || with_acls { self.acl_facts(&node, fd, with_acls)? } else { Vec::new() };
-        Ok((node, set, look, acls))
+        let mut xattrs =
+            if inherits_acl || with_acls { self.acl_facts(&node, fd, with_acls)? } else { Vec::new() };
+        let kept = match &call.verifier {
+            Some(verifier) => Some(self.keep_verifier(&node, fd, verifier, &mut look, &mut xattrs)?),
+            None => None,
+        };
+        Ok(Completed { node, set, look, xattrs, kept })
+    }
+
+    /// Keeps the verifier of an exclusive create with its new file, the last step of making it.
+    fn keep_verifier(
+        &self,
+        node: &Node,
+        fd: &NodeFd,
+        verifier: &Verifier,
+        look: &mut NewLook,
+        facts: &mut Vec<Fact>,
+    ) -> Result<Kept, Error> {
+        if let Some(digest) = self.digest_apart(node, verifier, look.get())
+            && exclusive::leave(fd, &digest)?
+        {
+            look.has_another_ctime();
+            facts.push(exclusive::fact(node, Some(digest)));
+            return Ok(Kept::Apart);
+        }
+        let (atime, mtime) = self.0.codec.verifier_times(node.wire(), verifier.create);
+        set_times(fd, Some(TimeSet::At(atime)), Some(TimeSet::At(mtime)))?;
+        *look = NewLook::whole_of(kernel::look(fd)?);
+        Ok(Kept::InTimes)
+    }
+
+    /// Where the verifier of an earlier create stands, if this file was made with it and nobody has written to it or set its size or
+    /// its times since.
+    fn kept_verifier(
+        &self,
+        node: &Node,
+        verifier: &Verifier,
+        attrs: &SetAttrs,
+    ) -> Result<Option<Kept>, Error> {
+        if node.kind() != Kind::File {
+            return Ok(None);
+        }
+        let fd = self.fd(node)?;
+        let mut state = node.0.state.lock();
+        let look = kernel::look(&*fd)?;
+        if look.stx_size != attrs.size.unwrap_or(0) {
+            return Ok(None);
+        }
+        if let Some(digest) = self.digest_apart(node, verifier, &look)
+            && exclusive::stands(&*fd, &digest)?
+        {
+            state.holds_verifier = true;
+            return Ok(Some(Kept::Apart));
+        }
+        let times = self.0.codec.verifier_times(node.wire(), verifier.create);
+        Ok(((atime(&look), mtime(&look)) == times).then_some(Kept::InTimes))
+    }
+
+    fn digest_apart(&self, node: &Node, verifier: &Verifier, look: &Statx) -> Option<[u8; 8]> {
+        let instance = verifier.instance.filter(|_| !self.0.unprivileged)?;
+        Some(self.0.codec.verifier_apart(node.wire(), verifier.create, instance, mtime(look)))
     }
 
     /// Opens the existing file. `names` is the directory's lock.
@@ -165,17 +237,10 @@ impl Volume {
             (_, found) => found?,
         };
         tx.rests_on(&node);
-        let (file, created, set) = match how {
+        let (file, kept, set) = match how {
             CreateHow::Guarded(_) => return Err(Error::Exists),
-            CreateHow::Exclusive { verf, attrs } => {
-                let fd = self.fd(&node)?;
-                let look = kernel::look(&*fd)?;
-                let same = node.kind() == Kind::File
-                    && look.stx_size == 0
-                    && (atime(&look), mtime(&look)) == self.0.codec.verifier_times(node.wire(), verf);
-                if !same {
-                    return Err(Error::Exists);
-                }
+            CreateHow::Exclusive { verifier, attrs } => {
+                let kept = self.kept_verifier(&node, &verifier, &attrs)?.ok_or(Error::Exists)?;
                 // A retry of a create whose reply was lost. It is allowed to the creator, who owns the file, and to whoever may open
                 // the file. Appends an empty record, so that the reply is kept like that of the first request.
                 let mode = OpenMode { owner_override: true, ..call.mode };
@@ -189,7 +254,7 @@ impl Volume {
                     size: attrs.size.is_some(),
                     ..AttrsSet::default()
                 };
-                (file, true, set)
+                (file, Some(kept), set)
             }
             CreateHow::Unchecked(attrs) => {
                 let file = self.open_file(call.cred, &node, call.mode)?;
@@ -199,10 +264,11 @@ impl Volume {
                     let cut = SetAttrs { size: Some(0), ..SetAttrs::default() };
                     set = self.setattr(tx, call.cred, &node, Some(&file), cut)?;
                 }
-                (file, false, set)
+                (file, None, set)
             }
         };
-        Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set, rights: None })
+        let created = kept.is_some();
+        Ok(Created { node, file, dir_change: unchanged, created, attrs_set: set, kept, rights: None })
     }
 
     pub fn open_file(&self, cred: &Cred, node: &Node, mode: OpenMode) -> Result<OpenFile, Error> {
@@ -255,12 +321,4 @@ fn open_with(fd: &NodeFd, mode: OpenMode) -> Result<OwnedFd, Error> {
         _ => OFlags::RDONLY,
     };
     Ok(kernel::reopen(fd, access | OFlags::NONBLOCK | OFlags::NOCTTY)?)
-}
-
-/// Clears the times that hold a verifier, since the client did not ask for them.
-fn unverified(how: CreateHow, set: AttrsSet) -> AttrsSet {
-    match how {
-        CreateHow::Exclusive { .. } => AttrsSet { atime: false, mtime: false, ..set },
-        _ => set,
-    }
 }

@@ -10,6 +10,7 @@ use super::attr::attr_facts;
 use super::{check_file, record};
 use crate::dirty::Dirty;
 use crate::error::Error;
+use crate::exclusive;
 use crate::faults::point;
 use crate::kernel::{self, AsFd};
 use crate::limits::{FILE_SIZE_MAX, LOGGED_DATA_MAX, READ_BYTES_MAX};
@@ -137,6 +138,10 @@ impl Volume {
         self.assume(&file.0.cred)?;
         let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, data)?;
+        // With a log, this has no record. The next operation that has one removes it.
+        if count > 0 && self.0.durability != Durability::Log {
+            exclusive::end(node, &mut state, &*file.0.fd);
+        }
         self.written_unstably(node, &mut state, offset, u64::from(count));
         let look = look_if(before.is_some(), file)?;
         self.changed(node, &mut state, look.as_ref());
@@ -174,6 +179,7 @@ impl Volume {
         let mut state = node.0.state.lock();
         let before = look_if(tx.watches(), file)?;
         let count = pwrite_all(file, offset, &data)?;
+        let ended = if count > 0 { exclusive::end(node, &mut state, &*file.0.fd) } else { None };
         let look = match later && !node.0.is_dead() {
             true => None,
             false => Some(
@@ -194,6 +200,7 @@ impl Volume {
         record(tx, &[node], || {
             let bytes = data.slice(..count as usize);
             let mut facts = vec![Fact::Data { obj: node.0.id.clone(), offset, bytes }];
+            facts.extend(ended);
             facts.extend(look.iter().flat_map(|look| attr_facts(node, false, look)));
             facts
         })?;

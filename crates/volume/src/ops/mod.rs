@@ -95,6 +95,15 @@ impl NewLook {
         Ok(NewLook { look, has_ctime: !chowned })
     }
 
+    fn whole_of(look: Statx) -> NewLook {
+        NewLook { look, has_ctime: true }
+    }
+
+    /// Nothing but its ctime is other than before.
+    fn has_another_ctime(&mut self) {
+        self.has_ctime = false;
+    }
+
     fn get(&self) -> &Statx {
         &self.look
     }

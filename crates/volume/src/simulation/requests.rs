@@ -10,7 +10,7 @@ use crate::open_file::OpenFile;
 use crate::tx::Tx;
 use crate::types::{
     AccessMask, CreateHow, EntryDetail, Hint, Kind, OpenMode, Piece, SetAttrs, SetXattr, Special, Stable,
-    TimeSet, Timestamp,
+    TimeSet, Timestamp, Verifier,
 };
 use crate::{Cred, Error, Keep};
 
@@ -190,7 +190,10 @@ impl World {
                 let how = match self.rng.below(4) {
                     0 => CreateHow::Unchecked(SetAttrs { size: Some(0), ..attrs }),
                     1 => CreateHow::Exclusive {
-                        verf: self.rng.below(4).to_be_bytes(),
+                        verifier: Verifier {
+                            create: self.rng.below(4).to_be_bytes(),
+                            instance: self.rng.one_in(2).then_some([1; 8]),
+                        },
                         attrs: SetAttrs { mtime: None, ..attrs },
                     },
                     2 if self.rng.one_in(3) => {
