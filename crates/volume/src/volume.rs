@@ -90,6 +90,8 @@ pub struct Volume(pub(crate) Arc<VolumeInner>);
 
 pub(crate) struct VolumeInner {
     pub(crate) dir: PathBuf,
+    /// Dropped before what holds the filesystem and the lock on the directory: that takes some milliseconds.
+    pub(crate) damage: Damage,
     /// The directory, open for reading since before anything was served. Handles are opened relative to its mount, and
     /// syncfs on it reports every write-back error since then.
     pub(crate) mount: OwnedFd,
@@ -140,7 +142,6 @@ pub(crate) struct VolumeInner {
     pub(crate) witnesses: Witnesses,
     /// Orders the flushes through `mount`.
     pub(crate) shared_syncfs: SharedSyncfs,
-    pub(crate) damage: Damage,
 }
 
 impl Volume {
