@@ -90,7 +90,7 @@ impl Callbacks {
                     sequence(&mut state, &args)
                 }
                 (Ok(CbOp::Sequence(_)), _) => refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQUENCE_POS),
-                // This client wants no delegations.
+                // This client has no delegations.
                 (Ok(CbOp::Getattr(_)), 0) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Getattr(_)), _) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_BADHANDLE),
                 (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
@@ -234,12 +234,12 @@ mod tests {
     fn what_is_not_known_is_refused() {
         let callbacks = Callbacks::default();
         let mut body = BytesMut::from(&call(1, 1, 0, 7)[..]);
-        // CB_GETATTR in place of CB_OFFLOAD; a reader has come to it behind the header, CB_SEQUENCE and its number.
+        // CB_LAYOUTRECALL in place of CB_OFFLOAD; a reader has come to it behind the header, CB_SEQUENCE and its number.
         let at = 8 + 4 + 4 + 4 + 4 + 16 + 5 * 4;
         assert_eq!(body[at..at + 4], OP_CB_OFFLOAD.0.to_be_bytes());
-        body[at..at + 4].copy_from_slice(&3u32.to_be_bytes());
+        body[at..at + 4].copy_from_slice(&5u32.to_be_bytes());
         let res = answer(&callbacks, body.freeze());
-        assert_eq!((res.status, res.results[1].op), (NfsStat::NFS4ERR_NOTSUPP, OpNum(3)));
+        assert_eq!((res.status, res.results[1].op), (NfsStat::NFS4ERR_NOTSUPP, OpNum(5)));
         assert!(callbacks.execute(Bytes::from_static(b"no call")).is_none());
     }
 }
