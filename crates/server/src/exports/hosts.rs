@@ -56,7 +56,9 @@ impl ClientSpec {
         let name = text.trim_end_matches('.').to_ascii_lowercase();
         let wild = name.contains(['*', '?']);
         let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c) || (wild && "*?".contains(c));
-        if name.is_empty() || name.len() > 253 || !name.chars().all(good) || name.contains("..") {
+        // "*." would look like "*", which means anyone.
+        let bad = name.is_empty() || name == "*" || name.len() > 253 || name.contains("..");
+        if bad || !name.chars().all(good) {
             return Err(format!(
                 "\"{text}\" is no address, network (10.0.0.0/8), host name, pattern (*.example.org), @netgroup or *"
             ));
@@ -193,6 +195,7 @@ mod tests {
             "a b",
             "@",
             "a..b",
+            "*.",
             "::1/129",
         ] {
             assert!(ClientSpec::parse(bad).is_err(), "{bad}");

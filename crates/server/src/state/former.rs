@@ -13,6 +13,7 @@
 
 use super::clock::Millis;
 use super::ids::FileKey;
+use super::logged_locks::{Former, Logged, UNKNOWN_SEQID};
 use super::notes::{LocksNote, Note, Stamped};
 use super::opens::{Files, LockState, MARK, Open, OpenOrLock, Share, bump, mark, number};
 use super::ranges::Span;
@@ -21,60 +22,6 @@ use crate::limited::Limit;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
-use std::collections::BTreeSet;
-
-/// The sequence number of a former open until its client has told it.
-pub(super) const UNKNOWN_SEQID: u32 = 0;
-
-/// What is known of an open that a former instance gave.
-#[derive(Debug)]
-pub(super) struct Former {
-    /// The owner, if the log knows it.
-    pub(super) owner: Option<Bytes>,
-}
-
-/// The note of a lock state.
-#[derive(Debug)]
-pub(super) struct Logged {
-    v: u64,
-    bytes: u64,
-}
-
-/// The lock states that stand in the log.
-#[derive(Debug, Default)]
-pub struct LoggedLocks {
-    ids: BTreeSet<u64>,
-    /// What their notes take.
-    bytes: u64,
-    /// Those for which there was no room.
-    no_room: BTreeSet<u64>,
-    /// Those that the log still has and must forget.
-    gone: Vec<u64>,
-}
-
-impl LoggedLocks {
-    pub(super) fn dropped(&mut self, id: u64, logged: &Logged) {
-        self.ids.remove(&id);
-        self.bytes -= logged.bytes;
-        self.gone.push(id);
-    }
-
-    pub(super) fn dropped_unlogged(&mut self, id: u64) {
-        self.no_room.remove(&id);
-    }
-
-    pub(super) fn ids(&self) -> Vec<u64> {
-        self.ids.iter().copied().collect()
-    }
-
-    pub(super) fn gone(&self) -> usize {
-        self.gone.len()
-    }
-
-    pub(super) fn take_gone(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.gone)
-    }
-}
 
 /// The name under which a former open is kept: longer than any that a client can send (RFC 8881 section 3.2), and not a delegation's.
 fn owner_of_former(id: u64, mark: u32) -> Bytes {

@@ -13,7 +13,7 @@
 //! - [`copies`]: copies that continue after the reply to their COPY;
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners;
 //! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: NLM hosts and their waiting requests;
-//! - [`delegations`]: what makes an open a delegation;
+//! - [`delegations`]: what makes an open a delegation; `logged_locks`: which locks stand in the log;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
@@ -46,6 +46,7 @@ pub mod grace;
 pub mod identity;
 pub mod ids;
 pub mod locks;
+mod logged_locks;
 pub mod looking;
 pub mod merge;
 pub mod nlm;

@@ -6,9 +6,9 @@
 
 use super::delegations::{Delegation, Delegations};
 use super::expired_stateids::ExpiredStateids;
-use super::former::{Former, Logged, LoggedLocks};
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
+use super::logged_locks::{Former, Logged, LoggedLocks, UNKNOWN_SEQID};
 use super::nlm::waiters::Waiters;
 use super::ranges::Ranges;
 use super::refusals::{AtLimit, Refusals};
@@ -299,7 +299,7 @@ impl<F> Files<F> {
         }
         match stateid.seqid {
             0 => Ok(which),
-            _ if seqid == super::former::UNKNOWN_SEQID => Ok(which),
+            _ if seqid == UNKNOWN_SEQID => Ok(which),
             s if s == seqid => Ok(which),
             s if (seqid.wrapping_sub(s) as i32) > 0 => Err(NfsStat::NFS4ERR_OLD_STATEID),
             _ => Err(BAD),
