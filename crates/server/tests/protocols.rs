@@ -7,12 +7,21 @@ use landfast_nfs::{PROGRAM, mount, nfsacl, nlm, nsm};
 use landfast_server::exports::Features;
 use landfast_server::exports::rules::{ClientSpec, Rule, Rules};
 use landfast_server::{Protocols, Running, Served, Server, ServerConfig};
-use landfast_volume::{Durability, OpenOptions, Volume};
+use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
 use std::net::SocketAddr;
 
 async fn serve(dir: &std::path::Path, protocols: &str) -> Running {
     let options = OpenOptions { accept_weak: true, ..OpenOptions::new(dir, Durability::Sync) };
-    let (volume, recovery) = Volume::open(options).unwrap_or_else(|e| panic!("{e}"));
+    let begun = std::time::Instant::now();
+    let (volume, recovery) = loop {
+        match Volume::open(options.clone()) {
+            // The former server's last thread lets go of it.
+            Err(OpenError::DirInUse { .. }) if begun.elapsed() < common::PATIENCE => {
+                tokio::task::yield_now().await;
+            }
+            opened => break opened.unwrap_or_else(|e| panic!("{e}")),
+        }
+    };
     let rules = Rules(vec![Rule::open(vec![ClientSpec::Anyone])]);
     let (path, name) = (dir.to_owned(), "/".into());
     let served =
