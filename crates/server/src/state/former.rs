@@ -158,21 +158,27 @@ impl<F> Files<F> {
 
     /// Has the log know these locks as they are now, under this version. `None` if it has no room for them; then it must forget what it knew.
     fn log_locks(&mut self, id: u64, v: u64, most: u64) -> Option<Stamped> {
-        let note = self.note_of_locks(id)?;
-        let bytes = note.bytes();
+        let locks = self.locks.get(&id)?;
+        self.opens.get(&locks.open?)?;
+        let ranges = self.files.get(&locks.file).map_or(0, |f| f.ranges.count_of(id));
+        // Of very many ranges no note is made for each LOCK, only to find that it is too large.
+        let small = LocksNote::bytes_of_ranges(ranges) <= limits::LOCKS_NOTE_BYTES_MAX;
+        let note = if small { Some(self.note_of_locks(id)?) } else { None };
+        let bytes = note.as_ref().map_or(u64::MAX, LocksNote::bytes);
         let locks = self.locks.get_mut(&id)?;
         let before = locks.logged.take();
         let was = before.as_ref().map_or(0, |logged| logged.bytes);
         let of_client = self.clients.get_mut(&locks.client)?;
         let logged = &mut self.logged_locks;
-        if bytes > limits::LOCKS_NOTE_BYTES_MAX || logged.bytes - was + bytes > most {
+        let fits = bytes <= limits::LOCKS_NOTE_BYTES_MAX && logged.bytes - was + bytes <= most;
+        let Some(note) = note.filter(|_| fits) else {
             if let Some(before) = before {
                 logged.dropped(id, &before);
                 of_client.unlogged_locks += 1;
             }
             logged.no_room.insert(id);
             return None;
-        }
+        };
         if before.is_none() {
             logged.ids.insert(id);
             logged.no_room.remove(&id);

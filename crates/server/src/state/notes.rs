@@ -161,12 +161,17 @@ pub struct LocksNote {
 }
 
 impl LocksNote {
+    /// What so many ranges take in the log, at most.
+    pub(super) fn bytes_of_ranges(count: usize) -> u64 {
+        const RANGE: u64 = 21;
+        RANGE * count as u64
+    }
+
     /// What it takes in the log, at most.
     pub(super) fn bytes(&self) -> u64 {
         const NUMBERS: usize = 80;
-        const RANGE: usize = 21;
         let names = self.owner.len() + self.file.len() + self.open.2.as_ref().map_or(0, Vec::len);
-        (NUMBERS + names + RANGE * self.ranges.len()) as u64
+        (NUMBERS + names) as u64 + LocksNote::bytes_of_ranges(self.ranges.len())
     }
 }
 

@@ -120,6 +120,10 @@ impl Ranges {
         own.map(|(&start, &(end, exclusive))| (Span { start, end }, exclusive)).collect()
     }
 
+    pub(super) fn count_of(&self, state: u64) -> usize {
+        self.owners.get(&state).map_or(0, BTreeMap::len)
+    }
+
     pub(super) fn holds(&self, state: u64) -> bool {
         self.owners.contains_key(&state)
     }
