@@ -266,7 +266,12 @@ impl<F> State<F> {
     /// files, and of one client no more than are free.
     pub fn has_room_for_directory(&self, client: u64) -> bool {
         let d = &self.files.delegations;
-        let most = self.bounds.delegations / limits::DELEGATED_DIRECTORIES_DIVISOR;
+        let of_all = match self.bounds.delegations {
+            // There is no log: as many as a large one keeps.
+            0 => limits::LOGGED_DELEGATIONS_MAX,
+            kept => kept,
+        };
+        let most = of_all / limits::DELEGATED_DIRECTORIES_DIVISOR;
         !is_over_its_share(d.directories(), most, 1, || d.directories_of(client))
     }
 
