@@ -123,6 +123,9 @@ fn a_slow_log_is_found_in_each_version() {
         }
         assert_eq!(report["tls"]["offered"], false);
         // It gives none; in version 4.0 it does not even call back.
+        for kind in ["times", "in_place_of_open", "directory"] {
+            assert_eq!(report["delegations"][kind]["offered"], false, "{version} {kind}");
+        }
         for kind in ["read", "write"] {
             let delegation = &report["delegations"][kind];
             let why = delegation["why"].as_str().expect("a reason");
@@ -130,6 +133,39 @@ fn a_slow_log_is_found_in_each_version() {
             assert_eq!(why.contains("did not call back at port"), version == "4.0", "{version}: {why}");
         }
         assert_eq!(served.left(), [] as [String; 0], "{version}");
+    }
+}
+
+/// Each kind of delegation that an export gives is found, and what a version does not have is not asked for.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn kinds_of_delegations_are_found() {
+    let dir = tempfile::Builder::new().prefix("landfast-probe-").tempdir_in("/var/tmp").expect("a directory");
+    let export = dir.path().join("export");
+    std::fs::create_dir(&export).expect("a directory");
+    for (given, versions) in [
+        // To read, to write, of times, in the place of an open, of directories.
+        ("read", [("4.2", [true, false, false, true, true]), ("4.1", [true, false, false, false, true])]),
+        ("write", [("4.2", [true, true, false, true, true]), ("4.1", [true, true, false, false, true])]),
+        ("times", [("4.2", [true, true, true, true, true]), ("4.1", [true, true, false, false, true])]),
+    ] {
+        let config = dir.path().join("landfast.toml");
+        let text = format!(
+            "listen = \"127.0.0.1:0\"\nprotocols = [\"4.1\", \"4.2\"]\nrpcbind = \"off\"\n[[export]]\npath = {export:?}\n\
+             name = \"/e\"\ndurability = \"sync\"\ndelegations = \"{given}\"\nclients = [{{ from = \"*\", options = [\"rw\", \
+             \"no_root_squash\", \"insecure\"] }}]\n"
+        );
+        std::fs::write(&config, text).expect("a configuration");
+        let server = Serving::configured(&config);
+        for (version, expected) in versions {
+            let url = format!("{}/e?version={version}", server.url.trim_end_matches('/'));
+            let (o, report) = probe(&url, &["--seconds", "1"]);
+            assert_eq!(o.status.code(), Some(0), "{version}: {}", stderr(&o));
+            let found = ["read", "write", "times", "in_place_of_open", "directory"]
+                .map(|kind| report["delegations"][kind]["offered"] == true);
+            assert_eq!(found, expected, "{given}, {version}: {}", report["delegations"]);
+        }
+        assert_eq!(server.end(rustix::process::Signal::TERM).0, Some(0));
     }
 }
 

@@ -1,9 +1,9 @@
 //! Asks a server for delegations and interprets its answers.
 
 use bytes::Bytes;
-use landfast_nfs::v4::args::{OpenArgs, OpenClaim, OpenHow, owner};
-use landfast_nfs::v4::res::{OpenDelegation, OpenRes};
-use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, ResBody, flags};
+use landfast_nfs::v4::args::{GetDirDelegationArgs, OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::res::{GetDirDelegationRes, OpenDelegation, OpenRes};
+use landfast_nfs::v4::{ArgOp, Bitmap, CompoundRes, FileHandle, NfsTime, ResBody, flags};
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,13 +25,25 @@ pub struct Delegations {
     pub read: Delegation,
     /// For a file opened for writing.
     pub write: Delegation,
+    /// One to write with which the client sets the file's times by itself (RFC 9754 section 5).
+    pub times: Delegation,
+    /// One in the place of an open, so that there is nothing to close (RFC 9754 section 4).
+    pub in_place_of_open: Delegation,
+    /// For a directory (RFC 8881 section 18.39).
+    pub directory: Delegation,
 }
 
 impl Delegations {
     /// The result if the server was not asked.
     pub fn not_asked(why: &str) -> Delegations {
         let none = Delegation::none(why.to_owned());
-        Delegations { read: none.clone(), write: none }
+        Delegations::simple(none.clone(), none, why)
+    }
+
+    /// Those of a version that has no others. `why`: what to say of the others.
+    pub(crate) fn simple(read: Delegation, write: Delegation, why: &str) -> Delegations {
+        let none = Delegation::none(why.to_owned());
+        Delegations { read, write, times: none.clone(), in_place_of_open: none.clone(), directory: none }
     }
 }
 
@@ -64,6 +76,47 @@ pub(crate) fn opened(reply: CompoundRes) -> std::result::Result<(OpenRes, FileHa
         }
     }
     opened.zip(fh).ok_or_else(|| Delegation::none(format!("OPEN: {}", reply.status)))
+}
+
+/// Whether an open that asked for delegated times was given them.
+pub(crate) fn with_times(open: &OpenRes) -> Delegation {
+    let given = matches!(open.delegation, OpenDelegation::ReadAttrs(_) | OpenDelegation::WriteAttrs(_));
+    Delegation { offered: given, why: None }
+}
+
+/// Whether an open that asked for a delegation in its place was given no stateid of its own.
+pub(crate) fn in_place_of_open(open: &OpenRes) -> Delegation {
+    Delegation { offered: open.rflags & flags::OPEN4_RESULT_NO_OPEN_STATEID != 0, why: None }
+}
+
+/// Asks for a delegation of a directory without notifications, as Linux does.
+pub(crate) fn directory_ops(dir: &FileHandle) -> Vec<ArgOp> {
+    let ask = GetDirDelegationArgs {
+        signal: false,
+        notifications: Bitmap::default(),
+        child_attr_delay: NfsTime::default(),
+        dir_attr_delay: NfsTime::default(),
+        child_attributes: Bitmap::default(),
+        dir_attributes: Bitmap::default(),
+    };
+    vec![ArgOp::Putfh(dir.clone()), ArgOp::GetDirDelegation(ask)]
+}
+
+/// Interprets the reply to [`directory_ops`]. The call that returns the delegation is added to `back`.
+pub(crate) fn of_directory(reply: CompoundRes, back: &mut Vec<ArgOp>) -> Delegation {
+    for result in reply.results {
+        match result.body {
+            ResBody::GetDirDelegation(GetDirDelegationRes::Given(given)) => {
+                back.push(ArgOp::DelegReturn(given.stateid));
+                return Delegation { offered: true, why: None };
+            }
+            ResBody::GetDirDelegation(GetDirDelegationRes::Unavailable(_)) => {
+                return Delegation::none("the server says: not now".to_owned());
+            }
+            _ => {}
+        }
+    }
+    Delegation::none(format!("GET_DIR_DELEGATION: {}", reply.status))
 }
 
 /// Interprets the delegation given to an open with this access. The call that returns it is added to `back`.

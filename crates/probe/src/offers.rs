@@ -1,12 +1,16 @@
 //! Finds out what a server offers: versions, TLS, delegations.
 
-use crate::delegations::{Delegation, Delegations, given, open_ops, opened};
+use crate::delegations::{
+    Delegation, Delegations, directory_ops, given, in_place_of_open, of_directory, open_ops, opened,
+    with_times,
+};
 use crate::error::{Error, Result};
 use crate::limits::{DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
 use bytes::Bytes;
 use landfast_client::cred::Identity;
 use landfast_client::{Session, SessionLimits, SessionOptions};
 use landfast_nfs::v4::args::CloseArgs;
+use landfast_nfs::v4::res::OpenRes;
 use landfast_nfs::v4::{
     ArgOp, CompoundArgs, CompoundRes, FileHandle, NfsStat, PROC_COMPOUND, VERSION, flags,
 };
@@ -102,41 +106,83 @@ pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delega
             return Ok(Delegations::not_asked("the server takes no back channel"));
         }
         let dir = FileHandle(Bytes::copy_from_slice(dir));
-        let read = wish(&session, &dir, names[0], flags::OPEN4_SHARE_ACCESS_READ | WANT_READ_DELEG).await;
-        let write = wish(&session, &dir, names[1], flags::OPEN4_SHARE_ACCESS_BOTH | WANT_WRITE_DELEG).await;
+        let to_read = flags::OPEN4_SHARE_ACCESS_READ | WANT_READ_DELEG;
+        let to_write = flags::OPEN4_SHARE_ACCESS_BOTH | WANT_WRITE_DELEG;
+        let (_, read) = wish(&session, &dir, names[0], to_read).await;
+        let (_, write) = wish(&session, &dir, names[1], to_write).await;
+        let directory = directory(&session, &dir).await;
+        let mut found = Delegations {
+            directory,
+            ..Delegations::simple(read, write, "they are an addition to version 4.2")
+        };
+        if minor >= 2 {
+            let with = to_write | flags::OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
+            let (open, said) = wish(&session, &dir, names[1], with).await;
+            found.times = open.as_ref().map_or(said, with_times);
+            let instead = to_read | flags::OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+            let (open, said) = wish(&session, &dir, names[0], instead).await;
+            found.in_place_of_open = open.as_ref().map_or(said, in_place_of_open);
+        }
         session.destroy().await;
-        Ok(Delegations { read, write })
+        Ok(found)
     })
 }
 
-async fn wish(session: &Session, dir: &FileHandle, name: &str, share_access: u32) -> Delegation {
-    let mut said = Delegation { offered: false, why: None };
+async fn directory(session: &Session, dir: &FileHandle) -> Delegation {
+    let reply = match session.compound(directory_ops(dir), false).await {
+        Ok(reply) => reply,
+        Err(e) => return Delegation::none(e.to_string()),
+    };
+    let mut back = vec![ArgOp::Putfh(dir.clone())];
+    let said = of_directory(reply, &mut back);
+    if said.offered {
+        // If this fails, the state ends with the session.
+        let _ = session.compound(back, false).await;
+    }
+    said
+}
+
+/// Asks several times. Returns the last answer, with what the server said of the open if it opened the file.
+async fn wish(
+    session: &Session,
+    dir: &FileHandle,
+    name: &str,
+    share_access: u32,
+) -> (Option<OpenRes>, Delegation) {
+    let mut said = (None, Delegation { offered: false, why: None });
     for attempt in 0..DELEGATION_TRIES {
         if attempt > 0 {
             // Nothing shows when the server has found out whether it can call back.
             tokio::time::sleep(DELEGATION_PAUSE).await;
         }
         said = open(session, dir, name, share_access).await;
-        if said.offered {
+        if said.1.offered {
             break;
         }
     }
     said
 }
 
-async fn open(session: &Session, dir: &FileHandle, name: &str, share_access: u32) -> Delegation {
+async fn open(
+    session: &Session,
+    dir: &FileHandle,
+    name: &str,
+    share_access: u32,
+) -> (Option<OpenRes>, Delegation) {
     let reply = match session.compound(open_ops(dir, name, share_access, (0, 0)), false).await {
         Ok(reply) => reply,
-        Err(e) => return Delegation::none(e.to_string()),
+        Err(e) => return (None, Delegation::none(e.to_string())),
     };
     let (open, fh) = match opened(reply) {
         Ok(opened) => opened,
-        Err(none) => return none,
+        Err(none) => return (None, none),
     };
     let mut back = vec![ArgOp::Putfh(fh)];
     let said = given(&open.delegation, share_access, &mut back);
-    back.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: open.stateid }));
+    if !in_place_of_open(&open).offered {
+        back.push(ArgOp::Close(CloseArgs { seqid: 0, open_stateid: open.stateid }));
+    }
     // If this fails, the state ends with the session.
     let _ = session.compound(back, false).await;
-    said
+    (Some(open), said)
 }

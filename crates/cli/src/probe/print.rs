@@ -28,6 +28,13 @@ pub fn print(r: &Report, out: impl Write) -> io::Result<()> {
     }
     let d = &r.delegations;
     writeln!(out, "delegations: to read {}, to write {}", given(&d.read), given(&d.write))?;
+    writeln!(
+        out,
+        "delegations: of times {}, in the place of opens {}, of directories {}",
+        given(&d.times),
+        given(&d.in_place_of_open),
+        given(&d.directory)
+    )?;
     writeln!(out, "TLS: {}", if r.tls.offered { "offered" } else { "not offered" })?;
     match &r.bandwidth {
         Some(b) => writeln!(
