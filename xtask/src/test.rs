@@ -478,7 +478,24 @@ fn experiment(name: &str) -> Outcome {
     // A short form; the claims are about any number of files.
     let options: &[&str] = if name == "client-memory" { &["--files", "20000"] } else { &[] };
     let args = [&["lab", "run", name], options].concat();
-    best_of(|| proc::run_within(LAB_LIMIT, &mut command(&proc::landfast().to_string_lossy(), &args))).into()
+    best_of(|| measurement(&mut command(&proc::landfast().to_string_lossy(), &args))).into()
+}
+
+/// Runs one experiment and shows its output. The error names the claims that do not hold: of a long run, only the end may be at hand.
+fn measurement(experiment: &mut Command) -> Result<(), String> {
+    let file = tempfile::tempfile().map_err(|e| format!("a file for its output: {e}"))?;
+    let result = proc::run_within_to(&file, LAB_LIMIT, experiment, 0);
+    let output = text(&file, 0);
+    println!("{output}");
+    result.map_err(|why| {
+        let broken: Vec<&str> =
+            output.lines().filter_map(|line| line.trim_start().strip_prefix("DOES NOT HOLD: ")).collect();
+        match (broken.as_slice(), output.lines().last()) {
+            ([], Some(last)) => format!("{why}: {last}"),
+            ([], None) => why,
+            (broken, _) => broken.join("; "),
+        }
+    })
 }
 
 /// How long a machine that was too busy for a measurement is left alone before the next try: it may have much to write.
