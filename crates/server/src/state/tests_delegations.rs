@@ -460,7 +460,7 @@ fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     assert_eq!(st.files.take_recall(|client| client != a).map(|r| r.client), Some(b));
     assert!(st.files.take_recall(|client| client != a).is_none());
     assert_eq!(recalls(&mut st).len(), 3);
-    let signals = |due| Signals { ended: false, answered: false, due };
+    let signals = |due| Signals { ended: false, answered: false, due, unsettled: false };
     assert_eq!(st.files.delegations.signals(), signals(true));
     assert_eq!(st.files.delegations.signals(), signals(false), "told once");
 }
