@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    /// Given, and their OPENs not answered yet, as far as is known.
+    /// Given, and the requests that they were given to have not ended yet.
     under_way: Vec<u64>,
-    /// Of these, those given before the last tick: their OPENs were answered, whatever has become of them.
-    older: Vec<u64>,
+    /// Those for which the log had no room.
+    no_room: Vec<u64>,
     /// Answered, and unknown to the log, by client.
     answered: BTreeMap<u64, Answered>,
     /// There is a client in `answered` that was not there when the shell last asked.
@@ -42,15 +42,19 @@ impl Grants {
         may
     }
 
-    /// The OPENs of those for which `is` are about to be answered.
-    pub(super) fn answered(&mut self, now: Millis, client: u64, is: impl Fn(u64) -> bool) {
+    /// The OPENs of those for which `is` are about to be answered. The log knows some of them already.
+    pub(super) fn answered(
+        &mut self,
+        now: Millis,
+        client: u64,
+        is: impl Fn(u64) -> bool,
+        logged: impl Fn(u64) -> bool,
+    ) {
         let known = self.answered.contains_key(&client);
-        for of in [&mut self.under_way, &mut self.older] {
-            for id in of.extract_if(.., |id| is(*id)) {
-                let of_client = self.answered.entry(client).or_default();
-                of_client.ids.push(id);
-                of_client.last = now;
-            }
+        for id in self.under_way.extract_if(.., |id| is(*id)).filter(|id| !logged(*id)) {
+            let of_client = self.answered.entry(client).or_default();
+            of_client.ids.push(id);
+            of_client.last = now;
         }
         self.news |= !known && self.answered.contains_key(&client);
     }
@@ -72,11 +76,11 @@ impl Grants {
         self.take_from(clients)
     }
 
-    /// Those whose OPENs were answered, so many at a time. Called once a tick.
-    pub(super) fn take_at_tick(&mut self) -> Vec<u64> {
-        let most = self.older.len().min(limits::DELEGATIONS_NOTED_AT_ONCE);
-        let mut ids: Vec<u64> = self.older.drain(..most).collect();
-        self.older.append(&mut self.under_way);
+    /// Those whose OPENs were answered, so many at a time, of clients that are given more all the time, too. Called once a tick.
+    pub(super) fn take_at_tick(&mut self, lives: impl Fn(u64) -> bool) -> Vec<u64> {
+        self.under_way.retain(|id| lives(*id));
+        let most = self.no_room.len().min(limits::DELEGATIONS_NOTED_AT_ONCE);
+        let mut ids: Vec<u64> = self.no_room.drain(..most).collect();
         let clients: Vec<u64> = self.answered.keys().copied().collect();
         ids.extend(self.take_from(clients).into_iter().flat_map(|(_, of_client)| of_client));
         ids
@@ -101,7 +105,7 @@ impl Grants {
 
     /// There was no room for it in the log.
     pub(super) fn put_back(&mut self, id: u64) {
-        self.older.push(id);
+        self.no_room.push(id);
     }
 
     pub(super) fn forget_client(&mut self, client: u64) {

@@ -7,6 +7,8 @@
 //! - its client is noted to hold something, as before, before the first of these is answered, and the others wait for nothing. When the client was given
 //!   none for a while, the notes of all go into the log, together with the one that it holds nothing else, if that is so.
 //!
+//! A request that still runs counts as one that is not answered, however long it runs: nothing is noted of its delegation but by itself.
+//!
 //! Invariant: whenever a delegation's OPEN is answered, the log has its note, or that its client holds something; and that it holds nothing is in no
 //! record before the notes of all delegations whose OPENs were answered.
 
@@ -34,7 +36,8 @@ impl<F> State<F> {
             let given_to = opens.get(&id).and_then(|o| o.delegation.as_ref()).map(|d| d.given_to);
             given_to.is_some_and(|by| by.session == session && by.slot == slot)
         };
-        self.files.delegations.grants.answered(now, client, is_its);
+        let d = &mut self.files.delegations;
+        d.grants.answered(now, client, is_its, |id| d.logged.contains(&id));
     }
 
     /// When [`State::settle`] is due next.
@@ -56,7 +59,9 @@ impl<F> State<F> {
 
     /// The same for all clients, at a tick.
     pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
-        let ids = self.files.delegations.grants.take_at_tick();
+        let opens = &self.files.opens;
+        let lives = |id| opens.get(&id).is_some_and(|o| o.delegation.is_some());
+        let ids = self.files.delegations.grants.take_at_tick(lives);
         self.log_all(ids)
     }
 

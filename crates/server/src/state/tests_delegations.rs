@@ -394,7 +394,8 @@ fn stands_in_the_log_a_tick_later(right: Right) {
         (restored.reclaiming, next.files.find(a, &given).is_ok())
     };
     assert_eq!(after(&st), (1, false), "who has to reclaim keeps nothing");
-    assert!(st.tick(0).is_empty(), "its OPEN may not have been answered yet");
+    assert!(st.tick(0).is_empty() && st.tick(0).is_empty(), "its OPEN is not answered yet");
+    st.grants_are_answered(0, a, GIVEN_TO.session, GIVEN_TO.slot);
     let notes = st.tick(1);
     assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if d.right == right));
     assert_eq!(after(&st), (1, false), "it still denies something");
