@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 /// How often [`tick`] runs.
 const TICK: Duration = Duration::from_secs(5);
 
-/// All background tasks: [`tick`], [`close_idle`], [`datagrams`], the lock manager, the metrics. Dropping this ends them.
+/// All background tasks: [`tick`], [`settle`], [`close_idle`], [`datagrams`], the lock manager, the metrics. Dropping this ends them.
 pub(crate) struct Background(pub(crate) Vec<tokio::task::JoinHandle<()>>);
 
 impl Drop for Background {
@@ -69,6 +69,24 @@ pub(crate) async fn tick(sh: Arc<Shared>) {
         if grace_ends && told {
             sh.state().grace.ended();
         }
+    }
+}
+
+/// Tells the log of delegations that it does not know, when their clients were given none for a while. Never returns.
+pub(crate) async fn settle(sh: Arc<Shared>) {
+    loop {
+        let due = sh.state().settle_due();
+        let Some(due) = due else {
+            sh.grants_unsettled().await;
+            continue;
+        };
+        let now = sh.now();
+        if due > now {
+            tokio::time::sleep(Duration::from_millis(due - now)).await;
+            continue;
+        }
+        let notes = sh.state().settle(now);
+        sh.write_down(notes).await;
     }
 }
 

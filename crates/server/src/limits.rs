@@ -167,6 +167,13 @@ pub const CALLBACK_PAUSE_MS: u64 = 1_000;
 pub const RECALLS_AT_ONCE: usize = 64;
 /// Delegations of files that were there, of which the log is told at a time.
 pub const DELEGATIONS_NOTED_AT_ONCE: usize = 4096;
+/// OPENs of a client that wait at once until the log has the delegations which they were given, where nothing else of them goes there; further ones
+/// wait for nothing, and their client reclaims after a restart until the log has been told.
+pub const GRANTS_AWAITED_AT_ONCE: u64 = 16;
+/// After so many milliseconds one more of these may wait.
+pub const GRANTS_AWAITED_EACH_MS: u64 = 125;
+/// The log is told of the delegations that it does not know when their client was given none for so long, milliseconds.
+pub const GRANTS_SETTLE_MS: u64 = 100;
 /// How long a recall that a client could not take yet is left alone before it is sent again, at first and at most.
 pub const RECALL_PAUSE: Duration = Duration::from_millis(100);
 pub const RECALL_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -194,8 +201,18 @@ pub const REVOKED_MAX: usize = 256;
 pub const UNTRIED_SESSIONS_MAX: usize = 4096;
 /// Delegations are given while fewer opens than this part of the limit are in use: each is an open itself.
 pub const DELEGATED_OPENS_DIVISOR: usize = 2;
+/// Of what one client may have open this part is left to opens: no delegation is given that would take it.
+pub const UNDELEGATED_OPENS_DIVISOR: usize = 16;
 /// Delegations of directories are given while there are fewer than this part of what the log keeps of all.
 pub const DELEGATED_DIRECTORIES_DIVISOR: usize = 2;
+/// Limits of delegations are divided into so many parts for CB_RECALL_ANY.
+pub const CROWDED_PARTS: usize = 8;
+/// From so many parts in use on, clients are asked to return some delegations,
+pub const CROWDED_PARTS_ASKED: usize = 7;
+/// so that no more than so many are in use then. A client is asked once a lease.
+pub const CROWDED_PARTS_KEPT: usize = 6;
+/// How often it is looked whom to ask when all clients together have too many, milliseconds.
+pub const CROWDED_LOOK_MS: u64 = 1_000;
 /// Bytes that the holder of a write delegation may keep unwritten after it closes the file (`space_limit`): none, so that a close still
 /// finds a full disk.
 pub const DELEGATED_DIRTY_BYTES: u64 = 0;

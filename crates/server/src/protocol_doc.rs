@@ -35,7 +35,7 @@ chosen it (`tar`, `cp -p`); one in the future becomes now. A later access time t
 forbids that. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
 outlasts its client's restart. The holder of a directory delegation is told of no change (CB_NOTIFY): each by another client recalls it.
 
-Callbacks that the server sends: CB_NULL, CB_SEQUENCE, CB_GETATTR, CB_RECALL, CB_OFFLOAD. CB_GETATTR asks the holder of a write delegation for change and size, and for
+Callbacks that the server sends: CB_NULL, CB_SEQUENCE, CB_GETATTR, CB_RECALL, CB_RECALL_ANY (to clients that have so many delegations that there is hardly room for more), CB_OFFLOAD. CB_GETATTR asks the holder of a write delegation for change and size, and for
 time_deleg_access and time_deleg_modify where it answers for the times, when another client asks for attributes that a writer changes (RFC 8881 section 10.4.3). If the holder has
 more than the server, the file gets a new modify time and with it a new change attribute, and the other is told its size. The holder of a read delegation is not asked, though RFC 9754 section 5
 would have it asked for the access time: Linux answers only for files that it may write.

@@ -156,6 +156,7 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         sessions: st.sessions.len(),
         opens: st.files.len(),
         delegations: st.files.delegations.live(),
+        delegations_unlogged: st.files.delegations.unlogged(),
         delegation_counts: st.files.delegations.counts,
         open_descriptors: st.files.kept(),
         locks: st.files.locked_ranges(),

@@ -224,6 +224,11 @@ impl Shared {
     pub(crate) fn callbacks_due(&self) -> Notified<'_> {
         self.signals.callbacks_due.notified()
     }
+
+    /// Waits until a client was given delegations that the log does not know.
+    pub(crate) async fn grants_unsettled(&self) {
+        self.signals.grants_unsettled.notified().await;
+    }
 }
 
 impl Drop for Shared {

@@ -7,7 +7,7 @@
 //! call, [`crate::path`] the order of its steps.
 
 use crate::backchannel;
-use crate::background::{Background, close_idle, datagrams, tick, watched};
+use crate::background::{Background, close_idle, datagrams, settle, tick, watched};
 use crate::descriptors;
 use crate::dispatcher::Dispatcher;
 use crate::exports::name_cache::{NameCache, System};
@@ -210,6 +210,7 @@ impl Server {
             handle.spawn(datagrams(sockets.into_iter().flatten().collect(), nlm.clone(), watch.clone()));
         let mut background = Background(vec![
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
+            handle.spawn(watched(watch.clone(), settle(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
             handle.spawn(watched(watch.clone(), backchannel::recall::run(sh.clone(), slow.clone()))),
             datagrams,

@@ -31,6 +31,8 @@ pub(crate) struct Signals {
     pub(crate) delegation_ended: Arc<Notify>,
     /// There are callbacks to send that have to do with delegations.
     pub(crate) callbacks_due: Notify,
+    /// A client was given delegations that the log does not know.
+    pub(crate) grants_unsettled: Notify,
 }
 
 /// The locked state. Dropping this wakes those whom its changes concern.
@@ -78,7 +80,7 @@ impl Drop for StateGuard<'_> {
         if self.state.files.waiters.any_freed() {
             self.signals.lock_freed.notify_one();
         }
-        let Happened { ended, answered, due } = self.state.files.delegations.signals();
+        let Happened { ended, answered, due, unsettled } = self.state.files.delegations.signals();
         if ended {
             self.touches.some_ended();
         }
@@ -88,6 +90,9 @@ impl Drop for StateGuard<'_> {
         }
         if due {
             self.signals.callbacks_due.notify_one();
+        }
+        if unsettled {
+            self.signals.grants_unsettled.notify_one();
         }
     }
 }

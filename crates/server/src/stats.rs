@@ -397,6 +397,8 @@ pub struct Stats {
     pub opens: usize,
     /// Of these, delegations; and what came of all that were given.
     pub delegations: usize,
+    /// Of these, those that do not stand in the log.
+    pub delegations_unlogged: usize,
     pub delegation_counts: Counts,
     /// How long requests waited for delegations of other clients.
     pub delegation_wait_ns: u64,

@@ -635,15 +635,3 @@ async fn after_a_crash_a_client_goes_on_with_its_delegations() {
     }
     assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"data more");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[cfg_attr(not(root), ignore = "needs root")]
-async fn a_client_with_a_delegation_that_the_log_does_not_know_reclaims_after_a_crash() {
-    let mut rig = rig(Delegate::Write).await;
-    std::fs::write(rig.export().join("there"), b"data").expect("a file");
-    let (mut c, _heard) = holder(&rig, Vec::new()).await;
-    let how = OpenHow::NoCreate;
-    let res = c.run(vec![ArgOp::Putrootfh, open_op(b"o", "there", 1 | XOR, 0, how), ArgOp::Getfh]).await;
-    assert!(matches!(&res[1].body, ResBody::Open(o) if stateid_of(&o.delegation).is_some()));
-    assert_eq!(rig.crash().await.reclaiming, 1);
-}

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::callback::{
     CB_PROC_COMPOUND, CB_PROC_NULL, CB_VERSION, CbCompoundRes, CbOp, CbRes, CbSequenceArgs, CbSequenceRes,
-    OP_CB_GETATTR, OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_SEQUENCE,
+    OP_CB_GETATTR, OP_CB_OFFLOAD, OP_CB_RECALL, OP_CB_RECALL_ANY, OP_CB_SEQUENCE,
 };
 use landfast_nfs::v4::data::WriteResponse;
 use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
@@ -95,6 +95,8 @@ impl Callbacks {
                 (Ok(CbOp::Getattr(_)), _) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_BADHANDLE),
                 (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Recall(_)), _) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_BAD_STATEID),
+                (Ok(CbOp::RecallAny(_)), 0) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
+                (Ok(CbOp::RecallAny(_)), _) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4_OK),
                 (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Offload(args)), _) => {
                     if state.ends.len() >= COPY_ENDS_MAX {

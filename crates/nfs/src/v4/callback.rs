@@ -16,6 +16,8 @@ pub const CB_VERSION: u32 = 1;
 pub const OP_CB_GETATTR: OpNum = OpNum(3);
 /// CB_RECALL (RFC 8881 section 20.2).
 pub const OP_CB_RECALL: OpNum = OpNum(4);
+/// CB_RECALL_ANY (RFC 8881 section 20.6).
+pub const OP_CB_RECALL_ANY: OpNum = OpNum(8);
 /// CB_SEQUENCE (RFC 8881 section 20.9).
 pub const OP_CB_SEQUENCE: OpNum = OpNum(11);
 /// CB_OFFLOAD (RFC 7862 section 16.1).
@@ -39,6 +41,8 @@ pub enum CbOp {
     Getattr(CbGetattrArgs),
     /// Return this delegation.
     Recall(CbRecallArgs),
+    /// Return some delegations, whichever.
+    RecallAny(CbRecallAnyArgs),
     /// First in each, as SEQUENCE is.
     Sequence(CbSequenceArgs),
     /// A copy has ended.
@@ -129,6 +133,22 @@ pub struct CbRecallArgs {
     pub fh: FileHandle,
 }
 
+/// Delegations for reading: `RCA4_TYPE_MASK_RDATA_DLG` (RFC 8881 section 20.6).
+pub const RCA4_TYPE_MASK_RDATA_DLG: u32 = 0;
+/// Delegations for writing: `RCA4_TYPE_MASK_WDATA_DLG`.
+pub const RCA4_TYPE_MASK_WDATA_DLG: u32 = 1;
+/// Delegations of directories: `RCA4_TYPE_MASK_DIR_DLG`.
+pub const RCA4_TYPE_MASK_DIR_DLG: u32 = 2;
+
+/// CB_RECALL_ANY (RFC 8881 section 20.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct CbRecallAnyArgs {
+    /// How many of these kinds the client may keep.
+    pub objects_to_keep: u32,
+    /// The kinds: `RCA4_TYPE_MASK_*`.
+    pub types: Bitmap,
+}
+
 /// A number of referring calls that is taken.
 fn bounded(len: u32) -> Result<u32, Error> {
     match len {
@@ -178,6 +198,7 @@ impl CbOp {
         match self {
             CbOp::Getattr(_) => OP_CB_GETATTR,
             CbOp::Recall(_) => OP_CB_RECALL,
+            CbOp::RecallAny(_) => OP_CB_RECALL_ANY,
             CbOp::Sequence(_) => OP_CB_SEQUENCE,
             CbOp::Offload(_) => OP_CB_OFFLOAD,
         }
@@ -190,6 +211,7 @@ impl Encode for CbOp {
         match self {
             CbOp::Getattr(a) => a.encode(out),
             CbOp::Recall(a) => a.encode(out),
+            CbOp::RecallAny(a) => a.encode(out),
             CbOp::Sequence(a) => a.encode(out),
             CbOp::Offload(a) => a.encode(out),
         }
@@ -201,6 +223,7 @@ impl Decode for CbOp {
         match OpNum(r.u32()?) {
             OP_CB_GETATTR => Ok(CbOp::Getattr(Decode::decode(r)?)),
             OP_CB_RECALL => Ok(CbOp::Recall(Decode::decode(r)?)),
+            OP_CB_RECALL_ANY => Ok(CbOp::RecallAny(Decode::decode(r)?)),
             OP_CB_SEQUENCE => Ok(CbOp::Sequence(Decode::decode(r)?)),
             OP_CB_OFFLOAD => Ok(CbOp::Offload(Decode::decode(r)?)),
             OpNum(value) => Err(Error::BadTag { name: "nfs_cb_opnum4", value }),
@@ -299,6 +322,11 @@ mod tests {
         assert_eq!(CbOp::from_bytes(getattr.to_bytes()), Ok(getattr));
         let recall = CbOp::Recall(CbRecallArgs { stateid, truncate: true, fh });
         assert_eq!(CbOp::from_bytes(recall.to_bytes()), Ok(recall));
+        let types = Bitmap::of(&[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_DIR_DLG]);
+        let any = CbOp::RecallAny(CbRecallAnyArgs { objects_to_keep: 6, types }).to_bytes();
+        // The operation, what is kept, one word of a bitmap.
+        assert_eq!(&any[..], [0, 0, 0, 8, 0, 0, 0, 6, 0, 0, 0, 1, 0, 0, 0, 5]);
+        assert_eq!(CbOp::from_bytes(any), Ok(CbOp::RecallAny(CbRecallAnyArgs { objects_to_keep: 6, types })));
         let sequence = CbSequenceRes {
             sessionid: [1; 16],
             sequenceid: 2,

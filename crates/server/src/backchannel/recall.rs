@@ -7,6 +7,8 @@
 //! | BADHANDLE, BAD_STATEID | again twice, as the reply with the delegation may be on its way; then the client has none |
 //! | a lease after the recall | revoke |
 //!
+//! Clients are asked for delegations of their choice (CB_RECALL_ANY, section 20.6) when [`crate::state`] says so.
+//!
 //! A revocation is in the log before anybody goes on. Questions to holders, which leave them their delegations: [`super::getattr`].
 
 use super::{Error, getattr, referring};
@@ -14,8 +16,12 @@ use crate::limits;
 use crate::pool::Pool;
 use crate::shared::Shared;
 use crate::state::delegations::Recall;
-use landfast_nfs::v4::callback::{CB_PROC_NULL, CB_VERSION, CbOp, CbRecallArgs};
-use landfast_nfs::v4::{FileHandle, NfsStat, SessionId};
+use crate::state::recall_any::RecallAny;
+use landfast_nfs::v4::callback::{
+    CB_PROC_NULL, CB_VERSION, CbOp, CbRecallAnyArgs, CbRecallArgs, RCA4_TYPE_MASK_DIR_DLG,
+    RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG,
+};
+use landfast_nfs::v4::{Bitmap, FileHandle, NfsStat, SessionId};
 use landfast_rpc::conn::Target;
 use std::collections::HashMap;
 use std::pin::pin;
@@ -43,6 +49,14 @@ pub(crate) async fn run(sh: Arc<Shared>, pool: Arc<Pool>) {
             let sh = sh.clone();
             tasks.spawn(async move {
                 expel(&sh, client).await;
+                About::Nothing
+            });
+        }
+        // Each client once a lease.
+        while let Some(what) = { sh.state().files.delegations.take_any() } {
+            let sh = sh.clone();
+            tasks.spawn(async move {
+                any(&sh, what).await;
                 About::Nothing
             });
         }
@@ -125,6 +139,22 @@ async fn try_out(sh: &Shared, session: SessionId) {
             return;
         }
     }
+}
+
+/// Asks a client for delegations of its choice. Whether it returns any is its own affair; it is asked again a lease later.
+async fn any(sh: &Shared, what: RecallAny) {
+    let kinds: &[u32] = match (what.files, what.directories) {
+        (true, false) => &[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG],
+        (false, _) => &[RCA4_TYPE_MASK_DIR_DLG],
+        (true, true) => &[RCA4_TYPE_MASK_RDATA_DLG, RCA4_TYPE_MASK_WDATA_DLG, RCA4_TYPE_MASK_DIR_DLG],
+    };
+    let args = CbRecallAnyArgs { objects_to_keep: what.keep, types: Bitmap::of(kinds) };
+    let op = CbOp::RecallAny(args);
+    let answer = super::call(sh, what.client, what.session, what.minor, &[], op).await;
+    if answer.is_ok() {
+        sh.state().files.answers(what.client, true);
+    }
+    tracing::debug!(client = what.client, keep = what.keep, "asked for delegations: {answer:?}");
 }
 
 /// Recalls one delegation, and sees that it ends.

@@ -152,6 +152,8 @@ impl Figures {
         counter(to, "calls_refused", "Calls from addresses that no export names", s.calls_refused)?;
         counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
         gauge(to, "delegations", "Delegations that clients hold", s.delegations)?;
+        let unlogged = s.delegations_unlogged;
+        gauge(to, "delegations_unlogged", "Of these, those that the log does not know", unlogged)?;
         let d = &s.delegation_counts;
         let given = [("read", d.given_read), ("write", d.given_write), ("directory", d.given_directory)];
         let given = given.map(|(kind, n)| (vec![("kind", kind.to_owned())], ConstCounter::new(n)));
@@ -159,6 +161,8 @@ impl Figures {
         let asked = [("sent", d.asked), ("answered", d.answered), ("unanswered", d.unanswered)];
         let asked = asked.map(|(what, n)| (vec![("what", what.to_owned())], ConstCounter::new(n)));
         rows(to, "delegations_asked", "Holders of delegations asked for attributes (CB_GETATTR)", asked)?;
+        const ANY: &str = "Clients asked to return delegations of their choice (CB_RECALL_ANY)";
+        counter(to, "delegations_asked_back", ANY, d.asked_any)?;
         counter(to, "delegations_recalled", "Delegations that were in somebody's way", d.recalled)?;
         counter(to, "delegations_returned", "Delegations that came back", d.returned)?;
         counter(to, "delegations_revoked", "Delegations that did not come back within a lease", d.revoked)?;

@@ -72,8 +72,11 @@ impl<F> Files<F> {
         if self.files.get(file).is_some_and(|f| f.ranges.len() > 0) || self.waiters.any_of_file(file) {
             return Err(WND4_CONTENTION);
         }
-        let of_client = self.opens_of(client) >= self.limits[Limit::ClientOpens];
-        if of_client || self.opens.len() >= self.limits[Limit::Opens] / limits::DELEGATED_OPENS_DIVISOR {
+        let most_of_client = self.limits[Limit::ClientOpens];
+        let most_of_client = most_of_client - most_of_client / limits::UNDELEGATED_OPENS_DIVISOR;
+        if self.opens_of(client) >= most_of_client
+            || self.opens.len() >= self.limits[Limit::Opens] / limits::DELEGATED_OPENS_DIVISOR
+        {
             return Err(WND4_RESOURCE);
         }
         Ok(())
@@ -96,7 +99,7 @@ impl<F> Files<F> {
             open.delegation =
                 Some(Delegation { right, times, given_to, fh, logged: None, asking, recalled: None });
             self.delegations.given(client, right);
-            self.delegations.unlogged.push(id);
+            self.delegations.grants.given(id);
             let counts = &mut self.delegations.counts;
             let count = match right {
                 Right::Read => &mut counts.given_read,
@@ -324,45 +327,6 @@ impl<F> State<F> {
             return Vec::new();
         }
         self.note_client(client)
-    }
-
-    /// Has a delegation stand in the log, in the transaction of its OPEN: after a restart the client goes on with it. `None` when the log
-    /// has its fill of them; then the client has to reclaim.
-    pub fn log_given(&mut self, stateid: &Stateid) -> Option<Stamped> {
-        self.log_delegation(number(stateid))
-    }
-
-    fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
-        if self.files.delegations.logged.len() >= self.bounds.delegations {
-            return None;
-        }
-        let v = self.next_version();
-        let open = self.files.opens.get_mut(&id)?;
-        let (client, d) = (open.client, open.delegation.as_mut()?);
-        if d.logged.replace(v).is_none() {
-            self.files.delegations.log(id, client);
-        }
-        self.files.delegation_note(id)
-    }
-
-    /// Has delegations stand in the log that do not yet, as far as there is room, so many at a time. A client that holds nothing else
-    /// then has nothing to reclaim.
-    pub(super) fn log_delegations(&mut self) -> Vec<Stamped> {
-        let d = &mut self.files.delegations;
-        let most = d.answered.len().min(limits::DELEGATIONS_NOTED_AT_ONCE);
-        let ids: Vec<u64> = d.answered.drain(..most).collect();
-        d.answered.append(&mut d.unlogged);
-        let mut notes = Vec::new();
-        for id in ids {
-            match self.files.opens.get(&id).and_then(|o| o.delegation.as_ref()) {
-                Some(d) if d.logged.is_none() => match self.log_delegation(id) {
-                    Some(note) => notes.push(note),
-                    None => self.files.delegations.unlogged.push(id),
-                },
-                _ => {}
-            }
-        }
-        notes
     }
 
     /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next.

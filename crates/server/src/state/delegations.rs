@@ -3,9 +3,11 @@
 
 use super::asked::Asking;
 use super::clock::Millis;
+use super::grants::Grants;
 use super::ids::FileKey;
 pub use super::notes::Right;
 use super::notes::{Note, RevokedNote};
+use super::recall_any::{RecallAny, RecallsAny};
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
@@ -79,10 +81,9 @@ pub struct Delegations {
     /// Delegations in the log that have ended, which the log does not know yet.
     pub(super) gone: Vec<u64>,
     /// Those that do not stand in the log yet.
-    pub(super) unlogged: Vec<u64>,
-    /// Of these, those given before the last tick. Their OPENs were answered, so that each has noted that its client holds something: until
-    /// the log has a delegation's note, that is what makes the client reclaim.
-    pub(super) answered: Vec<u64>,
+    pub(super) grants: Grants,
+    /// Who is asked to return some, whichever.
+    pub(super) any: RecallsAny,
     /// Recalls to be sent, by client.
     due: BTreeMap<u64, VecDeque<u64>>,
     /// Questions to be sent, by client.
@@ -120,6 +121,8 @@ pub struct Signals {
     pub answered: bool,
     /// There is another callback to send.
     pub due: bool,
+    /// A client was given some that the log does not know.
+    pub unsettled: bool,
 }
 
 /// How many there are, in all and of each client.
@@ -169,6 +172,8 @@ pub struct Counts {
     pub asked: u64,
     pub answered: u64,
     pub unanswered: u64,
+    /// Clients asked to return some, whichever.
+    pub asked_any: u64,
     pub recalled: u64,
     pub returned: u64,
     pub revoked: u64,
@@ -208,7 +213,30 @@ impl Delegations {
             ended: std::mem::take(&mut self.ended),
             answered: std::mem::take(&mut self.answered_some),
             due: std::mem::take(&mut self.news),
+            unsettled: self.grants.news(),
         }
+    }
+
+    /// How many this client has of files, of directories.
+    pub(super) fn of_client(&self, client: u64) -> [usize; 2] {
+        [self.files.of(client), self.directories.of(client)]
+    }
+
+    /// How many are live that the log does not know.
+    pub fn unlogged(&self) -> usize {
+        self.live() - self.logged_of.all
+    }
+
+    /// The client is asked for some of them, and not again until then.
+    pub(super) fn ask_any(&mut self, until: Millis, what: RecallAny) {
+        self.any.ask(until, what);
+        self.counts.asked_any += 1;
+        self.news = true;
+    }
+
+    /// The next client to be asked.
+    pub fn take_any(&mut self) -> Option<RecallAny> {
+        self.any.take()
     }
 
     /// How many of these are of directories.
@@ -278,6 +306,8 @@ impl Delegations {
         self.due.remove(&client);
         self.questions.remove(&client);
         self.mute.remove(&client);
+        self.grants.forget_client(client);
+        self.any.forget_client(client);
         self.barred.remove(&client);
     }
 

@@ -1,5 +1,6 @@
 //! Expiry: what time alone ends.
 
+use super::clients::Client;
 use super::clock::Millis;
 use super::notes::Stamped;
 use super::tables::State;
@@ -32,15 +33,21 @@ impl<F> State<F> {
             };
             if silent > limit && !self.is_busy(id) {
                 out.extend(self.remove_client(id));
-            } else if c.holding_noted && !c.needs_reclaim && self.unlogged_of(id) == 0 {
-                out.extend(self.note_holding_nothing(id));
+            } else {
+                out.extend(self.note_if_nothing_is_held(id));
             }
         }
         out
     }
 
-    /// Notes that the client holds nothing. Its next open or lock is noted again ([`State::note_holding`]), under a later version.
-    fn note_holding_nothing(&mut self, client: u64) -> Option<Stamped> {
+    /// If the log says that a client may hold something, and that is so no more: the note that it holds nothing. Its next open or lock is noted again
+    /// ([`State::note_holding`]), under a later version.
+    pub(super) fn note_if_nothing_is_held(&mut self, client: u64) -> Option<Stamped> {
+        let is_so = |c: &&Client| c.holding_noted && !c.needs_reclaim;
+        self.clients.get(client).filter(is_so)?;
+        if self.unlogged_of(client) > 0 {
+            return None;
+        }
         let v = self.next_version();
         let c = self.clients.get_mut(client)?;
         (c.holds, c.holding_noted, c.version) = (false, false, v);

@@ -35,6 +35,7 @@ mod call_key;
 pub mod clients;
 pub mod clock;
 pub mod copies;
+mod crowding;
 mod deadlock;
 pub mod delegated;
 pub mod delegations;
@@ -43,6 +44,7 @@ mod expired_stateids;
 mod expiry;
 mod former;
 pub mod grace;
+mod grants;
 pub mod identity;
 pub mod ids;
 pub mod locks;
@@ -55,11 +57,13 @@ pub mod opens;
 pub mod opens40;
 pub mod owners;
 pub mod ranges;
+pub mod recall_any;
 pub mod refusals;
 pub mod restore;
 mod room;
 mod session_room;
 pub mod sessions;
+mod settling;
 mod share;
 pub mod snapshot;
 pub mod tables;
@@ -80,6 +84,10 @@ mod tests_clock;
 #[cfg(test)]
 mod tests_delegations;
 #[cfg(test)]
+mod tests_grants;
+#[cfg(test)]
 mod tests_identity;
+#[cfg(test)]
+mod tests_recall_any;
 #[cfg(test)]
 mod tests_room;

@@ -394,7 +394,8 @@ fn stands_in_the_log_a_tick_later(right: Right) {
         (restored.reclaiming, next.files.find(a, &given).is_ok())
     };
     assert_eq!(after(&st), (1, false), "who has to reclaim keeps nothing");
-    assert!(st.tick(0).is_empty(), "its OPEN may not have been answered yet");
+    assert!(st.tick(0).is_empty() && st.tick(0).is_empty(), "its OPEN is not answered yet");
+    st.grants_are_answered(0, a, GIVEN_TO.session, GIVEN_TO.slot);
     let notes = st.tick(1);
     assert!(matches!(notes.iter().map(|n| &n.note).next(), Some(Note::Delegation(d)) if d.right == right));
     assert_eq!(after(&st), (1, false), "it still denies something");
@@ -460,7 +461,7 @@ fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     assert_eq!(st.files.take_recall(|client| client != a).map(|r| r.client), Some(b));
     assert!(st.files.take_recall(|client| client != a).is_none());
     assert_eq!(recalls(&mut st).len(), 3);
-    let signals = |due| Signals { ended: false, answered: false, due };
+    let signals = |due| Signals { ended: false, answered: false, due, unsettled: false };
     assert_eq!(st.files.delegations.signals(), signals(true));
     assert_eq!(st.files.delegations.signals(), signals(false), "told once");
 }

@@ -223,6 +223,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         Some(_) => {
             let mut st = ctx.sh.state();
             let gone = if changed { st.take_gone() } else { Vec::new() };
+            st.grants_are_answered(ctx.now, session.client, session.id, session.slot);
             (gone, st.note_holding(session.client))
         }
     };

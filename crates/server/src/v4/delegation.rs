@@ -127,7 +127,12 @@ impl Context<'_> {
             st.files.delegations.try_out(on.id);
             return Err(WND4_RESOURCE);
         }
-        st.files.may_delegate(self.now, on.client, &key(node), right)?;
+        if let Err(why) = st.files.may_delegate(self.now, on.client, &key(node), right) {
+            if why == WND4_RESOURCE {
+                st.make_room_for_delegations(self.now, on.client);
+            }
+            return Err(why);
+        }
         Ok(GivenTo { session: on.id, slot: on.slot, sequence, minor: self.minor })
     }
 
@@ -155,7 +160,21 @@ impl Context<'_> {
             st.files.withdraw_delegation(on.client, &file, &stateid);
             return Err(WND4_CONTENTION);
         }
+        st.make_room_for_delegations(self.now, on.client);
         Ok(stateid)
+    }
+
+    /// Has a delegation stand in the log before it is answered: with what else the request changes, or alone if it may wait for that.
+    pub(super) fn note_given(&mut self, client: u64, stateid: &Stateid) {
+        let changes = self.txs.modified();
+        let note = {
+            let mut st = self.sh.state();
+            match changes {
+                true => st.log_given(stateid),
+                false => st.log_given_alone(self.now, client, stateid),
+            }
+        };
+        self.note(note);
     }
 
     /// GET_DIR_DELEGATION (RFC 8881 section 18.39). Its holder is told of no change: each by somebody else recalls it.
@@ -177,6 +196,7 @@ impl Context<'_> {
         if let Ok(stateid) = given {
             self.stateid = stateid;
             let client = self.client()?;
+            self.note_given(client, &stateid);
             let notes = self.sh.state().is_opened_anew(client, &key(&dir.node));
             self.note(notes);
         }

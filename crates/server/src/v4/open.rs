@@ -104,11 +104,8 @@ impl Context<'_> {
             }
             _ => Err(WND4_RESOURCE),
         };
-        if let Ok(given) = &given
-            && self.txs.modified()
-        {
-            let note = self.sh.state().log_given(&given.stateid);
-            self.note(note);
+        if let Ok(given) = &given {
+            self.note_given(request.client, &given.stateid);
         }
         let alone =
             given.is_ok() && wish.instead && request.deny == 0 && !self.has_open(&found.obj, &request);
