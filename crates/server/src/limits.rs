@@ -63,6 +63,9 @@ pub const LOGGED_OPENS_BYTES_MAX: u64 = 16 << 20;
 pub const OPEN_NOTE_BYTES: u64 = 48;
 /// Opens that go into the log at a tick.
 pub const OPENS_NOTED_AT_ONCE: usize = 4096;
+/// Files without a name that are kept because they are open, and those that clients were promised; with more, no further client is told that a file outlasts its last name, and a file
+/// that nobody was promised is not kept.
+pub const ORPHANS_MAX: usize = landfast_volume::limits::ORPHANS_MAX;
 /// Files without a name that nobody has open any more and that are removed before the log is waited for.
 pub const ORPHANS_REMOVED_AT_ONCE: usize = 256;
 /// Bytes of a slot in the log besides its reply.

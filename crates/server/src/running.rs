@@ -157,6 +157,7 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         opens: st.files.len(),
         delegations: st.files.delegations.live(),
         delegation_counts: st.files.delegations.counts,
+        unlinked_files: st.files.preserved.orphans_len(),
         open_descriptors: st.files.kept(),
         locks: st.files.locked_ranges(),
         most: [sessions_most, opens_most, locks_most],

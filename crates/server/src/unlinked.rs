@@ -24,9 +24,18 @@ impl<'a> Unlinking<'a> {
     /// For [`Volume::remove_keeping`]: whether somebody has the file open.
     pub(crate) fn is_open(&mut self, node: &Node) -> bool {
         let file = node.fh();
-        let notes = self.sh.state().keep_unlinked(&file);
-        self.asked = notes.map(|notes| (file, notes));
-        self.asked.is_some()
+        let mut st = self.sh.state();
+        let mut notes = Vec::new();
+        // Asked a second time, and the name may be another file's by now.
+        if let Some((before, logged)) = self.asked.take() {
+            st.is_not_kept(&before);
+            notes = logged;
+        }
+        let open = st.keep_unlinked(&file);
+        let is_open = open.is_some();
+        notes.extend(open.unwrap_or_default());
+        self.asked = (is_open || !notes.is_empty()).then_some((file, notes));
+        is_open
     }
 
     /// What came of it: whether the volume has kept the file. Returns the notes, which go into the log in the same transaction, and in any case: the state
@@ -79,10 +88,20 @@ fn remove_all(sh: &Shared, exports: &Exports, files: &[FileKey]) -> Vec<landfast
     let mut receipts = Vec::with_capacity(files.len());
     for file in files {
         let Some(export) = exports.of_handle(file) else { continue };
-        let Ok(node) = export.volume.resolve(file) else { continue };
+        let node = match export.volume.resolve(file) {
+            Ok(node) => node,
+            Err(Error::Stale) => continue,
+            Err(_) => {
+                sh.state().is_still_there(file.clone());
+                continue;
+            }
+        };
         let mut tx = export.volume.tx();
         if let Err(e) = remove(sh, &export.volume, &mut tx, &node) {
-            tracing::warn!("{}: a file that was removed while it was open stays for now: {e}", export.path.display());
+            tracing::warn!(
+                "{}: a file that was removed while it was open stays for now: {e}",
+                export.path.display()
+            );
         }
         receipts.push(tx.finish());
     }

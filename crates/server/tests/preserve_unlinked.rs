@@ -207,7 +207,8 @@ async fn only_the_last_name_counts() {
     let mut rig = Rig::new().await;
     let mut c = rig.client(b"c").await;
     let (fh, s) = made(&mut c, "f").await;
-    let link = |to: &str| vec![ArgOp::Putfh(fh.clone()), ArgOp::Savefh, ArgOp::Putrootfh, ArgOp::Link(name(to))];
+    let link =
+        |to: &str| vec![ArgOp::Putfh(fh.clone()), ArgOp::Savefh, ArgOp::Putrootfh, ArgOp::Link(name(to))];
     assert_ok(&c.run(link("g")).await);
     assert_ok(&c.run(remove("f")).await);
     assert_eq!(kept(&rig), 0);
@@ -259,9 +260,9 @@ async fn an_open_that_is_idle_since_the_restart_counts() {
     closed(&mut c, &gh, gs).await;
     assert_eq!(kept(&rig), 1);
     is_stale(&mut c, &gh).await;
-    reads(&mut c, &fh, s, b"idle").await;
     // Nobody else takes it over.
-    assert_eq!(on(&mut d, &fh, read_op(any_seqid(gs), 0, 1)).await.status, NfsStat::NFS4ERR_BAD_STATEID);
+    assert_eq!(on(&mut d, &fh, read_op(any_seqid(s), 0, 1)).await.status, NfsStat::NFS4ERR_BAD_STATEID);
+    reads(&mut c, &fh, s, b"idle").await;
     closed(&mut c, &fh, s).await;
     assert_eq!(kept(&rig), 0);
 }

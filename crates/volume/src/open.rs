@@ -156,7 +156,7 @@ impl Volume {
             state::replace(&state_dir, MOUNT_FILE, &here).map_err(|e| state_error(&dir, MOUNT_FILE, e))?;
         }
 
-        let orphans = log.is_some().then(|| open_orphans(&o, &dir, &state_dir)).flatten();
+        let orphans = if log.is_some() { open_orphans(&o, &dir, &state_dir)? } else { None };
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
             device: (root_look.stx_dev_major, root_look.stx_dev_minor),
@@ -217,18 +217,18 @@ impl Volume {
 }
 
 /// Where open files without a name are kept. A volume without room for that is served all the same.
-fn open_orphans(o: &OpenOptions, dir: &Path, state_dir: &OwnedFd) -> Option<Orphans> {
+fn open_orphans(o: &OpenOptions, dir: &Path, state_dir: &OwnedFd) -> Result<Option<Orphans>, OpenError> {
     if o.experiment.unprivileged {
-        return None;
+        return Ok(None);
     }
-    match Orphans::open(state_dir) {
-        Ok(orphans) => Some(orphans),
-        Err(e) => {
-            let path = dir.join(STATE_DIR).join(ORPHANS_DIR);
-            tracing::warn!("{}: {e}; files that are removed while they are open are not kept over a restart", path.display());
-            None
-        }
+    let orphans = Orphans::open(state_dir).map_err(|e| state_error(dir, ORPHANS_DIR, e))?;
+    if orphans.is_none() {
+        tracing::warn!(
+            "{} is full: files that are removed while they are open are not kept over a restart",
+            dir.display()
+        );
     }
+    Ok(orphans)
 }
 
 /// A write verifier that no earlier opening had.

@@ -4,11 +4,11 @@
 //! An orphan has a name in `.landfast/open`, where no client gets. For the log and for recovery that is a name like any other. It
 //! comes from the object's identity, so no two objects want the same one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -26,15 +26,22 @@ pub(crate) struct Orphans {
     dir: OwnedFd,
     id: ObjId,
     /// The name of each. An object that recovery has made again still has its first one's.
-    names: Mutex<HashMap<ObjId, Vec<u8>>>,
+    names: Mutex<BTreeMap<ObjId, Vec<u8>>>,
     /// How many there are, to be asked without the lock.
     count: AtomicUsize,
+    /// Held by who uses the space reserve.
+    room: Mutex<()>,
 }
 
 impl Orphans {
-    /// Opens the directory, making it durably if it is missing, and finds out what is in it. Call after recovery.
-    pub(crate) fn open(state_dir: &OwnedFd) -> io::Result<Orphans> {
-        let id = disk::private_dir(state_dir, ORPHANS_DIR)?;
+    /// Opens the directory, making it durably if it is missing, and finds out what is in it. `None` if there is no room for it. Call after
+    /// recovery.
+    pub(crate) fn open(state_dir: &OwnedFd) -> io::Result<Option<Orphans>> {
+        let id = match disk::private_dir(state_dir, ORPHANS_DIR) {
+            Ok(id) => id,
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = kernel::openat(state_dir, ORPHANS_DIR, flags, Mode::empty())?;
         // A record that names the directory must find it after a power cut.
@@ -42,11 +49,16 @@ impl Orphans {
         flush::file(state_dir, state_dir)?;
         let names = found(&dir)?;
         let count = AtomicUsize::new(names.len());
-        Ok(Orphans { dir, id, names: Mutex::new(names), count })
+        Ok(Some(Orphans { dir, id, names: Mutex::new(names), count, room: Mutex::new(()) }))
     }
 
     pub(crate) fn dir(&self) -> &OwnedFd {
         &self.dir
+    }
+
+    /// Held while the space reserve is used for one more.
+    pub(crate) fn making_room(&self) -> MutexGuard<'_, ()> {
+        self.room.lock()
     }
 
     /// The directory's own identity, for records.
@@ -97,8 +109,8 @@ fn name_of(id: &ObjId) -> Vec<u8> {
 
 /// The files in the directory. One that has another name as well is no orphan: a crash has kept the first half of a removal. It
 /// loses its name here.
-fn found(dir: &OwnedFd) -> io::Result<HashMap<ObjId, Vec<u8>>> {
-    let mut names = HashMap::new();
+fn found(dir: &OwnedFd) -> io::Result<BTreeMap<ObjId, Vec<u8>>> {
+    let mut names = BTreeMap::new();
     let listing = kernel::reopen(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
     for entry in kernel::Dir::new(listing)? {
         let entry = entry?;

@@ -26,8 +26,11 @@ pub struct Preserved {
     of_client: BTreeSet<(u64, u64)>,
     /// Of these, those of a former instance that their clients have not used since, by file.
     unused: HashMap<FileKey, Vec<u64>>,
-    /// What all notes take.
+    /// What all notes take, and those of each client.
     bytes: u64,
+    bytes_of: HashMap<u64, u64>,
+    /// How many were promised something.
+    promised: usize,
     /// Opens that do not stand in the log yet, and whether a tick has passed since.
     unlogged: BTreeMap<u64, bool>,
     /// Of these, those that go into the log with what is noted next.
@@ -51,28 +54,46 @@ impl Preserved {
         self.logged.keys().copied().collect()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Whether the log has room for so many bytes more of this client, where it takes `most`. A client may have as many as are free.
+    pub(super) fn has_room(&self, client: u64, bytes: u64, most: u64) -> bool {
+        let of_client = self.bytes_of.get(&client).copied().unwrap_or(0);
+        self.bytes + bytes <= most && of_client + bytes <= most - self.bytes
+    }
+
+    /// How many places for files without a name are taken or promised, by opens.
+    pub(super) fn places(&self) -> usize {
+        self.orphans.len() + self.promised
     }
 
     /// The note of this open is being written.
     pub(super) fn log(&mut self, id: u64, open: LoggedOpen) {
+        self.forget(id);
         self.unlogged.remove(&id);
         self.of_client.insert((open.client, id));
         self.bytes += open.bytes;
-        if let Some(before) = self.logged.insert(id, open) {
-            self.bytes -= before.bytes;
-        }
+        *self.bytes_of.entry(open.client).or_default() += open.bytes;
+        self.promised += usize::from(open.promised);
+        self.logged.insert(id, open);
     }
 
     pub(super) fn promise(&mut self, id: u64, v: u64) {
-        self.logged.get_mut(&id).into_iter().for_each(|open| (open.promised, open.v) = (true, v));
+        if let Some(open) = self.logged.get_mut(&id) {
+            self.promised += usize::from(!open.promised);
+            (open.promised, open.v) = (true, v);
+        }
     }
 
     fn forget(&mut self, id: u64) -> Option<LoggedOpen> {
         let open = self.logged.remove(&id)?;
         self.of_client.remove(&(open.client, id));
         self.bytes -= open.bytes;
+        self.promised -= usize::from(open.promised);
+        if let Some(of_client) = self.bytes_of.get_mut(&open.client) {
+            *of_client -= open.bytes;
+            if *of_client == 0 {
+                self.bytes_of.remove(&open.client);
+            }
+        }
         Some(open)
     }
 
@@ -195,7 +216,7 @@ impl Preserved {
         self.released.len() < before
     }
 
-    /// The files that `which` selects are not served any more. What the log has of them stays, for the next start.
+    /// The files that `which` selects are not served any more: nobody has them open. Orphans go when they are served again.
     pub(super) fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) {
         self.orphans.retain(|file| !which(file));
         self.released.retain(|file| !which(file));

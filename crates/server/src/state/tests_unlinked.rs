@@ -4,6 +4,7 @@ use super::notes::{Note, Stamped};
 use super::opens::{FileKey, READ};
 use super::tests_delegations::{client, file};
 use super::{Bounds, Millis, State};
+use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
 use proptest::prelude::*;
@@ -38,7 +39,7 @@ fn with_clients(st: &State<u32>, notes: Vec<Stamped>) -> Vec<Stamped> {
 
 #[test]
 fn what_the_log_has_no_room_for_is_not_promised() {
-    let bounds = Bounds { open_bytes: 150, ..Bounds::new(Some(1 << 30)) };
+    let bounds = Bounds { open_bytes: 200, ..Bounds::new(Some(1 << 30)) };
     let mut st: State<u32> = State::new(1, LEASE, bounds);
     let c = client(&mut st, b"c");
     let opens: Vec<_> = (0..4).map(|n| open(&mut st, c, n, &file(n))).collect();
@@ -55,6 +56,25 @@ fn what_the_log_has_no_room_for_is_not_promised() {
 }
 
 #[test]
+fn there_is_a_place_for_each_file_that_was_promised_one() {
+    let mut st = instance(1);
+    let c = client(&mut st, b"c");
+    let (mine, other) = (file(1), file(2));
+    let (s, o) = (open(&mut st, c, 1, &mine), open(&mut st, c, 1, &other));
+    assert!(st.promise_open(&s).is_some());
+    let many = |n: usize| (0..n).map(|n| Bytes::from(n.to_be_bytes().to_vec()));
+    st.has_orphans(many(limits::ORPHANS_MAX - 2));
+    assert!(st.promise_open(&o).is_some(), "the last place");
+    st.files.close(c, &other, &o).expect("closed");
+    st.has_orphans(many(limits::ORPHANS_MAX - 1));
+    let o = open(&mut st, c, 1, &other);
+    assert!(st.promise_open(&o).is_none());
+    assert!(st.keep_unlinked(&other).is_none(), "nobody was told that it is kept");
+    assert!(st.keep_unlinked(&mine).is_some());
+    assert_eq!(st.files.preserved.orphans_len(), limits::ORPHANS_MAX);
+}
+
+#[test]
 fn an_open_that_stays_goes_into_the_log_after_a_tick() {
     let mut st = instance(1);
     let c = client(&mut st, b"c");
@@ -62,7 +82,8 @@ fn an_open_that_stays_goes_into_the_log_after_a_tick() {
     let s = open(&mut st, c, 1, &f);
     let gone = open(&mut st, c, 1, &short);
     assert!(!st.is_promised(&s) && !st.is_promised(&gone));
-    let of_opens = |notes: Vec<Stamped>| notes.into_iter().filter(|n| matches!(n.note, Note::Open(_))).count();
+    let of_opens =
+        |notes: Vec<Stamped>| notes.into_iter().filter(|n| matches!(n.note, Note::Open(_))).count();
     assert_eq!(of_opens(st.tick(1)), 0);
     st.files.close(c, &short, &gone).expect("closed");
     assert_eq!(of_opens(st.tick(2)), 1);

@@ -65,15 +65,32 @@ impl<F> Files<F> {
         }
     }
 
-    /// Whether the log has this delegation.
-    pub fn delegation_is_logged(&self, stateid: &Stateid) -> bool {
+    /// Whether there is a place for one more file without a name. Each open and each delegation that was promised one may need it.
+    fn has_place(&self) -> bool {
+        self.preserved.places() + self.delegations.logged.len() < limits::ORPHANS_MAX
+    }
+
+    /// Whether the log has this delegation, and the file outlasts its last name.
+    pub fn delegation_is_promised(&self, stateid: &Stateid) -> bool {
         let open = self.opens.get(&number(stateid));
-        open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
+        self.has_place() && open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
+    }
+
+    /// Whether somebody who has the file open was promised that it outlasts its last name.
+    fn was_promised(&self, file: &FileKey) -> bool {
+        let promised = |id: &u64| self.preserved.logged(*id).is_some_and(|open| open.promised);
+        let delegated = |id: &u64| {
+            let open = self.opens.get(id);
+            open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
+        };
+        self.preserved.unused_of(file).iter().any(promised)
+            || self.files.get(file).is_some_and(|f| f.opens.iter().any(|id| promised(id) || delegated(id)))
     }
 
     /// An owner opens the file anew: what it had before the restart ends.
     pub(super) fn end_unused_of_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
-        let same = |id: &&u64| self.preserved.logged(**id).is_some_and(|o| o.client == client && o.owner == *owner);
+        let same =
+            |id: &&u64| self.preserved.logged(**id).is_some_and(|o| o.client == client && o.owner == *owner);
         let ids: Vec<u64> = self.preserved.unused_of(file).iter().filter(same).copied().collect();
         for id in ids {
             self.preserved.end_unused(id);
@@ -111,10 +128,10 @@ impl<F> Files<F> {
                 None => open.owner.clone(),
             };
             let bytes = limits::OPEN_NOTE_BYTES + (owner.len() + open.file.len()) as u64;
-            if self.preserved.bytes() + bytes > most {
+            let (mark, client, file) = (open.mark, open.client, open.file.clone());
+            if !self.preserved.has_room(client, bytes, most) {
                 return None;
             }
-            let (mark, client, file) = (open.mark, open.client, open.file.clone());
             let logged = LoggedOpen { v, mark, client, owner, file, bytes, promised: false };
             self.preserved.log(id, logged);
         }
@@ -139,9 +156,12 @@ impl<F> State<F> {
     }
 
     /// Has an open stand in the log, in the transaction of its OPEN, so that its client may be told that the file outlasts its last name. `None` if the log
-    /// has its fill of them.
+    /// has its fill of them, or if there may be no further file without a name.
     pub fn promise_open(&mut self, stateid: &Stateid) -> Option<Stamped> {
         let id = number(stateid);
+        if !self.files.preserved.logged(id).is_some_and(|open| open.promised) && !self.files.has_place() {
+            return None;
+        }
         self.log_open(id)?;
         let v = self.next_version();
         self.files.preserved.promise(id, v);
@@ -157,9 +177,10 @@ impl<F> State<F> {
         self.files.preserved.logged(id).is_some_and(|open| open.promised)
     }
 
-    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has. `None`: nobody has.
+    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has. `None`: nobody has, or
+    /// there are too many orphans, and nobody was promised this one.
     pub fn keep_unlinked(&mut self, file: &FileKey) -> Option<Vec<Stamped>> {
-        if !self.files.is_held(file) {
+        if !self.files.is_held(file) || !(self.files.has_place() || self.files.was_promised(file)) {
             return None;
         }
         self.files.preserved.is_kept(file.clone());

@@ -201,8 +201,7 @@ impl Context<'_> {
         let tx = self.modify(&dir)?;
         let mut unlinking = Unlinking::new(sh);
         let is_open = |node: &Node| unlinking.is_open(node);
-        let removed =
-            dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), is_open);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), is_open);
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
         self.note(unlinking.done(kept));
         let removed = removed.map_err(status_of_names)?;

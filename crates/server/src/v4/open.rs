@@ -10,9 +10,9 @@ use super::names::cinfo;
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
-use crate::unlinked;
 use crate::state::delegations::Touch;
 use crate::state::opens::{FileKey, READ, Share, ShareConflict, WRITE};
+use crate::unlinked;
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
@@ -143,7 +143,8 @@ impl Context<'_> {
             return false;
         }
         if !self.txs.modified() {
-            return self.sh.state().is_promised(stateid) && obj.volume().outlasts(&obj.node);
+            let promised = self.sh.state().is_promised(stateid);
+            return promised && obj.volume().outlasts(&obj.node);
         }
         let note = self.sh.state().promise_open(stateid);
         let logged = note.is_some();
@@ -155,10 +156,11 @@ impl Context<'_> {
     /// The same of a delegation that takes the place of an open.
     fn delegation_outlasts(&self, obj: &Obj, stateid: &Stateid) -> bool {
         let volume = obj.volume();
-        volume.keeps_orphans()
-            && self.txs.modified()
-            && self.sh.state().files.delegation_is_logged(stateid)
-            && volume.outlasts(&obj.node)
+        if !volume.keeps_orphans() || !self.txs.modified() {
+            return false;
+        }
+        let promised = self.sh.state().files.delegation_is_promised(stateid);
+        promised && volume.outlasts(&obj.node)
     }
 
     /// Whether this owner has the file open already: then that open is widened, whatever delegation there is.
@@ -482,7 +484,10 @@ impl Context<'_> {
         let sh = self.sh;
         let tx = self.txs.of(&export);
         if let Err(e) = unlinked::remove(sh, &export.volume, tx, &node) {
-            tracing::warn!("{}: a file that was removed while it was open stays for now: {e}", export.path.display());
+            tracing::warn!(
+                "{}: a file that was removed while it was open stays for now: {e}",
+                export.path.display()
+            );
         }
         Ok(())
     }

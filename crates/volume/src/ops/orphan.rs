@@ -12,8 +12,19 @@ use crate::kernel;
 use crate::node::Node;
 use crate::node_fd::NodeFd;
 use crate::record::Fact;
+use crate::reserve;
 use crate::tx::Tx;
 use crate::volume::Volume;
+
+/// What came of an attempt to keep a file that is about to lose its last name.
+pub(super) enum Place {
+    /// It has this name among the orphans.
+    At(Vec<u8>),
+    /// Nobody has it open, or it cannot be kept.
+    Nowhere,
+    /// There is no space for the name.
+    NeedsRoom,
+}
 
 impl Volume {
     /// Whether files that lose their last name can be kept over a restart ([`Volume::remove_keeping`]).
@@ -45,14 +56,40 @@ impl Volume {
         !node.0.is_dead()
     }
 
+    /// Runs a removal, again if a file's place needs space: then with the space reserve. On a full disk, too, a file is kept that clients were told
+    /// of.
+    pub(super) fn with_room<T>(
+        &self,
+        tx: &mut Tx,
+        mut once: impl FnMut(&mut Tx, bool) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        if let Some(done) = once(tx, false)? {
+            return Ok(done);
+        }
+        // Giving the reserve back takes a flush, for which no batch may wait.
+        tx.split();
+        let _one_at_a_time = self.0.orphans.as_ref().map(|orphans| orphans.making_room());
+        let failed = |e| self.fail(format!("the space reserve: {e}"));
+        self.assume_root()?;
+        reserve::release(&self.0.state_dir).map_err(failed)?;
+        let done = once(tx, true);
+        self.assume_root()?;
+        reserve::take(&self.0.state_dir).map_err(failed)?;
+        done?.ok_or(Error::NoSpace)
+    }
+
     /// Gives an object its place among the orphans, as the superuser. The caller takes the last name away then, with his own rights:
-    /// so the kernel says whether he may. `None` if it cannot be kept. Call under the object's lock.
-    pub(super) fn give_place(&self, node: &Node, fd: &NodeFd) -> Result<Option<Vec<u8>>, Error> {
-        let Some(orphans) = &self.0.orphans else { return Ok(None) };
-        let Some(name) = orphans.reserve(&node.0.id) else { return Ok(None) };
+    /// so the kernel says whether he may. Call under the object's lock.
+    pub(super) fn give_place(&self, node: &Node, fd: &NodeFd, last: bool) -> Result<Place, Error> {
+        let Some(orphans) = &self.0.orphans else { return Ok(Place::Nowhere) };
+        let Some(name) = orphans.reserve(&node.0.id) else { return Ok(Place::Nowhere) };
         self.assume_root()?;
         match kernel::link_open(fd, orphans.dir(), &name) {
-            Ok(()) => Ok(Some(name)),
+            Ok(()) => Ok(Place::At(name)),
+            Err(Errno::NOSPC | Errno::DQUOT) if !last => {
+                orphans.forget(&node.0.id);
+                Ok(Place::NeedsRoom)
+            }
             Err(e) => {
                 orphans.forget(&node.0.id);
                 // What must not be linked must not be removed either, as the caller is told next.
@@ -62,7 +99,7 @@ impl Volume {
                         self.0.dir.display()
                     );
                 }
-                Ok(None)
+                Ok(Place::Nowhere)
             }
         }
     }
@@ -84,12 +121,7 @@ impl Volume {
 
     /// Removes a file that is kept without a name, if `free` says that nobody has it open. Returns whether it is gone. `free` is asked
     /// under the file's lock, so nobody opens it in between ([`Volume::outlasts`]).
-    pub fn release(
-        &self,
-        tx: &mut Tx,
-        node: &Node,
-        free: impl FnOnce() -> bool,
-    ) -> Result<bool, Error> {
+    pub fn release(&self, tx: &mut Tx, node: &Node, free: impl FnOnce() -> bool) -> Result<bool, Error> {
         let Some(orphans) = &self.0.orphans else { return Ok(false) };
         tx.rests_on(node);
         tx.join()?;

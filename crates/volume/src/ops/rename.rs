@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use rustix::io::Errno;
 
+use super::orphan::Place;
 use super::record;
 use crate::error::Error;
 use crate::faults::{Bug, bug};
@@ -30,22 +31,36 @@ impl Volume {
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl FnOnce(Kind) -> Result<(), Error>,
+        allows: impl Fn(Kind) -> Result<(), Error>,
     ) -> Result<ChangeInfo, Error> {
         self.remove_keeping(tx, cred, dir, name, allows, |_| false).map(|removed| removed.dir_change)
     }
 
     /// As [`Volume::remove_if`]. A file that loses its last name is kept if `open` says that somebody has it open and wants it to outlast
-    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]).
+    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]). It is asked again on
+    /// a full disk, if space has to be found first.
     pub fn remove_keeping(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl FnOnce(Kind) -> Result<(), Error>,
-        open: impl FnOnce(&Node) -> bool,
+        allows: impl Fn(Kind) -> Result<(), Error>,
+        mut open: impl FnMut(&Node) -> bool,
     ) -> Result<Removed, Error> {
+        self.with_room(tx, |tx, last| self.remove_once(tx, cred, dir, name, &allows, |node| (open(node), last)))
+    }
+
+    /// `None` if a file is to be kept and needs space for its place. `open` says whether it is, and whether this is the last try.
+    fn remove_once(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        allows: impl FnOnce(Kind) -> Result<(), Error>,
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Option<Removed>, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
         tx.join()?;
@@ -58,8 +73,13 @@ impl Volume {
         let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         let left = links_left(&dir_fd, name, &victim)?;
-        let kept = if left == 0 { self.keep(&victim, cred, open)? } else { None };
+        let mut kept = None;
         if left == 0 {
+            match self.keep(&victim, cred, open)? {
+                Place::At(place) => kept = Some(place),
+                Place::NeedsRoom => return Ok(None),
+                Place::Nowhere => {}
+            }
             tx.removes_last_name();
         }
         if let Err(e) = Volume::unlink(&dir_fd, name, victim.kind()) {
@@ -73,7 +93,11 @@ impl Volume {
             let (dir, obj) = (&dir.0.id, &victim.0.id);
             let mut facts = Vec::with_capacity(4);
             facts.extend(kept.as_ref().and_then(|place| self.bind_orphan(&victim, place)));
-            facts.push(Fact::Unbind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() });
+            facts.push(Fact::Unbind {
+                dir: dir.clone(),
+                name: Bytes::copy_from_slice(name),
+                obj: obj.clone(),
+            });
             facts.push(Fact::Links { obj: obj.clone(), nlink: left + u32::from(kept.is_some()) });
             facts.push(Fact::Mtime { obj: dir.clone(), mtime: dir_mtime });
             facts
@@ -84,21 +108,22 @@ impl Volume {
             self.bury(&victim);
         }
         self.settle(tx, &[dir], None)?;
-        Ok(Removed { dir_change: change, kept: kept.map(|_| victim) })
+        Ok(Some(Removed { dir_change: change, kept: kept.map(|_| victim) }))
     }
 
-    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so. Returns the place's name.
+    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so.
     fn keep(
         &self,
         victim: &Node,
         cred: &Cred,
-        open: impl FnOnce(&Node) -> bool,
-    ) -> Result<Option<Vec<u8>>, Error> {
-        if victim.kind() != Kind::File || !self.keeps_orphans() || !open(victim) {
-            return Ok(None);
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Place, Error> {
+        if victim.kind() != Kind::File || !self.keeps_orphans() {
+            return Ok(Place::Nowhere);
         }
+        let (true, last) = open(victim) else { return Ok(Place::Nowhere) };
         let fd = self.fd(victim)?;
-        let place = self.give_place(victim, &fd);
+        let place = self.give_place(victim, &fd, last);
         self.assume(cred)?;
         place
     }
@@ -130,8 +155,21 @@ impl Volume {
         cred: &Cred,
         (from_dir, from): (&Node, &[u8]),
         (to_dir, to): (&Node, &[u8]),
-        open: impl FnOnce(&Node) -> bool,
+        mut open: impl FnMut(&Node) -> bool,
     ) -> Result<Renamed, Error> {
+        let (source, target) = ((from_dir, from), (to_dir, to));
+        self.with_room(tx, |tx, last| self.rename_once(tx, cred, source, target, |node| (open(node), last)))
+    }
+
+    /// As [`Volume::remove_once`].
+    fn rename_once(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        (from_dir, from): (&Node, &[u8]),
+        (to_dir, to): (&Node, &[u8]),
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Option<Renamed>, Error> {
         tx.rests_on(from_dir);
         tx.rests_on(to_dir);
         self.entry(from_dir, from, Error::NoEnt)?;
@@ -159,7 +197,11 @@ impl Volume {
             // An empty record, so that the reply is kept like that of any rename.
             record(tx, &[], Vec::new)?;
             let same = |change| ChangeInfo { before: change, after: change, atomic: true };
-            return Ok(Renamed { source: same(before_from.change), target: same(before_to.change), kept: None });
+            return Ok(Some(Renamed {
+                source: same(before_from.change),
+                target: same(before_to.change),
+                kept: None,
+            }));
         }
         let left = match &victim {
             Some(victim) => links_left(&to_fd, to, victim)?,
@@ -167,7 +209,11 @@ impl Volume {
         };
         let mut kept = None;
         if let Some(victim) = victim.as_ref().filter(|_| left == 0) {
-            kept = self.keep(victim, cred, open)?;
+            match self.keep(victim, cred, open)? {
+                Place::At(place) => kept = Some(place),
+                Place::NeedsRoom => return Ok(None),
+                Place::Nowhere => {}
+            }
             tx.removes_last_name();
         }
         if let Err(e) = kernel::renameat(&*from_fd, from, &*to_fd, to) {
@@ -213,7 +259,7 @@ impl Volume {
             self.bury(victim);
         }
         self.settle(tx, &[to_dir, from_dir], None)?;
-        Ok(Renamed { source: change_from, target: change_to, kept: victim.filter(|_| kept.is_some()) })
+        Ok(Some(Renamed { source: change_from, target: change_to, kept: victim.filter(|_| kept.is_some()) }))
     }
 }
 
