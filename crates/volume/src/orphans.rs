@@ -39,7 +39,9 @@ impl Orphans {
     pub(crate) fn open(state_dir: &OwnedFd) -> io::Result<Option<Orphans>> {
         let id = match disk::private_dir(state_dir, ORPHANS_DIR) {
             Ok(id) => id,
-            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => return Ok(None),
+            Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::NOSPC | Errno::DQUOT)) => {
+                return Ok(None);
+            }
             Err(e) => return Err(e),
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

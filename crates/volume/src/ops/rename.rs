@@ -48,7 +48,9 @@ impl Volume {
         allows: impl Fn(Kind) -> Result<(), Error>,
         mut open: impl FnMut(&Node) -> bool,
     ) -> Result<Removed, Error> {
-        self.with_room(tx, |tx, last| self.remove_once(tx, cred, dir, name, &allows, |node| (open(node), last)))
+        self.with_room(tx, |tx, last| {
+            self.remove_once(tx, cred, dir, name, &allows, |node| (open(node), last))
+        })
     }
 
     /// `None` if a file is to be kept and needs space for its place. `open` says whether it is, and whether this is the last try.

@@ -11,8 +11,8 @@ const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
 /// REMOVE of a file in the root that somebody has open. Returns whether it is kept.
 fn remove(served: &mut Served, name: &[u8]) -> Result<bool, Error> {
-    let removed = served
-        .request(|v, tx| v.remove_keeping(tx, &Cred::root(), &v.root(), name, |_| Ok(()), |_| true));
+    let removed =
+        served.request(|v, tx| v.remove_keeping(tx, &Cred::root(), &v.root(), name, |_| Ok(()), |_| true));
     removed.map(|removed| removed.kept.is_some())
 }
 

@@ -15,8 +15,8 @@ use super::past::{Apart, Past, State};
 use super::world::World;
 use crate::kernel::sim::{self, Kernel, Meta, ROOT, Serial};
 use crate::marker::MARKER_FILE;
-use crate::recover::disk::LOST_FOUND;
 use crate::orphans::ORPHANS_DIR;
+use crate::recover::disk::LOST_FOUND;
 use crate::state::STATE_DIR;
 use crate::types::Kind;
 
