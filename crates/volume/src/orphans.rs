@@ -104,7 +104,7 @@ impl Orphans {
 }
 
 /// The kernel's handle and the time of birth, in hexadecimal: at most 153 characters.
-fn name_of(id: &ObjId) -> Vec<u8> {
+pub(crate) fn name_of(id: &ObjId) -> Vec<u8> {
     let handle: String = id.kh.bytes.iter().map(|b| format!("{b:02x}")).collect();
     format!("{:x}-{handle}-{:x}", id.kh.kind, id.btime_ns).into_bytes()
 }

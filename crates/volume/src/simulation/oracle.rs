@@ -11,7 +11,8 @@ use super::strangers::{has_orphans, lost_found, marker, paths};
 use super::world::{Told, World};
 use crate::fold::{Fold, Plan};
 use crate::kernel::sim::{self, Kernel, LogDisk, LogLoss, Serial};
-use crate::record::{ObjId, Record};
+use crate::orphans::name_of;
+use crate::record::{Fact, ObjId, Record};
 use crate::types::{EntryDetail, Kind};
 use crate::volume::{RecoveryReport, Volume};
 use crate::{Cred, Error};
@@ -35,7 +36,8 @@ impl World {
         };
         self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
         // What he does to files without a name is another test's.
-        if self.squatters.is_empty() && self.rng.one_in(6) && sim::with(|k| !has_orphans(k)) {
+        let orphans = logged.orphans || sim::with(|k| has_orphans(k));
+        if self.squatters.is_empty() && self.rng.one_in(6) && !orphans {
             self.touched = Some(Rc::new(self.administrator(&logged)));
         }
         let mut undisturbed = true;
@@ -367,7 +369,6 @@ impl World {
                 (None, Err(Error::Stale)) => {}
                 (None, Err(e)) => return Err(format!("the handle of the dead object {serial}: {e}")),
                 (None, Ok(_)) if self.touched.as_ref().is_some_and(|t| t.has_moved(*serial)) => {}
-                (None, Ok(node)) if self.touched.is_some() && node.0.is_orphan() => {}
                 (None, Ok(node)) => {
                     let found = sim::with(|k| k.serial_of(&node.0.id));
                     let path = found.and_then(|found| sim::with(|k| paths(k).remove(&found)));
@@ -420,6 +421,8 @@ pub(super) struct Logged {
     /// Living objects in the log, and whether its last mention of their place says that they are there.
     pub(super) live: Vec<(ObjId, bool)>,
     notes: HashSet<(u8, u32)>,
+    /// It has put a file among those that are kept without a name.
+    orphans: bool,
 }
 
 fn logged(seed: u64) -> Result<Logged, String> {
@@ -441,8 +444,10 @@ fn logged(seed: u64) -> Result<Logged, String> {
                     let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
                     found.last_seq = found.last_seq.max(record.seq);
                     for fact in record.facts {
-                        if let crate::record::Fact::Note { bytes } = fact {
-                            found.notes.extend(read_note(&bytes));
+                        match fact {
+                            Fact::Note { bytes } => found.notes.extend(read_note(&bytes)),
+                            Fact::Bind { name, obj, .. } => found.orphans |= *name == name_of(&obj),
+                            _ => {}
                         }
                     }
                 }
