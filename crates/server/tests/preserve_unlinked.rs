@@ -97,19 +97,19 @@ async fn rfc8881_18_16_an_open_file_outlasts_its_last_name_and_the_server() {
     let (fh, s) = made(&mut c, "f").await;
     wrote(&mut c, &fh, s, 0, b"before ").await;
     let wanted = Bitmap::of(&[n::NUMLINKS, n::SIZE, n::CHANGE]);
-    let before = c.attrs(&fh, wanted.clone()).await;
+    let before = c.attrs(&fh, wanted).await;
     assert_eq!(before.numlinks, Some(1));
     assert_ok(&c.run(remove("f")).await);
     let lookup = vec![ArgOp::Putrootfh, ArgOp::Lookup(name("f"))];
     assert_eq!(c.status(lookup.clone()).await, NfsStat::NFS4ERR_NOENT);
     assert_eq!(kept(&rig), 1);
-    let after = c.attrs(&fh, wanted.clone()).await;
+    let after = c.attrs(&fh, wanted).await;
     assert_eq!((after.numlinks, after.size), (Some(0), Some(7)));
     assert!(after.change > before.change);
     wrote(&mut c, &fh, s, 7, b"after ").await;
     for round in 0..2 {
         crash(&mut rig, &mut [&mut c]).await;
-        assert_eq!(c.attrs(&fh, wanted.clone()).await.numlinks, Some(0), "{round}");
+        assert_eq!(c.attrs(&fh, wanted).await.numlinks, Some(0), "{round}");
         reads(&mut c, &fh, s, b"before after ").await;
     }
     wrote(&mut c, &fh, s, 13, b"again").await;

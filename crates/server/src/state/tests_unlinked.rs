@@ -149,7 +149,7 @@ proptest! {
     fn an_orphan_is_there_as_long_as_it_is_open(steps in prop::collection::vec(step(), 1..60)) {
         let mut epoch = 1;
         let mut st = instance(epoch);
-        let mut clients = vec![client(&mut st, b"c"), client(&mut st, b"d")];
+        let mut clients = [client(&mut st, b"c"), client(&mut st, b"d")];
         let mut log = st.snapshot();
         let mut opens: BTreeMap<(u8, u8), Stateid> = BTreeMap::new();
         // Which files have no name and are kept; each file of a number is another one after it is gone.
