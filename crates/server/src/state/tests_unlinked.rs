@@ -115,6 +115,22 @@ fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     assert_eq!(st.files.preserved.take_released(), [f]);
 }
 
+/// After a restart nobody comes back: the file is kept as long as what else a silent client has.
+#[test]
+fn of_a_client_that_is_silent_for_very_long_nothing_stays() {
+    let mut st = instance(1);
+    let c = client(&mut st, b"c");
+    let f = file(1);
+    open(&mut st, c, 1, &f);
+    let notes = st.keep_unlinked(&f).expect("open");
+    let mut st = restarted(2, &with_clients(&st, notes));
+    st.has_orphans([f.clone()]);
+    st.tick(limits::COURTESY_MS);
+    assert!(!st.files.preserved.any_released());
+    st.tick(limits::COURTESY_MS + 1);
+    assert_eq!((st.files.preserved.take_released(), st.clients.len()), (vec![f], 0));
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Open(u8, u8),
