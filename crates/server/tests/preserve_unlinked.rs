@@ -417,3 +417,35 @@ async fn an_open_in_place_of_a_delegation_keeps_it() {
     closed(&mut c, &fh, s).await;
     assert_eq!(kept(&rig), 0);
 }
+
+/// A file is removed while its OPEN is under way: whoever was told that it outlasts its last name finds it after a crash.
+#[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn a_removal_beside_the_open_breaks_no_promise() {
+    const FILES: usize = 150;
+    let mut rig = Rig::new().await;
+    let (mut c, mut d) = (rig.client(b"c").await, rig.client(b"d").await);
+    let mut told = Vec::new();
+    for at in 0..FILES {
+        let file = format!("f{at}");
+        let how = OpenHow::Create(CreateHow::Guarded(mode(0o644)));
+        let opens = vec![ArgOp::Putrootfh, open_op(b"o", &file, 3, 0, how), ArgOp::Getfh];
+        let removal = async { while d.status(remove(&file)).await == NfsStat::NFS4ERR_NOENT {} };
+        let (res, ()) = tokio::join!(c.run(opens), removal);
+        assert_ok(&res);
+        if let (ResBody::Open(open), ResBody::Getfh(fh)) = (&res[1].body, &res[2].body)
+            && open.rflags & OPEN4_RESULT_PRESERVE_UNLINKED != 0
+        {
+            told.push((fh.clone(), open.stateid));
+        }
+    }
+    assert!(!told.is_empty(), "nobody was told anything");
+    assert!(kept(&rig) >= told.len(), "{} of {}", kept(&rig), told.len());
+    crash(&mut rig, &mut [&mut c, &mut d]).await;
+    for (fh, s) in &told {
+        reads(&mut c, fh, *s, b"").await;
+        wrote(&mut c, fh, *s, 0, b"there").await;
+        closed(&mut c, fh, *s).await;
+        is_stale(&mut c, fh).await;
+    }
+}
