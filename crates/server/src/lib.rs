@@ -77,6 +77,7 @@ mod stats;
 #[allow(unsafe_code)]
 mod sys;
 mod touches;
+mod unlinked;
 mod v3;
 mod v4;
 mod wakeups;

@@ -54,6 +54,20 @@ pub const LOGGED_LOCKS_BYTES_MAX: u64 = 64 << 20;
 pub const LOCKS_NOTE_BYTES_MAX: u64 = 8192;
 /// Lock owners for which the log had no room and of which it is told at a time.
 pub const LOCKS_NOTED_AT_ONCE: usize = 4096;
+/// Parts of the log for opens.
+pub const LOG_PARTS_OPENS: u64 = 1;
+/// Bytes of opens in the log, so that a file which is removed while it is open outlasts a restart; fewer with a small log. With more, clients are not told
+/// that it does.
+pub const LOGGED_OPENS_BYTES_MAX: u64 = 16 << 20;
+/// What an open takes in the log besides its owner and the file's handle, at most.
+pub const OPEN_NOTE_BYTES: u64 = 48;
+/// Opens that go into the log at a tick.
+pub const OPENS_NOTED_AT_ONCE: usize = 4096;
+/// Files without a name that are kept because they are open, and those that clients were promised; with more, no further client is told that a file outlasts its last name, and a file
+/// that nobody was promised is not kept.
+pub const ORPHANS_MAX: usize = landfast_volume::limits::ORPHANS_MAX;
+/// Files without a name that nobody has open any more and that are removed before the log is waited for.
+pub const ORPHANS_REMOVED_AT_ONCE: usize = 256;
 /// Bytes of a slot in the log besides its reply.
 pub const SLOT_NOTE_BYTES: u64 = 64;
 /// The most bytes of a session in the log besides its slots: its channels, and its callbacks' credential.

@@ -42,6 +42,15 @@ would have it asked for the access time: Linux answers only for files that it ma
 
 ";
 
+const UNLINKED: &str = "\
+## Files that are removed while they are open
+
+In NFSv4.1 and 4.2, on an export with a log, such a file outlasts a restart of the server until it is closed, whoever removes its last name or renames another file over it. `OPEN4_RESULT_PRESERVE_UNLINKED` says so
+to an OPEN that makes the file or changes something, as that waits for the log anyhow, and to further OPENs of the same owner. Until it is closed GETATTR says that it has no links, and LINK of it is `NFS4ERR_STALE`.
+[The internals](internals/nfsv4-state.md#files-that-are-removed-while-they-are-open-preservedrs-unlinkedrs-unlinkedrs-rfc-8881-section-1816) say what else is kept so, and the [limits](limits.md) how many.
+
+";
+
 const OPERATIONS: &str = "\
 ## Operations of NFSv4
 
@@ -77,7 +86,7 @@ fn markdown() -> String {
         (0..=2).filter(|m| matrix::OPS.iter().any(|s| matrix::find(s.op, *m).is_some())).collect();
     let columns: String = minors.iter().map(|m| format!(" 4.{m} |")).collect();
     let rule: String = minors.iter().map(|_| "---|").collect();
-    let mut out = HEAD.to_owned() + DELEGATIONS + OPERATIONS;
+    let mut out = HEAD.to_owned() + DELEGATIONS + UNLINKED + OPERATIONS;
     let _ = writeln!(out, "| operation | number |{columns} alone | log |\n|---|---|{rule}---|---|");
     for spec in matrix::OPS {
         let _ = write!(out, "| {} | {} |", spec.op.name().unwrap_or("?"), spec.op.0);

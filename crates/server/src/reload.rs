@@ -9,6 +9,7 @@ use crate::exports::unavailable::Unavailable;
 use crate::exports::{Export, Exports, Served, TableError};
 use crate::own_files;
 use crate::running::Running;
+use crate::unlinked;
 use landfast_volume::{OpenError, Overlap, RecoveryReport, THIS_PROCESS, Volume};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -209,6 +210,7 @@ impl Running {
                     .unwrap_or_default(),
                 err,
             })?;
+            unlinked::take_over(&self.sh, volume);
         }
         let gone: Vec<Arc<Export>> =
             before.iter().filter(|e| !after.iter().any(|a| a.id() == e.id())).cloned().collect();

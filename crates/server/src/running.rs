@@ -158,6 +158,7 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         delegations: st.files.delegations.live(),
         delegations_unlogged: st.files.delegations.unlogged(),
         delegation_counts: st.files.delegations.counts,
+        unlinked_files: st.files.preserved.orphans_len(),
         open_descriptors: st.files.kept(),
         locks: st.files.locked_ranges(),
         most: [sessions_most, opens_most, locks_most],

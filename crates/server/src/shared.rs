@@ -220,6 +220,11 @@ impl Shared {
         &self.signals.delegation_ended
     }
 
+    /// Waits until there are files without a name that nobody has open any more.
+    pub(crate) async fn orphans_released(&self) {
+        self.signals.orphans_released.notified().await;
+    }
+
     /// Notified when there are callbacks to send that have to do with delegations.
     pub(crate) fn callbacks_due(&self) -> Notified<'_> {
         self.signals.callbacks_due.notified()

@@ -34,6 +34,7 @@ use crate::state::merge;
 use crate::state::notes::Stamped;
 use crate::state::restore::Restored;
 use crate::sys;
+use crate::unlinked;
 use crate::wakeups::Wakeups;
 use crate::workers::Workers;
 use landfast_rpc::conn::ConnConfig;
@@ -212,6 +213,7 @@ impl Server {
             handle.spawn(watched(watch.clone(), tick(sh.clone()))),
             handle.spawn(watched(watch.clone(), settle(sh.clone()))),
             handle.spawn(close_idle(sh.clone())),
+            handle.spawn(unlinked::run(sh.clone())),
             handle.spawn(watched(watch.clone(), backchannel::recall::run(sh.clone(), slow.clone()))),
             datagrams,
         ]);
@@ -262,5 +264,6 @@ fn restore(sh: &Arc<Shared>, notes: Vec<Stamped>) -> Result<Restored, StartError
         export.volume.start(sh.keeper(&export.volume))
     });
     started.into_iter().collect::<Result<(), _>>()?;
+    exports.iter().for_each(|export| unlinked::take_over(sh, &export.volume));
     Ok(restored)
 }

@@ -33,6 +33,8 @@ pub(crate) struct Signals {
     pub(crate) callbacks_due: Notify,
     /// A client was given delegations that the log does not know.
     pub(crate) grants_unsettled: Notify,
+    /// There are files without a name that nobody has open any more.
+    pub(crate) orphans_released: Notify,
 }
 
 /// The locked state. Dropping this wakes those whom its changes concern.
@@ -79,6 +81,9 @@ impl Drop for StateGuard<'_> {
         self._closed = std::mem::take(&mut self.state.files.closed);
         if self.state.files.waiters.any_freed() {
             self.signals.lock_freed.notify_one();
+        }
+        if self.state.files.preserved.any_released() {
+            self.signals.orphans_released.notify_one();
         }
         let Happened { ended, answered, due, unsettled } = self.state.files.delegations.signals();
         if ended {

@@ -402,6 +402,8 @@ pub struct Stats {
     pub delegation_counts: Counts,
     /// How long requests waited for delegations of other clients.
     pub delegation_wait_ns: u64,
+    /// Files that have lost their last name and are kept for those who have them open.
+    pub unlinked_files: usize,
     /// Descriptors that opens keep.
     pub open_descriptors: usize,
     pub locks: usize,

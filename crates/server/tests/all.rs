@@ -26,6 +26,7 @@ mod log_again;
 mod musts;
 mod nlm_locks;
 mod operations;
+mod preserve_unlinked;
 mod protocols;
 mod rfc8881;
 mod sessions;

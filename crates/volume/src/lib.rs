@@ -57,6 +57,7 @@ mod open;
 mod open_file;
 mod ops;
 mod options;
+mod orphans;
 mod overlap;
 pub mod record;
 pub mod recover;

@@ -82,6 +82,10 @@ pub const TRUNCATION_NOTES_MAX: usize = if cfg!(test) { 3 } else { 16 };
 /// Maximum size of the attribute that lists them, bytes: a handle, a time and [`TRUNCATION_NOTES_MAX`] pairs of numbers.
 pub const TRUNCATION_NOTES_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * TRUNCATION_NOTES_MAX;
 
+/// Files without a name that are kept over a restart because clients have them open, about 250 bytes each. One more is kept only while the
+/// server runs. So few in the crate's own tests that they are reached.
+pub const ORPHANS_MAX: usize = if cfg!(test) { 3 } else { 131_072 };
+
 /// Nodes kept in memory, about 500 bytes each. More are held only while clients' requests, open files or the change
 /// attribute's rule (a second after an own change) need them.
 pub const NODES_MAX: usize = 65_536;

@@ -45,6 +45,8 @@ pub(crate) struct NodeInner {
     pub(crate) changed_ns: AtomicU64,
     pub(crate) opens: AtomicU32,
     pub(crate) dead: AtomicBool,
+    /// Its only name is the one among the orphans, which clients do not know of.
+    pub(crate) orphan: AtomicBool,
     /// The log's batch with the last record about this object, or a later batch; replies about it rest on that batch
     /// ([`crate::dependencies`]). Set under the lock under which the object was changed.
     pub(crate) last_batch: AtomicU64,
@@ -160,6 +162,7 @@ impl NodeInner {
             changed_ns: AtomicU64::new(0),
             opens: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            orphan: AtomicBool::new(false),
             last_batch: AtomicU64::new(0),
             rights: AtomicU64::new(0),
             cached_descriptors: CachedDescriptors::default(),
@@ -217,6 +220,10 @@ impl NodeInner {
 
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.orphan.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -39,6 +39,7 @@ use crate::listing::Listings;
 use crate::marker::{MARKER_FILE, Marker};
 use crate::nested;
 use crate::options::{Durability, OpenOptions};
+use crate::orphans::{ORPHANS_DIR, Orphans};
 use crate::record::ObjId;
 use crate::recover;
 use crate::remap::{REMAP_FILE, Remap};
@@ -155,6 +156,7 @@ impl Volume {
             state::replace(&state_dir, MOUNT_FILE, &here).map_err(|e| state_error(&dir, MOUNT_FILE, e))?;
         }
 
+        let orphans = if log.is_some() { open_orphans(&o, &dir, &state_dir)? } else { None };
         let volume = Volume(std::sync::Arc::new(VolumeInner {
             mount_id,
             device: (root_look.stx_dev_major, root_look.stx_dev_minor),
@@ -166,6 +168,7 @@ impl Volume {
                 && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
+            orphans,
             cache: Cache::new(
                 NODES_MAX,
                 descriptors_max(NODE_FDS_DIVISOR).min(NODE_FDS_MAX),
@@ -211,6 +214,21 @@ impl Volume {
         report.seconds = begun.elapsed().as_secs_f64();
         Ok((volume, report))
     }
+}
+
+/// Where open files without a name are kept. A volume without room for that is served all the same.
+fn open_orphans(o: &OpenOptions, dir: &Path, state_dir: &OwnedFd) -> Result<Option<Orphans>, OpenError> {
+    if o.experiment.unprivileged {
+        return Ok(None);
+    }
+    let orphans = Orphans::open(state_dir).map_err(|e| state_error(dir, ORPHANS_DIR, e))?;
+    if orphans.is_none() {
+        tracing::warn!(
+            "{} is full: files that are removed while they are open are not kept over a restart",
+            dir.display()
+        );
+    }
+    Ok(orphans)
 }
 
 /// A write verifier that no earlier opening had.

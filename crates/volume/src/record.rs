@@ -12,6 +12,8 @@
 //! | create, mkdir, ... that the server undid | `Bind`, `Unbind`, `Links` 0, `Mtime` of the directory |
 //! | link | `Bind`, `Links` of the object, `Mtime` of the directory |
 //! | remove | `Unbind`, `Links` of the object (0: it is gone; always 0 for a directory), `Mtime` of the directory |
+//! | remove, or rename over, the last name of a file that is kept among the orphans | `Bind` of its place first, and `Links` 1; nothing of the orphans' directory itself |
+//! | release of an orphan | `Unbind`, `Links` 0 |
 //! | rename | if a victim: `Unbind` of it and its `Links`; `Unbind` of the old name, `Bind` of the new, `Mtime` of both directories |
 //! | setattr | `Size` if the size was set, then `Attrs` with all resulting attributes; `Xattr` if it ends an exclusive create's verifier, as a write does |
 //! | set or remove an extended attribute | `Xattr` |

@@ -46,6 +46,22 @@ pub struct DirPage {
 }
 
 #[derive(Clone, Debug)]
+pub struct Removed {
+    pub dir_change: ChangeInfo,
+    /// The object, if it has lost its last name and is kept.
+    pub kept: Option<Node>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Renamed {
+    /// The changes of the directories: of the old name, of the new one.
+    pub source: ChangeInfo,
+    pub target: ChangeInfo,
+    /// The replaced object, if it has lost its last name and is kept.
+    pub kept: Option<Node>,
+}
+
+#[derive(Clone, Debug)]
 pub struct Made {
     pub node: Node,
     pub dir_change: ChangeInfo,

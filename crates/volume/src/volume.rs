@@ -32,6 +32,7 @@ use crate::nested::{self, TreeLocks};
 use crate::node::{Node, NodeInner};
 use crate::node_fd::NodeFd;
 use crate::options::Durability;
+use crate::orphans::Orphans;
 use crate::record::{KernelHandle, ObjId};
 use crate::remap::Remap;
 use crate::reserve;
@@ -112,6 +113,8 @@ pub(crate) struct VolumeInner {
     pub(crate) flush_whole: bool,
     pub(crate) codec: HandleCodec,
     pub(crate) remap: RwLock<Remap>,
+    /// `None` where files without a name are not kept over a restart.
+    pub(crate) orphans: Option<Orphans>,
     pub(crate) cache: Cache,
     pub(crate) listings: Listings,
     pub(crate) root: OnceLock<Node>,
@@ -361,6 +364,8 @@ impl Volume {
         let state = self.0.cache.unknown();
         let mut new = NodeInner::new(id, kind, sx.stx_ino, fileid, fh.ok_or(Error::NotSupported)?, state);
         new.created_ns = created_ns;
+        let orphan = self.0.orphans.as_ref().is_some_and(|orphans| orphans.contains(&new.id));
+        new.orphan.store(orphan, Ordering::Relaxed);
         Ok(self.0.cache.intern(new, Volume::now_ns()))
     }
 

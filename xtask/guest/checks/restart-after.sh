@@ -14,5 +14,6 @@ forget
 expect "contents" "first second" "$(echo $(cat held))"
 flock --timeout 30 held true || die "the lock did not end with its holder"
 expect "new file" new "$(cat new)"
+expect "the removed file" "" "$(ls -A | grep -e unlinked -e '^\.nfs' || true)"
 cd /
 rm -rf $WORK/restart

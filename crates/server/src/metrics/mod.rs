@@ -151,6 +151,8 @@ impl Figures {
         counter(to, "replays", "Requests answered with the reply that was kept", s.replays)?;
         counter(to, "calls_refused", "Calls from addresses that no export names", s.calls_refused)?;
         counter(to, "modifying_operations", "Operations that changed something", s.modifying_ops)?;
+        let unlinked = "Files that were removed while they are open, and are kept until they are closed";
+        gauge(to, "unlinked_files", unlinked, s.unlinked_files)?;
         gauge(to, "delegations", "Delegations that clients hold", s.delegations)?;
         let unlogged = s.delegations_unlogged;
         gauge(to, "delegations_unlogged", "Of these, those that the log does not know", unlogged)?;

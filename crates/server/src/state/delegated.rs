@@ -339,12 +339,14 @@ impl<F> State<F> {
         for note in gone {
             notes.push(Stamped { v: self.next_version(), note });
         }
+        notes.extend(self.take_gone_opens());
         notes
     }
 
     /// Whether so many have ended that the log should be told now.
     pub fn many_gone(&self) -> bool {
-        self.files.delegations.gone.len() + self.files.logged_locks.gone() >= limits::GONE_MAX
+        let opens = self.files.preserved.gone();
+        self.files.delegations.gone.len() + self.files.logged_locks.gone() + opens >= limits::GONE_MAX
     }
 
     /// Puts a delegation back that the log kept, if its client need not reclaim.

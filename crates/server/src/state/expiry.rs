@@ -23,10 +23,11 @@ impl<F> State<F> {
         // Before the notes of clients that hold nothing besides, with which they go into the log together.
         out.extend(self.log_delegations());
         out.extend(self.log_more_locks());
+        out.extend(self.tick_unlinked(now));
         for id in self.clients.ids() {
             let Some(c) = self.clients.get(id) else { continue };
             let silent = now.saturating_sub(c.renewed);
-            let limit = match (c.confirmed, self.files.opens_of(id) > 0 || c.needs_reclaim) {
+            let limit = match (c.confirmed, self.holds_open(id) || c.needs_reclaim) {
                 (false, _) => unconfirmed_ms,
                 (true, false) => self.lease_ms.max(limits::IDLE_MS),
                 (true, true) => self.lease_ms.max(limits::COURTESY_MS),
@@ -38,6 +39,11 @@ impl<F> State<F> {
             }
         }
         out
+    }
+
+    /// Whether a client has opens, used since a restart or not.
+    fn holds_open(&self, client: u64) -> bool {
+        self.files.opens_of(client) > 0 || self.files.preserved.has_any(client)
     }
 
     /// If the log says that a client may hold something, and that is so no more: the note that it holds nothing. Its next open or lock is noted again

@@ -89,7 +89,9 @@ impl<F> Files<F> {
             return;
         }
         let (id, mark) = (number(stateid), mark(stateid));
-        self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, None));
+        let Ok(owner) = self.unused_owner(id, client, file) else { return };
+        self.preserved.is_used(id);
+        self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, owner));
     }
 
     /// An owner has opened a file anew, as `new`: its former open ends, and its locks are under the new one.
@@ -234,13 +236,20 @@ impl<F> State<F> {
         }
     }
 
-    /// Whether this stateid is a former open's that need not be known to be closed.
-    pub fn is_unused_former(&self, client: u64, stateid: &Stateid) -> bool {
-        self.goes_on(client) && self.files.is_unknown_former(client, stateid)
+    /// CLOSE of a former open that was not used since the restart. Returns whether the stateid is one.
+    pub fn close_unused_former(&mut self, client: u64, file: &FileKey, stateid: &Stateid) -> bool {
+        if !self.goes_on(client) || !self.files.is_unknown_former(client, stateid) {
+            return false;
+        }
+        let id = number(stateid);
+        if let Ok(Some(_)) = self.files.unused_owner(id, client, file) {
+            self.files.close_unused(id);
+        }
+        true
     }
 
     /// Whether the client goes on with what a former instance gave to it.
-    fn goes_on(&self, client: u64) -> bool {
+    pub(super) fn goes_on(&self, client: u64) -> bool {
         self.clients.get(client).is_some_and(|c| c.restored && !c.needs_reclaim && c.v40.is_none())
     }
 

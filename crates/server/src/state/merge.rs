@@ -7,7 +7,7 @@
 //! 1. Only logs of one server count, and only those of its last instance. (Before an instance serves anybody, it writes
 //!    a snapshot of all that it found into each log. So a log without one has nothing that the others lack.)
 //! 2. Of several notes on one thing the newest version counts ([`super::State::restore`]).
-//! 3. A client, session, NLM host, delegation or lock is gone if it is missing in the newest complete snapshot and no note on it is
+//! 3. A client, session, NLM host, delegation, lock or open is gone if it is missing in the newest complete snapshot and no note on it is
 //!    newer. This does not hold for slots, since a snapshot leaves out what is staged in another log. A slot goes with
 //!    its session.
 
@@ -32,6 +32,7 @@ enum Thing {
     Host(u64),
     Delegation(u64),
     Locks(u64),
+    Open(u64),
 }
 
 fn thing(note: &Note) -> Option<Thing> {
@@ -47,6 +48,8 @@ fn thing(note: &Note) -> Option<Thing> {
         Note::DelegationGone(id) => Some(Thing::Delegation(*id)),
         Note::Locks(l) => Some(Thing::Locks(l.id)),
         Note::LocksGone(id) => Some(Thing::Locks(*id)),
+        Note::Open(o) => Some(Thing::Open(o.id)),
+        Note::OpenGone(id) => Some(Thing::Open(*id)),
         _ => None,
     }
 }

@@ -13,13 +13,13 @@
 //! - [`copies`]: copies that continue after the reply to their COPY;
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners;
 //! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: NLM hosts and their waiting requests;
-//! - [`delegations`]: what makes an open a delegation; `logged_locks`: which locks stand in the log;
+//! - [`delegations`]: what makes an open a delegation; `logged_locks`, `preserved`: which locks and opens stand in the log;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
 //! - [`looking`], [`asked`]: who looks at delegated files, and what their holders say of them;
 //! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation;
-//! - `former`: what former instances gave to clients that go on: their locks and opens;
+//! - `former`: what former instances gave to clients that go on: their locks and opens; `unlinked`: files that are removed while they are open;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
 //! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
 //!
@@ -56,6 +56,7 @@ pub mod notes;
 pub mod opens;
 pub mod opens40;
 pub mod owners;
+mod preserved;
 pub mod ranges;
 pub mod recall_any;
 pub mod refusals;
@@ -67,6 +68,7 @@ mod settling;
 mod share;
 pub mod snapshot;
 pub mod tables;
+mod unlinked;
 pub mod v40;
 
 pub use clock::Millis;
@@ -91,3 +93,5 @@ mod tests_identity;
 mod tests_recall_any;
 #[cfg(test)]
 mod tests_room;
+#[cfg(test)]
+mod tests_unlinked;

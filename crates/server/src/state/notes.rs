@@ -175,6 +175,20 @@ impl LocksNote {
     }
 }
 
+/// An open that the server has to know after a restart, whether its client uses it or not ([`super::unlinked`]). It goes with its client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenNote {
+    /// The number in its stateid, and the mark of the instance that gave it.
+    pub id: u64,
+    pub mark: u32,
+    pub client: u64,
+    /// The open owner; empty if it is not known.
+    pub owner: Vec<u8>,
+    pub file: Vec<u8>,
+    /// Its client was told that the file outlasts its last name.
+    pub promised: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallNote {
     pub key: CallKey,
@@ -232,6 +246,9 @@ pub enum Note {
     Locks(LocksNote),
     /// These locks are released or no longer in the log. Written before a CLOSE that releases some is answered; else with whatever is written next.
     LocksGone(u64),
+    Open(OpenNote),
+    /// This open has ended. Written before the CLOSE of a file without a name is answered; else with whatever is written next.
+    OpenGone(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
 use super::logged_locks::{Former, Logged, LoggedLocks, UNKNOWN_SEQID};
 use super::nlm::waiters::Waiters;
+use super::preserved::Preserved;
 use super::ranges::Ranges;
 use super::refusals::{AtLimit, Refusals};
 use super::share::is_over_its_share;
@@ -112,6 +113,8 @@ pub struct Files<F> {
     pub waiters: Waiters,
     pub delegations: Delegations,
     pub(super) logged_locks: LoggedLocks,
+    /// Which opens stand in the log, and which files are kept without a name.
+    pub preserved: Preserved,
     /// Refusals at a limit, of this and of all other state.
     pub refusals: Refusals,
     /// What the shell had opened for clients that are gone. The shell closes it after it has released the state lock.
@@ -212,6 +215,7 @@ impl<F> Files<F> {
             waiters: Waiters::default(),
             delegations: Delegations::default(),
             logged_locks: LoggedLocks::default(),
+            preserved: Preserved::default(),
             refusals: Refusals::default(),
             closed: Vec::new(),
         }
@@ -446,6 +450,7 @@ impl<F> Files<F> {
                 let id = self.fresh();
                 let mark = self.mark;
                 self.enter_open(id, Open::new(client, owner.clone(), file.clone(), mark));
+                self.end_unused_of_owner(client, owner, file);
                 self.replace_former(id);
                 id
             }
@@ -570,17 +575,23 @@ impl<F> Files<F> {
                 self.files.remove(&open.file);
             }
         }
+        if open.delegation.as_ref().is_some_and(|d| d.logged.is_some()) {
+            self.delegation_ended(open.client, &open.file);
+        }
+        self.open_ended(id, &open.file);
         open.handles.into_iter().map(|(_, f)| f).collect()
     }
 
     /// Removes all opens and locks on the files that `which` selects. Returns what the shell had opened for them.
     pub fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) -> Vec<F> {
         let ids: Vec<u64> = self.opens.iter().filter(|(_, o)| which(&o.file)).map(|(id, _)| *id).collect();
+        self.preserved.remove_files(&which);
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
     }
 
     pub fn remove_client(&mut self, client: u64) {
         self.delegations.forget_client(client);
+        self.end_unused_of_client(client);
         let Some(c) = self.clients.get(&client) else { return };
         let (opens, locks): (Vec<u64>, Vec<u64>) =
             (c.opens.values().copied().collect(), c.locks.values().copied().collect());

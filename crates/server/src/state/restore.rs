@@ -4,7 +4,7 @@ use super::clients::{Client, V40};
 use super::identity::Addrs;
 use super::notes::{
     AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, DelegationNote, LocksNote, NlmHostNote,
-    Note, RevokedNote, SessionNote, SlotNote, Stamped,
+    Note, OpenNote, RevokedNote, SessionNote, SlotNote, Stamped,
 };
 use super::sessions::NewSession;
 use super::{Millis, State};
@@ -74,6 +74,7 @@ impl<F> State<F> {
         let mut addrs: HashMap<u64, (u64, AddrsNote)> = HashMap::new();
         let mut delegations: HashMap<u64, (u64, Option<DelegationNote>)> = HashMap::new();
         let mut locks: HashMap<u64, (u64, Option<LocksNote>)> = HashMap::new();
+        let mut opens: HashMap<u64, (u64, Option<OpenNote>)> = HashMap::new();
         let mut revoked: HashMap<u64, (u64, RevokedNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
@@ -105,6 +106,8 @@ impl<F> State<F> {
                 Note::DelegationGone(id) => newest(&mut delegations, id, v, None),
                 Note::Locks(l) => newest(&mut locks, l.id, v, Some(l)),
                 Note::LocksGone(id) => newest(&mut locks, id, v, None),
+                Note::Open(o) => newest(&mut opens, o.id, v, Some(o)),
+                Note::OpenGone(id) => newest(&mut opens, id, v, None),
                 Note::Revoked(r) => newest(&mut revoked, r.client, v, r),
             }
         }
@@ -128,6 +131,7 @@ impl<F> State<F> {
             }
         }
         self.restore_locks(locks.into_values().filter_map(|(v, note)| Some((v, note?))));
+        self.restore_opens(opens.into_values().filter_map(|(v, note)| Some((v, note?))));
         if self.clients.iter().any(|c| c.v40.is_none() && !c.needs_reclaim) {
             self.unknown_opens_until = now + self.lease_ms;
         }
@@ -173,6 +177,7 @@ impl<F> State<F> {
             reclaiming.push(self.nlm_restore(version, host, now));
         }
         found.reclaiming = reclaiming.len();
+        self.files.preserved.may_be_reclaimed = !reclaiming.is_empty();
         self.grace.begin(reclaiming, now + self.lease_ms);
         found
     }

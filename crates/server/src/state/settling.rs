@@ -89,7 +89,7 @@ impl<F> State<F> {
         self.files.delegations.logged.len() < self.bounds.delegations
     }
 
-    fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
+    pub(super) fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
         if !self.has_room_to_log() {
             return None;
         }

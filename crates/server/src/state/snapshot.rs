@@ -37,6 +37,7 @@ enum Names {
     Calls(std::vec::IntoIter<CallKey>),
     Delegations(std::vec::IntoIter<u64>),
     Locks(std::vec::IntoIter<u64>),
+    Opens(std::vec::IntoIter<u64>),
     Nothing,
 }
 
@@ -150,6 +151,10 @@ impl<F> State<F> {
                 },
                 Names::Locks(left) => match left.next() {
                     Some(id) => out.extend(self.files.locks_note(id)),
+                    None => snapshot.names = Names::Opens(self.files.preserved.logged_ids().into_iter()),
+                },
+                Names::Opens(left) => match left.next() {
+                    Some(id) => out.extend(self.files.open_note(id)),
                     None => snapshot.names = Names::Nothing,
                 },
                 Names::Nothing => break,

@@ -28,6 +28,8 @@ pub struct Bounds {
     pub delegations: usize,
     /// Bytes of locks in the log; 0 without a log.
     pub lock_bytes: u64,
+    /// Bytes of opens in the log; 0 without a log.
+    pub open_bytes: u64,
     /// The configured limits. Client records may be fewer: see `clients`.
     pub limits: Limits,
 }
@@ -60,6 +62,10 @@ impl Bounds {
             lock_bytes: match log_bytes {
                 None => 0,
                 Some(_) => share(limits::LOG_PARTS_LOCKS).min(limits::LOGGED_LOCKS_BYTES_MAX),
+            },
+            open_bytes: match log_bytes {
+                None => 0,
+                Some(_) => share(limits::LOG_PARTS_OPENS).min(limits::LOGGED_OPENS_BYTES_MAX),
             },
             call_bytes: limits::DRC_BYTES_MAX.min(share(limits::LOG_PARTS_CALLS)),
             limits: configured,

@@ -210,6 +210,14 @@ impl<'a> Context<'a> {
         result
     }
 
+    /// Writes notes into the log of an object's volume, atomically with what the call changes there.
+    pub(super) fn note_in(&mut self, obj: &Obj, notes: Vec<Stamped>) {
+        for note in notes {
+            self.txs.of(&obj.export).note(note.to_bytes());
+            self.noted = true;
+        }
+    }
+
     fn note(&mut self, notes: Vec<Stamped>) {
         let Some(keeper) = self.exports.keeper().cloned() else { return };
         for note in notes {

@@ -2,6 +2,7 @@
 
 use super::context::{Context, Obj};
 use super::errors::{NameUse, check_name, status, status_of_names};
+use crate::unlinked::Unlinking;
 use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
 use landfast_nfs::v3::res::{
     LinkRes, LinkWcc, LookupOk, LookupRes, ReadlinkOk, ReadlinkRes, RemoveRes, RenameRes, RenameWcc,
@@ -38,14 +39,19 @@ impl Context<'_> {
             _ => check_name(name, NameUse::Existing)?,
         }
         self.names_may_change()?;
+        let sh = self.sh;
         let tx = self.modify(dir)?;
         let allows = |kind| match (kind == Kind::Dir, wants_dir) {
             (true, false) => Err(Error::IsDir),
             (false, true) => Err(Error::NotDir),
             _ => Ok(()),
         };
-        dir.volume().remove_if(tx, dir.cred(), &dir.node, name, allows).map_err(status_of_names)?;
-        Ok(())
+        let mut unlinking = Unlinking::new(sh);
+        let is_open = |node: &Node| unlinking.is_open(node);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, is_open);
+        let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
+        self.note_in(dir, unlinking.done(kept));
+        removed.map(drop).map_err(status_of_names)
     }
 
     pub(super) fn rename(&mut self, a: &RenameArgs) -> RenameRes {
@@ -70,11 +76,15 @@ impl Context<'_> {
         same_export(from, to)?;
         self.names_may_change()?;
         self.modify(from)?;
+        let sh = self.sh;
         let tx = self.modify(to)?;
-        from.volume()
-            .rename(tx, from.cred(), &from.node, &a.from.name, &to.node, &a.to.name)
-            .map_err(status_of_names)?;
-        Ok(())
+        let mut unlinking = Unlinking::new(sh);
+        let (source, target) = ((&from.node, &a.from.name[..]), (&to.node, &a.to.name[..]));
+        let is_open = |node: &Node| unlinking.is_open(node);
+        let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, is_open);
+        let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
+        self.note_in(to, unlinking.done(kept));
+        renamed.map(drop).map_err(status_of_names)
     }
 
     pub(super) fn link(&mut self, a: &LinkArgs) -> LinkRes {

@@ -6,11 +6,12 @@ use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls, status_of_names};
 use crate::exports::pseudo::{self, PseudoDir, Step};
 use crate::limits;
+use crate::unlinked::Unlinking;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::res::{CreateRes, RenameRes};
 use landfast_nfs::v4::{ChangeInfo, NfsStat, ResBody};
-use landfast_volume::{Error, Kind, Special};
+use landfast_volume::{Error, Kind, Node, Special};
 
 pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
     ChangeInfo { atomic: c.atomic, before: c.before, after: c.after }
@@ -196,10 +197,16 @@ impl Context<'_> {
         check_name(name)?;
         self.names_may_change()?;
         let directory = self.delegated_directory(&dir, name);
+        let sh = self.sh;
         let tx = self.modify(&dir)?;
-        let change = dir.volume().remove(tx, dir.cred(), &dir.node, name).map_err(status_of_names)?;
+        let mut unlinking = Unlinking::new(sh);
+        let is_open = |node: &Node| unlinking.is_open(node);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), is_open);
+        let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
+        self.note(unlinking.done(kept));
+        let removed = removed.map_err(status_of_names)?;
         self.directory_may_be_gone(&dir, directory);
-        Ok(ResBody::Remove(cinfo(change)))
+        Ok(ResBody::Remove(cinfo(removed.dir_change)))
     }
 
     /// RENAME: from the saved directory to the current one.
@@ -211,17 +218,22 @@ impl Context<'_> {
         check_name(&a.newname)?;
         self.names_may_change()?;
         let replaced = self.delegated_directory(&to, &a.newname);
+        let sh = self.sh;
         let tx = self.modify(&to)?;
-        let (source, target) = to
-            .volume()
-            .rename(tx, to.cred(), &from.node, &a.oldname, &to.node, &a.newname)
-            .map_err(|e| match e {
-                // RFC 8881 section 18.26.3: every mismatch with an existing target has one error.
-                Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
-                e => status_of_names(e),
-            })?;
+        let mut unlinking = Unlinking::new(sh);
+        let (source, target) = ((&from.node, &a.oldname[..]), (&to.node, &a.newname[..]));
+        let is_open = |node: &Node| unlinking.is_open(node);
+        let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, is_open);
+        let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
+        self.note(unlinking.done(kept));
+        let renamed = renamed.map_err(|e| match e {
+            // RFC 8881 section 18.26.3: every mismatch with an existing target has one error.
+            Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
+            e => status_of_names(e),
+        })?;
         self.directory_may_be_gone(&to, replaced);
-        Ok(ResBody::Rename(RenameRes { source_cinfo: cinfo(source), target_cinfo: cinfo(target) }))
+        let (source_cinfo, target_cinfo) = (cinfo(renamed.source), cinfo(renamed.target));
+        Ok(ResBody::Rename(RenameRes { source_cinfo, target_cinfo }))
     }
 }
 

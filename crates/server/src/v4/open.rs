@@ -4,7 +4,7 @@
 //! reservations. An OPEN that truncates waits until that check has passed once. So a caller that may not open a file
 //! gets `ACCESS`, and does not learn by `SHARE_DENIED` whether others have it open.
 
-use super::context::{Context, Obj, OpError, OpResult, key, must_be_file};
+use super::context::{Context, Fh, Obj, OpError, OpResult, key, must_be_file};
 use super::delegation::{Given, Wish};
 use super::names::cinfo;
 use crate::attr::{self, Purpose};
@@ -12,13 +12,15 @@ use crate::errors::{check_name, status, status_of_acls};
 use crate::limits;
 use crate::state::delegations::Touch;
 use crate::state::opens::{FileKey, READ, Share, ShareConflict, WRITE};
+use crate::unlinked;
 use bytes::Bytes;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow as WireHow, OpenArgs, OpenClaim, OpenDowngradeArgs, OpenHow,
 };
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::flags::{
-    CREATE_SESSION4_FLAG_PERSIST, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_NO_OPEN_STATEID, WND4_RESOURCE,
+    CREATE_SESSION4_FLAG_PERSIST, OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_RESULT_NO_OPEN_STATEID,
+    OPEN4_RESULT_PRESERVE_UNLINKED, WND4_RESOURCE,
 };
 use landfast_nfs::v4::res::OpenRes;
 use landfast_nfs::v4::{Bitmap, ChangeInfo, NfsStat, ResBody, Stateid};
@@ -119,10 +121,43 @@ impl Context<'_> {
         if !matches!(a.claim, OpenClaim::Fh | OpenClaim::Previous(_) | OpenClaim::DelegCurFh(_)) {
             self.set_fh(found.obj.to(found.obj.node.clone()));
         }
-        let rflags = OPEN4_RESULT_LOCKTYPE_POSIX | if alone { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
+        let outlasts = match (&given, alone) {
+            (Ok(given), true) => self.delegation_outlasts(&found.obj, &given.stateid),
+            _ => self.open_outlasts(&found.obj, &stateid),
+        };
+        let mut rflags = OPEN4_RESULT_LOCKTYPE_POSIX;
+        rflags |= if alone { OPEN4_RESULT_NO_OPEN_STATEID } else { 0 };
+        rflags |= if outlasts { OPEN4_RESULT_PRESERVE_UNLINKED } else { 0 };
         self.stateid = if let (true, Ok(given)) = (alone, &given) { given.stateid } else { stateid };
         let delegation = given.map_or_else(|why| wish.none(why), |given| given.says);
         Ok(ResBody::Open(OpenRes { stateid, cinfo: found.cinfo, rflags, attrset: found.attrset, delegation }))
+    }
+
+    /// Whether the open is known after a restart, and the file with it, whether the file has a name then or not. An OPEN that changes nothing would have to wait for a
+    /// flush to say so: its open goes into the log later.
+    fn open_outlasts(&mut self, obj: &Obj, stateid: &Stateid) -> bool {
+        if self.minor == 0 || !obj.volume().keeps_orphans() {
+            return false;
+        }
+        if !self.txs.modified() {
+            let promised = self.sh.state().is_promised(stateid);
+            return promised && obj.volume().outlasts(&obj.node);
+        }
+        let note = self.sh.state().promise_open(stateid);
+        let logged = note.is_some();
+        self.note(note);
+        // After the open was entered: a removal sees it from here on.
+        logged && obj.volume().outlasts(&obj.node)
+    }
+
+    /// The same of a delegation that takes the place of an open.
+    fn delegation_outlasts(&self, obj: &Obj, stateid: &Stateid) -> bool {
+        let volume = obj.volume();
+        if !volume.keeps_orphans() || !self.txs.modified() {
+            return false;
+        }
+        let promised = self.sh.state().files.delegation_is_promised(stateid);
+        promised && volume.outlasts(&obj.node)
     }
 
     /// Whether this owner has the file open already: then that open is widened, whatever delegation there is.
@@ -419,21 +454,39 @@ impl Context<'_> {
         let stateid = self.resolve_stateid(&a.open_stateid, true)?;
         let (client, file) = (self.client()?, self.stateful()?);
         // The descriptors are closed when the lock is not held any more.
-        let (handles, notes) = {
+        let (handles, notes, orphaned) = {
             let mut st = self.sh.state();
-            if st.is_unused_former(client, &stateid) {
-                (Vec::new(), Vec::new())
-            } else {
+            let (mut handles, mut releases) = (Vec::new(), false);
+            if !st.close_unused_former(client, &file, &stateid) {
                 let open = st.files.find_open(client, &file, &stateid)?;
-                let releases = st.files.has_logged_locks(open);
-                let handles = st.files.close(client, &file, &stateid)?;
-                (handles, if releases { st.take_gone() } else { Vec::new() })
+                releases = st.files.has_logged_locks(open);
+                handles = st.files.close(client, &file, &stateid)?;
             }
+            let orphaned = st.files.preserved.take_released_file(&file);
+            let unlinked = orphaned || st.files.preserved.is_orphan(&file);
+            (handles, if releases || unlinked { st.take_gone() } else { Vec::new() }, orphaned)
         };
         drop(handles);
         self.note(notes);
+        if orphaned {
+            self.remove_orphan()?;
+        }
         self.stateid = Stateid::INVALID;
         Ok(ResBody::Close(Stateid::INVALID))
+    }
+
+    /// The last open of a file without a name is closed: the file goes.
+    fn remove_orphan(&mut self) -> Result<(), NfsStat> {
+        let Fh::Node { export, node, .. } = self.fh()?.clone() else { return Ok(()) };
+        let sh = self.sh;
+        let tx = self.txs.of(&export);
+        if let Err(e) = unlinked::remove(sh, &export.volume, tx, &node) {
+            tracing::warn!(
+                "{}: a file that was removed while it was open stays for now: {e}",
+                export.path.display()
+            );
+        }
+        Ok(())
     }
 
     pub(super) fn test_stateid(&mut self, stateids: &[Stateid]) -> OpResult {

@@ -35,6 +35,14 @@ impl Volume {
         }
     }
 
+    /// As [`Volume::resolve`], for the object's present identity.
+    pub(super) fn resolve_id(&self, id: &ObjId) -> Result<Node, Error> {
+        match self.0.cache.get(&id.kh) {
+            Some(node) if node.0.id == *id => Ok(node),
+            _ => self.resolve_unknown(id),
+        }
+    }
+
     fn resolve_unknown(&self, id: &ObjId) -> Result<Node, Error> {
         self.assume_root()?;
         let fd = match kernel::open_handle(&self.0.mount, &id.kh) {

@@ -227,6 +227,10 @@ impl Volume {
         let names = dir.0.names.write();
         let mut states = StateLocks::lock([Some(dir), Some(node)]);
         let before = self.before(states.get(dir), &dir_fd)?;
+        // For clients it has no name left.
+        if node.0.is_orphan() {
+            return Err(Error::Stale);
+        }
         // Through /proc, since linking the descriptor itself needs a capability that the caller does not have.
         match kernel::link_open(&*fd, &*dir_fd, name) {
             Ok(()) => {}

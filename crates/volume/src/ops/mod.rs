@@ -19,6 +19,7 @@ mod create;
 mod file;
 mod lookup;
 mod make;
+mod orphan;
 mod range;
 mod readdir;
 mod rename;
@@ -299,7 +300,7 @@ impl Volume {
         let attrs = Attrs {
             kind: node.kind(),
             mode: u32::from(sx.stx_mode) & 0o7777,
-            nlink: sx.stx_nlink,
+            nlink: sx.stx_nlink.saturating_sub(u32::from(node.0.is_orphan())),
             uid: sx.stx_uid,
             gid: sx.stx_gid,
             rdev: rdev(node, sx),

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use rustix::io::Errno;
 
+use super::orphan::Place;
 use super::record;
 use crate::error::Error;
 use crate::faults::{Bug, bug};
@@ -12,6 +13,7 @@ use crate::kernel;
 use crate::node::{Node, StateLocks, in_order};
 use crate::node_fd::NodeFd;
 use crate::record::Fact;
+use crate::results::{Removed, Renamed};
 use crate::tx::Tx;
 use crate::types::{ChangeInfo, Cred, Kind};
 use crate::volume::Volume;
@@ -29,8 +31,38 @@ impl Volume {
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl FnOnce(Kind) -> Result<(), Error>,
+        allows: impl Fn(Kind) -> Result<(), Error>,
     ) -> Result<ChangeInfo, Error> {
+        self.remove_keeping(tx, cred, dir, name, allows, |_| false).map(|removed| removed.dir_change)
+    }
+
+    /// As [`Volume::remove_if`]. A file that loses its last name is kept if `open` says that somebody has it open and wants it to outlast
+    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]). It is asked again on
+    /// a full disk, if space has to be found first.
+    pub fn remove_keeping(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        allows: impl Fn(Kind) -> Result<(), Error>,
+        mut open: impl FnMut(&Node) -> bool,
+    ) -> Result<Removed, Error> {
+        self.with_room(tx, |tx, last| {
+            self.remove_once(tx, cred, dir, name, &allows, |node| (open(node), last))
+        })
+    }
+
+    /// `None` if a file is to be kept and needs space for its place. `open` says whether it is, and whether this is the last try.
+    fn remove_once(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        dir: &Node,
+        name: &[u8],
+        allows: impl FnOnce(Kind) -> Result<(), Error>,
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Option<Removed>, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
         tx.join()?;
@@ -43,28 +75,64 @@ impl Volume {
         let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         let left = links_left(&dir_fd, name, &victim)?;
+        let mut kept = None;
         if left == 0 {
+            match self.keep(&victim, cred, open)? {
+                Place::At(place) => kept = Some(place),
+                Place::NeedsRoom => return Ok(None),
+                Place::Nowhere => {}
+            }
             tx.removes_last_name();
         }
-        Volume::unlink(&dir_fd, name, victim.kind())?;
+        if let Err(e) = Volume::unlink(&dir_fd, name, victim.kind()) {
+            self.keeps_its_name(&victim, kept)?;
+            return Err(e);
+        }
         self.changed(&victim, states.get(&victim), None);
-        victim.0.dead.store(left == 0, Ordering::Release);
+        note_left(&victim, left, kept.is_some());
         let (change, dir_mtime) = self.after(tx, dir, states.get(dir), &dir_fd, &before)?;
         record(tx, &[dir, &victim], || {
             let (dir, obj) = (&dir.0.id, &victim.0.id);
-            vec![
-                Fact::Unbind { dir: dir.clone(), name: Bytes::copy_from_slice(name), obj: obj.clone() },
-                Fact::Links { obj: obj.clone(), nlink: left },
-                Fact::Mtime { obj: dir.clone(), mtime: dir_mtime },
-            ]
+            let mut facts = Vec::with_capacity(4);
+            facts.extend(kept.as_ref().and_then(|place| self.bind_orphan(&victim, place)));
+            facts.push(Fact::Unbind {
+                dir: dir.clone(),
+                name: Bytes::copy_from_slice(name),
+                obj: obj.clone(),
+            });
+            facts.push(Fact::Links { obj: obj.clone(), nlink: left + u32::from(kept.is_some()) });
+            facts.push(Fact::Mtime { obj: dir.clone(), mtime: dir_mtime });
+            facts
         })?;
         drop(states);
         drop(names);
-        if left == 0 {
+        if left == 0 && kept.is_none() {
             self.bury(&victim);
         }
         self.settle(tx, &[dir], None)?;
-        Ok(change)
+        Ok(Some(Removed { dir_change: change, kept: kept.map(|_| victim) }))
+    }
+
+    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so.
+    fn keep(
+        &self,
+        victim: &Node,
+        cred: &Cred,
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Place, Error> {
+        if victim.kind() != Kind::File || !self.keeps_orphans() {
+            return Ok(Place::Nowhere);
+        }
+        let (true, last) = open(victim) else { return Ok(Place::Nowhere) };
+        let fd = self.fd(victim)?;
+        let place = self.give_place(victim, &fd, last);
+        self.assume(cred)?;
+        place
+    }
+
+    /// The removal of its last name was refused.
+    fn keeps_its_name(&self, victim: &Node, kept: Option<Vec<u8>>) -> Result<(), Error> {
+        kept.map_or(Ok(()), |place| self.take_place(victim, &place))
     }
 
     /// Renames, replacing a compatible object at the new name. Does nothing if both names belong to one object. Returns the
@@ -78,6 +146,32 @@ impl Volume {
         to_dir: &Node,
         to: &[u8],
     ) -> Result<(ChangeInfo, ChangeInfo), Error> {
+        let renamed = self.rename_keeping(tx, cred, (from_dir, from), (to_dir, to), |_| false)?;
+        Ok((renamed.source, renamed.target))
+    }
+
+    /// As [`Volume::rename`]. A replaced file that loses its last name is kept if `open` says so, as in [`Volume::remove_keeping`].
+    pub fn rename_keeping(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        (from_dir, from): (&Node, &[u8]),
+        (to_dir, to): (&Node, &[u8]),
+        mut open: impl FnMut(&Node) -> bool,
+    ) -> Result<Renamed, Error> {
+        let (source, target) = ((from_dir, from), (to_dir, to));
+        self.with_room(tx, |tx, last| self.rename_once(tx, cred, source, target, |node| (open(node), last)))
+    }
+
+    /// As [`Volume::remove_once`].
+    fn rename_once(
+        &self,
+        tx: &mut Tx,
+        cred: &Cred,
+        (from_dir, from): (&Node, &[u8]),
+        (to_dir, to): (&Node, &[u8]),
+        open: impl FnOnce(&Node) -> (bool, bool),
+    ) -> Result<Option<Renamed>, Error> {
         tx.rests_on(from_dir);
         tx.rests_on(to_dir);
         self.entry(from_dir, from, Error::NoEnt)?;
@@ -105,25 +199,34 @@ impl Volume {
             // An empty record, so that the reply is kept like that of any rename.
             record(tx, &[], Vec::new)?;
             let same = |change| ChangeInfo { before: change, after: change, atomic: true };
-            return Ok((same(before_from.change), same(before_to.change)));
+            return Ok(Some(Renamed {
+                source: same(before_from.change),
+                target: same(before_to.change),
+                kept: None,
+            }));
         }
         let left = match &victim {
             Some(victim) => links_left(&to_fd, to, victim)?,
             None => 0,
         };
-        if victim.is_some() && left == 0 {
+        let mut kept = None;
+        if let Some(victim) = victim.as_ref().filter(|_| left == 0) {
+            match self.keep(victim, cred, open)? {
+                Place::At(place) => kept = Some(place),
+                Place::NeedsRoom => return Ok(None),
+                Place::Nowhere => {}
+            }
             tx.removes_last_name();
         }
-        match kernel::renameat(&*from_fd, from, &*to_fd, to) {
-            Ok(()) => {}
+        if let Err(e) = kernel::renameat(&*from_fd, from, &*to_fd, to) {
+            victim.as_ref().map_or(Ok(()), |victim| self.keeps_its_name(victim, kept))?;
             // XFS's error for a directory that is not empty.
-            Err(Errno::EXIST) => return Err(Error::NotEmpty),
-            Err(e) => return Err(e.into()),
+            return Err(if e == Errno::EXIST { Error::NotEmpty } else { e.into() });
         }
         self.changed(&moved, states.get(&moved), None);
         if let Some(victim) = &victim {
             self.changed(victim, states.get(victim), None);
-            victim.0.dead.store(left == 0, Ordering::Release);
+            note_left(victim, left, kept.is_some());
         }
         let (change_from, mtime_from) =
             self.after(tx, from_dir, states.get(from_dir), &from_fd, &before_from)?;
@@ -137,11 +240,12 @@ impl Volume {
         record(tx, &changed, || {
             let (from_id, to_id, obj) = (&from_dir.0.id, &to_dir.0.id, &moved.0.id);
             let (from, to) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
-            let mut facts = Vec::with_capacity(6);
+            let mut facts = Vec::with_capacity(7);
             if let Some(victim) = victim.as_ref().filter(|_| !bug(Bug::VictimUnlogged)) {
                 let gone = victim.0.id.clone();
+                facts.extend(kept.as_ref().and_then(|place| self.bind_orphan(victim, place)));
                 facts.push(Fact::Unbind { dir: to_id.clone(), name: to.clone(), obj: gone.clone() });
-                facts.push(Fact::Links { obj: gone, nlink: left });
+                facts.push(Fact::Links { obj: gone, nlink: left + u32::from(kept.is_some()) });
             }
             facts.push(Fact::Unbind { dir: from_id.clone(), name: from, obj: obj.clone() });
             facts.push(Fact::Bind { dir: to_id.clone(), name: to, obj: obj.clone() });
@@ -153,12 +257,18 @@ impl Volume {
         })?;
         drop(states);
         drop(names);
-        if let Some(victim) = victim.filter(|_| left == 0) {
-            self.bury(&victim);
+        if let Some(victim) = victim.as_ref().filter(|_| left == 0 && kept.is_none()) {
+            self.bury(victim);
         }
         self.settle(tx, &[to_dir, from_dir], None)?;
-        Ok((change_from, change_to))
+        Ok(Some(Renamed { source: change_from, target: change_to, kept: victim.filter(|_| kept.is_some()) }))
     }
+}
+
+/// Notes how many names an object has left, and whether it is kept among the orphans. Call under its lock.
+fn note_left(node: &Node, left: u32, kept: bool) {
+    node.0.orphan.store(kept, Ordering::Release);
+    node.0.dead.store(left == 0 && !kept, Ordering::Release);
 }
 
 /// How many names an object will have after the removal of `name`. Call under the locks, just before it. [`Error::Busy`]

@@ -288,7 +288,7 @@ fn btrfs_generation(id: &ObjId) -> Option<u32> {
 }
 
 /// Opens or makes a directory that only root can enter and that passes nothing on to its entries.
-fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
+pub(crate) fn private_dir(parent: &OwnedFd, name: &str) -> Result<ObjId> {
     match kernel::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),

@@ -31,7 +31,7 @@ impl Served {
         Served::open()
     }
 
-    fn open() -> Served {
+    pub(super) fn open() -> Served {
         let log = Some(sim::LOG.into());
         let options = OpenOptions { log, ..OpenOptions::new(sim::DIR, Durability::Log) };
         let (volume, _) = Volume::open(options).unwrap();
@@ -49,7 +49,11 @@ impl Served {
         done
     }
 
-    fn create(&mut self, name: &[u8], attrs: SetAttrs) -> Result<(Node, OpenFile), Error> {
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(super) fn create(&mut self, name: &[u8], attrs: SetAttrs) -> Result<(Node, OpenFile), Error> {
         let how = CreateHow::Guarded(attrs);
         let made = self.request(|v, tx| v.create(tx, &Cred::root(), &v.root(), name, how, OpenMode::BOTH))?;
         Ok((made.node, made.file))
@@ -59,12 +63,12 @@ impl Served {
         Ok(self.request(|v, tx| v.mkdir(tx, &Cred::root(), &v.root(), name, attrs))?.node)
     }
 
-    fn names(&self) -> Vec<Vec<u8>> {
+    pub(super) fn names(&self) -> Vec<Vec<u8>> {
         let page = self.volume.readdir(&Cred::root(), &self.volume.root(), 0, usize::MAX, EntryDetail::Names);
         page.unwrap().entries.into_iter().map(|e| e.name.to_vec()).collect()
     }
 
-    fn checkpoint(&mut self) {
+    pub(super) fn checkpoint(&mut self) {
         self.stepper.ask_checkpoint();
         for _ in 0..20 {
             self.stepper.checkpoint();
@@ -73,7 +77,7 @@ impl Served {
     }
 
     /// Ends the process with everything that it had open.
-    fn end(self) {
+    pub(super) fn end(self) {
         sim::with(Kernel::cut);
     }
 }

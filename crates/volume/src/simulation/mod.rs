@@ -15,6 +15,7 @@ mod counts;
 mod figures;
 mod found;
 mod oracle;
+mod orphans;
 mod past;
 mod replies;
 mod requests;

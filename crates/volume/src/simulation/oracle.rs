@@ -7,11 +7,12 @@ use landfast_intentlog::{Config, Log};
 
 use super::past::{Apart, Past};
 use super::replies::read_note;
-use super::strangers::{lost_found, marker, paths};
+use super::strangers::{has_orphans, lost_found, marker, paths};
 use super::world::{Told, World};
 use crate::fold::{Fold, Plan};
 use crate::kernel::sim::{self, Kernel, LogDisk, LogLoss, Serial};
-use crate::record::{ObjId, Record};
+use crate::orphans::name_of;
+use crate::record::{Fact, ObjId, Record};
 use crate::types::{EntryDetail, Kind};
 use crate::volume::{RecoveryReport, Volume};
 use crate::{Cred, Error};
@@ -34,7 +35,9 @@ impl World {
             None => logged(self.seed)?,
         };
         self.say(|| format!("the log holds transactions up to {}", logged.last_seq));
-        if self.squatters.is_empty() && self.rng.one_in(6) {
+        // What he does to files without a name is another test's.
+        let orphans = logged.orphans || sim::with(|k| has_orphans(k));
+        if self.squatters.is_empty() && self.rng.one_in(6) && !orphans {
             self.touched = Some(Rc::new(self.administrator(&logged)));
         }
         let mut undisturbed = true;
@@ -418,6 +421,8 @@ pub(super) struct Logged {
     /// Living objects in the log, and whether its last mention of their place says that they are there.
     pub(super) live: Vec<(ObjId, bool)>,
     notes: HashSet<(u8, u32)>,
+    /// It has put a file among those that are kept without a name.
+    orphans: bool,
 }
 
 fn logged(seed: u64) -> Result<Logged, String> {
@@ -439,8 +444,10 @@ fn logged(seed: u64) -> Result<Logged, String> {
                     let record = Record::decode(bytes).map_err(|e| format!("a record of the log: {e}"))?;
                     found.last_seq = found.last_seq.max(record.seq);
                     for fact in record.facts {
-                        if let crate::record::Fact::Note { bytes } = fact {
-                            found.notes.extend(read_note(&bytes));
+                        match fact {
+                            Fact::Note { bytes } => found.notes.extend(read_note(&bytes)),
+                            Fact::Bind { name, obj, .. } => found.orphans |= *name == name_of(&obj),
+                            _ => {}
                         }
                     }
                 }

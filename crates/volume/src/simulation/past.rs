@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::strangers::Edit;
 use crate::kernel::sim::{DataEvent, Entry, Kernel, Meta, ROOT, Serial};
+use crate::orphans::ORPHANS_DIR;
 use crate::state::STATE_DIR;
 use crate::truncation_notes::{TRUNCATION_XATTR, TruncationNotes};
 use crate::types::Kind;
@@ -245,14 +246,45 @@ impl Past {
         let mut pairs: HashMap<Serial, Serial> = HashMap::new();
         let mut order = vec![(ROOT, ROOT)];
         pairs.insert(ROOT, ROOT);
+        let peek_then = |s: Serial| then.get(s as usize).and_then(|slot| slot.as_deref());
+        let (kept_then, kept_now) = (orphans_dir(peek_then), orphans_dir(|s| k.peek(s).map(|m| &**m)));
+        let in_then = |dir: Option<Serial>| dir.and_then(peek_then).map(|m| &m.entries);
+        // The first half of a removal: what has another name loses the one among the orphans at the start.
+        let halves: HashSet<Serial> = in_then(kept_then)
+            .into_iter()
+            .flat_map(|entries| entries.values().map(|e| e.serial))
+            .filter(|s| peek_then(*s).is_some_and(|m| m.nlink > 1))
+            .collect();
+        match (kept_then, kept_now) {
+            (Some(then), Some(now)) => {
+                pairs.insert(then, now);
+                order.push((then, now));
+            }
+            (None, Some(now)) if k.peek(now).is_some_and(|m| !m.entries.is_empty()) => {
+                return Err("there are orphans, and there was no place for them".to_owned());
+            }
+            _ => {}
+        }
         let mut done = 0;
         while let Some((old, new)) = order.get(done).copied() {
             done += 1;
             let missing = || format!("object {old} was not there at {position}");
             let was = then.get(old as usize).and_then(Option::as_ref).ok_or_else(missing)?;
             let Some(is) = k.peek(new) else { return Err(format!("object {new} is not there")) };
-            self.compare_one(k, (old, was), is, (position, (by, logged_seq)), apart, true)
-                .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
+            let orphans = Some(old) == kept_then;
+            let half = halves.contains(&old);
+            // Of the orphans' directory only the entries count.
+            if !orphans {
+                let whole;
+                let was = if half {
+                    whole = Meta { nlink: was.nlink - 1, ..Meta::clone(was) };
+                    &whole
+                } else {
+                    was
+                };
+                self.compare_one(k, (old, was), is, (position, (by, logged_seq)), apart, true)
+                    .map_err(|e| format!("object {old}, now {new} ({:?}): {e}", was.kind))?;
+            }
             // Outside its original directory it may have lost the project.
             let above = then.get(was.parent as usize).and_then(Option::as_ref);
             if was.project != is.project && above.is_some_and(|above| above.project == was.project) {
@@ -263,7 +295,9 @@ impl Past {
             }
             let hidden = |name: &[u8]| old == ROOT && name == STATE_DIR.as_bytes();
             let ours = |s: Serial| !strangers.contains(&s);
-            let names_then = was.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));
+            let half = |s: Serial| orphans && halves.contains(&s);
+            let names_then =
+                was.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial) && !half(e.serial));
             let mut names_now = is.entries.iter().filter(|(n, e)| !hidden(n) && ours(e.serial));
             for (name, entry) in names_then {
                 let shown = String::from_utf8_lossy(name);
@@ -350,4 +384,10 @@ impl Past {
         }
         Ok(())
     }
+}
+
+/// The directory of files without a name that are kept.
+fn orphans_dir<'a>(peek: impl Fn(Serial) -> Option<&'a Meta>) -> Option<Serial> {
+    let within = |dir: Serial, name: &[u8]| Some(peek(dir)?.entries.get(name)?.serial);
+    within(within(ROOT, STATE_DIR.as_bytes())?, ORPHANS_DIR.as_bytes())
 }

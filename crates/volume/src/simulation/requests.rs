@@ -183,7 +183,7 @@ impl World {
         let position = sim::with(|k| k.position());
         let mut done = Done::default();
         let commits = self.suspect.is_some() && self.rng.one_in(3);
-        match if commits { 28 } else { self.rng.below(40) } {
+        match if commits { 28 } else { self.rng.below(41) } {
             0..=5 => {
                 let (dir, name, attrs) = (self.dir(), self.name(), self.attrs());
                 *what = format!("create {} in {}", shown(&name), self.number(&dir));
@@ -251,7 +251,8 @@ impl World {
                 let name = self.name_in(&dir);
                 *what = format!("remove {} from {}", shown(&name), self.number(&dir));
                 self.name_entry(&dir, &name);
-                volume.remove(tx, &cred, &dir, &name)?;
+                let open = self.rng.one_in(2);
+                volume.remove_keeping(tx, &cred, &dir, &name, |_| Ok(()), |_| open)?;
             }
             17..=20 => {
                 let (from, to) = (self.dir(), self.dir());
@@ -266,7 +267,8 @@ impl World {
                 );
                 self.name_entry(&from, &name);
                 self.name_entry(&to, &new);
-                volume.rename(tx, &cred, &from, &name, &to, &new)?;
+                let open = self.rng.one_in(2);
+                volume.rename_keeping(tx, &cred, (&from, &name), (&to, &new), |_| open)?;
             }
             21 | 22 => {
                 let node = self.any();
@@ -375,6 +377,16 @@ impl World {
                     let from = if len > crate::limits::LOGGED_DATA_MAX { 0 } else { position };
                     done.stable = Some((node, from));
                 }
+            }
+            40 => {
+                let orphans = volume.orphans();
+                if orphans.is_empty() {
+                    return Err(Error::NoEnt);
+                }
+                let node = self.rng.pick(&orphans).clone();
+                *what = format!("release {}", self.number(&node));
+                self.name_object(&node);
+                volume.release(tx, &node, || true)?;
             }
             _ => self.look(what)?,
         }

@@ -15,6 +15,7 @@ use super::past::{Apart, Past, State};
 use super::world::World;
 use crate::kernel::sim::{self, Kernel, Meta, ROOT, Serial};
 use crate::marker::MARKER_FILE;
+use crate::orphans::ORPHANS_DIR;
 use crate::recover::disk::LOST_FOUND;
 use crate::state::STATE_DIR;
 use crate::types::Kind;
@@ -54,6 +55,11 @@ fn of_the_server(k: &Kernel, name: &str) -> Option<Serial> {
 
 pub(super) fn marker(k: &Kernel) -> Option<u64> {
     u64::try_from(k.peek(of_the_server(k, MARKER_FILE)?)?.mtime).ok()
+}
+
+/// Whether there are files without a name that are kept, or may be after recovery.
+pub(super) fn has_orphans(k: &Kernel) -> bool {
+    of_the_server(k, ORPHANS_DIR).and_then(|dir| k.peek(dir)).is_some_and(|dir| !dir.entries.is_empty())
 }
 
 /// Where recovery keeps objects that have lost their place.

@@ -1,0 +1,109 @@
+//! Files that lose their last name while clients have them open: the shell between [`crate::state`], which knows who has a file open, and the volume,
+//! which keeps it.
+
+use crate::exports::Exports;
+use crate::limits;
+use crate::shared::Shared;
+use crate::state::notes::Stamped;
+use crate::state::opens::FileKey;
+use landfast_volume::{Error, Node, Tx, Volume};
+use std::sync::Arc;
+
+/// A removal or a renaming that may take a file's last name away.
+pub(crate) struct Unlinking<'a> {
+    sh: &'a Shared,
+    /// The file that the volume was told to keep, and the notes of who has it open.
+    asked: Option<(FileKey, Vec<Stamped>)>,
+}
+
+impl<'a> Unlinking<'a> {
+    pub(crate) fn new(sh: &'a Shared) -> Unlinking<'a> {
+        Unlinking { sh, asked: None }
+    }
+
+    /// For [`Volume::remove_keeping`]: whether somebody has the file open.
+    pub(crate) fn is_open(&mut self, node: &Node) -> bool {
+        let file = node.fh();
+        let mut st = self.sh.state();
+        let mut notes = Vec::new();
+        // Asked a second time, and the name may be another file's by now.
+        if let Some((before, logged)) = self.asked.take() {
+            st.is_not_kept(&before);
+            notes = logged;
+        }
+        let open = st.keep_unlinked(&file);
+        let is_open = open.is_some();
+        notes.extend(open.unwrap_or_default());
+        self.asked = (is_open || !notes.is_empty()).then_some((file, notes));
+        is_open
+    }
+
+    /// What came of it: whether the volume has kept the file. Returns the notes, which go into the log in the same transaction, and in any case: the state
+    /// takes them for logged.
+    pub(crate) fn done(self, kept: bool) -> Vec<Stamped> {
+        let Some((file, notes)) = self.asked else { return Vec::new() };
+        if !kept {
+            self.sh.state().is_not_kept(&file);
+        }
+        notes
+    }
+}
+
+/// Removes a file without a name that was released, unless somebody has it open again. Returns whether it is gone.
+pub(crate) fn remove(sh: &Shared, volume: &Volume, tx: &mut Tx, node: &Node) -> Result<bool, Error> {
+    let file = node.fh();
+    let done = volume.release(tx, node, || sh.state().may_remove(&file));
+    if done.is_err() {
+        sh.state().is_still_there(file);
+    }
+    done
+}
+
+/// Tells the state which files without a name a volume keeps. Call before the volume is served.
+pub(crate) fn take_over(sh: &Shared, volume: &Volume) {
+    let files: Vec<FileKey> = volume.orphans().iter().map(Node::fh).collect();
+    sh.state().has_orphans(files);
+}
+
+/// Removes files without a name that nobody has open any more, but those whose CLOSE does. Never returns.
+pub(crate) async fn run(sh: Arc<Shared>) {
+    loop {
+        sh.orphans_released().await;
+        let mut files = sh.state().files.preserved.take_released();
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(limits::ORPHANS_REMOVED_AT_ONCE));
+            let some = std::mem::replace(&mut files, rest);
+            let of = sh.clone();
+            // The disk may make it wait.
+            let receipts = tokio::task::spawn_blocking(move || remove_all(&of, &of.exports(), &some)).await;
+            for receipt in receipts.unwrap_or_default() {
+                // A failure has been reported by the volume.
+                let _ = receipt.wait().await;
+            }
+        }
+    }
+}
+
+fn remove_all(sh: &Shared, exports: &Exports, files: &[FileKey]) -> Vec<landfast_volume::Receipt> {
+    let mut receipts = Vec::with_capacity(files.len());
+    for file in files {
+        let Some(export) = exports.of_handle(file) else { continue };
+        let node = match export.volume.resolve(file) {
+            Ok(node) => node,
+            Err(Error::Stale) => continue,
+            Err(_) => {
+                sh.state().is_still_there(file.clone());
+                continue;
+            }
+        };
+        let mut tx = export.volume.tx();
+        if let Err(e) = remove(sh, &export.volume, &mut tx, &node) {
+            tracing::warn!(
+                "{}: a file that was removed while it was open stays for now: {e}",
+                export.path.display()
+            );
+        }
+        receipts.push(tx.finish());
+    }
+    receipts
+}
