@@ -60,7 +60,7 @@ pub const LOG_PARTS_OPENS: u64 = 1;
 /// that it does.
 pub const LOGGED_OPENS_BYTES_MAX: u64 = 16 << 20;
 /// What an open takes in the log besides its owner and the file's handle, at most.
-pub const OPEN_NOTE_BYTES: u64 = 48;
+pub const OPEN_NOTE_BYTES: u64 = 64;
 /// Opens that go into the log at a tick.
 pub const OPENS_NOTED_AT_ONCE: usize = 4096;
 /// Files without a name that are kept because they are open, and those that clients were promised; with more, no further client is told that a file outlasts its last name, and a file

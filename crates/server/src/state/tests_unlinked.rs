@@ -1,6 +1,6 @@
 //! Files without a name that are open: who has them open, over restarts; against a model.
 
-use super::notes::{Note, Stamped};
+use super::notes::{Note, OpenNote, Stamped};
 use super::opens::{FileKey, READ};
 use super::tests_delegations::{client, file};
 use super::{Bounds, Millis, State};
@@ -39,7 +39,7 @@ fn with_clients(st: &State<u32>, notes: Vec<Stamped>) -> Vec<Stamped> {
 
 #[test]
 fn what_the_log_has_no_room_for_is_not_promised() {
-    let bounds = Bounds { open_bytes: 200, ..Bounds::new(Some(1 << 30)) };
+    let bounds = Bounds { open_bytes: 250, ..Bounds::new(Some(1 << 30)) };
     let mut st: State<u32> = State::new(1, LEASE, bounds);
     let c = client(&mut st, b"c");
     let opens: Vec<_> = (0..4).map(|n| open(&mut st, c, n, &file(n))).collect();
@@ -53,6 +53,17 @@ fn what_the_log_has_no_room_for_is_not_promised() {
     let c = client(&mut st, b"c");
     let s = open(&mut st, c, 1, &file(1));
     assert!(st.promise_open(&s).is_none() && !st.is_promised(&s));
+}
+
+#[test]
+fn a_note_takes_no_more_than_is_counted() {
+    let (owner, file) = (vec![1; 1024], vec![2; 128]);
+    let names = (owner.len() + file.len()) as u64;
+    let note = OpenNote { id: u64::MAX, mark: u32::MAX, client: u64::MAX, owner, file, promised: true };
+    let bytes = Stamped { v: u64::MAX, note: Note::Open(note) }.to_bytes().len() as u64;
+    /// The record around it: version, number, one fact, its length.
+    const RECORD: u64 = 16;
+    assert!(bytes + RECORD <= limits::OPEN_NOTE_BYTES + names, "{bytes} bytes");
 }
 
 #[test]
