@@ -647,3 +647,24 @@ async fn a_client_with_a_delegation_that_the_log_does_not_know_reclaims_after_a_
     assert!(matches!(&res[1].body, ResBody::Open(o) if stateid_of(&o.delegation).is_some()));
     assert_eq!(rig.crash().await.reclaiming, 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_10_4_a_lock_through_an_open_of_before_a_crash_waits_for_a_delegation() {
+    let mut rig = rig(Delegate::Write).await;
+    let mut rival = rig.client(b"rival").await;
+    let (res, fh) = open(&mut rival, "f", 3).await;
+    assert_eq!(rig.crash().await.reclaiming, 0);
+    rival.raw.conn = rig.raw().await.conn;
+    // The server does not know that open yet.
+    let (mut c, mut heard) = holder(&rig, Vec::new()).await;
+    let (stateid, same) = delegated(&mut c, "f", 0).await;
+    assert_eq!(same, fh);
+    let locker =
+        Locker::New { open_seqid: 0, open_stateid: res.stateid, lock_seqid: 0, lock_owner: owner(0, b"l") };
+    let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker };
+    let waits = tokio::spawn(async move { on(&mut rival, &fh, ArgOp::Lock(lock)).await });
+    assert_eq!(recalled(&mut heard).await.stateid, stateid, "its holder may have locked the same bytes");
+    assert_ok(&[on(&mut c, &same, ArgOp::DelegReturn(stateid)).await]);
+    assert_ok(&[timeout(PATIENCE, waits).await.expect("in time").expect("no panic")]);
+}
