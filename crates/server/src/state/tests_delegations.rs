@@ -464,3 +464,25 @@ fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     assert_eq!(st.files.delegations.signals(), signals(true));
     assert_eq!(st.files.delegations.signals(), signals(false), "told once");
 }
+
+/// The state after a restart, where these clients have to reclaim.
+fn restarted(st: &State<u32>, epoch: u32, reclaiming: usize) -> State<u32> {
+    let mut next: State<u32> = State::new(epoch, LEASE, Bounds::new(Some(1 << 30)));
+    assert_eq!(next.restore(st.snapshot(), 0).reclaiming, reclaiming);
+    next
+}
+
+#[test]
+fn rfc8881_8_4_2_1_who_sleeps_through_a_grace_period_does_not_go_on_after_a_further_restart() {
+    let (mut st, a, b) = two();
+    delegate(&mut st, a, &file(1), Right::Write);
+    assert!(st.note_holding(a).is_some(), "the log does not know this delegation");
+    let mut next = restarted(&st, 2, 1);
+    let ends = next.end_grace(LEASE).expect("it is over");
+    assert!(ends.iter().any(|n| n.note == Note::ClientGone(a)));
+    next.grace.ended();
+    // Others may have anything now. The client must hear that it has lost all.
+    assert!(next.clear_delegations(LEASE, &file(1), Some(b), Touch::Changes));
+    let last = restarted(&next, 3, 0);
+    assert!(last.clients.get(a).is_none() && last.clients.get(b).is_some());
+}
