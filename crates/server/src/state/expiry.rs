@@ -32,7 +32,7 @@ impl<F> State<F> {
             };
             if silent > limit && !self.is_busy(id) {
                 out.extend(self.remove_client(id));
-            } else if c.holding_noted && !c.needs_reclaim && self.unlogged_of(id) == 0 {
+            } else if c.holds && !c.needs_reclaim && self.unlogged_of(id) == 0 {
                 out.extend(self.note_holding_nothing(id));
             }
         }

@@ -486,3 +486,19 @@ fn rfc8881_8_4_2_1_who_sleeps_through_a_grace_period_does_not_go_on_after_a_furt
     let last = restarted(&next, 3, 0);
     assert!(last.clients.get(a).is_none() && last.clients.get(b).is_some());
 }
+
+#[test]
+fn who_has_reclaimed_and_denies_nobody_anything_counts_as_a_holder_no_longer() {
+    let (mut st, a, _) = two();
+    delegate(&mut st, a, &file(1), Right::Write);
+    assert!(st.note_holding(a).is_some());
+    let mut next = restarted(&st, 2, 1);
+    let anew = client(&mut next, b"a");
+    assert_ne!(anew, a, "it reclaims under another ID");
+    next.succeed_client(0, anew, a);
+    next.may_reclaim(anew, 0).expect("it may");
+    next.files.open(&file(1), anew, &Bytes::from_static(b"o"), BOTH, 0, None).expect("an open");
+    next.reclaim_complete(anew).expect("once");
+    next.tick(1);
+    restarted(&next, 3, 0);
+}
