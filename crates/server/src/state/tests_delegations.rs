@@ -125,7 +125,10 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
         let recall = st.files.take_recall(|_| true).expect("a recall");
         let notes = st.note_revocation(recall.id);
         if n == limits::REVOKED_MAX {
-            assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)) && st.clients.get(a).is_none());
+            assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)));
+            assert!(!st.clear_delegations(2, &f, Some(b), Touch::Changes), "not before the log has it");
+            st.revoke(recall.client, recall.id);
+            assert!(st.clients.get(a).is_none() && st.clear_delegations(2, &f, Some(b), Touch::Changes));
             break;
         }
         assert!(notes.iter().any(|note| matches!(&note.note, Note::Revoked(r) if r.files.len() == n + 1)));
@@ -501,4 +504,22 @@ fn who_has_reclaimed_and_denies_nobody_anything_counts_as_a_holder_no_longer() {
     next.reclaim_complete(anew).expect("once");
     next.tick(1);
     restarted(&next, 3, 0);
+}
+
+#[test]
+fn a_note_that_is_late_does_not_hide_that_the_client_holds_something_again() {
+    let (mut st, a, _) = two();
+    let f = file(1);
+    let open = |st: &mut State<u32>| {
+        st.files.open(&f, a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open")
+    };
+    let opened = open(&mut st);
+    assert!(st.note_holding(a).is_some());
+    st.holding_is_noted(a);
+    st.files.close(a, &f, &opened).expect("closed");
+    st.tick(1);
+    // Another request had the same note; its flush ends now.
+    st.holding_is_noted(a);
+    open(&mut st);
+    assert!(st.note_holding(a).is_some(), "the log says that it holds nothing");
 }
