@@ -11,8 +11,6 @@ pub enum Bug {
     RenamedOverUnasked,
     /// A revocation does not go into the log.
     RevocationUnlogged,
-    /// After a restart the client may reclaim what was revoked from it.
-    RevocationForgiven,
     /// A client whose lease is over goes before the log knows.
     ExpulsionUnlogged,
     /// A delegation is given to one client while another is at work on the file.
@@ -32,12 +30,11 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 12] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
         Bug::RevocationUnlogged,
-        Bug::RevocationForgiven,
         Bug::ExpulsionUnlogged,
         Bug::WorkUnseen,
         Bug::FormerOfAnother,

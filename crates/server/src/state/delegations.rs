@@ -315,7 +315,7 @@ impl Delegations {
 
     /// Whether this file's delegation was revoked from the client, so that it may reclaim nothing of it.
     pub fn is_barred(&self, client: u64, file: &FileKey) -> bool {
-        !bug(Bug::RevocationForgiven) && self.bars(client, file)
+        self.bars(client, file)
     }
 
     pub(super) fn bars(&self, client: u64, file: &FileKey) -> bool {

@@ -187,6 +187,17 @@ impl Model {
         self.rights.iter_mut().find(|r| r.who == who && r.stateid.other == stateid.other)
     }
 
+    /// An owner has opened a file. A former open of that client whose owner the server does not know may have been that one's, so it ends until it is used.
+    pub(super) fn may_be_unknown_again(&mut self, who: Who, file: File, mark: [u8; 4]) {
+        for right in self.rights.iter_mut().filter(|r| r.who == who && r.file == file) {
+            if let Kind::Open { deny: 0, known, .. } = &mut right.kind
+                && right.stateid.other[..4] != mark
+            {
+                *known = 0;
+            }
+        }
+    }
+
     /// The server begins to recall a delegation: it may revoke it a lease later.
     pub(super) fn is_recalled(&mut self, client: u64, stateid: &Stateid) {
         let until = self.now + self.lease;
