@@ -1,7 +1,7 @@
 //! The log as the state sees it: groups of notes in an order. A power cut leaves a prefix that has all that was flushed.
 
 use super::super::notes::Stamped;
-use super::server::Names;
+use super::rights::Names;
 
 /// What one transaction has written.
 #[derive(Debug)]

@@ -9,6 +9,10 @@ use landfast_nfs::v4::Stateid;
 pub(super) type Who = usize;
 /// A file; 0 is the directory.
 pub(super) type File = u16;
+/// How many names there are in the directory.
+pub(super) const NAMES: usize = 3;
+/// Which file each name leads to.
+pub(super) type Names = [Option<File>; NAMES];
 /// First byte, last byte, exclusive.
 pub(super) type Range = (u64, u64, bool);
 

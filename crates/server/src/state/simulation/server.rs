@@ -16,7 +16,7 @@ use super::super::snapshot::{PartMax, Snapshot};
 use super::super::{Bounds, State};
 use super::log::Log;
 use super::model::Model;
-use super::rights::{Effect, File, Kind, Who};
+use super::rights::{Effect, File, Kind, NAMES, Names, Who};
 use crate::limits;
 use crate::touches::{Touches, Touching};
 use bytes::Bytes;
@@ -27,9 +27,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub(super) const DIRECTORY: File = 0;
-pub(super) const NAMES: usize = 3;
-/// Which file each name leads to.
-pub(super) type Names = [Option<File>; NAMES];
 
 const TICK: Millis = 5000;
 const LOG: [u8; 16] = [1; 16];

@@ -13,10 +13,8 @@ use super::super::sessions::NewSession;
 use super::checks;
 use super::choices::Choices;
 use super::model::{Figures, Model};
-use super::rights::{File, Kind, Knows, Right, Who, set_range};
-use super::server::{
-    Answer, Call, DIRECTORY, Done, Holders, NAMES, Nlm, Op, Reply, Server, key, lease, owner,
-};
+use super::rights::{File, Kind, Knows, NAMES, Right, Who, set_range};
+use super::server::{Answer, Call, DIRECTORY, Done, Holders, Nlm, Op, Reply, Server, key, lease, owner};
 use crate::limited::Limits;
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{
