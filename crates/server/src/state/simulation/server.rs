@@ -493,8 +493,7 @@ impl Server {
             }
         }
         let done = self.second(m, &mut work).unwrap_or_else(Done::of);
-        if matches!(work.call.op, Op::Open { .. } | Op::OpenFile { .. }) && done.status.is_ok() && !done.alone
-        {
+        if matches!(work.call.op, Op::Open { .. } | Op::OpenFile { .. }) && done.status.is_ok() {
             let mark = self.st.files.mark.to_be_bytes();
             m.may_be_unknown_again(work.by.who, done.file, mark);
         }
