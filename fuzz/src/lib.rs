@@ -6,6 +6,7 @@
 pub mod connection;
 mod decoders;
 pub mod locks;
+mod rights;
 mod state;
 mod trace;
 
@@ -15,6 +16,7 @@ pub use decoders::{
     record_marking, rpc_message, side_protocols, v3_args,
 };
 pub use locks::locks;
+pub use rights::rights;
 pub use state::state;
 pub use trace::trace;
 
@@ -39,6 +41,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("state", state),
     ("connection", connection),
     ("locks", locks),
+    ("rights", rights),
 ];
 
 #[cfg(test)]

@@ -635,3 +635,24 @@ async fn after_a_crash_a_client_goes_on_with_its_delegations() {
     }
     assert_eq!(std::fs::read(rig.export().join("f")).expect("the file"), b"data more");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_10_4_a_lock_through_an_open_of_before_a_crash_waits_for_a_delegation() {
+    let mut rig = rig(Delegate::Write).await;
+    let mut rival = rig.client(b"rival").await;
+    let (res, fh) = open(&mut rival, "f", 3).await;
+    assert_eq!(rig.crash().await.reclaiming, 0);
+    rival.raw.conn = rig.raw().await.conn;
+    // The server does not know that open yet.
+    let (mut c, mut heard) = holder(&rig, Vec::new()).await;
+    let (stateid, same) = delegated(&mut c, "f", 0).await;
+    assert_eq!(same, fh);
+    let locker =
+        Locker::New { open_seqid: 0, open_stateid: res.stateid, lock_seqid: 0, lock_owner: owner(0, b"l") };
+    let lock = LockArgs { locktype: LockType::Write, reclaim: false, offset: 0, length: 10, locker };
+    let waits = tokio::spawn(async move { on(&mut rival, &fh, ArgOp::Lock(lock)).await });
+    assert_eq!(recalled(&mut heard).await.stateid, stateid, "its holder may have locked the same bytes");
+    assert_ok(&[on(&mut c, &same, ArgOp::DelegReturn(stateid)).await]);
+    assert_ok(&[timeout(PATIENCE, waits).await.expect("in time").expect("no panic")]);
+}

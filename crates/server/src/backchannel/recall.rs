@@ -231,6 +231,7 @@ async fn revoke(sh: &Shared, recall: &Recall) {
             "client {:x} did not return a delegation within a lease of its recall: it is revoked",
             recall.client
         );
-        sh.state().revoke(recall.client, recall.id);
+        let notes = sh.state().revoke(recall.client, recall.id);
+        sh.write_down(notes).await;
     }
 }

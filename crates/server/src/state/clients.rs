@@ -225,8 +225,11 @@ impl Clients {
         self.by_id.get_mut(&id)
     }
 
+    /// In order, so that a run of the simulation is the same each time.
     pub fn ids(&self) -> Vec<u64> {
-        self.by_id.keys().copied().collect()
+        let mut ids: Vec<u64> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Client> {

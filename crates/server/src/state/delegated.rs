@@ -11,6 +11,7 @@
 //! client is gone, or it was revoked; a revoked one is known by its stateid until its client frees that.
 
 use super::asked::Asking;
+use super::bugs::{Bug, bug};
 use super::clock::Millis;
 use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, owner};
 use super::ids::FileKey;
@@ -41,7 +42,7 @@ impl<F> Open<F> {
     pub(super) fn conflicts(&self, by: Option<u64>, touch: Touch) -> bool {
         let is_in_the_way = match touch {
             Touch::Looks | Touch::Reads => self.access & WRITE != 0,
-            Touch::Changes => true,
+            Touch::Changes => self.access & WRITE != 0 || !bug(Bug::ReaderUnasked),
         };
         self.delegation.is_some() && Some(self.client) != by && is_in_the_way
     }
@@ -60,6 +61,9 @@ impl<F> Files<F> {
             return Err(WND4_CONTENTION);
         }
         for (_, open) in self.of_file(file) {
+            if bug(Bug::RivalUnseen) && open.delegation.is_none() {
+                continue;
+            }
             if open.client == client {
                 if open.delegation.is_some() {
                     return Err(WND4_RESOURCE);
@@ -299,34 +303,45 @@ impl<F> State<F> {
         let directory = open.delegation.as_ref().is_some_and(|d| d.right == Right::Names);
         let barred = self.files.delegations.barred.entry(client).or_default();
         if barred.len() >= limits::REVOKED_MAX {
-            return self.remove_client(client);
+            return self.note_expulsion(client);
         }
         barred.insert(file, Revoked { id, mark, directory });
+        if bug(Bug::RevocationUnlogged) {
+            return Vec::new();
+        }
         let mut notes = self.note_client(client);
         notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
         notes
     }
 
-    /// The second half: the delegation ends.
-    pub fn revoke(&mut self, client: u64, id: u64) {
+    /// The second half: the delegation ends, or its client goes. Returns what the log is to hear of what has come since the first.
+    pub fn revoke(&mut self, client: u64, id: u64) -> Vec<Stamped> {
         let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
             // It came back while the log was being told.
-            return self.files.delegations.free_revoked(client, id);
+            self.files.delegations.free_revoked(client, id);
+            return Vec::new();
         };
-        let mark = open.mark;
+        let (mark, file) = (open.mark, open.file.clone());
+        if !self.files.delegations.bars(client, &file) {
+            self.files.delegations.counts.revoked += 1;
+            return self.remove_client(client);
+        }
         self.files.delegations.is_now_revoked(client, id, mark);
         self.files.delegations.counts.revoked += 1;
         let handles = self.files.drop_open(id);
         self.files.closed.extend(handles);
+        Vec::new()
     }
 
-    /// The client opens a file anew that was revoked from it: it may reclaim it again. Returns the notes for the log.
+    /// The client opens a file anew: if it was revoked from it, it may reclaim it again. Returns the notes for the log, also of locks that are under this
+    /// open from now on.
     pub fn is_opened_anew(&mut self, client: u64, file: &FileKey) -> Vec<Stamped> {
-        let Some(files) = self.files.delegations.barred.get_mut(&client) else { return Vec::new() };
-        if files.remove(file).is_none() {
-            return Vec::new();
+        let mut notes = self.log_moved_locks();
+        let barred = self.files.delegations.barred.get_mut(&client);
+        if barred.is_some_and(|files| files.remove(file).is_some()) {
+            notes.extend(self.note_client(client));
         }
-        self.note_client(client)
+        notes
     }
 
     /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next.

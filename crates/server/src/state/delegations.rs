@@ -2,6 +2,7 @@
 //! whose way: [`super::delegated`].
 
 use super::asked::Asking;
+use super::bugs::{Bug, bug};
 use super::clock::Millis;
 use super::grants::Grants;
 use super::ids::FileKey;
@@ -282,7 +283,9 @@ impl Delegations {
     }
 
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
-        self.tally(delegation.right).remove(client);
+        if delegation.recalled.is_none() || !bug(Bug::CountKept) {
+            self.tally(delegation.right).remove(client);
+        }
         self.ended = true;
         if delegation.logged.is_some() {
             self.logged.remove(&id);
@@ -342,6 +345,10 @@ impl Delegations {
 
     /// Whether this file's delegation was revoked from the client, so that it may reclaim nothing of it.
     pub fn is_barred(&self, client: u64, file: &FileKey) -> bool {
+        self.bars(client, file)
+    }
+
+    pub(super) fn bars(&self, client: u64, file: &FileKey) -> bool {
         self.barred.get(&client).is_some_and(|files| files.contains_key(file))
     }
 

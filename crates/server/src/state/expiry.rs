@@ -49,7 +49,7 @@ impl<F> State<F> {
     /// If the log says that a client may hold something, and that is so no more: the note that it holds nothing. Its next open or lock is noted again
     /// ([`State::note_holding`]), under a later version.
     pub(super) fn note_if_nothing_is_held(&mut self, client: u64) -> Option<Stamped> {
-        let is_so = |c: &&Client| c.holding_noted && !c.needs_reclaim;
+        let is_so = |c: &&Client| c.holds && !c.needs_reclaim;
         self.clients.get(client).filter(is_so)?;
         if self.unlogged_of(client) > 0 {
             return None;

@@ -30,6 +30,8 @@ pub struct LoggedLocks {
     pub(super) no_room: BTreeSet<u64>,
     /// Those that the log still has and must forget.
     gone: Vec<u64>,
+    /// Those that are under another open than the log says.
+    pub(super) moved: Vec<u64>,
 }
 
 impl LoggedLocks {

@@ -4,6 +4,7 @@
 //!
 //! - [`clock`], [`ids`], [`identity`], `call_key`, `share`, `expired_stateids`: times, identifiers, who calls, the share of an
 //!   address;
+//! - [`bugs`]: deliberate bugs, which [`simulation`] must see; a program has none;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: the form of the state in the log;
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
@@ -31,6 +32,7 @@
 
 pub mod asked;
 mod authority;
+pub mod bugs;
 mod call_key;
 pub mod clients;
 pub mod clock;
@@ -66,6 +68,8 @@ mod session_room;
 pub mod sessions;
 mod settling;
 mod share;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 pub mod snapshot;
 pub mod tables;
 mod unlinked;
@@ -85,6 +89,8 @@ mod tests_asked;
 mod tests_clock;
 #[cfg(test)]
 mod tests_delegations;
+#[cfg(test)]
+mod tests_former;
 #[cfg(test)]
 mod tests_grants;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! former instance is recognised and gets `BAD_STATEID` (`STALE_STATEID` in NFSv4.0); it never names another file. The
 //! number cannot be guessed ([`super::ids`]).
 
+use super::bugs::{Bug, bug};
 use super::delegations::{Delegation, Delegations};
 use super::expired_stateids::ExpiredStateids;
 pub use super::ids::FileKey;
@@ -292,7 +293,8 @@ impl<F> Files<F> {
             return Err(NfsStat::NFS4ERR_DELEG_REVOKED);
         }
         let (which, given_by, owner, seqid) = if let Some(o) = self.opens.get(&id) {
-            (OpenOrLock::Open(id), o.mark, o.client, o.seqid)
+            let of = if o.former.is_some() && bug(Bug::FormerOfAnother) { client } else { o.client };
+            (OpenOrLock::Open(id), o.mark, of, o.seqid)
         } else if let Some(l) = self.locks.get(&id) {
             (OpenOrLock::Lock(id), l.mark, l.client, l.seqid)
         } else {

@@ -421,8 +421,11 @@ impl Sessions {
         self.by_id.values().map(|s| s.share).filter(|s| *s != UNKNOWN)
     }
 
+    /// In order, as client IDs are.
     pub fn ids(&self) -> Vec<SessionId> {
-        self.by_id.keys().copied().collect()
+        let mut ids: Vec<SessionId> = self.by_id.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Session> {

@@ -1,5 +1,6 @@
 //! [`State`], all tables together, and operations that concern several of them.
 
+use super::bugs::{Bug, bug};
 use super::clients::{Client, Clients, ExchangeId, Exchanged};
 use super::clock::Millis;
 use super::copies::Copies;
@@ -230,7 +231,7 @@ impl<F> State<F> {
     /// it has sent RECLAIM_COMPLETE (section 18.51.3).
     pub fn must_wait_for_grace(&self, client: u64, now: Millis) -> bool {
         let owes = |c: &Client| c.v40.is_none() && (c.needs_reclaim || c.must_complete);
-        self.grace.active(now) || self.clients.get(client).is_some_and(owes)
+        (self.grace.active(now) && !bug(Bug::GraceIgnored)) || self.clients.get(client).is_some_and(owes)
     }
 
     /// Checks that this client may reclaim now.
@@ -250,7 +251,7 @@ impl<F> State<F> {
     /// If the client holds an open or a lock and its record in the log does not say so yet: the note to write. It must be durable before
     /// the reply, or the client could not reclaim after a power cut.
     pub fn note_holding(&mut self, client: u64) -> Option<Stamped> {
-        if self.unlogged_of(client) == 0 {
+        if self.unlogged_of(client) == 0 || bug(Bug::HoldingUnlogged) {
             return None;
         }
         let v = self.version + 1;
@@ -265,10 +266,10 @@ impl<F> State<F> {
         Some(Stamped { v, note })
     }
 
-    /// The note of [`State::note_holding`] is durable.
+    /// The note of [`State::note_holding`] is durable. A later one may have said meanwhile that the client holds nothing: then the next is needed.
     pub fn holding_is_noted(&mut self, client: u64) {
         if let Some(c) = self.clients.get_mut(client) {
-            c.holding_noted = true;
+            c.holding_noted = c.holds;
         }
     }
 }

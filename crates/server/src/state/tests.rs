@@ -583,10 +583,9 @@ fn rfc8881_8_4_2_grace_ends_with_the_lease() {
     assert!(st.grace.active(LEASE) && st.may_reclaim(c, LEASE).is_err());
     st.grace.ended();
     assert!(!st.grace.active(LEASE) && st.end_grace(LEASE).is_none());
-    assert!(notes.iter().any(|n| matches!(&n.note, Note::Client(n) if n.id == c && !n.holds)));
-    assert_eq!(st.may_reclaim(c, LEASE), Err(NfsStat::NFS4ERR_NO_GRACE));
-    // It still has to say that it is done before it opens anything new.
-    assert!(st.must_wait_for_grace(c, LEASE));
+    // It has not been heard of. Under another ID it has to say that it is done before it opens anything new.
+    assert!(notes.iter().any(|n| n.note == Note::ClientGone(c)));
+    assert_eq!(st.may_reclaim(c, LEASE), Err(NfsStat::NFS4ERR_STALE_CLIENTID));
 }
 
 #[test]
@@ -606,7 +605,7 @@ fn the_end_of_grace_that_the_log_refused_is_tried_again() {
     assert!(!st.grace.active(LEASE * 2) && st.end_grace(LEASE * 2).is_none());
     // What was said the last time is what the next restart goes by.
     let (after, restored) = restart(&st, log.into_iter().chain(refused).collect());
-    assert_eq!((restored.reclaiming, after.may_reclaim(c, 0)), (0, Err(NfsStat::NFS4ERR_NO_GRACE)));
+    assert_eq!((restored.reclaiming, after.may_reclaim(c, 0)), (0, Err(NfsStat::NFS4ERR_STALE_CLIENTID)));
 }
 
 #[test]

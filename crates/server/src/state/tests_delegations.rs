@@ -125,7 +125,10 @@ fn a_client_that_returns_nothing_loses_everything_in_the_end() {
         let recall = st.files.take_recall(|_| true).expect("a recall");
         let notes = st.note_revocation(recall.id);
         if n == limits::REVOKED_MAX {
-            assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)) && st.clients.get(a).is_none());
+            assert!(notes.iter().any(|n| n.note == Note::ClientGone(a)));
+            assert!(!st.clear_delegations(2, &f, Some(b), Touch::Changes), "not before the log has it");
+            st.revoke(recall.client, recall.id);
+            assert!(st.clients.get(a).is_none() && st.clear_delegations(2, &f, Some(b), Touch::Changes));
             break;
         }
         assert!(notes.iter().any(|note| matches!(&note.note, Note::Revoked(r) if r.files.len() == n + 1)));
@@ -464,4 +467,60 @@ fn who_returns_nothing_keeps_nobody_elses_recalls_back() {
     let signals = |due| Signals { ended: false, answered: false, due, unsettled: false };
     assert_eq!(st.files.delegations.signals(), signals(true));
     assert_eq!(st.files.delegations.signals(), signals(false), "told once");
+}
+
+/// The state after a restart, where these clients have to reclaim.
+fn restarted(st: &State<u32>, epoch: u32, reclaiming: usize) -> State<u32> {
+    let mut next: State<u32> = State::new(epoch, LEASE, Bounds::new(Some(1 << 30)));
+    assert_eq!(next.restore(st.snapshot(), 0).reclaiming, reclaiming);
+    next
+}
+
+#[test]
+fn rfc8881_8_4_2_1_who_sleeps_through_a_grace_period_does_not_go_on_after_a_further_restart() {
+    let (mut st, a, b) = two();
+    delegate(&mut st, a, &file(1), Right::Write);
+    assert!(st.note_holding(a).is_some(), "the log does not know this delegation");
+    let mut next = restarted(&st, 2, 1);
+    let ends = next.end_grace(LEASE).expect("it is over");
+    assert!(ends.iter().any(|n| n.note == Note::ClientGone(a)));
+    next.grace.ended();
+    // Others may have anything now. The client must hear that it has lost all.
+    assert!(next.clear_delegations(LEASE, &file(1), Some(b), Touch::Changes));
+    let last = restarted(&next, 3, 0);
+    assert!(last.clients.get(a).is_none() && last.clients.get(b).is_some());
+}
+
+#[test]
+fn who_has_reclaimed_and_denies_nobody_anything_counts_as_a_holder_no_longer() {
+    let (mut st, a, _) = two();
+    delegate(&mut st, a, &file(1), Right::Write);
+    assert!(st.note_holding(a).is_some());
+    let mut next = restarted(&st, 2, 1);
+    let anew = client(&mut next, b"a");
+    assert_ne!(anew, a, "it reclaims under another ID");
+    next.succeed_client(0, anew, a);
+    next.may_reclaim(anew, 0).expect("it may");
+    next.files.open(&file(1), anew, &Bytes::from_static(b"o"), BOTH, 0, None).expect("an open");
+    next.reclaim_complete(anew).expect("once");
+    next.tick(1);
+    restarted(&next, 3, 0);
+}
+
+#[test]
+fn a_note_that_is_late_does_not_hide_that_the_client_holds_something_again() {
+    let (mut st, a, _) = two();
+    let f = file(1);
+    let open = |st: &mut State<u32>| {
+        st.files.open(&f, a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open")
+    };
+    let opened = open(&mut st);
+    assert!(st.note_holding(a).is_some());
+    st.holding_is_noted(a);
+    st.files.close(a, &f, &opened).expect("closed");
+    st.tick(1);
+    // Another request had the same note; its flush ends now.
+    st.holding_is_noted(a);
+    open(&mut st);
+    assert!(st.note_holding(a).is_some(), "the log says that it holds nothing");
 }

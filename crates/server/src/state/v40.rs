@@ -521,7 +521,8 @@ impl<F> State<F> {
             let this_instance = self.clients.is_of_this_instance(id);
             let v = self.version + 1;
             let Some(c) = self.clients.get_mut(id).filter(|c| c.needs_reclaim) else { continue };
-            if c.v40.is_some() && !this_instance {
+            // What it held is lost, and it has not heard of that. Known after a further restart, it would go on as if it held it still.
+            if !this_instance {
                 notes.extend(self.remove_client(id));
                 continue;
             }

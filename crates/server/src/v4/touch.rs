@@ -50,6 +50,9 @@ impl Context<'_> {
                 self.touch_name(self.fh.clone(), &a.newname)
             }
             ArgOp::Lockt(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
+            // Who has the file open is in no delegation's way, but for an open that the server did not know: one of before a restart, and one
+            // that has made its file.
+            ArgOp::Lock(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
             // These ask themselves.
             ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.
@@ -68,7 +71,6 @@ impl Context<'_> {
             | ArgOp::Getxattr(_)
             | ArgOp::IoAdvise(_)
             | ArgOp::Listxattrs(_)
-            | ArgOp::Lock(_)
             | ArgOp::Locku(_)
             | ArgOp::Lookup(_)
             | ArgOp::Lookupp

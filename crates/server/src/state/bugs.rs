@@ -1,0 +1,78 @@
+//! Deliberate bugs, by name. The simulation of the state must see each of them ([`super::simulation`]). A program that is built without it has none.
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// A delegation is given without a look at what others have open.
+    RivalUnseen,
+    /// A writer leaves read delegations alone.
+    ReaderUnasked,
+    /// A RENAME over a file does not recall its delegation.
+    RenamedOverUnasked,
+    /// A revocation does not go into the log.
+    RevocationUnlogged,
+    /// A client whose lease is over goes before the log knows.
+    ExpulsionUnlogged,
+    /// A delegation is given to one client while another is at work on the file.
+    WorkUnseen,
+    /// A former open's stateid serves any client.
+    FormerOfAnother,
+    /// A client's record does not say that it holds something.
+    HoldingUnlogged,
+    /// The log is not told of locks.
+    LocksUnlogged,
+    /// Everything is given out in the grace period.
+    GraceIgnored,
+    /// A client that does not know a delegation is not asked again: the reply that brings it may be on its way.
+    UnknownAtOnce,
+    /// A revoked delegation is counted for ever.
+    CountKept,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 12] = [
+        Bug::RivalUnseen,
+        Bug::ReaderUnasked,
+        Bug::RenamedOverUnasked,
+        Bug::RevocationUnlogged,
+        Bug::ExpulsionUnlogged,
+        Bug::WorkUnseen,
+        Bug::FormerOfAnother,
+        Bug::HoldingUnlogged,
+        Bug::LocksUnlogged,
+        Bug::GraceIgnored,
+        Bug::UnknownAtOnce,
+        Bug::CountKept,
+    ];
+}
+
+#[cfg(any(test, feature = "simulation"))]
+mod chosen {
+    use super::Bug;
+    use std::cell::Cell;
+
+    thread_local! {
+        static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Whether this thread has this bug.
+    pub fn bug(bug: Bug) -> bool {
+        CHOSEN.get() == Some(bug)
+    }
+
+    /// Runs this with a bug.
+    pub fn with<T>(bug: Option<Bug>, run: impl FnOnce() -> T) -> T {
+        let before = CHOSEN.replace(bug);
+        let done = run();
+        CHOSEN.set(before);
+        done
+    }
+}
+
+#[cfg(any(test, feature = "simulation"))]
+pub use chosen::{bug, with};
+
+#[cfg(not(any(test, feature = "simulation")))]
+pub(super) const fn bug(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,41 @@
+//! Opens and locks of a former instance, under whatever open they are.
+
+use super::locks::{Locker, Span};
+use super::opens::{BOTH, READ};
+use super::tests_delegations::{client, file, state};
+use super::{Bounds, State};
+use bytes::Bytes;
+use landfast_nfs::v4::LockType;
+
+fn owner() -> Bytes {
+    Bytes::from_static(b"o")
+}
+
+/// The state after a restart from what the log has.
+fn restarted(st: &State<u32>, epoch: u32) -> State<u32> {
+    let mut next: State<u32> = State::new(epoch, 90_000, Bounds::new(Some(1 << 30)));
+    assert_eq!(next.restore(st.snapshot(), 0).reclaiming, 0);
+    next
+}
+
+#[test]
+fn locks_end_with_the_open_that_took_the_place_of_theirs_also_over_a_further_restart() {
+    let mut st = state();
+    let (a, f) = (client(&mut st, b"a"), file(1));
+    let open = st.files.open(&f, a, &owner(), READ, 0, None).expect("an open");
+    let locker = Locker::New { open, owner: owner() };
+    let span = Span::new(0, 10).expect("bytes");
+    let held = st.files.lock(a, &f, &locker, LockType::Read, span).expect("a lock");
+    assert_eq!(st.log_locks(&held).len(), 1);
+    let mut st = restarted(&st, 2);
+    let anew = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    assert_ne!(anew.other, open.other);
+    let notes = st.is_opened_anew(a, &f);
+    assert_eq!(notes.len(), 1, "the log hears under which open the lock is");
+    let mut st = restarted(&st, 3);
+    assert!(!st.is_unused_former(a, &anew), "its CLOSE has something to do");
+    assert!(st.files.find_open(a, &f, &open).is_err());
+    st.files.close(a, &f, &anew).expect("closed");
+    assert_eq!((st.files.locked_ranges(), st.files.len()), (0, 0));
+    restarted(&st, 4).files.find(a, &held).expect_err("it is gone");
+}
