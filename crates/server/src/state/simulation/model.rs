@@ -26,6 +26,7 @@ pub struct Figures {
 }
 
 impl Figures {
+    #[cfg(test)]
     pub(super) fn add(&mut self, other: &Figures) {
         self.steps += other.steps;
         self.requests += other.requests;

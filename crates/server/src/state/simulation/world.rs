@@ -876,11 +876,9 @@ impl<'a> World<'a> {
                     self.has(Right::new(who, DIRECTORY, stateid, kind));
                 }
             }
-            Op::Complete => {
-                if !matches!(done.status, NfsStat::NFS4ERR_DELAY) {
-                    self.p.all[who].complete = true;
-                    self.m.rights.retain(|r| r.who != who || !r.reclaim);
-                }
+            Op::Complete if done.status != NfsStat::NFS4ERR_DELAY => {
+                self.p.all[who].complete = true;
+                self.m.rights.retain(|r| r.who != who || !r.reclaim);
             }
             _ => {}
         }
