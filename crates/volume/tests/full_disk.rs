@@ -135,6 +135,26 @@ fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Res
             takes = Some(format!("old{i}"));
             v.remove_if(&mut tx, &r, &dir, format!("old{i}").as_bytes(), |_| Ok(())).map(drop)
         }
+        "remove_keeping" => {
+            takes = Some(format!("old{i}"));
+            let old = format!("old{i}");
+            v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| true).map(drop)
+        }
+        "rename_keeping" => {
+            takes = Some(format!("old{i}"));
+            let old = format!("old{i}");
+            v.rename_keeping(&mut tx, &r, (&dir, old.as_bytes()), (&dir, b"over"), |_| true).map(drop)
+        }
+        "release" => {
+            let old = format!("old{i}");
+            let node = v.lookup(&r, &dir, old.as_bytes())?;
+            let removed = v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| true);
+            takes = Some(old);
+            removed.map(|_| match v.release(&mut tx, &node, || true) {
+                Ok(_) | Err(Error::NoSpace | Error::Quota) => {}
+                Err(e) => panic!("release: {e}"),
+            })
+        }
         "setattr" => {
             let node = v.lookup(&r, &dir, format!("old{i}").as_bytes())?;
             v.setattr(&mut tx, &r, &node, None, SetAttrs { size: Some(1 << 20), ..mode(0o600) }).map(drop)
@@ -240,6 +260,9 @@ fn fixture(v: &Volume) -> Fixture {
             "set_acls",
             "setxattr",
             "removexattr",
+            "remove_keeping",
+            "rename_keeping",
+            "release",
         ]
         .contains(&op.as_str())
         {
