@@ -1,5 +1,6 @@
 //! The two ends of a mount: mounting and serving it; flushing and unmounting it from outside.
 
+use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -130,6 +131,11 @@ impl Mounted {
             failures
         });
         done.map(|()| failures)
+    }
+
+    /// Runs a task beside the mount.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
     }
 
     /// Something that unmounts it from another thread.

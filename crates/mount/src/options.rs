@@ -21,6 +21,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Locks are kept on this machine and not told to the server (`nolock`).
     pub local_locks: bool,
+    /// Where the messages of a mount in the background go (`log`).
+    pub log: Option<String>,
     /// Options that are the URL's: `vers`, `nconnect`, `port`, `mountport`, `uid`, `gid`.
     pub url: Vec<(String, String)>,
     /// Options that the kernel takes as they are: `nosuid`, `nodev`, `noexec`, `noatime` and their opposites, `dirsync`.
@@ -37,6 +39,7 @@ impl Default for Options {
             read_only: false,
             allow_other: false,
             local_locks: false,
+            log: None,
             url: Vec::new(),
             kernel: Vec::new(),
         }
@@ -89,6 +92,8 @@ impl Options {
             }
             ("ro", None) => self.read_only = true,
             ("allow_other", None) => self.allow_other = true,
+            ("owner_only", None) => self.allow_other = false,
+            ("log", Some(v)) if !v.is_empty() => self.log = Some(v.into()),
             ("nolock" | "local_lock", None | Some("all")) => self.local_locks = true,
             ("vers" | "nfsvers" | "version", Some(v)) => self.url.push(("version".into(), v.into())),
             ("nconnect" | "mountport" | "uid" | "gid" | "port", Some(v)) => {

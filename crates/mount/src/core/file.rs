@@ -174,7 +174,9 @@ mod tests {
             set: Set::default(),
             sent: false,
         };
-        (File { held: Some(held), ..File::default() }, Attrs::of(&values, |_, _| 0).unwrap())
+        let mut attrs = Attrs::of(&values, |_, _| 0).unwrap();
+        attrs.mtime = now();
+        (File { held: Some(held), ..File::default() }, attrs)
     }
 
     #[derive(Debug, Clone)]

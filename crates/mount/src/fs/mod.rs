@@ -32,13 +32,13 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle as Fh, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle as Fh, Filesystem, FopenFlags, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use landfast_nfs::v4::{FileHandle, SpecData};
 use landfast_nfs::v4::args::CreateType;
+use landfast_nfs::v4::{FileHandle, SpecData};
 
 use tokio::runtime::Handle as Runtime;
 

@@ -5,7 +5,7 @@ use landfast_nfs::v4::args::{
     CommitArgs, ListxattrsArgs, ReadArgs, SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs,
 };
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, StableHow, Stateid, Verifier};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, StableHow, Stateid, Verifier};
 
 use super::names::change_of;
 use super::send::{Caller, Fault, Remote};
