@@ -74,6 +74,8 @@ pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub const SOFT_DEFAULT: Duration = Duration::from_secs(60);
 /// How often a lock that another owner holds is asked for again.
 pub const LOCK_ASKED_EACH: Duration = Duration::from_millis(200);
+/// How often a process whose request waits for the server is looked at, whether it was killed.
+pub const KILLED_ASKED_EACH: Duration = Duration::from_secs(1);
 /// Users and groups whose names or supplementary groups are remembered.
 pub const OWNERS_KNOWN_MAX: usize = 4096;
 /// How long a process's supplementary groups are remembered.

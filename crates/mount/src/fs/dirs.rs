@@ -49,10 +49,15 @@ struct Entry {
     object: Option<(Ino, Attrs)>,
 }
 
-/// Where entries go; `true`: there is no more room.
-pub(super) enum Out<'a> {
-    Plain(&'a mut ReplyDirectory),
-    Plus(&'a mut ReplyDirectoryPlus),
+/// An entry for the kernel.
+pub(super) struct Item {
+    /// Where the listing goes on behind it.
+    next: u64,
+    name: Bytes,
+    ino: Ino,
+    /// `None`: the kernel asks when it needs them.
+    attrs: Option<Attrs>,
+    kind: fuser::FileType,
 }
 
 impl DirHandle {
@@ -61,29 +66,27 @@ impl DirHandle {
     }
 }
 
-impl Out<'_> {
-    fn add(
-        &mut self,
-        next: u64,
-        name: &[u8],
-        ino: Ino,
-        attrs: Option<&Attrs>,
-        file_type: fuser::FileType,
-    ) -> bool {
-        let name = OsStr::from_bytes(name);
-        match self {
-            Out::Plain(reply) => reply.add(INodeNo(ino), next, file_type, name),
-            Out::Plus(reply) => {
-                // Without attributes: number zero tells the kernel to ask when it needs them.
-                let none = || FileAttr { ino: INodeNo(0), kind: file_type, ..attr(0, &empty()) };
-                let attrs = attrs.map_or_else(none, |a| attr(ino, a));
-                reply.add(INodeNo(ino), next, name, &TTL, &attrs, Generation(0))
-            }
+/// Fills a reply with as many entries as fit.
+pub(super) fn plain(reply: &mut ReplyDirectory, items: &[Item]) {
+    for i in items {
+        if reply.add(INodeNo(i.ino), i.next, i.kind, OsStr::from_bytes(&i.name)) {
+            return;
         }
     }
+}
 
-    fn is_plus(&self) -> bool {
-        matches!(self, Out::Plus(_))
+/// The same with attributes: the kernel gets a reference to each object.
+pub(super) fn plus(shared: &Shared, reply: &mut ReplyDirectoryPlus, items: &[Item]) {
+    for i in items {
+        // Number zero tells the kernel that there are no attributes.
+        let none = || FileAttr { ino: INodeNo(0), kind: i.kind, ..attr(0, &empty()) };
+        let attrs = i.attrs.as_ref().map_or_else(none, |a| attr(i.ino, a));
+        if reply.add(INodeNo(i.ino), i.next, OsStr::from_bytes(&i.name), &TTL, &attrs, Generation(0)) {
+            return;
+        }
+        if i.attrs.is_some() {
+            shared.tree().refer(i.ino);
+        }
     }
 }
 
@@ -109,80 +112,66 @@ fn empty() -> Attrs {
 /// A number for a name of which the server has told nothing else; never that of a node.
 const SOME_INO: Ino = u64::MAX;
 
-/// Adds entries from `offset` on until there is no more room.
+/// The entries from `offset` on, as far as one part of the server's listing has them; none: the listing has ended.
 pub(super) async fn list(
     shared: &Arc<Shared>,
     who: &Caller,
     dir: &DirHandle,
     offset: u64,
-    mut out: Out<'_>,
-) -> Result<(), Errno> {
+) -> Result<Vec<Item>, Errno> {
     let handle = shared.server_handle(dir.ino)?;
     let mut state = dir.state.lock().await;
     if offset == 0 {
         state.begin(shared, dir.ino);
     }
+    let mut items = Vec::new();
     let mut at = offset;
-    loop {
-        let held = state.held.len() as u64;
-        match at {
-            0 | 1 => {
-                let (name, ino) =
-                    if at == 0 { (&b"."[..], dir.ino) } else { (&b".."[..], parent(shared, dir.ino)) };
-                if out.add(at + 1, name, ino, None, fuser::FileType::Directory) {
-                    return Ok(());
-                }
-            }
-            at if at < 2 + held => {
-                let (name, ino) = state.held[(at - 2) as usize].clone();
-                let known = {
-                    let tree = shared.tree();
-                    let attrs = tree.get(ino).map(|n| n.attrs.clone());
-                    attrs.map(|a| shared.seen_by_programs(&tree, ino, a))
-                };
-                // Without attributes it is gone.
-                if let Some(attrs) = known {
-                    if out.add(at + 1, &name, ino, Some(&attrs), kind(attrs.kind)) {
-                        return Ok(());
-                    }
-                    if out.is_plus() {
-                        shared.tree().refer(ino);
-                    }
-                }
-            }
-            at => {
-                if !state.read(shared, who, &handle, dir.ino, at).await? {
-                    return Ok(());
-                }
-                let Some((number, part)) = &state.current else { return Ok(()) };
-                let first = state.parts.get(*number).map_or(0, |p| p.0);
-                let Some(entry) = part.entries.get((at - first) as usize) else { return Ok(()) };
-                let held = state.held.iter().any(|(name, _)| *name == entry.name);
-                // What was held back when the listing began stands in it already.
-                if !held && add(shared, &mut out, at + 1, entry) {
-                    return Ok(());
-                }
-            }
+    for (place, name, ino) in [(0, &b"."[..], dir.ino), (1, b"..", parent(shared, dir.ino))] {
+        if at == place {
+            at += 1;
+            let kind = fuser::FileType::Directory;
+            items.push(Item { next: at, name: Bytes::from_static(name), ino, attrs: None, kind });
         }
+    }
+    let behind = 2 + state.held.len() as u64;
+    while at < behind {
+        let (name, ino) = state.held[(at - 2) as usize].clone();
         at += 1;
-    }
-}
-
-fn add(shared: &Shared, out: &mut Out<'_>, next: u64, entry: &Entry) -> bool {
-    match &entry.object {
-        None => out.add(next, &entry.name, SOME_INO, None, fuser::FileType::RegularFile),
-        Some((ino, attrs)) => {
-            let attrs = {
-                let tree = shared.tree();
-                shared.seen_by_programs(&tree, *ino, attrs.clone())
-            };
-            let full = out.add(next, &entry.name, *ino, Some(&attrs), kind(attrs.kind));
-            if !full && out.is_plus() {
-                shared.tree().refer(*ino);
-            }
-            full
+        let tree = shared.tree();
+        // Without attributes it is gone.
+        if let Some(attrs) = tree.get(ino).map(|n| n.attrs.clone()) {
+            let attrs = shared.seen_by_programs(&tree, ino, attrs);
+            items.push(Item { next: at, name, ino, kind: kind(attrs.kind), attrs: Some(attrs) });
         }
     }
+    while state.read(shared, who, &handle, dir.ino, at).await? {
+        let Some((number, part)) = &state.current else { break };
+        let first = state.parts.get(*number).map_or(0, |p| p.0);
+        let before = items.len();
+        let tree = shared.tree();
+        for entry in part.entries.iter().skip((at - first) as usize) {
+            at += 1;
+            // What was held back when the listing began stands in it already.
+            if state.held.iter().any(|(name, _)| *name == entry.name) {
+                continue;
+            }
+            items.push(match &entry.object {
+                Some((ino, attrs)) => {
+                    let attrs = shared.seen_by_programs(&tree, *ino, attrs.clone());
+                    let kind = kind(attrs.kind);
+                    Item { next: at, name: entry.name.clone(), ino: *ino, attrs: Some(attrs), kind }
+                }
+                None => {
+                    let kind = fuser::FileType::RegularFile;
+                    Item { next: at, name: entry.name.clone(), ino: SOME_INO, attrs: None, kind }
+                }
+            });
+        }
+        if items.len() > before {
+            break;
+        }
+    }
+    Ok(items)
 }
 
 fn parent(shared: &Shared, ino: Ino) -> Ino {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::ahead::Ahead;
 use super::flush::{self, Until};
+use super::locks;
 use super::shared::{Handle, Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
@@ -88,7 +89,14 @@ pub(super) async fn set_attrs(
     Ok(shared.seen_by_programs(&tree, ino, attrs))
 }
 
-fn add_handle(shared: &Shared, ino: Ino, open: Arc<Open>, who: Caller, first: Option<(Bytes, bool)>) -> u64 {
+fn add_handle(
+    shared: &Shared,
+    ino: Ino,
+    open: Arc<Open>,
+    who: Caller,
+    flags: i32,
+    first: Option<(Bytes, bool)>,
+) -> u64 {
     let (seen, generation) = {
         let file = open.state.lock();
         (file.errors.seen(), file.generation)
@@ -96,7 +104,7 @@ fn add_handle(shared: &Shared, ino: Ino, open: Arc<Open>, who: Caller, first: Op
     let charged = first.as_ref().map_or(0, |f| f.0.len());
     shared.add_first(charged);
     let ahead = Mutex::new(Ahead { first, generation, charged });
-    shared.add_handle(Handle { ino, open, who, seen: Mutex::new(seen), ahead })
+    shared.add_handle(Handle { ino, open, who, seen: Mutex::new(seen), ahead, flags })
 }
 
 /// A new file: held back if nobody has its name, else made at once.
@@ -144,7 +152,7 @@ pub(super) fn hold(
         (attrs, ino)
     };
     shared.is_dirty(ino, who);
-    Some((attrs, ino, add_handle(shared, ino, open, who.clone(), None)))
+    Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
 }
 
 /// A new file, made on the server at once.
@@ -165,7 +173,11 @@ pub(super) async fn create(
     let made = match made {
         Ok(made) => made,
         Err(e) => {
-            shared.tree().end(dir, None, asked, now);
+            {
+                let mut tree = shared.tree();
+                tree.end(dir, None, asked, now);
+                tree.unknown(dir, name);
+            }
             let taken = e.status() == Some(NfsStat::NFS4ERR_EXIST);
             if !taken || flags & libc::O_EXCL != 0 {
                 return Err(e.errno());
@@ -187,7 +199,7 @@ pub(super) async fn create(
         node.pages = Some(attrs.change);
     }
     drop(tree);
-    let number = add_handle(shared, ino, open, who.clone(), None);
+    let number = add_handle(shared, ino, open, who.clone(), flags, None);
     Ok((attrs, ino, Opened { number, keep_pages: false }))
 }
 
@@ -213,7 +225,7 @@ async fn existing(
     tree.refer(ino);
     let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
     drop(tree);
-    let number = add_handle(shared, ino, open, who.clone(), None);
+    let number = add_handle(shared, ino, open, who.clone(), flags, None);
     Ok((attrs, ino, Opened { number, keep_pages: false }))
 }
 
@@ -237,7 +249,7 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
             // It is held back: nobody else has it.
             let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
             drop(tree);
-            let number = add_handle(shared, ino, open, who.clone(), None);
+            let number = add_handle(shared, ino, open, who.clone(), flags, None);
             return Ok(Opened { number, keep_pages: true });
         };
         let place = node.place.clone().and_then(|(dir, name)| {
@@ -281,17 +293,18 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
     }
     drop(tree);
     let first = first.filter(|_| !ours);
-    Ok(Opened { number: add_handle(shared, ino, open, who.clone(), first), keep_pages })
+    Ok(Opened { number: add_handle(shared, ino, open, who.clone(), flags, first), keep_pages })
 }
 
-/// Takes data. Returns what must happen before, or because of, the answer.
+/// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel
+/// thinks.
 pub(super) fn write(
     shared: &Shared,
     handle: &Handle,
     mut offset: u64,
     data: &[u8],
     (append, kill): (bool, bool),
-) -> Result<Next, Errno> {
+) -> Result<(Next, bool), Errno> {
     let clock = shared.clock();
     let mut tree = shared.tree();
     let node = tree.get_mut(handle.ino).ok_or(Errno::STALE)?;
@@ -300,8 +313,14 @@ pub(super) fn write(
     if let Some(e) = file.dead {
         return Err(e);
     }
+    if locks::are_lost(handle) {
+        return Err(Errno::IO);
+    }
     let size = node.attrs.size.max(file.content.end());
+    let mut moved = false;
     if append {
+        // The kernel takes the size that it saw last for the file's end.
+        moved = offset != size;
         offset = size;
     }
     if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
@@ -313,7 +332,7 @@ pub(super) fn write(
     drop(file);
     drop(tree);
     shared.is_dirty(handle.ino, &handle.who);
-    Ok(if shared.is_full() { Next::Wait } else { next })
+    Ok((if shared.is_full() { Next::Wait } else { next }, moved))
 }
 
 /// Waits until a file, and the mount, have room for more data.
@@ -368,6 +387,9 @@ pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno
 /// The last close of an open file description.
 pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
     shared.drop_first(std::mem::take(&mut *handle.ahead.lock()).charged);
+    if handle.open.state.lock().opens == 1 {
+        locks::end(shared, handle).await;
+    }
     // Pages of a mapping may have been written after the file was closed.
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
     let removed = {

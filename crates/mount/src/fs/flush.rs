@@ -153,6 +153,7 @@ fn give_up(shared: &Arc<Shared>, ino: Ino, open: &Open, held: &Held, e: Errno) {
     let mut tree = shared.tree();
     let path = tree.path(ino);
     tree.unhold(held.dir, &held.name);
+    tree.unknown(held.dir, &held.name);
     let mut file = open.state.lock();
     file.errors.add(e);
     file.content.drop_all();

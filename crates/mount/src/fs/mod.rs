@@ -9,7 +9,7 @@
 //! | `shared` | what all requests share, and the order of locks |
 //! | `flush` | sending what is held back |
 //! | `read` | reading, over what is on its way |
-//! | `names`, `files`, `dirs`, `xattrs`, `status` | families of requests |
+//! | `names`, `files`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
 
 mod ahead;
 mod callers;
@@ -17,6 +17,7 @@ mod convert;
 mod dirs;
 mod files;
 mod flush;
+mod locks;
 mod names;
 mod read;
 mod shared;
@@ -34,8 +35,8 @@ use bytes::Bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, FileHandle as Fh, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::{FileHandle, SpecData};
@@ -48,8 +49,9 @@ use crate::core::file::Next;
 use crate::errno::Errno;
 use crate::limits;
 use crate::options::Options;
-use crate::remote::Remote;
+use crate::remote::{Remote, Space};
 use convert::{TTL, attr, errno, major_minor, name, set_time};
+use files::Opened;
 use flush::Until;
 use shared::Shared;
 
@@ -96,6 +98,73 @@ impl Mount {
     fn spawn<F: Future<Output = ()> + Send + 'static>(&self, work: F) {
         self.shared.runtime.spawn(work);
     }
+
+    /// Does something that waits for the server, and answers. A caller who is killed meanwhile gets EINTR, so that it can end; the work
+    /// goes on, and what comes of it is given back.
+    fn run<T, F, A>(&self, req: &Request, work: F, answer: A)
+    where
+        T: Given,
+        F: Future<Output = Result<T, Errno>> + Send + 'static,
+        A: FnOnce(Result<T, Errno>) + Send + 'static,
+    {
+        let (shared, pid) = (self.shared.clone(), req.pid());
+        self.spawn(async move {
+            let mut work = tokio::spawn(work);
+            let killed = tokio::select! {
+                biased;
+                done = &mut work => {
+                    answer(done.unwrap_or(Err(Errno::IO)));
+                    return;
+                }
+                () = callers::killed(pid) => answer,
+            };
+            killed(Err(Errno(libc::EINTR)));
+            if let Ok(Ok(given)) = work.await {
+                given.give_back(&shared);
+            }
+        });
+    }
+}
+
+/// What an answer gives to the kernel, which gives it back one day.
+trait Given: Send + 'static {
+    /// The kernel did not get it.
+    fn give_back(self, _: &Arc<Shared>)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+impl Given for () {}
+impl Given for Attrs {}
+impl Given for Bytes {}
+impl Given for Space {}
+impl Given for Vec<dirs::Item> {}
+impl Given for Option<locks::Wanted> {}
+
+impl Given for Option<(Ino, Attrs)> {
+    fn give_back(self, shared: &Arc<Shared>) {
+        if let Some((ino, _)) = self {
+            shared.tree().forget(ino, 1);
+        }
+    }
+}
+
+impl Given for Opened {
+    fn give_back(self, shared: &Arc<Shared>) {
+        if let Some(handle) = shared.take_handle(self.number) {
+            let shared = shared.clone();
+            tokio::spawn(async move { files::release(&shared, &handle).await });
+        }
+    }
+}
+
+impl Given for (Attrs, Ino, Opened) {
+    fn give_back(self, shared: &Arc<Shared>) {
+        self.2.give_back(shared);
+        shared.tree().forget(self.1, 1);
+    }
 }
 
 fn empty(reply: ReplyEmpty, done: Result<(), Errno>) {
@@ -109,6 +178,27 @@ fn entry(reply: ReplyEntry, found: Result<Option<(Ino, Attrs)>, Errno>) {
     match found {
         Ok(Some((ino, attrs))) => reply.entry(&TTL, &attr(ino, &attrs), Generation(0)),
         Ok(None) => reply.error(fuser::Errno::ENOENT),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn attributes(reply: ReplyAttr, ino: Ino, done: Result<Attrs, Errno>) {
+    match done {
+        Ok(attrs) => reply.attr(&TTL, &attr(ino, &attrs)),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn bytes(reply: ReplyData, done: Result<Bytes, Errno>) {
+    match done {
+        Ok(data) => reply.data(&data),
+        Err(e) => reply.error(errno(e)),
+    }
+}
+
+fn written(reply: ReplyWrite, len: u32, done: Result<(), Errno>) {
+    match done {
+        Ok(()) => reply.written(len),
         Err(e) => reply.error(errno(e)),
     }
 }
@@ -148,6 +238,10 @@ impl Filesystem for Mount {
         ] {
             let _ = config.add_capabilities(wanted);
         }
+        if !self.shared.options.local_locks {
+            let _ = config.add_capabilities(InitFlags::FUSE_POSIX_LOCKS);
+            let _ = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
+        }
         let _ = config.set_max_write(limits::KERNEL_WRITE_BYTES);
         if let Err(most) = config.set_max_readahead(limits::KERNEL_WRITE_BYTES) {
             let _ = config.set_max_readahead(most);
@@ -163,7 +257,9 @@ impl Filesystem for Mount {
             return entry(reply, Ok(found));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { entry(reply, names::look_up(&shared, &who, parent.0, &name).await) });
+        self.run(req, async move { names::look_up(&shared, &who, parent.0, &name).await }, |done| {
+            entry(reply, done)
+        });
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -175,11 +271,8 @@ impl Filesystem for Mount {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            match files::attrs(&shared, &who, ino.0).await {
-                Ok(attrs) => reply.attr(&TTL, &attr(ino.0, &attrs)),
-                Err(e) => reply.error(errno(e)),
-            }
+        self.run(req, async move { files::attrs(&shared, &who, ino.0).await }, move |done| {
+            attributes(reply, ino.0, done);
         });
     }
 
@@ -207,35 +300,27 @@ impl Filesystem for Mount {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            let done = match set.is_empty() {
+        let work = async move {
+            match set.is_empty() {
                 // The kernel asks for nothing that the server keeps (ctime alone).
                 true => files::attrs(&shared, &who, ino.0).await,
                 false => files::set_attrs(&shared, &who, ino.0, &set).await,
-            };
-            match done {
-                Ok(attrs) => reply.attr(&TTL, &attr(ino.0, &attrs)),
-                Err(e) => reply.error(errno(e)),
             }
-        });
+        };
+        self.run(req, work, move |done| attributes(reply, ino.0, done));
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            let text = async {
-                let handle = shared.server_handle(ino.0)?;
-                let text = shared.remote.read_link(&who, &handle).await?;
-                match text.len() <= limits::LINK_BYTES_MAX {
-                    true => Ok(text),
-                    false => Err(Errno(libc::ENAMETOOLONG)),
-                }
-            };
-            match text.await {
-                Ok(text) => reply.data(&text),
-                Err(e) => reply.error(errno(e)),
+        let work = async move {
+            let handle = shared.server_handle(ino.0)?;
+            let text = shared.remote.read_link(&who, &handle).await?;
+            match text.len() <= limits::LINK_BYTES_MAX {
+                true => Ok(text),
+                false => Err(Errno(libc::ENAMETOOLONG)),
             }
-        });
+        };
+        self.run(req, work, |done| bytes(reply, done));
     }
 
     fn mknod(
@@ -260,7 +345,7 @@ impl Filesystem for Mount {
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
+        let work = async move {
             let mode = mode & 0o7777;
             let made = match kind {
                 Some(kind) => names::make(&shared, &who, parent.0, &name, kind, Some(mode)).await,
@@ -268,49 +353,50 @@ impl Filesystem for Mount {
                     let made = files::create(&shared, &who, parent.0, &name, mode, libc::O_EXCL).await;
                     made.map(|(attrs, ino, opened)| {
                         // mknod(2) opens nothing.
-                        if let Some(handle) = shared.take_handle(opened.number) {
-                            let shared = shared.clone();
-                            tokio::spawn(async move { files::release(&shared, &handle).await });
-                        }
+                        opened.give_back(&shared);
                         (ino, attrs)
                     })
                 }
             };
-            entry(reply, made.map(Some));
-        });
+            made.map(Some)
+        };
+        self.run(req, work, |done| entry(reply, done));
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
+        let work = async move {
             let mode = Some(mode & 0o7777);
-            entry(reply, names::make(&shared, &who, parent.0, &name, CreateType::Dir, mode).await.map(Some));
-        });
+            names::make(&shared, &who, parent.0, &name, CreateType::Dir, mode).await.map(Some)
+        };
+        self.run(req, work, |done| entry(reply, done));
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, link: &OsStr, target: &Path, reply: ReplyEntry) {
         let name = named!(link, reply);
         let text = Bytes::copy_from_slice(target.as_os_str().as_bytes());
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            entry(
-                reply,
-                names::make(&shared, &who, parent.0, &name, CreateType::Lnk(text), None).await.map(Some),
-            );
-        });
+        let work = async move {
+            names::make(&shared, &who, parent.0, &name, CreateType::Lnk(text), None).await.map(Some)
+        };
+        self.run(req, work, |done| entry(reply, done));
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { empty(reply, names::unlink(&shared, &who, parent.0, &name).await) });
+        self.run(req, async move { names::unlink(&shared, &who, parent.0, &name).await }, |done| {
+            empty(reply, done)
+        });
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { empty(reply, names::rmdir(&shared, &who, parent.0, &name).await) });
+        self.run(req, async move { names::rmdir(&shared, &who, parent.0, &name).await }, |done| {
+            empty(reply, done)
+        });
     }
 
     fn rename(
@@ -329,27 +415,26 @@ impl Filesystem for Mount {
         }
         let (old, new) = (named!(old, reply), named!(new, reply));
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            empty(reply, names::rename(&shared, &who, (parent.0, &old), (newparent.0, &new)).await);
-        });
+        let work = async move { names::rename(&shared, &who, (parent.0, &old), (newparent.0, &new)).await };
+        self.run(req, work, |done| empty(reply, done));
     }
 
     fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
         let name = named!(newname, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            let done = names::link(&shared, &who, ino.0, newparent.0, &name).await;
-            entry(reply, done.map(|attrs| Some((ino.0, attrs))));
-        });
+        let work = async move {
+            let attrs = names::link(&shared, &who, ino.0, newparent.0, &name).await?;
+            Ok(Some((ino.0, attrs)))
+        };
+        self.run(req, work, |done| entry(reply, done));
     }
 
     fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            match files::open(&shared, &who, ino.0, flags.0).await {
-                Ok(opened) => reply.opened(Fh(opened.number), fopen(opened.keep_pages)),
-                Err(e) => reply.error(errno(e)),
-            }
+        let work = async move { files::open(&shared, &who, ino.0, flags.0).await };
+        self.run(req, work, |done| match done {
+            Ok(opened) => reply.opened(Fh(opened.number), fopen(opened.keep_pages)),
+            Err(e) => reply.error(errno(e)),
         });
     }
 
@@ -370,20 +455,19 @@ impl Filesystem for Mount {
             return reply.created(&TTL, &attr(ino, &attrs), Generation(0), Fh(number), FopenFlags::empty());
         }
         let shared = self.shared.clone();
-        self.spawn(async move {
-            match files::create(&shared, &who, parent.0, &name, mode, flags).await {
-                Ok((attrs, ino, opened)) => {
-                    let flags = fopen(opened.keep_pages);
-                    reply.created(&TTL, &attr(ino, &attrs), Generation(0), Fh(opened.number), flags);
-                }
-                Err(e) => reply.error(errno(e)),
+        let work = async move { files::create(&shared, &who, parent.0, &name, mode, flags).await };
+        self.run(req, work, |done| match done {
+            Ok((attrs, ino, opened)) => {
+                let flags = fopen(opened.keep_pages);
+                reply.created(&TTL, &attr(ino, &attrs), Generation(0), Fh(opened.number), flags);
             }
+            Err(e) => reply.error(errno(e)),
         });
     }
 
     fn read(
         &self,
-        _: &Request,
+        req: &Request,
         _: INodeNo,
         fh: Fh,
         offset: u64,
@@ -396,20 +480,18 @@ impl Filesystem for Mount {
             Ok(handle) => handle,
             Err(e) => return reply.error(errno(e)),
         };
-        let answer = |reply: ReplyData, done: Result<Bytes, Errno>| match done {
-            Ok(data) => reply.data(&data),
-            Err(e) => reply.error(errno(e)),
-        };
         if let Some(done) = read::from_memory(&self.shared, &handle, offset, size as usize) {
-            return answer(reply, done);
+            return bytes(reply, done);
         }
         let shared = self.shared.clone();
-        self.spawn(async move { answer(reply, read::read(&shared, &handle, offset, size as usize).await) });
+        self.run(req, async move { read::read(&shared, &handle, offset, size as usize).await }, |done| {
+            bytes(reply, done)
+        });
     }
 
     fn write(
         &self,
-        _: &Request,
+        req: &Request,
         _: INodeNo,
         fh: Fh,
         offset: u64,
@@ -426,20 +508,23 @@ impl Filesystem for Mount {
         let paged = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let append = flags.0 & libc::O_APPEND != 0 && !paged;
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let next = match files::write(&self.shared, &handle, offset, data, (append, kill)) {
+        let (next, moved) = match files::write(&self.shared, &handle, offset, data, (append, kill)) {
             Ok(next) => next,
             Err(e) => return reply.error(errno(e)),
         };
         let (shared, len) = (self.shared.clone(), data.len() as u32);
+        if moved {
+            let (shared, ino) = (shared.clone(), handle.ino);
+            self.spawn(async move { shared.drop_pages(ino).await });
+        }
         // What bypasses the kernel's pages is meant to be on the server when write(2) returns.
         let direct = flags.0 & libc::O_DIRECT != 0 && !paged;
         match next {
-            _ if direct => self.spawn(async move {
-                match files::flush(&shared, &handle).await {
-                    Ok(()) => reply.written(len),
-                    Err(e) => reply.error(errno(e)),
-                }
-            }),
+            _ if direct => {
+                self.run(req, async move { files::flush(&shared, &handle).await }, move |done| {
+                    written(reply, len, done);
+                });
+            }
             Next::Done => reply.written(len),
             Next::Write | Next::Make => {
                 reply.written(len);
@@ -451,23 +536,34 @@ impl Filesystem for Mount {
                     });
                 }
             }
-            Next::Wait => self.spawn(async move {
-                files::room(&shared, &handle).await;
-                reply.written(len);
-            }),
+            Next::Wait => {
+                let work = async move {
+                    files::room(&shared, &handle).await;
+                    Ok(())
+                };
+                self.run(req, work, move |done| written(reply, len, done));
+            }
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, fh: Fh, _owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, req: &Request, _: INodeNo, fh: Fh, owner: LockOwner, reply: ReplyEmpty) {
         let handle = match self.shared.handle(fh.0) {
             Ok(handle) => handle,
             Err(e) => return reply.error(errno(e)),
         };
-        if let Some(done) = files::is_flushed(&handle) {
+        let locked = locks::has_some(&handle, owner.0);
+        if !locked && let Some(done) = files::is_flushed(&handle) {
             return empty(reply, done);
         }
         let shared = self.shared.clone();
-        self.spawn(async move { empty(reply, files::flush(&shared, &handle).await) });
+        let work = async move {
+            let done = files::flush(&shared, &handle).await;
+            if locked {
+                locks::closed(&shared, &handle, owner.0).await;
+            }
+            done
+        };
+        self.run(req, work, |done| empty(reply, done));
     }
 
     fn release(
@@ -476,25 +572,78 @@ impl Filesystem for Mount {
         _: INodeNo,
         fh: Fh,
         _flags: OpenFlags,
-        _owner: Option<LockOwner>,
+        owner: Option<LockOwner>,
         _flush: bool,
         reply: ReplyEmpty,
     ) {
         let Some(handle) = self.shared.take_handle(fh.0) else { return reply.ok() };
         let shared = self.shared.clone();
         self.spawn(async move {
+            // A lock of flock(2) belongs to the open file description.
+            if let Some(owner) = owner.filter(|o| locks::has_some(&handle, o.0)) {
+                locks::closed(&shared, &handle, owner.0).await;
+            }
             files::release(&shared, &handle).await;
             reply.ok();
         });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, fh: Fh, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, req: &Request, _: INodeNo, fh: Fh, _datasync: bool, reply: ReplyEmpty) {
         let handle = match self.shared.handle(fh.0) {
             Ok(handle) => handle,
             Err(e) => return reply.error(errno(e)),
         };
         let shared = self.shared.clone();
-        self.spawn(async move { empty(reply, files::flush(&shared, &handle).await) });
+        self.run(req, async move { files::flush(&shared, &handle).await }, |done| empty(reply, done));
+    }
+
+    fn getlk(
+        &self,
+        req: &Request,
+        _: INodeNo,
+        fh: Fh,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        _pid: u32,
+        reply: ReplyLock,
+    ) {
+        let handle = match self.shared.handle(fh.0) {
+            Ok(handle) => handle,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let (shared, wanted) = (self.shared.clone(), locks::Wanted { owner: owner.0, start, end, kind });
+        let work = async move { locks::get(&shared, &handle, wanted).await };
+        self.run(req, work, move |done| match done {
+            // The owner is on another machine: it has no process here.
+            Ok(Some(l)) => reply.locked(l.start, l.end, l.kind, 0),
+            Ok(None) => reply.locked(start, end, libc::F_UNLCK, 0),
+            Err(e) => reply.error(errno(e)),
+        });
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        _: INodeNo,
+        fh: Fh,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        kind: i32,
+        _pid: u32,
+        sleep: bool,
+        reply: ReplyEmpty,
+    ) {
+        let handle = match self.shared.handle(fh.0) {
+            Ok(handle) => handle,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let (shared, wanted) = (self.shared.clone(), locks::Wanted { owner: owner.0, start, end, kind });
+        let pid = req.pid();
+        let work = async move { locks::set(&shared, &handle, wanted, sleep.then_some(pid)).await };
+        self.run(req, work, |done| empty(reply, done));
     }
 
     fn opendir(&self, _: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -509,11 +658,13 @@ impl Filesystem for Mount {
             return reply.error(fuser::Errno::EBADF);
         };
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            match dirs::list(&shared, &who, &dir, offset, dirs::Out::Plain(&mut reply)).await {
-                Ok(()) => reply.ok(),
-                Err(e) => reply.error(errno(e)),
+        let work = async move { dirs::list(&shared, &who, &dir, offset).await };
+        self.run(req, work, |done| match done {
+            Ok(items) => {
+                dirs::plain(&mut reply, &items);
+                reply.ok();
             }
+            Err(e) => reply.error(errno(e)),
         });
     }
 
@@ -522,11 +673,14 @@ impl Filesystem for Mount {
             return reply.error(fuser::Errno::EBADF);
         };
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            match dirs::list(&shared, &who, &dir, offset, dirs::Out::Plus(&mut reply)).await {
-                Ok(()) => reply.ok(),
-                Err(e) => reply.error(errno(e)),
+        let own = self.shared.clone();
+        let work = async move { dirs::list(&shared, &who, &dir, offset).await };
+        self.run(req, work, move |done| match done {
+            Ok(items) => {
+                dirs::plus(&own, &mut reply, &items);
+                reply.ok();
             }
+            Err(e) => reply.error(errno(e)),
         });
     }
 
@@ -537,37 +691,25 @@ impl Filesystem for Mount {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _fh: Fh, _datasync: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, req: &Request, ino: INodeNo, _fh: Fh, _datasync: bool, reply: ReplyEmpty) {
         let shared = self.shared.clone();
-        self.spawn(async move { empty(reply, files::sync_dir(&shared, ino.0).await) });
+        self.run(req, async move { files::sync_dir(&shared, ino.0).await }, |done| empty(reply, done));
     }
 
     fn statfs(&self, req: &Request, ino: INodeNo, reply: ReplyStatfs) {
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move {
-            let space = async {
-                let handle =
-                    shared.server_handle(ino.0).or_else(|_| shared.server_handle(crate::core::tree::ROOT))?;
-                Ok::<_, Errno>(shared.remote.space(&who, &handle).await?)
-            };
-            match space.await {
-                Ok(s) => {
-                    const BLOCK: u64 = 4096;
-                    let blocks = |bytes: u64| bytes / BLOCK;
-                    let (total, free, available) = (blocks(s.total), blocks(s.free), blocks(s.available));
-                    reply.statfs(
-                        total,
-                        free,
-                        available,
-                        s.files,
-                        s.files_free,
-                        BLOCK as u32,
-                        s.name_max,
-                        BLOCK as u32,
-                    );
-                }
-                Err(e) => reply.error(errno(e)),
+        let work = async move {
+            let root = || shared.server_handle(crate::core::tree::ROOT);
+            let handle = shared.server_handle(ino.0).or_else(|_| root())?;
+            Ok(shared.remote.space(&who, &handle).await?)
+        };
+        self.run(req, work, |done| match done {
+            Ok(s) => {
+                let (total, free, available) = (s.total / BLOCK, s.free / BLOCK, s.available / BLOCK);
+                let block = BLOCK as u32;
+                reply.statfs(total, free, available, s.files, s.files_free, block, s.name_max, block);
             }
+            Err(e) => reply.error(errno(e)),
         });
     }
 
@@ -583,7 +725,9 @@ impl Filesystem for Mount {
     ) {
         let (name, value) = (named!(name, reply), Bytes::copy_from_slice(value));
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { empty(reply, xattrs::set(&shared, &who, ino.0, &name, value, flags).await) });
+        self.run(req, async move { xattrs::set(&shared, &who, ino.0, &name, value, flags).await }, |done| {
+            empty(reply, done)
+        });
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
@@ -592,18 +736,24 @@ impl Filesystem for Mount {
             return reply.error(errno(e));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { data(reply, size, xattrs::get(&shared, &who, ino.0, &name).await) });
+        self.run(req, async move { xattrs::get(&shared, &who, ino.0, &name).await }, move |done| {
+            data(reply, size, done)
+        });
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { data(reply, size, xattrs::list(&shared, &who, ino.0).await) });
+        self.run(req, async move { xattrs::list(&shared, &who, ino.0).await }, move |done| {
+            data(reply, size, done)
+        });
     }
 
     fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.spawn(async move { empty(reply, xattrs::remove(&shared, &who, ino.0, &name).await) });
+        self.run(req, async move { xattrs::remove(&shared, &who, ino.0, &name).await }, |done| {
+            empty(reply, done)
+        });
     }
 
     /// The kernel decides by the mode bits (`default_permissions`), and the server when something is done.
@@ -638,6 +788,9 @@ impl Filesystem for Mount {
         reply.error(fuser::Errno::ENOSYS);
     }
 }
+
+/// The unit in which sizes of filesystems are told.
+const BLOCK: u64 = 4096;
 
 fn fopen(keep_pages: bool) -> FopenFlags {
     if keep_pages { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() }

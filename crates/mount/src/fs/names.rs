@@ -77,8 +77,8 @@ pub(super) async fn look_up(
     Ok(found)
 }
 
-/// Sends a change of names in `dir` and takes its reply into the tree.
-async fn change<F>(shared: &Arc<Shared>, dir: Ino, work: F) -> Result<Changed, Errno>
+/// Sends a change of a name in `dir` and takes its reply into the tree.
+async fn change<F>(shared: &Arc<Shared>, dir: Ino, name: &Bytes, work: F) -> Result<Changed, Errno>
 where
     F: Future<Output = Result<Changed, crate::remote::Fault>>,
 {
@@ -94,6 +94,8 @@ where
         }
         Err(e) => {
             tree.end(dir, None, asked, now);
+            // Memory was wrong, or may be.
+            tree.unknown(dir, name);
             Err(e.errno())
         }
     }
@@ -114,7 +116,7 @@ pub(super) async fn make(
     }
     let handle = shared.server_handle(dir)?;
     let is_dir = matches!(kind, CreateType::Dir);
-    let changed = change(shared, dir, shared.remote.make(who, &handle, name, kind, mode)).await?;
+    let changed = change(shared, dir, name, shared.remote.make(who, &handle, name, kind, mode)).await?;
     let (handle, attrs) = changed.object.ok_or(Errno::IO)?;
     let now = shared.now();
     let mut tree = shared.tree();
@@ -130,7 +132,7 @@ pub(super) async fn make(
 /// Removes a name that is no open file's.
 pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
     let handle = shared.server_handle(dir)?;
-    change(shared, dir, shared.remote.remove(who, &handle, name)).await?;
+    change(shared, dir, name, shared.remote.remove(who, &handle, name)).await?;
     let now = shared.now();
     let mut tree = shared.tree();
     let gone = tree.named_node(dir, name);
@@ -244,12 +246,15 @@ async fn move_name(
     if from != to {
         shared.tree().begin(to);
     }
-    let done = change(shared, from, work).await;
+    let done = change(shared, from, oldname, work).await;
     let now = shared.now();
     let mut tree = shared.tree();
     if from != to {
         let other = done.as_ref().ok().map(|c| c.other.clone().unwrap_or_default());
         tree.end(to, other, asked, now);
+    }
+    if done.is_err() {
+        tree.unknown(to, newname);
     }
     done?;
     // Two names of one object: rename(2) leaves both.
@@ -285,7 +290,7 @@ pub(super) async fn link(
     }
     known(shared, dir, name).await;
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
-    let changed = change(shared, dir, shared.remote.link(who, &object, &above, name)).await?;
+    let changed = change(shared, dir, name, shared.remote.link(who, &object, &above, name)).await?;
     let now = shared.now();
     let attrs = match changed.object {
         Some((_, attrs)) => attrs,

@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | `handles` | open, release | before `tree` |
 //! | `tree` | every reply | before a file's `state` |
-//! | a file's `turn` | whoever sends its data; held over replies of the server | before all others |
+//! | a file's `locks` | requests for locks; held over replies of the server | before all others |
+//! | a file's `turn` | whoever sends its data; held over replies of the server | behind `locks` |
 //! | a file's `state` | writes, and who sends its data | last |
 
 use std::collections::HashMap;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{FileHandle, NfsTime};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::Handle as Runtime;
@@ -33,6 +35,8 @@ pub(super) struct Open {
     pub(super) state: Mutex<File>,
     /// Whoever sends this file's data holds it.
     pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held over the server's replies to what concerns its locks.
+    pub(super) locks: tokio::sync::Mutex<super::locks::Locks>,
 }
 
 /// An open file description.
@@ -45,6 +49,19 @@ pub(super) struct Handle {
     /// Errors before this one were reported, or came before it was opened.
     pub(super) seen: Mutex<u64>,
     pub(super) ahead: Mutex<super::ahead::Ahead>,
+    /// As open(2) got them.
+    pub(super) flags: i32,
+}
+
+impl Handle {
+    /// `OPEN4_SHARE_ACCESS_*`
+    pub(super) fn access(&self) -> u32 {
+        match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => OPEN4_SHARE_ACCESS_READ,
+            libc::O_WRONLY => OPEN4_SHARE_ACCESS_WRITE,
+            _ => OPEN4_SHARE_ACCESS_BOTH,
+        }
+    }
 }
 
 /// Paths that failed after their program was told otherwise, or that nobody asked about.
@@ -213,6 +230,18 @@ impl Shared {
             (now.saturating_sub(*since) >= age).then(|| (*ino, who.clone()))
         };
         self.dirty.lock().iter().filter_map(old).collect()
+    }
+
+    /// Has the kernel forget a file's pages and attributes.
+    pub(super) async fn drop_pages(self: &Arc<Self>, ino: Ino) {
+        let shared = self.clone();
+        // The kernel may wait for pages that are being read: not on a thread that others need.
+        let done = tokio::task::spawn_blocking(move || {
+            shared.notifier.get().map(|notifier| notifier.inval_inode(fuser::INodeNo(ino), 0, 0))
+        });
+        if let Ok(Some(Err(e))) = done.await {
+            tracing::debug!("pages of {ino}: {e}");
+        }
     }
 
     /// Notes that what was written to a path is lost.

@@ -176,15 +176,4 @@ impl Remote {
         ops.extend([ArgOp::Getattr(ASKED), ArgOp::Close(close), ArgOp::Restorefh, ArgOp::Getattr(ASKED)]);
         (ops, packed, count)
     }
-
-    /// Ends an open that a COMPOUND has left behind. If that fails, the lease ends it.
-    async fn close(&self, who: &Caller, handle: &FileHandle, open_stateid: Stateid) {
-        let close = ArgOp::Close(CloseArgs { seqid: 0, open_stateid });
-        let done = self.ask(who, vec![ArgOp::Putfh(handle.clone()), close]).await;
-        if let Err(e) | Ok(Err(e)) =
-            done.map(|mut r| r.skip(&[OpNum::PUTFH, OpNum::CLOSE]).map_err(Fault::from))
-        {
-            tracing::debug!("CLOSE: {e:?}");
-        }
-    }
 }
