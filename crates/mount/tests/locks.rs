@@ -151,7 +151,7 @@ fn a_program_that_waits_for_a_lock_or_a_server_can_be_killed() {
         let mut waits = Command::new("flock").arg(at.join("f")).arg("true").spawn().unwrap();
         shell(
             at.path(),
-            &format!("while ! grep -q S /proc/{0}/stat; do :; done; kill -{signal} {0}", waits.id()),
+            &format!("while ! grep -q ' [SD] ' /proc/{0}/stat; do :; done; kill -{signal} {0}", waits.id()),
         );
         assert!(ends(&mut waits).signal().is_some());
     }
