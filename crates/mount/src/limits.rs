@@ -4,7 +4,9 @@ use std::time::Duration;
 
 /// How long attributes and names are answered from memory after the server gave them, unless `actimeo=` says otherwise.
 pub const MEMORY_AGE: Duration = Duration::from_secs(1);
-/// The most that `actimeo=` may say.
+/// The same for directories and names that lead to them, unless `acdirmin=` says otherwise: what Linux's client has.
+pub const DIR_MEMORY_AGE: Duration = Duration::from_secs(30);
+/// The most that `actimeo=` and `acdirmin=` may say.
 pub const MEMORY_AGE_MAX: Duration = Duration::from_secs(3600);
 /// How long a new file stays held back if nobody closes it, unless `hold=` says otherwise.
 pub const HOLD_AGE: Duration = Duration::from_secs(1);

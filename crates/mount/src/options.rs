@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::limits::{HOLD_AGE, HOLD_AGE_MAX, MEMORY_AGE, MEMORY_AGE_MAX, SOFT_DEFAULT};
+use crate::limits::{DIR_MEMORY_AGE, HOLD_AGE, HOLD_AGE_MAX, MEMORY_AGE, MEMORY_AGE_MAX, SOFT_DEFAULT};
 
 /// Options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// How long attributes and names are answered from memory (`actimeo`).
     pub memory: Duration,
+    /// The same for directories, and names that lead to them (`acdirmin`).
+    pub dir_memory: Duration,
     /// How long a new file may be held back; zero: never (`hold`).
     pub hold: Duration,
     /// A request is given up after [`Options::timeo`]; else never (`soft`, `hard`).
@@ -33,6 +35,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             memory: MEMORY_AGE,
+            dir_memory: DIR_MEMORY_AGE,
             hold: HOLD_AGE,
             soft: false,
             timeo: SOFT_DEFAULT,
@@ -78,8 +81,12 @@ impl Options {
     fn one(&mut self, option: &str) -> Result<(), OptionError> {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
         match (name, value) {
-            ("actimeo", Some(v)) => self.memory = seconds(name, v, MEMORY_AGE_MAX)?,
-            ("noac", None) => self.memory = Duration::ZERO,
+            ("actimeo", Some(v)) => {
+                self.memory = seconds(name, v, MEMORY_AGE_MAX)?;
+                self.dir_memory = self.memory;
+            }
+            ("acdirmin", Some(v)) => self.dir_memory = seconds(name, v, MEMORY_AGE_MAX)?,
+            ("noac", None) => (self.memory, self.dir_memory) = (Duration::ZERO, Duration::ZERO),
             ("hold", Some(v)) => self.hold = seconds(name, v, HOLD_AGE_MAX)?,
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
@@ -138,7 +145,9 @@ mod tests {
             taken("rw,_netdev,x-systemd.automount,x-a=b,soft,timeo=30,actimeo=0.5,hold=0,vers=4.1,nosuid")
                 .unwrap();
         assert_eq!(o.patience(), Some(Duration::from_secs(3)));
-        assert_eq!((o.memory, o.hold), (Duration::from_millis(500), Duration::ZERO));
+        assert_eq!((o.memory, o.dir_memory), (Duration::from_millis(500), Duration::from_millis(500)));
+        assert_eq!(o.hold, Duration::ZERO);
+        assert_eq!(taken("acdirmin=2").unwrap().dir_memory, Duration::from_secs(2));
         assert_eq!((o.url, o.kernel), (vec![("version".into(), "4.1".into())], vec!["nosuid".into()]));
         assert_eq!(taken("defaults"), Ok(Options::default()));
         assert_eq!(taken("hard,timeo=30").unwrap().patience(), None);

@@ -10,7 +10,8 @@ Options of -o, separated by commas:
   port=N, mountport=N, nconnect=N (1 to 16)
   hard                 wait for the server for ever (default)
   soft, timeo=TENTHS   give a request up after so many tenths of a second (default 600)
-  actimeo=SECONDS      answer attributes and names from memory for so long (default 1; 0: ask each time)
+  actimeo=SECONDS      answer attributes and names from memory for so long (default: files 1, directories 30; 0: ask each time)
+  acdirmin=SECONDS     the same for directories only
   hold=SECONDS         keep a new file back until it is closed, at most so long (default 1; 0: never)
   allow_other          all users may use the mount (default when root mounts)
   owner_only           only the user who mounts may use it

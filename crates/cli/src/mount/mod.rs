@@ -23,7 +23,9 @@ fn in_background(args: &MountArgs) -> Exit {
     let Some(this) = ok_or_print(std::env::current_exe()) else { return Exit::Failed };
     let mut server = Command::new(this);
     server.args(["mount", "--server"]);
-    args.options.iter().for_each(|o| drop(server.args(["-o", o])));
+    for options in &args.options {
+        server.args(["-o", options]);
+    }
     server.arg("--").arg(&args.url).arg(&args.dir).stdin(Stdio::null()).stdout(Stdio::piped());
     let Some(mut server) = ok_or_print(server.spawn()) else { return Exit::Failed };
     let mut promise = String::new();

@@ -11,9 +11,9 @@
 //!
 //! | question | answered from memory |
 //! |---|---|
-//! | attributes | of a file that is held back; for `actimeo` after the server gave them |
-//! | a name that is there | for `actimeo` after it was looked up, or after its directory was found unchanged |
-//! | a name that is not there | the same, if all names of the directory are known or this one was asked for |
+//! | attributes | of a file that is held back; for `actimeo` (directories: `acdirmin`) after the server gave them |
+//! | a name that is there | for as long after it was looked up, or after its directory was found unchanged |
+//! | a name that is not there | for `actimeo`, if all names of the directory are known or this one was asked for |
 //! | data | never; the kernel's page cache keeps it from one open to the next while the file's change attribute stays the same |
 
 pub mod attrs;

@@ -40,6 +40,8 @@ pub struct Node<F> {
     pub file: Option<Arc<F>>,
     /// The kernel's pages are those of the file at this change attribute.
     pub pages: Option<u64>,
+    /// It was opened, so the kernel may have pages of it.
+    pub opened: bool,
 }
 
 #[derive(Debug, Default)]
@@ -91,14 +93,23 @@ pub struct Tree<F> {
     next_local: Ino,
     /// Names in all directories.
     names: usize,
-    age: Time,
+    ages: Ages,
+}
+
+/// How old answers from memory may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ages {
+    /// Attributes of files, names that lead to files, names that are not there.
+    pub files: Time,
+    /// Attributes of directories, names that lead to directories.
+    pub dirs: Time,
 }
 
 impl<F> Tree<F> {
-    /// A tree with nothing but its top. Answers from memory are at most `age` old.
-    pub fn new(handle: FileHandle, attrs: Attrs, now: Time, age: Time) -> Tree<F> {
+    /// A tree with nothing but its top.
+    pub fn new(handle: FileHandle, attrs: Attrs, now: Time, ages: Ages) -> Tree<F> {
         let mut tree =
-            Tree { nodes: HashMap::new(), handles: HashMap::new(), next_local: LOCAL, names: 0, age };
+            Tree { nodes: HashMap::new(), handles: HashMap::new(), next_local: LOCAL, names: 0, ages };
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.
         node.lookups = 1;
@@ -158,13 +169,17 @@ impl<F> Tree<F> {
     /// The attributes, if they may be answered from memory.
     pub fn fresh(&self, ino: Ino, now: Time) -> Option<&Attrs> {
         let node = self.nodes.get(&ino)?;
-        let fresh = node.handle.is_none() || node.asked.is_some_and(|at| now.saturating_sub(at) < self.age);
+        let age = if node.attrs.is_dir() { self.ages.dirs } else { self.ages.files };
+        let fresh = node.handle.is_none() || node.asked.is_some_and(|at| now.saturating_sub(at) < age);
         fresh.then_some(&node.attrs)
     }
 
     /// What memory knows of `name` in `dir`.
     pub fn lookup(&self, dir: Ino, name: &[u8], now: Time) -> Found {
-        match self.lookup_within(dir, name, now, self.age) {
+        let to_dir =
+            self.named_node(dir, name).and_then(|ino| self.get(ino)).is_some_and(|n| n.attrs.is_dir());
+        let age = if to_dir { self.ages.dirs } else { self.ages.files };
+        match self.lookup_within(dir, name, now, age) {
             Found::Node(ino) if self.fresh(ino, now).is_none() => Found::Ask,
             found => found,
         }
@@ -172,7 +187,7 @@ impl<F> Tree<F> {
 
     /// Whether a new file of this name may be held back: nobody had the name when the server was asked, a moment ago.
     pub fn is_free(&self, dir: Ino, name: &[u8], now: Time) -> bool {
-        self.lookup_within(dir, name, now, self.age.max(HOLD_AGE)) == Found::Nobody
+        self.lookup_within(dir, name, now, self.ages.files.max(HOLD_AGE)) == Found::Nobody
     }
 
     fn lookup_within(&self, dir: Ino, name: &[u8], now: Time, age: Time) -> Found {
@@ -508,6 +523,7 @@ impl<F> Node<F> {
             dir: None,
             file: None,
             pages: None,
+            opened: false,
         }
     }
 }

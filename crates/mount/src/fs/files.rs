@@ -148,6 +148,9 @@ pub(super) fn hold(
         });
         drop(file);
         let ino = tree.hold(dir, name, attrs.clone(), open.clone(), now);
+        if let Some(node) = tree.get_mut(ino) {
+            node.opened = true;
+        }
         tree.refer(ino);
         (attrs, ino)
     };
@@ -196,7 +199,7 @@ pub(super) async fn create(
     tree.refer(ino);
     let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
     if let Some(node) = tree.get_mut(ino) {
-        node.pages = Some(attrs.change);
+        (node.pages, node.opened) = (Some(attrs.change), true);
     }
     drop(tree);
     let number = add_handle(shared, ino, open, who.clone(), flags, None);
@@ -224,6 +227,9 @@ async fn existing(
     let mut tree = shared.tree();
     tree.refer(ino);
     let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+    if let Some(node) = tree.get_mut(ino) {
+        (node.pages, node.opened) = (None, true);
+    }
     drop(tree);
     let number = add_handle(shared, ino, open, who.clone(), flags, None);
     Ok((attrs, ino, Opened { number, keep_pages: false }))
@@ -283,17 +289,24 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
             (attrs, None)
         }
     };
-    let mut tree = shared.tree();
-    let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
-    let node = tree.get_mut(ino).ok_or(Errno::STALE)?;
-    let ours = !open.state.lock().content.is_empty();
-    let keep_pages = ours || node.pages == Some(attrs.change);
-    if !ours {
+    let (open, ours, stale) = {
+        let mut tree = shared.tree();
+        let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+        let node = tree.get_mut(ino).ok_or(Errno::STALE)?;
+        let ours = !open.state.lock().content.is_empty();
+        let stale = !ours && node.opened && node.pages != Some(attrs.change);
+        node.opened = true;
+        (open, ours, stale)
+    };
+    if stale {
+        // Before the answer: an open beside this one must not find them.
+        shared.drop_pages(ino).await;
+    }
+    if !ours && let Some(node) = shared.tree().get_mut(ino) {
         node.pages = Some(attrs.change);
     }
-    drop(tree);
     let first = first.filter(|_| !ours);
-    Ok(Opened { number: add_handle(shared, ino, open, who.clone(), flags, first), keep_pages })
+    Ok(Opened { number: add_handle(shared, ino, open, who.clone(), flags, first), keep_pages: true })
 }
 
 /// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel

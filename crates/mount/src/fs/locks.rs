@@ -130,15 +130,18 @@ pub(super) async fn set(
         let mut tree = shared.tree();
         let changed = tree.get_mut(handle.ino).is_some_and(|node| {
             let changed = node.pages != Some(attrs.change);
-            node.pages = Some(attrs.change);
+            node.pages = node.pages.filter(|_| !changed);
             changed
         });
-        tree.changed(handle.ino, Some(attrs), now);
+        tree.changed(handle.ino, Some(attrs.clone()), now);
         changed
     };
     if changed {
         handle.open.state.lock().generation += 1;
         shared.drop_pages(handle.ino).await;
+        if let Some(node) = shared.tree().get_mut(handle.ino) {
+            node.pages = Some(attrs.change);
+        }
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use super::callers::Callers;
 use super::convert::nfs_time;
 use crate::core::attrs::Attrs;
 use crate::core::file::File;
-use crate::core::tree::Tree;
+use crate::core::tree::{Ages, Tree};
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{DIRTY_BYTES_MAX, FAILURES_KEPT};
@@ -102,7 +102,8 @@ impl Shared {
     ) -> Shared {
         let squashed = options.url.iter().any(|(k, _)| k == "uid" || k == "gid");
         let callers = Callers::new(squashed.then(|| remote.own().clone()));
-        let tree = Tree::new(root.0, root.1, Time::ZERO, options.memory);
+        let ages = Ages { files: options.memory, dirs: options.dir_memory };
+        let tree = Tree::new(root.0, root.1, Time::ZERO, ages);
         Shared {
             remote,
             options,

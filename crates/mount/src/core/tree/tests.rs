@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 const AGE: Time = Time::from_secs(1);
+const DIR_AGE: Time = Time::from_secs(30);
 
 fn attrs(kind: FileType, fileid: u64, change: u64) -> Attrs {
     let values = AttrValues {
@@ -28,7 +29,7 @@ fn name(n: u8) -> Bytes {
 }
 
 fn tree() -> Tree<()> {
-    Tree::new(handle(100), attrs(FileType::Dir, 100, 0), Time::ZERO, AGE)
+    Tree::new(handle(100), attrs(FileType::Dir, 100, 0), Time::ZERO, Ages { files: AGE, dirs: DIR_AGE })
 }
 
 /// A directory of the server: names, and what they lead to.
@@ -143,6 +144,23 @@ fn all_names_of_a_directory_made_here_are_known() {
     let info = ChangeInfo { atomic: true, before: 1, after: 2 };
     tree.end(dir, Some((Some(info), None)), AGE, AGE);
     assert_eq!(tree.lookup(dir, b"x", AGE), Found::Nobody);
+}
+
+#[test]
+fn a_way_to_a_directory_is_remembered_for_longer_than_a_file() {
+    let mut tree = tree();
+    let changes = tree.changes(ROOT);
+    for (n, kind) in [(1, FileType::Dir), (2, FileType::Reg)] {
+        let found = Some((handle(n.into()), attrs(kind, n.into(), 1)));
+        tree.looked_up(ROOT, &name(n), (0, Time::ZERO, changes), found);
+    }
+    let later = AGE + Time::from_millis(1);
+    assert!(matches!(tree.lookup(ROOT, b"n1", later), Found::Node(_)));
+    assert_eq!(tree.lookup(ROOT, b"n2", later), Found::Ask);
+    assert_eq!(tree.lookup(ROOT, b"n1", DIR_AGE), Found::Ask);
+    // Somebody else changes the directory: then nothing of it is known.
+    tree.learn(ROOT, attrs(FileType::Dir, 100, 9), later);
+    assert_eq!(tree.lookup(ROOT, b"n1", later), Found::Ask);
 }
 
 #[test]
