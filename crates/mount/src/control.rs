@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use fuser::{MountOption, SessionACL};
@@ -11,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::asked::{STATUS, SYNC};
 use crate::fs::Mount;
-use crate::limits::{FOREVER, KERNEL_THREADS};
+use crate::limits::{FOREVER, KERNEL_THREADS, READ_AHEAD_BYTES};
 use crate::options::Options;
 use crate::remote::Remote;
 
@@ -68,10 +69,32 @@ pub fn mount(
     let unique = getrandom::u64().map_err(|e| MountError::Random(e.to_string()))?;
     let config = config(source, &options);
     let mount = Mount::new(remote, options, runtime.handle().clone(), root, unique);
+    // Afterwards it could not be resolved: nobody answers yet.
+    let at = &at.canonicalize().map_err(|e| MountError::Mount { at: at.to_owned(), source: e })?;
     let session = fuser::Session::new(mount.clone(), at, &config);
     let session = session.map_err(|e| MountError::Mount { at: at.to_owned(), source: e })?;
     mount.set_notifier(session.notifier());
+    if let Err(e) = read_ahead(at) {
+        // Only root may. The kernel's own window is smaller, no more.
+        tracing::debug!("the kernel's readahead stays as it is: {e}");
+    }
     Ok(Mounted { session, mount, runtime, promise })
+}
+
+/// Has the kernel read ahead as far as a long network needs. Nothing of the mount may be touched yet: nobody answers.
+fn read_ahead(at: &Path) -> io::Result<()> {
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let device = device_of(&mounts, at.as_os_str().as_bytes()).ok_or(io::ErrorKind::NotFound)?;
+    std::fs::write(format!("/sys/class/bdi/{device}/read_ahead_kb"), (READ_AHEAD_BYTES >> 10).to_string())
+}
+
+/// Major and minor number of what was mounted last at `at` (proc_pid_mountinfo(5)).
+fn device_of(mountinfo: &[u8], at: &[u8]) -> Option<String> {
+    let lines = mountinfo.split(|b| *b == b'\n').rev();
+    let found = lines
+        .map(|l| l.split(|b| *b == b' ').collect::<Vec<_>>())
+        .find(|fields| fields.get(4) == Some(&at))?;
+    String::from_utf8(found.get(2)?.to_vec()).ok()
 }
 
 fn config(source: &str, options: &Options) -> fuser::Config {
@@ -187,5 +210,17 @@ pub fn unmount(dir: &Path) -> io::Result<Vec<String>> {
             }
         }
         Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_mount_at_a_place_counts() {
+        let info = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n90 22 0:40 / /mnt rw - fuse a rw\n91 90 0:41 / /mnt rw - fuse b rw\n";
+        assert_eq!(device_of(info, b"/mnt"), Some("0:41".to_owned()));
+        assert_eq!(device_of(info, b"/other"), None);
     }
 }

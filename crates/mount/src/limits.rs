@@ -43,12 +43,8 @@ pub const READDIR_BYTES: u32 = 128 << 10;
 pub const FIRST_READ_BYTES: u32 = 64 << 10;
 /// Such data that waits for its READ, in all open files.
 pub const FIRST_READS_BYTES_MAX: u64 = 32 << 20;
-/// READs of one file that are sent before anybody asks for them, once it is read in order.
-pub const READ_AHEAD_PIECES: usize = 4;
-/// Bytes of each.
-pub const READ_AHEAD_BYTES: u32 = 1 << 20;
-/// Bytes that are read ahead, in all files.
-pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 20;
+/// How far the kernel reads ahead of a program that reads in order, where this side may say so.
+pub const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// The largest FUSE_WRITE asked of the kernel.
 pub const KERNEL_WRITE_BYTES: u32 = 1 << 20;

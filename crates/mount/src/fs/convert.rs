@@ -43,7 +43,9 @@ pub(super) fn attr(ino: Ino, a: &Attrs) -> FileAttr {
     FileAttr {
         ino: INodeNo(ino),
         size: a.size,
-        blocks: a.used.max(if a.used == 0 { a.size } else { 0 }).div_ceil(512),
+        // No block at all would mean to some programs that there is nothing to read (GNU tar --sparse), while the server may only not
+        // have decided yet where the data goes.
+        blocks: if a.used == 0 { a.size } else { a.used }.div_ceil(512),
         atime: time(a.atime),
         mtime: time(a.mtime),
         ctime: time(a.ctime),
