@@ -64,18 +64,27 @@ fn it_mounts_in_the_background_and_unmounts_with_everything_stable() {
     assert!(mounts.lines().any(|l| l.contains(&rig.top()) && l.contains("fuse")), "{mounts}");
     fs::write(rig.at("f"), "text").expect("written");
     assert_eq!(fs::read_to_string(rig.dir.path().join("data/f")).expect("there"), "text");
-    // Open, and held back for long.
-    let mut open = fs::File::create_new(rig.at("open")).expect("made");
-    std::io::Write::write_all(&mut open, b"held").expect("written");
-    assert!(!rig.dir.path().join("data/open").exists());
+    // Open in another process: one that starts others closes their copies, and each close makes the file stable.
+    let mut other = Command::new("sh")
+        .args(["-c", "exec 3>open; echo held >&3; echo ready; read x"])
+        .current_dir(rig.top())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut ready = String::new();
+    let mut out = std::io::BufReader::new(other.stdout.take().expect("a pipe"));
+    std::io::BufRead::read_line(&mut out, &mut ready).expect("a line");
+    assert_eq!(fs::read_to_string(rig.dir.path().join("data/open")).expect("there"), "");
     let status = run(&["status", &rig.top()]);
     assert!(stdout(&status).contains("dirty files: 1\n"), "{}", stdout(&status));
     assert!(run(&["sync", &rig.top()]).status.success());
-    assert_eq!(fs::read_to_string(rig.dir.path().join("data/open")).expect("there"), "held");
+    assert_eq!(fs::read_to_string(rig.dir.path().join("data/open")).expect("there"), "held\n");
     let busy = run(&["umount", &rig.top()]);
     assert_eq!(busy.status.code(), Some(2), "{}", stderr(&busy));
     one_line_with(&stderr(&busy), &[&rig.top(), "busy"]);
-    drop(open);
+    drop(other.stdin.take());
+    other.wait().expect("gone");
     let done = run(&["umount", &rig.top()]);
     assert!(done.status.success(), "{}", stderr(&done));
     let again = run(&["umount", &rig.top()]);

@@ -118,6 +118,7 @@ fn a_file_that_is_removed_while_it_is_open_stays_until_its_close() {
             }
             fs::remove_file(at.join("f")).unwrap();
             assert!(!at.join("f").exists());
+            assert_eq!(f.metadata().unwrap().nlink(), 0);
             f.write_all(b" second").unwrap();
             f.sync_all().unwrap();
             let mut text = String::new();

@@ -121,8 +121,8 @@ fn versions_without_locks_say_so_and_keep_them_here_if_told_to() {
         let rig = Rig::new();
         let (one, two) = (rig.mount(version), rig.mount_with(version, "nolock"));
         fs::write(one.join("f"), "0").unwrap();
-        assert_eq!(fcntl_lock(&open(&one.join("f")), FlockOperation::LockShared), Err(Errno::NOLCK));
-        fcntl_lock(&open(&two.join("f")), FlockOperation::LockExclusive).unwrap();
+        assert_eq!(fcntl_lock(open(&one.join("f")), FlockOperation::LockShared), Err(Errno::NOLCK));
+        fcntl_lock(open(&two.join("f")), FlockOperation::LockExclusive).unwrap();
     }
 }
 

@@ -144,6 +144,10 @@ impl File {
     /// The attributes as the programs of this machine see them.
     pub fn view(&self, mut attrs: Attrs) -> Attrs {
         attrs.size = attrs.size.max(self.content.end());
+        if self.removed_as.is_some() {
+            // The name that keeps it until its close is nobody's.
+            attrs.links = attrs.links.saturating_sub(1);
+        }
         if let (Some(now), None) = (self.written, &self.held) {
             (attrs.mtime, attrs.ctime) = (attrs.mtime.max(now), attrs.ctime.max(now));
         }

@@ -9,11 +9,14 @@ use parking_lot::Mutex;
 use crate::limits::{GROUPS_AGE, KILLED_ASKED_EACH, OWNERS_KNOWN_MAX};
 use crate::remote::Caller;
 
+/// Groups of a process and user, and when they were read.
+type Known = (Instant, Arc<[u32]>);
+
 pub(super) struct Callers {
     /// All requests are made in this name.
     always: Option<Caller>,
     none: Arc<[u32]>,
-    groups: Mutex<HashMap<(u32, u32), (Instant, Arc<[u32]>)>>,
+    groups: Mutex<HashMap<(u32, u32), Known>>,
 }
 
 impl Callers {

@@ -24,20 +24,6 @@ pub(super) struct Opened {
     pub(super) keep_pages: bool,
 }
 
-/// The attributes, asked of the server.
-pub(super) async fn attrs(shared: &Arc<Shared>, who: &Caller, ino: Ino) -> Result<Attrs, Errno> {
-    if let Some(attrs) = shared.view(ino) {
-        return Ok(attrs);
-    }
-    let handle = shared.server_handle(ino)?;
-    let asked = shared.now();
-    let attrs = shared.remote.get_attrs(who, &handle).await?;
-    let mut tree = shared.tree();
-    tree.learn(ino, attrs, asked);
-    let attrs = tree.get(ino).map(|n| n.attrs.clone()).ok_or(Errno::STALE)?;
-    Ok(shared.seen_by_programs(&tree, ino, attrs))
-}
-
 /// Folds a change of attributes into a file that is held back.
 pub(super) fn set_held(shared: &Shared, ino: Ino, set: &Set) -> Option<Attrs> {
     let now = shared.clock();

@@ -5,11 +5,10 @@
 //! one writes under a lock the next one reads under it. A lock that somebody else has is asked for again every
 //! [`LOCK_ASKED_EACH`]. The server forgets locks with the lease; a file whose locks were lost gives EIO to those who hold them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use landfast_client::Version;
-use landfast_nfs::v4::{LockType, NfsStat, Stateid};
+use landfast_nfs::v4::{LockType, NfsStat};
 
 use super::callers;
 use super::flush::{self, Until};
@@ -26,17 +25,6 @@ pub(super) struct Wanted {
     pub(super) end: u64,
     /// `F_RDLCK`, `F_WRLCK`, `F_UNLCK`.
     pub(super) kind: i32,
-}
-
-/// What the server has of a file's locks.
-#[derive(Debug, Default)]
-pub(super) struct Locks {
-    /// The open that the locks belong to, and its access.
-    open: Option<(Stateid, u32)>,
-    number: Option<u64>,
-    owners: HashMap<u64, Stateid>,
-    /// The server has forgotten locks.
-    lost: bool,
 }
 
 impl Wanted {

@@ -7,6 +7,8 @@
 //! | `callers` | who asks |
 //! | `ahead` | data that came with an open |
 //! | `shared` | what all requests share, and the order of locks |
+//! | `held_locks` | what the server has of a file's locks |
+//! | `look` | attributes, asked of the server |
 //! | `flush` | sending what is held back |
 //! | `read` | reading, over what is on its way |
 //! | `names`, `files`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
@@ -17,13 +19,16 @@ mod convert;
 mod dirs;
 mod files;
 mod flush;
+mod held_locks;
 mod locks;
+mod look;
 mod names;
 mod read;
 mod shared;
 mod status;
 mod xattrs;
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +46,7 @@ use fuser::{
 use landfast_nfs::v4::args::CreateType;
 use landfast_nfs::v4::{FileHandle, SpecData};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::Ino;
@@ -59,6 +65,8 @@ use shared::Shared;
 #[derive(Clone)]
 pub(crate) struct Mount {
     shared: Arc<Shared>,
+    /// Open directories.
+    dirs: Arc<Mutex<HashMap<u64, Arc<dirs::DirHandle>>>>,
 }
 
 impl Mount {
@@ -72,7 +80,7 @@ impl Mount {
     ) -> Mount {
         let shared = Arc::new(Shared::new(remote, options, runtime, root, unique));
         shared.runtime.spawn(flush::clean(Arc::downgrade(&shared)));
-        Mount { shared }
+        Mount { shared, dirs: Arc::default() }
     }
 
     pub(crate) fn set_notifier(&self, notifier: fuser::Notifier) {
@@ -271,7 +279,7 @@ impl Filesystem for Mount {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.run(req, async move { files::attrs(&shared, &who, ino.0).await }, move |done| {
+        self.run(req, async move { look::attrs(&shared, &who, ino.0).await }, move |done| {
             attributes(reply, ino.0, done);
         });
     }
@@ -303,7 +311,7 @@ impl Filesystem for Mount {
         let work = async move {
             match set.is_empty() {
                 // The kernel asks for nothing that the server keeps (ctime alone).
-                true => files::attrs(&shared, &who, ino.0).await,
+                true => look::attrs(&shared, &who, ino.0).await,
                 false => files::set_attrs(&shared, &who, ino.0, &set).await,
             }
         };
@@ -649,12 +657,12 @@ impl Filesystem for Mount {
     fn opendir(&self, _: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         let number = self.shared.number();
         self.shared.tree().pin(ino.0);
-        self.shared.dirs.lock().insert(number, Arc::new(dirs::DirHandle::new(ino.0)));
+        self.dirs.lock().insert(number, Arc::new(dirs::DirHandle::new(ino.0)));
         reply.opened(Fh(number), FopenFlags::empty());
     }
 
     fn readdir(&self, req: &Request, _: INodeNo, fh: Fh, offset: u64, mut reply: ReplyDirectory) {
-        let Some(dir) = self.shared.dirs.lock().get(&fh.0).cloned() else {
+        let Some(dir) = self.dirs.lock().get(&fh.0).cloned() else {
             return reply.error(fuser::Errno::EBADF);
         };
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
@@ -669,7 +677,7 @@ impl Filesystem for Mount {
     }
 
     fn readdirplus(&self, req: &Request, _: INodeNo, fh: Fh, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let Some(dir) = self.shared.dirs.lock().get(&fh.0).cloned() else {
+        let Some(dir) = self.dirs.lock().get(&fh.0).cloned() else {
             return reply.error(fuser::Errno::EBADF);
         };
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
@@ -685,7 +693,7 @@ impl Filesystem for Mount {
     }
 
     fn releasedir(&self, _: &Request, ino: INodeNo, fh: Fh, _flags: OpenFlags, reply: ReplyEmpty) {
-        if self.shared.dirs.lock().remove(&fh.0).is_some() {
+        if self.dirs.lock().remove(&fh.0).is_some() {
             self.shared.tree().unpin(ino.0);
         }
         reply.ok();

@@ -188,7 +188,7 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
         && is_open(shared, ino)
         && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
     {
-        let links = super::files::attrs(shared, who, ino).await.map_or(1, |a| a.links);
+        let links = super::look::attrs(shared, who, ino).await.map_or(1, |a| a.links);
         // Another name keeps it.
         if links <= 1 {
             return hide(shared, who, dir, name, ino).await;

@@ -36,7 +36,7 @@ pub(super) struct Open {
     /// Whoever sends this file's data holds it.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Held over the server's replies to what concerns its locks.
-    pub(super) locks: tokio::sync::Mutex<super::locks::Locks>,
+    pub(super) locks: tokio::sync::Mutex<super::held_locks::Locks>,
 }
 
 /// An open file description.
@@ -79,7 +79,6 @@ pub(super) struct Shared {
     started: Instant,
     tree: Mutex<Tree<Open>>,
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
-    pub(super) dirs: Mutex<HashMap<u64, Arc<super::dirs::DirHandle>>>,
     next_handle: AtomicU64,
     /// Files with data or a creation that the server does not have, and who wrote last.
     dirty: Mutex<HashMap<Ino, (Time, Caller)>>,
@@ -112,7 +111,6 @@ impl Shared {
             started: Instant::now(),
             tree: Mutex::new(tree),
             handles: Mutex::default(),
-            dirs: Mutex::default(),
             next_handle: AtomicU64::new(1),
             dirty: Mutex::default(),
             dirty_bytes: AtomicU64::new(0),

@@ -48,14 +48,16 @@ pub struct Changed {
     pub object: Option<(FileHandle, Attrs)>,
 }
 
+/// An entry of a listing: cookie, name, and the object if the server told.
+pub type PageEntry = (u64, Bytes, Option<(FileHandle, Attrs)>);
+
 /// A part of a directory's listing.
 #[derive(Debug)]
 pub struct Page {
     /// The directory's change attribute before it.
     pub change: u64,
     pub verifier: Verifier,
-    /// Cookie, name, and the object if the server told.
-    pub entries: Vec<(u64, Bytes, Option<(FileHandle, Attrs)>)>,
+    pub entries: Vec<PageEntry>,
     pub eof: bool,
 }
 
