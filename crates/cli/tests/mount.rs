@@ -64,17 +64,20 @@ fn it_mounts_in_the_background_and_unmounts_with_everything_stable() {
     assert!(mounts.lines().any(|l| l.contains(&rig.top()) && l.contains("fuse")), "{mounts}");
     fs::write(rig.at("f"), "text").expect("written");
     assert_eq!(fs::read_to_string(rig.dir.path().join("data/f")).expect("there"), "text");
-    // Open in another process: one that starts others closes their copies, and each close makes the file stable.
-    let mut other = Command::new("sh")
-        .args(["-c", "exec 3>open; echo held >&3; echo ready; read x"])
+    // Open in another process, which waits for more to write: one that starts others closes their copies, and each close makes the file
+    // stable.
+    let mut other = Command::new("dd")
+        .args(["of=open", "bs=5", "count=2", "status=none"])
         .current_dir(rig.top())
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut ready = String::new();
-    let mut out = std::io::BufReader::new(other.stdout.take().expect("a pipe"));
-    std::io::BufRead::read_line(&mut out, &mut ready).expect("a line");
+    std::io::Write::write_all(other.stdin.as_mut().expect("a pipe"), b"held\n").expect("written");
+    let begin = std::time::Instant::now();
+    while fs::metadata(rig.at("open")).map_or(0, |m| m.len()) < 5 {
+        assert!(begin.elapsed().as_secs() < 20);
+        std::thread::yield_now();
+    }
     assert_eq!(fs::read_to_string(rig.dir.path().join("data/open")).expect("there"), "");
     let status = run(&["status", &rig.top()]);
     assert!(stdout(&status).contains("dirty files: 1\n"), "{}", stdout(&status));
