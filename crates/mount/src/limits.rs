@@ -78,5 +78,3 @@ pub const KILLED_ASKED_EACH: Duration = Duration::from_secs(1);
 pub const OWNERS_KNOWN_MAX: usize = 4096;
 /// How long a process's supplementary groups are remembered.
 pub const GROUPS_AGE: Duration = Duration::from_secs(1);
-/// How long the end of a mount waits for data that is still to be written, where `soft` is given. With `hard` it waits for ever.
-pub const GOODBYE: Duration = Duration::from_secs(60);
