@@ -162,3 +162,33 @@ fn a_program_that_waits_for_a_lock_or_a_server_can_be_killed() {
     rig.start();
     drop(a);
 }
+
+#[test]
+fn two_mounts_write_one_database() {
+    if !can_mount() || !has("python3") {
+        return;
+    }
+    const EACH: u32 = 10;
+    let rig = Rig::new();
+    let mounts = [rig.mount("4.2"), rig.mount("4.2")];
+    let script = format!(
+        "import sqlite3, sys
+c = sqlite3.connect(sys.argv[1], timeout=300)
+c.execute('create table if not exists t(a, b)')
+for i in range({EACH}):
+    c.execute('insert into t values(?, ?)', (sys.argv[2], i))
+    c.commit()"
+    );
+    let insert = |(n, at): (usize, &common::At)| {
+        Command::new("python3").args(["-c", &script]).arg(at.join("db")).arg(n.to_string()).spawn().unwrap()
+    };
+    let programs: Vec<_> = mounts.iter().enumerate().map(insert).collect();
+    for mut program in programs {
+        assert!(program.wait().unwrap().success());
+    }
+    let count = "import sqlite3, sys
+c = sqlite3.connect(sys.argv[1])
+print(c.execute('select count(*) from t').fetchone()[0], c.execute('pragma integrity_check').fetchone()[0])";
+    let told = Command::new("python3").args(["-c", count]).arg(rig.dest().join("db")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout), format!("{} ok\n", 2 * EACH));
+}
