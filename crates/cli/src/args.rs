@@ -2,6 +2,8 @@
 
 use crate::commands::Tools;
 use crate::log::args::LogCommand;
+#[cfg(feature = "mount")]
+use crate::mount::args::{self as mount, DirArgs, MountArgs};
 use crate::predict::args::{self as predict, PredictArgs};
 use crate::probe::args::ProbeArgs;
 use crate::serve::args::{CheckArgs, ExportsArgs, ServeArgs};
@@ -38,6 +40,19 @@ pub enum Command {
     Log(LogCommand),
     /// Extract a tar archive onto an NFS server; every file is durable when it returns
     Untar(UntarArgs),
+    /// Mount a directory of an NFS server, with FUSE: new files take one round trip
+    #[cfg(feature = "mount")]
+    #[command(after_help = mount::HELP)]
+    Mount(MountArgs),
+    /// Make everything stable that was written through a mount, then unmount it
+    #[cfg(feature = "mount")]
+    Umount(DirArgs),
+    /// Make everything stable that was written through a mount; print paths that failed
+    #[cfg(feature = "mount")]
+    Sync(DirArgs),
+    /// Print the state of a mount
+    #[cfg(feature = "mount")]
+    Status(DirArgs),
     /// What GNU tools do, on an NFS server
     #[command(flatten)]
     Tool(Tools),

@@ -12,6 +12,8 @@ mod input;
 #[cfg(feature = "lab")]
 mod lab;
 mod log;
+#[cfg(feature = "mount")]
+mod mount;
 mod outage;
 mod predict;
 mod probe;
@@ -35,7 +37,10 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(commands::tar::args::with_dashes(std::env::args_os().collect())) {
+    let args: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    #[cfg(feature = "mount")]
+    let Some(args) = mount::args::as_called(args) else { return ExitCode::SUCCESS };
+    let cli = match Cli::try_parse_from(commands::tar::args::with_dashes(args)) {
         Ok(cli) => cli,
         Err(e) => {
             // A wrong command line gets the message and the status of the GNU tool of that name.
@@ -73,6 +78,14 @@ fn main() -> ExitCode {
         Command::Exports(args) => serve::config::exports(&args),
         Command::Check(args) => serve::config::check(&args),
         Command::Untar(args) => untar::run(&args),
+        #[cfg(feature = "mount")]
+        Command::Mount(args) => mount::run(&args),
+        #[cfg(feature = "mount")]
+        Command::Umount(args) => mount::unmount(&args),
+        #[cfg(feature = "mount")]
+        Command::Sync(args) => mount::sync(&args),
+        #[cfg(feature = "mount")]
+        Command::Status(args) => mount::status(&args),
         Command::Tool(command) => commands::run(command),
         #[cfg(feature = "lab")]
         Command::Demo(args) => lab::demo::run(args),

@@ -23,9 +23,14 @@ pub fn with_messages(options: SessionOptions, timeout: Option<Duration>) -> Sess
         reconnect_patience: Duration::MAX,
         refused_patience: limits::REFUSED_PATIENCE,
         reply_patience: timeout,
-        watch: Some(Arc::new(Messages)),
+        watch: Some(messages()),
         ..options
     }
+}
+
+/// Prints when a server is silent and when it answers again.
+pub fn messages() -> Arc<dyn Watch> {
+    Arc::new(Messages)
 }
 
 /// Waits until a server is silent, and returns its name.

@@ -37,6 +37,7 @@
 
 pub mod archive;
 pub mod book;
+mod caller;
 pub mod compound;
 pub mod copy;
 mod cost;

@@ -23,6 +23,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::caller;
 use crate::counters::{Counters, SessionStats};
 use crate::error::SessionError;
 use crate::limits;
@@ -84,6 +85,11 @@ impl Peer {
 
     pub(crate) fn cred(&self) -> &OpaqueAuth {
         &self.cred
+    }
+
+    /// The credential of the caller for whom this task works.
+    pub(crate) fn caller(&self) -> OpaqueAuth {
+        caller::current().unwrap_or_else(|| self.cred.clone())
     }
 
     /// Notes that it is an NFS server: from now on a long absence is waited out.
@@ -332,6 +338,7 @@ impl Connections {
         let line = self.lines.get(index).ok_or(SessionError::Ended)?;
         let xid = self.next_xid.fetch_add(1, Ordering::Relaxed);
         let options = self.peer.options();
+        let cred = self.peer.caller();
         let start = Instant::now();
         let mut pause = limits::BACKOFF_MIN;
         let mut again = false;
@@ -354,7 +361,7 @@ impl Connections {
                 }
             };
             self.peer.counters.sent(&args, again);
-            let done = conn.call_as(xid, to, &self.peer.cred, args.clone(), options.call_patience);
+            let done = conn.call_as(xid, to, &cred, args.clone(), options.call_patience);
             let done = requests::logged(to, &args, done).await;
             self.peer.called(&done);
             let why = match done {

@@ -13,9 +13,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid};
+use landfast_rpc::OpaqueAuth;
 use landfast_xdr::Encode;
 
+use crate::caller;
 pub use crate::counters::SessionStats;
+use crate::cred::Identity;
 pub use crate::error::SessionError;
 use crate::limits;
 pub use crate::options::{SessionLimits, SessionOptions};
@@ -31,6 +34,8 @@ use crate::{v3, v40, v41};
 #[derive(Clone)]
 pub struct Session {
     kind: Kind,
+    /// `None`: the session's own identity.
+    caller: Option<OpaqueAuth>,
 }
 
 #[derive(Clone)]
@@ -102,7 +107,14 @@ impl Session {
                 (Kind::V41(client), answer)
             }
         };
-        Ok((Session { kind }, answer))
+        Ok((Session { kind, caller: None }, answer))
+    }
+
+    /// The same session for another caller: COMPOUNDs sent through it are executed with the rights of `identity`. What the session does
+    /// for itself stays under its own identity.
+    #[must_use]
+    pub fn on_behalf_of(&self, identity: &Identity) -> Session {
+        Session { kind: self.kind.clone(), caller: Some(identity.credential().to_opaque()) }
     }
 
     fn peer(&self) -> &Peer {
@@ -137,11 +149,14 @@ impl Session {
         cachethis: bool,
     ) -> Result<CompoundRes, SessionError> {
         // A task of its own: a caller that drops the future must not leave a slot in an unknown state.
-        let task = match self.kind.clone() {
-            Kind::V41(client) => tokio::spawn(async move { client.compound(ops, count, cachethis).await }),
-            Kind::V40(client) => tokio::spawn(async move { client.compound(ops, count).await }),
-            Kind::V3(client) => tokio::spawn(async move { client.compound(ops, count).await }),
-        };
+        let (kind, caller) = (self.kind.clone(), self.caller.clone());
+        let task = tokio::spawn(caller::under(caller, async move {
+            match kind {
+                Kind::V41(client) => client.compound(ops, count, cachethis).await,
+                Kind::V40(client) => client.compound(ops, count).await,
+                Kind::V3(client) => client.compound(ops, count).await,
+            }
+        }));
         task.await.unwrap_or(Err(SessionError::Ended))
     }
 
@@ -174,7 +189,7 @@ impl Session {
     /// | 6.1 | several READDIRs | the server writes beyond its reply, and the machine stops |
     /// | both | a read after a page of other results | false data |
     /// | both | a WRITE, and with 6.1 a SETXATTR, whose data begins after the first page of the request | other bytes are stored |
-    pub(crate) fn packs_data(&self) -> bool {
+    pub fn packs_data(&self) -> bool {
         match &self.kind {
             Kind::V41(client) => client.packs_data(),
             Kind::V40(_) => false,

@@ -25,6 +25,15 @@ pub fn makes(fs: &str) -> bool {
     there
 }
 
+/// Whether a program is here; says so when it is not.
+pub fn has_program(name: &str) -> bool {
+    let there = ["/sbin", "/usr/sbin", "/bin", "/usr/bin"].iter().any(|d| Path::new(d).join(name).exists());
+    if !there {
+        println!("skipped: needs {name}");
+    }
+    there
+}
+
 /// The command.
 pub fn landfast() -> Command {
     Command::new(env!("CARGO_BIN_EXE_landfast"))

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use landfast_nfs::v3;
 use landfast_nfs::v3::types as nfs3;
 use landfast_nfs::v4::attr::{AttrValues, Bitmap};
-use landfast_nfs::v4::{Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime};
+use landfast_nfs::v4::{ChangeInfo, Fattr, FileHandle, FileType, Fsid, NfsStat, NfsTime, SetTime};
 
 /// The status of the same number (RFC 1813 section 2.6, RFC 8881 section 15.1). NOT_SYNC means something else in NFSv4;
 /// it is a reply to guards, which this client does not use.
@@ -32,8 +32,7 @@ pub(super) fn kind(file_type: nfs3::FileType) -> FileType {
 pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
     AttrValues {
         kind: Some(kind(a.file_type)),
-        // NFSv3 has no change attribute.
-        change: Some(u64::from(a.ctime.seconds) << 32 | u64::from(a.ctime.nseconds)),
+        change: Some(change(a.ctime)),
         size: Some(a.size),
         fsid: Some(Fsid { major: a.fsid, minor: 0 }),
         filehandle: fh.cloned(),
@@ -48,6 +47,21 @@ pub(super) fn values(a: &v3::Fattr, fh: Option<&FileHandle>) -> AttrValues {
         time_metadata: Some(time(a.ctime)),
         time_modify: Some(time(a.mtime)),
         ..AttrValues::default()
+    }
+}
+
+/// The change attribute that stands for a time of the last change of attributes: NFSv3 has none.
+fn change(ctime: nfs3::Time) -> u64 {
+    u64::from(ctime.seconds) << 32 | u64::from(ctime.nseconds)
+}
+
+/// What an operation did to a directory. A server gives what was before only when nothing else came between (RFC 1813 section 2.6).
+pub(super) fn change_info(wcc: &nfs3::WccData) -> ChangeInfo {
+    match (&wcc.before, &wcc.after) {
+        (Some(before), Some(after)) => {
+            ChangeInfo { atomic: true, before: change(before.ctime), after: change(after.ctime) }
+        }
+        _ => ChangeInfo::default(),
     }
 }
 
@@ -88,6 +102,14 @@ pub(super) fn sattr(attrs: &Fattr) -> Result<v3::Sattr, NfsStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_known_only_with_both_its_ends() {
+        let at = |seconds| nfs3::Time { seconds, nseconds: 3 };
+        let before = Some(nfs3::WccAttr { size: 0, mtime: at(1), ctime: at(1) });
+        assert!(!change_info(&nfs3::WccData { before, after: None }).atomic);
+        assert!(!change_info(&nfs3::WccData::default()).atomic);
+    }
 
     #[test]
     fn what_version_3_cannot_say_is_refused() {

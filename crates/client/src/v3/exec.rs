@@ -7,14 +7,14 @@ use landfast_nfs::v3::args::{
     ReaddirplusArgs, RenameArgs, SetattrArgs, SymlinkArgs, WriteArgs,
 };
 use landfast_nfs::v3::res::{
-    AccessRes, CommitRes, GetattrRes, LinkRes, LookupRes, MakeRes, PostOp, ReadRes, ReaddirRes,
+    AccessRes, CommitRes, FsstatRes, GetattrRes, LinkRes, LookupRes, MakeRes, PostOp, ReadRes, ReaddirRes,
     ReaddirplusRes, ReadlinkRes, RemoveRes, RenameRes, SetattrRes, WriteRes,
 };
 use landfast_nfs::v3::types::{DirOp, FileType as Type3};
 use landfast_nfs::v3::{self, Call, FileHandle as Fh3, NfsStat3, Res};
 use landfast_nfs::v4;
 use landfast_nfs::v4::args::{CreateHow as CreateHow4, CreateType, OpenArgs, OpenClaim, OpenHow};
-use landfast_nfs::v4::attr::{Bitmap, number};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::res::{CreateRes, DirEntry, OpenDelegation, OpenRes, ReaddirRes as Readdir4, ResOp};
 use landfast_nfs::v4::{
     ArgOp, ChangeInfo, CompoundRes, Fattr, FileHandle, NfsStat, ResBody, StableHow, Stateid,
@@ -22,9 +22,19 @@ use landfast_nfs::v4::{
 
 use landfast_xdr::Decode;
 
-use super::convert::{fattr, sattr, status};
+use super::convert::{change_info, fattr, sattr, status, values};
 use super::wire::Wire;
 use crate::error::SessionError;
+
+/// What FSSTAT tells.
+const SPACE: Bitmap = Bitmap::of(&[
+    number::SPACE_TOTAL,
+    number::SPACE_FREE,
+    number::SPACE_AVAIL,
+    number::FILES_TOTAL,
+    number::FILES_FREE,
+    number::FILES_AVAIL,
+]);
 
 /// The stateid of every open: NFSv3 has none.
 const OPEN: Stateid = Stateid { seqid: 1, other: *b"NFSv3 stands" };
@@ -154,7 +164,10 @@ impl<'a> Exec<'a> {
             ArgOp::Commit(args) => {
                 let call =
                     Call::Commit(CommitArgs { file: self.object()?, offset: args.offset, count: args.count });
-                return Ok(ResBody::Commit(ok(self.wire.call::<CommitRes>(call).await?)?.verf));
+                self.changed();
+                let res = ok(self.wire.call::<CommitRes>(call).await?)?;
+                self.learnt(res.wcc.after);
+                return Ok(ResBody::Commit(res.verf));
             }
             ArgOp::Open(args) => return self.open(args).await,
             ArgOp::Close(_) => return Ok(ResBody::Close(Stateid::INVALID)),
@@ -173,23 +186,24 @@ impl<'a> Exec<'a> {
                 return Ok(ResBody::Setattr(args.attrs.mask));
             }
             ArgOp::Remove(name) => {
-                self.remove(name).await?;
-                return Ok(ResBody::Remove(ChangeInfo::default()));
+                return Ok(ResBody::Remove(self.remove(name).await?));
             }
             ArgOp::Rename(args) => {
                 let from = DirOp { dir: object(&self.saved)?, name: args.oldname };
                 let to = DirOp { dir: self.object()?, name: args.newname };
                 self.changed();
                 let call = Call::Rename(RenameArgs { from, to });
-                ok(self.once::<RenameRes>(call, NfsStat3::NOENT).await?)?;
-                let (source_cinfo, target_cinfo) = (ChangeInfo::default(), ChangeInfo::default());
+                let from_dir = object(&self.saved)?;
+                let wcc = ok(self.once::<RenameRes>(call, NfsStat3::NOENT).await?)?;
+                let (source_cinfo, target_cinfo) = (change_info(&wcc.from), change_info(&wcc.to));
+                self.dir_changed(&from_dir, wcc.from.after);
+                self.learnt(wcc.to.after);
                 return Ok(ResBody::Rename(v4::res::RenameRes { source_cinfo, target_cinfo }));
             }
             ArgOp::Link(name) => {
                 let link = DirOp { dir: self.object()?, name };
                 self.changed();
-                self.link(object(&self.saved)?, link).await?;
-                return Ok(ResBody::Link(ChangeInfo::default()));
+                return Ok(ResBody::Link(self.link(object(&self.saved)?, link).await?));
             }
             ArgOp::Readdir(args) => return self.readdir(args).await,
             _ => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
@@ -205,6 +219,15 @@ impl<'a> Exec<'a> {
     fn changed(&mut self) {
         if let Current::Object(_, attrs) | Current::Rooted(_, attrs, _) = &mut self.at {
             *attrs = None;
+        }
+    }
+
+    /// A directory was changed, and is `after` now: what is saved of it is no longer so.
+    fn dir_changed(&mut self, dir: &Fh3, after: PostOp) {
+        if let Current::Object(fh, attrs) | Current::Rooted(fh, attrs, _) = &mut self.saved
+            && fh == dir
+        {
+            *attrs = after;
         }
     }
 
@@ -281,7 +304,20 @@ impl<'a> Exec<'a> {
     async fn attrs(&mut self, mask: &Bitmap) -> Done<Fattr> {
         let attrs = self.look().await?;
         let fh = FileHandle(self.object()?.0);
-        Ok(fattr(&attrs, Some(&fh), mask))
+        if mask.and(&SPACE).is_empty() {
+            return Ok(fattr(&attrs, Some(&fh), mask));
+        }
+        let space = ok(self.wire.call::<FsstatRes>(Call::Fsstat(self.object()?)).await?)?;
+        let all = AttrValues {
+            space_total: Some(space.tbytes),
+            space_free: Some(space.fbytes),
+            space_avail: Some(space.abytes),
+            files_total: Some(space.tfiles),
+            files_free: Some(space.ffiles),
+            files_avail: Some(space.afiles),
+            ..values(&attrs, Some(&fh))
+        };
+        Ok(all.to_fattr(mask))
     }
 
     /// VERIFY (`same`) and NVERIFY.
@@ -314,6 +350,7 @@ impl<'a> Exec<'a> {
                 break;
             }
             count += res.count as usize;
+            self.learnt(res.wcc.after);
             let least = worst.map_or(res.committed, |(before, _)| before.min(res.committed));
             worst = Some((least, res.verf));
             if (res.count as usize) < part.len() {
@@ -327,7 +364,7 @@ impl<'a> Exec<'a> {
     async fn open(&mut self, args: OpenArgs) -> Done<ResBody> {
         let OpenClaim::Null(name) = args.claim else { return Err(NfsStat::NFS4ERR_NOTSUPP.into()) };
         let dir = self.object()?;
-        let mut made_with = None;
+        let (mut made_with, mut cinfo) = (None, ChangeInfo::default());
         match args.openhow {
             OpenHow::NoCreate => self.lookup(name).await?,
             OpenHow::Create(how) => {
@@ -350,7 +387,7 @@ impl<'a> Exec<'a> {
                     Res::Fail(NfsStat3::EXIST | NfsStat3::ISDIR | NfsStat3::INVAL, _) if unchecked => {
                         self.lookup(name).await?;
                     }
-                    made => self.made(made, dir, name).await?,
+                    made => cinfo = self.made(made, dir, name).await?,
                 }
                 made_with = Some(attrs);
             }
@@ -367,7 +404,7 @@ impl<'a> Exec<'a> {
         };
         Ok(ResBody::Open(OpenRes {
             stateid: OPEN,
-            cinfo: ChangeInfo::default(),
+            cinfo,
             rflags: 0,
             attrset,
             delegation: OpenDelegation::None,
@@ -393,18 +430,20 @@ impl<'a> Exec<'a> {
     }
 
     /// Goes to what was made. A server need not give its handle.
-    async fn made(&mut self, res: MakeRes, dir: Fh3, name: Bytes) -> Done<()> {
+    async fn made(&mut self, res: MakeRes, dir: Fh3, name: Bytes) -> Done<ChangeInfo> {
         let made = ok(res)?;
+        let info = change_info(&made.dir);
+        self.dir_changed(&dir, made.dir.after);
         match made.object {
             Some(fh) => {
                 self.at = Current::Object(fh, made.attrs);
-                Ok(())
             }
             None => {
                 self.at = Current::Object(dir, None);
-                self.lookup(name).await
+                self.lookup(name).await?;
             }
         }
+        Ok(info)
     }
 
     async fn create(&mut self, args: v4::args::CreateArgs) -> Done<ResBody> {
@@ -421,9 +460,9 @@ impl<'a> Exec<'a> {
             CreateType::Other(_) => return Err(NfsStat::NFS4ERR_BADTYPE.into()),
         };
         let made: MakeRes = self.once(call, NfsStat3::EXIST).await?;
-        self.made(made, dir, args.name).await?;
+        let cinfo = self.made(made, dir, args.name).await?;
         let attrset = self.is_set(&args.attrs).await?;
-        Ok(ResBody::Create(CreateRes { cinfo: ChangeInfo::default(), attrset }))
+        Ok(ResBody::Create(CreateRes { cinfo, attrset }))
     }
 
     /// A call whose second execution would fail with `echo`. DELAY does not say whether there was a first.
@@ -451,13 +490,13 @@ impl<'a> Exec<'a> {
         }
     }
 
-    async fn link(&self, file: Fh3, link: DirOp) -> Done<()> {
+    async fn link(&mut self, file: Fh3, link: DirOp) -> Done<ChangeInfo> {
         let call = Call::Link(LinkArgs { file: file.clone(), link: link.clone() });
         let (res, again) = self.wire.call_again::<LinkRes>(call).await?;
         if again && matches!(res, Res::Fail(NfsStat3::EXIST, _)) {
             let found = ok(self.wire.call::<LookupRes>(Call::Lookup(link)).await?)?;
             if found.object == file {
-                return Ok(());
+                return Ok(ChangeInfo::default());
             }
         }
         if again && matches!(res, Res::Fail(NfsStat3::JUKEBOX, _)) {
@@ -465,27 +504,34 @@ impl<'a> Exec<'a> {
                 SessionError::Unknown("sent again after its reply was lost, and put off".into()).into()
             );
         }
-        ok(res).map(drop)
+        let wcc = ok(res)?;
+        let info = change_info(&wcc.dir);
+        self.dir_changed(&file, wcc.attrs);
+        self.learnt(wcc.dir.after);
+        Ok(info)
     }
 
-    async fn remove(&mut self, name: Bytes) -> Done<()> {
+    async fn remove(&mut self, name: Bytes) -> Done<ChangeInfo> {
         let at = DirOp { dir: self.object()?, name };
         self.changed();
         let res = self.removed(Call::Remove(at.clone())).await?;
-        match res {
+        let wcc = match res {
             // For a directory, servers answer with one or the other.
             Res::Fail(NfsStat3::ISDIR | NfsStat3::PERM | NfsStat3::INVAL, _) => {
                 let res = self.removed(Call::Rmdir(at)).await?;
                 match res {
                     // It is no directory: the first refusal counts.
-                    Res::Fail(NfsStat3::NOTDIR, _) => Err(NfsStat::NFS4ERR_PERM.into()),
+                    Res::Fail(NfsStat3::NOTDIR, _) => return Err(NfsStat::NFS4ERR_PERM.into()),
                     // Servers answer differently for a directory that is not empty.
-                    Res::Fail(NfsStat3::EXIST, _) => Err(NfsStat::NFS4ERR_NOTEMPTY.into()),
-                    res => ok(res).map(drop),
+                    Res::Fail(NfsStat3::EXIST, _) => return Err(NfsStat::NFS4ERR_NOTEMPTY.into()),
+                    res => ok(res)?,
                 }
             }
-            res => ok(res).map(drop),
-        }
+            res => ok(res)?,
+        };
+        let info = change_info(&wcc);
+        self.learnt(wcc.after);
+        Ok(info)
     }
 
     async fn readdir(&mut self, args: v4::args::ReaddirArgs) -> Done<ResBody> {

@@ -548,7 +548,8 @@ impl Client {
             };
             self.peer.counters.sent(&args, !std::mem::take(&mut first));
             let patience = self.peer.options().call_patience;
-            let reply = conn.call(COMPOUND, self.peer.cred(), args.to_vec(), patience);
+            let cred = self.peer.caller();
+            let reply = conn.call(COMPOUND, &cred, args.to_vec(), patience);
             let reply = requests::logged(COMPOUND, &args, reply).await;
             self.peer.called(&reply);
             let reply = match reply {

@@ -1,0 +1,278 @@
+//! A file's data on its way to the server.
+//!
+//! | state | leaves it by |
+//! |---|---|
+//! | waiting | [`Content::take`]: it is sent |
+//! | in flight | [`Content::written`], stable or not; [`Content::failed`] |
+//! | written, not stable | [`Content::committed`]: it is stable, or waits again because the server has restarted |
+//!
+//! Of two writes to one place the later wins: a piece is not sent while an earlier one that overlaps it is in flight.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use landfast_nfs::v4::Verifier;
+
+use super::extents::{Extents, overlay};
+use crate::limits::PIECE_BYTES;
+
+#[derive(Debug)]
+struct Piece {
+    offset: u64,
+    data: Bytes,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Unstable(Verifier),
+    /// Kept because it lies over one that is not stable: if that is sent again, so is this.
+    Stable,
+}
+
+impl Piece {
+    fn end(&self) -> u64 {
+        self.offset + self.data.len() as u64
+    }
+}
+
+/// The data of one file that is not known to be stable.
+#[derive(Debug)]
+pub struct Content {
+    waiting: Extents,
+    /// By their numbers, which are in the order in which they were sent.
+    sent: BTreeMap<u64, Piece>,
+    next: u64,
+}
+
+impl Default for Content {
+    fn default() -> Content {
+        Content { waiting: Extents::new(PIECE_BYTES), sent: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl Content {
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.sent.is_empty()
+    }
+
+    /// Bytes held, in all states.
+    pub fn bytes(&self) -> u64 {
+        self.waiting.bytes() + self.sent.values().map(|p| p.data.len() as u64).sum::<u64>()
+    }
+
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting.bytes()
+    }
+
+    /// Bytes that were written and wait for their COMMIT.
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.sent.values().filter(|p| p.state != State::InFlight).map(|p| p.data.len() as u64).sum()
+    }
+
+    pub fn waiting(&self) -> &Extents {
+        &self.waiting
+    }
+
+    /// The offset behind the last byte held.
+    pub fn end(&self) -> u64 {
+        self.sent.values().map(Piece::end).max().unwrap_or(0).max(self.waiting.end())
+    }
+
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        self.waiting.write(offset, data);
+    }
+
+    /// Cuts off what waits at `size` and behind. What was sent must be stable before.
+    pub fn truncate(&mut self, size: u64) {
+        self.waiting.truncate(size);
+    }
+
+    /// The next piece to send: its number, offset and data. `None`: nothing waits that may be sent now.
+    pub fn take(&mut self) -> Option<(u64, u64, Bytes)> {
+        let in_flight = |at: u64, end: u64| {
+            self.sent.values().any(|p| p.state == State::InFlight && p.offset < end && at < p.end())
+        };
+        let offset =
+            self.waiting.iter().find(|(at, d)| !in_flight(*at, at + d.len() as u64)).map(|(at, _)| at)?;
+        let data = Bytes::from(self.waiting.take(offset)?);
+        let number = self.next;
+        self.next += 1;
+        self.sent.insert(number, Piece { offset, data: data.clone(), state: State::InFlight });
+        Some((number, offset, data))
+    }
+
+    /// The server has written a piece: not stable yet (`verifier`), or stable.
+    pub fn written(&mut self, number: u64, verifier: Option<Verifier>) {
+        let Some(piece) = self.sent.get(&number) else { return };
+        let over = |p: &Piece| p.offset < piece.end() && piece.offset < p.end();
+        let state = match verifier {
+            Some(verifier) => State::Unstable(verifier),
+            None if self.sent.range(..number).any(|(_, p)| over(p)) => State::Stable,
+            None => {
+                self.sent.remove(&number);
+                return;
+            }
+        };
+        if let Some(piece) = self.sent.get_mut(&number) {
+            piece.state = state;
+        }
+    }
+
+    /// The server refuses a piece. It is gone: the file has an error.
+    pub fn failed(&mut self, number: u64) {
+        self.sent.remove(&number);
+    }
+
+    /// Data that was sent and not written waits again, below what was written here since.
+    pub fn again(&mut self, offset: u64, data: &[u8]) {
+        self.waiting.write_under(offset, data);
+    }
+
+    /// Whether anything was sent that is not stable.
+    pub fn is_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// All data is gone: the file has an error.
+    pub fn drop_all(&mut self) {
+        self.sent.clear();
+        self.waiting.truncate(0);
+    }
+
+    /// A COMMIT of the whole file gave `verifier`, sent when nothing was in flight. If some of it was written under another,
+    /// the server has lost that: then all waits again, below what was written here since. Returns whether all of it is stable.
+    pub fn committed(&mut self, verifier: Verifier) -> bool {
+        let stable = |p: &Piece| matches!(p.state, State::Stable) || p.state == State::Unstable(verifier);
+        let all = self.sent.values().all(stable);
+        let sent = std::mem::take(&mut self.sent);
+        if !all {
+            // Later pieces first: an earlier one lies below.
+            sent.into_values().rev().for_each(|p| self.waiting.write_under(p.offset, &p.data));
+        }
+        all
+    }
+
+    /// Puts what is held into `out`, which begins at `offset`.
+    pub fn read_over(&self, offset: u64, out: &mut [u8]) {
+        for piece in self.sent.values() {
+            overlay(piece.offset, &piece.data, offset, out);
+        }
+        self.waiting.read_over(offset, out);
+    }
+
+    /// A copy of what is held between `offset` and `end`: offsets and bytes, later ones over earlier ones.
+    pub fn copy(&self, offset: u64, end: u64) -> Vec<(u64, Bytes)> {
+        let sent = self.sent.values().map(|p| (p.offset, &p.data[..]));
+        let inside = |(at, data): (u64, &[u8])| {
+            let (from, to) = (at.max(offset), (at + data.len() as u64).min(end));
+            (from < to)
+                .then(|| (from, Bytes::copy_from_slice(&data[(from - at) as usize..(to - at) as usize])))
+        };
+        sent.chain(self.waiting.iter()).filter_map(inside).collect()
+    }
+
+    /// Whether all bytes from `offset` to `end` are among those that wait.
+    pub fn covers(&self, offset: u64, end: u64) -> bool {
+        self.waiting.covers(offset, end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SPACE: usize = 64;
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Write(u64, Vec<u8>),
+        Send,
+        /// The reply to the n-th piece in flight: stable or not.
+        Reply(usize, bool),
+        Commit,
+        Restart,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            3 => (0..40u64, proptest::collection::vec(1u8.., 1..20)).prop_map(|(at, d)| Op::Write(at, d)),
+            3 => Just(Op::Send),
+            3 => (any::<usize>(), any::<bool>()).prop_map(|(n, stable)| Op::Reply(n, stable)),
+            1 => Just(Op::Commit),
+            1 => Just(Op::Restart),
+        ]
+    }
+
+    /// A server that executes a WRITE when it is replied to, and loses what is not stable when it restarts.
+    struct Server {
+        cache: [u8; SPACE],
+        disk: [u8; SPACE],
+        verifier: u64,
+    }
+
+    impl Server {
+        fn verifier(&self) -> Verifier {
+            self.verifier.to_be_bytes()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_reader_sees_and_what_is_stable_at_last_is_what_was_written(ops in proptest::collection::vec(op(), 0..40)) {
+            let (mut content, mut model) = (Content::default(), [0u8; SPACE]);
+            let mut server = Server { cache: [0; SPACE], disk: [0; SPACE], verifier: 1 };
+            let mut flying: Vec<(u64, u64, Bytes)> = Vec::new();
+            let see = |content: &Content, server: &Server| {
+                let mut out = server.cache;
+                content.read_over(0, &mut out);
+                out
+            };
+            let reply = |content: &mut Content, server: &mut Server, (n, at, data): (u64, u64, Bytes), stable: bool| {
+                let place = at as usize..at as usize + data.len();
+                server.cache[place.clone()].copy_from_slice(&data);
+                if stable {
+                    server.disk[place].copy_from_slice(&data);
+                }
+                content.written(n, (!stable).then(|| server.verifier()));
+            };
+            for op in ops.into_iter().chain([Op::Restart]) {
+                match op {
+                    Op::Write(at, data) => {
+                        content.write(at, &data);
+                        model[at as usize..at as usize + data.len()].copy_from_slice(&data);
+                    }
+                    Op::Send => flying.extend(content.take()),
+                    Op::Reply(n, stable) if !flying.is_empty() => {
+                        let piece = flying.remove(n % flying.len());
+                        reply(&mut content, &mut server, piece, stable);
+                    }
+                    Op::Reply(..) => {}
+                    Op::Commit if flying.is_empty() => {
+                        server.disk = server.cache;
+                        content.committed(server.verifier());
+                    }
+                    Op::Commit => {}
+                    Op::Restart => {
+                        server.cache = server.disk;
+                        server.verifier += 1;
+                    }
+                }
+                prop_assert_eq!(see(&content, &server), model);
+            }
+            // The end of a file: all is sent and committed, however often that takes.
+            while !content.is_empty() {
+                flying.extend(std::iter::from_fn(|| content.take()));
+                let all = std::mem::take(&mut flying);
+                all.into_iter().for_each(|piece| reply(&mut content, &mut server, piece, false));
+                if content.take().is_none() && content.waiting_bytes() == 0 {
+                    server.disk = server.cache;
+                    content.committed(server.verifier());
+                }
+            }
+            prop_assert_eq!(server.disk, model);
+        }
+    }
+}

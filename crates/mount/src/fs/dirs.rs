@@ -1,0 +1,269 @@
+//! Listing directories.
+//!
+//! An entry's offset is its place in the listing: `.`, `..`, new files that are held back, then the server's entries. Of these only the
+//! part that is being read is in memory; another one is asked for again by the cookie that it began at.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use landfast_nfs::v4::{FileHandle, Verifier};
+use tokio::sync::Mutex;
+
+use super::convert::{TTL, attr, kind};
+use super::shared::Shared;
+use crate::core::attrs::Attrs;
+use crate::core::tree::Listing;
+use crate::core::{Ino, Time};
+use crate::errno::Errno;
+use crate::limits::COMPLETE_DIR_MAX;
+use crate::remote::{Caller, Page};
+
+/// An open directory.
+pub(super) struct DirHandle {
+    pub(super) ino: Ino,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// New files that were held back when the listing began.
+    held: Vec<(Bytes, Ino)>,
+    /// Where each part of the server's listing begins: the place of its first entry, the cookie before it, the verifier.
+    parts: Vec<(u64, u64, Verifier)>,
+    /// The number of the part in memory.
+    current: Option<(usize, Part)>,
+    /// Names so far, while all parts were read in order and the directory did not change.
+    whole: Option<Listing>,
+}
+
+struct Part {
+    entries: Vec<Entry>,
+    eof: bool,
+}
+
+struct Entry {
+    name: Bytes,
+    object: Option<(Ino, Attrs)>,
+}
+
+/// An entry for the kernel.
+pub(super) struct Item {
+    /// Where the listing goes on behind it.
+    next: u64,
+    name: Bytes,
+    ino: Ino,
+    /// `None`: the kernel asks when it needs them.
+    attrs: Option<Attrs>,
+    kind: fuser::FileType,
+}
+
+impl DirHandle {
+    pub(super) fn new(ino: Ino) -> DirHandle {
+        DirHandle { ino, state: Mutex::default() }
+    }
+}
+
+/// Fills a reply with as many entries as fit.
+pub(super) fn plain(reply: &mut ReplyDirectory, items: &[Item]) {
+    for i in items {
+        if reply.add(INodeNo(i.ino), i.next, i.kind, OsStr::from_bytes(&i.name)) {
+            return;
+        }
+    }
+}
+
+/// The same with attributes: the kernel gets a reference to each object.
+pub(super) fn plus(shared: &Shared, reply: &mut ReplyDirectoryPlus, items: &[Item]) {
+    for i in items {
+        // Number zero tells the kernel that there are no attributes.
+        let none = || FileAttr { ino: INodeNo(0), kind: i.kind, ..attr(0, &empty()) };
+        let attrs = i.attrs.as_ref().map_or_else(none, |a| attr(i.ino, a));
+        if reply.add(INodeNo(i.ino), i.next, OsStr::from_bytes(&i.name), &TTL, &attrs, Generation(0)) {
+            return;
+        }
+        if i.attrs.is_some() {
+            shared.tree().refer(i.ino);
+        }
+    }
+}
+
+fn empty() -> Attrs {
+    Attrs {
+        kind: landfast_nfs::v4::FileType::Reg,
+        mode: 0,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        fileid: 0,
+        fsid: landfast_nfs::v4::Fsid::default(),
+        rdev: (0, 0),
+        atime: Default::default(),
+        mtime: Default::default(),
+        ctime: Default::default(),
+        change: 0,
+    }
+}
+
+/// A number for a name of which the server has told nothing else; never that of a node.
+const SOME_INO: Ino = u64::MAX;
+
+/// The entries from `offset` on, as far as one part of the server's listing has them; none: the listing has ended.
+pub(super) async fn list(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: &DirHandle,
+    offset: u64,
+) -> Result<Vec<Item>, Errno> {
+    let handle = shared.server_handle(dir.ino)?;
+    let mut state = dir.state.lock().await;
+    if offset == 0 {
+        state.begin(shared, dir.ino);
+    }
+    let mut items = Vec::new();
+    let mut at = offset;
+    for (place, name, ino) in [(0, &b"."[..], dir.ino), (1, b"..", parent(shared, dir.ino))] {
+        if at == place {
+            at += 1;
+            let kind = fuser::FileType::Directory;
+            items.push(Item { next: at, name: Bytes::from_static(name), ino, attrs: None, kind });
+        }
+    }
+    let behind = 2 + state.held.len() as u64;
+    while at < behind {
+        let (name, ino) = state.held[(at - 2) as usize].clone();
+        at += 1;
+        let tree = shared.tree();
+        // Without attributes it is gone.
+        if let Some(attrs) = tree.get(ino).map(|n| n.attrs.clone()) {
+            let attrs = shared.seen_by_programs(&tree, ino, attrs);
+            items.push(Item { next: at, name, ino, kind: kind(attrs.kind), attrs: Some(attrs) });
+        }
+    }
+    while state.read(shared, who, &handle, dir.ino, at).await? {
+        let Some((number, part)) = &state.current else { break };
+        let first = state.parts.get(*number).map_or(0, |p| p.0);
+        let before = items.len();
+        let tree = shared.tree();
+        for entry in part.entries.iter().skip((at - first) as usize) {
+            at += 1;
+            // What was held back when the listing began stands in it already.
+            if state.held.iter().any(|(name, _)| *name == entry.name) {
+                continue;
+            }
+            items.push(match &entry.object {
+                Some((ino, attrs)) => {
+                    let attrs = shared.seen_by_programs(&tree, *ino, attrs.clone());
+                    let kind = kind(attrs.kind);
+                    Item { next: at, name: entry.name.clone(), ino: *ino, attrs: Some(attrs), kind }
+                }
+                None => {
+                    let kind = fuser::FileType::RegularFile;
+                    Item { next: at, name: entry.name.clone(), ino: SOME_INO, attrs: None, kind }
+                }
+            });
+        }
+        if items.len() > before {
+            break;
+        }
+    }
+    Ok(items)
+}
+
+fn parent(shared: &Shared, ino: Ino) -> Ino {
+    shared.tree().get(ino).and_then(|n| n.place.as_ref()).map_or(ino, |(dir, _)| *dir)
+}
+
+impl State {
+    fn begin(&mut self, shared: &Shared, dir: Ino) {
+        let held = shared.tree().held_in(dir);
+        let first = 2 + held.len() as u64;
+        *self = State { held, parts: vec![(first, 0, Verifier::default())], current: None, whole: None };
+    }
+
+    /// Has the part in memory that the entry at `at` is in. `false`: the listing has ended.
+    async fn read(
+        &mut self,
+        shared: &Arc<Shared>,
+        who: &Caller,
+        handle: &FileHandle,
+        dir: Ino,
+        at: u64,
+    ) -> Result<bool, Errno> {
+        if self.parts.is_empty() {
+            // The kernel goes on where another handle of the same listing was.
+            self.begin(shared, dir);
+        }
+        loop {
+            if let Some((number, part)) = &self.current {
+                let first = self.parts.get(*number).map_or(0, |p| p.0);
+                let end = first + part.entries.len() as u64;
+                if (first..end).contains(&at) {
+                    return Ok(true);
+                }
+                if at >= end && part.eof {
+                    return Ok(false);
+                }
+            }
+            let number = self.parts.iter().rposition(|p| p.0 <= at).unwrap_or(0);
+            let (first, cookie, verifier) = self.parts[number];
+            let asked = shared.now();
+            let changes = shared.tree().changes(dir);
+            let page = shared.remote.list(who, handle, cookie, verifier).await?;
+            self.take(shared, dir, (number, first, cookie), (asked, changes), page);
+        }
+    }
+
+    fn take(
+        &mut self,
+        shared: &Shared,
+        dir: Ino,
+        (number, first, cookie): (usize, u64, u64),
+        (asked, changes): (Time, u64),
+        page: Page,
+    ) {
+        let mut tree = shared.tree();
+        let entries: Vec<Entry> = page
+            .entries
+            .iter()
+            .map(|(_, name, object)| {
+                let object = object.as_ref().map(|(handle, attrs)| {
+                    let ino = tree.node(handle, attrs.clone(), asked);
+                    if let Some(node) = tree.get_mut(ino) {
+                        node.place = Some((dir, name.clone()));
+                    }
+                    (ino, attrs.clone())
+                });
+                Entry { name: name.clone(), object }
+            })
+            .collect();
+        if number == 0 {
+            self.whole = Some(Listing { change: page.change, asked, changes, names: Vec::new() });
+        }
+        let in_order = number + 1 == self.parts.len();
+        match &mut self.whole {
+            Some(whole)
+                if in_order && whole.change == page.change && whole.names.len() <= COMPLETE_DIR_MAX =>
+            {
+                whole.names.extend(entries.iter().map(|e| (e.name.clone(), e.object.as_ref().map(|o| o.0))));
+                if page.eof
+                    && let Some(whole) = self.whole.take()
+                {
+                    tree.listed(dir, whole);
+                }
+            }
+            _ => self.whole = None,
+        }
+        // A page without entries that is not the last would be asked for for ever.
+        let eof = page.eof || entries.is_empty();
+        if in_order && !eof {
+            let next = page.entries.last().map_or(cookie, |e| e.0);
+            self.parts.push((first + entries.len() as u64, next, page.verifier));
+        }
+        self.current = Some((number, Part { entries, eof }));
+    }
+}

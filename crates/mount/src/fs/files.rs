@@ -1,0 +1,417 @@
+//! Files: attributes, opening, writing, closing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{FileType, NfsStat};
+use parking_lot::Mutex;
+
+use super::ahead::Ahead;
+use super::flush::{self, Until};
+use super::locks;
+use super::shared::{Handle, Open, Shared};
+use crate::core::Ino;
+use crate::core::attrs::{Attrs, Set};
+use crate::core::file::{Held, Next};
+use crate::errno::Errno;
+use crate::limits::{FIRST_READ_BYTES, FIRST_READS_BYTES_MAX, HELD_FILES_MAX};
+use crate::remote::{Also, Caller, NewFile};
+
+/// What open(2) and creat(2) give: the handle's number, and whether the kernel's pages are still those of the file.
+pub(super) struct Opened {
+    pub(super) number: u64,
+    pub(super) keep_pages: bool,
+}
+
+/// Folds a change of attributes into a file that is held back.
+pub(super) fn set_held(shared: &Shared, ino: Ino, set: &Set) -> Option<Attrs> {
+    let now = shared.clock();
+    let mut tree = shared.tree();
+    let node = tree.get_mut(ino)?;
+    let open = node.file.clone()?;
+    let mut file = open.state.lock();
+    if !file.set(set, &mut node.attrs, now) {
+        return None;
+    }
+    shared.charge(&mut file);
+    Some(node.attrs.clone())
+}
+
+/// Sets attributes on the server.
+pub(super) async fn set_attrs(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    ino: Ino,
+    set: &Set,
+) -> Result<Attrs, Errno> {
+    let open = shared.tree().get(ino).and_then(|n| n.file.clone());
+    if let Some(open) = &open {
+        // Data comes first: it moves the times, and a new size cuts it off.
+        flush::send(shared, ino, open, who, Until::Stable).await;
+        if let Some(e) = open.state.lock().dead {
+            return Err(e);
+        }
+    }
+    let _turn = match &open {
+        Some(open) => Some(open.turn.lock().await),
+        None => None,
+    };
+    let handle = shared.server_handle(ino)?;
+    let attrs = shared.remote.set_attrs(who, &handle, set).await?;
+    let now = shared.now();
+    let mut tree = shared.tree();
+    if let Some(node) = tree.get_mut(ino) {
+        let same = node.pages == Some(node.attrs.change) && set.size.is_none();
+        // A change of attributes alone leaves the data as it was.
+        node.pages = same.then_some(attrs.change);
+    }
+    if let Some(open) = &open
+        && set.size.is_some()
+    {
+        open.state.lock().generation += 1;
+    }
+    tree.changed(ino, Some(attrs.clone()), now);
+    Ok(shared.seen_by_programs(&tree, ino, attrs))
+}
+
+fn add_handle(
+    shared: &Shared,
+    ino: Ino,
+    open: Arc<Open>,
+    who: Caller,
+    flags: i32,
+    first: Option<(Bytes, bool)>,
+) -> u64 {
+    let (seen, generation) = {
+        let file = open.state.lock();
+        (file.errors.seen(), file.generation)
+    };
+    let charged = first.as_ref().map_or(0, |f| f.0.len());
+    shared.add_first(charged);
+    let ahead = Mutex::new(Ahead { first, generation, charged });
+    shared.add_handle(Handle { ino, open, who, seen: Mutex::new(seen), ahead, flags })
+}
+
+/// A new file: held back if nobody has its name, else made at once.
+pub(super) fn hold(
+    shared: &Shared,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+    mode: u32,
+    flags: i32,
+) -> Option<(Attrs, Ino, u64)> {
+    if shared.options.hold.is_zero() || shared.dirty_count() >= HELD_FILES_MAX || shared.is_full() {
+        return None;
+    }
+    let (now, clock) = (shared.now(), shared.clock());
+    let open = Arc::new(Open::default());
+    let (attrs, ino) = {
+        let mut tree = shared.tree();
+        tree.fills(dir);
+        if !tree.is_free(dir, name, now) {
+            return None;
+        }
+        let above = &tree.get(dir)?.attrs;
+        let values = AttrValues { kind: Some(FileType::Reg), mode: Some(mode), ..AttrValues::default() };
+        let group = if above.mode & 0o2000 != 0 { above.gid } else { who.gid };
+        let owner = |_: Option<&Bytes>, is_group| if is_group { group } else { who.uid };
+        let mut attrs = Attrs::of(&values, owner)?;
+        attrs.fsid = above.fsid;
+        (attrs.atime, attrs.mtime, attrs.ctime) = (clock, clock, clock);
+        let mut file = open.state.lock();
+        file.opens = 1;
+        file.held = Some(Held {
+            dir,
+            name: name.clone(),
+            mode,
+            exclusive: flags & libc::O_EXCL != 0,
+            truncate: flags & libc::O_TRUNC != 0,
+            since: now,
+            set: Set::default(),
+            sent: false,
+        });
+        drop(file);
+        let ino = tree.hold(dir, name, attrs.clone(), open.clone(), now);
+        if let Some(node) = tree.get_mut(ino) {
+            node.opened = true;
+        }
+        tree.refer(ino);
+        (attrs, ino)
+    };
+    shared.is_dirty(ino, who);
+    Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
+}
+
+/// A new file, made on the server at once.
+pub(super) async fn create(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+    mode: u32,
+    flags: i32,
+) -> Result<(Attrs, Ino, Opened), Errno> {
+    let handle = shared.server_handle(dir)?;
+    let asked = shared.now();
+    shared.tree().begin(dir);
+    let new = NewFile { name: name.clone(), mode, data: Vec::new(), set: Set::default() };
+    let made = shared.remote.create(who, &handle, &new).await;
+    let now = shared.now();
+    let made = match made {
+        Ok(made) => made,
+        Err(e) => {
+            {
+                let mut tree = shared.tree();
+                tree.end(dir, None, asked, now);
+                tree.unknown(dir, name);
+            }
+            let taken = e.status() == Some(NfsStat::NFS4ERR_EXIST);
+            if !taken || flags & libc::O_EXCL != 0 {
+                return Err(e.errno());
+            }
+            return existing(shared, who, dir, name, flags).await;
+        }
+    };
+    let attrs = match made.attrs {
+        Some(attrs) => attrs,
+        None => shared.remote.get_attrs(who, &made.handle).await?,
+    };
+    let mut tree = shared.tree();
+    tree.end(dir, Some((made.info, made.dir)), asked, now);
+    let ino = tree.node(&made.handle, attrs.clone(), now);
+    tree.named(dir, name, Some(ino));
+    tree.refer(ino);
+    let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+    if let Some(node) = tree.get_mut(ino) {
+        (node.pages, node.opened) = (Some(attrs.change), true);
+    }
+    drop(tree);
+    let number = add_handle(shared, ino, open, who.clone(), flags, None);
+    Ok((attrs, ino, Opened { number, keep_pages: false }))
+}
+
+/// creat(2) of a name that somebody has taken meanwhile.
+async fn existing(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+    flags: i32,
+) -> Result<(Attrs, Ino, Opened), Errno> {
+    let (ino, mut attrs) = super::names::ask(shared, who, dir, name).await?.ok_or(Errno::NOENT)?;
+    match attrs.kind {
+        FileType::Reg => {}
+        FileType::Dir => return Err(Errno(libc::EISDIR)),
+        // The kernel looks again, and sees what it is.
+        _ => return Err(Errno::STALE),
+    }
+    if flags & libc::O_TRUNC != 0 {
+        attrs = set_attrs(shared, who, ino, &Set { size: Some(0), ..Set::default() }).await?;
+    }
+    let mut tree = shared.tree();
+    tree.refer(ino);
+    let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+    if let Some(node) = tree.get_mut(ino) {
+        (node.pages, node.opened) = (None, true);
+    }
+    drop(tree);
+    let number = add_handle(shared, ino, open, who.clone(), flags, None);
+    Ok((attrs, ino, Opened { number, keep_pages: false }))
+}
+
+/// The open file of a node, for one more open file description.
+fn open_of(tree: &mut crate::core::tree::Tree<Open>, ino: Ino) -> Option<Arc<Open>> {
+    tree.pin(ino);
+    let node = tree.get_mut(ino)?;
+    let open = node.file.get_or_insert_with(Arc::default).clone();
+    // With the tree locked, so that a last close does not come between.
+    open.state.lock().opens += 1;
+    Some(open)
+}
+
+/// Opens an existing file: the server is asked whether the name still leads to it, and what it is like now.
+pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i32) -> Result<Opened, Errno> {
+    let asked = shared.now();
+    let (handle, place, also) = {
+        let mut tree = shared.tree();
+        let node = tree.get(ino).ok_or(Errno::STALE)?;
+        let Some(handle) = node.handle.clone() else {
+            // It is held back: nobody else has it.
+            let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+            drop(tree);
+            let number = add_handle(shared, ino, open, who.clone(), flags, None);
+            return Ok(Opened { number, keep_pages: true });
+        };
+        let place = node.place.clone().and_then(|(dir, name)| {
+            let above = tree.get(dir)?.handle.clone()?;
+            Some((dir, name, above, tree.changes(dir)))
+        });
+        let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+        let small = node.attrs.size > 0 && node.attrs.size <= u64::from(FIRST_READ_BYTES);
+        let known = node.pages == Some(node.attrs.change);
+        let data =
+            reads && small && !known && node.file.is_none() && shared.first_reads() < FIRST_READS_BYTES_MAX;
+        (handle, place, if data { Also::Data } else { Also::Nothing })
+    };
+    let (attrs, first) = match place {
+        Some((dir, name, above, changes)) => {
+            let looked = shared.remote.look_up(who, &above, &name, also).await?;
+            let same = looked.found.as_ref().is_some_and(|(h, _)| *h == handle);
+            let mut tree = shared.tree();
+            let found = looked.found.clone();
+            tree.looked_up(dir, &name, (looked.change, asked, changes), looked.found);
+            drop(tree);
+            match found {
+                Some((_, attrs)) if same => (attrs, looked.data),
+                // Another object has the name, or none: the kernel resolves the path again.
+                _ => return Err(Errno::STALE),
+            }
+        }
+        None => {
+            let attrs = shared.remote.get_attrs(who, &handle).await?;
+            shared.tree().learn(ino, attrs.clone(), asked);
+            (attrs, None)
+        }
+    };
+    let (open, ours, stale) = {
+        let mut tree = shared.tree();
+        let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+        let node = tree.get_mut(ino).ok_or(Errno::STALE)?;
+        let ours = !open.state.lock().content.is_empty();
+        let stale = !ours && node.opened && node.pages != Some(attrs.change);
+        node.opened = true;
+        (open, ours, stale)
+    };
+    if stale {
+        // Before the answer: an open beside this one must not find them.
+        shared.drop_pages(ino).await;
+    }
+    if !ours && let Some(node) = shared.tree().get_mut(ino) {
+        node.pages = Some(attrs.change);
+    }
+    let first = first.filter(|_| !ours);
+    Ok(Opened { number: add_handle(shared, ino, open, who.clone(), flags, first), keep_pages: true })
+}
+
+/// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel
+/// thinks.
+pub(super) fn write(
+    shared: &Shared,
+    handle: &Handle,
+    mut offset: u64,
+    data: &[u8],
+    (append, kill): (bool, bool),
+) -> Result<(Next, bool), Errno> {
+    let clock = shared.clock();
+    let mut tree = shared.tree();
+    let node = tree.get_mut(handle.ino).ok_or(Errno::STALE)?;
+    let mut file = handle.open.state.lock();
+    file.errors.report(&mut handle.seen.lock())?;
+    if let Some(e) = file.dead {
+        return Err(e);
+    }
+    if locks::are_lost(handle) {
+        return Err(Errno::IO);
+    }
+    let size = node.attrs.size.max(file.content.end());
+    let mut moved = false;
+    if append {
+        // The kernel takes the size that it saw last for the file's end.
+        moved = offset != size;
+        offset = size;
+    }
+    if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
+        return Err(Errno(libc::EFBIG));
+    }
+    file.write(offset, data, kill, &mut node.attrs, clock);
+    shared.charge(&mut file);
+    let next = file.next();
+    drop(file);
+    drop(tree);
+    shared.is_dirty(handle.ino, &handle.who);
+    Ok((if shared.is_full() { Next::Wait } else { next }, moved))
+}
+
+/// Waits until a file, and the mount, have room for more data.
+pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
+    loop {
+        flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Pieces).await;
+        let full = handle.open.state.lock().next() == Next::Wait;
+        if !full && !shared.is_full() {
+            return;
+        }
+        // Small parts of many files, or data that waits for its COMMIT.
+        flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+        if shared.is_full() {
+            flush::send_all(shared).await;
+        }
+    }
+}
+
+/// close(2) and fsync(2): all is stable, or the error is reported.
+pub(super) async fn flush(shared: &Arc<Shared>, handle: &Handle) -> Result<(), Errno> {
+    flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+    handle.open.state.lock().errors.report(&mut handle.seen.lock())
+}
+
+/// The answer to close(2), if nothing is to be sent.
+pub(super) fn is_flushed(handle: &Handle) -> Option<Result<(), Errno>> {
+    // Whoever has the turn is sending something.
+    let _turn = handle.open.turn.try_lock().ok()?;
+    let file = handle.open.state.lock();
+    let clean = file.held.is_none() && file.content.is_empty();
+    clean.then(|| file.errors.report(&mut handle.seen.lock()))
+}
+
+/// fsync(2) of a directory: what was made in it is on the server. All else of a directory is stable when its call returns.
+pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
+    let held = {
+        let tree = shared.tree();
+        let files = tree.held_in(dir).into_iter();
+        files.filter_map(|(_, ino)| Some((ino, tree.get(ino)?.file.clone()?))).collect::<Vec<_>>()
+    };
+    let mut done = Ok(());
+    for (ino, open) in held {
+        let who = shared.writer(ino).unwrap_or_else(|| shared.remote.own().clone());
+        flush::send(shared, ino, &open, &who, Until::Made).await;
+        if let Some(e) = open.state.lock().dead {
+            done = Err(e);
+        }
+    }
+    done
+}
+
+/// The last close of an open file description.
+pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
+    shared.drop_first(std::mem::take(&mut *handle.ahead.lock()).charged);
+    if handle.open.state.lock().opens == 1 {
+        locks::end(shared, handle).await;
+    }
+    // Pages of a mapping may have been written after the file was closed.
+    flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+    let removed = {
+        let mut tree = shared.tree();
+        let mut file = handle.open.state.lock();
+        file.opens -= 1;
+        let last = file.opens == 0;
+        let removed = if last { file.removed_as.take() } else { None };
+        drop(file);
+        if last && let Some(node) = tree.get_mut(handle.ino) {
+            node.file = None;
+        }
+        tree.unpin(handle.ino);
+        removed
+    };
+    if let Some((dir, name)) = removed
+        && let Err(e) = super::names::remove(shared, &handle.who, dir, &name).await
+    {
+        tracing::warn!("{}: {e}", String::from_utf8_lossy(&name));
+    }
+}
+
+/// Whether the server has said that it has no such operation.
+pub(super) fn is_unknown(e: crate::remote::Fault) -> bool {
+    matches!(e.status(), Some(NfsStat::NFS4ERR_NOTSUPP | NfsStat::NFS4ERR_OP_ILLEGAL))
+}

@@ -1,0 +1,308 @@
+//! Names: found, made, removed, renamed.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::CreateType;
+
+use super::flush::{self, Until};
+use super::shared::Shared;
+use crate::core::Ino;
+use crate::core::attrs::Attrs;
+use crate::core::tree::{Found, Listing};
+use crate::errno::Errno;
+use crate::remote::{Also, Caller, Changed};
+
+/// What memory knows of a name: the node with its attributes, nobody (`Some(None)`), or nothing (`None`). A node that is found belongs to
+/// the kernel from now on.
+pub(super) fn from_memory(shared: &Shared, dir: Ino, name: &Bytes) -> Option<Option<(Ino, Attrs)>> {
+    let now = shared.now();
+    let mut tree = shared.tree();
+    match tree.lookup(dir, name, now) {
+        Found::Ask => None,
+        Found::Nobody => Some(None),
+        Found::Node(ino) => {
+            let attrs = tree.fresh(ino, now)?.clone();
+            let attrs = shared.seen_by_programs(&tree, ino, attrs);
+            if let Some(node) = tree.get_mut(ino) {
+                node.place = Some((dir, name.clone()));
+            }
+            tree.refer(ino);
+            Some(Some((ino, attrs)))
+        }
+    }
+}
+
+/// Asks the server for a name. The node is the tree's, not the kernel's.
+pub(super) async fn ask(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+) -> Result<Option<(Ino, Attrs)>, Errno> {
+    let handle = shared.server_handle(dir)?;
+    let asked = shared.now();
+    let (changes, also) = {
+        let tree = shared.tree();
+        (tree.changes(dir), if tree.wants_names(dir) { Also::Names } else { Also::Nothing })
+    };
+    let looked = shared.remote.look_up(who, &handle, name, also).await?;
+    let mut tree = shared.tree();
+    match looked.names {
+        Some(Some(names)) => {
+            let names = names.into_iter().map(|n| (n, None)).collect();
+            tree.listed(dir, Listing { change: looked.change, asked, changes, names });
+        }
+        Some(None) => tree.is_large(dir),
+        None => {}
+    }
+    let ino = tree.looked_up(dir, name, (looked.change, asked, changes), looked.found);
+    let Some(ino) = ino else { return Ok(None) };
+    let attrs = tree.get(ino).map(|n| n.attrs.clone()).ok_or(Errno::STALE)?;
+    Ok(Some((ino, shared.seen_by_programs(&tree, ino, attrs))))
+}
+
+/// As [`ask`], for the kernel.
+pub(super) async fn look_up(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+) -> Result<Option<(Ino, Attrs)>, Errno> {
+    let found = ask(shared, who, dir, name).await?;
+    if let Some((ino, _)) = &found {
+        shared.tree().refer(*ino);
+    }
+    Ok(found)
+}
+
+/// Sends a change of a name in `dir` and takes its reply into the tree.
+async fn change<F>(shared: &Arc<Shared>, dir: Ino, name: &Bytes, work: F) -> Result<Changed, Errno>
+where
+    F: Future<Output = Result<Changed, crate::remote::Fault>>,
+{
+    let asked = shared.now();
+    shared.tree().begin(dir);
+    let done = work.await;
+    let now = shared.now();
+    let mut tree = shared.tree();
+    match done {
+        Ok(mut changed) => {
+            tree.end(dir, Some((changed.info, changed.dir.take())), asked, now);
+            Ok(changed)
+        }
+        Err(e) => {
+            tree.end(dir, None, asked, now);
+            // Memory was wrong, or may be.
+            tree.unknown(dir, name);
+            Err(e.errno())
+        }
+    }
+}
+
+/// Makes a directory, a symbolic link or a special file.
+pub(super) async fn make(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    name: &Bytes,
+    kind: CreateType,
+    mode: Option<u32>,
+) -> Result<(Ino, Attrs), Errno> {
+    // A file of this name may be held back: then the server would not see that it is taken.
+    if shared.tree().held_in(dir).iter().any(|(n, _)| n == name) {
+        return Err(Errno::EXIST);
+    }
+    let handle = shared.server_handle(dir)?;
+    let is_dir = matches!(kind, CreateType::Dir);
+    let changed = change(shared, dir, name, shared.remote.make(who, &handle, name, kind, mode)).await?;
+    let (handle, attrs) = changed.object.ok_or(Errno::IO)?;
+    let now = shared.now();
+    let mut tree = shared.tree();
+    let ino = tree.node(&handle, attrs.clone(), now);
+    tree.named(dir, name, Some(ino));
+    if is_dir {
+        tree.made_dir(ino, now);
+    }
+    tree.refer(ino);
+    Ok((ino, attrs))
+}
+
+/// Removes a name that is no open file's.
+pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    let handle = shared.server_handle(dir)?;
+    change(shared, dir, name, shared.remote.remove(who, &handle, name)).await?;
+    let now = shared.now();
+    let mut tree = shared.tree();
+    let gone = tree.named_node(dir, name);
+    tree.named(dir, name, None);
+    if let Some(ino) = gone {
+        // It may have other names.
+        tree.changed(ino, None, now);
+        if let Some(node) = tree.get_mut(ino)
+            && node.place.as_ref().is_some_and(|(d, n)| *d == dir && n == name)
+        {
+            node.place = None;
+        }
+    }
+    Ok(())
+}
+
+/// The node of a name, with its file made on the server if it was held back.
+async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
+    let (ino, open) = {
+        let tree = shared.tree();
+        let ino = tree.named_node(dir, name)?;
+        (ino, tree.get(ino)?.file.clone())
+    };
+    if let Some(open) = open {
+        let held = open.state.lock().held.is_some();
+        if held {
+            let who = shared.remote.own().clone();
+            flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or(who), Until::Made).await;
+        }
+    }
+    Some(ino)
+}
+
+/// Whether a node is a file that somebody has open.
+fn is_open(shared: &Shared, ino: Ino) -> bool {
+    shared.tree().get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| open.state.lock().dead.is_none())
+}
+
+/// Gives an open file that loses its name another one, until it is closed.
+async fn hide(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes, ino: Ino) -> Result<(), Errno> {
+    let hidden = Bytes::from(format!(".nfs{:016x}{:08x}", shared.unique, shared.number() as u32));
+    move_name(shared, who, (dir, name), (dir, &hidden)).await?;
+    let tree = shared.tree();
+    if let Some(open) = tree.get(ino).and_then(|n| n.file.as_ref()) {
+        open.state.lock().removed_as = Some((dir, hidden));
+    }
+    Ok(())
+}
+
+/// unlink(2)
+pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    if let Some(ino) = known(shared, dir, name).await
+        && is_open(shared, ino)
+        && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
+    {
+        let links = super::look::attrs(shared, who, ino).await.map_or(1, |a| a.links);
+        // Another name keeps it.
+        if links <= 1 {
+            return hide(shared, who, dir, name, ino).await;
+        }
+    }
+    remove(shared, who, dir, name).await
+}
+
+/// rmdir(2)
+pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    let holds = {
+        let tree = shared.tree();
+        tree.named_node(dir, name).is_some_and(|ino| !tree.held_in(ino).is_empty())
+    };
+    if holds {
+        return Err(Errno(libc::ENOTEMPTY));
+    }
+    remove(shared, who, dir, name).await
+}
+
+/// rename(2)
+pub(super) async fn rename(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    (from, oldname): (Ino, &Bytes),
+    (to, newname): (Ino, &Bytes),
+) -> Result<(), Errno> {
+    let source = known(shared, from, oldname).await;
+    let target = known(shared, to, newname).await;
+    if let Some(target) = target
+        && Some(target) != source
+        && is_open(shared, target)
+        && shared.tree().get(target).is_some_and(|n| !n.attrs.is_dir())
+    {
+        hide(shared, who, to, newname, target).await?;
+    }
+    move_name(shared, who, (from, oldname), (to, newname)).await
+}
+
+async fn move_name(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    (from, oldname): (Ino, &Bytes),
+    (to, newname): (Ino, &Bytes),
+) -> Result<(), Errno> {
+    let (from_handle, to_handle) = (shared.server_handle(from)?, shared.server_handle(to)?);
+    let (moved, replaced, object) = {
+        let tree = shared.tree();
+        let moved = tree.named_node(from, oldname);
+        let object = moved.and_then(|ino| tree.get(ino)?.handle.clone());
+        (moved, tree.named_node(to, newname), object)
+    };
+    let asked = shared.now();
+    let work = shared.remote.rename(who, (&from_handle, oldname), (&to_handle, newname), object.as_ref());
+    if from != to {
+        shared.tree().begin(to);
+    }
+    let done = change(shared, from, oldname, work).await;
+    let now = shared.now();
+    let mut tree = shared.tree();
+    if from != to {
+        let other = done.as_ref().ok().map(|c| c.other.clone().unwrap_or_default());
+        tree.end(to, other, asked, now);
+    }
+    if done.is_err() {
+        tree.unknown(to, newname);
+    }
+    done?;
+    // Two names of one object: rename(2) leaves both.
+    if moved.is_some() && moved == replaced {
+        return Ok(());
+    }
+    tree.named(from, oldname, None);
+    match moved {
+        Some(ino) => {
+            tree.changed(ino, None, now);
+            tree.named(to, newname, Some(ino));
+        }
+        None => tree.unknown(to, newname),
+    }
+    if let Some(ino) = replaced {
+        tree.changed(ino, None, now);
+    }
+    Ok(())
+}
+
+/// link(2)
+pub(super) async fn link(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    ino: Ino,
+    dir: Ino,
+    name: &Bytes,
+) -> Result<Attrs, Errno> {
+    let open = shared.tree().get(ino).and_then(|n| n.file.clone());
+    if let Some(open) = open {
+        flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or_else(|| who.clone()), Until::Made)
+            .await;
+    }
+    known(shared, dir, name).await;
+    let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
+    let changed = change(shared, dir, name, shared.remote.link(who, &object, &above, name)).await?;
+    let now = shared.now();
+    let attrs = match changed.object {
+        Some((_, attrs)) => attrs,
+        None => shared.remote.get_attrs(who, &object).await?,
+    };
+    let mut tree = shared.tree();
+    if let Some(node) = tree.get_mut(ino) {
+        let same = node.pages == Some(node.attrs.change);
+        node.pages = same.then_some(attrs.change);
+    }
+    tree.changed(ino, Some(attrs.clone()), now);
+    tree.named(dir, name, Some(ino));
+    tree.refer(ino);
+    Ok(shared.seen_by_programs(&tree, ino, attrs))
+}

@@ -1,0 +1,260 @@
+//! What all requests of the kernel share.
+//!
+//! | state | changed by | lock order |
+//! |---|---|---|
+//! | `handles` | open, release | before `tree` |
+//! | `tree` | every reply | before a file's `state` |
+//! | a file's `locks` | requests for locks; held over replies of the server | before all others |
+//! | a file's `turn` | whoever sends its data; held over replies of the server | behind `locks` |
+//! | a file's `state` | writes, and who sends its data | last |
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
+use landfast_nfs::v4::{FileHandle, NfsTime};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::Handle as Runtime;
+
+use super::callers::Callers;
+use super::convert::nfs_time;
+use crate::core::attrs::Attrs;
+use crate::core::file::File;
+use crate::core::tree::{Ages, Tree};
+use crate::core::{Ino, Time};
+use crate::errno::Errno;
+use crate::limits::{DIRTY_BYTES_MAX, FAILURES_KEPT};
+use crate::options::Options;
+use crate::remote::{Caller, Remote};
+
+/// An open file, shared by all who have it open.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    pub(super) state: Mutex<File>,
+    /// Whoever sends this file's data holds it.
+    pub(super) turn: tokio::sync::Mutex<()>,
+    /// Held over the server's replies to what concerns its locks.
+    pub(super) locks: tokio::sync::Mutex<super::held_locks::Locks>,
+}
+
+/// An open file description.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) ino: Ino,
+    pub(super) open: Arc<Open>,
+    /// Who opened it: data is read and written in this name.
+    pub(super) who: Caller,
+    /// Errors before this one were reported, or came before it was opened.
+    pub(super) seen: Mutex<u64>,
+    pub(super) ahead: Mutex<super::ahead::Ahead>,
+    /// As open(2) got them.
+    pub(super) flags: i32,
+}
+
+impl Handle {
+    /// `OPEN4_SHARE_ACCESS_*`
+    pub(super) fn access(&self) -> u32 {
+        match self.flags & libc::O_ACCMODE {
+            libc::O_RDONLY => OPEN4_SHARE_ACCESS_READ,
+            libc::O_WRONLY => OPEN4_SHARE_ACCESS_WRITE,
+            _ => OPEN4_SHARE_ACCESS_BOTH,
+        }
+    }
+}
+
+/// Paths that failed after their program was told otherwise, or that nobody asked about.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    pub(super) named: Vec<String>,
+    pub(super) more: u64,
+}
+
+pub(super) struct Shared {
+    pub(super) remote: Remote,
+    pub(super) options: Options,
+    pub(super) runtime: Runtime,
+    pub(super) callers: Callers,
+    started: Instant,
+    tree: Mutex<Tree<Open>>,
+    handles: Mutex<HashMap<u64, Arc<Handle>>>,
+    next_handle: AtomicU64,
+    /// Files with data or a creation that the server does not have, and who wrote last.
+    dirty: Mutex<HashMap<Ino, (Time, Caller)>>,
+    dirty_bytes: AtomicU64,
+    /// Bytes of first data that waits for its READ.
+    first_bytes: AtomicU64,
+    failures: Mutex<Failures>,
+    pub(super) notifier: OnceLock<fuser::Notifier>,
+    /// Makes names for files that are removed while they are open.
+    pub(super) unique: u64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        remote: Remote,
+        options: Options,
+        runtime: Runtime,
+        root: (FileHandle, Attrs),
+        unique: u64,
+    ) -> Shared {
+        let squashed = options.url.iter().any(|(k, _)| k == "uid" || k == "gid");
+        let callers = Callers::new(squashed.then(|| remote.own().clone()));
+        let ages = Ages { files: options.memory, dirs: options.dir_memory };
+        let tree = Tree::new(root.0, root.1, Time::ZERO, ages);
+        Shared {
+            remote,
+            options,
+            runtime,
+            callers,
+            started: Instant::now(),
+            tree: Mutex::new(tree),
+            handles: Mutex::default(),
+            next_handle: AtomicU64::new(1),
+            dirty: Mutex::default(),
+            dirty_bytes: AtomicU64::new(0),
+            first_bytes: AtomicU64::new(0),
+            failures: Mutex::default(),
+            notifier: OnceLock::new(),
+            unique,
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.started.elapsed()
+    }
+
+    pub(super) fn clock(&self) -> NfsTime {
+        nfs_time(std::time::SystemTime::now())
+    }
+
+    pub(super) fn tree(&self) -> MutexGuard<'_, Tree<Open>> {
+        self.tree.lock()
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.next_handle.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn handle(&self, number: u64) -> Result<Arc<Handle>, Errno> {
+        self.handles.lock().get(&number).cloned().ok_or(Errno::BADF)
+    }
+
+    pub(super) fn add_handle(&self, handle: Handle) -> u64 {
+        let number = self.number();
+        self.handles.lock().insert(number, Arc::new(handle));
+        number
+    }
+
+    pub(super) fn take_handle(&self, number: u64) -> Option<Arc<Handle>> {
+        self.handles.lock().remove(&number)
+    }
+
+    /// The server's handle of a node. A file that is held back has none.
+    pub(super) fn server_handle(&self, ino: Ino) -> Result<FileHandle, Errno> {
+        self.tree().get(ino).and_then(|n| n.handle.clone()).ok_or(Errno::STALE)
+    }
+
+    /// The attributes of a node as programs see them, if memory may answer.
+    pub(super) fn view(&self, ino: Ino) -> Option<Attrs> {
+        let tree = self.tree();
+        let attrs = tree.fresh(ino, self.now())?.clone();
+        Some(self.seen_by_programs(&tree, ino, attrs))
+    }
+
+    /// The same with attributes that the server has just given.
+    pub(super) fn seen_by_programs(&self, tree: &Tree<Open>, ino: Ino, attrs: Attrs) -> Attrs {
+        match tree.get(ino).and_then(|n| n.file.as_ref()) {
+            Some(open) => open.state.lock().view(attrs),
+            None => attrs,
+        }
+    }
+
+    /// Counts what a file holds.
+    pub(super) fn charge(&self, file: &mut File) {
+        let (before, after) = (file.charged, file.content.bytes());
+        file.charged = after;
+        if after >= before {
+            self.dirty_bytes.fetch_add(after - before, Ordering::AcqRel);
+        } else {
+            self.dirty_bytes.fetch_sub(before - after, Ordering::AcqRel);
+        }
+    }
+
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes.load(Ordering::Acquire)
+    }
+
+    /// Whether writers must wait for room.
+    pub(super) fn is_full(&self) -> bool {
+        self.dirty_bytes() > DIRTY_BYTES_MAX
+    }
+
+    pub(super) fn first_reads(&self) -> u64 {
+        self.first_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add_first(&self, bytes: usize) {
+        self.first_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn drop_first(&self, bytes: usize) {
+        self.first_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A file has something that the server does not have.
+    pub(super) fn is_dirty(&self, ino: Ino, who: &Caller) {
+        let now = self.now();
+        self.dirty.lock().entry(ino).or_insert_with(|| (now, who.clone()));
+    }
+
+    pub(super) fn is_clean(&self, ino: Ino) {
+        self.dirty.lock().remove(&ino);
+    }
+
+    /// In whose name a file's data is written.
+    pub(super) fn writer(&self, ino: Ino) -> Option<Caller> {
+        self.dirty.lock().get(&ino).map(|(_, who)| who.clone())
+    }
+
+    pub(super) fn dirty_count(&self) -> usize {
+        self.dirty.lock().len()
+    }
+
+    /// Files that have been dirty for longer than `age`.
+    pub(super) fn dirty_since(&self, age: Time) -> Vec<(Ino, Caller)> {
+        let now = self.now();
+        let old = |(ino, (since, who)): (&Ino, &(Time, Caller))| {
+            (now.saturating_sub(*since) >= age).then(|| (*ino, who.clone()))
+        };
+        self.dirty.lock().iter().filter_map(old).collect()
+    }
+
+    /// Has the kernel forget a file's pages and attributes.
+    pub(super) async fn drop_pages(self: &Arc<Self>, ino: Ino) {
+        let shared = self.clone();
+        // The kernel may wait for pages that are being read: not on a thread that others need.
+        let done = tokio::task::spawn_blocking(move || {
+            shared.notifier.get().map(|notifier| notifier.inval_inode(fuser::INodeNo(ino), 0, 0))
+        });
+        if let Ok(Some(Err(e))) = done.await {
+            tracing::debug!("pages of {ino}: {e}");
+        }
+    }
+
+    /// Notes that what was written to a path is lost.
+    pub(super) fn failed(&self, path: &str, why: &str) {
+        tracing::error!("{path}: {why}");
+        let mut failures = self.failures.lock();
+        match failures.named.len() < FAILURES_KEPT {
+            true => failures.named.push(format!("{path}: {why}")),
+            false => failures.more += 1,
+        }
+    }
+
+    /// What failed since the last time.
+    pub(super) fn take_failures(&self) -> Failures {
+        std::mem::take(&mut *self.failures.lock())
+    }
+}

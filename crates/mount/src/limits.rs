@@ -1,0 +1,80 @@
+//! Every limit of the mount, in one place. Sizes in bytes unless the name says otherwise.
+
+use std::time::Duration;
+
+/// How long attributes and names are answered from memory after the server gave them, unless `actimeo=` says otherwise.
+pub const MEMORY_AGE: Duration = Duration::from_secs(1);
+/// The same for directories and names that lead to them, unless `acdirmin=` says otherwise: what Linux's client has.
+pub const DIR_MEMORY_AGE: Duration = Duration::from_secs(30);
+/// The most that `actimeo=` and `acdirmin=` may say.
+pub const MEMORY_AGE_MAX: Duration = Duration::from_secs(3600);
+/// How long a new file stays held back if nobody closes it, unless `hold=` says otherwise.
+pub const HOLD_AGE: Duration = Duration::from_secs(1);
+/// The most that `hold=` may say: a file that is open for longer is on the server all the same.
+pub const HOLD_AGE_MAX: Duration = Duration::from_secs(30);
+/// How often held files are looked through for those that are too old.
+pub const HOLD_LOOKED_EACH: Duration = Duration::from_millis(100);
+/// Files held back at the same time. The next one is made on the server at once.
+pub const HELD_FILES_MAX: usize = 8192;
+/// Data of one held file. With more it is made on the server, and written as an existing one.
+pub const HELD_BYTES_MAX: u64 = 512 << 10;
+/// Data that waits to be written, or for its COMMIT, in all files. Writers wait while there is more.
+pub const DIRTY_BYTES_MAX: u64 = 64 << 20;
+/// The same for one file.
+pub const DIRTY_FILE_BYTES_MAX: u64 = 24 << 20;
+/// Data of one file that is written before anybody asks for it. Also the most in one WRITE.
+pub const PIECE_BYTES: usize = 1 << 20;
+/// WRITEs of one file that are under way.
+pub const PIECES_IN_FLIGHT: usize = 8;
+/// Data written and kept for its COMMIT, in one file. Then a COMMIT is sent.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 16 << 20;
+/// Files that are flushed at the same time when all are.
+pub const FLUSHES_TOGETHER: usize = 32;
+/// Times that data is written again because the server restarted before its COMMIT.
+pub const REWRITES_MAX: u32 = 64;
+
+/// Entries of a directory of which all names are remembered. A larger one is asked for each name.
+pub const COMPLETE_DIR_MAX: usize = 20_000;
+/// Names remembered in all directories. With more, directories are forgotten until half of them are left.
+pub const NAMES_MAX: usize = 400_000;
+/// Bytes asked for in one READDIR.
+pub const READDIR_BYTES: u32 = 128 << 10;
+/// Data of a small file that is read in the request that opens it.
+pub const FIRST_READ_BYTES: u32 = 64 << 10;
+/// Such data that waits for its READ, in all open files.
+pub const FIRST_READS_BYTES_MAX: u64 = 32 << 20;
+/// How far the kernel reads ahead of a program that reads in order, where this side may say so.
+pub const READ_AHEAD_BYTES: u64 = 4 << 20;
+
+/// The largest FUSE_WRITE asked of the kernel.
+pub const KERNEL_WRITE_BYTES: u32 = 1 << 20;
+/// Requests that the kernel sends in the background (readahead, direct I/O).
+pub const KERNEL_BACKGROUND: u16 = 128;
+/// Threads that read the kernel's requests. Those that wait for the server are tasks.
+pub const KERNEL_THREADS: usize = 2;
+
+/// Longest text of a symbolic link.
+pub const LINK_BYTES_MAX: usize = 4096;
+/// Longest name.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Failed paths that are kept for `landfast sync`; more are counted.
+pub const FAILURES_KEPT: usize = 256;
+/// Longest answer to `landfast sync` and `landfast status`: what one extended attribute can hold.
+pub const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// First pause before a request is sent again.
+pub const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest such pause.
+pub const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long a server may be away: for ever, as with `hard`. `soft` bounds each request instead.
+pub const FOREVER: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// `timeo=` where `soft` is given without it.
+pub const SOFT_DEFAULT: Duration = Duration::from_secs(60);
+/// How often a lock that another owner holds is asked for again.
+pub const LOCK_ASKED_EACH: Duration = Duration::from_millis(200);
+/// How often a process whose request waits for the server is looked at, whether it was killed.
+pub const KILLED_ASKED_EACH: Duration = Duration::from_secs(1);
+/// Users and groups whose names or supplementary groups are remembered.
+pub const OWNERS_KNOWN_MAX: usize = 4096;
+/// How long a process's supplementary groups are remembered.
+pub const GROUPS_AGE: Duration = Duration::from_secs(1);

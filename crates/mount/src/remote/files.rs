@@ -1,0 +1,243 @@
+//! An object by its handle: attributes, data, extended attributes.
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::{
+    CommitArgs, ListxattrsArgs, ReadArgs, SetattrArgs, SetxattrArgs, SetxattrOption, WriteArgs,
+};
+use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, StableHow, Stateid, Verifier};
+
+use super::names::change_of;
+use super::send::{Caller, Fault, Remote};
+use crate::core::attrs::{ASKED, Attrs, CHANGE, Set};
+
+/// What a WRITE did.
+#[derive(Debug, Clone, Copy)]
+pub struct Written {
+    /// Bytes, at least one.
+    pub count: usize,
+    /// `None`: they are stable.
+    pub verifier: Option<Verifier>,
+}
+
+/// What a filesystem has room for. Bytes and files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Space {
+    pub total: u64,
+    pub free: u64,
+    pub available: u64,
+    pub files: u64,
+    pub files_free: u64,
+    /// The longest name.
+    pub name_max: u32,
+}
+
+const SPACE: Bitmap = Bitmap::of(&[
+    number::SPACE_TOTAL,
+    number::SPACE_FREE,
+    number::SPACE_AVAIL,
+    number::FILES_TOTAL,
+    number::FILES_FREE,
+    number::MAXNAME,
+]);
+
+fn putfh(handle: &FileHandle) -> ArgOp {
+    ArgOp::Putfh(handle.clone())
+}
+
+impl Remote {
+    pub async fn get_attrs(&self, who: &Caller, handle: &FileHandle) -> Result<Attrs, Fault> {
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Getattr(ASKED)]).await?;
+        results.take(OpNum::PUTFH)?;
+        self.attrs(&results.getattr()?)
+    }
+
+    /// Sets attributes. Returns all of them afterwards.
+    pub async fn set_attrs(&self, who: &Caller, handle: &FileHandle, set: &Set) -> Result<Attrs, Fault> {
+        let mut ops = vec![putfh(handle)];
+        let parts = set.wire();
+        let count = parts.len();
+        for attrs in parts {
+            ops.push(ArgOp::Setattr(SetattrArgs { stateid: Stateid::ANONYMOUS, attrs }));
+        }
+        ops.push(ArgOp::Getattr(ASKED));
+        // The same values once more do no harm.
+        let mut results = self.ask(who, ops).await?;
+        results.take(OpNum::PUTFH)?;
+        for _ in 0..count {
+            results.take(OpNum::SETATTR)?;
+        }
+        self.attrs(&results.getattr()?)
+    }
+
+    /// One READ; the data may be less than asked for. Returns also whether the file ends behind it.
+    pub async fn read(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<(Bytes, bool), Fault> {
+        let room = self.session().limits().response.saturating_sub(1024).max(512);
+        let read = ReadArgs { stateid: Stateid::ANONYMOUS, offset, count: count.min(room) };
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Read(read)]).await?;
+        results.take(OpNum::PUTFH)?;
+        let part = results.data()?;
+        Ok((part.data, part.eof))
+    }
+
+    /// The most data of one WRITE.
+    pub fn write_room(&self) -> usize {
+        (self.session().limits().request as usize).saturating_sub(2048).max(512)
+    }
+
+    /// One WRITE, which need not take all of `data`.
+    pub async fn write(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+        stable: StableHow,
+    ) -> Result<Written, Fault> {
+        let data = data.slice(..data.len().min(self.write_room()));
+        let len = data.len();
+        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable, data };
+        // The same data once more does no harm.
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Write(write)]).await?;
+        results.take(OpNum::PUTFH)?;
+        let res = results.write()?;
+        if res.count == 0 || res.count as usize > len {
+            return Err(Fault::Op(OpNum::WRITE, NfsStat::NFS4ERR_IO));
+        }
+        let verifier = (res.committed != StableHow::FileSync).then_some(res.writeverf);
+        Ok(Written { count: res.count as usize, verifier })
+    }
+
+    /// Writes all of `data`, stably, in one COMPOUND. Returns the change attribute before it and all attributes afterwards; `None`: the
+    /// server has not written all of it stably.
+    pub async fn write_whole(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        offset: u64,
+        data: Bytes,
+    ) -> Result<Option<(u64, Attrs)>, Fault> {
+        let len = data.len();
+        let write = WriteArgs { stateid: Stateid::ANONYMOUS, offset, stable: StableHow::FileSync, data };
+        let ops = vec![putfh(handle), ArgOp::Getattr(CHANGE), ArgOp::Write(write), ArgOp::Getattr(ASKED)];
+        let mut results = self.ask(who, ops).await?;
+        results.take(OpNum::PUTFH)?;
+        let before = change_of(&mut results)?;
+        let res = results.write()?;
+        if res.count as usize != len || res.committed != StableHow::FileSync {
+            return Ok(None);
+        }
+        Ok(Some((before, self.attrs(&results.getattr()?)?)))
+    }
+
+    /// Makes all that was written stable. Returns the server's verifier, and the attributes.
+    pub async fn commit(&self, who: &Caller, handle: &FileHandle) -> Result<(Verifier, Attrs), Fault> {
+        let commit = ArgOp::Commit(CommitArgs { offset: 0, count: 0 });
+        let mut results = self.ask(who, vec![putfh(handle), commit, ArgOp::Getattr(ASKED)]).await?;
+        results.take(OpNum::PUTFH)?;
+        let verifier = results.commit()?;
+        Ok((verifier, self.attrs(&results.getattr()?)?))
+    }
+
+    pub async fn read_link(&self, who: &Caller, handle: &FileHandle) -> Result<Bytes, Fault> {
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Readlink]).await?;
+        results.take(OpNum::PUTFH)?;
+        Ok(results.readlink()?)
+    }
+
+    pub async fn space(&self, who: &Caller, handle: &FileHandle) -> Result<Space, Fault> {
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Getattr(SPACE)]).await?;
+        results.take(OpNum::PUTFH)?;
+        let values = AttrValues::from_fattr(&results.getattr()?).map_err(|s| Fault::Op(OpNum::GETATTR, s))?;
+        Ok(Space {
+            total: values.space_total.unwrap_or_default(),
+            free: values.space_free.unwrap_or_default(),
+            available: values.space_avail.unwrap_or_default(),
+            files: values.files_total.unwrap_or_default(),
+            files_free: values.files_free.unwrap_or_default(),
+            name_max: values.maxname.unwrap_or(crate::limits::NAME_BYTES_MAX as u32),
+        })
+    }
+
+    pub async fn get_xattr(&self, who: &Caller, handle: &FileHandle, name: Bytes) -> Result<Bytes, Fault> {
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Getxattr(name)]).await?;
+        results.take(OpNum::PUTFH)?;
+        Ok(results.getxattr()?)
+    }
+
+    pub async fn set_xattr(
+        &self,
+        who: &Caller,
+        handle: &FileHandle,
+        key: Bytes,
+        value: Bytes,
+        option: SetxattrOption,
+    ) -> Result<(), Fault> {
+        let ops = vec![
+            putfh(handle),
+            ArgOp::Setxattr(SetxattrArgs { option, key: key.clone(), value: value.clone() }),
+        ];
+        let mut lost = false;
+        loop {
+            let reply = match self.change(who, ops.clone(), OpNum::SETXATTR).await {
+                Err(Fault::Unknown) => {
+                    lost = true;
+                    continue;
+                }
+                other => other?,
+            };
+            let mut results = landfast_client::compound::Results::new(reply);
+            results.take(OpNum::PUTFH)?;
+            return match results.take(OpNum::SETXATTR).map_err(Fault::from) {
+                Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
+                    let ours = self.get_xattr(who, handle, key).await.is_ok_and(|v| v == value);
+                    if ours { Ok(()) } else { Err(e) }
+                }
+                other => other.map(drop),
+            };
+        }
+    }
+
+    pub async fn remove_xattr(&self, who: &Caller, handle: &FileHandle, name: Bytes) -> Result<(), Fault> {
+        let ops = vec![putfh(handle), ArgOp::Removexattr(name)];
+        let mut lost = false;
+        loop {
+            let reply = match self.change(who, ops.clone(), OpNum::REMOVEXATTR).await {
+                Err(Fault::Unknown) => {
+                    lost = true;
+                    continue;
+                }
+                other => other?,
+            };
+            let mut results = landfast_client::compound::Results::new(reply);
+            results.take(OpNum::PUTFH)?;
+            return match results.take(OpNum::REMOVEXATTR).map_err(Fault::from) {
+                Err(Fault::Op(_, NfsStat::NFS4ERR_NOXATTR)) if lost => Ok(()),
+                other => other.map(drop),
+            };
+        }
+    }
+
+    /// The names of all extended attributes, without their namespace.
+    pub async fn list_xattrs(&self, who: &Caller, handle: &FileHandle) -> Result<Vec<Bytes>, Fault> {
+        let (mut cookie, mut names) = (0, Vec::new());
+        loop {
+            let list = ListxattrsArgs { cookie, maxcount: crate::limits::ANSWER_BYTES_MAX as u32 };
+            let mut results = self.ask(who, vec![putfh(handle), ArgOp::Listxattrs(list)]).await?;
+            results.take(OpNum::PUTFH)?;
+            let page = results.listxattrs()?;
+            let none = page.names.is_empty();
+            names.extend(page.names);
+            if page.eof || none || names.len() > landfast_client::limits::XATTRS_MAX {
+                return Ok(names);
+            }
+            cookie = page.cookie;
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Sending: a COMPOUND, again for as long as the server is away or busy.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use landfast_client::compound::Results;
+use landfast_client::cred::Identity;
+use landfast_client::{Session, SessionError, Version};
+use landfast_nfs::v4::attr::AttrValues;
+use landfast_nfs::v4::{ArgOp, CompoundRes, Fattr, NfsStat, OpNum};
+use tokio::time::sleep;
+
+use super::owners::Owners;
+use crate::core::attrs::Attrs;
+use crate::errno::Errno;
+use crate::limits::{PAUSE_MAX, PAUSE_MIN};
+
+/// For whom a request is executed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Arc<[u32]>,
+}
+
+/// Why a request has no good reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The server refuses it.
+    Op(OpNum, NfsStat),
+    /// It may have been executed: its reply was lost for good.
+    Unknown,
+    /// It was not executed, or nothing is to be learnt of it.
+    Failed(Errno),
+}
+
+impl Fault {
+    pub fn errno(self) -> Errno {
+        match self {
+            Fault::Op(_, status) => status.into(),
+            Fault::Unknown => Errno::IO,
+            Fault::Failed(e) => e,
+        }
+    }
+
+    pub fn status(self) -> Option<NfsStat> {
+        match self {
+            Fault::Op(_, status) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl From<Fault> for Errno {
+    fn from(fault: Fault) -> Errno {
+        fault.errno()
+    }
+}
+
+impl From<landfast_client::compound::OpError> for Fault {
+    fn from(e: landfast_client::compound::OpError) -> Fault {
+        use landfast_client::compound::OpError;
+        match e {
+            OpError::Failed { op, status } => Fault::Op(op, status),
+            OpError::Missing { op } => Fault::Op(op, NfsStat::NFS4ERR_IO),
+        }
+    }
+}
+
+/// A server, and how patiently it is asked.
+pub struct Remote {
+    session: Session,
+    /// The identity of the mount itself.
+    own: Caller,
+    /// Give up a request after so long (`soft`). `None`: never (`hard`).
+    soft: Option<Duration>,
+    owners: Owners,
+    /// Open owners get numbers, so that opens that run at the same time are not one open to the server.
+    numbers: AtomicU64,
+}
+
+/// Pauses between tries, each twice as long as the one before.
+struct Pause(Duration);
+
+impl Pause {
+    async fn next(&mut self) {
+        sleep(self.0).await;
+        self.0 = (self.0 * 2).min(PAUSE_MAX);
+    }
+}
+
+impl Remote {
+    pub fn new(session: Session, soft: Option<Duration>) -> Remote {
+        let Identity { uid, gid, groups, .. } = session.options().identity.clone();
+        let own = Caller { uid, gid, groups: groups.into() };
+        Remote { session, own, soft, owners: Owners::default(), numbers: AtomicU64::new(0) }
+    }
+
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub fn version(&self) -> Version {
+        self.session.version()
+    }
+
+    /// The identity of the mount itself, as a caller.
+    pub fn own(&self) -> &Caller {
+        &self.own
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Attributes as the tree has them.
+    pub fn attrs(&self, fattr: &Fattr) -> Result<Attrs, Fault> {
+        let values = AttrValues::from_fattr(fattr).map_err(|status| Fault::Op(OpNum::GETATTR, status))?;
+        self.attrs_of(&values).ok_or(Fault::Op(OpNum::GETATTR, NfsStat::NFS4ERR_IO))
+    }
+
+    pub fn attrs_of(&self, values: &AttrValues) -> Option<Attrs> {
+        Attrs::of(values, |name, group| self.owners.number(name, group))
+    }
+
+    /// Sends a COMPOUND that does no harm when it is executed twice.
+    pub async fn ask(&self, who: &Caller, ops: Vec<ArgOp>) -> Result<Results, Fault> {
+        let mut pause = Pause(PAUSE_MIN);
+        self.bounded(async {
+            loop {
+                match self.once(who, ops.clone(), false).await {
+                    Ok(reply) if is_busy(reply.status) => {}
+                    Err(Fault::Unknown) => {}
+                    other => return other.map(Results::new),
+                }
+                pause.next().await;
+            }
+        })
+        .await
+    }
+
+    /// Sends a COMPOUND in which the operation `changing` must not be executed twice. The reply may show that it succeeded and that
+    /// the server was too busy for a later one.
+    pub async fn change(&self, who: &Caller, ops: Vec<ArgOp>, changing: OpNum) -> Result<CompoundRes, Fault> {
+        let mut pause = Pause(PAUSE_MIN);
+        self.bounded(async {
+            loop {
+                let reply = self.once(who, ops.clone(), true).await?;
+                let done = reply.results.iter().any(|r| r.op == changing && r.status.is_ok());
+                if done || !is_busy(reply.status) {
+                    return Ok(reply);
+                }
+                pause.next().await;
+            }
+        })
+        .await
+    }
+
+    /// Sends a COMPOUND until the server has taken it.
+    async fn once(&self, who: &Caller, ops: Vec<ArgOp>, cachethis: bool) -> Result<CompoundRes, Fault> {
+        let session = match *who == self.own {
+            true => self.session.clone(),
+            false => self.session.on_behalf_of(&Identity {
+                uid: who.uid,
+                gid: who.gid,
+                groups: who.groups.to_vec(),
+                host: self.session.options().identity.host.clone(),
+            }),
+        };
+        let mut pause = Pause(PAUSE_MIN);
+        loop {
+            match session.compound(ops.clone(), cachethis).await {
+                Ok(reply) => return Ok(reply),
+                Err(SessionError::Unknown(why)) => {
+                    tracing::debug!("a reply of {} was lost: {why}", self.session.server());
+                    return Err(Fault::Unknown);
+                }
+                Err(SessionError::Refused(status)) if is_busy(status) => {}
+                Err(SessionError::Refused(status)) => return Err(Fault::Op(OpNum::SEQUENCE, status)),
+                Err(SessionError::Ended | SessionError::GivenUp { .. }) => {
+                    return Err(Fault::Failed(Errno::IO));
+                }
+                Err(SessionError::Rpc(landfast_rpc::CallError::Denied(e))) => {
+                    tracing::warn!("{} refuses the user {}: {e:?}", self.session.server(), who.uid);
+                    return Err(Fault::Failed(Errno(libc::EACCES)));
+                }
+                // The server is away: a hard mount waits for it.
+                Err(e) => tracing::warn!("{}: {e}; trying again", self.session.server()),
+            }
+            pause.next().await;
+        }
+    }
+
+    /// Bounds the time of a request, if the mount is soft.
+    async fn bounded<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        match self.soft {
+            None => work.await,
+            Some(patience) => {
+                let done = tokio::time::timeout(patience, work).await;
+                done.unwrap_or(Err(Fault::Failed(Errno::TIMEDOUT)))
+            }
+        }
+    }
+}
+
+fn is_busy(status: NfsStat) -> bool {
+    matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
+}

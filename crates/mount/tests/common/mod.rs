@@ -1,0 +1,202 @@
+//! A server on a temporary directory, and mounts of it.
+#![allow(dead_code)] // each test file uses its part
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use landfast_mount::control::{self, Mounted};
+use landfast_mount::options::Options;
+use landfast_server::{Running, Server, ServerConfig};
+use landfast_volume::{Durability, OpenError, OpenOptions, Volume};
+use tokio::runtime::{Builder, Runtime};
+
+pub const VERSIONS: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
+/// The longest that a checkpoint of a server that has died keeps its locks.
+const LOCKED_MAX: Duration = Duration::from_secs(30);
+
+/// Whether this machine can mount. Says so where it cannot.
+pub fn can_mount() -> bool {
+    let there = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !there {
+        eprintln!("skipped: mounting needs /dev/fuse and root");
+    }
+    there
+}
+
+/// Runs a script with the shell; fails if it does.
+pub fn shell(dir: &Path, script: &str) -> String {
+    let done = Command::new("sh").arg("-ec").arg(script).current_dir(dir).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{script}: {out}{err}");
+    out.into_owned()
+}
+
+/// Whether a program is here. Says so where it is not.
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").arg("-c").arg(format!("command -v {program}")).output().unwrap();
+    if !found.status.success() {
+        eprintln!("skipped: no {program} here");
+    }
+    found.status.success()
+}
+
+/// A server with an export that has an empty directory `dest`.
+pub struct Rig {
+    pub dir: tempfile::TempDir,
+    runtime: Option<Runtime>,
+    running: Option<Running>,
+    addr: SocketAddr,
+}
+
+impl Rig {
+    pub fn new() -> Rig {
+        let dir = tempfile::Builder::new().prefix("landfast-mount-").tempdir_in("/var/tmp").unwrap();
+        fs::create_dir_all(dir.path().join("data/dest")).unwrap();
+        let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut rig = Rig { dir, runtime: None, running: None, addr };
+        rig.start();
+        rig
+    }
+
+    /// Starts the server where it was before.
+    pub fn start(&mut self) {
+        let export = self.dir.path().join("data");
+        let options = OpenOptions {
+            log: Some(self.dir.path().join("log").into()),
+            log_size: 64 << 20,
+            accept_weak: true,
+            ..OpenOptions::new(&export, Durability::Log)
+        };
+        let begin = Instant::now();
+        let (volume, recovery) = loop {
+            match Volume::open(options.clone()) {
+                Err(OpenError::DirInUse { .. } | OpenError::Log(_)) if begin.elapsed() < LOCKED_MAX => {
+                    std::thread::yield_now();
+                }
+                opened => break opened.unwrap(),
+            }
+        };
+        let config = ServerConfig {
+            workers: 2,
+            lease_seconds: 5,
+            ..ServerConfig::new(volume, recovery, self.addr, export)
+        };
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let running = runtime.block_on(Server::start(config)).unwrap();
+        self.addr = running.local_addr();
+        (self.runtime, self.running) = (Some(runtime), Some(running));
+    }
+
+    /// Stops the server as a service manager does.
+    pub fn stop(&mut self) {
+        if let (Some(runtime), Some(running)) = (self.runtime.take(), self.running.take()) {
+            runtime.block_on(running.stop()).unwrap();
+        }
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The directory on the server's side.
+    pub fn dest(&self) -> PathBuf {
+        self.dir.path().join("data/dest")
+    }
+
+    /// A directory of the test's own, beside the export.
+    pub fn work(&self) -> PathBuf {
+        let work = self.dir.path().join("work");
+        fs::create_dir_all(&work).unwrap();
+        work
+    }
+
+    pub fn mount(&self, version: &str) -> At {
+        self.mount_with(version, "")
+    }
+
+    /// A mount of `dest`.
+    pub fn mount_with(&self, version: &str, options: &str) -> At {
+        let path = match version {
+            "3" => self.dest().display().to_string(),
+            _ => "/dest".to_owned(),
+        };
+        At::new(&format!("nfs://{}{path}?version={version}", self.addr), options)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+/// A mount. Dropping it unmounts it.
+pub struct At {
+    pub dir: tempfile::TempDir,
+    serving: Option<JoinHandle<std::io::Result<Vec<String>>>>,
+    unmounter: fuser::SessionUnmounter,
+}
+
+impl At {
+    pub fn new(url: &str, options: &str) -> At {
+        let dir = tempfile::Builder::new().prefix("landfast-at-").tempdir_in("/var/tmp").unwrap();
+        let mut taken = Options::default();
+        taken.take(options).unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let mut mounted: Mounted =
+            control::mount(runtime, &url.parse().unwrap(), url, dir.path(), taken, None).unwrap();
+        let unmounter = mounted.unmounter();
+        let serving = std::thread::spawn(move || mounted.serve());
+        At { dir, serving: Some(serving), unmounter }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn join(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    /// A line of the mount's state.
+    pub fn state(&self, line: &str) -> u64 {
+        let status = control::status(self.path()).unwrap();
+        let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(": "));
+        value.unwrap_or_else(|| panic!("{line}: {status}")).parse().unwrap()
+    }
+
+    /// RPCs that `work` costs.
+    pub fn rpcs(&self, work: impl FnOnce()) -> u64 {
+        let before = self.state("rpcs");
+        work();
+        self.state("rpcs") - before
+    }
+
+    /// Unmounts. Returns what was lost.
+    pub fn unmount(mut self) -> Vec<String> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        let Some(serving) = self.serving.take() else { return Vec::new() };
+        self.unmounter.unmount().unwrap();
+        serving.join().unwrap().unwrap()
+    }
+}
+
+impl Drop for At {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Whoever hangs in it must get an error, or the test never ends.
+            let _ = rustix::mount::unmount(self.path(), rustix::mount::UnmountFlags::DETACH);
+        } else {
+            self.end();
+        }
+    }
+}
