@@ -93,8 +93,8 @@ pub(crate) struct Pending {
     pub(crate) slot: Option<(SessionId, u32)>,
     /// The NFSv4.0 owners that are busy until then.
     pub(crate) owners: Vec<OwnerKey>,
-    /// The client whose record, once durable, says that it may hold opens.
-    pub(crate) holder: Option<u64>,
+    /// The client whose record, once durable, says that it may hold opens; the version of that note.
+    pub(crate) holder: Option<(u64, u64)>,
     /// The reply to send instead if the log fails.
     pub(crate) failure: Bytes,
     /// The reply, if it may be recorded only when all the effects in several logs are durable.
@@ -343,8 +343,8 @@ impl Executor {
         }
         if slot.is_some() || holder.is_some() || !owners.is_empty() {
             let mut st = self.sh.state();
-            if let Some(client) = holder.filter(|_| stable) {
-                st.holding_is_noted(client);
+            if let Some((client, v)) = holder.filter(|_| stable) {
+                st.holding_is_noted(client, v);
             }
             if let Some((session, slot)) = slot
                 && let Some(mut s) = st.sessions.get_mut(&session)

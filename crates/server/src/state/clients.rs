@@ -36,6 +36,8 @@ pub struct Client {
     pub holds: bool,
     /// That record is durable in this instance of the server.
     pub holding_noted: bool,
+    /// The version of the last note that says that it holds nothing.
+    pub nothing_held: u64,
     pub reclaim_complete: bool,
     /// Had state before the restart and has not sent RECLAIM_COMPLETE since.
     pub needs_reclaim: bool,
@@ -358,6 +360,7 @@ impl Clients {
             renewed: now,
             holds: false,
             holding_noted: false,
+            nothing_held: 0,
             reclaim_complete: false,
             needs_reclaim: false,
             restored: false,
@@ -433,6 +436,7 @@ impl Clients {
             renewed: now,
             holds: false,
             holding_noted: false,
+            nothing_held: 0,
             reclaim_complete: false,
             needs_reclaim: false,
             restored: false,

@@ -369,6 +369,12 @@ impl<F> State<F> {
         if self.clients.get(note.client).is_none_or(|c| c.needs_reclaim) || note.file.is_empty() {
             return;
         }
+        let key = (owner(), FileKey::from(note.file));
+        if self.files.clients.get(&note.client).is_some_and(|c| c.opens.contains_key(&key)) {
+            // It had come back before the client was given the later one, and the log did not know yet.
+            self.files.delegations.gone.push(note.id);
+            return;
+        }
         let (session, slot, sequence, minor) = note.given_to;
         let delegation = Delegation {
             right: note.right,
@@ -384,7 +390,7 @@ impl<F> State<F> {
             access: note.right.access(),
             seqid: 1,
             delegation: Some(delegation),
-            ..Open::new(note.client, owner(), FileKey::from(note.file), note.mark)
+            ..Open::new(note.client, key.0, key.1, note.mark)
         };
         self.files.enter_open(note.id, open);
         self.files.delegations.given(note.client, note.right);

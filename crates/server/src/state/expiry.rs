@@ -56,7 +56,7 @@ impl<F> State<F> {
         }
         let v = self.next_version();
         let c = self.clients.get_mut(client)?;
-        (c.holds, c.holding_noted, c.version) = (false, false, v);
+        (c.holds, c.holding_noted, c.version, c.nothing_held) = (false, false, v, v);
         Some(Stamped { v, note: c.note() })
     }
 }

@@ -33,6 +33,7 @@ fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
         renewed: now,
         holds: note.holds,
         holding_noted: note.holds,
+        nothing_held: 0,
         reclaim_complete: note.reclaim_complete && !note.holds,
         needs_reclaim: note.holds,
         restored: true,
@@ -125,10 +126,11 @@ impl<F> State<F> {
             }
             self.clients.restore(c);
         }
-        for (v, note) in delegations.into_values() {
-            if let Some(note) = note {
-                self.restore_delegation(v, note);
-            }
+        let mut delegations: Vec<_> =
+            delegations.into_values().filter_map(|(v, note)| Some((v, note?))).collect();
+        delegations.sort_by_key(|(v, _)| std::cmp::Reverse(*v));
+        for (v, note) in delegations {
+            self.restore_delegation(v, note);
         }
         self.restore_locks(locks.into_values().filter_map(|(v, note)| Some((v, note?))));
         self.restore_opens(opens.into_values().filter_map(|(v, note)| Some((v, note?))));

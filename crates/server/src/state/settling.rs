@@ -47,7 +47,8 @@ impl<F> State<F> {
 
     /// Has the delegations stand in the log of clients that were given none for a while. A client that holds nothing else then has nothing to reclaim.
     pub fn settle(&mut self, now: Millis) -> Vec<Stamped> {
-        let (mut notes, mut clients) = (Vec::new(), Vec::new());
+        // One that has come back is not to be there after a restart beside the next of the same file.
+        let (mut notes, mut clients) = (self.take_gone(), Vec::new());
         for (client, ids) in self.files.delegations.grants.take_quiet(now) {
             notes.extend(self.log_all(ids));
             clients.push(client);

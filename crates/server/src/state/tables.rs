@@ -266,10 +266,11 @@ impl<F> State<F> {
         Some(Stamped { v, note })
     }
 
-    /// The note of [`State::note_holding`] is durable. A later one may have said meanwhile that the client holds nothing: then the next is needed.
-    pub fn holding_is_noted(&mut self, client: u64) {
+    /// The note of [`State::note_holding`] of this version is durable. A later one may have said meanwhile that the client holds nothing: then the next
+    /// is needed, which another request may have written, and which need not be durable yet.
+    pub fn holding_is_noted(&mut self, client: u64, v: u64) {
         if let Some(c) = self.clients.get_mut(client) {
-            c.holding_noted = c.holds;
+            c.holding_noted |= c.holds && v > c.nothing_held;
         }
     }
 }

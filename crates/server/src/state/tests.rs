@@ -528,7 +528,7 @@ fn holder() -> (S, u64, Vec<Stamped>) {
     let mut log = st.snapshot();
     st.files.open(&file(b"f"), c, &OWNER, READ, 0, None).expect("opened");
     log.extend(st.note_holding(c));
-    st.holding_is_noted(c);
+    st.holding_is_noted(c, u64::MAX);
     assert!(st.note_holding(c).is_none(), "once is enough");
     (st, c, log)
 }

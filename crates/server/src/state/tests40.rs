@@ -528,7 +528,7 @@ fn holder() -> (S, u64, Stateid) {
     let c = client(&mut st, b"x");
     let s = opened(&mut st, c, b"o");
     assert!(st.note_holding(c).is_some());
-    st.holding_is_noted(c);
+    st.holding_is_noted(c, u64::MAX);
     (st, c, s)
 }
 

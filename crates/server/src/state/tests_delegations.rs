@@ -388,7 +388,7 @@ fn stands_in_the_log_a_tick_later(right: Right) {
     let given = delegate(&mut st, a, &file(1), right);
     let open = st.files.open(&file(2), a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open");
     assert!(st.note_holding(a).is_some());
-    st.holding_is_noted(a);
+    st.holding_is_noted(a, u64::MAX);
     let after = |st: &State<u32>| {
         let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
         let restored = next.restore(st.snapshot(), 0);
@@ -515,12 +515,34 @@ fn a_note_that_is_late_does_not_hide_that_the_client_holds_something_again() {
         st.files.open(&f, a, &Bytes::from_static(b"o"), READ, WRITE, None).expect("an open")
     };
     let opened = open(&mut st);
-    assert!(st.note_holding(a).is_some());
-    st.holding_is_noted(a);
+    let first = st.note_holding(a).expect("a note").v;
+    st.holding_is_noted(a, first);
     st.files.close(a, &f, &opened).expect("closed");
     st.tick(1);
     // Another request had the same note; its flush ends now.
-    st.holding_is_noted(a);
+    st.holding_is_noted(a, first);
     open(&mut st);
-    assert!(st.note_holding(a).is_some(), "the log says that it holds nothing");
+    let second = st.note_holding(a).expect("the log says that it holds nothing").v;
+    // And one more: the second note is not durable yet.
+    st.holding_is_noted(a, first);
+    assert!(st.note_holding(a).is_some(), "who opens now waits for a note of its own");
+    st.holding_is_noted(a, second);
+    assert!(st.note_holding(a).is_none());
+}
+
+#[test]
+fn of_two_delegations_of_a_file_in_the_log_the_later_one_is_there_after_a_restart() {
+    let (mut st, a, _) = two();
+    let f = file(1);
+    let first = delegate(&mut st, a, &f, Right::Read);
+    let mut log = st.snapshot();
+    log.extend(st.log_given(&first));
+    st.files.return_delegation(a, &f, &first).expect("returned");
+    let second = delegate(&mut st, a, &f, Right::Read);
+    log.extend(st.log_given(&second));
+    let mut next: State<u32> = State::new(2, LEASE, Bounds::new(Some(1 << 30)));
+    assert_eq!(next.restore(log, 0).reclaiming, 0);
+    assert_eq!((next.files.len(), next.files.delegations.live()), (1, 1));
+    next.files.find(a, &second).expect("the later one");
+    assert_eq!(next.take_gone().len(), 1, "the log is told of the other");
 }

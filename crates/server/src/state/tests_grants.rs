@@ -67,7 +67,7 @@ fn the_first_of_a_client_are_in_the_log_before_they_are_answered_and_more_with_t
     );
     // Who is noted to hold something waits for nothing.
     assert!(st.note_holding(b).is_none() && st.note_holding(a).is_some());
-    st.holding_is_noted(a);
+    st.holding_is_noted(a, u64::MAX);
     assert!(!waits(&mut st, 2 * long, a) && waits(&mut st, 2 * long, b));
 }
 
@@ -79,7 +79,7 @@ fn the_others_follow_when_their_client_was_given_none_for_a_while() {
     assert_eq!(goes_on(st.snapshot(), a, &first), (true, false), "nobody was told yet");
     st.grants_are_answered(5, a, [7; 16], 0);
     assert!(st.note_holding(a).is_some());
-    st.holding_is_noted(a);
+    st.holding_is_noted(a, u64::MAX);
     let second = give(&mut st, a, &file(2), 1).expect("a delegation");
     st.grants_are_answered(9, a, [7; 16], 0);
     assert_eq!(st.settle_due(), Some(5 + limits::GRANTS_SETTLE_MS), "on another slot");
@@ -108,7 +108,7 @@ fn where_the_log_has_no_room_the_client_reclaims() {
     assert!(st.log_given_alone(0, a, &fits).is_some() && st.log_given_alone(0, a, &more).is_none());
     st.grants_are_answered(0, a, [7; 16], 0);
     assert!(st.note_holding(a).is_some());
-    st.holding_is_noted(a);
+    st.holding_is_noted(a, u64::MAX);
     assert!(st.settle(limits::GRANTS_SETTLE_MS).is_empty());
     assert_eq!(goes_on(st.snapshot(), a, &more), (false, false));
     st.files.return_delegation(a, &file(1), &fits).expect("returned");
@@ -123,8 +123,8 @@ enum Move {
     Give(usize, u8, u32),
     /// The request on this slot ends.
     End(u32),
-    /// All that was written is durable.
-    Flush,
+    /// So many hundredths of what was written and is not durable are now.
+    Flush(usize),
     Return(usize, u8),
     /// Opens a file so that others may not, or closes it.
     Deny(usize),
@@ -137,7 +137,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     let one = prop_oneof![
         6 => (0..2usize, 0..20u8, 0..3u32).prop_map(|(c, f, s)| Move::Give(c, f, s)),
         6 => (0..3u32).prop_map(Move::End),
-        3 => Just(Move::Flush),
+        3 => (0..=150usize).prop_map(|part| Move::Flush(part.min(100))),
         2 => (0..2usize, 0..20u8).prop_map(|(c, f)| Move::Return(c, f)),
         1 => (0..2usize).prop_map(Move::Deny),
         4 => Just(Move::Settle),
@@ -159,7 +159,8 @@ struct Asked {
 struct Reply {
     after: usize,
     client: usize,
-    notes_holding: bool,
+    /// The version of its note that the client holds something.
+    notes_holding: Option<u64>,
     files: Vec<(u8, Stateid)>,
 }
 
@@ -200,12 +201,12 @@ proptest! {
                     let c = clients[ends.client];
                     st.grants_are_answered(now, c, [7; 16], slot);
                     let note = st.note_holding(c);
-                    let notes_holding = note.is_some();
+                    let notes_holding = note.as_ref().map(|note| note.v);
                     log.extend(note);
-                    let after = if ends.wrote || notes_holding { log.len() } else { 0 };
+                    let after = if ends.wrote || notes_holding.is_some() { log.len() } else { 0 };
                     replies.push(Reply { after, client: ends.client, notes_holding, files: ends.files });
                 }
-                Move::Flush => durable = log.len(),
+                Move::Flush(part) => durable += ((log.len() - durable) * part).div_ceil(100),
                 Move::Return(c, f) => {
                     let Some(at) = held.iter().position(|h| (h.0, h.1) == (c, f)) else { continue };
                     let (.., given) = held.swap_remove(at);
@@ -218,9 +219,9 @@ proptest! {
                         None => {
                             denying[c] = st.files.open(&f, clients[c], &owner, READ, WRITE, None).ok();
                             let note = st.note_holding(clients[c]);
-                            let notes_holding = note.is_some();
+                            let notes_holding = note.as_ref().map(|note| note.v);
                             log.extend(note);
-                            let after = if notes_holding { log.len() } else { 0 };
+                            let after = if notes_holding.is_some() { log.len() } else { 0 };
                             replies.push(Reply { after, client: c, notes_holding, files: Vec::new() });
                         }
                     }
@@ -232,8 +233,8 @@ proptest! {
             replies.retain(|reply| {
                 let leaves = reply.after <= durable;
                 if leaves {
-                    if reply.notes_holding {
-                        st.holding_is_noted(clients[reply.client]);
+                    if let Some(v) = reply.notes_holding {
+                        st.holding_is_noted(clients[reply.client], v);
                     }
                     held.extend(reply.files.iter().map(|(f, given)| (reply.client, *f, *given)));
                 }

@@ -529,6 +529,7 @@ impl<F> State<F> {
             // An NFSv4.1 client must still send RECLAIM_COMPLETE before it gets anything new.
             c.needs_reclaim &= c.v40.is_none();
             (c.holds, c.holding_noted, c.version) = (holds, holds, v);
+            c.nothing_held = if holds { c.nothing_held } else { v };
             notes.push(Stamped { v, note: c.note() });
             self.version = v;
         }

@@ -228,7 +228,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
         }
     };
     ctx.note(gone);
-    let holder = holder_note.as_ref().map(|_| session.client);
+    let holder = holder_note.as_ref().map(|note| (session.client, note.v));
     ctx.note(holder_note);
     let noted = lasting || holder.is_some();
     let (kept, later) = match home.clone().filter(|home| ctx.txs.waits_elsewhere(home)) {

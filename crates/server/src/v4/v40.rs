@@ -93,7 +93,7 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply) -> Outcome {
     let later = keep(&mut ctx, req, status, &reply);
     let holder = match ctx.client40 {
         Some(client) if ctx.home().is_some() => {
-            ctx.sh.state().note_holding(client).map(|note| (client, note))
+            ctx.sh.state().note_holding(client).map(|note| ((client, note.v), note))
         }
         _ => None,
     };

@@ -1133,8 +1133,7 @@ impl Server {
             }
             let pending = self.pending.remove(at);
             if let Some((client, v)) = pending.holder {
-                let _ = v;
-                self.st.holding_is_noted(client);
+                self.st.holding_is_noted(client, v);
             }
             if let Some(mut s) = self.st.sessions.get_mut(&pending.call.session) {
                 s.release(pending.call.slot);
