@@ -118,3 +118,16 @@ fn deliberate_bugs_are_seen() {
     }
     assert!(unseen.is_empty(), "not seen within {SEEDS_FOR_A_BUG} seeds: {unseen:?}");
 }
+
+/// What the fuzz target begins with, and bytes that are soon used up, so that all further choices are the first.
+#[test]
+fn bytes_let_everybody_come_to_an_end() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/rights");
+    let files = std::fs::read_dir(corpus).expect("the corpus").map(|e| e.expect("an entry").path());
+    let mut all: Vec<Vec<u8>> = files.map(|path| std::fs::read(path).expect("a file")).collect();
+    assert!(all.len() > 4);
+    all.extend([vec![], vec![0; 64], vec![255; 64]]);
+    for bytes in all {
+        super::bytes(&bytes, true).unwrap_or_else(|told| panic!("{bytes:?}: {told}"));
+    }
+}

@@ -1433,6 +1433,8 @@ impl<'a> World<'a> {
     fn winds_down(&mut self) {
         self.m.tells(|| "THE END: all is given back".to_owned());
         let cut = self.cut;
+        // Bytes that are used up would let nothing arrive.
+        self.late = 0;
         for who in 0..self.p.all.len() {
             let p = self.person(who);
             (p.late, p.wrong, p.asleep, p.reached) = (0, 0, false, true);
