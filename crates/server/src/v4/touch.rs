@@ -10,6 +10,7 @@ use crate::looks::Looker;
 use crate::state::delegations::Touch;
 use crate::state::locks::exclusive;
 use crate::touches::can_be_delegated;
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
 use landfast_volume::{DirEntry, Node};
 use std::sync::Arc;
@@ -53,6 +54,10 @@ impl Context<'_> {
             // Who has the file open is in no delegation's way, but for an open that the server did not know: one of before a restart, and one
             // that has made its file.
             ArgOp::Lock(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
+            // The same; opens of NFSv4.0 do not go on after a restart.
+            ArgOp::OpenDowngrade(a) if self.session.is_some() => {
+                self.touch_current(Touch::of_lock(a.share_access & OPEN4_SHARE_ACCESS_WRITE != 0))
+            }
             // These ask themselves.
             ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.

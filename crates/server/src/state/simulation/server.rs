@@ -581,6 +581,9 @@ impl Server {
                 self.clear(m, holders, w, file, Touch::of_lock(exclusive))
             }
             Op::Lock { file, exclusive, .. } => self.clear(m, holders, w, file, Touch::of_lock(exclusive)),
+            Op::Downgrade { file, access, .. } => {
+                self.clear(m, holders, w, file, Touch::of_lock(access & WRITE != 0))
+            }
             Op::Remove { name } => {
                 let dir = self.clear(m, holders, w, DIRECTORY, Touch::Changes);
                 self.clear_name(m, holders, w, name).and(dir)
