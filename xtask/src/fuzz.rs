@@ -94,7 +94,7 @@ fn all(options: &Options) -> Result<(), String> {
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(target) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
-            one(&program, target, each, options.keep)?;
+            one(&program, target, each, options)?;
         }
         Ok(())
     };
@@ -125,7 +125,7 @@ fn build(quick: bool) -> Result<PathBuf, String> {
     Ok(out.join(host).join(profile).join("any"))
 }
 
-fn one(program: &Path, target: &str, seconds: u64, keep: bool) -> Result<(), String> {
+fn one(program: &Path, target: &str, seconds: u64, options: &Options) -> Result<(), String> {
     let work = proc::target_dir().join("fuzz/corpus").join(target);
     let kept = dir().join("corpus").join(target);
     let artifacts = dir().join("artifacts").join(target);
@@ -137,6 +137,8 @@ fn one(program: &Path, target: &str, seconds: u64, keep: bool) -> Result<(), Str
     let artifacts = format!("-artifact_prefix={}/", artifacts.to_string_lossy());
     let fuzz = [
         format!("-max_total_time={seconds}"),
+        // 0: another one each time. What a change is checked with begins with the same one: what it finds is there to be found again.
+        format!("-seed={}", u8::from(options.quick)),
         format!("-rss_limit_mb={MEMORY_MIB}"),
         "-timeout=30".to_owned(),
         "-max_len=4096".to_owned(),
@@ -150,7 +152,7 @@ fn one(program: &Path, target: &str, seconds: u64, keep: bool) -> Result<(), Str
     proc::run_within(limit, command(&program, fuzz).env(CHOSEN, target)).map_err(|e| {
         format!("{target}: {e}\nthe input is in fuzz/artifacts/{target}; see it again with {CHOSEN}={target} {program} FILE")
     })?;
-    if keep {
+    if options.keep {
         let merge = ["-set_cover_merge=1".to_owned(), "-max_len=4096".to_owned(), kept, work];
         proc::run_within(limit, command(&program, merge).env(CHOSEN, target))?;
     }
