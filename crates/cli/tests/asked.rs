@@ -237,10 +237,12 @@ fn the_commands_of_the_readme() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory");
     let at = path(dir.path());
     fs::create_dir(dir.path().join("data")).expect("a directory");
+    let mounted = dir.path().join("mnt");
+    fs::create_dir(&mounted).expect("a directory");
     let landfast_there = |line: &str, server: &str| {
         let line =
             line.replace("/srv/data", &format!("{at}/data")).replace("/dev/nvme0n1p3", &format!("{at}/log"));
-        let line = line.replace("192.168.7.0/24", "127.0.0.1");
+        let line = line.replace("192.168.7.0/24", "127.0.0.1").replace(" /mnt", &format!(" {at}/mnt"));
         let line = line.replace("/local/journal", &format!("{at}/journal")).replace("nfs://server/", server);
         let mut command = Command::new("bash");
         command.args(["-ec", &line.replacen("landfast", env!("CARGO_BIN_EXE_landfast"), 1)]);
@@ -283,11 +285,15 @@ fn the_commands_of_the_readme() {
         if !o.status.success() {
             failed.push_str(&format!("{line}: {}\n", stderr(&o)));
         }
+        if line.starts_with("landfast mount") {
+            assert!(mounted.join("src/linux/Makefile").is_file(), "{line}");
+            assert!(run(&["umount", path(&mounted)]).status.success());
+        }
         ran += 1;
     }
     signal(&server, Signal::TERM);
     let ended = server.wait().expect("it ends");
     assert_eq!(failed, "");
-    assert!(ran == 6 && ended.success(), "{ran} commands; {ended}");
+    assert!(ran == 7 && ended.success(), "{ran} commands; {ended}");
     assert!(dir.path().join("data/src/linux/Makefile").is_file());
 }
