@@ -12,40 +12,38 @@ use std::sync::Arc;
 /// A removal or a renaming that may take a file's last name away.
 pub(crate) struct Unlinking<'a> {
     sh: &'a Shared,
-    /// The file that the volume was told to keep, and the notes of who has it open.
-    asked: Option<(FileKey, Vec<Stamped>)>,
+    volume: &'a Volume,
+    /// The files that the volume was told to keep, at most one for each time that it asked.
+    asked: Vec<Node>,
+    /// The notes of who has them open.
+    notes: Vec<Stamped>,
 }
 
 impl<'a> Unlinking<'a> {
-    pub(crate) fn new(sh: &'a Shared) -> Unlinking<'a> {
-        Unlinking { sh, asked: None }
+    pub(crate) fn new(sh: &'a Shared, volume: &'a Volume) -> Unlinking<'a> {
+        Unlinking { sh, volume, asked: Vec::new(), notes: Vec::new() }
     }
 
     /// For [`Volume::remove_keeping`]: whether somebody has the file open.
     pub(crate) fn is_open(&mut self, node: &Node) -> bool {
-        let file = node.fh();
-        let mut st = self.sh.state();
-        let mut notes = Vec::new();
-        // Asked a second time, and the name may be another file's by now.
-        if let Some((before, logged)) = self.asked.take() {
-            st.is_not_kept(&before);
-            notes = logged;
-        }
-        let open = st.keep_unlinked(&file);
+        let open = self.sh.state().keep_unlinked(&node.fh());
         let is_open = open.is_some();
-        notes.extend(open.unwrap_or_default());
-        self.asked = (is_open || !notes.is_empty()).then_some((file, notes));
+        if is_open {
+            self.asked.push(node.clone());
+        }
+        self.notes.extend(open.unwrap_or_default());
         is_open
     }
 
-    /// What came of it: whether the volume has kept the file. Returns the notes, which go into the log in the same transaction, and in any case: the state
-    /// takes them for logged.
+    /// The removal is over. What the volume has not kept is no orphan, unless another removal has had it kept meanwhile: so the volume is asked under the file's
+    /// lock. Returns the notes, which go into the log in the same transaction, and in any case: the state takes them for logged.
     pub(crate) fn done(self, kept: bool) -> Vec<Stamped> {
-        let Some((file, notes)) = self.asked else { return Vec::new() };
-        if !kept {
-            self.sh.state().is_not_kept(&file);
+        let kept = usize::from(kept);
+        // The one that was kept was asked for last.
+        for node in self.asked.iter().rev().skip(kept) {
+            self.volume.unless_orphan(node, || self.sh.state().is_not_kept(&node.fh()));
         }
-        notes
+        self.notes
     }
 }
 
