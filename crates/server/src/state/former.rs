@@ -93,6 +93,7 @@ impl<F> Files<F> {
         let Ok(owner) = self.unused_owner(id, client, file) else { return };
         self.preserved.is_used(id);
         self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, owner));
+        self.preserved.is_to_be_logged(id);
     }
 
     /// An owner has opened a file anew, as `new`: its former open ends, and its locks are under the new one.
@@ -205,6 +206,8 @@ impl<F> Files<F> {
             None => {
                 let owner = owner.map(Bytes::from);
                 self.enter_open(open, Open::former(client, file.clone(), (open, open_mark), access, owner));
+                // Unless the log has a note of it as well, which comes next.
+                self.preserved.is_to_be_logged(open);
             }
             Some(known) if known.client == client && known.file == file && known.former.is_some() => {}
             Some(_) => return,

@@ -104,6 +104,36 @@ fn an_open_that_stays_goes_into_the_log_after_a_tick() {
     assert!(st.keep_unlinked(&f).is_some() && st.keep_unlinked(&short).is_none());
 }
 
+fn opens_noted(notes: &[Stamped]) -> usize {
+    notes.iter().filter(|n| matches!(n.note, Note::Open(_))).count()
+}
+
+#[test]
+fn an_open_that_could_not_be_promised_goes_into_the_log_when_there_is_room() {
+    let bounds = Bounds { open_bytes: 130, ..Bounds::new(Some(1 << 30)) };
+    let mut st: State<u32> = State::new(1, LEASE, bounds);
+    let c = client(&mut st, b"c");
+    let (first, second) = (open(&mut st, c, 1, &file(1)), open(&mut st, c, 1, &file(2)));
+    assert!(st.promise_open(&first).is_some() && st.promise_open(&second).is_none());
+    st.files.close(c, &file(1), &first).expect("closed");
+    st.tick(1);
+    assert_eq!(opens_noted(&st.tick(2)), 1);
+}
+
+#[test]
+fn a_former_open_that_the_log_does_not_know_goes_into_it() {
+    let mut st = instance(1);
+    let c = client(&mut st, b"c");
+    let f = file(1);
+    let s = open(&mut st, c, 1, &f);
+    let mut st = restarted(2, &st.snapshot());
+    st.adopt(c, &f, &s, READ);
+    st.tick(1);
+    assert_eq!(opens_noted(&st.tick(2)), 1);
+    let mut st = restarted(3, &st.snapshot());
+    assert!(st.keep_unlinked(&f).is_some(), "it is known, used or not");
+}
+
 #[test]
 fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     let mut st = instance(1);

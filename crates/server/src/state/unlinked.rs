@@ -159,6 +159,10 @@ impl<F> State<F> {
     /// has its fill of them, or if there may be no further file without a name.
     pub fn promise_open(&mut self, stateid: &Stateid) -> Option<Stamped> {
         let id = number(stateid);
+        if self.goes_into_log(id) {
+            // If there is no room now, there may be later.
+            self.files.preserved.is_to_be_logged(id);
+        }
         if !self.files.preserved.logged(id).is_some_and(|open| open.promised) && !self.files.has_place() {
             return None;
         }
