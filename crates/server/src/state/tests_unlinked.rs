@@ -134,6 +134,30 @@ fn a_former_open_that_the_log_does_not_know_goes_into_it() {
     assert!(st.keep_unlinked(&f).is_some(), "it is known, used or not");
 }
 
+/// In the very transaction in which the log forgets what its owner had before the restart.
+#[test]
+fn an_orphan_that_is_opened_anew_outlasts_the_next_restart() {
+    for used in [false, true] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        let s = open(&mut st, c, 1, &f);
+        let notes = st.keep_unlinked(&f).expect("open");
+        let mut log = with_clients(&st, notes);
+        let mut st = restarted(2, &log);
+        st.has_orphans([f.clone()]);
+        if used {
+            st.adopt(c, &f, &s, READ);
+        }
+        open(&mut st, c, 1, &f);
+        log.extend(st.take_gone());
+        let mut st = restarted(3, &log);
+        st.has_orphans([f.clone()]);
+        st.tick(1);
+        assert!(!st.files.preserved.any_released(), "it is open, {used}");
+    }
+}
+
 #[test]
 fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     let mut st = instance(1);
