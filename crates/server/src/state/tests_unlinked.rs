@@ -158,6 +158,36 @@ fn an_orphan_that_is_opened_anew_outlasts_the_next_restart() {
     }
 }
 
+/// An open whose owner the log does not know goes when another owner of its client opens the file, but not if the file has no name.
+#[test]
+fn of_an_orphan_an_open_of_an_unknown_owner_stays() {
+    for (orphan, used) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        let s = open(&mut st, c, 1, &f);
+        let mut st = restarted(2, &st.snapshot());
+        st.adopt(c, &f, &s, READ);
+        let notes = st.keep_unlinked(&f).expect("open");
+        let mut st = restarted(3, &with_clients(&st, notes));
+        if orphan {
+            st.has_orphans([f.clone()]);
+        }
+        if used {
+            st.adopt(c, &f, &s, READ);
+        }
+        let other = open(&mut st, c, 2, &f);
+        st.files.close(c, &f, &other).expect("closed");
+        assert_eq!(st.keep_unlinked(&f).is_some(), orphan, "{orphan} {used}");
+        if orphan {
+            if !st.close_unused_former(c, &f, &s) {
+                st.files.close(c, &f, &s).expect("closed");
+            }
+            assert_eq!(st.files.preserved.take_released(), [f], "{used}");
+        }
+    }
+}
+
 #[test]
 fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     let mut st = instance(1);
