@@ -57,7 +57,7 @@ pub(crate) fn remove(sh: &Shared, volume: &Volume, tx: &mut Tx, node: &Node) -> 
     done
 }
 
-/// Tells the state which files without a name a volume keeps. Call before the volume is served.
+/// Tells the state which files without a name a volume keeps. Call when its export is in the table: what is released before, nobody removes.
 pub(crate) fn take_over(sh: &Shared, volume: &Volume) {
     let files: Vec<FileKey> = volume.orphans().iter().map(Node::fh).collect();
     sh.state().has_orphans(files);
