@@ -7,6 +7,8 @@ use crate::shared::Shared;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use landfast_volume::{Error, Node, Tx, Volume};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A removal or a renaming that may take a file's last name away.
@@ -63,45 +65,71 @@ pub(crate) fn take_over(sh: &Shared, volume: &Volume) {
     sh.state().has_orphans(files);
 }
 
+/// What came of an attempt to remove some files.
+#[derive(Default)]
+struct Attempt {
+    receipts: Vec<landfast_volume::Receipt>,
+    /// How many could not be removed, by export, and the first error.
+    failed: BTreeMap<PathBuf, (usize, Error)>,
+}
+
+impl Attempt {
+    fn failed(&mut self, export: &Path, times: usize, e: Error) {
+        self.failed.entry(export.to_owned()).or_insert((0, e)).0 += times;
+    }
+}
+
 /// Removes files without a name that nobody has open any more, but those whose CLOSE does. Never returns.
 pub(crate) async fn run(sh: Arc<Shared>) {
     loop {
         sh.orphans_released().await;
         let mut files = sh.state().files.preserved.take_released();
+        let mut all = Attempt::default();
         while !files.is_empty() {
             let rest = files.split_off(files.len().min(limits::ORPHANS_REMOVED_AT_ONCE));
             let some = std::mem::replace(&mut files, rest);
             let of = sh.clone();
             // The disk may make it wait.
-            let receipts = tokio::task::spawn_blocking(move || remove_all(&of, &of.exports(), &some)).await;
-            for receipt in receipts.unwrap_or_default() {
+            let attempt = tokio::task::spawn_blocking(move || remove_all(&of, &of.exports(), &some)).await;
+            let attempt = attempt.unwrap_or_default();
+            for receipt in attempt.receipts {
                 // A failure has been reported by the volume.
                 let _ = receipt.wait().await;
             }
+            attempt.failed.into_iter().for_each(|(export, (times, e))| all.failed(&export, times, e));
+        }
+        for (export, (times, e)) in all.failed {
+            tracing::warn!(
+                "{}: {times} files that were removed while they were open stay for now: {e}",
+                export.display()
+            );
         }
     }
 }
 
-fn remove_all(sh: &Shared, exports: &Exports, files: &[FileKey]) -> Vec<landfast_volume::Receipt> {
-    let mut receipts = Vec::with_capacity(files.len());
+fn remove_all(sh: &Shared, exports: &Exports, files: &[FileKey]) -> Attempt {
+    let mut attempt = Attempt::default();
     for file in files {
         let Some(export) = exports.of_handle(file) else { continue };
+        // It has been reported, and removes nothing any more.
+        if export.volume.failed().is_some() {
+            sh.state().is_still_there(file.clone());
+            continue;
+        }
         let node = match export.volume.resolve(file) {
             Ok(node) => node,
             Err(Error::Stale) => continue,
-            Err(_) => {
+            Err(e) => {
                 sh.state().is_still_there(file.clone());
+                attempt.failed(&export.path, 1, e);
                 continue;
             }
         };
         let mut tx = export.volume.tx();
         if let Err(e) = remove(sh, &export.volume, &mut tx, &node) {
-            tracing::warn!(
-                "{}: a file that was removed while it was open stays for now: {e}",
-                export.path.display()
-            );
+            attempt.failed(&export.path, 1, e);
         }
-        receipts.push(tx.finish());
+        attempt.receipts.push(tx.finish());
     }
-    receipts
+    attempt
 }
