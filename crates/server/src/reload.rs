@@ -210,11 +210,11 @@ impl Running {
                     .unwrap_or_default(),
                 err,
             })?;
-            unlinked::take_over(&self.sh, volume);
         }
         let gone: Vec<Arc<Export>> =
             before.iter().filter(|e| !after.iter().any(|a| a.id() == e.id())).cloned().collect();
         self.sh.replace_exports(after);
+        new.iter().for_each(|volume| unlinked::take_over(&self.sh, volume));
         drop(before);
         for export in gone {
             done.removed.push(export.path.clone());

@@ -2,14 +2,17 @@
 //! before it is promised; the server goes on.
 
 use crate::common;
+use crate::delegations;
 use crate::small;
 use crate::v40;
 
 use common::*;
+use delegations::{holder, stateid_of};
 use landfast_nfs::v4::args::*;
 use landfast_nfs::v4::*;
+use landfast_server::exports::{Delegate, Features};
 use landfast_volume::Durability;
-use small::image::Kernel;
+use small::image::{Image, Kernel};
 use small::{blow_up, on_an_image, on_an_image_with};
 use std::process::Command;
 use v40::Client40;
@@ -194,4 +197,31 @@ async fn rfc8881_15_2_a_failed_flush_is_said_by_an_operation_that_may() {
         drop(rig);
         drop(image);
     }
+}
+
+/// The log has failed, and could not be told of a delegation: so none is given, and the OPEN, which changes nothing, succeeds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn with_a_failed_log_files_are_still_opened_for_reading() {
+    let Some(image) = Image::new(Kernel::Ext4) else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(dir.path().join("data")).expect("the export");
+    let log = Some(image.path().join("log"));
+    let mut rig = Rig::stopped(dir, Durability::Log, 90, log);
+    rig.features = Features { delegations: Delegate::Write, ..Features::default() };
+    rig.start().await;
+    let (mut c, _heard) = holder(&rig, Vec::new()).await;
+    let (fh, stateid) = c.open("f", 3).await;
+    assert_ok(&c.run(vec![ArgOp::Putfh(fh), close_op(stateid)]).await);
+    image.breaks(true);
+    assert_eq!(c.status(vec![ArgOp::Putrootfh, mkdir("d")]).await, NfsStat::NFS4ERR_IO);
+    image.breaks(false);
+    c.cachethis = false;
+    let open = open_op(b"o", "f", 1, 0, OpenHow::NoCreate);
+    let res = c.run(vec![ArgOp::Putrootfh, open, read_op(Stateid::CURRENT, 0, 1)]).await;
+    assert_ok(&res);
+    assert!(matches!(&res[1].body, ResBody::Open(open) if stateid_of(&open.delegation).is_none()));
+    let _ = rig.running.take().expect("a server").stop().await;
+    drop(rig);
+    drop(image);
 }

@@ -93,6 +93,7 @@ impl<F> Files<F> {
         let Ok(owner) = self.unused_owner(id, client, file) else { return };
         self.preserved.is_used(id);
         self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, owner));
+        self.preserved.is_to_be_logged(id);
     }
 
     /// An owner has opened a file anew, as `new`: its former open ends, and its locks are under the new one.
@@ -100,13 +101,15 @@ impl<F> Files<F> {
         let Some(open) = self.opens.get(&new) else { return };
         let (client, owner, file) = (open.client, open.owner.clone(), open.file.clone());
         let of_file = self.files.get(&file).map(|f| f.opens.clone()).unwrap_or_default();
+        // Without the former open it would go, before its client's next use brings that back.
+        let orphan = self.preserved.is_orphan(&file);
         for id in of_file {
             let Some(Open { client: of, former: Some(former), lock_states, .. }) = self.opens.get_mut(&id)
             else {
                 continue;
             };
             let same = former.owner.as_ref() == Some(&owner);
-            let unknown = former.owner.is_none() && lock_states.is_empty();
+            let unknown = former.owner.is_none() && lock_states.is_empty() && !orphan;
             if *of != client || !(same || unknown) {
                 continue;
             }
@@ -205,6 +208,8 @@ impl<F> Files<F> {
             None => {
                 let owner = owner.map(Bytes::from);
                 self.enter_open(open, Open::former(client, file.clone(), (open, open_mark), access, owner));
+                // Unless the log has a note of it as well, which comes next.
+                self.preserved.is_to_be_logged(open);
             }
             Some(known) if known.client == client && known.file == file && known.former.is_some() => {}
             Some(_) => return,
@@ -246,7 +251,7 @@ impl<F> State<F> {
             return false;
         }
         let id = number(stateid);
-        if let Ok(Some(_)) = self.files.unused_owner(id, client, file) {
+        if self.files.unused_owner(id, client, file).is_ok() {
             self.files.close_unused(id);
         }
         true

@@ -452,8 +452,13 @@ impl<F> Files<F> {
                 let id = self.fresh();
                 let mark = self.mark;
                 self.enter_open(id, Open::new(client, owner.clone(), file.clone(), mark));
+                let gone = self.preserved.gone();
                 self.end_unused_of_owner(client, owner, file);
                 self.replace_former(id);
+                if self.preserved.gone() > gone {
+                    // The log must not forget what the owner had before it knows this one: a file without a name would go.
+                    self.preserved.urgent.push(id);
+                }
                 id
             }
         };

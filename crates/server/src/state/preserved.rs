@@ -33,6 +33,8 @@ pub struct Preserved {
     promised: usize,
     /// Opens that do not stand in the log yet, and whether a tick has passed since.
     unlogged: BTreeMap<u64, bool>,
+    /// The first of these that is looked at at the next tick: those before it had their turn, even if there was no room for them.
+    next_unlogged: u64,
     /// Of these, those that go into the log with what is noted next.
     pub(super) urgent: Vec<u64>,
     /// Opens that the log still has and must forget.
@@ -160,7 +162,10 @@ impl Preserved {
 
     /// Opens that were there at the last tick and do not stand in the log, so many. Notes that a tick has passed for the others.
     pub(super) fn take_unlogged(&mut self, most: usize) -> Vec<u64> {
-        let old = self.unlogged.iter().filter(|(_, old)| **old).map(|(id, _)| *id).take(most).collect();
+        let (next, all) = (self.next_unlogged, &self.unlogged);
+        let in_turn = all.range(next..).chain(all.range(..next));
+        let old: Vec<u64> = in_turn.filter(|(_, old)| **old).map(|(id, _)| *id).take(most).collect();
+        self.next_unlogged = old.last().map_or(next, |id| id.wrapping_add(1));
         self.unlogged.values_mut().for_each(|old| *old = true);
         old
     }
@@ -224,5 +229,19 @@ impl Preserved {
         for id in ids {
             self.end_unused(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_that_find_no_room_keep_no_others_out() {
+        let mut p = Preserved::default();
+        (0..5).for_each(|id| p.is_to_be_logged(id));
+        assert!(p.take_unlogged(2).is_empty(), "no tick has passed");
+        let turns: Vec<_> = (0..3).map(|_| p.take_unlogged(2)).collect();
+        assert_eq!(turns, [[0, 1], [2, 3], [4, 0]]);
     }
 }

@@ -104,6 +104,90 @@ fn an_open_that_stays_goes_into_the_log_after_a_tick() {
     assert!(st.keep_unlinked(&f).is_some() && st.keep_unlinked(&short).is_none());
 }
 
+fn opens_noted(notes: &[Stamped]) -> usize {
+    notes.iter().filter(|n| matches!(n.note, Note::Open(_))).count()
+}
+
+#[test]
+fn an_open_that_could_not_be_promised_goes_into_the_log_when_there_is_room() {
+    let bounds = Bounds { open_bytes: 130, ..Bounds::new(Some(1 << 30)) };
+    let mut st: State<u32> = State::new(1, LEASE, bounds);
+    let c = client(&mut st, b"c");
+    let (first, second) = (open(&mut st, c, 1, &file(1)), open(&mut st, c, 1, &file(2)));
+    assert!(st.promise_open(&first).is_some() && st.promise_open(&second).is_none());
+    st.files.close(c, &file(1), &first).expect("closed");
+    st.tick(1);
+    assert_eq!(opens_noted(&st.tick(2)), 1);
+}
+
+#[test]
+fn a_former_open_that_the_log_does_not_know_goes_into_it() {
+    let mut st = instance(1);
+    let c = client(&mut st, b"c");
+    let f = file(1);
+    let s = open(&mut st, c, 1, &f);
+    let mut st = restarted(2, &st.snapshot());
+    st.adopt(c, &f, &s, READ);
+    st.tick(1);
+    assert_eq!(opens_noted(&st.tick(2)), 1);
+    let mut st = restarted(3, &st.snapshot());
+    assert!(st.keep_unlinked(&f).is_some(), "it is known, used or not");
+}
+
+/// In the very transaction in which the log forgets what its owner had before the restart.
+#[test]
+fn an_orphan_that_is_opened_anew_outlasts_the_next_restart() {
+    for used in [false, true] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        let s = open(&mut st, c, 1, &f);
+        let notes = st.keep_unlinked(&f).expect("open");
+        let mut log = with_clients(&st, notes);
+        let mut st = restarted(2, &log);
+        st.has_orphans([f.clone()]);
+        if used {
+            st.adopt(c, &f, &s, READ);
+        }
+        open(&mut st, c, 1, &f);
+        log.extend(st.take_gone());
+        let mut st = restarted(3, &log);
+        st.has_orphans([f.clone()]);
+        st.tick(1);
+        assert!(!st.files.preserved.any_released(), "it is open, {used}");
+    }
+}
+
+/// An open whose owner the log does not know goes when another owner of its client opens the file, but not if the file has no name.
+#[test]
+fn of_an_orphan_an_open_of_an_unknown_owner_stays() {
+    for (orphan, used) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut st = instance(1);
+        let c = client(&mut st, b"c");
+        let f = file(1);
+        let s = open(&mut st, c, 1, &f);
+        let mut st = restarted(2, &st.snapshot());
+        st.adopt(c, &f, &s, READ);
+        let notes = st.keep_unlinked(&f).expect("open");
+        let mut st = restarted(3, &with_clients(&st, notes));
+        if orphan {
+            st.has_orphans([f.clone()]);
+        }
+        if used {
+            st.adopt(c, &f, &s, READ);
+        }
+        let other = open(&mut st, c, 2, &f);
+        st.files.close(c, &f, &other).expect("closed");
+        assert_eq!(st.keep_unlinked(&f).is_some(), orphan, "{orphan} {used}");
+        if orphan {
+            if !st.close_unused_former(c, &f, &s) {
+                st.files.close(c, &f, &s).expect("closed");
+            }
+            assert_eq!(st.files.preserved.take_released(), [f], "{used}");
+        }
+    }
+}
+
 #[test]
 fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     let mut st = instance(1);

@@ -89,9 +89,11 @@ impl<F> Files<F> {
 
     /// An owner opens the file anew: what it had before the restart ends.
     pub(super) fn end_unused_of_owner(&mut self, client: u64, owner: &Bytes, file: &FileKey) {
-        let same =
-            |id: &&u64| self.preserved.logged(**id).is_some_and(|o| o.client == client && o.owner == *owner);
-        let ids: Vec<u64> = self.preserved.unused_of(file).iter().filter(same).copied().collect();
+        // As in `replace_former`.
+        let orphan = self.preserved.is_orphan(file);
+        let same = |o: &LoggedOpen| o.owner == *owner || (o.owner.is_empty() && !orphan);
+        let ends = |id: &&u64| self.preserved.logged(**id).is_some_and(|o| o.client == client && same(o));
+        let ids: Vec<u64> = self.preserved.unused_of(file).iter().filter(ends).copied().collect();
         for id in ids {
             self.preserved.end_unused(id);
         }
@@ -104,11 +106,13 @@ impl<F> Files<F> {
         }
     }
 
-    /// The owner of an unused open that its client is about to use. `None` if the log knows nothing of it; an error if it is somebody else's.
+    /// The owner of an unused open that its client is about to use. `None` if the log does not know it; an error if the open is somebody else's.
     pub(super) fn unused_owner(&self, id: u64, client: u64, file: &FileKey) -> Result<Option<Bytes>, ()> {
         match self.preserved.logged(id) {
             None => Ok(None),
-            Some(open) if open.client == client && open.file == *file => Ok(Some(open.owner.clone())),
+            Some(open) if open.client == client && open.file == *file => {
+                Ok((!open.owner.is_empty()).then(|| open.owner.clone()))
+            }
             Some(_) => Err(()),
         }
     }
@@ -159,6 +163,10 @@ impl<F> State<F> {
     /// has its fill of them, or if there may be no further file without a name.
     pub fn promise_open(&mut self, stateid: &Stateid) -> Option<Stamped> {
         let id = number(stateid);
+        if self.goes_into_log(id) {
+            // If there is no room now, there may be later.
+            self.files.preserved.is_to_be_logged(id);
+        }
         if !self.files.preserved.logged(id).is_some_and(|open| open.promised) && !self.files.has_place() {
             return None;
         }

@@ -46,7 +46,7 @@ impl Context<'_> {
             (false, true) => Err(Error::NotDir),
             _ => Ok(()),
         };
-        let mut unlinking = Unlinking::new(sh);
+        let mut unlinking = Unlinking::new(sh, dir.volume());
         let is_open = |node: &Node| unlinking.is_open(node);
         let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, is_open);
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
@@ -78,7 +78,7 @@ impl Context<'_> {
         self.modify(from)?;
         let sh = self.sh;
         let tx = self.modify(to)?;
-        let mut unlinking = Unlinking::new(sh);
+        let mut unlinking = Unlinking::new(sh, from.volume());
         let (source, target) = ((&from.node, &a.from.name[..]), (&to.node, &a.to.name[..]));
         let is_open = |node: &Node| unlinking.is_open(node);
         let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, is_open);

@@ -116,6 +116,10 @@ impl Context<'_> {
     /// Whether the client that sends this may be given a delegation; the operation that it is given to.
     /// Errors: `WND4_*`, why not.
     fn may_delegate(&self, on: &InSession, node: &Node, right: Right) -> Result<GivenTo, u32> {
+        // The log could not be told of it, and an OPEN for reading needs no log.
+        if self.home().is_some_and(|home| home.volume.failed().is_some()) {
+            return Err(WND4_RESOURCE);
+        }
         let mut st = self.sh.state();
         let s = st.sessions.get(&on.id).ok_or(WND4_RESOURCE)?;
         if !s.can_call_back() {

@@ -199,7 +199,7 @@ impl Context<'_> {
         let directory = self.delegated_directory(&dir, name);
         let sh = self.sh;
         let tx = self.modify(&dir)?;
-        let mut unlinking = Unlinking::new(sh);
+        let mut unlinking = Unlinking::new(sh, dir.volume());
         let is_open = |node: &Node| unlinking.is_open(node);
         let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), is_open);
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
@@ -220,7 +220,7 @@ impl Context<'_> {
         let replaced = self.delegated_directory(&to, &a.newname);
         let sh = self.sh;
         let tx = self.modify(&to)?;
-        let mut unlinking = Unlinking::new(sh);
+        let mut unlinking = Unlinking::new(sh, to.volume());
         let (source, target) = ((&from.node, &a.oldname[..]), (&to.node, &a.newname[..]));
         let is_open = |node: &Node| unlinking.is_open(node);
         let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, is_open);

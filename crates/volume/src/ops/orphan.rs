@@ -56,6 +56,14 @@ impl Volume {
         !node.0.is_dead()
     }
 
+    /// Runs `f` unless the file is kept without a name. Waits for a removal that is under way, and none begins meanwhile.
+    pub fn unless_orphan(&self, node: &Node, f: impl FnOnce()) {
+        let _state = node.0.state.lock();
+        if !node.0.is_orphan() {
+            f();
+        }
+    }
+
     /// Runs a removal, again if a file's place needs space: then with the space reserve. On a full disk, too, a file is kept that clients were told
     /// of.
     pub(super) fn with_room<T>(

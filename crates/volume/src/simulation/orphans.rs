@@ -36,6 +36,10 @@ fn a_volume_keeps_so_many_orphans() {
     assert!(release(&mut served, &nodes[0]));
     assert!(!release(&mut served, &nodes[0]), "it is gone");
     assert_eq!(served.volume().resolve(&nodes[0].fh()).err(), Some(Error::Stale));
+    let (mut gone, mut kept) = (false, false);
+    served.volume().unless_orphan(&nodes[0], || gone = true);
+    served.volume().unless_orphan(&nodes[1], || kept = true);
+    assert!(gone && !kept);
     served.create(b"again", SetAttrs::default()).unwrap();
     assert!(remove(&mut served, b"again").unwrap(), "there is a place");
     sim::install(None);
