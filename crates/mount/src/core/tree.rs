@@ -304,7 +304,7 @@ impl<F> Tree<F> {
         dir.is_some_and(|d| d.filling == Some(true) && !d.complete)
     }
 
-    /// The directory has too many names.
+    /// The directory has too many names, or they cannot be read.
     pub fn is_large(&mut self, dir: Ino) {
         if let Some(dir) = self.dir(dir) {
             dir.filling = Some(false);

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use landfast_nfs::v4::OpNum;
 use landfast_nfs::v4::args::CreateType;
 
 use super::flush::{self, Until};
@@ -12,7 +13,7 @@ use crate::core::Ino;
 use crate::core::attrs::Attrs;
 use crate::core::tree::{Found, Listing};
 use crate::errno::Errno;
-use crate::remote::{Also, Caller, Changed};
+use crate::remote::{Also, Caller, Changed, Fault};
 
 /// What memory knows of a name: the node with its attributes, nobody (`Some(None)`), or nothing (`None`). A node that is found belongs to
 /// the kernel from now on.
@@ -47,7 +48,14 @@ pub(super) async fn ask(
         let tree = shared.tree();
         (tree.changes(dir), if tree.wants_names(dir) { Also::Names } else { Also::Nothing })
     };
-    let looked = shared.remote.look_up(who, &handle, name, also).await?;
+    let looked = match shared.remote.look_up(who, &handle, name, also).await {
+        // Who may search a directory need not be one who may read it.
+        Err(Fault::Op(OpNum::READDIR, _)) => {
+            shared.tree().is_large(dir);
+            shared.remote.look_up(who, &handle, name, Also::Nothing).await?
+        }
+        other => other?,
+    };
     let mut tree = shared.tree();
     match looked.names {
         Some(Some(names)) => {
@@ -80,7 +88,7 @@ pub(super) async fn look_up(
 /// Sends a change of a name in `dir` and takes its reply into the tree.
 async fn change<F>(shared: &Arc<Shared>, dir: Ino, name: &Bytes, work: F) -> Result<Changed, Errno>
 where
-    F: Future<Output = Result<Changed, crate::remote::Fault>>,
+    F: Future<Output = Result<Changed, Fault>>,
 {
     let asked = shared.now();
     shared.tree().begin(dir);
