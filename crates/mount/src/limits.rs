@@ -37,6 +37,8 @@ pub const REWRITES_MAX: u32 = 64;
 pub const COMPLETE_DIR_MAX: usize = 20_000;
 /// Names remembered in all directories. With more, directories are forgotten until half of them are left.
 pub const NAMES_MAX: usize = 400_000;
+/// Nodes that listings told of and that the kernel does not refer to. With more, the oldest are forgotten.
+pub const LISTED_NODES_MAX: usize = 20_000;
 /// Bytes asked for in one READDIR.
 pub const READDIR_BYTES: u32 = 128 << 10;
 /// Data of a small file that is read in the request that opens it.

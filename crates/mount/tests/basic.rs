@@ -194,3 +194,18 @@ fn the_filesystem_has_a_size() {
         assert_eq!(s.f_namemax, 255);
     });
 }
+
+#[test]
+fn a_directory_that_may_be_searched_and_not_read_has_its_names() {
+    if !can_mount() || !common::has("setpriv") {
+        return;
+    }
+    let rig = Rig::new();
+    let at = rig.mount_with("4.2", "allow_other");
+    fs::set_permissions(at.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(rig.dest().join("d")).unwrap();
+    fs::write(rig.dest().join("d/there"), "text").unwrap();
+    fs::set_permissions(rig.dest().join("d"), fs::Permissions::from_mode(0o733)).unwrap();
+    let script = "echo new >d/f; cat d/f d/there >/dev/null; ! ls d 2>/dev/null";
+    shell(at.path(), &format!("setpriv --reuid 1000 --regid 1000 --clear-groups sh -ec '{script}'"));
+}

@@ -134,3 +134,24 @@ fn who_opens_without_o_excl_gets_the_file_that_somebody_else_has_made_meanwhile(
     drop(f);
     assert_eq!(fs::read_to_string(two.join("g")).unwrap(), "AB");
 }
+
+#[test]
+fn a_rename_that_fails_leaves_its_open_target() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new();
+    let (one, two) = (rig.mount_with("4.2", "actimeo=60"), rig.mount("4.2"));
+    fs::write(one.join("from"), "new").unwrap();
+    fs::write(one.join("to"), "old").unwrap();
+    let reader = fs::File::open(one.join("to")).unwrap();
+    fs::metadata(one.join("from")).unwrap();
+    fs::remove_file(two.join("from")).unwrap();
+    // This mount believes that it is still there, and so the request gets as far as the server.
+    assert_eq!(fs::rename(one.join("from"), one.join("to")).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    drop(reader);
+    assert_eq!(one.unmount(), Vec::<String>::new());
+    let names: Vec<_> = fs::read_dir(rig.dest()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["to"]);
+    assert_eq!(fs::read_to_string(rig.dest().join("to")).unwrap(), "old");
+}

@@ -4,7 +4,7 @@
 //! server's fileid, unless another live node has that, or the node was made here before the server knew it: then it is one of the
 //! mount's own, from 2^63 on.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use landfast_nfs::v4::{ChangeInfo, FileHandle};
 use super::attrs::Attrs;
 use super::change::Known;
 use super::{Ino, Time};
-use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, NAMES_MAX};
+use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, LISTED_NODES_MAX, NAMES_MAX};
 
 /// The number of the mount's top directory.
 pub const ROOT: Ino = 1;
@@ -37,6 +37,8 @@ pub struct Node<F> {
     /// Where it was found last: directory and name.
     pub place: Option<(Ino, Bytes)>,
     dir: Option<Box<Dir>>,
+    /// It is in the tree's queue of listed nodes.
+    listed: bool,
     pub file: Option<Arc<F>>,
     /// The kernel's pages are those of the file at this change attribute.
     pub pages: Option<u64>,
@@ -91,6 +93,8 @@ pub struct Tree<F> {
     nodes: HashMap<Ino, Node<F>>,
     handles: HashMap<FileHandle, Ino>,
     next_local: Ino,
+    /// Nodes that a listing told of, the oldest first. The kernel may never refer to them.
+    listed: VecDeque<Ino>,
     /// Names in all directories.
     names: usize,
     ages: Ages,
@@ -108,8 +112,14 @@ pub struct Ages {
 impl<F> Tree<F> {
     /// A tree with nothing but its top.
     pub fn new(handle: FileHandle, attrs: Attrs, now: Time, ages: Ages) -> Tree<F> {
-        let mut tree =
-            Tree { nodes: HashMap::new(), handles: HashMap::new(), next_local: LOCAL, names: 0, ages };
+        let mut tree = Tree {
+            nodes: HashMap::new(),
+            handles: HashMap::new(),
+            next_local: LOCAL,
+            listed: VecDeque::new(),
+            names: 0,
+            ages,
+        };
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.
         node.lookups = 1;
@@ -304,7 +314,7 @@ impl<F> Tree<F> {
         dir.is_some_and(|d| d.filling == Some(true) && !d.complete)
     }
 
-    /// The directory has too many names.
+    /// The directory has too many names, or they cannot be read.
     pub fn is_large(&mut self, dir: Ino) {
         if let Some(dir) = self.dir(dir) {
             dir.filling = Some(false);
@@ -462,6 +472,23 @@ impl<F> Tree<F> {
         self.drop_unused(ino);
     }
 
+    /// A listing told of a node. Of such nodes only the last ones are kept, if nobody refers to them.
+    pub fn is_listed(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        if std::mem::replace(&mut node.listed, true) {
+            return;
+        }
+        self.listed.push_back(ino);
+        if self.listed.len() > LISTED_NODES_MAX
+            && let Some(oldest) = self.listed.pop_front()
+        {
+            if let Some(node) = self.nodes.get_mut(&oldest) {
+                node.listed = false;
+            }
+            self.drop_unused(oldest);
+        }
+    }
+
     pub fn pin(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.pins += 1;
@@ -521,6 +548,7 @@ impl<F> Node<F> {
             pins: 0,
             place: None,
             dir: None,
+            listed: false,
             file: None,
             pages: None,
             opened: false,

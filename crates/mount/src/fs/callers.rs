@@ -68,8 +68,29 @@ pub(super) fn is_killed(pid: u32) -> bool {
     pending(pid, &["SigPnd:", "ShdPnd:"]) & kill != 0
 }
 
-/// Whether a signal is pending that it neither blocks nor ignores.
+/// Whether it has ended, though its parent may not have asked for its status yet. Of a process without a number here (of another PID
+/// namespace, or the kernel itself) nobody knows.
+pub(super) fn is_gone(pid: u32) -> bool {
+    if pid == 0 {
+        return false;
+    }
+    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => is_dead(&status),
+        Err(e) => matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)),
+    }
+}
+
+/// Whether `State:` is that of a zombie or of something dead (proc(5)).
+fn is_dead(status: &str) -> bool {
+    let state = status.lines().find_map(|l| l.strip_prefix("State:"));
+    state.is_some_and(|s| s.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Whether a signal is pending that it neither blocks nor ignores, or it has ended.
 pub(super) fn is_signalled(pid: u32) -> bool {
+    if is_gone(pid) {
+        return true;
+    }
     let (pending, none) = (pending(pid, &["SigPnd:", "ShdPnd:"]), pending(pid, &["SigBlk:", "SigIgn:"]));
     pending & !none != 0
 }
@@ -105,6 +126,17 @@ mod tests {
         assert_eq!(super::signals(status, &["SigPnd:", "ShdPnd:"]), 0x4100);
         assert_eq!(super::signals("", &["SigPnd:"]), 0);
         assert!(!super::is_killed(std::process::id()));
+    }
+
+    #[test]
+    fn who_has_ended_waits_for_nothing() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert!(super::is_gone(pid) && super::is_signalled(pid));
+        assert!(super::is_dead("Name:\tsh\nState:\tZ (zombie)\n"));
+        assert!(!super::is_dead("Name:\tZ\nState:\tS (sleeping)\n"));
+        assert!(!super::is_gone(std::process::id()) && !super::is_gone(0) && !super::is_signalled(0));
     }
 
     #[test]

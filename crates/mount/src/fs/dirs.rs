@@ -157,9 +157,11 @@ pub(super) async fn list(
             }
             items.push(match &entry.object {
                 Some((ino, attrs)) => {
-                    let attrs = shared.seen_by_programs(&tree, *ino, attrs.clone());
+                    // Its node may be forgotten since the part was read: then the kernel asks.
+                    let there = tree.get(*ino).is_some();
                     let kind = kind(attrs.kind);
-                    Item { next: at, name: entry.name.clone(), ino: *ino, attrs: Some(attrs), kind }
+                    let attrs = there.then(|| shared.seen_by_programs(&tree, *ino, attrs.clone()));
+                    Item { next: at, name: entry.name.clone(), ino: *ino, attrs, kind }
                 }
                 None => {
                     let kind = fuser::FileType::RegularFile;
@@ -215,7 +217,21 @@ impl State {
             let changes = shared.tree().changes(dir);
             let page = shared.remote.list(who, handle, cookie, verifier).await?;
             self.take(shared, dir, (number, first, cookie), (asked, changes), page);
+            if self.is_lost(number, at) {
+                return Err(Errno::INVAL);
+            }
         }
+    }
+
+    /// Whether no part has the place `at` any more: the part `number`, which was read just now, has lost entries since the listing passed
+    /// it, and the next one begins behind the place. Reading it once more would find the same.
+    fn is_lost(&self, number: usize, at: u64) -> bool {
+        let Some((_, part)) = &self.current else { return false };
+        let first = self.parts.get(number).map_or(0, |p| p.0);
+        let end = first + part.entries.len() as u64;
+        let same = self.parts.iter().rposition(|p| p.0 <= at).unwrap_or(0) == number;
+        let ended = at >= end && part.eof;
+        same && !ended && !(first..end).contains(&at)
     }
 
     fn take(
@@ -236,6 +252,7 @@ impl State {
                     if let Some(node) = tree.get_mut(ino) {
                         node.place = Some((dir, name.clone()));
                     }
+                    tree.is_listed(ino);
                     (ino, attrs.clone())
                 });
                 Entry { name: name.clone(), object }
@@ -265,5 +282,27 @@ impl State {
             self.parts.push((first + entries.len() as u64, next, page.verifier));
         }
         self.current = Some((number, Part { entries, eof }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_no_part_has_any_more_is_lost() {
+        let part = |count, eof| {
+            let entry = || Entry { name: Bytes::from_static(b"n"), object: None };
+            Part { entries: std::iter::repeat_with(entry).take(count).collect(), eof }
+        };
+        // Two parts of three entries; the first is read again and has one left.
+        let parts = vec![(2, 0, Verifier::default()), (5, 7, Verifier::default())];
+        let mut state = State { parts, current: Some((0, part(1, false))), ..State::default() };
+        let lost: Vec<u64> = (0..9).filter(|at| state.is_lost(0, *at)).collect();
+        // 5 and more are the second part's. A new file that is held back may have had the places 0 and 1.
+        assert_eq!(lost, [0, 1, 3, 4]);
+        // The end of the listing is no loss.
+        state.current = Some((0, part(1, true)));
+        assert!(!state.is_lost(0, 3));
     }
 }

@@ -110,6 +110,11 @@ pub(super) async fn set(
             return Err(Errno(libc::EINTR));
         }
     }
+    // The server may have been away for longer than the process lived: nobody would give the lock up.
+    if waits.is_some_and(callers::is_gone) {
+        unlock(shared, handle, Wanted { kind: libc::F_UNLCK, ..wanted }).await?;
+        return Err(Errno(libc::EINTR));
+    }
     // What others wrote before they gave it up is to be seen.
     let file = shared.server_handle(handle.ino)?;
     let attrs = shared.remote.get_attrs(&handle.who, &file).await?;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use landfast_nfs::v4::OpNum;
 use landfast_nfs::v4::args::CreateType;
 
 use super::flush::{self, Until};
@@ -12,7 +13,7 @@ use crate::core::Ino;
 use crate::core::attrs::Attrs;
 use crate::core::tree::{Found, Listing};
 use crate::errno::Errno;
-use crate::remote::{Also, Caller, Changed};
+use crate::remote::{Also, Caller, Changed, Fault};
 
 /// What memory knows of a name: the node with its attributes, nobody (`Some(None)`), or nothing (`None`). A node that is found belongs to
 /// the kernel from now on.
@@ -47,7 +48,14 @@ pub(super) async fn ask(
         let tree = shared.tree();
         (tree.changes(dir), if tree.wants_names(dir) { Also::Names } else { Also::Nothing })
     };
-    let looked = shared.remote.look_up(who, &handle, name, also).await?;
+    let looked = match shared.remote.look_up(who, &handle, name, also).await {
+        // Who may search a directory need not be one who may read it.
+        Err(Fault::Op(OpNum::READDIR, _)) => {
+            shared.tree().is_large(dir);
+            shared.remote.look_up(who, &handle, name, Also::Nothing).await?
+        }
+        other => other?,
+    };
     let mut tree = shared.tree();
     match looked.names {
         Some(Some(names)) => {
@@ -80,7 +88,7 @@ pub(super) async fn look_up(
 /// Sends a change of a name in `dir` and takes its reply into the tree.
 async fn change<F>(shared: &Arc<Shared>, dir: Ino, name: &Bytes, work: F) -> Result<Changed, Errno>
 where
-    F: Future<Output = Result<Changed, crate::remote::Fault>>,
+    F: Future<Output = Result<Changed, Fault>>,
 {
     let asked = shared.now();
     shared.tree().begin(dir);
@@ -171,15 +179,26 @@ fn is_open(shared: &Shared, ino: Ino) -> bool {
     shared.tree().get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| open.state.lock().dead.is_none())
 }
 
-/// Gives an open file that loses its name another one, until it is closed.
-async fn hide(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes, ino: Ino) -> Result<(), Errno> {
+/// Gives an open file that loses its name another one. Returns that.
+async fn hide(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<Bytes, Errno> {
     let hidden = Bytes::from(format!(".nfs{:016x}{:08x}", shared.unique, shared.number() as u32));
     move_name(shared, who, (dir, name), (dir, &hidden)).await?;
-    let tree = shared.tree();
-    if let Some(open) = tree.get(ino).and_then(|n| n.file.as_ref()) {
-        open.state.lock().removed_as = Some((dir, hidden));
-    }
-    Ok(())
+    Ok(hidden)
+}
+
+/// Has the last close of a file remove its hidden name. If that has come already, it is removed now.
+async fn remove_at_close(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    (dir, hidden): (Ino, Bytes),
+    ino: Ino,
+) -> Result<(), Errno> {
+    let open = {
+        let tree = shared.tree();
+        let open = tree.get(ino).and_then(|n| n.file.as_ref());
+        open.map(|open| open.state.lock().removed_as = Some((dir, hidden.clone()))).is_some()
+    };
+    if open { Ok(()) } else { remove(shared, who, dir, &hidden).await }
 }
 
 /// unlink(2)
@@ -191,7 +210,8 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
         let links = super::look::attrs(shared, who, ino).await.map_or(1, |a| a.links);
         // Another name keeps it.
         if links <= 1 {
-            return hide(shared, who, dir, name, ino).await;
+            let hidden = hide(shared, who, dir, name).await?;
+            return remove_at_close(shared, who, (dir, hidden), ino).await;
         }
     }
     remove(shared, who, dir, name).await
@@ -223,7 +243,17 @@ pub(super) async fn rename(
         && is_open(shared, target)
         && shared.tree().get(target).is_some_and(|n| !n.attrs.is_dir())
     {
-        hide(shared, who, to, newname, target).await?;
+        let hidden = hide(shared, who, to, newname).await?;
+        let moved = move_name(shared, who, (from, oldname), (to, newname)).await;
+        if moved.is_ok() {
+            return remove_at_close(shared, who, (to, hidden), target).await;
+        }
+        // The target gets its name back. If it cannot have it, it stays under the other one: no close removes it.
+        if let Err(e) = move_name(shared, who, (to, &hidden), (to, newname)).await {
+            let (new, hidden) = (String::from_utf8_lossy(newname), String::from_utf8_lossy(&hidden));
+            tracing::error!("{new} is {hidden} now, after a rename that failed: {e}");
+        }
+        return moved;
     }
     move_name(shared, who, (from, oldname), (to, newname)).await
 }

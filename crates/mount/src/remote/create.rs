@@ -2,8 +2,11 @@
 //!
 //! What the server has not done of it is done by the file's handle. The file is made with GUARDED: if the name is taken meanwhile, nothing
 //! is written.
+//!
+//! If a reply is lost and the next try finds the name taken, the file is ours only if its data says so. A verifier (EXCLUSIVE4_1) would
+//! not help: servers that keep it in the times (RFC 8881 section 18.16.3) lose it with the WRITE and the SETATTR behind the OPEN.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::{
     CloseArgs, CreateHow, OpenArgs, OpenClaim, OpenHow, SetattrArgs, WriteArgs, owner,
@@ -45,6 +48,34 @@ pub struct Made {
     pub unset: Set,
 }
 
+impl NewFile {
+    /// Where the data ends.
+    fn end(&self) -> u64 {
+        self.data.iter().map(|(at, data)| at + data.len() as u64).max().unwrap_or(0)
+    }
+
+    /// Whether a file of these attributes may be this one, as far as the server came with it. An empty file may be anybody's.
+    fn may_be(&self, attrs: &Attrs) -> bool {
+        let whole = self.set.size.unwrap_or(0);
+        let ends = self.data.iter().map(|(at, data)| at + data.len() as u64).chain([whole]);
+        attrs.kind == FileType::Reg
+            && attrs.links == 1
+            && attrs.size > 0
+            && ends.into_iter().any(|e| e == attrs.size)
+    }
+
+    /// Whether what a file begins with is this one's data, and not only zeros that nobody has written.
+    fn begins(&self, read: &[u8]) -> bool {
+        let mut wanted = vec![0; read.len()];
+        for (at, data) in &self.data {
+            let at = usize::try_from(*at).unwrap_or(usize::MAX).min(wanted.len());
+            let len = data.len().min(wanted.len() - at);
+            wanted[at..at + len].copy_from_slice(&data[..len]);
+        }
+        self.data.iter().any(|(at, data)| !data.is_empty() && *at < read.len() as u64) && wanted == read
+    }
+}
+
 impl Made {
     fn of(handle: FileHandle, new: &NewFile) -> Made {
         Made { handle, attrs: None, info: None, dir: None, unwritten: new.data.clone(), unset: new.set }
@@ -55,7 +86,7 @@ impl Remote {
     /// Makes a file, and as much of the rest as goes into one COMPOUND.
     ///
     /// # Errors
-    /// EXIST: somebody has the name. Others: nothing was made.
+    /// EXIST: somebody has the name; or, after a lost reply, somebody may have it who is not this mount. Others: nothing was made.
     pub async fn create(&self, who: &Caller, dir: &FileHandle, new: &NewFile) -> Result<Made, Fault> {
         let mut lost = false;
         loop {
@@ -73,8 +104,7 @@ impl Remote {
                 Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
                     let found = self.look_up(who, dir, &new.name, Also::Nothing).await?.found;
                     let Some((handle, attrs)) = found else { continue };
-                    let bytes = new.data.last().map_or(0, |(at, d)| at + d.len() as u64);
-                    let ours = attrs.kind == FileType::Reg && attrs.links == 1 && attrs.size <= bytes;
+                    let ours = new.may_be(&attrs) && self.holds(who, &handle, new).await?;
                     return if ours { Ok(Made::of(handle, new)) } else { Err(e) };
                 }
                 other => other?,
@@ -94,6 +124,20 @@ impl Remote {
             }
             return Ok(made);
         }
+    }
+
+    /// Whether a file has the data of a new one.
+    async fn holds(&self, who: &Caller, handle: &FileHandle, new: &NewFile) -> Result<bool, Fault> {
+        let mut read = BytesMut::new();
+        while (read.len() as u64) < new.end() {
+            let left = u32::try_from(new.end() - read.len() as u64).unwrap_or(u32::MAX);
+            let (part, eof) = self.read(who, handle, read.len() as u64, left).await?;
+            read.extend_from_slice(&part);
+            if eof || part.is_empty() {
+                break;
+            }
+        }
+        Ok(new.begins(&read))
     }
 
     /// Reads what follows the GETFH. Fails where the file stays open.
@@ -175,5 +219,46 @@ impl Remote {
         let close = CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT };
         ops.extend([ArgOp::Getattr(ASKED), ArgOp::Close(close), ArgOp::Restorefh, ArgOp::Getattr(ASKED)]);
         (ops, packed, count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(data: &[(u64, &'static [u8])], size: Option<u64>) -> NewFile {
+        let data = data.iter().map(|(at, d)| (*at, Bytes::from_static(d))).collect();
+        NewFile { name: Bytes::from_static(b"f"), mode: 0o644, data, set: Set { size, ..Set::default() } }
+    }
+
+    fn file(size: u64, links: u32) -> Attrs {
+        let values = AttrValues {
+            kind: Some(FileType::Reg),
+            size: Some(size),
+            numlinks: Some(links),
+            ..AttrValues::default()
+        };
+        Attrs::of(&values, |_, _| 0).unwrap()
+    }
+
+    #[test]
+    fn an_empty_file_is_somebody_elses_after_a_lost_reply() {
+        for ours in [new(&[], None), new(&[(0, b"pid 1")], None)] {
+            assert!(!ours.may_be(&file(0, 1)));
+        }
+        assert!(!new(&[], Some(9)).begins(&[]));
+        // Zeros that SETATTR made prove nothing.
+        assert!(!new(&[], Some(3)).begins(&[0; 3]));
+        assert!(!new(&[(8, b"x")], None).begins(&[0; 3]));
+    }
+
+    #[test]
+    fn a_file_is_ours_if_it_has_our_data_as_far_as_a_write_went() {
+        let ours = new(&[(0, b"abc"), (6, b"def")], Some(20));
+        let sizes: Vec<u64> = (0..30).filter(|s| ours.may_be(&file(*s, 1))).collect();
+        assert_eq!(sizes, [3, 9, 20]);
+        assert!(!ours.may_be(&file(9, 2)));
+        assert!(ours.begins(b"abc") && ours.begins(b"abc\0\0\0def"));
+        assert!(!ours.begins(b"abd") && !ours.begins(b"abc\0\0\0dex"));
     }
 }

@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `send` | sending, again and again; callers |
+//! | `in_order` | requests of a soft mount that were given up |
 //! | `owners` | names of owners as numbers |
 //! | `names` | LOOKUP, READDIR, and changes of names |
 //! | `files` | attributes, data, extended attributes of an object by its handle |
@@ -11,6 +12,7 @@
 
 mod create;
 mod files;
+mod in_order;
 mod locks;
 mod names;
 mod owners;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, ReaddirArgs, RenameArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
-use landfast_nfs::v4::{ArgOp, ChangeInfo, Fattr, FileHandle, NfsStat, OpNum, ResBody, Verifier};
+use landfast_nfs::v4::{ArgOp, ChangeInfo, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, Verifier};
 
 use super::send::{Caller, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, CHANGE};
@@ -187,11 +187,12 @@ impl Remote {
             let mut results = Results::new(reply);
             results.skip(&[OpNum::PUTFH, OpNum::SAVEFH])?;
             let made = match results.take(OpNum::CREATE).map_err(Fault::from) {
-                // The first transmission has made it, or somebody else did: it is ours if it is as we would have made it.
+                // The first transmission has made it, or somebody else did. Only a symbolic link says whose it is: a directory that two
+                // programs make as a lock must not become both of theirs.
                 Err(Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
                     let found = self.look_up(who, dir, name, Also::Nothing).await?.found;
                     let Some((handle, attrs)) = found else { continue };
-                    if !self.is_as_made(who, &handle, &attrs, &kind, mode).await? {
+                    if !self.is_as_made(who, &handle, &attrs, &kind).await? {
                         return Err(Fault::Op(OpNum::CREATE, NfsStat::NFS4ERR_EXIST));
                     }
                     return Ok(Changed { object: Some((handle, attrs)), ..Changed::default() });
@@ -219,21 +220,13 @@ impl Remote {
         handle: &FileHandle,
         attrs: &Attrs,
         kind: &CreateType,
-        mode: Option<u32>,
     ) -> Result<bool, Fault> {
-        use landfast_nfs::v4::FileType;
-        let same = match kind {
-            CreateType::Lnk(text) => {
-                attrs.kind == FileType::Lnk && self.read_link(who, handle).await? == *text
+        match kind {
+            CreateType::Lnk(text) if attrs.kind == FileType::Lnk => {
+                Ok(self.read_link(who, handle).await? == *text)
             }
-            CreateType::Dir => attrs.kind == FileType::Dir && attrs.links <= 2,
-            CreateType::Fifo => attrs.kind == FileType::Fifo,
-            CreateType::Sock => attrs.kind == FileType::Sock,
-            CreateType::Chr(d) => attrs.kind == FileType::Chr && attrs.rdev == (d.major, d.minor),
-            CreateType::Blk(d) => attrs.kind == FileType::Blk && attrs.rdev == (d.major, d.minor),
-            CreateType::Other(_) => false,
-        };
-        Ok(same && mode.is_none_or(|m| attrs.mode & 0o777 == m & 0o777))
+            _ => Ok(false),
+        }
     }
 
     /// GETFH and GETATTR.

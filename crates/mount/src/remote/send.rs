@@ -12,6 +12,7 @@ use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, CompoundRes, Fattr, NfsStat, OpNum};
 use tokio::time::sleep;
 
+use super::in_order::InOrder;
 use super::owners::Owners;
 use crate::core::attrs::Attrs;
 use crate::errno::Errno;
@@ -77,6 +78,8 @@ pub struct Remote {
     own: Caller,
     /// Give up a request after so long (`soft`). `None`: never (`hard`).
     soft: Option<Duration>,
+    /// What is sent behind requests that were given up.
+    order: InOrder,
     owners: Owners,
     /// Open owners get numbers, so that opens that run at the same time are not one open to the server.
     numbers: AtomicU64,
@@ -96,7 +99,14 @@ impl Remote {
     pub fn new(session: Session, soft: Option<Duration>) -> Remote {
         let Identity { uid, gid, groups, .. } = session.options().identity.clone();
         let own = Caller { uid, gid, groups: groups.into() };
-        Remote { session, own, soft, owners: Owners::default(), numbers: AtomicU64::new(0) }
+        Remote {
+            session,
+            own,
+            soft,
+            order: InOrder::default(),
+            owners: Owners::default(),
+            numbers: AtomicU64::new(0),
+        }
     }
 
     pub fn session(&self) -> &Session {
@@ -172,7 +182,15 @@ impl Remote {
         };
         let mut pause = Pause(PAUSE_MIN);
         loop {
-            match session.compound(ops.clone(), cachethis).await {
+            let done = match self.soft {
+                None => session.compound(ops.clone(), cachethis).await,
+                Some(_) => {
+                    let (session, ops) = (session.clone(), ops.clone());
+                    let work = async move { session.compound(ops, cachethis).await };
+                    self.order.run(work).await.unwrap_or(Err(SessionError::Ended))
+                }
+            };
+            match done {
                 Ok(reply) => return Ok(reply),
                 Err(SessionError::Unknown(why)) => {
                     tracing::debug!("a reply of {} was lost: {why}", self.session.server());

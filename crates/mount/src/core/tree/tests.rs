@@ -214,3 +214,24 @@ fn paths_are_shown_as_far_as_they_are_known() {
     tree.get_mut(dir).unwrap().place = Some((file, name(1)));
     assert_eq!(tree.path(file), "n1/n2");
 }
+
+#[test]
+fn of_listed_nodes_the_last_ones_are_kept_and_those_that_somebody_refers_to() {
+    let mut tree = tree();
+    let first = 1000;
+    let more = 10;
+    for n in first..first + LISTED_NODES_MAX as u64 + more {
+        let ino = tree.node(&handle(n), attrs(FileType::Reg, n, 1), Time::ZERO);
+        tree.is_listed(ino);
+        // Listed again, it does not count twice.
+        tree.is_listed(ino);
+        if n == first {
+            tree.refer(ino);
+        }
+    }
+    // The top, and the one that the kernel has.
+    assert_eq!(tree.len(), LISTED_NODES_MAX + 2);
+    assert!(tree.get(first).is_some() && tree.get(first + 1).is_none() && tree.get(first + more).is_some());
+    tree.forget(first, 1);
+    assert!(tree.get(first).is_none());
+}
