@@ -24,8 +24,12 @@ pub(super) struct Opened {
     pub(super) keep_pages: bool,
 }
 
-/// Folds a change of attributes into a file that is held back.
-pub(super) fn set_held(shared: &Shared, ino: Ino, set: &Set) -> Option<Attrs> {
+/// Folds a change of attributes into a file that is held back. Only its maker's: the file is made in one name, and another user may do
+/// more or less with it.
+pub(super) fn set_held(shared: &Shared, who: &Caller, ino: Ino, set: &Set) -> Option<Attrs> {
+    if shared.writer(ino).is_some_and(|writer| writer.uid != who.uid) {
+        return None;
+    }
     let now = shared.clock();
     let mut tree = shared.tree();
     let node = tree.get_mut(ino)?;
@@ -138,9 +142,9 @@ pub(super) fn hold(
             node.opened = true;
         }
         tree.refer(ino);
+        shared.is_dirty(ino, who);
         (attrs, ino)
     };
-    shared.is_dirty(ino, who);
     Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
 }
 
@@ -328,9 +332,10 @@ pub(super) fn write(
     file.write(offset, data, kill, &mut node.attrs, clock);
     shared.charge(&mut file);
     let next = file.next();
+    // Before anybody sees the data: it is sent in this name.
+    shared.is_dirty(handle.ino, &handle.who);
     drop(file);
     drop(tree);
-    shared.is_dirty(handle.ino, &handle.who);
     Ok((if shared.is_full() { Next::Wait } else { next }, moved))
 }
 

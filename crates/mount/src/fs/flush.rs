@@ -31,9 +31,12 @@ pub(super) enum Until {
     Stable,
 }
 
-/// Sends a file's data. What goes wrong becomes an error of the file.
+/// Sends a file's data, in the name of who wrote it; if that is nobody, in that of `who`, who wants it sent. What goes wrong becomes an
+/// error of the file.
 pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
     let _turn = open.turn.lock().await;
+    // Whoever closes the file first need not be allowed to write it.
+    let who = &shared.writer(ino).unwrap_or_else(|| who.clone());
     make(shared, ino, open, who).await;
     let sent = match until {
         Until::Made => Ok(()),

@@ -304,10 +304,10 @@ impl Filesystem for Mount {
     ) {
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let set = Set { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
-        if let Some(attrs) = files::set_held(&self.shared, ino.0, &set) {
+        let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(attrs) = files::set_held(&shared, &who, ino.0, &set) {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
-        let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
         let work = async move {
             match set.is_empty() {
                 // The kernel asks for nothing that the server keeps (ctime alone).

@@ -80,7 +80,7 @@ pub(super) struct Shared {
     tree: Mutex<Tree<Open>>,
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
     next_handle: AtomicU64,
-    /// Files with data or a creation that the server does not have, and who wrote last.
+    /// Files with data or a creation that the server does not have, since when, and in whose name they are sent: who wrote first.
     dirty: Mutex<HashMap<Ino, (Time, Caller)>>,
     dirty_bytes: AtomicU64,
     /// Bytes of first data that waits for its READ.
