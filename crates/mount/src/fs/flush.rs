@@ -253,17 +253,28 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
                 };
                 let Some((number, offset, data)) = piece else { break };
                 let (shared, handle, who) = (shared.clone(), handle.clone(), who.clone());
-                under_way
-                    .spawn(async move { (number, write_piece(&shared, &handle, &who, offset, data).await) });
+                under_way.spawn(async move {
+                    let end = offset + data.len() as u64;
+                    (number, end, write_piece(&shared, &handle, &who, offset, data).await)
+                });
             }
             match under_way.join_next().await {
                 None => break,
-                Some(Ok((number, Ok(verifier)))) => {
+                Some(Ok((number, end, Ok(verifier)))) => {
+                    let now = shared.now();
+                    let mut tree = shared.tree();
+                    if verifier.is_none() {
+                        // The piece leaves memory here, and no COMMIT tells the size: the file is not shorter than this.
+                        tree.changed(ino, None, now);
+                        if let Some(node) = tree.get_mut(ino) {
+                            node.attrs.size = node.attrs.size.max(end);
+                        }
+                    }
                     let mut file = open.state.lock();
                     file.content.written(number, verifier);
                     shared.charge(&mut file);
                 }
-                Some(Ok((number, Err(e)))) => {
+                Some(Ok((number, _, Err(e)))) => {
                     open.state.lock().content.failed(number);
                     failed = Some(e);
                 }
