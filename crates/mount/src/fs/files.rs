@@ -132,6 +132,7 @@ pub(super) fn hold(
             mode,
             exclusive: flags & libc::O_EXCL != 0,
             truncate: flags & libc::O_TRUNC != 0,
+            append: flags & libc::O_APPEND != 0,
             since: now,
             set: Set::default(),
             sent: false,

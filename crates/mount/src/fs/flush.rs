@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{NfsStat, OpNum, StableHow};
+use landfast_nfs::v4::{FileHandle, FileType, NfsStat, OpNum, StableHow};
 use tokio::task::JoinSet;
 
 use super::shared::{Open, Shared};
 use crate::core::Ino;
-use crate::core::attrs::Set;
+use crate::core::attrs::{Attrs, Set};
 use crate::core::file::Held;
 use crate::errno::Errno;
 use crate::limits::{
@@ -113,16 +113,29 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
         }
         Err(Fault::Op(OpNum::OPEN, NfsStat::NFS4ERR_EXIST)) if !held.exclusive => {
             shared.tree().end(held.dir, None, asked, now);
-            match adopt(shared, ino, who, &held).await {
-                Ok(()) => {
+            match adopt(shared, who, &held).await {
+                Ok((handle, attrs)) => {
+                    let now = shared.now();
+                    let mut set = new.set;
                     {
+                        let mut tree = shared.tree();
+                        let base = if held.append { attrs.size } else { 0 };
+                        set.size = set.size.map(|size| size.saturating_add(base));
+                        tree.made(ino, handle, Some(attrs), now);
                         let mut file = open.state.lock();
                         pieces.iter().for_each(|(number, _, _)| file.content.failed(*number));
                         pieces.iter().for_each(|(_, at, data)| file.content.again(*at, data));
+                        // Together with what was written while the server was asked.
+                        file.content.shift(base);
+                        file.generation += 1;
                         file.held = None;
                     }
-                    if !new.set.is_empty() {
-                        finish(shared, ino, open, who, &new.set).await;
+                    // The kernel has what was written at the places that it was written at. Not waited for: it may hold one of these
+                    // pages until the WRITE that waits for this is answered.
+                    let kernel = shared.clone();
+                    tokio::spawn(async move { kernel.drop_pages(ino).await });
+                    if !set.is_empty() {
+                        finish(shared, ino, open, who, &set).await;
                     }
                 }
                 Err(e) => give_up(shared, ino, open, &held, e),
@@ -136,19 +149,20 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
 }
 
 /// Somebody has made a file of this name, which a program without `O_EXCL` would have opened.
-async fn adopt(shared: &Arc<Shared>, ino: Ino, who: &Caller, held: &Held) -> Result<(), Errno> {
+async fn adopt(shared: &Arc<Shared>, who: &Caller, held: &Held) -> Result<(FileHandle, Attrs), Errno> {
     let dir = shared.server_handle(held.dir)?;
     let found = shared.remote.look_up(who, &dir, &held.name, Also::Nothing).await?.found;
     let (handle, mut attrs) = found.ok_or(Errno::NOENT)?;
-    if attrs.is_dir() {
-        return Err(Errno(libc::EISDIR));
+    match attrs.kind {
+        FileType::Reg => {}
+        FileType::Dir => return Err(Errno(libc::EISDIR)),
+        // A symbolic link would have been followed, a FIFO would have had a reader.
+        _ => return Err(Errno::EXIST),
     }
     if held.truncate {
         attrs = shared.remote.set_attrs(who, &handle, &Set { size: Some(0), ..Set::default() }).await?;
     }
-    let now = shared.now();
-    shared.tree().made(ino, handle, Some(attrs), now);
-    Ok(())
+    Ok((handle, attrs))
 }
 
 /// The file cannot be made.
@@ -315,7 +329,7 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
 /// Writes all of a piece. Returns the verifier if it is not stable yet.
 async fn write_piece(
     shared: &Shared,
-    handle: &landfast_nfs::v4::FileHandle,
+    handle: &FileHandle,
     who: &Caller,
     offset: u64,
     data: Bytes,
