@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{FileHandle, FileType, NfsStat, OpNum, StableHow};
+use landfast_nfs::v4::{FileHandle, FileType, NfsStat, NfsTime, OpNum, StableHow};
 use tokio::task::JoinSet;
 
 use super::shared::{Open, Shared};
@@ -65,7 +65,7 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
 
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
-    let (held, new, pieces) = {
+    let (held, new, pieces, written) = {
         let tree = shared.tree();
         let Some(attrs) = tree.get(ino).map(|n| n.attrs.clone()) else { return };
         let mut file = open.state.lock();
@@ -78,7 +78,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
             pieces.push(piece);
         }
         let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
-        (held.clone(), NewFile { name: held.name.clone(), mode: held.mode, data, set }, pieces)
+        (held.clone(), NewFile { name: held.name.clone(), mode: held.mode, data, set }, pieces, file.written)
     };
     let asked = shared.now();
     let dir = {
@@ -108,7 +108,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
                 file.held = None;
             }
             if !made.unset.is_empty() {
-                finish(shared, ino, open, who, &made.unset).await;
+                finish(shared, ino, open, who, (&made.unset, written)).await;
             }
         }
         Err(Fault::Op(OpNum::OPEN, NfsStat::NFS4ERR_EXIST)) if !held.exclusive => {
@@ -135,7 +135,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
                     let kernel = shared.clone();
                     tokio::spawn(async move { kernel.drop_pages(ino).await });
                     if !set.is_empty() {
-                        finish(shared, ino, open, who, &set).await;
+                        finish(shared, ino, open, who, (&set, written)).await;
                     }
                 }
                 Err(e) => give_up(shared, ino, open, &held, e),
@@ -180,29 +180,55 @@ fn give_up(shared: &Arc<Shared>, ino: Ino, open: &Open, held: &Held, e: Errno) {
     shared.failed(&path, &format!("the file could not be made: {e}"));
 }
 
-/// Sets attributes that the creation has not set; each of them, if not all together.
-async fn finish(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, set: &Set) {
+/// Sets attributes that the creation has not set; each of them, if not all together. `written`: when data was written last before the
+/// creation was sent.
+async fn finish(
+    shared: &Arc<Shared>,
+    ino: Ino,
+    open: &Open,
+    who: &Caller,
+    (set, written): (&Set, Option<NfsTime>),
+) {
     let Ok(handle) = shared.server_handle(ino) else { return };
+    // Before the data: what was written meanwhile may lie behind this size.
+    let size = Set { size: set.size, ..Set::default() };
+    set_part(shared, ino, open, who, &handle, &size).await;
     // Data that is not written yet would move the times.
-    let size_first = Set { size: set.size, ..Set::default() };
-    let owners = Set { uid: set.uid, gid: set.gid, ..Set::default() };
-    let mode = Set { mode: set.mode, ..Set::default() };
-    let times = Set { atime: set.atime, mtime: set.mtime, ..Set::default() };
     if !open.state.lock().content.is_empty()
         && let Err(e) = write(shared, ino, open, who, true).await
     {
         lose(shared, ino, open, e);
     }
-    for part in [size_first, owners, mode, times].iter().filter(|p| !p.is_empty()) {
-        let set = shared.remote.set_attrs(who, &handle, part).await;
-        let now = shared.now();
-        match set {
-            Ok(attrs) => shared.tree().changed(ino, Some(attrs), now),
-            Err(e) => {
-                let path = shared.tree().path(ino);
-                shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
-                open.state.lock().errors.add(e.errno());
-            }
+    let owners = Set { uid: set.uid, gid: set.gid, ..Set::default() };
+    let mode = Set { mode: set.mode, ..Set::default() };
+    for part in [owners, mode] {
+        set_part(shared, ino, open, who, &handle, &part).await;
+    }
+    // The program set its time before it wrote more.
+    let mtime = set.mtime.filter(|_| open.state.lock().written == written);
+    set_part(shared, ino, open, who, &handle, &Set { atime: set.atime, mtime, ..Set::default() }).await;
+}
+
+/// Sets some attributes, if there are any. What goes wrong becomes an error of the file.
+async fn set_part(
+    shared: &Arc<Shared>,
+    ino: Ino,
+    open: &Open,
+    who: &Caller,
+    handle: &FileHandle,
+    part: &Set,
+) {
+    if part.is_empty() {
+        return;
+    }
+    let set = shared.remote.set_attrs(who, handle, part).await;
+    let now = shared.now();
+    match set {
+        Ok(attrs) => shared.tree().changed(ino, Some(attrs), now),
+        Err(e) => {
+            let path = shared.tree().path(ino);
+            shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
+            open.state.lock().errors.add(e.errno());
         }
     }
 }
