@@ -290,6 +290,8 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
         (open, ours, stale)
     };
     if stale {
+        // Nor may those who have it open already fill them again with what came with their opens.
+        open.state.lock().generation += 1;
         // Before the answer: an open beside this one must not find them.
         shared.drop_pages(ino).await;
     }
