@@ -74,6 +74,70 @@ fn writers_of_different_parts_of_a_file_see_each_others_data_after_their_closes(
     assert!(fs::read(two.join("f")).unwrap() == whole, "the second writer sees an old part");
 }
 
+/// Waits for what another client has closed, which may take as long as attributes are kept.
+fn until(what: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !what() {
+        assert!(begin.elapsed().as_secs() < 20);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_file_that_stays_open_shows_what_is_appended_elsewhere() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        eprintln!("version {version}");
+        let rig = Rig::new();
+        let (one, two) = (rig.mount(version), rig.mount_with(version, "actimeo=0"));
+        // One comes with its open; of one the last page is read, which has zeros behind the end.
+        for size in [100, 150_001] {
+            let mut all = vec![b'a'; size];
+            fs::write(one.join("f"), &all).unwrap();
+            until(|| fs::metadata(two.join("f")).is_ok_and(|m| m.len() == size as u64));
+            let mut kept = File::open(two.join("f")).unwrap();
+            let mut seen = Vec::new();
+            kept.read_to_end(&mut seen).unwrap();
+            assert!(seen == all);
+            for more in [&b"one"[..], b"two"] {
+                all.extend_from_slice(more);
+                OpenOptions::new().append(true).open(one.join("f")).unwrap().write_all(more).unwrap();
+                until(|| kept.metadata().unwrap().len() == all.len() as u64);
+                let mut text = [0; 3];
+                kept.read_exact_at(&mut text, all.len() as u64 - 3).unwrap();
+                assert_eq!(text, more, "of {size} bytes");
+            }
+            kept.read_to_end(&mut seen).unwrap();
+            assert!(seen == all);
+        }
+    }
+}
+
+#[test]
+fn an_older_open_gives_a_newer_one_no_old_data() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        eprintln!("version {version}");
+        let rig = Rig::new();
+        let (one, two) = (rig.mount(version), rig.mount(version));
+        fs::write(one.join("f"), "old").unwrap();
+        assert_eq!(fs::metadata(two.join("f")).unwrap().len(), 3);
+        // Its data comes with it.
+        let kept = File::open(two.join("f")).unwrap();
+        fs::write(one.join("f"), "new").unwrap();
+        let fresh = File::open(two.join("f")).unwrap();
+        for f in [kept, fresh] {
+            let mut text = [0; 3];
+            f.read_exact_at(&mut text, 0).unwrap();
+            assert_eq!(&text, b"new");
+        }
+    }
+}
+
 #[test]
 fn a_held_file_is_seen_elsewhere_when_it_is_closed_and_at_the_latest_after_its_time() {
     if !can_mount() {
@@ -128,6 +192,20 @@ fn who_opens_without_o_excl_gets_the_file_that_somebody_else_has_made_meanwhile(
     f.sync_all().unwrap();
     drop(f);
     assert_eq!(fs::read_to_string(two.join("f")).unwrap(), "ABcd");
+    let mut f = OpenOptions::new().create(true).append(true).open(one.join("log")).unwrap();
+    f.write_all(b"EF").unwrap();
+    fs::write(two.join("log"), "abcd").unwrap();
+    f.sync_all().unwrap();
+    f.write_all(b"GH").unwrap();
+    drop(f);
+    assert_eq!(fs::read_to_string(two.join("log")).unwrap(), "abcdEFGH");
+    assert_eq!(fs::read_to_string(one.join("log")).unwrap(), "abcdEFGH");
+    let mut f = OpenOptions::new().write(true).create(true).truncate(false).open(one.join("link")).unwrap();
+    f.write_all(b"AB").unwrap();
+    std::os::unix::fs::symlink("log", two.join("link")).unwrap();
+    assert_eq!(f.sync_all().unwrap_err().raw_os_error(), Some(libc::EEXIST));
+    drop(f);
+    assert_eq!(fs::read_to_string(two.join("log")).unwrap(), "abcdEFGH");
     let mut f = File::create(one.join("g")).unwrap();
     f.write_all(b"AB").unwrap();
     fs::write(two.join("g"), "abcd").unwrap();

@@ -130,6 +130,12 @@ impl Content {
         self.waiting.write_under(offset, data);
     }
 
+    /// What waits goes so many bytes further behind.
+    pub fn shift(&mut self, by: u64) {
+        let waiting = std::mem::replace(&mut self.waiting, Extents::new(PIECE_BYTES));
+        waiting.iter().for_each(|(at, data)| self.waiting.write(at + by, data));
+    }
+
     /// Whether anything was sent that is not stable.
     pub fn is_sent(&self) -> bool {
         !self.sent.is_empty()
@@ -217,6 +223,15 @@ mod tests {
         fn verifier(&self) -> Verifier {
             self.verifier.to_be_bytes()
         }
+    }
+
+    #[test]
+    fn what_waits_goes_behind_what_somebody_else_wrote() {
+        let mut content = Content::default();
+        content.write(3, b"de");
+        content.write(9, b"j");
+        content.shift(100);
+        assert_eq!(content.copy(0, 200), [(103, Bytes::from_static(b"de")), (109, Bytes::from_static(b"j"))]);
     }
 
     proptest! {

@@ -21,6 +21,8 @@ pub struct Held {
     pub exclusive: bool,
     /// An existing file of this name is to be emptied (`O_TRUNC`).
     pub truncate: bool,
+    /// What is written goes behind what an existing file of this name has (`O_APPEND`).
+    pub append: bool,
     pub since: Time,
     /// What SETATTR has to say behind the data.
     pub set: Set,
@@ -174,6 +176,7 @@ mod tests {
             mode: 0o600,
             exclusive: true,
             truncate: false,
+            append: false,
             since: Time::ZERO,
             set: Set::default(),
             sent: false,

@@ -422,13 +422,17 @@ impl<F> Tree<F> {
         ino
     }
 
-    /// A held file is on the server. If its handle is another node's already, that one keeps it in memory.
+    /// A held file is on the server. A listing may have made another node of it meanwhile, which nobody has open: it loses the handle, so
+    /// that all who look the file up from now on get the node that has its data. One that is open keeps it.
     pub fn made(&mut self, ino: Ino, handle: FileHandle, attrs: Option<Attrs>, now: Time) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.handle = Some(handle.clone());
         let place = node.place.clone();
         self.changed(ino, attrs, now);
-        self.handles.entry(handle).or_insert(ino);
+        let other = self.handles.get(&handle).and_then(|other| self.nodes.get(other));
+        if other.is_none_or(|other| other.file.is_none()) {
+            self.handles.insert(handle, ino);
+        }
         if let Some((dir, name)) = place {
             self.unhold(dir, &name);
             self.named(dir, &name, Some(ino));

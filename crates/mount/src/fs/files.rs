@@ -24,8 +24,12 @@ pub(super) struct Opened {
     pub(super) keep_pages: bool,
 }
 
-/// Folds a change of attributes into a file that is held back.
-pub(super) fn set_held(shared: &Shared, ino: Ino, set: &Set) -> Option<Attrs> {
+/// Folds a change of attributes into a file that is held back. Only its maker's: the file is made in one name, and another user may do
+/// more or less with it.
+pub(super) fn set_held(shared: &Shared, who: &Caller, ino: Ino, set: &Set) -> Option<Attrs> {
+    if shared.writer(ino).is_some_and(|writer| writer.uid != who.uid) {
+        return None;
+    }
     let now = shared.clock();
     let mut tree = shared.tree();
     let node = tree.get_mut(ino)?;
@@ -128,6 +132,7 @@ pub(super) fn hold(
             mode,
             exclusive: flags & libc::O_EXCL != 0,
             truncate: flags & libc::O_TRUNC != 0,
+            append: flags & libc::O_APPEND != 0,
             since: now,
             set: Set::default(),
             sent: false,
@@ -138,9 +143,9 @@ pub(super) fn hold(
             node.opened = true;
         }
         tree.refer(ino);
+        shared.is_dirty(ino, who);
         (attrs, ino)
     };
-    shared.is_dirty(ino, who);
     Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
 }
 
@@ -285,6 +290,8 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
         (open, ours, stale)
     };
     if stale {
+        // Nor may those who have it open already fill them again with what came with their opens.
+        open.state.lock().generation += 1;
         // Before the answer: an open beside this one must not find them.
         shared.drop_pages(ino).await;
     }
@@ -328,9 +335,10 @@ pub(super) fn write(
     file.write(offset, data, kill, &mut node.attrs, clock);
     shared.charge(&mut file);
     let next = file.next();
+    // Before anybody sees the data: it is sent in this name.
+    shared.is_dirty(handle.ino, &handle.who);
     drop(file);
     drop(tree);
-    shared.is_dirty(handle.ino, &handle.who);
     Ok((if shared.is_full() { Next::Wait } else { next }, moved))
 }
 

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{NfsStat, OpNum, StableHow};
+use landfast_nfs::v4::{FileHandle, FileType, NfsStat, NfsTime, OpNum, StableHow};
 use tokio::task::JoinSet;
 
 use super::shared::{Open, Shared};
 use crate::core::Ino;
-use crate::core::attrs::Set;
+use crate::core::attrs::{Attrs, Set};
 use crate::core::file::Held;
 use crate::errno::Errno;
 use crate::limits::{
@@ -31,9 +31,12 @@ pub(super) enum Until {
     Stable,
 }
 
-/// Sends a file's data. What goes wrong becomes an error of the file.
+/// Sends a file's data, in the name of who wrote it; if that is nobody, in that of `who`, who wants it sent. What goes wrong becomes an
+/// error of the file.
 pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
     let _turn = open.turn.lock().await;
+    // Whoever closes the file first need not be allowed to write it.
+    let who = &shared.writer(ino).unwrap_or_else(|| who.clone());
     make(shared, ino, open, who).await;
     let sent = match until {
         Until::Made => Ok(()),
@@ -62,7 +65,7 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
 
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
-    let (held, new, pieces) = {
+    let (held, new, pieces, written) = {
         let tree = shared.tree();
         let Some(attrs) = tree.get(ino).map(|n| n.attrs.clone()) else { return };
         let mut file = open.state.lock();
@@ -75,7 +78,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
             pieces.push(piece);
         }
         let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
-        (held.clone(), NewFile { name: held.name.clone(), mode: held.mode, data, set }, pieces)
+        (held.clone(), NewFile { name: held.name.clone(), mode: held.mode, data, set }, pieces, file.written)
     };
     let asked = shared.now();
     let dir = {
@@ -105,21 +108,34 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
                 file.held = None;
             }
             if !made.unset.is_empty() {
-                finish(shared, ino, open, who, &made.unset).await;
+                finish(shared, ino, open, who, (&made.unset, written)).await;
             }
         }
         Err(Fault::Op(OpNum::OPEN, NfsStat::NFS4ERR_EXIST)) if !held.exclusive => {
             shared.tree().end(held.dir, None, asked, now);
-            match adopt(shared, ino, who, &held).await {
-                Ok(()) => {
+            match adopt(shared, who, &held).await {
+                Ok((handle, attrs)) => {
+                    let now = shared.now();
+                    let mut set = new.set;
                     {
+                        let mut tree = shared.tree();
+                        let base = if held.append { attrs.size } else { 0 };
+                        set.size = set.size.map(|size| size.saturating_add(base));
+                        tree.made(ino, handle, Some(attrs), now);
                         let mut file = open.state.lock();
                         pieces.iter().for_each(|(number, _, _)| file.content.failed(*number));
                         pieces.iter().for_each(|(_, at, data)| file.content.again(*at, data));
+                        // Together with what was written while the server was asked.
+                        file.content.shift(base);
+                        file.generation += 1;
                         file.held = None;
                     }
-                    if !new.set.is_empty() {
-                        finish(shared, ino, open, who, &new.set).await;
+                    // The kernel has what was written at the places that it was written at. Not waited for: it may hold one of these
+                    // pages until the WRITE that waits for this is answered.
+                    let kernel = shared.clone();
+                    tokio::spawn(async move { kernel.drop_pages(ino).await });
+                    if !set.is_empty() {
+                        finish(shared, ino, open, who, (&set, written)).await;
                     }
                 }
                 Err(e) => give_up(shared, ino, open, &held, e),
@@ -133,19 +149,20 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
 }
 
 /// Somebody has made a file of this name, which a program without `O_EXCL` would have opened.
-async fn adopt(shared: &Arc<Shared>, ino: Ino, who: &Caller, held: &Held) -> Result<(), Errno> {
+async fn adopt(shared: &Arc<Shared>, who: &Caller, held: &Held) -> Result<(FileHandle, Attrs), Errno> {
     let dir = shared.server_handle(held.dir)?;
     let found = shared.remote.look_up(who, &dir, &held.name, Also::Nothing).await?.found;
     let (handle, mut attrs) = found.ok_or(Errno::NOENT)?;
-    if attrs.is_dir() {
-        return Err(Errno(libc::EISDIR));
+    match attrs.kind {
+        FileType::Reg => {}
+        FileType::Dir => return Err(Errno(libc::EISDIR)),
+        // A symbolic link would have been followed, a FIFO would have had a reader.
+        _ => return Err(Errno::EXIST),
     }
     if held.truncate {
         attrs = shared.remote.set_attrs(who, &handle, &Set { size: Some(0), ..Set::default() }).await?;
     }
-    let now = shared.now();
-    shared.tree().made(ino, handle, Some(attrs), now);
-    Ok(())
+    Ok((handle, attrs))
 }
 
 /// The file cannot be made.
@@ -163,29 +180,55 @@ fn give_up(shared: &Arc<Shared>, ino: Ino, open: &Open, held: &Held, e: Errno) {
     shared.failed(&path, &format!("the file could not be made: {e}"));
 }
 
-/// Sets attributes that the creation has not set; each of them, if not all together.
-async fn finish(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, set: &Set) {
+/// Sets attributes that the creation has not set; each of them, if not all together. `written`: when data was written last before the
+/// creation was sent.
+async fn finish(
+    shared: &Arc<Shared>,
+    ino: Ino,
+    open: &Open,
+    who: &Caller,
+    (set, written): (&Set, Option<NfsTime>),
+) {
     let Ok(handle) = shared.server_handle(ino) else { return };
+    // Before the data: what was written meanwhile may lie behind this size.
+    let size = Set { size: set.size, ..Set::default() };
+    set_part(shared, ino, open, who, &handle, &size).await;
     // Data that is not written yet would move the times.
-    let size_first = Set { size: set.size, ..Set::default() };
-    let owners = Set { uid: set.uid, gid: set.gid, ..Set::default() };
-    let mode = Set { mode: set.mode, ..Set::default() };
-    let times = Set { atime: set.atime, mtime: set.mtime, ..Set::default() };
     if !open.state.lock().content.is_empty()
         && let Err(e) = write(shared, ino, open, who, true).await
     {
         lose(shared, ino, open, e);
     }
-    for part in [size_first, owners, mode, times].iter().filter(|p| !p.is_empty()) {
-        let set = shared.remote.set_attrs(who, &handle, part).await;
-        let now = shared.now();
-        match set {
-            Ok(attrs) => shared.tree().changed(ino, Some(attrs), now),
-            Err(e) => {
-                let path = shared.tree().path(ino);
-                shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
-                open.state.lock().errors.add(e.errno());
-            }
+    let owners = Set { uid: set.uid, gid: set.gid, ..Set::default() };
+    let mode = Set { mode: set.mode, ..Set::default() };
+    for part in [owners, mode] {
+        set_part(shared, ino, open, who, &handle, &part).await;
+    }
+    // The program set its time before it wrote more.
+    let mtime = set.mtime.filter(|_| open.state.lock().written == written);
+    set_part(shared, ino, open, who, &handle, &Set { atime: set.atime, mtime, ..Set::default() }).await;
+}
+
+/// Sets some attributes, if there are any. What goes wrong becomes an error of the file.
+async fn set_part(
+    shared: &Arc<Shared>,
+    ino: Ino,
+    open: &Open,
+    who: &Caller,
+    handle: &FileHandle,
+    part: &Set,
+) {
+    if part.is_empty() {
+        return;
+    }
+    let set = shared.remote.set_attrs(who, handle, part).await;
+    let now = shared.now();
+    match set {
+        Ok(attrs) => shared.tree().changed(ino, Some(attrs), now),
+        Err(e) => {
+            let path = shared.tree().path(ino);
+            shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
+            open.state.lock().errors.add(e.errno());
         }
     }
 }
@@ -250,17 +293,28 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
                 };
                 let Some((number, offset, data)) = piece else { break };
                 let (shared, handle, who) = (shared.clone(), handle.clone(), who.clone());
-                under_way
-                    .spawn(async move { (number, write_piece(&shared, &handle, &who, offset, data).await) });
+                under_way.spawn(async move {
+                    let end = offset + data.len() as u64;
+                    (number, end, write_piece(&shared, &handle, &who, offset, data).await)
+                });
             }
             match under_way.join_next().await {
                 None => break,
-                Some(Ok((number, Ok(verifier)))) => {
+                Some(Ok((number, end, Ok(verifier)))) => {
+                    let now = shared.now();
+                    let mut tree = shared.tree();
+                    if verifier.is_none() {
+                        // The piece leaves memory here, and no COMMIT tells the size: the file is not shorter than this.
+                        tree.changed(ino, None, now);
+                        if let Some(node) = tree.get_mut(ino) {
+                            node.attrs.size = node.attrs.size.max(end);
+                        }
+                    }
                     let mut file = open.state.lock();
                     file.content.written(number, verifier);
                     shared.charge(&mut file);
                 }
-                Some(Ok((number, Err(e)))) => {
+                Some(Ok((number, _, Err(e)))) => {
                     open.state.lock().content.failed(number);
                     failed = Some(e);
                 }
@@ -301,7 +355,7 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
 /// Writes all of a piece. Returns the verifier if it is not stable yet.
 async fn write_piece(
     shared: &Shared,
-    handle: &landfast_nfs::v4::FileHandle,
+    handle: &FileHandle,
     who: &Caller,
     offset: u64,
     data: Bytes,

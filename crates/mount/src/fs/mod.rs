@@ -261,13 +261,24 @@ impl Filesystem for Mount {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = named!(name, reply);
-        if let Some(found) = names::from_memory(&self.shared, parent.0, &name) {
-            return entry(reply, Ok(found));
+        let known = names::from_memory(&self.shared, parent.0, &name);
+        if let Some(found) = &known
+            && found.as_ref().is_none_or(|(ino, _)| !self.shared.is_outdated(&self.shared.tree(), *ino))
+        {
+            return entry(reply, Ok(known.flatten()));
         }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
-        self.run(req, async move { names::look_up(&shared, &who, parent.0, &name).await }, |done| {
-            entry(reply, done)
-        });
+        let work = async move {
+            let found = match known {
+                Some(found) => found,
+                None => names::look_up(&shared, &who, parent.0, &name).await?,
+            };
+            if let Some((ino, _)) = &found {
+                look::renew(&shared, *ino).await;
+            }
+            Ok(found)
+        };
+        self.run(req, work, |done| entry(reply, done));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -304,10 +315,10 @@ impl Filesystem for Mount {
     ) {
         let (atime, mtime) = (atime.map(set_time), mtime.map(set_time));
         let set = Set { mode: mode.map(|m| m & 0o7777), uid, gid, size, atime, mtime };
-        if let Some(attrs) = files::set_held(&self.shared, ino.0, &set) {
+        let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(attrs) = files::set_held(&shared, &who, ino.0, &set) {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
-        let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
         let work = async move {
             match set.is_empty() {
                 // The kernel asks for nothing that the server keeps (ctime alone).

@@ -80,7 +80,7 @@ pub(super) struct Shared {
     tree: Mutex<Tree<Open>>,
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
     next_handle: AtomicU64,
-    /// Files with data or a creation that the server does not have, and who wrote last.
+    /// Files with data or a creation that the server does not have, since when, and in whose name they are sent: who wrote first.
     dirty: Mutex<HashMap<Ino, (Time, Caller)>>,
     dirty_bytes: AtomicU64,
     /// Bytes of first data that waits for its READ.
@@ -160,7 +160,23 @@ impl Shared {
     pub(super) fn view(&self, ino: Ino) -> Option<Attrs> {
         let tree = self.tree();
         let attrs = tree.fresh(ino, self.now())?.clone();
+        if self.is_outdated(&tree, ino) {
+            return None;
+        }
         Some(self.seen_by_programs(&tree, ino, attrs))
+    }
+
+    /// Whether the data of an open file that the kernel, or an open, has read is older than what its attributes say. Nothing of ours is on
+    /// its way: that would change the attributes itself.
+    pub(super) fn is_outdated(&self, tree: &Tree<Open>, ino: Ino) -> bool {
+        let Some(node) = tree.get(ino) else { return false };
+        if !node.opened || node.handle.is_none() || node.pages == Some(node.attrs.change) {
+            return false;
+        }
+        node.file.as_ref().is_some_and(|open| {
+            let file = open.state.lock();
+            file.held.is_none() && file.content.is_empty()
+        })
     }
 
     /// The same with attributes that the server has just given.

@@ -235,3 +235,27 @@ fn of_listed_nodes_the_last_ones_are_kept_and_those_that_somebody_refers_to() {
     tree.forget(first, 1);
     assert!(tree.get(first).is_none());
 }
+
+#[test]
+fn a_new_file_that_a_listing_showed_before_its_reply_came_has_one_node() {
+    let mut t = tree();
+    let ino = t.hold(ROOT, &name(1), attrs(FileType::Reg, 0, 0), Arc::new(()), Time::ZERO);
+    let listed = t.node(&handle(7), attrs(FileType::Reg, 7, 1), Time::ZERO);
+    assert_ne!(listed, ino);
+    t.made(ino, handle(7), Some(attrs(FileType::Reg, 7, 2)), Time::ZERO);
+    assert_eq!(t.node(&handle(7), attrs(FileType::Reg, 7, 2), Time::ZERO), ino);
+    // The kernel forgets the other one, which takes nothing with it.
+    t.forget(listed, 0);
+    assert!(t.get(listed).is_none());
+    assert_eq!(t.node(&handle(7), attrs(FileType::Reg, 7, 2), Time::ZERO), ino);
+}
+
+#[test]
+fn a_node_that_is_open_keeps_its_handle() {
+    let mut t = tree();
+    let ino = t.hold(ROOT, &name(1), attrs(FileType::Reg, 0, 0), Arc::new(()), Time::ZERO);
+    let open = t.node(&handle(7), attrs(FileType::Reg, 7, 1), Time::ZERO);
+    t.get_mut(open).unwrap().file = Some(Arc::new(()));
+    t.made(ino, handle(7), Some(attrs(FileType::Reg, 7, 2)), Time::ZERO);
+    assert_eq!(t.node(&handle(7), attrs(FileType::Reg, 7, 2), Time::ZERO), open);
+}

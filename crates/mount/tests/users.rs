@@ -1,0 +1,79 @@
+//! Several users of one mount: each one's data is written in that one's name.
+
+mod common;
+
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{At, Rig, VERSIONS, can_mount};
+
+const ALICE: u32 = 1001;
+const BOB: u32 = 1002;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// `program` run by a user in the mount's top.
+fn run_as(at: &At, user: u32, program: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(at.path()).uid(user).gid(user);
+    command
+}
+
+#[test]
+fn a_reader_who_may_not_write_closes_the_file_before_its_writer() {
+    if !can_mount() {
+        return;
+    }
+    for version in VERSIONS {
+        eprintln!("version {version}");
+        let rig = Rig::new();
+        let at = rig.mount_with(version, "hold=30,allow_other");
+        fs::write(rig.dest().join("old"), "").unwrap();
+        // Held back; and one that the server has, with data on its way.
+        for name in ["new", "old"] {
+            // Before the file is opened: the process has no copy of the descriptor, whose close would send the data.
+            let mut cat = run_as(&at, BOB, "sh", &["-ec", "read go; cat $go"]);
+            let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut f = OpenOptions::new().create(true).append(true).open(at.join(name)).unwrap();
+            f.write_all(b"text").unwrap();
+            cat.stdin.take().unwrap().write_all(format!("{name}\n").as_bytes()).unwrap();
+            let seen = cat.wait_with_output().unwrap();
+            assert!(seen.status.success() && seen.stdout == b"text", "{name}: {seen:?}");
+            f.write_all(b" more").unwrap();
+            f.sync_all().unwrap_or_else(|e| panic!("{name}: {e}"));
+            drop(f);
+            assert_eq!(fs::read_to_string(rig.dest().join(name)).unwrap(), "text more");
+            assert_eq!(fs::metadata(rig.dest().join(name)).unwrap().uid(), 0);
+        }
+        assert_eq!(at.unmount(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_superuser_gives_away_a_file_that_a_user_has_open() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::new();
+    fs::set_permissions(rig.dest(), Permissions::from_mode(0o777)).unwrap();
+    let at = rig.mount_with("4.2", "hold=30,allow_other");
+    // It keeps the descriptor that it has opened.
+    let mut tee = run_as(&at, ALICE, "tee", &["f"]);
+    let mut tee = tee.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    tee.stdin.as_mut().unwrap().write_all(b"text").unwrap();
+    let begin = Instant::now();
+    while fs::metadata(at.join("f")).map_or(0, |m| m.len()) < 4 {
+        assert!(begin.elapsed() < PATIENCE);
+        std::thread::yield_now();
+    }
+    assert!(!rig.dest().join("f").exists(), "it is held back");
+    chown(at.join("f"), Some(BOB), Some(BOB)).unwrap();
+    let done = tee.wait_with_output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let there = fs::metadata(rig.dest().join("f")).unwrap();
+    assert_eq!((there.uid(), there.gid(), there.len()), (BOB, BOB, 4));
+    assert_eq!(at.unmount(), Vec::<String>::new());
+}
