@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -29,8 +29,6 @@ pub(crate) struct Orphans {
     names: Mutex<BTreeMap<ObjId, Vec<u8>>>,
     /// How many there are, to be asked without the lock.
     count: AtomicUsize,
-    /// Held by who uses the space reserve.
-    room: Mutex<()>,
 }
 
 impl Orphans {
@@ -51,16 +49,11 @@ impl Orphans {
         flush::file(state_dir, state_dir)?;
         let names = found(&dir)?;
         let count = AtomicUsize::new(names.len());
-        Ok(Some(Orphans { dir, id, names: Mutex::new(names), count, room: Mutex::new(()) }))
+        Ok(Some(Orphans { dir, id, names: Mutex::new(names), count }))
     }
 
     pub(crate) fn dir(&self) -> &OwnedFd {
         &self.dir
-    }
-
-    /// Held while the space reserve is used for one more.
-    pub(crate) fn making_room(&self) -> MutexGuard<'_, ()> {
-        self.room.lock()
     }
 
     /// The directory's own identity, for records.

@@ -12,7 +12,6 @@ use crate::kernel;
 use crate::node::Node;
 use crate::node_fd::NodeFd;
 use crate::record::Fact;
-use crate::reserve;
 use crate::tx::Tx;
 use crate::volume::Volume;
 
@@ -64,26 +63,16 @@ impl Volume {
         }
     }
 
-    /// Runs a removal, again if a file's place needs space: then with the space reserve. On a full disk, too, a file is kept that clients were told
-    /// of.
+    /// Runs a removal, again if there is no space for a file's place: then without one. The space reserve is recovery's, and it alone may use it.
     pub(super) fn with_room<T>(
         &self,
         tx: &mut Tx,
         mut once: impl FnMut(&mut Tx, bool) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
-        if let Some(done) = once(tx, false)? {
-            return Ok(done);
+        match once(tx, false)? {
+            Some(done) => Ok(done),
+            None => once(tx, true)?.ok_or(Error::NoSpace),
         }
-        // Giving the reserve back takes a flush, for which no batch may wait.
-        tx.split();
-        let _one_at_a_time = self.0.orphans.as_ref().map(|orphans| orphans.making_room());
-        let failed = |e| self.fail(format!("the space reserve: {e}"));
-        self.assume_root()?;
-        reserve::release(&self.0.state_dir).map_err(failed)?;
-        let done = once(tx, true);
-        self.assume_root()?;
-        reserve::take(&self.0.state_dir).map_err(failed)?;
-        done?.ok_or(Error::NoSpace)
     }
 
     /// Gives an object its place among the orphans, as the superuser. The caller takes the last name away then, with his own rights:
