@@ -15,35 +15,29 @@ use std::sync::Arc;
 pub(crate) struct Unlinking<'a> {
     sh: &'a Shared,
     volume: &'a Volume,
-    /// The files that the volume was told to keep, at most one for each time that it asked.
-    asked: Vec<Node>,
-    /// The notes of who has them open.
+    /// The file that the volume was told to keep.
+    asked: Option<Node>,
+    /// The notes of who has it open.
     notes: Vec<Stamped>,
 }
 
 impl<'a> Unlinking<'a> {
     pub(crate) fn new(sh: &'a Shared, volume: &'a Volume) -> Unlinking<'a> {
-        Unlinking { sh, volume, asked: Vec::new(), notes: Vec::new() }
+        Unlinking { sh, volume, asked: None, notes: Vec::new() }
     }
 
     /// For [`Volume::remove_keeping`]: whether somebody has the file open.
     pub(crate) fn is_open(&mut self, node: &Node) -> bool {
-        let open = self.sh.state().keep_unlinked(&node.fh());
-        let is_open = open.is_some();
-        if is_open {
-            self.asked.push(node.clone());
-        }
-        self.notes.extend(open.unwrap_or_default());
-        is_open
+        let Some(notes) = self.sh.state().keep_unlinked(&node.fh()) else { return false };
+        (self.asked, self.notes) = (Some(node.clone()), notes);
+        true
     }
 
     /// The removal is over. What the volume has not kept is no orphan, unless another removal has had it kept meanwhile: so the volume is asked under the file's
     /// lock. Returns the notes, which go into the log in the same transaction, and in any case: the state takes them for logged.
     pub(crate) fn done(self, kept: bool) -> Vec<Stamped> {
-        let kept = usize::from(kept);
-        // The one that was kept was asked for last.
-        for node in self.asked.iter().rev().skip(kept) {
-            self.volume.unless_orphan(node, || self.sh.state().is_not_kept(&node.fh()));
+        if let Some(node) = self.asked.filter(|_| !kept) {
+            self.volume.unless_orphan(&node, || self.sh.state().is_not_kept(&node.fh()));
         }
         self.notes
     }

@@ -15,16 +15,6 @@ use crate::record::Fact;
 use crate::tx::Tx;
 use crate::volume::Volume;
 
-/// What came of an attempt to keep a file that is about to lose its last name.
-pub(super) enum Place {
-    /// It has this name among the orphans.
-    At(Vec<u8>),
-    /// Nobody has it open, or it cannot be kept.
-    Nowhere,
-    /// There is no space for the name.
-    NeedsRoom,
-}
-
 impl Volume {
     /// Whether files that lose their last name can be kept over a restart ([`Volume::remove_keeping`]).
     pub fn keeps_orphans(&self) -> bool {
@@ -63,30 +53,15 @@ impl Volume {
         }
     }
 
-    /// Runs a removal, again if there is no space for a file's place: then without one. The space reserve is recovery's, and it alone may use it.
-    pub(super) fn with_room<T>(
-        &self,
-        tx: &mut Tx,
-        mut once: impl FnMut(&mut Tx, bool) -> Result<Option<T>, Error>,
-    ) -> Result<T, Error> {
-        match once(tx, false)? {
-            Some(done) => Ok(done),
-            None => once(tx, true)?.ok_or(Error::NoSpace),
-        }
-    }
-
-    /// Gives an object its place among the orphans, as the superuser. The caller takes the last name away then, with his own rights:
-    /// so the kernel says whether he may. Call under the object's lock.
-    pub(super) fn give_place(&self, node: &Node, fd: &NodeFd, last: bool) -> Result<Place, Error> {
-        let Some(orphans) = &self.0.orphans else { return Ok(Place::Nowhere) };
-        let Some(name) = orphans.reserve(&node.0.id) else { return Ok(Place::Nowhere) };
+    /// Gives an object its place among the orphans, as the superuser. `None` if it cannot be kept, as on a full disk: the space reserve is
+    /// recovery's, and it alone may use it. The caller takes the last name away then, with his own rights: so the kernel says whether he may. Call
+    /// under the object's lock.
+    pub(super) fn give_place(&self, node: &Node, fd: &NodeFd) -> Result<Option<Vec<u8>>, Error> {
+        let Some(orphans) = &self.0.orphans else { return Ok(None) };
+        let Some(name) = orphans.reserve(&node.0.id) else { return Ok(None) };
         self.assume_root()?;
         match kernel::link_open(fd, orphans.dir(), &name) {
-            Ok(()) => Ok(Place::At(name)),
-            Err(Errno::NOSPC | Errno::DQUOT) if !last => {
-                orphans.forget(&node.0.id);
-                Ok(Place::NeedsRoom)
-            }
+            Ok(()) => Ok(Some(name)),
             Err(e) => {
                 orphans.forget(&node.0.id);
                 // What must not be linked must not be removed either, as the caller is told next.
@@ -96,7 +71,7 @@ impl Volume {
                         self.0.dir.display()
                     );
                 }
-                Ok(Place::Nowhere)
+                Ok(None)
             }
         }
     }

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use rustix::io::Errno;
 
-use super::orphan::Place;
 use super::record;
 use crate::error::Error;
 use crate::faults::{Bug, bug};
@@ -37,32 +36,16 @@ impl Volume {
     }
 
     /// As [`Volume::remove_if`]. A file that loses its last name is kept if `open` says that somebody has it open and wants it to outlast
-    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]). It is asked again on
-    /// a full disk, if space has to be found first.
+    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]).
     pub fn remove_keeping(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl Fn(Kind) -> Result<(), Error>,
-        mut open: impl FnMut(&Node) -> bool,
-    ) -> Result<Removed, Error> {
-        self.with_room(tx, |tx, last| {
-            self.remove_once(tx, cred, dir, name, &allows, |node| (open(node), last))
-        })
-    }
-
-    /// `None` if a file is to be kept and needs space for its place. `open` says whether it is, and whether this is the last try.
-    fn remove_once(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        dir: &Node,
-        name: &[u8],
         allows: impl FnOnce(Kind) -> Result<(), Error>,
-        open: impl FnOnce(&Node) -> (bool, bool),
-    ) -> Result<Option<Removed>, Error> {
+        open: impl FnOnce(&Node) -> bool,
+    ) -> Result<Removed, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
         tx.join()?;
@@ -77,11 +60,7 @@ impl Volume {
         let left = links_left(&dir_fd, name, &victim)?;
         let mut kept = None;
         if left == 0 {
-            match self.keep(&victim, cred, open)? {
-                Place::At(place) => kept = Some(place),
-                Place::NeedsRoom => return Ok(None),
-                Place::Nowhere => {}
-            }
+            kept = self.keep(&victim, cred, open)?;
             tx.removes_last_name();
         }
         if let Err(e) = Volume::unlink(&dir_fd, name, victim.kind()) {
@@ -110,22 +89,21 @@ impl Volume {
             self.bury(&victim);
         }
         self.settle(tx, &[dir], None)?;
-        Ok(Some(Removed { dir_change: change, kept: kept.map(|_| victim) }))
+        Ok(Removed { dir_change: change, kept: kept.map(|_| victim) })
     }
 
-    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so.
+    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so. Returns the place.
     fn keep(
         &self,
         victim: &Node,
         cred: &Cred,
-        open: impl FnOnce(&Node) -> (bool, bool),
-    ) -> Result<Place, Error> {
-        if victim.kind() != Kind::File || !self.keeps_orphans() {
-            return Ok(Place::Nowhere);
+        open: impl FnOnce(&Node) -> bool,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if victim.kind() != Kind::File || !self.keeps_orphans() || !open(victim) {
+            return Ok(None);
         }
-        let (true, last) = open(victim) else { return Ok(Place::Nowhere) };
         let fd = self.fd(victim)?;
-        let place = self.give_place(victim, &fd, last);
+        let place = self.give_place(victim, &fd);
         self.assume(cred)?;
         place
     }
@@ -157,21 +135,8 @@ impl Volume {
         cred: &Cred,
         (from_dir, from): (&Node, &[u8]),
         (to_dir, to): (&Node, &[u8]),
-        mut open: impl FnMut(&Node) -> bool,
+        open: impl FnOnce(&Node) -> bool,
     ) -> Result<Renamed, Error> {
-        let (source, target) = ((from_dir, from), (to_dir, to));
-        self.with_room(tx, |tx, last| self.rename_once(tx, cred, source, target, |node| (open(node), last)))
-    }
-
-    /// As [`Volume::remove_once`].
-    fn rename_once(
-        &self,
-        tx: &mut Tx,
-        cred: &Cred,
-        (from_dir, from): (&Node, &[u8]),
-        (to_dir, to): (&Node, &[u8]),
-        open: impl FnOnce(&Node) -> (bool, bool),
-    ) -> Result<Option<Renamed>, Error> {
         tx.rests_on(from_dir);
         tx.rests_on(to_dir);
         self.entry(from_dir, from, Error::NoEnt)?;
@@ -199,11 +164,11 @@ impl Volume {
             // An empty record, so that the reply is kept like that of any rename.
             record(tx, &[], Vec::new)?;
             let same = |change| ChangeInfo { before: change, after: change, atomic: true };
-            return Ok(Some(Renamed {
+            return Ok(Renamed {
                 source: same(before_from.change),
                 target: same(before_to.change),
                 kept: None,
-            }));
+            });
         }
         let left = match &victim {
             Some(victim) => links_left(&to_fd, to, victim)?,
@@ -211,11 +176,7 @@ impl Volume {
         };
         let mut kept = None;
         if let Some(victim) = victim.as_ref().filter(|_| left == 0) {
-            match self.keep(victim, cred, open)? {
-                Place::At(place) => kept = Some(place),
-                Place::NeedsRoom => return Ok(None),
-                Place::Nowhere => {}
-            }
+            kept = self.keep(victim, cred, open)?;
             tx.removes_last_name();
         }
         if let Err(e) = kernel::renameat(&*from_fd, from, &*to_fd, to) {
@@ -261,7 +222,7 @@ impl Volume {
             self.bury(victim);
         }
         self.settle(tx, &[to_dir, from_dir], None)?;
-        Ok(Some(Renamed { source: change_from, target: change_to, kept: victim.filter(|_| kept.is_some()) }))
+        Ok(Renamed { source: change_from, target: change_to, kept: victim.filter(|_| kept.is_some()) })
     }
 }
 
