@@ -91,13 +91,8 @@ impl Remote {
         let mut lost = false;
         loop {
             let (ops, packed, parts) = self.creation(dir, new);
-            let reply = match self.change(who, ops, OpNum::OPEN).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
+            let (reply, again) = self.change_surely(who, ops, OpNum::OPEN).await?;
+            lost |= again;
             let mut results = Results::new(reply);
             results.skip(&[OpNum::PUTFH, OpNum::SAVEFH])?;
             let opened = match results.open().map_err(Fault::from) {

@@ -183,44 +183,26 @@ impl Remote {
             putfh(handle),
             ArgOp::Setxattr(SetxattrArgs { option, key: key.clone(), value: value.clone() }),
         ];
-        let mut lost = false;
-        loop {
-            let reply = match self.change(who, ops.clone(), OpNum::SETXATTR).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
-            let mut results = landfast_client::compound::Results::new(reply);
-            results.take(OpNum::PUTFH)?;
-            return match results.take(OpNum::SETXATTR).map_err(Fault::from) {
-                Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
-                    let ours = self.get_xattr(who, handle, key).await.is_ok_and(|v| v == value);
-                    if ours { Ok(()) } else { Err(e) }
-                }
-                other => other.map(drop),
-            };
+        let (reply, lost) = self.change_surely(who, ops, OpNum::SETXATTR).await?;
+        let mut results = landfast_client::compound::Results::new(reply);
+        results.take(OpNum::PUTFH)?;
+        match results.take(OpNum::SETXATTR).map_err(Fault::from) {
+            Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
+                let ours = self.get_xattr(who, handle, key).await.is_ok_and(|v| v == value);
+                if ours { Ok(()) } else { Err(e) }
+            }
+            other => other.map(drop),
         }
     }
 
     pub async fn remove_xattr(&self, who: &Caller, handle: &FileHandle, name: Bytes) -> Result<(), Fault> {
         let ops = vec![putfh(handle), ArgOp::Removexattr(name)];
-        let mut lost = false;
-        loop {
-            let reply = match self.change(who, ops.clone(), OpNum::REMOVEXATTR).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
-            let mut results = landfast_client::compound::Results::new(reply);
-            results.take(OpNum::PUTFH)?;
-            return match results.take(OpNum::REMOVEXATTR).map_err(Fault::from) {
-                Err(Fault::Op(_, NfsStat::NFS4ERR_NOXATTR)) if lost => Ok(()),
-                other => other.map(drop),
-            };
+        let (reply, lost) = self.change_surely(who, ops, OpNum::REMOVEXATTR).await?;
+        let mut results = landfast_client::compound::Results::new(reply);
+        results.take(OpNum::PUTFH)?;
+        match results.take(OpNum::REMOVEXATTR).map_err(Fault::from) {
+            Err(Fault::Op(_, NfsStat::NFS4ERR_NOXATTR)) if lost => Ok(()),
+            other => other.map(drop),
         }
     }
 

@@ -177,13 +177,8 @@ impl Remote {
         ];
         let mut lost = false;
         loop {
-            let reply = match self.change(who, ops.clone(), OpNum::CREATE).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
+            let (reply, again) = self.change_surely(who, ops.clone(), OpNum::CREATE).await?;
+            lost |= again;
             let mut results = Results::new(reply);
             results.skip(&[OpNum::PUTFH, OpNum::SAVEFH])?;
             let made = match results.take(OpNum::CREATE).map_err(Fault::from) {
@@ -244,26 +239,17 @@ impl Remote {
     /// Removes a name. `dir_wanted`: it must be a directory's, or must not.
     pub async fn remove(&self, who: &Caller, dir: &FileHandle, name: &Bytes) -> Result<Changed, Fault> {
         let ops = vec![putfh(dir), ArgOp::Remove(name.clone()), ArgOp::Getattr(ASKED)];
-        let mut lost = false;
-        loop {
-            let reply = match self.change(who, ops.clone(), OpNum::REMOVE).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
-            let mut results = Results::new(reply);
-            results.take(OpNum::PUTFH)?;
-            let info = match results.take(OpNum::REMOVE).map_err(Fault::from) {
-                Err(Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => return Ok(Changed::default()),
-                Ok(ResBody::Remove(info)) => Some(info),
-                Ok(_) => None,
-                Err(e) => return Err(e),
-            };
-            let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
-            return Ok(Changed { info, dir: after, ..Changed::default() });
-        }
+        let (reply, lost) = self.change_surely(who, ops, OpNum::REMOVE).await?;
+        let mut results = Results::new(reply);
+        results.take(OpNum::PUTFH)?;
+        let info = match results.take(OpNum::REMOVE).map_err(Fault::from) {
+            Err(Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => return Ok(Changed::default()),
+            Ok(ResBody::Remove(info)) => Some(info),
+            Ok(_) => None,
+            Err(e) => return Err(e),
+        };
+        let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
+        Ok(Changed { info, dir: after, ..Changed::default() })
     }
 
     /// Renames an object over whatever has the new name. `handle`: the object, to know it again when a reply is lost.
@@ -284,36 +270,22 @@ impl Remote {
             ArgOp::Restorefh,
             ArgOp::Getattr(ASKED),
         ];
-        let mut lost = false;
-        loop {
-            let reply = match self.change(who, ops.clone(), OpNum::RENAME).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
-            let mut results = Results::new(reply);
-            results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
-            let (source, target) = match results.take(OpNum::RENAME).map_err(Fault::from) {
-                Err(e @ Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => {
-                    let there = self.look_up(who, to, newname, Also::Nothing).await?.found;
-                    let ours = there.as_ref().is_some_and(|(h, _)| Some(h) == handle);
-                    return if ours { Ok(Changed { object: there, ..Changed::default() }) } else { Err(e) };
-                }
-                Ok(ResBody::Rename(done)) => (Some(done.source_cinfo), Some(done.target_cinfo)),
-                Ok(_) => (None, None),
-                Err(e) => return Err(e),
-            };
-            let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
-            let other = (target, after);
-            return Ok(Changed {
-                info: source,
-                dir: self.back(&mut results),
-                other: Some(other),
-                object: None,
-            });
-        }
+        let (reply, lost) = self.change_surely(who, ops, OpNum::RENAME).await?;
+        let mut results = Results::new(reply);
+        results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
+        let (source, target) = match results.take(OpNum::RENAME).map_err(Fault::from) {
+            Err(e @ Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => {
+                let there = self.look_up(who, to, newname, Also::Nothing).await?.found;
+                let ours = there.as_ref().is_some_and(|(h, _)| Some(h) == handle);
+                return if ours { Ok(Changed { object: there, ..Changed::default() }) } else { Err(e) };
+            }
+            Ok(ResBody::Rename(done)) => (Some(done.source_cinfo), Some(done.target_cinfo)),
+            Ok(_) => (None, None),
+            Err(e) => return Err(e),
+        };
+        let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
+        let other = (target, after);
+        Ok(Changed { info: source, dir: self.back(&mut results), other: Some(other), object: None })
     }
 
     /// Gives an object a further name.
@@ -333,32 +305,23 @@ impl Remote {
             ArgOp::Restorefh,
             ArgOp::Getattr(ASKED),
         ];
-        let mut lost = false;
-        loop {
-            let reply = match self.change(who, ops.clone(), OpNum::LINK).await {
-                Err(Fault::Unknown) => {
-                    lost = true;
-                    continue;
-                }
-                other => other?,
-            };
-            let mut results = Results::new(reply);
-            results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
-            let info = match results.take(OpNum::LINK).map_err(Fault::from) {
-                Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
-                    let there = self.look_up(who, dir, name, Also::Nothing).await?.found;
-                    let ours = there.as_ref().is_some_and(|(h, _)| h == object);
-                    return if ours { Ok(Changed { object: there, ..Changed::default() }) } else { Err(e) };
-                }
-                Ok(ResBody::Link(info)) => Some(info),
-                Ok(_) => None,
-                Err(e) => return Err(e),
-            };
-            let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
-            let attrs = self.back(&mut results);
-            let object = attrs.map(|attrs| (object.clone(), attrs));
-            return Ok(Changed { info, dir: after, object, other: None });
-        }
+        let (reply, lost) = self.change_surely(who, ops, OpNum::LINK).await?;
+        let mut results = Results::new(reply);
+        results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
+        let info = match results.take(OpNum::LINK).map_err(Fault::from) {
+            Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
+                let there = self.look_up(who, dir, name, Also::Nothing).await?.found;
+                let ours = there.as_ref().is_some_and(|(h, _)| h == object);
+                return if ours { Ok(Changed { object: there, ..Changed::default() }) } else { Err(e) };
+            }
+            Ok(ResBody::Link(info)) => Some(info),
+            Ok(_) => None,
+            Err(e) => return Err(e),
+        };
+        let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
+        let attrs = self.back(&mut results);
+        let object = attrs.map(|attrs| (object.clone(), attrs));
+        Ok(Changed { info, dir: after, object, other: None })
     }
 }
 

@@ -169,6 +169,23 @@ impl Remote {
         .await
     }
 
+    /// As [`Remote::change`], sent again while it is unknown whether the server has executed it. Returns also whether it was sent again: then the
+    /// reply may be that to a second execution.
+    pub async fn change_surely(
+        &self,
+        who: &Caller,
+        ops: Vec<ArgOp>,
+        changing: OpNum,
+    ) -> Result<(CompoundRes, bool), Fault> {
+        let mut lost = false;
+        loop {
+            match self.change(who, ops.clone(), changing).await {
+                Err(Fault::Unknown) => lost = true,
+                reply => return Ok((reply?, lost)),
+            }
+        }
+    }
+
     /// Sends a COMPOUND until the server has taken it.
     async fn once(&self, who: &Caller, ops: Vec<ArgOp>, cachethis: bool) -> Result<CompoundRes, Fault> {
         let session = match *who == self.own {
