@@ -58,6 +58,7 @@ pub mod put;
 mod requests;
 pub mod resume;
 pub mod session;
+mod standing;
 pub mod tar;
 pub mod trees;
 pub mod untar;
@@ -66,5 +67,7 @@ mod v3;
 mod v40;
 mod v41;
 
-pub use session::{FirstRequest, Session, SessionError, SessionLimits, SessionOptions, Trailing};
+pub use session::{
+    FirstRequest, Recall, Session, SessionError, SessionLimits, SessionOptions, Standing, Trailing,
+};
 pub use url::{NfsUrl, Version};

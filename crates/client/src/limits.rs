@@ -183,6 +183,8 @@ pub const COPY_PIECE_BYTES: u64 = 64 << 20;
 pub const COPY_END_PATIENCE: Duration = Duration::from_secs(5);
 /// Ends of copies that are remembered until somebody asks for them.
 pub const COPY_ENDS_MAX: usize = 1024;
+/// Recalls of delegations that wait for whoever listens. A further one is answered with DELAY: the server repeats it.
+pub const RECALLS_MAX: usize = 1024;
 /// Pieces of a file that are read and written together when the server does not copy it.
 pub const COPIED_PIECES: usize = 4;
 

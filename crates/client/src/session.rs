@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid};
 use landfast_rpc::OpaqueAuth;
 use landfast_xdr::Encode;
+use tokio::sync::mpsc;
 
 use crate::caller;
 pub use crate::counters::SessionStats;
@@ -23,9 +24,10 @@ pub use crate::error::SessionError;
 use crate::limits;
 pub use crate::options::{SessionLimits, SessionOptions};
 use crate::peer::Peer;
+pub use crate::standing::Standing;
 use crate::url::Version;
 pub(crate) use crate::v41::{CopyEnd, FirstReply};
-pub use crate::v41::{FirstRequest, Trailing};
+pub use crate::v41::{FirstRequest, Recall, Trailing};
 use crate::{v3, v40, v41};
 
 /// A session with a server. Cheap to clone; end it with [`Session::destroy`].
@@ -148,11 +150,37 @@ impl Session {
         count: usize,
         cachethis: bool,
     ) -> Result<CompoundRes, SessionError> {
+        self.run(ops, count, cachethis, None).await
+    }
+
+    /// As [`Session::compound`], in the session of this number ([`Session::standing`]) and no other: for what is right only while state
+    /// of that session lasts.
+    ///
+    /// # Errors
+    /// BADSESSION when another session is in force: nothing was executed.
+    pub async fn compound_in(
+        &self,
+        number: u64,
+        ops: &[ArgOp],
+        cachethis: bool,
+    ) -> Result<CompoundRes, SessionError> {
+        let mut body = BytesMut::new();
+        ops.iter().for_each(|op| op.encode(&mut body));
+        self.run(body.freeze(), ops.len(), cachethis, Some(number)).await
+    }
+
+    async fn run(
+        &self,
+        ops: Bytes,
+        count: usize,
+        cachethis: bool,
+        only: Option<u64>,
+    ) -> Result<CompoundRes, SessionError> {
         // A task of its own: a caller that drops the future must not leave a slot in an unknown state.
         let (kind, caller) = (self.kind.clone(), self.caller.clone());
         let task = tokio::spawn(caller::under(caller, async move {
             match kind {
-                Kind::V41(client) => client.compound(ops, count, cachethis).await,
+                Kind::V41(client) => client.compound(ops, count, cachethis, only).await,
                 Kind::V40(client) => client.compound(ops, count).await,
                 Kind::V3(client) => client.compound(ops, count).await,
             }
@@ -228,6 +256,23 @@ impl Session {
         match &self.kind {
             Kind::V41(client) => client.binds_back_channel().await,
             Kind::V40(_) | Kind::V3(_) => false,
+        }
+    }
+
+    /// Recalls of delegations from now on, as the server makes them over the back channel ([`Session::binds_back_channel`]). `None`: this
+    /// version has none.
+    pub fn recalls(&self) -> Option<mpsc::Receiver<Recall>> {
+        match &self.kind {
+            Kind::V41(client) => Some(client.recalls()),
+            Kind::V40(_) | Kind::V3(_) => None,
+        }
+    }
+
+    /// The session in force, and what the server says of this client's state. Versions 3 and 4.0 have none.
+    pub fn standing(&self) -> Standing {
+        match &self.kind {
+            Kind::V41(client) => client.standing(),
+            Kind::V40(_) | Kind::V3(_) => Standing::default(),
         }
     }
 

@@ -129,11 +129,15 @@ fn promise(remote: &Remote, source: &str, at: &Path, options: &Options) -> Strin
         None => "waits for the server for ever".to_owned(),
         Some(t) => format!("gives a request up after {} s", t.as_secs_f64()),
     };
-    format!(
-        "{source} on {}: NFS {}; data is stable on the server when close or fsync returns; {patience}",
-        at.display(),
-        remote.version()
-    )
+    let stable = match options.local {
+        false => "data is stable on the server when close or fsync returns (close=wait)".to_owned(),
+        true => format!(
+            "close does not wait (close=local): what no fsync, `landfast sync` or `landfast umount` has made stable is lost if this \
+             machine or the mount dies within about {} s",
+            options.flush_age.as_secs_f64()
+        ),
+    };
+    format!("{source} on {}: NFS {}; {stable}; {patience}", at.display(), remote.version())
 }
 
 impl Mounted {

@@ -33,6 +33,27 @@ pub const FLUSHES_TOGETHER: usize = 32;
 /// Times that data is written again because the server restarted before its COMMIT.
 pub const REWRITES_MAX: u32 = 64;
 
+/// How old a change that a program was told is done may become before it is sent, unless `flush_age=` says otherwise.
+pub const FLUSH_AGE: Duration = Duration::from_secs(1);
+/// The most that `flush_age=` may say.
+pub const FLUSH_AGE_MAX: Duration = Duration::from_secs(30);
+/// Such changes that wait, in all directories. With more, programs wait.
+pub const PENDING_MAX: usize = 8192;
+/// With so many, all are sent, however old.
+pub const PENDING_MANY: usize = 4096;
+/// Data of one new file that waits with its directory. With more it is made on the server, and written as an existing one.
+pub const LOCAL_FILE_BYTES_MAX: u64 = 1 << 20;
+/// Directories that changes are sent to at the same time.
+pub const LANES_IN_FLIGHT: usize = 16;
+/// How long no delegation is asked for after the server has given none.
+pub const DELEGATION_ASKED_EACH: Duration = Duration::from_secs(10);
+/// Delegations in one DELEGRETURN or TEST_STATEID request.
+pub const RETURNED_TOGETHER: usize = 64;
+/// Recalls that came before the reply that gives the delegation.
+pub const EARLY_RECALLS_MAX: usize = 64;
+/// How often the back channel is looked after.
+pub const BACK_CHANNEL_LOOKED_EACH: Duration = Duration::from_secs(1);
+
 /// Entries of a directory of which all names are remembered. A larger one is asked for each name.
 pub const COMPLETE_DIR_MAX: usize = 20_000;
 /// Names remembered in all directories. With more, directories are forgotten until half of them are left.

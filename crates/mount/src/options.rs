@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::limits::{DIR_MEMORY_AGE, HOLD_AGE, HOLD_AGE_MAX, MEMORY_AGE, MEMORY_AGE_MAX, SOFT_DEFAULT};
+use crate::limits::{
+    DIR_MEMORY_AGE, FLUSH_AGE, FLUSH_AGE_MAX, HOLD_AGE, HOLD_AGE_MAX, MEMORY_AGE, MEMORY_AGE_MAX,
+    SOFT_DEFAULT,
+};
 
 /// Options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +16,10 @@ pub struct Options {
     pub dir_memory: Duration,
     /// How long a new file may be held back; zero: never (`hold`).
     pub hold: Duration,
+    /// Close(2) and changes of names return before the server has heard of them, where a write delegation lets them (`close=local`).
+    pub local: bool,
+    /// How old such changes become (`flush_age`).
+    pub flush_age: Duration,
     /// A request is given up after [`Options::timeo`]; else never (`soft`, `hard`).
     pub soft: bool,
     /// How long a request of a soft mount may take.
@@ -37,6 +44,8 @@ impl Default for Options {
             memory: MEMORY_AGE,
             dir_memory: DIR_MEMORY_AGE,
             hold: HOLD_AGE,
+            local: false,
+            flush_age: FLUSH_AGE,
             soft: false,
             timeo: SOFT_DEFAULT,
             read_only: false,
@@ -88,6 +97,10 @@ impl Options {
             ("acdirmin", Some(v)) => self.dir_memory = seconds(name, v, MEMORY_AGE_MAX)?,
             ("noac", None) => (self.memory, self.dir_memory) = (Duration::ZERO, Duration::ZERO),
             ("hold", Some(v)) => self.hold = seconds(name, v, HOLD_AGE_MAX)?,
+            ("close", Some("wait")) => self.local = false,
+            ("close", Some("local")) => self.local = true,
+            ("close", Some(v)) => return Err(wrong(name, v, "'wait' or 'local'")),
+            ("flush_age", Some(v)) => self.flush_age = seconds(name, v, FLUSH_AGE_MAX)?,
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
             // As in nfs(5): tenths of a second.
@@ -158,6 +171,9 @@ mod tests {
         assert_eq!(taken("ro,wibble").unwrap_err().to_string(), "unknown mount option 'wibble'");
         let e = taken("actimeo=soon").unwrap_err().to_string();
         assert_eq!(e, "mount option 'actimeo': 'soon' is not a number of seconds from 0 to 3600");
+        assert!(taken("close=local,flush_age=0.2").is_ok_and(|o| o.local && o.flush_age.as_millis() == 200));
+        assert!(taken("close=local,close=wait").is_ok_and(|o| !o.local));
+        assert!(taken("close=soon").is_err() && taken("flush_age=31").is_err() && taken("close").is_err());
         assert!(taken("hold=-1").is_err() && taken("hold=31").is_err() && taken("timeo=0").is_err());
         assert!(taken("actimeo=nan").is_err() && taken("ro=1").is_err());
     }

@@ -12,6 +12,9 @@ Options of -o, separated by commas:
   soft, timeo=TENTHS   give a request up after so many tenths of a second (default 600)
   actimeo=SECONDS      answer attributes and names from memory for so long (default: files 1, directories 30; 0: ask each time)
   acdirmin=SECONDS     the same for directories only
+  close=wait|local     whether close, and changes of names, wait for the server (default wait). local: where the server
+                       delegates a directory they do not; fsync, `landfast sync` and `landfast umount` wait
+  flush_age=SECONDS    how old such a change becomes before it is sent (default 1)
   hold=SECONDS         keep a new file back until it is closed, at most so long (default 1; 0: never)
   allow_other          all users may use the mount (default when root mounts)
   owner_only           only the user who mounts may use it

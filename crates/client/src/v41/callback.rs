@@ -1,7 +1,7 @@
 //! The back channel: calls from the server to this client (RFC 8881 sections 2.10.3.1 and 20).
 //!
-//! The only callback that is executed is CB_OFFLOAD, the end of a copy (RFC 7862 section 16.1). There are no delegations or layouts, so
-//! every other one is refused. The channel has one slot. A retried callback gets the reply of the first time.
+//! Two callbacks are executed: CB_OFFLOAD, the end of a copy (RFC 7862 section 16.1), and CB_RECALL, if somebody listens
+//! ([`crate::Session::recalls`]). The channel has one slot. A retried callback gets the reply of the first time.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +17,10 @@ use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SessionId, Stateid};
 use landfast_rpc::Service;
 use landfast_rpc::conn::{CallHeader, ConnInfo, Program, Response};
 use landfast_xdr::{Decode, Encode, Error, Reader};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 
-use crate::limits::COPY_ENDS_MAX;
+use crate::limits::{COPY_ENDS_MAX, RECALLS_MAX};
 
 /// The program number of the callbacks.
 pub(super) const CALLBACKS: u32 = 0x4000_0000;
@@ -29,6 +29,14 @@ const PROGRAMS: &[Program] = &[Program { number: CALLBACKS, low: CB_VERSION, hig
 
 /// How a copy ended: what was written, or the error and the bytes before it.
 pub(crate) type CopyEnd = Result<WriteResponse, (NfsStat, u64)>;
+
+/// The server wants a delegation back (CB_RECALL, RFC 8881 section 20.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recall {
+    pub stateid: Stateid,
+    /// The file or directory that was delegated.
+    pub fh: FileHandle,
+}
 
 /// The callbacks that a server has made.
 #[derive(Default)]
@@ -44,9 +52,18 @@ struct State {
     last: (u32, Bytes),
     /// Ends that nobody has asked for yet. When there are too many, the oldest are dropped.
     ends: VecDeque<(FileHandle, Stateid, CopyEnd)>,
+    /// Where recalls go. `None`: this client has no delegations.
+    recalls: Option<mpsc::Sender<Recall>>,
 }
 
 impl Callbacks {
+    /// Recalls from now on. Those of an earlier call end.
+    pub(super) fn recalls(&self) -> mpsc::Receiver<Recall> {
+        let (send, recalls) = mpsc::channel(RECALLS_MAX);
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).recalls = Some(send);
+        recalls
+    }
+
     /// Waits for the end of a copy to `file`, for at most `patience`.
     pub(super) async fn end_of(
         &self,
@@ -90,11 +107,14 @@ impl Callbacks {
                     sequence(&mut state, &args)
                 }
                 (Ok(CbOp::Sequence(_)), _) => refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQUENCE_POS),
-                // This client has no delegations.
+                // There are no delegations of files.
                 (Ok(CbOp::Getattr(_)), 0) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::Getattr(_)), _) => refused(OP_CB_GETATTR, NfsStat::NFS4ERR_BADHANDLE),
                 (Ok(CbOp::Recall(_)), 0) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
-                (Ok(CbOp::Recall(_)), _) => refused(OP_CB_RECALL, NfsStat::NFS4ERR_BAD_STATEID),
+                (Ok(CbOp::Recall(args)), _) => {
+                    let recall = Recall { stateid: args.stateid, fh: args.fh };
+                    refused(OP_CB_RECALL, passed_on(state.recalls.as_ref(), recall))
+                }
                 (Ok(CbOp::RecallAny(_)), 0) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
                 (Ok(CbOp::RecallAny(_)), _) => refused(OP_CB_RECALL_ANY, NfsStat::NFS4_OK),
                 (Ok(CbOp::Offload(_)), 0) => refused(OP_CB_OFFLOAD, NfsStat::NFS4ERR_OP_NOT_IN_SESSION),
@@ -124,6 +144,15 @@ impl Callbacks {
     }
 }
 
+/// Passes a recall on. Whether the delegation is there is for the listener: the recall may overtake the reply that gives it.
+fn passed_on(recalls: Option<&mpsc::Sender<Recall>>, recall: Recall) -> NfsStat {
+    match recalls.map(|to| to.try_send(recall)) {
+        Some(Ok(())) => NfsStat::NFS4_OK,
+        Some(Err(mpsc::error::TrySendError::Full(_))) => NfsStat::NFS4ERR_DELAY,
+        Some(Err(mpsc::error::TrySendError::Closed(_))) | None => NfsStat::NFS4ERR_BAD_STATEID,
+    }
+}
+
 /// A result without a body.
 fn refused(op: OpNum, status: NfsStat) -> CbRes {
     CbRes { op, status, sequence: None, attrs: None }
@@ -135,7 +164,7 @@ fn sequence(state: &mut State, args: &CbSequenceArgs) -> CbRes {
         return refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_BADSLOT);
     }
     if args.sessionid != state.session {
-        *state = State { session: args.sessionid, ..State::default() };
+        *state = State { session: args.sessionid, recalls: state.recalls.take(), ..State::default() };
     }
     if args.sequenceid != state.last.0.wrapping_add(1) {
         return refused(OP_CB_SEQUENCE, NfsStat::NFS4ERR_SEQ_MISORDERED);
@@ -163,7 +192,7 @@ impl Service for Callbacks {
 #[cfg(test)]
 mod tests {
     use landfast_nfs::v4::StableHow;
-    use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs};
+    use landfast_nfs::v4::callback::{CbCompoundArgs, CbOffloadArgs, CbRecallArgs};
 
     use super::*;
 
@@ -230,6 +259,37 @@ mod tests {
         }
         assert!(callbacks.end_of(&file(), &copy(1), Duration::ZERO).await.is_none());
         assert!(callbacks.end_of(&file(), &copy(2), Duration::ZERO).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn rfc8881_20_2_a_recall_goes_to_whoever_listens_and_is_refused_if_nobody_does() {
+        let callbacks = Callbacks::default();
+        let recall = |sequenceid| {
+            let sequence = CbSequenceArgs {
+                sessionid: [1; 16],
+                sequenceid,
+                slotid: 0,
+                highest_slotid: 0,
+                cachethis: false,
+                referring: Vec::new(),
+            };
+            let recall = CbRecallArgs { stateid: copy(3), truncate: false, fh: file() };
+            let ops = vec![CbOp::Sequence(sequence), CbOp::Recall(recall)];
+            CbCompoundArgs { tag: Bytes::new(), minor_version: 1, callback_ident: 0, ops }.to_bytes()
+        };
+        assert_eq!(answer(&callbacks, recall(1)).status, NfsStat::NFS4ERR_BAD_STATEID);
+        let mut recalls = callbacks.recalls();
+        assert_eq!(answer(&callbacks, recall(2)).status, NfsStat::NFS4_OK);
+        assert_eq!(recalls.recv().await, Some(Recall { stateid: copy(3), fh: file() }));
+        // Another session has the same listener.
+        let mut other = BytesMut::from(&recall(1)[..]);
+        other[4 + 4 + 4 + 4 + 4..][..16].fill(2);
+        assert_eq!(answer(&callbacks, other.freeze()).status, NfsStat::NFS4_OK);
+        assert!(recalls.recv().await.is_some());
+        drop(recalls);
+        let mut last = BytesMut::from(&recall(2)[..]);
+        last[4 + 4 + 4 + 4 + 4..][..16].fill(2);
+        assert_eq!(answer(&callbacks, last.freeze()).status, NfsStat::NFS4ERR_BAD_STATEID);
     }
 
     #[test]

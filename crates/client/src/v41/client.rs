@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::callback::{Callbacks, CopyEnd};
+use super::callback::{Callbacks, CopyEnd, Recall};
 use super::epoch::{Epoch, OpeningState};
 use super::first_request::{FirstReply, FirstRequest};
 use super::sequence::{Verdict, judge, too_much};
@@ -33,6 +33,7 @@ use crate::options::{SessionLimits, SessionOptions};
 use crate::patience::Patience;
 use crate::peer::{ConnectionSlot, Peer};
 use crate::requests;
+use crate::standing::Standing;
 
 /// A client of a server that has sessions. See the module.
 pub(crate) struct Client {
@@ -103,6 +104,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(true),
             reclaim_wanted: AtomicBool::new(false),
+            revoked: AtomicBool::new(false),
         };
         let client = Arc::new(Client {
             minor,
@@ -255,10 +257,27 @@ impl Client {
         ops: Bytes,
         count: usize,
         cachethis: bool,
+        only: Option<u64>,
     ) -> Result<CompoundRes, SessionError> {
-        let done = self.run(ops, count, cachethis).await;
+        let done = self.peer.waited(self.run_on(ops, count, cachethis, only)).await;
         self.end_reclaim().await;
         done
+    }
+
+    /// See [`crate::Session::standing`].
+    pub(crate) fn standing(&self) -> Standing {
+        let epoch = self.epoch();
+        let last = Duration::from_millis(self.last_reply_ms.load(Ordering::Relaxed));
+        Standing {
+            session: epoch.number,
+            revoked: epoch.revoked.load(Ordering::Acquire),
+            silence: self.started.elapsed().saturating_sub(last),
+        }
+    }
+
+    /// See [`crate::Session::recalls`].
+    pub(crate) fn recalls(&self) -> tokio::sync::mpsc::Receiver<Recall> {
+        self.callbacks.recalls()
     }
 
     /// See [`crate::Session::flushed`].
@@ -448,15 +467,25 @@ impl Client {
     }
 
     async fn run(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
-        self.peer.waited(self.run_on(ops, count, cachethis)).await
+        self.peer.waited(self.run_on(ops, count, cachethis, None)).await
     }
 
-    async fn run_on(&self, ops: Bytes, count: usize, cachethis: bool) -> Result<CompoundRes, SessionError> {
+    /// `only`: see [`crate::Session::compound_in`].
+    async fn run_on(
+        &self,
+        ops: Bytes,
+        count: usize,
+        cachethis: bool,
+        only: Option<u64>,
+    ) -> Result<CompoundRes, SessionError> {
         loop {
             if self.peer.has_ended() {
                 return Err(SessionError::Ended);
             }
             let epoch = self.epoch();
+            if only.is_some_and(|number| number != epoch.number) {
+                return Err(SessionError::Refused(NfsStat::NFS4ERR_BADSESSION));
+            }
             let Some((slot, highest)) = epoch.take().await else {
                 self.renew(&epoch).await?;
                 continue;
@@ -848,6 +877,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(reclaim_wanted),
+            revoked: AtomicBool::new(false),
         };
         Ok((epoch, answer, opens))
     }

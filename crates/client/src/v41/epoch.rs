@@ -29,7 +29,15 @@ pub(crate) struct Epoch {
     pub(super) dead: AtomicBool,
     /// The server restarted and waits for RECLAIM_COMPLETE.
     pub(super) reclaim_wanted: AtomicBool,
+    /// The last reply says that state was revoked (RFC 8881 section 18.46.3).
+    pub(super) revoked: AtomicBool,
 }
+
+/// State of the client that the server has given up, and of which the client has not said that it knows (FREE_STATEID).
+const REVOKED: u32 = flags::SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED
+    | flags::SEQ4_STATUS_EXPIRED_SOME_STATE_REVOKED
+    | flags::SEQ4_STATUS_ADMIN_STATE_REVOKED
+    | flags::SEQ4_STATUS_RECALLABLE_STATE_REVOKED;
 
 /// Whether the operations that the session's first request must carry were sent, if that is left to the first compound.
 pub(super) enum OpeningState {
@@ -122,6 +130,7 @@ impl Epoch {
         if seq.status_flags & flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
             self.reclaim_wanted.store(true, Ordering::Release);
         }
+        self.revoked.store(seq.status_flags & REVOKED != 0, Ordering::Release);
         let mut table = self.table();
         let before = table.usable();
         table.set_target(seq.target_highest_slotid);

@@ -7,7 +7,7 @@ use super::attrs::{Attrs, Set, without_privileges};
 use super::content::Content;
 use super::{Ino, Time};
 use crate::errno::Errno;
-use crate::limits::{DIRTY_FILE_BYTES_MAX, HELD_BYTES_MAX, PIECE_BYTES};
+use crate::limits::{DIRTY_FILE_BYTES_MAX, HELD_BYTES_MAX, LOCAL_FILE_BYTES_MAX, PIECE_BYTES};
 
 /// A new file that the server does not know yet. It is made, written, given its attributes and closed in one COMPOUND.
 #[derive(Debug, Clone)]
@@ -28,6 +28,15 @@ pub struct Held {
     pub set: Set,
     /// It is on its way: nothing more can be folded into it.
     pub sent: bool,
+    /// It is made with its directory's changes, in their order ([`super::pending`]), and programs need not wait for that.
+    pub local: bool,
+}
+
+impl Held {
+    /// Data that it may have.
+    fn bytes_max(&self) -> u64 {
+        if self.local { LOCAL_FILE_BYTES_MAX } else { HELD_BYTES_MAX }
+    }
 }
 
 /// Errors of a file. Each open reports an error once, as the kernel's `errseq_t` does.
@@ -109,11 +118,16 @@ impl File {
         }
     }
 
+    /// Whether it is made with its directory's changes.
+    pub fn is_local(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.local)
+    }
+
     /// What must be done because of what was written.
     pub fn next(&self) -> Next {
         match &self.held {
             _ if self.content.bytes() > DIRTY_FILE_BYTES_MAX => Next::Wait,
-            Some(held) if self.content.bytes() > HELD_BYTES_MAX && !held.sent => Next::Make,
+            Some(held) if self.content.bytes() > held.bytes_max() && !held.sent => Next::Make,
             Some(_) => Next::Done,
             None if self.content.waiting_bytes() >= PIECE_BYTES as u64 => Next::Write,
             None => Next::Done,
@@ -180,6 +194,7 @@ mod tests {
             since: Time::ZERO,
             set: Set::default(),
             sent: false,
+            local: false,
         };
         let mut attrs = Attrs::of(&values, |_, _| 0).unwrap();
         attrs.mtime = now();

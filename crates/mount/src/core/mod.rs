@@ -7,6 +7,7 @@
 //! | `extents` | bytes at offsets, not overlapping |
 //! | `content` | a file's data on its way: waiting, in flight, waiting for its COMMIT |
 //! | `file` | an open file: held back or on the server, its data, its errors |
+//! | `pending` | changes that programs were told are done, in the order in which the server gets them |
 //! | `tree` | nodes and names: what may be answered from memory |
 //!
 //! | question | answered from memory |
@@ -21,6 +22,7 @@ pub mod change;
 pub mod content;
 pub mod extents;
 pub mod file;
+pub mod pending;
 pub mod tree;
 
 /// Time since the mount began.

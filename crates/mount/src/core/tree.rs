@@ -3,17 +3,23 @@
 //! A node is an object that the kernel knows, or that the mount itself works on. It keeps its number for its life. The number is the
 //! server's fileid, unless another live node has that, or the node was made here before the server knew it: then it is one of the
 //! mount's own, from 2^63 on.
+//!
+//! A directory may be this mount's own ([`own`]): then memory knows all of its names, and nobody else changes them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::{ChangeInfo, FileHandle};
+use landfast_nfs::v4::{ChangeInfo, FileHandle, Stateid};
 
 use super::attrs::Attrs;
 use super::change::Known;
 use super::{Ino, Time};
 use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, LISTED_NODES_MAX, NAMES_MAX};
+
+pub mod own;
+
+use own::Own;
 
 /// The number of the mount's top directory.
 pub const ROOT: Ino = 1;
@@ -44,6 +50,12 @@ pub struct Node<F> {
     pub pages: Option<u64>,
     /// It was opened, so the kernel may have pages of it.
     pub opened: bool,
+    /// Changes that concern it and that the server has not heard of: its attributes are those in memory.
+    owed: u32,
+    /// It was made here, and has had no name but in directories of this mount's own: nobody else knows it.
+    unshared: bool,
+    /// The text of a symbolic link that was made here.
+    pub text: Option<Bytes>,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +70,8 @@ struct Dir {
     held: HashMap<Bytes, Ino>,
     /// Changes of ours begun and ended so far.
     changes: u64,
+    /// Nobody else changes the names, or looks at them.
+    own: Option<Own>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +112,8 @@ pub struct Tree<F> {
     /// Names in all directories.
     names: usize,
     ages: Ages,
+    /// Delegations of directories that were forgotten: to be returned.
+    surplus: Vec<(FileHandle, Stateid)>,
 }
 
 /// How old answers from memory may be.
@@ -119,6 +135,7 @@ impl<F> Tree<F> {
             listed: VecDeque::new(),
             names: 0,
             ages,
+            surplus: Vec::new(),
         };
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.
@@ -180,7 +197,8 @@ impl<F> Tree<F> {
     pub fn fresh(&self, ino: Ino, now: Time) -> Option<&Attrs> {
         let node = self.nodes.get(&ino)?;
         let age = if node.attrs.is_dir() { self.ages.dirs } else { self.ages.files };
-        let fresh = node.handle.is_none() || node.asked.is_some_and(|at| now.saturating_sub(at) < age);
+        let ours = node.handle.is_none() || node.owed > 0 || node.asked.is_some() && self.is_only_ours(node);
+        let fresh = ours || node.asked.is_some_and(|at| now.saturating_sub(at) < age);
         fresh.then_some(&node.attrs)
     }
 
@@ -205,7 +223,7 @@ impl<F> Tree<F> {
         if let Some(ino) = dir.held.get(name) {
             return Found::Node(*ino);
         }
-        if !dir.known.as_ref().is_some_and(|known| known.is_fresh(now, age)) {
+        if dir.own.is_none() && !dir.known.as_ref().is_some_and(|known| known.is_fresh(now, age)) {
             return Found::Ask;
         }
         match dir.names.get(name) {
@@ -242,7 +260,7 @@ impl<F> Tree<F> {
     /// Takes attributes from a reply to a request sent at `asked`.
     pub fn learn(&mut self, ino: Ino, attrs: Attrs, asked: Time) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        if asked < node.floor || node.asked.is_some_and(|at| at > asked) {
+        if asked < node.floor || node.owed > 0 || node.asked.is_some_and(|at| at > asked) {
             return;
         }
         node.asked = Some(asked);
@@ -256,6 +274,9 @@ impl<F> Tree<F> {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.floor = now;
         match attrs {
+            // What programs have changed since is behind it.
+            Some(attrs) if node.owed > 0 => node.attrs.change = attrs.change,
+            None if node.owed > 0 => {}
             Some(attrs) => (node.attrs, node.asked) = (attrs, Some(now)),
             None => node.asked = None,
         }
@@ -264,7 +285,7 @@ impl<F> Tree<F> {
     /// A reply shows a directory's change attribute.
     fn seen(&mut self, dir: Ino, change: u64, asked: Time) {
         let Some(dir) = self.nodes.get_mut(&dir).and_then(|n| n.dir.as_mut()) else { return };
-        if dir.known.as_mut().is_some_and(|known| !known.seen(change, asked)) {
+        if dir.own.is_none() && dir.known.as_mut().is_some_and(|known| !known.seen(change, asked)) {
             self.names -= dir.forget_names();
         }
     }
@@ -292,7 +313,7 @@ impl<F> Tree<F> {
             && dir.changes == changes
         {
             let known = dir.known.get_or_insert_with(|| Known::new(change, asked));
-            if known.verified() <= asked {
+            if dir.own.is_some() || known.verified() <= asked {
                 let entry = ino.map_or(Name::Nobody, Name::Node);
                 self.names += usize::from(dir.names.insert(name.clone(), entry).is_none());
             }
@@ -333,8 +354,8 @@ impl<F> Tree<F> {
         }
         self.seen(dir, listing.change, listing.asked);
         let Some(dir) = self.dir(dir) else { return };
-        if dir.changes != listing.changes || dir.known.as_ref().is_some_and(|k| k.verified() > listing.asked)
-        {
+        let later = dir.known.as_ref().is_some_and(|k| k.verified() > listing.asked);
+        if dir.own.is_some() || dir.changes != listing.changes || later {
             return;
         }
         let before = dir.forget_names();
@@ -373,7 +394,8 @@ impl<F> Tree<F> {
         }
         let Some(dir) = self.dir(dir) else { return };
         dir.changes += 1;
-        if dir.known.as_mut().is_some_and(|known| !known.end(change, failed, asked)) {
+        let ours = dir.known.as_mut().is_none_or(|known| known.end(change, failed, asked));
+        if !ours && dir.own.is_none() {
             self.names -= dir.forget_names();
         }
     }
@@ -416,8 +438,10 @@ impl<F> Tree<F> {
         node.place = Some((dir, name.clone()));
         (node.file, node.pins) = (Some(file), 1);
         self.nodes.insert(ino, node);
-        if let Some(dir) = self.dir(dir) {
-            dir.held.insert(name.clone(), ino);
+        match self.dir(dir) {
+            Some(own) if own.own.is_some() => self.make_own(dir, name, ino),
+            Some(dir) => _ = dir.held.insert(name.clone(), ino),
+            None => {}
         }
         ino
     }
@@ -433,7 +457,7 @@ impl<F> Tree<F> {
         if other.is_none_or(|other| other.file.is_none()) {
             self.handles.insert(handle, ino);
         }
-        if let Some((dir, name)) = place {
+        if let Some((dir, name)) = place.filter(|(dir, _)| !self.is_own(*dir)) {
             self.unhold(dir, &name);
             self.named(dir, &name, Some(ino));
         }
@@ -516,8 +540,12 @@ impl<F> Tree<F> {
         if !unused || ino == ROOT {
             return;
         }
-        let Some(node) = self.nodes.remove(&ino) else { return };
+        let Some(mut node) = self.nodes.remove(&ino) else { return };
+        let own = node.dir.as_mut().and_then(|d| d.own.take());
         self.names -= node.dir.map_or(0, |d| d.names.len());
+        if let (Some(handle), Some(stateid)) = (&node.handle, own.and_then(|own| own.stateid())) {
+            self.surplus.push((handle.clone(), stateid));
+        }
         if let Some(handle) = node.handle
             && self.handles.get(&handle) == Some(&ino)
         {
@@ -531,7 +559,7 @@ impl<F> Tree<F> {
             return;
         }
         let mut left = self.names;
-        for dir in self.nodes.values_mut().filter_map(|n| n.dir.as_mut()) {
+        for dir in self.nodes.values_mut().filter_map(|n| n.dir.as_mut()).filter(|d| d.own.is_none()) {
             if left <= NAMES_MAX / 2 {
                 break;
             }
@@ -556,6 +584,9 @@ impl<F> Node<F> {
             file: None,
             pages: None,
             opened: false,
+            owed: 0,
+            unshared: false,
+            text: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use landfast_nfs::v4::{FileHandle, Verifier};
 use tokio::sync::Mutex;
 
 use super::convert::{TTL, attr, kind};
+use super::lanes;
 use super::shared::Shared;
 use crate::core::attrs::Attrs;
 use crate::core::tree::Listing;
@@ -29,6 +30,8 @@ pub(super) struct DirHandle {
 
 #[derive(Default)]
 struct State {
+    /// All entries, if the directory was this mount's own when the listing began.
+    own: Option<Vec<(Bytes, Ino)>>,
     /// New files that were held back when the listing began.
     held: Vec<(Bytes, Ino)>,
     /// Where each part of the server's listing begins: the place of its first entry, the cookie before it, the verifier.
@@ -109,6 +112,9 @@ fn empty() -> Attrs {
     }
 }
 
+/// Entries of an own directory in one answer: more than the kernel takes.
+const OWN_TOGETHER: usize = 512;
+
 /// A number for a name of which the server has told nothing else; never that of a node.
 const SOME_INO: Ino = u64::MAX;
 
@@ -119,9 +125,14 @@ pub(super) async fn list(
     dir: &DirHandle,
     offset: u64,
 ) -> Result<Vec<Item>, Errno> {
-    let handle = shared.server_handle(dir.ino)?;
     let mut state = dir.state.lock().await;
-    if offset == 0 {
+    if offset == 0 || state.parts.is_empty() {
+        // The kernel may go on where another handle of the same listing was.
+        state.own = shared.tree().entries(dir.ino);
+        if state.own.is_none() {
+            // The server knows more of some names, and has to know them all.
+            lanes::settle_dir(shared, dir.ino).await;
+        }
         state.begin(shared, dir.ino);
     }
     let mut items = Vec::new();
@@ -133,6 +144,21 @@ pub(super) async fn list(
             items.push(Item { next: at, name: Bytes::from_static(name), ino, attrs: None, kind });
         }
     }
+    if let Some(own) = &state.own {
+        let tree = shared.tree();
+        for (name, ino) in own.iter().skip((at - 2) as usize).take(OWN_TOGETHER) {
+            at += 1;
+            // Without attributes it is gone.
+            if let Some(attrs) = tree.get(*ino).map(|n| n.attrs.clone()) {
+                let known = tree.fresh(*ino, shared.now()).is_some();
+                let kind = kind(attrs.kind);
+                let attrs = known.then(|| shared.seen_by_programs(&tree, *ino, attrs));
+                items.push(Item { next: at, name: name.clone(), ino: *ino, kind, attrs });
+            }
+        }
+        return Ok(items);
+    }
+    let handle = shared.server_handle(dir.ino)?;
     let behind = 2 + state.held.len() as u64;
     while at < behind {
         let (name, ino) = state.held[(at - 2) as usize].clone();
@@ -182,9 +208,10 @@ fn parent(shared: &Shared, ino: Ino) -> Ino {
 
 impl State {
     fn begin(&mut self, shared: &Shared, dir: Ino) {
-        let held = shared.tree().held_in(dir);
+        let (held, own) = (shared.tree().held_in(dir), self.own.take());
         let first = 2 + held.len() as u64;
-        *self = State { held, parts: vec![(first, 0, Verifier::default())], current: None, whole: None };
+        let parts = vec![(first, 0, Verifier::default())];
+        *self = State { held, own, parts, current: None, whole: None };
     }
 
     /// Has the part in memory that the entry at `at` is in. `false`: the listing has ended.
@@ -196,10 +223,6 @@ impl State {
         dir: Ino,
         at: u64,
     ) -> Result<bool, Errno> {
-        if self.parts.is_empty() {
-            // The kernel goes on where another handle of the same listing was.
-            self.begin(shared, dir);
-        }
         loop {
             if let Some((number, part)) = &self.current {
                 let first = self.parts.get(*number).map_or(0, |p| p.0);

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{FileType, NfsStat};
 use parking_lot::Mutex;
 
 use super::ahead::Ahead;
 use super::flush::{self, Until};
+use super::lanes;
 use super::locks;
 use super::shared::{Handle, Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::file::{Held, Next};
+use crate::core::pending::What;
+use crate::core::tree::own::Entry;
 use crate::errno::Errno;
 use crate::limits::{FIRST_READ_BYTES, FIRST_READS_BYTES_MAX, HELD_FILES_MAX};
-use crate::remote::{Also, Caller, NewFile};
+use crate::remote::{Also, Caller, Doubt, NewFile};
 
 /// What open(2) and creat(2) give: the handle's number, and whether the kernel's pages are still those of the file.
 pub(super) struct Opened {
@@ -49,7 +51,16 @@ pub(super) async fn set_attrs(
     ino: Ino,
     set: &Set,
 ) -> Result<Attrs, Errno> {
-    let open = shared.tree().get(ino).and_then(|n| n.file.clone());
+    let (open, is_dir) = {
+        let tree = shared.tree();
+        let node = tree.get(ino).ok_or(Errno::STALE)?;
+        (node.file.clone(), node.attrs.is_dir())
+    };
+    lanes::settle_node(shared, ino).await;
+    if is_dir {
+        // What was made in it before moved its times before.
+        lanes::settle_dir(shared, ino).await;
+    }
     if let Some(open) = &open {
         // Data comes first: it moves the times, and a new size cuts it off.
         flush::send(shared, ino, open, who, Until::Stable).await;
@@ -106,24 +117,25 @@ pub(super) fn hold(
     mode: u32,
     flags: i32,
 ) -> Option<(Attrs, Ino, u64)> {
-    if shared.options.hold.is_zero() || shared.dirty_count() >= HELD_FILES_MAX || shared.is_full() {
-        return None;
-    }
-    let (now, clock) = (shared.now(), shared.clock());
+    let now = shared.now();
     let open = Arc::new(Open::default());
     let (attrs, ino) = {
         let mut tree = shared.tree();
         tree.fills(dir);
-        if !tree.is_free(dir, name, now) {
+        let own = tree.is_own(dir);
+        let may = match own {
+            true => super::local::takes(shared, &tree, who, dir) && tree.entry(dir, name) == Entry::Nobody,
+            false => {
+                let may_wait = !shared.options.hold.is_zero() && shared.dirty_count() < HELD_FILES_MAX;
+                let free = tree.is_free(dir, name, now);
+                may_wait && free && !shared.is_full() && !lanes::is_worth_asking(shared, &tree, dir)
+            }
+        };
+        if !may {
             return None;
         }
         let above = &tree.get(dir)?.attrs;
-        let values = AttrValues { kind: Some(FileType::Reg), mode: Some(mode), ..AttrValues::default() };
-        let group = if above.mode & 0o2000 != 0 { above.gid } else { who.gid };
-        let owner = |_: Option<&Bytes>, is_group| if is_group { group } else { who.uid };
-        let mut attrs = Attrs::of(&values, owner)?;
-        attrs.fsid = above.fsid;
-        (attrs.atime, attrs.mtime, attrs.ctime) = (clock, clock, clock);
+        let attrs = super::local::new_attrs(shared, above, who, (FileType::Reg, mode))?;
         let mut file = open.state.lock();
         file.opens = 1;
         file.held = Some(Held {
@@ -136,6 +148,7 @@ pub(super) fn hold(
             since: now,
             set: Set::default(),
             sent: false,
+            local: own,
         });
         drop(file);
         let ino = tree.hold(dir, name, attrs.clone(), open.clone(), now);
@@ -144,6 +157,10 @@ pub(super) fn hold(
         }
         tree.refer(ino);
         shared.is_dirty(ino, who);
+        if own {
+            tree.touched(dir, 0, attrs.mtime);
+            lanes::add(shared, &mut tree, who, (dir, ino), What::File { name: name.clone() });
+        }
         (attrs, ino)
     };
     Some((attrs, ino, add_handle(shared, ino, open, who.clone(), flags, None)))
@@ -158,11 +175,18 @@ pub(super) async fn create(
     mode: u32,
     flags: i32,
 ) -> Result<(Attrs, Ino, Opened), Errno> {
+    if lanes::prepare(shared, who, dir).await? {
+        if let Some((attrs, ino, number)) = hold(shared, who, dir, name, mode, flags) {
+            return Ok((attrs, ino, Opened { number, keep_pages: false }));
+        }
+        // It is there.
+        lanes::settle_dir(shared, dir).await;
+    }
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
     shared.tree().begin(dir);
     let new = NewFile { name: name.clone(), mode, data: Vec::new(), set: Set::default() };
-    let made = shared.remote.create(who, &handle, &new).await;
+    let made = shared.remote.create(who, &handle, &new, Doubt::None).await;
     let now = shared.now();
     let made = match made {
         Ok(made) => made,
@@ -249,7 +273,19 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
             let number = add_handle(shared, ino, open, who.clone(), flags, None);
             return Ok(Opened { number, keep_pages: true });
         };
-        let place = node.place.clone().and_then(|(dir, name)| {
+        if tree.is_unshared(ino) && tree.fresh(ino, asked).is_some() && node.pages == Some(node.attrs.change)
+        {
+            // Nobody else has ever seen it.
+            let open = open_of(&mut tree, ino).ok_or(Errno::STALE)?;
+            if let Some(node) = tree.get_mut(ino) {
+                node.opened = true;
+            }
+            drop(tree);
+            let number = add_handle(shared, ino, open, who.clone(), flags, None);
+            return Ok(Opened { number, keep_pages: true });
+        }
+        // Its name at the server may still be another one, but nobody else changes it.
+        let place = node.place.clone().filter(|(dir, _)| !tree.is_own(*dir)).and_then(|(dir, name)| {
             let above = tree.get(dir)?.handle.clone()?;
             Some((dir, name, above, tree.changes(dir)))
         });
@@ -361,6 +397,7 @@ pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
 /// close(2) and fsync(2): all is stable, or the error is reported.
 pub(super) async fn flush(shared: &Arc<Shared>, handle: &Handle) -> Result<(), Errno> {
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+    lanes::settle_node(shared, handle.ino).await;
     handle.open.state.lock().errors.report(&mut handle.seen.lock())
 }
 
@@ -369,12 +406,20 @@ pub(super) fn is_flushed(handle: &Handle) -> Option<Result<(), Errno>> {
     // Whoever has the turn is sending something.
     let _turn = handle.open.turn.try_lock().ok()?;
     let file = handle.open.state.lock();
-    let clean = file.held.is_none() && file.content.is_empty();
+    // A file that is made with its directory's changes is sent later.
+    let clean = file.is_local() || file.held.is_none() && file.content.is_empty();
     clean.then(|| file.errors.report(&mut handle.seen.lock()))
 }
 
-/// fsync(2) of a directory: what was made in it is on the server. All else of a directory is stable when its call returns.
+/// fsync(2) of a directory: what was made in it and, where changes are made here first, in all below it, is on the server.
 pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
+    lanes::settle_below(shared, dir).await;
+    let done = make_held(shared, dir).await;
+    done.and(lanes::take_failure(shared, dir).map_or(Ok(()), Err))
+}
+
+/// Makes the new files that are held back in a directory.
+pub(super) async fn make_held(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
     let held = {
         let tree = shared.tree();
         let files = tree.held_in(dir).into_iter();
@@ -398,15 +443,26 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         locks::end(shared, handle).await;
     }
     // Pages of a mapping may have been written after the file was closed.
-    flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+    if !handle.open.state.lock().is_local() {
+        flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
+    }
     let removed = {
         let mut tree = shared.tree();
         let mut file = handle.open.state.lock();
         file.opens -= 1;
         let last = file.opens == 0;
         let removed = if last { file.removed_as.take() } else { None };
+        // What is on its way keeps it.
+        let needed = file.is_local() || !file.content.is_empty();
         drop(file);
-        if last && let Some(node) = tree.get_mut(handle.ino) {
+        if last && needed {
+            // It may be due, now that it is whole.
+            shared.lanes.file_is_whole();
+        }
+        if last
+            && !needed
+            && let Some(node) = tree.get_mut(handle.ino)
+        {
             node.file = None;
         }
         tree.unpin(handle.ino);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, FileType, NfsStat, NfsTime, OpNum, StableHow};
 use tokio::task::JoinSet;
 
+use super::lanes;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
@@ -18,7 +19,7 @@ use crate::limits::{
     FLUSHES_TOGETHER, HOLD_AGE, HOLD_LOOKED_EACH, PIECE_BYTES, PIECES_IN_FLIGHT, REWRITES_MAX,
     UNCOMMITTED_BYTES_MAX,
 };
-use crate::remote::{Also, Caller, Fault, NewFile};
+use crate::remote::{Also, Caller, Doubt, Fault, NewFile};
 
 /// How far a file's data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,9 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
 
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
+    if open.state.lock().is_local() {
+        return lanes::settle_node(shared, ino).await;
+    }
     let (held, new, pieces, written) = {
         let tree = shared.tree();
         let Some(attrs) = tree.get(ino).map(|n| n.attrs.clone()) else { return };
@@ -87,7 +91,7 @@ async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
         tree.get(held.dir).and_then(|n| n.handle.clone())
     };
     let made = match &dir {
-        Some(dir) => shared.remote.create(who, dir, &new).await,
+        Some(dir) => shared.remote.create(who, dir, &new, Doubt::None).await,
         None => Err(Fault::Failed(Errno::STALE)),
     };
     let now = shared.now();
@@ -378,6 +382,7 @@ async fn write_piece(
 
 /// Makes all files stable that have something on its way.
 pub(super) async fn send_all(shared: &Arc<Shared>) {
+    lanes::settle_all(shared).await;
     let mut under_way = JoinSet::new();
     for (ino, who) in shared.dirty_since(std::time::Duration::ZERO) {
         let open = shared.tree().get(ino).and_then(|n| n.file.clone());
@@ -406,11 +411,15 @@ pub(super) async fn clean(shared: std::sync::Weak<Shared>) {
                 shared.is_clean(ino);
                 continue;
             };
-            if open.turn.try_lock().is_err() {
+            // What goes with its directory's changes has an age of its own.
+            if open.state.lock().is_local() || open.turn.try_lock().is_err() {
                 continue;
             }
             let shared = shared.clone();
-            tokio::spawn(async move { send(&shared, ino, &open, &who, Until::Stable).await });
+            tokio::spawn(async move {
+                send(&shared, ino, &open, &who, Until::Stable).await;
+                lanes::close_unused(&shared, ino);
+            });
         }
     }
 }

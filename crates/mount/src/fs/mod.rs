@@ -10,6 +10,8 @@
 //! | `held_locks` | what the server has of a file's locks |
 //! | `look` | attributes, asked of the server |
 //! | `flush` | sending what is held back |
+//! | `local` | changes that are made here, in directories of this mount's own |
+//! | `lanes` | sending them, and their delegations |
 //! | `read` | reading, over what is on its way |
 //! | `names`, `files`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
 
@@ -20,6 +22,8 @@ mod dirs;
 mod files;
 mod flush;
 mod held_locks;
+mod lanes;
+mod local;
 mod locks;
 mod look;
 mod names;
@@ -80,6 +84,7 @@ impl Mount {
     ) -> Mount {
         let shared = Arc::new(Shared::new(remote, options, runtime, root, unique));
         shared.runtime.spawn(flush::clean(Arc::downgrade(&shared)));
+        shared.runtime.block_on(lanes::start(&shared));
         Mount { shared, dirs: Arc::default() }
     }
 
@@ -100,6 +105,7 @@ impl Mount {
     }
 
     pub(crate) async fn disconnect(&self) {
+        lanes::give_all_back(&self.shared).await;
         self.shared.remote.session().clone().destroy().await;
     }
 
@@ -319,6 +325,9 @@ impl Filesystem for Mount {
         if let Some(attrs) = files::set_held(&shared, &who, ino.0, &set) {
             return reply.attr(&TTL, &attr(ino.0, &attrs));
         }
+        if let Some(attrs) = local::set(&shared, &who, ino.0, &set) {
+            return reply.attr(&TTL, &attr(ino.0, &attrs));
+        }
         let work = async move {
             match set.is_empty() {
                 // The kernel asks for nothing that the server keeps (ctime alone).
@@ -330,6 +339,9 @@ impl Filesystem for Mount {
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        if let Some(text) = local::text(&self.shared, ino.0) {
+            return bytes(reply, Ok(text));
+        }
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
         let work = async move {
             let handle = shared.server_handle(ino.0)?;
@@ -385,6 +397,9 @@ impl Filesystem for Mount {
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, reply: ReplyEntry) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(made) = local::make(&shared, &who, parent.0, &name, local::New::Dir(mode & 0o7777)) {
+            return entry(reply, made.map(Some));
+        }
         let work = async move {
             let mode = Some(mode & 0o7777);
             names::make(&shared, &who, parent.0, &name, CreateType::Dir, mode).await.map(Some)
@@ -396,6 +411,9 @@ impl Filesystem for Mount {
         let name = named!(link, reply);
         let text = Bytes::copy_from_slice(target.as_os_str().as_bytes());
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(made) = local::make(&shared, &who, parent.0, &name, local::New::Link(text.clone())) {
+            return entry(reply, made.map(Some));
+        }
         let work = async move {
             names::make(&shared, &who, parent.0, &name, CreateType::Lnk(text), None).await.map(Some)
         };
@@ -405,6 +423,9 @@ impl Filesystem for Mount {
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(done) = local::remove(&shared, &who, parent.0, &name, false) {
+            return empty(reply, done);
+        }
         self.run(req, async move { names::unlink(&shared, &who, parent.0, &name).await }, |done| {
             empty(reply, done)
         });
@@ -413,6 +434,9 @@ impl Filesystem for Mount {
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = named!(name, reply);
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if let Some(done) = local::remove(&shared, &who, parent.0, &name, true) {
+            return empty(reply, done);
+        }
         self.run(req, async move { names::rmdir(&shared, &who, parent.0, &name).await }, |done| {
             empty(reply, done)
         });
@@ -434,6 +458,11 @@ impl Filesystem for Mount {
         }
         let (old, new) = (named!(old, reply), named!(new, reply));
         let (shared, who) = (self.shared.clone(), self.shared.callers.of(req));
+        if parent == newparent
+            && let Some(done) = local::rename(&shared, &who, parent.0, &old, &new)
+        {
+            return empty(reply, done);
+        }
         let work = async move { names::rename(&shared, &who, (parent.0, &old), (newparent.0, &new)).await };
         self.run(req, work, |done| empty(reply, done));
     }

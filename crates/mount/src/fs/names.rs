@@ -8,12 +8,15 @@ use landfast_nfs::v4::OpNum;
 use landfast_nfs::v4::args::CreateType;
 
 use super::flush::{self, Until};
+use super::lanes;
+use super::local::{self, New};
 use super::shared::Shared;
 use crate::core::Ino;
 use crate::core::attrs::Attrs;
+use crate::core::tree::own::Entry;
 use crate::core::tree::{Found, Listing};
 use crate::errno::Errno;
-use crate::remote::{Also, Caller, Changed, Fault};
+use crate::remote::{Also, Caller, Changed, Doubt, Fault};
 
 /// What memory knows of a name: the node with its attributes, nobody (`Some(None)`), or nothing (`None`). A node that is found belongs to
 /// the kernel from now on.
@@ -42,6 +45,10 @@ pub(super) async fn ask(
     dir: Ino,
     name: &Bytes,
 ) -> Result<Option<(Ino, Attrs)>, Errno> {
+    if !shared.tree().is_own(dir) {
+        // It was, until a moment ago.
+        lanes::settle_dir(shared, dir).await;
+    }
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
     let (changes, also) = {
@@ -118,13 +125,28 @@ pub(super) async fn make(
     kind: CreateType,
     mode: Option<u32>,
 ) -> Result<(Ino, Attrs), Errno> {
+    let new = match (&kind, mode) {
+        (CreateType::Dir, mode) => Some(New::Dir(mode.unwrap_or(0o755))),
+        (CreateType::Lnk(text), _) => Some(New::Link(text.clone())),
+        _ => None,
+    };
+    if lanes::prepare(shared, who, dir).await? {
+        if let Some(new) = new
+            && let Some(made) = local::make(shared, who, dir, name, new)
+        {
+            return made;
+        }
+        lanes::settle_dir(shared, dir).await;
+    }
     // A file of this name may be held back: then the server would not see that it is taken.
     if shared.tree().held_in(dir).iter().any(|(n, _)| n == name) {
         return Err(Errno::EXIST);
     }
     let handle = shared.server_handle(dir)?;
     let is_dir = matches!(kind, CreateType::Dir);
-    let changed = change(shared, dir, name, shared.remote.make(who, &handle, name, kind, mode)).await?;
+    let delegate = is_dir && lanes::asks(shared);
+    let work = shared.remote.make(who, &handle, name, (kind, mode), (Doubt::None, delegate));
+    let changed = change(shared, dir, name, work).await?;
     let (handle, attrs) = changed.object.ok_or(Errno::IO)?;
     let now = shared.now();
     let mut tree = shared.tree();
@@ -134,18 +156,25 @@ pub(super) async fn make(
         tree.made_dir(ino, now);
     }
     tree.refer(ino);
+    if let Some(given) = changed.delegation {
+        lanes::given(shared, &mut tree, ino, given, who);
+    }
     Ok((ino, attrs))
 }
 
 /// Removes a name that is no open file's.
 pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
     let handle = shared.server_handle(dir)?;
-    change(shared, dir, name, shared.remote.remove(who, &handle, name)).await?;
+    change(shared, dir, name, shared.remote.remove(who, &handle, name, false)).await?;
     let now = shared.now();
     let mut tree = shared.tree();
     let gone = tree.named_node(dir, name);
     tree.named(dir, name, None);
     if let Some(ino) = gone {
+        // The delegation of a directory goes with it.
+        if tree.get(ino).is_some_and(|n| n.attrs.is_dir()) {
+            tree.disown(ino);
+        }
         // It may have other names.
         tree.changed(ino, None, now);
         if let Some(node) = tree.get_mut(ino)
@@ -176,7 +205,10 @@ async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
 
 /// Whether a node is a file that somebody has open.
 fn is_open(shared: &Shared, ino: Ino) -> bool {
-    shared.tree().get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| open.state.lock().dead.is_none())
+    shared.tree().get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
+        let file = open.state.lock();
+        file.opens > 0 && file.dead.is_none()
+    })
 }
 
 /// Gives an open file that loses its name another one. Returns that.
@@ -201,8 +233,39 @@ async fn remove_at_close(
     if open { Ok(()) } else { remove(shared, who, dir, &hidden).await }
 }
 
+/// Tries a change here, where all names that it needs are known; if not, the server is asked for them first. `None`: the server must do
+/// it, and has heard of all before.
+async fn here<T>(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    names: &[&Bytes],
+    change: impl Fn() -> Option<Result<T, Errno>>,
+) -> Result<Option<T>, Errno> {
+    if !lanes::prepare(shared, who, dir).await? {
+        return Ok(None);
+    }
+    for name in names {
+        let unknown = shared.tree().entry(dir, name) == Entry::Somebody;
+        if unknown {
+            ask(shared, who, dir, name).await?;
+        }
+    }
+    match change() {
+        Some(done) => done.map(Some),
+        None => {
+            lanes::settle_dir(shared, dir).await;
+            Ok(None)
+        }
+    }
+}
+
 /// unlink(2)
 pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    let remove_here = || local::remove(shared, who, dir, name, false);
+    if let Some(done) = here(shared, who, dir, &[name], remove_here).await? {
+        return Ok(done);
+    }
     if let Some(ino) = known(shared, dir, name).await
         && is_open(shared, ino)
         && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
@@ -219,9 +282,17 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
 
 /// rmdir(2)
 pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &Bytes) -> Result<(), Errno> {
+    let remove_here = || local::remove(shared, who, dir, name, true);
+    if let Some(done) = here(shared, who, dir, &[name], remove_here).await? {
+        return Ok(done);
+    }
+    let gone = shared.tree().named_node(dir, name);
+    if let Some(gone) = gone {
+        lanes::settle_dir(shared, gone).await;
+    }
     let holds = {
         let tree = shared.tree();
-        tree.named_node(dir, name).is_some_and(|ino| !tree.held_in(ino).is_empty())
+        gone.is_some_and(|ino| !tree.held_in(ino).is_empty())
     };
     if holds {
         return Err(Errno(libc::ENOTEMPTY));
@@ -236,8 +307,22 @@ pub(super) async fn rename(
     (from, oldname): (Ino, &Bytes),
     (to, newname): (Ino, &Bytes),
 ) -> Result<(), Errno> {
+    if from == to {
+        let rename_here = || local::rename(shared, who, from, oldname, newname);
+        if let Some(done) = here(shared, who, from, &[oldname, newname], rename_here).await? {
+            return Ok(done);
+        }
+    } else {
+        for dir in [from, to] {
+            lanes::prepare(shared, who, dir).await?;
+            lanes::settle_dir(shared, dir).await;
+        }
+    }
     let source = known(shared, from, oldname).await;
     let target = known(shared, to, newname).await;
+    if let Some(target) = target {
+        lanes::settle_dir(shared, target).await;
+    }
     if let Some(target) = target
         && Some(target) != source
         && is_open(shared, target)
@@ -272,7 +357,8 @@ async fn move_name(
         (moved, tree.named_node(to, newname), object)
     };
     let asked = shared.now();
-    let work = shared.remote.rename(who, (&from_handle, oldname), (&to_handle, newname), object.as_ref());
+    let work =
+        shared.remote.rename(who, (&from_handle, oldname), (&to_handle, newname), object.as_ref(), false);
     if from != to {
         shared.tree().begin(to);
     }
@@ -294,12 +380,18 @@ async fn move_name(
     tree.named(from, oldname, None);
     match moved {
         Some(ino) => {
+            if from != to {
+                tree.is_shared_now(ino);
+            }
             tree.changed(ino, None, now);
             tree.named(to, newname, Some(ino));
         }
         None => tree.unknown(to, newname),
     }
     if let Some(ino) = replaced {
+        if tree.get(ino).is_some_and(|n| n.attrs.is_dir()) {
+            tree.disown(ino);
+        }
         tree.changed(ino, None, now);
     }
     Ok(())
@@ -318,7 +410,11 @@ pub(super) async fn link(
         flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or_else(|| who.clone()), Until::Made)
             .await;
     }
+    lanes::settle_node(shared, ino).await;
+    lanes::prepare(shared, who, dir).await?;
+    lanes::settle_dir(shared, dir).await;
     known(shared, dir, name).await;
+    shared.tree().is_shared_now(ino);
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
     let changed = change(shared, dir, name, shared.remote.link(who, &object, &above, name)).await?;
     let now = shared.now();

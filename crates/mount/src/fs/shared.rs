@@ -6,6 +6,7 @@
 //! | `tree` | every reply | before a file's `state` |
 //! | a file's `locks` | requests for locks; held over replies of the server | before all others |
 //! | a file's `turn` | whoever sends its data; held over replies of the server | behind `locks` |
+//! | the `lanes`' changes | programs, in own directories; replies | behind `tree` |
 //! | a file's `state` | writes, and who sends its data | last |
 
 use std::collections::HashMap;
@@ -86,6 +87,8 @@ pub(super) struct Shared {
     /// Bytes of first data that waits for its READ.
     first_bytes: AtomicU64,
     failures: Mutex<Failures>,
+    /// Changes that programs were told are done, on their way to the server.
+    pub(super) lanes: Arc<super::lanes::Lanes>,
     pub(super) notifier: OnceLock<fuser::Notifier>,
     /// Makes names for files that are removed while they are open.
     pub(super) unique: u64,
@@ -116,6 +119,7 @@ impl Shared {
             dirty_bytes: AtomicU64::new(0),
             first_bytes: AtomicU64::new(0),
             failures: Mutex::default(),
+            lanes: Arc::default(),
             notifier: OnceLock::new(),
             unique,
         }

@@ -8,11 +8,20 @@ pub(super) fn text(shared: &Shared) -> String {
         let tree = shared.tree();
         (tree.len(), tree.names())
     };
+    let delegations = shared.tree().delegations().len();
+    let (changes, oldest) = {
+        let pending = shared.lanes.pending();
+        (pending.len(), pending.oldest().map_or(0, |at| shared.now().saturating_sub(at).as_millis()))
+    };
     [
         format!("server: {}", shared.remote.session().server()),
         format!("version: {}", shared.remote.version()),
         format!("dirty files: {}", shared.dirty_count()),
         format!("dirty bytes: {}", shared.dirty_bytes()),
+        format!("changes on their way: {changes}"),
+        format!("age of the oldest, ms: {oldest}"),
+        format!("directory delegations: {delegations}"),
+        format!("recalls: {}", shared.lanes.recalls()),
         format!("nodes: {nodes}"),
         format!("names: {names}"),
         format!("rpcs: {}", stats.rpcs),

@@ -48,6 +48,16 @@ pub struct Made {
     pub unset: Set,
 }
 
+/// Whether a creation may have been executed already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// A reply was lost.
+    Maybe,
+    /// The same, and nobody else could have made something of this name.
+    OursIfThere,
+}
+
 impl NewFile {
     /// Where the data ends.
     fn end(&self) -> u64 {
@@ -77,18 +87,24 @@ impl NewFile {
 }
 
 impl Made {
-    fn of(handle: FileHandle, new: &NewFile) -> Made {
+    pub(super) fn of(handle: FileHandle, new: &NewFile) -> Made {
         Made { handle, attrs: None, info: None, dir: None, unwritten: new.data.clone(), unset: new.set }
     }
 }
 
 impl Remote {
-    /// Makes a file, and as much of the rest as goes into one COMPOUND.
+    /// Makes a file, and as much of the rest as goes into one COMPOUND. `doubt`: whether it may have been made already.
     ///
     /// # Errors
     /// EXIST: somebody has the name; or, after a lost reply, somebody may have it who is not this mount. Others: nothing was made.
-    pub async fn create(&self, who: &Caller, dir: &FileHandle, new: &NewFile) -> Result<Made, Fault> {
-        let mut lost = false;
+    pub async fn create(
+        &self,
+        who: &Caller,
+        dir: &FileHandle,
+        new: &NewFile,
+        doubt: Doubt,
+    ) -> Result<Made, Fault> {
+        let mut lost = doubt != Doubt::None;
         loop {
             let (ops, packed, parts) = self.creation(dir, new);
             let (reply, again) = self.change_surely(who, ops, OpNum::OPEN).await?;
@@ -99,7 +115,8 @@ impl Remote {
                 Err(e @ Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
                     let found = self.look_up(who, dir, &new.name, Also::Nothing).await?.found;
                     let Some((handle, attrs)) = found else { continue };
-                    let ours = new.may_be(&attrs) && self.holds(who, &handle, new).await?;
+                    let ours = doubt == Doubt::OursIfThere && attrs.kind == FileType::Reg
+                        || new.may_be(&attrs) && self.holds(who, &handle, new).await?;
                     return if ours { Ok(Made::of(handle, new)) } else { Err(e) };
                 }
                 other => other?,
@@ -114,8 +131,9 @@ impl Remote {
             };
             let mut made = Made::of(handle, new);
             made.info = Some(opened.cinfo);
-            if self.take(&mut results, &mut made, packed, parts).is_err() {
-                self.close(who, &made.handle, opened.stateid).await;
+            match self.take(&mut results, &mut made, packed, parts) {
+                Ok(()) => made.dir = self.back(&mut results),
+                Err(_) => self.close(who, &made.handle, opened.stateid).await,
             }
             return Ok(made);
         }
@@ -136,7 +154,13 @@ impl Remote {
     }
 
     /// Reads what follows the GETFH. Fails where the file stays open.
-    fn take(&self, results: &mut Results, made: &mut Made, packed: usize, parts: usize) -> Result<(), Fault> {
+    pub(super) fn take(
+        &self,
+        results: &mut Results,
+        made: &mut Made,
+        packed: usize,
+        parts: usize,
+    ) -> Result<(), Fault> {
         let mut left = Vec::new();
         let data = std::mem::take(&mut made.unwritten);
         let mut failed = None;
@@ -175,12 +199,19 @@ impl Remote {
             made.attrs = Some(attrs);
         }
         results.take(OpNum::CLOSE)?;
-        made.dir = self.back(results);
         Ok(())
     }
 
     /// The operations, and how many parts of the data and SETATTRs are among them.
     fn creation(&self, dir: &FileHandle, new: &NewFile) -> (Vec<ArgOp>, usize, usize) {
+        let mut ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Savefh];
+        let (packed, parts) = self.creation_in(new, &mut ops);
+        ops.extend([ArgOp::Restorefh, ArgOp::Getattr(ASKED)]);
+        (ops, packed, parts)
+    }
+
+    /// Those behind the ones that lead to the directory.
+    pub(super) fn creation_in(&self, new: &NewFile, ops: &mut Vec<ArgOp>) -> (usize, usize) {
         let attrs = AttrValues { mode: Some(new.mode), ..AttrValues::default() };
         let open = OpenArgs {
             seqid: 0,
@@ -190,7 +221,7 @@ impl Remote {
             openhow: OpenHow::Create(CreateHow::Guarded(attrs.to_fattr(&AttrValues::KNOWN))),
             claim: OpenClaim::Null(new.name.clone()),
         };
-        let mut ops = vec![ArgOp::Putfh(dir.clone()), ArgOp::Savefh, ArgOp::Open(open), ArgOp::Getfh];
+        ops.extend([ArgOp::Open(open), ArgOp::Getfh]);
         let several = self.session().packs_data();
         // Room for the other operations, and for all of the shortest COMPOUNDs that servers take.
         let (mut room, most) =
@@ -212,8 +243,8 @@ impl Remote {
             parts.into_iter().map(|attrs| ArgOp::Setattr(SetattrArgs { stateid: Stateid::CURRENT, attrs })),
         );
         let close = CloseArgs { seqid: 0, open_stateid: Stateid::CURRENT };
-        ops.extend([ArgOp::Getattr(ASKED), ArgOp::Close(close), ArgOp::Restorefh, ArgOp::Getattr(ASKED)]);
-        (ops, packed, count)
+        ops.extend([ArgOp::Getattr(ASKED), ArgOp::Close(close)]);
+        (packed, count)
     }
 }
 

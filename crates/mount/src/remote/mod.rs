@@ -9,8 +9,12 @@
 //! | `files` | attributes, data, extended attributes of an object by its handle |
 //! | `locks` | byte-range locks |
 //! | `create` | a whole new file in one COMPOUND |
+//! | `batch` | many changes in one directory in one COMPOUND |
+//! | `delegations` | write delegations of directories |
 
+mod batch;
 mod create;
+mod delegations;
 mod files;
 mod in_order;
 mod locks;
@@ -18,8 +22,11 @@ mod names;
 mod owners;
 mod send;
 
-pub use create::NewFile;
+pub use batch::{Sent, Step, StepDone};
+pub use create::{Doubt, NewFile};
+pub use delegations::Delegation;
 pub use files::Space;
 pub use locks::LockRange;
 pub use names::{Also, Changed, Page};
+pub(crate) use send::is_busy;
 pub use send::{Caller, Fault, Remote};

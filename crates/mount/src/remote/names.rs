@@ -9,6 +9,8 @@ use landfast_nfs::v4::args::{CreateArgs, CreateType, ReaddirArgs, RenameArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, ChangeInfo, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, Verifier};
 
+use super::create::Doubt;
+use super::delegations::{Delegation, ask_for_delegation, delegation};
 use super::send::{Caller, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, CHANGE};
 use crate::limits::{FIRST_READ_BYTES, READDIR_BYTES};
@@ -46,6 +48,8 @@ pub struct Changed {
     pub other: Option<(Option<ChangeInfo>, Option<Attrs>)>,
     /// The object that was made or renamed.
     pub object: Option<(FileHandle, Attrs)>,
+    /// What the server said when a delegation was asked for.
+    pub delegation: Option<Delegation>,
 }
 
 /// An entry of a listing: cookie, name, and the object if the server told.
@@ -155,18 +159,19 @@ impl Remote {
         Ok(Page { change, verifier: page.cookieverf, entries, eof: page.eof })
     }
 
-    /// Makes a directory, a symbolic link or a special file.
+    /// Makes a directory, a symbolic link or a special file. `doubt`: whether it may have been made already. `delegate`: a directory is
+    /// to be this mount's own.
     pub async fn make(
         &self,
         who: &Caller,
         dir: &FileHandle,
         name: &Bytes,
-        kind: CreateType,
-        mode: Option<u32>,
+        (kind, mode): (CreateType, Option<u32>),
+        (doubt, delegate): (Doubt, bool),
     ) -> Result<Changed, Fault> {
         let attrs = AttrValues { mode, ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
         let args = CreateArgs { kind: kind.clone(), name: name.clone(), attrs };
-        let ops = vec![
+        let mut ops = vec![
             putfh(dir),
             ArgOp::Savefh,
             ArgOp::Create(args),
@@ -175,7 +180,12 @@ impl Remote {
             ArgOp::Restorefh,
             ArgOp::Getattr(ASKED),
         ];
-        let mut lost = false;
+        if delegate {
+            // The last, since a server that has no such operation ends the COMPOUND with it.
+            ops.truncate(5);
+            ops.push(ask_for_delegation());
+        }
+        let mut lost = doubt != Doubt::None;
         loop {
             let (reply, again) = self.change_surely(who, ops.clone(), OpNum::CREATE).await?;
             lost |= again;
@@ -187,7 +197,9 @@ impl Remote {
                 Err(Fault::Op(_, NfsStat::NFS4ERR_EXIST)) if lost => {
                     let found = self.look_up(who, dir, name, Also::Nothing).await?.found;
                     let Some((handle, attrs)) = found else { continue };
-                    if !self.is_as_made(who, &handle, &attrs, &kind).await? {
+                    let ours =
+                        doubt == Doubt::OursIfThere && attrs.is_dir() == matches!(kind, CreateType::Dir);
+                    if !ours && !self.is_as_made(who, &handle, &attrs, &kind).await? {
                         return Err(Fault::Op(OpNum::CREATE, NfsStat::NFS4ERR_EXIST));
                     }
                     return Ok(Changed { object: Some((handle, attrs)), ..Changed::default() });
@@ -196,14 +208,19 @@ impl Remote {
             };
             let info = if let ResBody::Create(made) = made { Some(made.cinfo) } else { None };
             return match self.object(&mut results) {
+                Ok(object) if delegate => {
+                    let delegation = Some(delegation(&mut results).0);
+                    Ok(Changed { info, object: Some(object), delegation, ..Changed::default() })
+                }
                 Ok(object) => {
-                    Ok(Changed { info, object: Some(object), dir: self.back(&mut results), other: None })
+                    let dir = self.back(&mut results);
+                    Ok(Changed { info, object: Some(object), dir, ..Changed::default() })
                 }
                 // It is made; only its attributes did not come.
                 Err(_) => {
                     let found = self.look_up(who, dir, name, Also::Nothing).await?.found;
                     let object = found.ok_or(Fault::Op(OpNum::LOOKUP, NfsStat::NFS4ERR_NOENT))?;
-                    Ok(Changed { info, object: Some(object), dir: None, other: None })
+                    Ok(Changed { info, object: Some(object), ..Changed::default() })
                 }
             };
         }
@@ -236,14 +253,20 @@ impl Remote {
         self.attrs(&results.getattr().ok()?).ok()
     }
 
-    /// Removes a name. `dir_wanted`: it must be a directory's, or must not.
-    pub async fn remove(&self, who: &Caller, dir: &FileHandle, name: &Bytes) -> Result<Changed, Fault> {
+    /// Removes a name. `again`: it may have been removed already.
+    pub async fn remove(
+        &self,
+        who: &Caller,
+        dir: &FileHandle,
+        name: &Bytes,
+        again: bool,
+    ) -> Result<Changed, Fault> {
         let ops = vec![putfh(dir), ArgOp::Remove(name.clone()), ArgOp::Getattr(ASKED)];
         let (reply, lost) = self.change_surely(who, ops, OpNum::REMOVE).await?;
         let mut results = Results::new(reply);
         results.take(OpNum::PUTFH)?;
         let info = match results.take(OpNum::REMOVE).map_err(Fault::from) {
-            Err(Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => return Ok(Changed::default()),
+            Err(Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost || again => return Ok(Changed::default()),
             Ok(ResBody::Remove(info)) => Some(info),
             Ok(_) => None,
             Err(e) => return Err(e),
@@ -252,13 +275,15 @@ impl Remote {
         Ok(Changed { info, dir: after, ..Changed::default() })
     }
 
-    /// Renames an object over whatever has the new name. `handle`: the object, to know it again when a reply is lost.
+    /// Renames an object over whatever has the new name. `handle`: the object, to know it again when a reply is lost. `again`: it may have
+    /// been renamed already.
     pub async fn rename(
         &self,
         who: &Caller,
         (from, oldname): (&FileHandle, &Bytes),
         (to, newname): (&FileHandle, &Bytes),
         handle: Option<&FileHandle>,
+        again: bool,
     ) -> Result<Changed, Fault> {
         let args = RenameArgs { oldname: oldname.clone(), newname: newname.clone() };
         let ops = vec![
@@ -274,7 +299,7 @@ impl Remote {
         let mut results = Results::new(reply);
         results.skip(&[OpNum::PUTFH, OpNum::SAVEFH, OpNum::PUTFH])?;
         let (source, target) = match results.take(OpNum::RENAME).map_err(Fault::from) {
-            Err(e @ Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost => {
+            Err(e @ Fault::Op(_, NfsStat::NFS4ERR_NOENT)) if lost || again => {
                 let there = self.look_up(who, to, newname, Also::Nothing).await?.found;
                 let ours = there.as_ref().is_some_and(|(h, _)| Some(h) == handle);
                 return if ours { Ok(Changed { object: there, ..Changed::default() }) } else { Err(e) };
@@ -285,7 +310,8 @@ impl Remote {
         };
         let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
         let other = (target, after);
-        Ok(Changed { info: source, dir: self.back(&mut results), other: Some(other), object: None })
+        let dir = self.back(&mut results);
+        Ok(Changed { info: source, dir, other: Some(other), ..Changed::default() })
     }
 
     /// Gives an object a further name.
@@ -321,7 +347,7 @@ impl Remote {
         let after = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
         let attrs = self.back(&mut results);
         let object = attrs.map(|attrs| (object.clone(), attrs));
-        Ok(Changed { info, dir: after, object, other: None })
+        Ok(Changed { info, dir: after, object, ..Changed::default() })
     }
 }
 

@@ -186,9 +186,9 @@ impl Remote {
         }
     }
 
-    /// Sends a COMPOUND until the server has taken it.
-    async fn once(&self, who: &Caller, ops: Vec<ArgOp>, cachethis: bool) -> Result<CompoundRes, Fault> {
-        let session = match *who == self.own {
+    /// The session, for a caller.
+    fn session_for(&self, who: &Caller) -> Session {
+        match *who == self.own {
             true => self.session.clone(),
             false => self.session.on_behalf_of(&Identity {
                 uid: who.uid,
@@ -196,7 +196,56 @@ impl Remote {
                 groups: who.groups.to_vec(),
                 host: self.session.options().identity.host.clone(),
             }),
-        };
+        }
+    }
+
+    /// Sends a COMPOUND of changes until the server has taken it, in the session of this number and no other. It is given up with the
+    /// mount only.
+    ///
+    /// # Errors
+    /// BADSESSION of SEQUENCE: another session is in force, and nothing was executed.
+    pub(super) async fn once_in(
+        &self,
+        who: &Caller,
+        ops: &[ArgOp],
+        number: u64,
+    ) -> Result<CompoundRes, Fault> {
+        let session = self.session_for(who);
+        let mut pause = Pause(PAUSE_MIN);
+        loop {
+            match session.compound_in(number, ops, true).await {
+                Ok(reply) => return Ok(reply),
+                Err(e) => self.fault(who, e)?,
+            }
+            pause.next().await;
+        }
+    }
+
+    /// What an error of a session means. `Ok`: it is sent again, after a pause.
+    fn fault(&self, who: &Caller, e: SessionError) -> Result<(), Fault> {
+        match e {
+            SessionError::Unknown(why) => {
+                tracing::debug!("a reply of {} was lost: {why}", self.session.server());
+                Err(Fault::Unknown)
+            }
+            SessionError::Refused(status) if is_busy(status) => Ok(()),
+            SessionError::Refused(status) => Err(Fault::Op(OpNum::SEQUENCE, status)),
+            SessionError::Ended | SessionError::GivenUp { .. } => Err(Fault::Failed(Errno::IO)),
+            SessionError::Rpc(landfast_rpc::CallError::Denied(e)) => {
+                tracing::warn!("{} refuses the user {}: {e:?}", self.session.server(), who.uid);
+                Err(Fault::Failed(Errno(libc::EACCES)))
+            }
+            // The server is away: a hard mount waits for it.
+            e => {
+                tracing::warn!("{}: {e}; trying again", self.session.server());
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends a COMPOUND until the server has taken it.
+    async fn once(&self, who: &Caller, ops: Vec<ArgOp>, cachethis: bool) -> Result<CompoundRes, Fault> {
+        let session = self.session_for(who);
         let mut pause = Pause(PAUSE_MIN);
         loop {
             let done = match self.soft {
@@ -209,21 +258,7 @@ impl Remote {
             };
             match done {
                 Ok(reply) => return Ok(reply),
-                Err(SessionError::Unknown(why)) => {
-                    tracing::debug!("a reply of {} was lost: {why}", self.session.server());
-                    return Err(Fault::Unknown);
-                }
-                Err(SessionError::Refused(status)) if is_busy(status) => {}
-                Err(SessionError::Refused(status)) => return Err(Fault::Op(OpNum::SEQUENCE, status)),
-                Err(SessionError::Ended | SessionError::GivenUp { .. }) => {
-                    return Err(Fault::Failed(Errno::IO));
-                }
-                Err(SessionError::Rpc(landfast_rpc::CallError::Denied(e))) => {
-                    tracing::warn!("{} refuses the user {}: {e:?}", self.session.server(), who.uid);
-                    return Err(Fault::Failed(Errno(libc::EACCES)));
-                }
-                // The server is away: a hard mount waits for it.
-                Err(e) => tracing::warn!("{}: {e}; trying again", self.session.server()),
+                Err(e) => self.fault(who, e)?,
             }
             pause.next().await;
         }
@@ -241,6 +276,6 @@ impl Remote {
     }
 }
 
-fn is_busy(status: NfsStat) -> bool {
+pub(crate) fn is_busy(status: NfsStat) -> bool {
     matches!(status, NfsStat::NFS4ERR_DELAY | NfsStat::NFS4ERR_GRACE)
 }

@@ -1,0 +1,1004 @@
+//! Sends the changes that programs were told are done, and waits for them. The decisions are in [`crate::core::pending`].
+//!
+//! A lane's changes go as one COMPOUND in the session in which the directory's delegation was found good. If that session is gone, the
+//! delegations are tested first. A directory whose delegation is lost has its changes sent one by one, each after a look whether it is
+//! still what the program meant: a name that somebody else has is an error, and nobody else's file is removed or replaced.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use landfast_client::Recall;
+use landfast_nfs::v4::args::CreateType;
+use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SetTime, Stateid};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
+
+use super::flush::{self, Until};
+use super::shared::{Open, Shared};
+use crate::core::attrs::Set;
+use crate::core::pending::{Added, Change, Pending, What};
+use crate::core::tree::Tree;
+use crate::core::tree::own::{Entry, Right};
+use crate::core::{Ino, Time};
+use crate::errno::Errno;
+use crate::limits::{
+    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, DIRTY_BYTES_MAX, EARLY_RECALLS_MAX,
+    FAILURES_KEPT, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, NAMES_MAX, PAUSE_MIN, PENDING_MANY, PENDING_MAX,
+};
+use crate::remote::{Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy};
+
+/// Changes on their way, and what is known of delegations.
+#[derive(Default)]
+pub(super) struct Lanes {
+    pending: Mutex<Pending<Caller>>,
+    /// Notified when something was sent, or a directory returned.
+    changed: Notify,
+    /// Notified when there may be something to send.
+    work: Notify,
+    in_flight: AtomicUsize,
+    /// The session in which all delegations were found good.
+    session: AtomicU64,
+    checking: tokio::sync::Mutex<()>,
+    /// The server has no write delegations.
+    never: AtomicBool,
+    /// Directories that the server has given no delegation of, and when.
+    refused: Mutex<HashMap<Ino, Time>>,
+    /// Recalls of delegations that are not known yet, and when they came.
+    early: Mutex<VecDeque<(Recall, Time)>>,
+    recalls: AtomicU64,
+    /// Directories in which changes have failed that nobody was told of.
+    failures: Mutex<HashMap<Ino, Errno>>,
+}
+
+impl Lanes {
+    pub(super) fn pending(&self) -> MutexGuard<'_, Pending<Caller>> {
+        self.pending.lock()
+    }
+
+    /// Whether one more change may wait.
+    pub(super) fn have_room(&self) -> bool {
+        self.pending().len() < PENDING_MAX
+    }
+
+    /// A file that kept its directory's changes back is closed.
+    pub(super) fn file_is_whole(&self) {
+        self.work.notify_one();
+    }
+
+    pub(super) fn recalls(&self) -> u64 {
+        self.recalls.load(Ordering::Relaxed)
+    }
+
+    /// Whether directories that are made should be this mount's own.
+    fn asks(&self, shared: &Shared, tree: &Tree<Open>) -> bool {
+        let begun = self.session.load(Ordering::Relaxed) > 0;
+        shared.options.local && begun && !self.never.load(Ordering::Relaxed) && tree.names() < NAMES_MAX / 2
+    }
+
+    fn failed(&self, dir: Ino, e: Errno) {
+        let mut failures = self.failures.lock();
+        if failures.len() < FAILURES_KEPT {
+            failures.entry(dir).or_insert(e);
+        }
+    }
+}
+
+/// Begins: callbacks, and sending. Without `close=local` there is nothing to do.
+pub(super) async fn start(shared: &Arc<Shared>) {
+    let session = shared.remote.session();
+    if !shared.options.local {
+        return;
+    }
+    let Some(recalls) = session.recalls() else { return };
+    shared.lanes.session.store(session.standing().session, Ordering::Release);
+    session.binds_back_channel().await;
+    tokio::spawn(hear(Arc::downgrade(shared), recalls));
+    tokio::spawn(run(Arc::downgrade(shared)));
+}
+
+async fn run(weak: Weak<Shared>) {
+    let mut looked = Time::ZERO;
+    while let Some(shared) = weak.upgrade() {
+        let (lanes, now) = (shared.lanes.clone(), shared.now());
+        if now.saturating_sub(looked) >= BACK_CHANNEL_LOOKED_EACH {
+            looked = now;
+            let shared = shared.clone();
+            tokio::spawn(async move { look_after(&shared).await });
+        }
+        dispatch(&shared);
+        drop(shared);
+        tokio::select! {
+            () = lanes.work.notified() => {}
+            () = sleep(HOLD_LOOKED_EACH) => {}
+        }
+    }
+}
+
+/// What is looked after once in a while.
+async fn look_after(shared: &Arc<Shared>) {
+    shared.remote.session().binds_back_channel().await;
+    check(shared).await;
+    let mut surplus = shared.tree().take_surplus();
+    let now = shared.now();
+    {
+        // The reply that gave it is lost, or has no directory here any more.
+        let mut early = shared.lanes.early.lock();
+        while early.front().is_some_and(|(_, at)| now.saturating_sub(*at) >= BACK_CHANNEL_LOOKED_EACH) {
+            surplus.extend(early.pop_front().map(|(recall, _)| (recall.fh, recall.stateid)));
+        }
+    }
+    shared.remote.return_delegations(&surplus).await;
+}
+
+/// Tests the delegations, if the server may have given them up.
+async fn check(shared: &Arc<Shared>) {
+    let lanes = &shared.lanes;
+    let _one = lanes.checking.lock().await;
+    let session = shared.remote.session();
+    let standing = session.standing();
+    if standing.session == lanes.session.load(Ordering::Acquire) && !standing.revoked {
+        return;
+    }
+    let all = shared.tree().delegations();
+    let ids: Vec<Stateid> = all.iter().map(|(_, _, id)| *id).collect();
+    let stand = match shared.remote.which_stand(&ids).await {
+        Ok(stand) => stand,
+        Err(e) => {
+            // Nothing is known: it is tried again, and nothing is sent in the new session before.
+            tracing::warn!("delegations cannot be tested: {}", e.errno());
+            return;
+        }
+    };
+    for ((dir, _, stateid), stands) in all.into_iter().zip(stand) {
+        if !stands {
+            let mut tree = shared.tree();
+            tracing::warn!("{}: the server has taken the delegation back", tree.path(dir));
+            if tree.right(dir).is_some_and(|right| right_is(right, &stateid)) {
+                tree.disown(dir);
+            }
+            let mut pending = lanes.pending();
+            let last = pending.last();
+            pending.urge(dir, last);
+        }
+    }
+    lanes.session.store(standing.session, Ordering::Release);
+    lanes.changed.notify_waiters();
+    lanes.work.notify_one();
+}
+
+fn right_is(right: Right, stateid: &Stateid) -> bool {
+    matches!(right, Right::Delegated(id) | Right::Returning(id) if id.other == stateid.other)
+}
+
+/// Hears recalls.
+async fn hear(weak: Weak<Shared>, mut recalls: mpsc::Receiver<Recall>) {
+    while let Some(recall) = recalls.recv().await {
+        let Some(shared) = weak.upgrade() else { return };
+        shared.lanes.recalls.fetch_add(1, Ordering::Relaxed);
+        let dir = shared.tree().recalled(&recall.stateid);
+        match dir {
+            Some(dir) => give_back(&shared, dir, recall.stateid),
+            None => {
+                let now = shared.now();
+                let mut early = shared.lanes.early.lock();
+                if early.len() >= EARLY_RECALLS_MAX {
+                    // The server asks again.
+                    early.pop_front();
+                }
+                early.push_back((recall, now));
+            }
+        }
+    }
+}
+
+/// Returns a delegation once all that it covers is on the server.
+fn give_back(shared: &Arc<Shared>, dir: Ino, stateid: Stateid) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        settle_dir(&shared, dir).await;
+        let handle = shared.tree().get(dir).and_then(|n| n.handle.clone());
+        if let Some(handle) = handle {
+            shared.remote.return_delegations(&[(handle, stateid)]).await;
+        }
+        let now = shared.now();
+        note_refusal(&shared, dir, now);
+        let mut tree = shared.tree();
+        if tree.right(dir).is_some_and(|right| right_is(right, &stateid)) {
+            tree.disown(dir);
+        }
+        drop(tree);
+        shared.lanes.changed.notify_waiters();
+    });
+}
+
+/// Returns all delegations, at the end of the mount.
+pub(super) async fn give_all_back(shared: &Arc<Shared>) {
+    settle_all(shared).await;
+    let all: Vec<(FileHandle, Stateid)> =
+        shared.tree().delegations().into_iter().map(|(_, handle, id)| (handle, id)).collect();
+    shared.remote.return_delegations(&all).await;
+}
+
+/// Takes a delegation that the server has given with the creation of a directory, or that it has not given.
+pub(super) fn given(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, given: Delegation, who: &Caller) {
+    let lanes = &shared.lanes;
+    match given {
+        Delegation::Write(stateid) => {
+            tree.delegated(dir, stateid, Some(who.uid));
+            given_late(shared, tree, dir, stateid);
+        }
+        Delegation::Read(stateid) => {
+            let handle = tree.get(dir).and_then(|n| n.handle.clone());
+            tree.disown(dir);
+            if let Some(handle) = handle {
+                let shared = shared.clone();
+                tokio::spawn(async move { shared.remote.return_delegations(&[(handle, stateid)]).await });
+            }
+            note_refusal(shared, dir, shared.now());
+        }
+        Delegation::None => {
+            tree.disown(dir);
+            note_refusal(shared, dir, shared.now());
+        }
+        Delegation::Never => {
+            tree.disown(dir);
+            lanes.never.store(true, Ordering::Relaxed);
+        }
+    }
+    if !tree.is_own(dir) {
+        // What is in it can only be sent now: others may come.
+        let mut pending = lanes.pending();
+        let last = pending.last();
+        pending.urge(dir, last);
+    }
+}
+
+fn note_refusal(shared: &Shared, dir: Ino, now: Time) {
+    let mut refused = shared.lanes.refused.lock();
+    if refused.len() >= PENDING_MAX {
+        refused.clear();
+    }
+    refused.insert(dir, now);
+}
+
+/// Whether a directory that is made on the server now is to be this mount's own.
+pub(super) fn asks(shared: &Shared) -> bool {
+    shared.lanes.asks(shared, &shared.tree())
+}
+
+/// Gets ready for a change of names in a directory by `who`. Returns whether it may be made here. Otherwise the server is to be asked,
+/// and has heard of all before.
+pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Result<bool, Errno> {
+    let mut asked = false;
+    loop {
+        let changed = shared.lanes.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let (right, takes) = {
+            let tree = shared.tree();
+            (tree.right(dir), tree.takes_changes(dir, who.uid))
+        };
+        match right {
+            None => {
+                if asked || !acquire(shared, who, dir).await {
+                    settle_dir(shared, dir).await;
+                    return Ok(false);
+                }
+                asked = true;
+            }
+            Some(Right::Returning(_)) => {
+                // Whoever wants it comes first.
+                asked = true;
+                changed.await;
+            }
+            Some(_) if takes => {
+                if shared.lanes.have_room() && !shared.is_full() {
+                    return Ok(true);
+                }
+                urge_all(shared);
+                changed.await;
+            }
+            Some(_) if asked => {
+                settle_dir(shared, dir).await;
+                return Ok(false);
+            }
+            Some(_) => {
+                asked = true;
+                settle_node(shared, dir).await;
+                let handle = shared.server_handle(dir)?;
+                if shared.remote.may_change(who, &handle).await? {
+                    shared.tree().admit(dir, who.uid);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a directory that is not this mount's own may become that, and would be of use.
+pub(super) fn is_worth_asking(shared: &Shared, tree: &Tree<Open>, dir: Ino) -> bool {
+    // Two requests are too much for a single change.
+    if !shared.lanes.asks(shared, tree) || tree.is_own(dir) || tree.changes(dir) == 0 {
+        return false;
+    }
+    let (now, refused) = (shared.now(), shared.lanes.refused.lock());
+    refused.get(&dir).is_none_or(|at| now.saturating_sub(*at) >= DELEGATION_ASKED_EACH)
+}
+
+/// Asks for a delegation of a directory that is there, and for all its names. Returns whether it is this mount's own now.
+async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
+    let handle = {
+        let tree = shared.tree();
+        if !is_worth_asking(shared, &tree, dir) {
+            return false;
+        }
+        match tree.get(dir).and_then(|n| n.handle.clone()) {
+            Some(handle) => handle,
+            None => return false,
+        }
+    };
+    let now = shared.now();
+    // New files that are held back would not be among the names.
+    let _ = super::files::make_held(shared, dir).await;
+    let Ok((given, may, _)) = shared.remote.delegate(who, &handle).await else { return false };
+    let stateid = match given {
+        Delegation::Write(stateid) => stateid,
+        other => {
+            let mut tree = shared.tree();
+            self::given(shared, &mut tree, dir, other, who);
+            return false;
+        }
+    };
+    let names = all_names(shared, who, dir, &handle).await;
+    if let Some(names) = names
+        && take_names(shared, dir, (stateid, may.then_some(who.uid)), names)
+    {
+        return true;
+    }
+    note_refusal(shared, dir, now);
+    shared.remote.return_delegations(&[(handle, stateid)]).await;
+    false
+}
+
+/// A directory is this mount's own, with these names. `false`: a new file is held back in it.
+fn take_names(
+    shared: &Arc<Shared>,
+    dir: Ino,
+    (stateid, user): (Stateid, Option<u32>),
+    names: Vec<(Bytes, Option<Ino>)>,
+) -> bool {
+    let mut tree = shared.tree();
+    if !tree.held_in(dir).is_empty() || tree.get(dir).is_none() {
+        return false;
+    }
+    tree.delegated(dir, stateid, user);
+    tree.names_of_own(dir, names);
+    given_late(shared, &mut tree, dir, stateid);
+    true
+}
+
+/// A recall may have overtaken the delegation.
+fn given_late(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, stateid: Stateid) {
+    let mut early = shared.lanes.early.lock();
+    let before = early.len();
+    early.retain(|(recall, _)| recall.stateid.other != stateid.other);
+    if early.len() < before && tree.recalled(&stateid).is_some() {
+        give_back(shared, dir, stateid);
+    }
+}
+
+/// All names of a directory, if they are not too many.
+async fn all_names(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    handle: &FileHandle,
+) -> Option<Vec<(Bytes, Option<Ino>)>> {
+    let (mut cookie, mut verifier, mut names) = (0, Default::default(), Vec::new());
+    loop {
+        let asked = shared.now();
+        let page = shared.remote.list(who, handle, cookie, verifier).await.ok()?;
+        {
+            let mut tree = shared.tree();
+            for (next, name, object) in &page.entries {
+                cookie = *next;
+                let ino = object.as_ref().map(|(handle, attrs)| {
+                    let ino = tree.node(handle, attrs.clone(), asked);
+                    if let Some(node) = tree.get_mut(ino) {
+                        node.place = Some((dir, name.clone()));
+                    }
+                    tree.is_listed(ino);
+                    ino
+                });
+                names.push((name.clone(), ino));
+            }
+        }
+        if page.eof {
+            return Some(names);
+        }
+        if page.entries.is_empty() || names.len() > COMPLETE_DIR_MAX {
+            return None;
+        }
+        verifier = page.verifier;
+    }
+}
+
+/// Adds a change that was made in the tree.
+pub(super) fn add(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, at: (Ino, Ino), what: What) {
+    let now = shared.now();
+    let added = shared.lanes.pending().add(who, at, what, now);
+    match added {
+        Added::Queued => {
+            tree.owe(at.0, now);
+            tree.owe(at.1, now);
+        }
+        Added::Folded => {}
+        Added::Cancelled(gone) => gone.iter().for_each(|change| forget(shared, tree, change, None)),
+    }
+    if shared.lanes.pending().len() >= PENDING_MANY {
+        shared.lanes.work.notify_one();
+    }
+}
+
+/// A change is not sent any more. `why`: it has failed.
+fn forget(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, why: Option<Errno>) {
+    let now = shared.now();
+    let open = tree.get(change.node).and_then(|n| n.file.clone());
+    if let (What::File { .. }, Some(open)) = (&change.what, open) {
+        let mut file = open.state.lock();
+        file.content.drop_all();
+        file.held = None;
+        if let Some(e) = why {
+            file.errors.add(e);
+            file.dead = Some(e);
+        }
+        shared.charge(&mut file);
+        shared.is_clean(change.node);
+        let closed = file.opens == 0;
+        drop(file);
+        if closed && let Some(node) = tree.get_mut(change.node) {
+            node.file = None;
+        }
+    }
+    tree.pay(change.node, now);
+    tree.pay(change.dir, now);
+}
+
+/// Waits until the server has heard of all changes in a directory that were made before.
+pub(super) async fn settle_dir(shared: &Arc<Shared>, dir: Ino) {
+    let last = shared.lanes.pending().last();
+    wait(shared, &[(dir, last)]).await;
+}
+
+/// The same of an object: its creation, its name, its attributes.
+pub(super) async fn settle_node(shared: &Arc<Shared>, ino: Ino) {
+    let above = shared.tree().above(ino);
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        if pending.is_empty() {
+            return;
+        }
+        let named = above.and_then(|dir| Some((dir, pending.last_of(dir, ino)?)));
+        let own = pending.last_of(ino, ino).map(|number| (ino, number));
+        [pending.creation(ino), named, own].into_iter().flatten().collect()
+    };
+    wait(shared, &until).await;
+}
+
+/// The same of a directory and all below it.
+pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
+    settle_node(shared, top).await;
+    let (dirs, last) = {
+        let pending = shared.lanes.pending();
+        (pending.dirs(), pending.last())
+    };
+    let until: Vec<(Ino, u64)> = {
+        let tree = shared.tree();
+        dirs.into_iter().filter(|dir| tree.is_below(*dir, top)).map(|dir| (dir, last)).collect()
+    };
+    wait(shared, &until).await;
+}
+
+pub(super) async fn settle_all(shared: &Arc<Shared>) {
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        let last = pending.last();
+        pending.dirs().into_iter().map(|dir| (dir, last)).collect()
+    };
+    wait(shared, &until).await;
+}
+
+/// The error of a change in a directory, or below it, that nobody was told of.
+pub(super) fn take_failure(shared: &Shared, top: Ino) -> Option<Errno> {
+    let tree = shared.tree();
+    let mut failures = shared.lanes.failures.lock();
+    let below: Vec<Ino> = failures.keys().copied().filter(|dir| tree.is_below(*dir, top)).collect();
+    below.into_iter().filter_map(|dir| failures.remove(&dir)).last()
+}
+
+fn urge_all(shared: &Shared) {
+    let mut pending = shared.lanes.pending();
+    let last = pending.last();
+    for dir in pending.dirs() {
+        pending.urge(dir, last);
+    }
+    drop(pending);
+    shared.lanes.work.notify_one();
+}
+
+async fn wait(shared: &Arc<Shared>, until: &[(Ino, u64)]) {
+    loop {
+        let changed = shared.lanes.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        {
+            let mut pending = shared.lanes.pending();
+            let left: Vec<_> = until.iter().filter(|(dir, upto)| pending.has(*dir, *upto)).collect();
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|(dir, upto)| pending.urge(*dir, *upto));
+        }
+        shared.lanes.work.notify_one();
+        changed.await;
+    }
+}
+
+/// A new file that is sent, and the data taken out of it: number, offset, bytes.
+struct FileSent {
+    open: Arc<Open>,
+    pieces: Vec<(u64, u64, Bytes)>,
+}
+
+/// Changes of a lane that are sent.
+struct Batch {
+    dir: Ino,
+    handle: FileHandle,
+    who: Caller,
+    changes: Vec<Change<Caller>>,
+    steps: Vec<Step>,
+    files: Vec<Option<FileSent>>,
+    /// The directory is not this mount's own any more.
+    guarded: bool,
+}
+
+/// Sends what is due.
+fn dispatch(shared: &Arc<Shared>) {
+    let lanes = &shared.lanes;
+    if lanes.in_flight.load(Ordering::Acquire) >= LANES_IN_FLIGHT {
+        return;
+    }
+    let due = {
+        let mut pending = lanes.pending();
+        let all = pending.len() >= PENDING_MANY || shared.dirty_bytes() > DIRTY_BYTES_MAX / 2;
+        pending.due(shared.now(), shared.options.flush_age, all)
+    };
+    for dir in due {
+        if lanes.in_flight.load(Ordering::Acquire) >= LANES_IN_FLIGHT {
+            return;
+        }
+        let Some(batch) = take(shared, dir) else { continue };
+        lanes.in_flight.fetch_add(1, Ordering::AcqRel);
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            send(&shared, batch).await;
+            shared.lanes.in_flight.fetch_sub(1, Ordering::AcqRel);
+            shared.lanes.changed.notify_waiters();
+            shared.lanes.work.notify_one();
+        });
+    }
+}
+
+/// Takes changes of a lane for one COMPOUND.
+fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
+    let (now, age) = (shared.now(), shared.options.flush_age);
+    let tree = shared.tree();
+    let handle = tree.get(dir)?.handle.clone()?;
+    let guarded = !tree.is_own(dir);
+    let delegate = shared.lanes.asks(shared, &tree);
+    let mut room = shared.remote.batch_room();
+    let (mut steps, mut files) = (Vec::new(), Vec::new());
+    let mut pending = shared.lanes.pending();
+    let all = pending.len() >= PENDING_MAX;
+    let changes = pending.take(dir, |change, urgent| {
+        let node = tree.get(change.node);
+        let (step, file) = match &change.what {
+            What::File { name } => {
+                let Some((open, attrs)) = node.and_then(|n| Some((n.file.clone()?, n.attrs.clone()))) else {
+                    return false;
+                };
+                let mut file = open.state.lock();
+                let young = now.saturating_sub(change.since) < age;
+                // Its program has not closed it yet: what it has is not whole.
+                if file.opens > 0 && young && !urgent && !all {
+                    return false;
+                }
+                let content = file.content.waiting();
+                if !room.take(content.bytes() as usize + name.len(), content.count()) {
+                    return false;
+                }
+                let mut set = file.set_at_close(&attrs);
+                // Times are those of the program's calls: lanes do not keep the order of theirs.
+                set.mtime.get_or_insert(SetTime::ClientTime(attrs.mtime));
+                let Some(held) = &mut file.held else { return false };
+                held.sent = true;
+                let mode = held.mode;
+                let mut pieces = Vec::new();
+                while let Some(piece) = file.content.take() {
+                    pieces.push(piece);
+                }
+                drop(file);
+                let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
+                let new = NewFile { name: name.clone(), mode, data, set };
+                (Step::File(new), Some(FileSent { open, pieces }))
+            }
+            What::Dir { name, mode } => (Step::Dir { name: name.clone(), mode: *mode, delegate }, None),
+            What::Link { name, text, set } => {
+                (Step::Link { name: name.clone(), text: text.clone(), set: *set }, None)
+            }
+            What::Remove { name, .. } => (Step::Remove { name: name.clone() }, None),
+            What::Rename { from, to, .. } => (Step::Rename { from: from.clone(), to: to.clone() }, None),
+            What::Set(set) => match node.and_then(|n| n.handle.clone()) {
+                Some(handle) => (Step::Set { handle, set: *set }, None),
+                None => return false,
+            },
+        };
+        if file.is_none() && !room.take(text_of(&step), 0) {
+            return false;
+        }
+        steps.push(step);
+        files.push(file);
+        true
+    });
+    drop(pending);
+    drop(tree);
+    let who = changes.first()?.who.clone();
+    Some(Batch { dir, handle, who, changes, steps, files, guarded })
+}
+
+/// Bytes of names and texts.
+fn text_of(step: &Step) -> usize {
+    match step {
+        Step::Link { name, text, .. } => name.len() + text.len(),
+        Step::Rename { from, to } => from.len() + to.len(),
+        Step::Dir { name, .. } | Step::Remove { name } => name.len(),
+        Step::File(_) | Step::Set { .. } => 0,
+    }
+}
+
+/// Sends a batch until it is known how far it came.
+async fn send(shared: &Arc<Shared>, batch: Batch) {
+    let mut sent = None;
+    if !batch.guarded {
+        sent = send_together(shared, &batch).await;
+    }
+    let sent = match sent {
+        Some(sent) => sent,
+        None => {
+            let owned = shared.tree().is_own(batch.dir);
+            one_by_one(shared, &batch, owned).await
+        }
+    };
+    take_reply(shared, batch, sent).await;
+}
+
+/// `None`: the outcome is not known, or the delegation is lost: they are looked at one by one.
+async fn send_together(shared: &Arc<Shared>, batch: &Batch) -> Option<Sent> {
+    let lanes = &shared.lanes;
+    loop {
+        let session = shared.remote.session();
+        if session.standing().silence > session.lease() / 2 {
+            // The server may have given the delegations up meanwhile. Whatever it answers says so.
+            let _ = shared.remote.ask(&batch.who, Vec::new()).await;
+        }
+        check(shared).await;
+        if !shared.tree().is_own(batch.dir) {
+            return None;
+        }
+        let number = lanes.session.load(Ordering::Acquire);
+        match shared.remote.batch(&batch.who, &batch.handle, &batch.steps, number).await {
+            Ok(sent) => return Some(sent),
+            // Once more with the delegations tested in the new session.
+            Err(Fault::Op(OpNum::SEQUENCE, NfsStat::NFS4ERR_BADSESSION)) => sleep(PAUSE_MIN).await,
+            Err(Fault::Op(OpNum::PUTFH, e)) if is_busy(e) => sleep(HOLD_LOOKED_EACH).await,
+            Err(Fault::Op(OpNum::PUTFH, e)) => {
+                let failed = Some(Fault::Op(OpNum::PUTFH, e));
+                return Some(Sent { done: Vec::new(), failed, dir: None });
+            }
+            Err(e) => {
+                tracing::debug!("changes are looked at one by one: {e:?}");
+                return None;
+            }
+        }
+    }
+}
+
+/// Sends changes one by one, each until its outcome is known. They may have been executed already.
+async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
+    let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+    for (step, change) in batch.steps.iter().zip(&batch.changes) {
+        match one(shared, batch, (step, change), owned).await {
+            Ok(done) => sent.done.push(done),
+            Err(e) => {
+                sent.failed = Some(e);
+                break;
+            }
+        }
+    }
+    sent
+}
+
+async fn one(
+    shared: &Arc<Shared>,
+    batch: &Batch,
+    (step, change): (&Step, &Change<Caller>),
+    owned: bool,
+) -> Result<StepDone, Fault> {
+    let (remote, who, dir) = (&shared.remote, &batch.who, &batch.handle);
+    let doubt = match (owned, batch.guarded) {
+        (true, _) => Doubt::OursIfThere,
+        // It was never sent.
+        (false, true) => Doubt::None,
+        (false, false) => Doubt::Maybe,
+    };
+    match step {
+        Step::File(new) => Ok(StepDone::File(remote.create(who, dir, new, doubt).await?)),
+        Step::Dir { name, mode, delegate } => {
+            let kind = (CreateType::Dir, Some(*mode));
+            let made = remote.make(who, dir, name, kind, (doubt, *delegate)).await?;
+            let (handle, attrs) = made.object.ok_or(Fault::Failed(Errno::IO))?;
+            let delegation = made.delegation.unwrap_or(Delegation::None);
+            Ok(StepDone::Object { handle, attrs: Some(attrs), delegation, unset: None })
+        }
+        Step::Link { name, text, set } => {
+            let kind = (CreateType::Lnk(text.clone()), None);
+            let made = remote.make(who, dir, name, kind, (doubt, false)).await?;
+            let (handle, mut attrs) = made.object.ok_or(Fault::Failed(Errno::IO))?;
+            let mut unset = None;
+            if !set.is_empty() {
+                match remote.set_attrs(who, &handle, set).await {
+                    Ok(after) => attrs = after,
+                    Err(e) => unset = Some(e),
+                }
+            }
+            Ok(StepDone::Object { handle, attrs: Some(attrs), delegation: Delegation::None, unset })
+        }
+        Step::Remove { name } => {
+            if !owned && !is_still(shared, batch, name, change.node).await? {
+                return Err(Fault::Failed(Errno::STALE));
+            }
+            remote.remove(who, dir, name, true).await?;
+            Ok(StepDone::Name)
+        }
+        Step::Rename { from, to } => {
+            let over = matches!(change.what, What::Rename { over: true, .. });
+            if !owned {
+                let free = over || remote.look_up(who, dir, to, Also::Nothing).await?.found.is_none();
+                if !free || !is_still(shared, batch, from, change.node).await? {
+                    return Err(Fault::Failed(Errno::STALE));
+                }
+            }
+            let handle = shared.tree().get(change.node).and_then(|n| n.handle.clone());
+            remote.rename(who, (dir, from), (dir, to), handle.as_ref(), true).await?;
+            Ok(StepDone::Name)
+        }
+        Step::Set { handle, set } => Ok(StepDone::Set(Some(remote.set_attrs(who, handle, set).await?))),
+    }
+}
+
+/// Whether a name still leads to the object that it led to for the program, or to nothing.
+async fn is_still(shared: &Shared, batch: &Batch, name: &Bytes, node: Ino) -> Result<bool, Fault> {
+    let found = shared.remote.look_up(&batch.who, &batch.handle, name, Also::Nothing).await?.found;
+    let ours = shared.tree().get(node).and_then(|n| n.handle.clone());
+    Ok(found.is_none_or(|(handle, _)| Some(handle) == ours))
+}
+
+/// Takes what has become of a batch.
+async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
+    let Batch { dir, who, changes, files, .. } = batch;
+    let (count, now) = (sent.done.len(), shared.now());
+    let busy = sent.failed.is_some_and(|e| e.status().is_some_and(is_busy));
+    let failed = sent.failed.filter(|_| !busy);
+    let mut unfinished = Vec::new();
+    {
+        let mut tree = shared.tree();
+        let mut files = files.into_iter();
+        for ((change, done), file) in changes.iter().zip(sent.done).zip(files.by_ref()) {
+            // It stays until all is noted.
+            tree.pin(change.node);
+            tree.pay(change.node, now);
+            done_one(shared, &mut tree, (change, &who), done, file, &mut unfinished);
+            tree.unpin(change.node);
+            tree.pay(change.dir, now);
+        }
+        // What was not executed waits again.
+        for file in files.flatten() {
+            let mut state = file.open.state.lock();
+            for (number, at, data) in file.pieces {
+                state.content.failed(number);
+                state.content.again(at, &data);
+            }
+            if let Some(held) = &mut state.held {
+                held.sent = false;
+            }
+            shared.charge(&mut state);
+        }
+        tree.changed(dir, sent.dir, now);
+        let over = count + usize::from(failed.is_some());
+        shared.lanes.pending().settle(dir, over);
+        if let (Some(e), Some(change)) = (failed, changes.get(count)) {
+            fail(shared, &mut tree, change, e.errno());
+        }
+    }
+    shared.lanes.changed.notify_waiters();
+    for (ino, open) in unfinished {
+        let (shared, who) = (shared.clone(), who.clone());
+        tokio::spawn(async move {
+            flush::send(&shared, ino, &open, &who, Until::Stable).await;
+            close_unused(&shared, ino);
+        });
+    }
+    if busy {
+        sleep(HOLD_LOOKED_EACH).await;
+    }
+}
+
+/// Forgets a file that nobody has open and of which nothing is on its way.
+pub(super) fn close_unused(shared: &Shared, ino: Ino) {
+    let mut tree = shared.tree();
+    let unused = tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
+        let file = open.state.lock();
+        file.opens == 0 && file.held.is_none() && file.content.is_empty()
+    });
+    if unused {
+        tree.pin(ino);
+        if let Some(node) = tree.get_mut(ino) {
+            node.file = None;
+        }
+        tree.unpin(ino);
+    }
+}
+
+/// A change was executed.
+fn done_one(
+    shared: &Arc<Shared>,
+    tree: &mut Tree<Open>,
+    (change, who): (&Change<Caller>, &Caller),
+    done: StepDone,
+    file: Option<FileSent>,
+    unfinished: &mut Vec<(Ino, Arc<Open>)>,
+) {
+    let now = shared.now();
+    let ino = change.node;
+    match done {
+        StepDone::File(made) => {
+            let change = made.attrs.as_ref().map(|a| a.change);
+            tree.made(ino, made.handle, made.attrs, now);
+            if let Some(node) = tree.get_mut(ino) {
+                // All of it is what the kernel's pages hold, and nobody else has touched it.
+                node.pages = change;
+            }
+            let Some(FileSent { open, pieces }) = file else { return };
+            let mut state = open.state.lock();
+            pieces.iter().for_each(|(number, _, _)| state.content.written(*number, None));
+            made.unwritten.iter().for_each(|(at, data)| state.content.again(*at, data));
+            state.held = None;
+            shared.charge(&mut state);
+            let (clean, closed) = (state.content.is_empty(), state.opens == 0);
+            drop(state);
+            if clean {
+                shared.is_clean(ino);
+                if closed && let Some(node) = tree.get_mut(ino) {
+                    node.file = None;
+                }
+            } else if closed || !made.unset.is_empty() {
+                unfinished.push((ino, open));
+            }
+            if !made.unset.is_empty() {
+                set_later(shared, tree, who, ino, made.unset);
+            }
+        }
+        StepDone::Object { handle, attrs, delegation, unset } => {
+            let is_dir = matches!(change.what, What::Dir { .. });
+            tree.made(ino, handle, attrs, now);
+            if is_dir {
+                given(shared, tree, ino, delegation, who);
+            }
+            if let Some(e) = unset {
+                let path = tree.path(ino);
+                shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
+                shared.lanes.failed(change.dir, e.errno());
+            }
+        }
+        StepDone::Name => {
+            let gone = matches!(change.what, What::Remove { is_dir: true, .. });
+            if gone {
+                // Its delegation went with it.
+                tree.disown(ino);
+            }
+            // Its change time is the server's, and its other names have one less beside them.
+            tree.changed(ino, None, now);
+        }
+        StepDone::Set(attrs) => {
+            if let (Some(node), Some(attrs)) = (tree.get_mut(ino), &attrs) {
+                let same = node.pages == Some(node.attrs.change);
+                node.pages = same.then_some(attrs.change);
+            }
+            tree.changed(ino, attrs, now);
+        }
+    }
+}
+
+/// Attributes that go behind data which is still to be written.
+fn set_later(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, ino: Ino, set: Set) {
+    if let Some(dir) = tree.above(ino) {
+        add(shared, tree, who, (dir, ino), What::Set(set));
+    }
+}
+
+/// A change has failed for good.
+fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errno) {
+    let dir = tree.path(change.dir);
+    let path = |name: &Bytes| match dir.is_empty() {
+        true => String::from_utf8_lossy(name).into_owned(),
+        false => format!("{dir}/{}", String::from_utf8_lossy(name)),
+    };
+    let unknown: Vec<&Bytes> = match &change.what {
+        What::File { name } | What::Dir { name, .. } | What::Link { name, .. } => {
+            shared.failed(&path(name), &format!("it could not be made: {e}"));
+            vec![name]
+        }
+        What::Remove { name, .. } => {
+            shared.failed(&path(name), &format!("it could not be removed: {e}"));
+            vec![name]
+        }
+        What::Rename { from, to, .. } => {
+            let to_path = path(to);
+            shared.failed(&path(from), &format!("it could not be renamed to {to_path}: {e}"));
+            vec![from, to]
+        }
+        What::Set(_) => {
+            let path = tree.path(change.node);
+            shared.failed(&path, &format!("attributes could not be set: {e}"));
+            Vec::new()
+        }
+    };
+    shared.lanes.failed(change.dir, e);
+    for name in unknown {
+        // What programs have done with the name since is behind this.
+        let ours = tree.entry(change.dir, name);
+        if !matches!(ours, Entry::Node(ino) if ino != change.node) {
+            tree.unknown(change.dir, name);
+        }
+    }
+    let open = tree.get(change.node).and_then(|n| n.file.clone());
+    if let (What::Set(_), Some(open)) = (&change.what, open) {
+        open.state.lock().errors.add(e);
+    }
+    if let What::Dir { .. } = change.what {
+        abandon(shared, tree, change.node, e);
+    }
+    tree.pin(change.node);
+    forget(shared, tree, change, Some(e));
+    tree.changed(change.node, None, shared.now());
+    tree.unpin(change.node);
+}
+
+/// A directory could not be made: what is in it is lost.
+fn abandon(shared: &Shared, tree: &mut Tree<Open>, dir: Ino, e: Errno) {
+    let gone = shared.lanes.pending().abandon(dir);
+    let mut dirs = HashSet::from([dir]);
+    for change in &gone {
+        if let What::File { name } | What::Dir { name, .. } | What::Link { name, .. } = &change.what {
+            let path = format!("{}/{}", tree.path(change.dir), String::from_utf8_lossy(name));
+            shared.failed(&path, &format!("it could not be made: {e}"));
+        }
+        if let What::Dir { .. } = &change.what {
+            dirs.insert(change.node);
+        }
+    }
+    gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
+    dirs.into_iter().for_each(|dir| tree.disown(dir));
+}
