@@ -162,6 +162,25 @@ pub fn a_writer_changes(wanted: &Bitmap) -> bool {
     !wanted.and(&CHANGED).is_empty()
 }
 
+/// Whether any of these of a directory is the holder's to change who has a write delegation of it.
+pub fn a_directory_holder_changes(wanted: &Bitmap) -> bool {
+    const CHANGED: Bitmap = Bitmap::of(&[
+        n::CHANGE,
+        n::SIZE,
+        n::ACL,
+        n::MODE,
+        n::NUMLINKS,
+        n::OWNER,
+        n::OWNER_GROUP,
+        n::SPACE_USED,
+        n::TIME_ACCESS,
+        n::TIME_CREATE,
+        n::TIME_METADATA,
+        n::TIME_MODIFY,
+    ]);
+    !wanted.and(&CHANGED).is_empty()
+}
+
 pub const FILE_SIZE_MAX: u64 = i64::MAX as u64;
 /// FSCHARSET_CAP4_CONTAINS_NON_UTF8 (RFC 8881 section 14.4): names are bytes.
 const CHARSET_ANY: u32 = 1;

@@ -348,6 +348,7 @@ impl Reader<'_> {
                 "acls",
                 "xattrs",
                 "delegations",
+                "write_delegations",
             ],
             "in [[export]]",
         );
@@ -401,6 +402,7 @@ impl Reader<'_> {
             acls: self.boolean(t, "acls", true),
             xattrs: self.boolean(t, "xattrs", true),
             delegations: self.delegations(t),
+            write_delegations: self.boolean(t, "write_delegations", false),
         };
         if self.problems.len() > before {
             return None;
@@ -716,7 +718,9 @@ mod tests {
             (&e.name, e.durability, e.log_size, e.manage_gids),
             (&e.path, Durability::Log, LOG_BYTES, false)
         );
-        assert_eq!(e.features, Features { acls: true, xattrs: true, delegations: Delegate::Off });
+        let safe =
+            Features { acls: true, xattrs: true, delegations: Delegate::Off, write_delegations: false };
+        assert_eq!(e.features, safe);
         let rule = &e.rules.0[0];
         assert!(rule.read_only && rule.secure && rule.sys && !rule.none && rule.squash == Squash::Root);
         assert_eq!((rule.anonuid, rule.anongid), (NOBODY, NOBODY));
@@ -731,6 +735,8 @@ mod tests {
             let set = features(&format!("delegations = \"{name}\"\n"));
             assert_eq!(set, Ok(Features { delegations, ..Features::default() }));
         }
+        let set = features("write_delegations = true\n");
+        assert_eq!(set, Ok(Features { write_delegations: true, ..Features::default() }));
         let wrong = features("delegations = true\n").expect_err("no level");
         assert!(wrong[0].message.contains("\"times\""), "{wrong:?}");
         let wrong = features("xattrs = \"no\"\n").expect_err("no boolean");

@@ -9,7 +9,7 @@
 //! - [`protocols`]: which protocols are served; [`exports`]: which volumes are served, under which names, to whom; the
 //!   pseudo root; [`config`], [`own_files`]: the configuration file; `owner`, `acl`: conversion between NFSv4's values
 //!   and the volume's;
-//! - `refused_clients`: logs refused clients; `backchannel/conns.rs`: connections for callbacks; `shared`: what all
+//! - `refused_clients`: logs refused clients; `lookers`: who has looked into which directory lately; `backchannel/conns.rs`: connections for callbacks; `shared`: what all
 //!   requests share;
 //! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks;
 //!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
@@ -49,6 +49,7 @@ mod known_clients;
 pub mod limited;
 pub mod limits;
 mod listen;
+mod lookers;
 mod looks;
 mod memory;
 mod metrics;

@@ -209,6 +209,12 @@ pub const RECALL_WAIT: Duration = Duration::from_secs(2);
 pub const CONTENDED_MS: u64 = 60_000;
 /// Such files that are remembered; the oldest is forgotten.
 pub const CONTENDED_FILES_MAX: usize = 4096;
+/// A write directory delegation is given to a client if no other has looked into the directory for so long.
+pub const ALONE_MS: u64 = 10_000;
+/// Directories of which is remembered who has looked into them, at least; at most twice as many.
+pub const LOOKERS_MAX: usize = 4096;
+/// How long MNT waits for write directory delegations on its path; then it fails.
+pub const MNT_RECALL_WAIT: Duration = RECALL_WAIT;
 /// Files whose delegations were revoked from one client, until it opens them anew; one more, and the client loses all that it holds.
 pub const REVOKED_MAX: usize = 256;
 /// Sessions whose back channels wait to be tried out with CB_NULL; for a further one the next OPEN asks again.

@@ -5,7 +5,8 @@ use crate::state::asked::Told;
 use crate::state::ids::FileKey;
 use crate::state::looking::Look;
 use crate::state::{Millis, State};
-use landfast_volume::{Attrs, Kind, Node};
+use crate::touches::can_be_delegated;
+use landfast_volume::{Attrs, Node};
 use std::collections::HashMap;
 
 /// Kept from run to run of the request.
@@ -58,7 +59,7 @@ impl Looks {
         ends: bool,
     ) -> Option<usize> {
         let since = self.since(st);
-        let file = |node: Option<&'a Node>| node.filter(|node| node.kind() == Kind::File).map(Node::wire);
+        let file = |node: Option<&'a Node>| node.filter(|node| can_be_delegated(node.kind())).map(Node::wire);
         let mut all = entries.clone().map(file);
         let waits = |file: Option<&FileKey>| {
             file.is_some_and(|file| st.files.look_would_wait(file, by.client, since))

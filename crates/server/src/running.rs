@@ -156,6 +156,7 @@ pub(crate) fn stats(sh: &Shared, load: &Load) -> Stats {
         sessions: st.sessions.len(),
         opens: st.files.len(),
         delegations: st.files.delegations.live(),
+        write_directory_delegations: st.files.delegations.whole_directories(),
         delegations_unlogged: st.files.delegations.unlogged(),
         delegation_counts: st.files.delegations.counts,
         unlinked_files: st.files.preserved.orphans_len(),

@@ -6,9 +6,10 @@ use crate::exports::rules::Names;
 use crate::exports::{Caller, Exports};
 use crate::limited::{Limit, Limits};
 use crate::limits;
+use crate::lookers::{Lookers, Who};
 use crate::protocols::Protocols;
 use crate::refused_clients::RefusedClients;
-use crate::state::ids::Secret;
+use crate::state::ids::{FileKey, Secret};
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
 use crate::state::snapshot::{PartMax, Snapshot};
@@ -62,6 +63,8 @@ pub struct Shared {
     state: SharedState,
     signals: Signals,
     pub(crate) touches: Arc<Touches>,
+    /// Of exports that give write directory delegations. A leaf.
+    lookers: parking_lot::Mutex<Lookers>,
 }
 
 /// Separate from [`Shared`]: the log holds this to take snapshots, and must not keep the volume alive.
@@ -99,6 +102,7 @@ impl Shared {
             started: Instant::now(),
             signals: Signals::default(),
             touches: Touches::new(),
+            lookers: parking_lot::Mutex::default(),
             callback_conns: CallbackConns::default(),
             protocols,
             operations_max,
@@ -208,6 +212,20 @@ impl Shared {
             );
         }
         told.is_ok()
+    }
+
+    /// Somebody looks into a directory of an export that gives write directory delegations.
+    pub(crate) fn looks_into(&self, dir: &FileKey, who: Who) {
+        self.lookers.lock().looks(self.now(), dir, who);
+    }
+
+    /// Whether this client was alone in the directory for a while; in one that was made after `since`, ever.
+    pub(crate) fn was_alone(&self, dir: &FileKey, client: u64, made_since: Option<Millis>) -> bool {
+        let lookers = self.lookers.lock();
+        match made_since {
+            Some(since) => lookers.is_untouched(dir, client, since),
+            None => lookers.was_alone(self.now(), dir, client),
+        }
     }
 
     /// Waits until an NLM lock that somebody waits for has become free.

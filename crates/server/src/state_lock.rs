@@ -89,7 +89,8 @@ impl Drop for StateGuard<'_> {
         if ended {
             self.touches.some_ended();
         }
-        self.touches.set_delegations(self.state.files.delegations.live());
+        let delegations = &self.state.files.delegations;
+        self.touches.set_delegations(delegations.live(), delegations.whole_directories());
         if ended || answered {
             self.signals.delegation_ended.notify_waiters();
         }

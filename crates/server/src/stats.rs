@@ -399,6 +399,8 @@ pub struct Stats {
     pub delegations: usize,
     /// Of these, those that do not stand in the log.
     pub delegations_unlogged: usize,
+    /// Of these, those for writing directories.
+    pub write_directory_delegations: usize,
     pub delegation_counts: Counts,
     /// How long requests waited for delegations of other clients.
     pub delegation_wait_ns: u64,

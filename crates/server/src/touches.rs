@@ -11,13 +11,9 @@ use landfast_volume::Kind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Whether this concerns delegations of such objects. Others may look at a delegated directory.
-pub(crate) fn can_be_delegated(kind: Kind, touch: Touch) -> bool {
-    match kind {
-        Kind::File => true,
-        Kind::Dir => touch == Touch::Changes,
-        _ => false,
-    }
+/// Whether there are delegations of such objects.
+pub(crate) fn can_be_delegated(kind: Kind) -> bool {
+    matches!(kind, Kind::File | Kind::Dir)
 }
 
 /// All that is under way. Files are told apart by groups only.
@@ -25,6 +21,8 @@ pub(crate) fn can_be_delegated(kind: Kind, touch: Touch) -> bool {
 pub(crate) struct Touches {
     /// Delegations that are live.
     live: AtomicUsize,
+    /// Of these, those of directories for writing.
+    whole_directories: AtomicUsize,
     /// Goes up when some have ended.
     ends: AtomicU64,
     groups: Vec<AtomicU32>,
@@ -39,9 +37,10 @@ pub(crate) struct Touching {
 
 impl Touches {
     pub(crate) fn new() -> Arc<Touches> {
-        // One more for operations on names.
-        let groups = (0..=TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
-        Arc::new(Touches { live: AtomicUsize::new(0), ends: AtomicU64::new(0), groups })
+        // As many for looks into directories, and one more for operations on names.
+        let groups = (0..=2 * TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
+        let (live, whole_directories) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Touches { live, whole_directories, ends: AtomicU64::new(0), groups })
     }
 
     fn group(file: &[u8]) -> usize {
@@ -52,10 +51,18 @@ impl Touches {
         self.begin_in(Touches::group(file))
     }
 
+    /// Announces that this is done to a file or directory. Who only looks into a directory is in a group of its own: that concerns only those for writing.
+    pub(crate) fn begin_as(self: &Arc<Touches>, kind: Kind, touch: Touch, file: &[u8]) -> Touching {
+        match (kind, touch) {
+            (Kind::Dir, Touch::Looks | Touch::Reads) => self.begin_in(TOUCH_GROUPS + Touches::group(file)),
+            _ => self.begin(file),
+        }
+    }
+
     /// Announces an operation on a name, whose file is not known. Where there are delegations it is looked up; while there is none, any file is
     /// at work.
     pub(crate) fn begin_names(self: &Arc<Touches>) -> Touching {
-        self.begin_in(TOUCH_GROUPS)
+        self.begin_in(2 * TOUCH_GROUPS)
     }
 
     fn begin_in(self: &Arc<Touches>, group: usize) -> Touching {
@@ -70,10 +77,20 @@ impl Touches {
         self.live.load(Ordering::SeqCst) > 0
     }
 
-    /// Sets how many delegations are live. Called by who has the state.
-    pub(crate) fn set_delegations(&self, live: usize) {
-        if self.live.load(Ordering::Relaxed) != live {
-            self.live.store(live, Ordering::SeqCst);
+    /// Whether there is any delegation that may be in the way of this. Others may look at a directory that is delegated for reading.
+    pub(crate) fn any_in_the_way(&self, kind: Kind, touch: Touch) -> bool {
+        match (kind, touch) {
+            (Kind::Dir, Touch::Looks | Touch::Reads) => self.whole_directories.load(Ordering::SeqCst) > 0,
+            _ => self.any_delegation(),
+        }
+    }
+
+    /// Sets how many delegations are live, and how many of these are of directories for writing. Called by who has the state.
+    pub(crate) fn set_delegations(&self, live: usize, whole_directories: usize) {
+        for (known, now) in [(&self.live, live), (&self.whole_directories, whole_directories)] {
+            if known.load(Ordering::Relaxed) != now {
+                known.store(now, Ordering::SeqCst);
+            }
         }
     }
 
@@ -90,10 +107,17 @@ impl Touches {
 
     /// Whether others than `own` are at work on the file. Asked after [`Touches::set_delegations`].
     pub(crate) fn others_touch(&self, file: &[u8], own: &[Touching]) -> bool {
-        [Touches::group(file), TOUCH_GROUPS].into_iter().any(|group| {
-            let own = own.iter().filter(|t| t.group == group).count();
-            self.groups.get(group).is_some_and(|count| count.load(Ordering::SeqCst) as usize > own)
-        })
+        [Touches::group(file), 2 * TOUCH_GROUPS].into_iter().any(|group| self.others_are_in(group, own))
+    }
+
+    /// Whether others than `own` look into the directory or are at work on it.
+    pub(crate) fn others_look(&self, dir: &[u8], own: &[Touching]) -> bool {
+        self.others_are_in(TOUCH_GROUPS + Touches::group(dir), own) || self.others_touch(dir, own)
+    }
+
+    fn others_are_in(&self, group: usize, own: &[Touching]) -> bool {
+        let own = own.iter().filter(|t| t.group == group).count();
+        self.groups.get(group).is_some_and(|count| count.load(Ordering::SeqCst) as usize > own)
     }
 }
 
@@ -123,5 +147,38 @@ mod tests {
         drop(names);
         drop(own);
         assert!(!all.others_touch(b"file", &[]));
+    }
+
+    #[test]
+    fn who_looks_into_a_directory_is_seen_by_who_wants_it_for_writing() {
+        let all = Touches::new();
+        let look = all.begin_as(Kind::Dir, Touch::Looks, b"dir");
+        assert!(!all.others_touch(b"dir", &[]) && all.others_look(b"dir", &[]));
+        assert!(!all.others_look(b"dir", std::slice::from_ref(&look)));
+        drop(look);
+        let change = all.begin_as(Kind::Dir, Touch::Changes, b"dir");
+        assert!(all.others_touch(b"dir", &[]) && all.others_look(b"dir", &[]));
+        drop(change);
+        let file = all.begin_as(Kind::File, Touch::Looks, b"file");
+        assert!(all.others_touch(b"file", &[]));
+        drop(file);
+        let names = all.begin_names();
+        assert!(all.others_look(b"dir", &[]));
+        drop(names);
+        assert!(!all.others_look(b"dir", &[]));
+    }
+
+    #[test]
+    fn who_looks_into_a_directory_is_concerned_by_those_for_writing_only() {
+        let all = Touches::new();
+        let concerns = |kind, touch| all.any_in_the_way(kind, touch);
+        assert!(!concerns(Kind::Dir, Touch::Changes) && !concerns(Kind::Dir, Touch::Looks));
+        all.set_delegations(1, 0);
+        assert!(concerns(Kind::Dir, Touch::Changes) && concerns(Kind::File, Touch::Looks));
+        assert!(!concerns(Kind::Dir, Touch::Looks) && !concerns(Kind::Dir, Touch::Reads));
+        all.set_delegations(1, 1);
+        assert!(concerns(Kind::Dir, Touch::Looks) && concerns(Kind::Dir, Touch::Reads));
+        all.set_delegations(0, 0);
+        assert!(!concerns(Kind::Dir, Touch::Changes));
     }
 }

@@ -46,4 +46,5 @@ mod v40_replies;
 mod v40_state;
 mod v42_data;
 mod write_back;
+mod write_directory_delegations;
 mod xattr_rfc8276;

@@ -155,6 +155,6 @@ fn to_json(e: &ExportConfig) -> serde_json::Value {
     json!({
         "name": e.name, "path": e.path, "durability": durability(e.durability), "log": log,
         "manage_gids": e.manage_gids, "acls": e.features.acls, "xattrs": e.features.xattrs,
-        "delegations": e.features.delegations.name(), "clients": clients,
+        "delegations": e.features.delegations.name(), "write_delegations": e.features.write_delegations, "clients": clients,
     })
 }

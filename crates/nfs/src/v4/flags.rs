@@ -124,6 +124,10 @@ pub const WND4_CONTENTION: u32 = 1;
 pub const WND4_RESOURCE: u32 = 2;
 pub const WND4_NOT_SUPP_FTYPE: u32 = 3;
 
+/// Bit of `gdda_notification_types` and `gddr_notification` in GET_DIR_DELEGATION: asked for is, given was, a delegation for writing. The RFC assigns
+/// bits 0 to 5 (RFC 8881 section 18.39); this one is no standard's (`docs/internals/write-directory-delegations.md`).
+pub const NOTIFY4_WRITE_DELEGATION: u32 = 31;
+
 // SECINFO_NO_NAME (RFC 8881 section 18.45).
 pub const SECINFO_STYLE4_CURRENT_FH: u32 = 0;
 pub const SECINFO_STYLE4_PARENT: u32 = 1;

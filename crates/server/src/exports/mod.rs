@@ -46,6 +46,8 @@ pub struct Features {
     /// Extended attributes (RFC 8276).
     pub xattrs: bool,
     pub delegations: Delegate,
+    /// Clients are given delegations for writing directories, too (`docs/internals/write-directory-delegations.md`).
+    pub write_delegations: bool,
 }
 
 /// Which delegations of an export's files clients are given (RFC 8881 section 10.4).
@@ -81,7 +83,7 @@ impl Delegate {
 
 impl Default for Features {
     fn default() -> Features {
-        Features { acls: true, xattrs: true, delegations: Delegate::Off }
+        Features { acls: true, xattrs: true, delegations: Delegate::Off, write_delegations: false }
     }
 }
 

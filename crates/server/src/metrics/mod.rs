@@ -156,8 +156,15 @@ impl Figures {
         gauge(to, "delegations", "Delegations that clients hold", s.delegations)?;
         let unlogged = s.delegations_unlogged;
         gauge(to, "delegations_unlogged", "Of these, those that the log does not know", unlogged)?;
+        let whole = s.write_directory_delegations;
+        gauge(to, "write_directory_delegations", "Of these, those for writing directories", whole)?;
         let d = &s.delegation_counts;
-        let given = [("read", d.given_read), ("write", d.given_write), ("directory", d.given_directory)];
+        let given = [
+            ("read", d.given_read),
+            ("write", d.given_write),
+            ("directory", d.given_directory),
+            ("directory_write", d.given_directory_write),
+        ];
         let given = given.map(|(kind, n)| (vec![("kind", kind.to_owned())], ConstCounter::new(n)));
         rows(to, "delegations_given", "Delegations given", given)?;
         let asked = [("sent", d.asked), ("answered", d.answered), ("unanswered", d.unanswered)];

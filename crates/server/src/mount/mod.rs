@@ -15,6 +15,8 @@ use crate::exports::rules::ClientSpec;
 use crate::exports::{Caller, Export, Exports};
 use crate::limits;
 use crate::shared::Shared;
+use crate::state::delegations::Touch;
+use crate::touches::Touching;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
 use landfast_nfs::v3::types::List;
@@ -27,6 +29,7 @@ use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
+use tokio::time::{Instant, timeout_at};
 
 /// Who has mounted what, oldest first.
 #[derive(Debug, Default)]
@@ -69,12 +72,15 @@ impl Mounts {
         let host = Bytes::from(caller.addr.to_string());
         let reply = match header.proc {
             proc::NULL => nothing(body, |()| ()),
-            proc::MNT => Bytes::from_bytes(body).map(|path| {
-                let res = self.mnt(sh, &caller, &host, path);
-                let status = if let MntRes::Fail(status) = &res { status.0 } else { 0 };
-                sh.counters.mount(proc::MNT, status);
-                res.to_bytes()
-            }),
+            proc::MNT => match Bytes::from_bytes(body) {
+                Ok(path) => {
+                    let res = turn.before(pin!(self.mnt(sh, &caller, &host, path))).await;
+                    let status = if let MntRes::Fail(status) = &res { status.0 } else { 0 };
+                    sh.counters.mount(proc::MNT, status);
+                    Ok(res.to_bytes())
+                }
+                Err(e) => Err(e),
+            },
             proc::DUMP => nothing(body, |()| self.rows(&host)),
             proc::UMNT => Bytes::from_bytes(body).map(|path| {
                 self.remove(&host, Some(&path));
@@ -90,8 +96,8 @@ impl Mounts {
         reply.map_or(Response::GarbageArgs, Response::Success).in_room(room)
     }
 
-    fn mnt(&self, sh: &Shared, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
-        match find(sh, caller, &path) {
+    async fn mnt(&self, sh: &Shared, caller: &Caller, host: &Bytes, path: Bytes) -> MntRes {
+        match find_in_time(sh, caller, &path).await {
             Ok((node, auth_flavors)) => {
                 self.add(MountEntry { host: host.clone(), directory: path });
                 MntRes::Ok(Mounted { handle: FileHandle(node.fh()), auth_flavors })
@@ -105,14 +111,43 @@ fn nothing<T: Encode>(body: Bytes, act: impl FnOnce(()) -> T) -> Result<Bytes, l
     <()>::from_bytes(body).map(|()| act(()).to_bytes())
 }
 
+/// Why a path leads nowhere.
+enum Failed {
+    As(MountStat),
+    /// A client has a write delegation of a directory on the way. It is recalled.
+    Delegated,
+}
+
+impl From<MountStat> for Failed {
+    fn from(status: MountStat) -> Failed {
+        Failed::As(status)
+    }
+}
+
+/// [`find`], which waits for delegations that are in the way. MOUNT has no status for "try again later".
+async fn find_in_time(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+    let until = Instant::now() + limits::MNT_RECALL_WAIT;
+    loop {
+        let mut ended = pin!(sh.delegation_ended().notified());
+        ended.as_mut().enable();
+        match find(sh, caller, path) {
+            Ok(found) => return Ok(found),
+            Err(Failed::As(status)) => return Err(status),
+            Err(Failed::Delegated) => {
+                timeout_at(until, ended).await.map_err(|_| MountStat::SERVERFAULT)?;
+            }
+        }
+    }
+}
+
 /// The directory of a path, of the export whose path is the longest beginning of it; and the flavors that are taken there.
-fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), MountStat> {
+fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), Failed> {
     let exports = sh.exports();
     if path.len() > PATH_MAX {
-        return Err(MountStat::NAMETOOLONG);
+        return Err(MountStat::NAMETOOLONG.into());
     }
     if path.first() != Some(&b'/') {
-        return Err(MountStat::NOENT);
+        return Err(MountStat::NOENT.into());
     }
     let parts: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|p| !p.is_empty() && *p != b".").collect();
     let (export, below) = (0..=parts.len())
@@ -139,7 +174,7 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), M
         sh.refused_clients.log_export(caller, export, true);
     }
     if admission != Admission::Taken {
-        return Err(MountStat::ACCES);
+        return Err(MountStat::ACCES.into());
     }
     // RFC 1813 section 5.1.5 has no status for what will be there later.
     let export = export.map_err(|_| MountStat::SERVERFAULT)?;
@@ -148,13 +183,29 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), M
         [sys.then_some(AUTH_SYS), none.then_some(AUTH_NONE)].into_iter().flatten().collect();
     let mut node = export.root.clone();
     for name in below {
+        let looking = look_into(sh, export, &node)?;
         node = export.volume.lookup(&Cred::root(), &node, name).map_err(status)?;
+        drop(looking);
     }
     match node.kind() {
         Kind::Dir if node.fh().len() <= FHSIZE => Ok((node, flavors)),
-        Kind::Dir => Err(MountStat::SERVERFAULT),
-        _ => Err(MountStat::NOTDIR),
+        Kind::Dir => Err(MountStat::SERVERFAULT.into()),
+        _ => Err(MountStat::NOTDIR.into()),
     }
+}
+
+/// Announces that a name is looked up in the directory, and makes sure that no delegation is in the way.
+fn look_into(sh: &Shared, export: &Export, dir: &Node) -> Result<Touching, Failed> {
+    let touching = sh.touches.begin_as(Kind::Dir, Touch::Looks, dir.wire());
+    if export.features.write_delegations {
+        sh.looks_into(dir.wire(), None);
+    }
+    if sh.touches.any_in_the_way(Kind::Dir, Touch::Looks)
+        && !sh.state().clear_delegations(sh.now(), dir.wire(), None, Touch::Looks)
+    {
+        return Err(Failed::Delegated);
+    }
+    Ok(touching)
 }
 
 fn status(e: Error) -> MountStat {

@@ -27,10 +27,12 @@ pub enum Bug {
     UnknownAtOnce,
     /// A revoked delegation is counted for ever.
     CountKept,
+    /// A name is looked up beside a write delegation of its directory.
+    LookUnasked,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -43,6 +45,7 @@ impl Bug {
         Bug::GraceIgnored,
         Bug::UnknownAtOnce,
         Bug::CountKept,
+        Bug::LookUnasked,
     ];
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A delegation is kept as an open of an owner that no client can name. So it counts where opens count: in the limits, in what a
 //! client holds, in what goes with its client. Its stateid is good for I/O as an open's is. It differs in what it means to others.
-//! One of a directory is in everything like one for reading a file: others look, but whoever changes names or attributes recalls it.
+//! One of a directory is in everything like one for reading a file: others look, but whoever changes names or attributes recalls it. One for writing
+//! a directory is like one for writing a file, but that nobody is asked: whoever looks recalls it ([`super::whole_directories`]).
 //!
 //! Invariants: while a client has a write delegation, nobody else has an open or a delegation of the file; while a client has a
 //! read delegation, nobody else has an open for writing or a write delegation. One exception: an OPEN that has made its file is entered
@@ -33,8 +34,8 @@ impl Right {
     }
 
     /// The access of the open that the delegation is.
-    fn access(self) -> Share {
-        if self == Right::Write { BOTH } else { READ }
+    pub(super) fn access(self) -> Share {
+        if self.excludes_others() { BOTH } else { READ }
     }
 }
 
@@ -65,10 +66,10 @@ impl<F> Files<F> {
                 continue;
             }
             if open.client == client {
-                if open.delegation.is_some() {
+                if open.delegation.as_ref().is_some_and(|d| !d.may_become(right)) {
                     return Err(WND4_RESOURCE);
                 }
-            } else if right == Right::Write || open.access & WRITE != 0 || open.deny != 0 {
+            } else if right.excludes_others() || open.access & WRITE != 0 || open.deny != 0 {
                 return Err(WND4_CONTENTION);
             }
         }
@@ -109,6 +110,7 @@ impl<F> Files<F> {
                 Right::Read => &mut counts.given_read,
                 Right::Write => &mut counts.given_write,
                 Right::Names => &mut counts.given_directory,
+                Right::ChangeNames => &mut counts.given_directory_write,
             };
             *count += 1;
         }
@@ -300,7 +302,7 @@ impl<F> State<F> {
             return Vec::new();
         };
         let (client, file, mark) = (open.client, open.file.clone(), open.mark);
-        let directory = open.delegation.as_ref().is_some_and(|d| d.right == Right::Names);
+        let directory = open.delegation.as_ref().is_some_and(|d| d.right.is_of_directory());
         let barred = self.files.delegations.barred.entry(client).or_default();
         if barred.len() >= limits::REVOKED_MAX {
             return self.note_expulsion(client);

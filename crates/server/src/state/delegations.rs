@@ -60,6 +60,13 @@ pub struct Delegation {
     pub(super) recalled: Option<Millis>,
 }
 
+impl Delegation {
+    /// Whether it may become one with this right, under the same stateid.
+    pub(super) fn may_become(&self, right: Right) -> bool {
+        self.right == Right::Names && right == Right::ChangeNames && self.recalled.is_none()
+    }
+}
+
 /// A delegation that has to be recalled.
 #[derive(Debug, Clone)]
 pub struct Recall {
@@ -73,9 +80,10 @@ pub struct Recall {
 /// All that is known of delegations beside the opens that they are.
 #[derive(Debug, Default)]
 pub struct Delegations {
-    /// Those that are live: of files, of directories.
+    /// Those that are live: of files, of directories; of the latter, those for writing.
     files: Tally,
     directories: Tally,
+    whole_directories: Tally,
     /// Of these, those that stand in the log; and how many.
     pub(super) logged: HashSet<u64>,
     logged_of: Tally,
@@ -169,6 +177,7 @@ pub struct Counts {
     pub given_read: u64,
     pub given_write: u64,
     pub given_directory: u64,
+    pub given_directory_write: u64,
     /// CB_GETATTRs: sent, and of these answered with what was asked for, and not.
     pub asked: u64,
     pub answered: u64,
@@ -203,9 +212,15 @@ impl Delegations {
         self.files.all + self.directories.all
     }
 
-    /// Whether clients but this one have any of files: those of directories are not in the way of who looks.
+    /// How many of these are of directories, for writing.
+    pub fn whole_directories(&self) -> usize {
+        self.whole_directories.all
+    }
+
+    /// Whether clients but this one have any that may be in the way of who looks: those for reading directories are not.
     pub fn others_have_any(&self, but: Option<u64>) -> bool {
-        self.files.all > but.map_or(0, |client| self.files.of(client))
+        let others = |tally: &Tally| tally.all > but.map_or(0, |client| tally.of(client));
+        others(&self.files) || others(&self.whole_directories)
     }
 
     /// What has happened since the last call.
@@ -251,11 +266,19 @@ impl Delegations {
     }
 
     fn tally(&mut self, right: Right) -> &mut Tally {
-        if right == Right::Names { &mut self.directories } else { &mut self.files }
+        if right.is_of_directory() { &mut self.directories } else { &mut self.files }
     }
 
     pub(super) fn given(&mut self, client: u64, right: Right) {
         self.tally(right).add(client);
+        if right == Right::ChangeNames {
+            self.whole_directories.add(client);
+        }
+    }
+
+    /// One of a directory is for writing from now on, or not any more.
+    pub(super) fn is_for_writing(&mut self, client: u64, is: bool) {
+        if is { self.whole_directories.add(client) } else { self.whole_directories.remove(client) }
     }
 
     pub(super) fn recall(&mut self, id: u64, client: u64) {
@@ -285,6 +308,9 @@ impl Delegations {
     pub(super) fn dropped(&mut self, id: u64, client: u64, delegation: &Delegation) {
         if delegation.recalled.is_none() || !bug(Bug::CountKept) {
             self.tally(delegation.right).remove(client);
+            if delegation.right == Right::ChangeNames {
+                self.whole_directories.remove(client);
+            }
         }
         self.ended = true;
         if delegation.logged.is_some() {

@@ -19,7 +19,7 @@
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
 //! - [`looking`], [`asked`]: who looks at delegated files, and what their holders say of them;
-//! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation;
+//! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation; [`whole_directories`]: those for writing directories;
 //! - `former`: what former instances gave to clients that go on: their locks and opens; `unlinked`: files that are removed while they are open;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
 //! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
@@ -74,6 +74,7 @@ pub mod snapshot;
 pub mod tables;
 mod unlinked;
 pub mod v40;
+pub mod whole_directories;
 
 pub use clock::Millis;
 pub use identity::Principal;
@@ -101,3 +102,5 @@ mod tests_recall_any;
 mod tests_room;
 #[cfg(test)]
 mod tests_unlinked;
+#[cfg(test)]
+mod tests_whole_directories;

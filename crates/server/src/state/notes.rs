@@ -125,6 +125,19 @@ pub enum Right {
     Write,
     /// Trust what it knows of a directory: names and attributes (RFC 8881 section 10.9).
     Names,
+    /// Change the names and attributes of a directory, too: no standard's (`docs/internals/write-directory-delegations.md`).
+    ChangeNames,
+}
+
+impl Right {
+    pub fn is_of_directory(self) -> bool {
+        matches!(self, Right::Names | Right::ChangeNames)
+    }
+
+    /// Nobody else may have anything of the file or directory beside it.
+    pub fn excludes_others(self) -> bool {
+        matches!(self, Right::Write | Right::ChangeNames)
+    }
 }
 
 /// A delegation. It stands in the log when its OPEN did, with what that changed.

@@ -91,7 +91,8 @@ impl<F> State<F> {
     }
 
     pub(super) fn log_delegation(&mut self, id: u64) -> Option<Stamped> {
-        if !self.has_room_to_log() {
+        // One that is there already takes no more room.
+        if !self.has_room_to_log() && !self.files.delegations.logged.contains(&id) {
             return None;
         }
         let v = self.next_version();

@@ -66,7 +66,7 @@ impl Context<'_> {
             if there.node.kind() != Kind::File {
                 return Err(NfsStat3::EXIST);
             }
-            self.touch(&there.node, Touch::Changes)?;
+            self.touch(&there, Touch::Changes)?;
             if let Some(size) = attrs.size {
                 self.not_denied(&there, WRITE)?;
                 let size = SetAttrs { size: Some(size), ..SetAttrs::default() };

@@ -122,7 +122,7 @@ fn same_export(a: &Obj, b: &Obj) -> Result<(), NfsStat3> {
 }
 
 /// The object of a name; `.` and `..` are served (RFC 1813 section 3.2), and the directory above the export is the export.
-fn find(dir: &Obj, name: &[u8]) -> Result<Node, NfsStat3> {
+pub(super) fn find(dir: &Obj, name: &[u8]) -> Result<Node, NfsStat3> {
     dir.must_be_dir()?;
     let found = match name {
         b"." => Ok(dir.node.clone()),

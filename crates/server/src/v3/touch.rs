@@ -6,6 +6,7 @@
 
 use super::DecodedCall;
 use super::context::{Context, Obj};
+use super::names::find;
 use super::readdir::Found;
 use crate::looks::Looker;
 use crate::state::delegations::Touch;
@@ -13,7 +14,7 @@ use crate::touches::can_be_delegated;
 use landfast_nfs::v3::args::{CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
-use landfast_volume::Node;
+use landfast_volume::{Kind, Node};
 
 impl Context<'_> {
     /// Announces what the call does to files, and makes sure that no delegation is in its way.
@@ -32,7 +33,10 @@ impl Context<'_> {
             Call::Getattr(fh) => self.touch_handle(fh, Touch::Looks),
             Call::Access(a) => self.touch_handle(&a.object, Touch::Looks),
             Call::Fsstat(fh) | Call::Fsinfo(fh) | Call::Pathconf(fh) => self.touch_handle(fh, Touch::Looks),
-            Call::Lookup(a) => self.touch_name(a, Touch::Looks),
+            Call::Lookup(a) => {
+                let dir = self.looks_into(&a.dir);
+                self.touch_name(a, Touch::Looks).and(dir)
+            }
             Call::Read(a) => self.touch_handle(&a.file, Touch::Reads),
             Call::Setattr(a) => self.touch_handle(&a.object, Touch::Changes),
             Call::Write(a) => self.touch_handle(&a.file, Touch::Changes),
@@ -56,19 +60,30 @@ impl Context<'_> {
                 let file = self.touch_handle(&a.file, Touch::Changes);
                 self.touch_handle(&a.link.dir, Touch::Changes).and(file)
             }
-            // It asks itself.
-            Call::Readdirplus(_) => Ok(()),
-            // They concern no file's content, attributes or names.
-            Call::Null | Call::Readlink(_) | Call::Readdir(_) => Ok(()),
+            // It asks itself about its entries.
+            Call::Readdirplus(a) => self.looks_into(&a.dir),
+            Call::Readdir(a) => self.looks_into(&a.dir),
+            // It fails for a directory, and tells its attributes.
+            Call::Readlink(fh) => self.looks_into(fh),
+            Call::Null => Ok(()),
+        }
+    }
+
+    /// What it looks at matters only of a directory.
+    fn looks_into(&mut self, fh: &FileHandle) -> Result<(), NfsStat3> {
+        match self.obj(fh) {
+            Ok(obj) if obj.node.kind() == Kind::Dir => self.touch(&obj, Touch::Looks),
+            _ => Ok(()),
         }
     }
 
     /// What may not be used has no delegation to ask for; the call will say what is wrong.
     fn touch_handle(&mut self, fh: &FileHandle, touch: Touch) -> Result<(), NfsStat3> {
         match self.obj(fh) {
-            Ok(obj) if touch == Touch::Changes && obj.access.read_only => Ok(()),
+            // The refusal tells a directory's attributes.
+            Ok(obj) if touch == Touch::Changes && obj.access.read_only => self.looks_into(fh),
             Ok(obj) => {
-                self.touch(&obj.node, touch)?;
+                self.touch(&obj, touch)?;
                 self.rests_on_told(&obj, &obj.node);
                 Ok(())
             }
@@ -87,14 +102,20 @@ impl Context<'_> {
         if touch == Touch::Changes && dir.access.read_only {
             return Ok(());
         }
-        match dir.volume().lookup(dir.cred(), &dir.node, &at.name) {
-            Ok(node) => {
-                self.touch(&node, touch)?;
-                self.rests_on_told(&dir, &node);
+        let found = match touch {
+            // Also `.` and `..`.
+            Touch::Looks => find(&dir, &at.name).ok(),
+            _ => dir.volume().lookup(dir.cred(), &dir.node, &at.name).ok(),
+        };
+        match found {
+            Some(node) => {
+                let obj = dir.to(node);
+                self.touch(&obj, touch)?;
+                self.rests_on_told(&dir, &obj.node);
                 Ok(())
             }
             // It may be there, and delegated, before the call gets to it.
-            Err(_) => {
+            None => {
                 self.touching.push(announced);
                 Ok(())
             }
@@ -109,12 +130,20 @@ impl Context<'_> {
     }
 
     /// Announces what is done to this object until the call ends; and see [`Context::before`].
-    pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
-        if !can_be_delegated(node.kind(), touch) {
+    pub(super) fn touch(&mut self, obj: &Obj, touch: Touch) -> Result<(), NfsStat3> {
+        let (node, kind) = (&obj.node, obj.node.kind());
+        if !can_be_delegated(kind) {
             return Ok(());
         }
-        self.touching.push(self.sh.touches.begin(node.wire()));
-        if self.sh.touches.any_delegation() { self.clear_of_delegations(node, touch) } else { Ok(()) }
+        self.touching.push(self.sh.touches.begin_as(kind, touch, node.wire()));
+        if kind == Kind::Dir && obj.export.features.write_delegations {
+            self.sh.looks_into(node.wire(), None);
+        }
+        if self.sh.touches.any_in_the_way(kind, touch) {
+            self.clear_of_delegations(node, touch)
+        } else {
+            Ok(())
+        }
     }
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {

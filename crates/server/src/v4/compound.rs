@@ -60,6 +60,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         stateid: Stateid::ANONYMOUS,
         txs: Txs::default(),
         noted: false,
+        made: Vec::new(),
         offloads: Vec::new(),
         work: Allowance::new(&req.reply_conn),
         waits: None,

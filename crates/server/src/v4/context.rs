@@ -138,6 +138,8 @@ pub(crate) struct Context<'a> {
     pub(crate) txs: Txs,
     /// Notes were written, so the reply waits for the log.
     pub(crate) noted: bool,
+    /// Directories that it has made, in exports that give write directory delegations.
+    pub(crate) made: Vec<FileKey>,
     /// The disk work that it may still cause.
     pub(crate) work: Allowance<'a>,
     /// Copies to start once the reply is known.

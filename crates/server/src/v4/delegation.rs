@@ -1,5 +1,4 @@
-//! Delegations of files (RFC 8881 sections 10.4 and 18.6, RFC 9754): giving one with an OPEN, and DELEGRETURN. Of directories:
-//! GET_DIR_DELEGATION (RFC 8881 sections 10.9 and 18.39).
+//! Delegations of files (RFC 8881 sections 10.4 and 18.6, RFC 9754): giving one with an OPEN, and DELEGRETURN. Of directories: `dir_delegation.rs`.
 
 use super::context::{Context, InSession, Obj, OpError, OpResult, key};
 use crate::exports::Delegate;
@@ -14,13 +13,11 @@ use landfast_nfs::v4::flags::{
     OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION,
     OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, WND4_CONTENTION, WND4_NOT_WANTED, WND4_RESOURCE,
 };
-use landfast_nfs::v4::res::{
-    DirDelegation, GetDirDelegationRes, OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation,
-};
+use landfast_nfs::v4::res::{OpenDelegation, ReadDelegation, SpaceLimit, WhyNone, WriteDelegation};
 use landfast_nfs::v4::types::NfsAce;
-use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, Stateid};
+use landfast_nfs::v4::{NfsStat, ResBody, Stateid};
 use landfast_rpc::share_of;
-use landfast_volume::{AccessMask, Error, Kind, Node, OpenFile, OpenMode};
+use landfast_volume::{Node, OpenFile, OpenMode};
 
 /// What an OPEN says about delegations (`share_access`, RFC 8881 section 18.16.3, RFC 9754 section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +112,7 @@ impl Context<'_> {
 
     /// Whether the client that sends this may be given a delegation; the operation that it is given to.
     /// Errors: `WND4_*`, why not.
-    fn may_delegate(&self, on: &InSession, node: &Node, right: Right) -> Result<GivenTo, u32> {
+    pub(super) fn may_delegate(&self, on: &InSession, node: &Node, right: Right) -> Result<GivenTo, u32> {
         // The log could not be told of it, and an OPEN for reading needs no log.
         if self.home().is_some_and(|home| home.volume.failed().is_some()) {
             return Err(WND4_RESOURCE);
@@ -142,7 +139,7 @@ impl Context<'_> {
 
     /// Gives a delegation.
     /// Errors: `WND4_*`: meanwhile it may not be given, or somebody else is at work on the file.
-    fn give(
+    pub(super) fn give(
         &self,
         on: &InSession,
         obj: &Obj,
@@ -159,7 +156,8 @@ impl Context<'_> {
         let holder = (times, given_to, fh);
         let given = st.files.delegate(on.client, &file, right, holder, asking, (from, handle));
         let stateid = given.map_err(|_| WND4_RESOURCE)?;
-        self.sh.touches.set_delegations(st.files.delegations.live());
+        let live = &st.files.delegations;
+        self.sh.touches.set_delegations(live.live(), live.whole_directories());
         if self.sh.touches.others_touch(obj.node.wire(), &self.touching) {
             st.files.withdraw_delegation(on.client, &file, &stateid);
             return Err(WND4_CONTENTION);
@@ -179,73 +177,6 @@ impl Context<'_> {
             }
         };
         self.note(note);
-    }
-
-    /// GET_DIR_DELEGATION (RFC 8881 section 18.39). Its holder is told of no change: each by somebody else recalls it.
-    pub(super) fn get_dir_delegation(&mut self) -> OpResult {
-        let Some(dir) = self.object(self.fh()?)? else {
-            // A synthetic directory. There may be exports below it that give some.
-            return Ok(ResBody::GetDirDelegation(GetDirDelegationRes::Unavailable(false)));
-        };
-        if dir.export.features.delegations == Delegate::Off {
-            // Linux asks no more then.
-            return Err(NfsStat::NFS4ERR_NOTSUPP.into());
-        }
-        if dir.node.kind() != Kind::Dir {
-            return Err(NfsStat::NFS4ERR_NOTDIR.into());
-        }
-        let reads = AccessMask { read: true, write: false, execute: false };
-        let allowed = dir.volume().access(dir.cred(), &dir.node, reads)?.read;
-        let given = if allowed { self.delegate_directory(&dir) } else { Err(WND4_RESOURCE) };
-        if let Ok(stateid) = given {
-            self.stateid = stateid;
-            let client = self.client()?;
-            self.note_given(client, &stateid);
-            let notes = self.sh.state().is_opened_anew(client, &key(&dir.node));
-            self.note(notes);
-        }
-        Ok(ResBody::GetDirDelegation(match given {
-            Ok(stateid) => GetDirDelegationRes::Given(DirDelegation {
-                // READDIR's, which needs none.
-                cookieverf: [0; 8],
-                stateid,
-                notifications: Bitmap::default(),
-                child_attributes: Bitmap::default(),
-                dir_attributes: Bitmap::default(),
-            }),
-            Err(_) => GetDirDelegationRes::Unavailable(false),
-        }))
-    }
-
-    fn delegate_directory(&self, dir: &Obj) -> Result<Stateid, u32> {
-        let session = self.session.clone().ok_or(WND4_RESOURCE)?;
-        {
-            let st = self.sh.state();
-            if !st.has_room_for_directory(session.client) || st.must_wait_for_grace(session.client, self.now)
-            {
-                return Err(WND4_RESOURCE);
-            }
-        }
-        let given_to = self.may_delegate(&session, &dir.node, Right::Names)?;
-        self.give(&session, dir, Right::Names, (false, given_to), Asking::default(), None)
-    }
-
-    /// A directory that is about to lose its name: only if it may have been delegated.
-    pub(super) fn delegated_directory(&self, dir: &Obj, name: &[u8]) -> Option<Node> {
-        if !self.sh.touches.any_delegation() {
-            return None;
-        }
-        let node = dir.volume().lookup(dir.cred(), &dir.node, name).ok()?;
-        (node.kind() == Kind::Dir).then_some(node)
-    }
-
-    /// Its delegation ends with it: no DELEGRETURN could name it.
-    pub(super) fn directory_may_be_gone(&self, dir: &Obj, node: Option<Node>) {
-        if let Some(node) = node
-            && matches!(dir.volume().getattr(&node), Err(Error::Stale))
-        {
-            self.sh.state().files.directory_is_gone(&key(&node));
-        }
     }
 
     /// The file opened for reading, too, and how it is now: the holder of a write delegation reads around what it writes. A file that gives its caller other

@@ -44,7 +44,7 @@ impl Context<'_> {
             ArgOp::DestroySession(a) => self.destroy_session(a),
             ArgOp::DestroyClientid(a) => self.destroy_clientid(*a),
             ArgOp::FreeStateid(a) => self.free_stateid(a),
-            ArgOp::GetDirDelegation(_) => self.get_dir_delegation(),
+            ArgOp::GetDirDelegation(a) => self.get_dir_delegation(a),
             ArgOp::TestStateid(a) => self.test_stateid(a),
             ArgOp::ReclaimComplete(a) => self.reclaim_complete(*a),
             ArgOp::Getxattr(name) => self.getxattr(name),

@@ -5,7 +5,7 @@
 //! - [`matrix`]: the operations as data; `request`, `reply`: a COMPOUND as it was received, its reply as it grows;
 //! - `allowance`: how much one COMPOUND may have the disk do; `context`: what its operations share;
 //! - `touch`: whether delegations of others are in an operation's way;
-//! - `session`, `handles`, `names`, `attributes`, `readdir`, `delegation`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
+//! - `session`, `handles`, `names`, `attributes`, `readdir`, `delegation`, `dir_delegation`, `open`, `io`, `lock`, `xattr`, `sparse`, `copy`: the operations;
 //! - `dispatch`: which operation is whose code; `dispatch40`: the same as NFSv4.0 has them;
 //! - `step`: one operation where it stands; `v40`: COMPOUNDs of NFSv4.0; `compound`: one request from its first operation to its
 //!   reply;
@@ -17,6 +17,7 @@ mod compound;
 mod context;
 mod copy;
 mod delegation;
+mod dir_delegation;
 mod dispatch;
 mod dispatch40;
 mod handles;

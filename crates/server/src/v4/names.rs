@@ -1,7 +1,7 @@
 //! Names: LOOKUP, LOOKUPP, CREATE, LINK, REMOVE, RENAME, READLINK (RFC 8881 sections 18.4, 18.9, 18.13, 18.14, 18.24 to
 //! 18.26).
 
-use super::context::{Context, Fh, Obj, OpError, OpResult, must_be_dir};
+use super::context::{Context, Fh, Obj, OpError, OpResult, key, must_be_dir};
 use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls, status_of_names};
 use crate::exports::pseudo::{self, PseudoDir, Step};
@@ -155,6 +155,9 @@ impl Context<'_> {
             _ => v.mkdir_with_acls(self.modify(&dir)?, cred, &dir.node, name, attrs, &acls),
         };
         let made = made.map_err(|e| if acls.is_empty() { status(e) } else { status_of_acls(e) })?;
+        if made.node.kind() == Kind::Dir && dir.export.features.write_delegations {
+            self.made.push(key(&made.node));
+        }
         self.set_fh(dir.to(made.node));
         let mut attrset = attr::set_mask(&made.attrs_set);
         if !acls.is_empty() {

@@ -53,6 +53,9 @@ struct OpenedFile {
 impl Context<'_> {
     pub(super) fn open(&mut self, a: &OpenArgs) -> OpResult {
         let request = self.request(a)?;
+        if matches!(a.claim, OpenClaim::Null(_) | OpenClaim::DelegateCur { .. }) {
+            self.looks_into_current()?;
+        }
         let found = match (&a.claim, &a.openhow) {
             (OpenClaim::Null(name), OpenHow::NoCreate) => {
                 self.may_open_anew(request.client)?;
@@ -253,7 +256,7 @@ impl Context<'_> {
         let file = obj.volume().open_file(obj.cred(), &obj.node, request.mode)?;
         // Nobody recalls what he may not open.
         let changes = request.mode.write || request.deny != 0;
-        self.touch(&obj.node, if changes { Touch::Changes } else { Touch::Reads })?;
+        self.touch(obj, if changes { Touch::Changes } else { Touch::Reads })?;
         self.share(obj, request)?;
         Ok(file)
     }
@@ -337,7 +340,7 @@ impl Context<'_> {
         request: &OpenRequest,
     ) -> Result<OpenedFile, OpError> {
         dir.writable()?;
-        self.touch(&dir.node, Touch::Changes)?;
+        self.touch(dir, Touch::Changes)?;
         // Who is told to come again later must not find what it was to make. What is there already may be open.
         if !exclusive {
             self.room_to_open(request.client, None)?;
@@ -357,7 +360,7 @@ impl Context<'_> {
         let obj = Obj { node: made.node, ..dir.clone() };
         // Others may have found it already, and have a delegation of it. It is recalled, and what this client does to the file waits for that.
         // The OPEN must not fail any more: it has made the file.
-        if self.touch(&obj.node, Touch::Changes).is_err() {
+        if self.touch(&obj, Touch::Changes).is_err() {
             self.parks = false;
         }
         Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })

@@ -9,6 +9,7 @@ use crate::errors::status;
 use crate::exports::pseudo::Pseudo;
 use crate::exports::pseudo::Step;
 use crate::limits;
+use crate::state::delegations::Touch;
 use bytes::{BufMut, BytesMut};
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::number::RDATTR_ERROR;
@@ -108,12 +109,18 @@ impl Context<'_> {
             Fh::Node { .. } => self.read_volume(&self.dir()?, a.cookie, &wanted, page),
             Fh::Pseudo(dir) => {
                 let mut page = page;
-                for (cookie, name, step) in self.exports.pseudo.entries(dir, a.cookie) {
+                let exports = self.exports.clone();
+                for (cookie, name, step) in exports.pseudo.entries(dir, a.cookie) {
                     // Nobody waits who only looks.
                     if matches!(step, Step::Export { export, .. } if self.exports.down_at(export).is_some()) {
                         continue;
                     }
                     let Some(fh) = self.step_to(step)? else { continue };
+                    if attr::a_directory_holder_changes(&wanted)
+                        && let Some(root) = self.object(&fh)?
+                    {
+                        self.touch(&root, Touch::Looks)?;
+                    }
                     let subject = self.subject(&fh, &wanted)?;
                     let fattr = attr::values(self.sh, self.minor, &subject, &wanted)?;
                     if !page.add(cookie, name, &fattr) {
@@ -127,7 +134,8 @@ impl Context<'_> {
 
     fn read_volume(&mut self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
-        let asks = attr::a_writer_changes(wanted) && self.others_have_delegations();
+        let looks = attr::a_writer_changes(wanted) || attr::a_directory_holder_changes(wanted);
+        let asks = looks && self.others_have_delegations();
         if attr::only_stat_attrs(wanted) && !asks {
             return list_own(dir, cookie, wanted, detail, page);
         }
@@ -143,7 +151,7 @@ impl Context<'_> {
             if asks {
                 let fit = page.may_fit(&found.entries, wanted).min(found.entries.len());
                 let fitting = found.entries.get(..fit).unwrap_or_default();
-                let shown = self.look_at_entries(fitting, page.entries > 0)?;
+                let shown = self.look_at_entries(fitting, wanted, page.entries > 0)?;
                 let last = shown.checked_sub(1).and_then(|at| found.entries.get(at)).map(|e| e.cookie);
                 let all = shown == found.entries.len();
                 // One has come back meanwhile, maybe with something that was read too early.

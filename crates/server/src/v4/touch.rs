@@ -1,9 +1,11 @@
 //! Before an operation runs: are delegations of other clients in its way (RFC 8881 section 10.4)?
 //!
 //! This is the one place in NFSv4 that asks. Each operation is listed, so that a new one is not forgotten. OPEN asks itself
-//! (`open.rs`), as it knows its file only on the way, and READDIR for each entry.
+//! (`open.rs`), as it knows its file only on the way, and READDIR about each entry.
+//!
+//! An operation on a directory announces itself even if it only looks: whoever gives a write directory delegation must see it.
 
-use super::context::{Context, Fh, key};
+use super::context::{Context, Fh, Obj, key};
 use crate::attr;
 use crate::exports::Export;
 use crate::looks::Looker;
@@ -12,7 +14,7 @@ use crate::state::locks::exclusive;
 use crate::touches::can_be_delegated;
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
-use landfast_volume::{DirEntry, Node};
+use landfast_volume::{DirEntry, Kind, Node};
 use std::sync::Arc;
 
 impl Context<'_> {
@@ -22,6 +24,10 @@ impl Context<'_> {
         match op {
             ArgOp::Getattr(wanted) => self.looks(wanted),
             ArgOp::Verify(given) | ArgOp::Nverify(given) => self.looks(&given.mask),
+            // What they ask of a directory its holder may change.
+            ArgOp::Access(_) | ArgOp::Getxattr(_) | ArgOp::Listxattrs(_) => self.looks_into_current(),
+            // Names, which its holder may make and take away.
+            ArgOp::Lookup(_) | ArgOp::Secinfo(_) | ArgOp::Readdir(_) => self.looks_into_current(),
             ArgOp::Read(_) | ArgOp::ReadPlus(_) | ArgOp::Seek(_) => self.touch_current(Touch::Reads),
             ArgOp::Write(_)
             | ArgOp::Commit(_)
@@ -58,11 +64,10 @@ impl Context<'_> {
             ArgOp::OpenDowngrade(a) if self.session.is_some() => {
                 self.touch_current(Touch::of_lock(a.share_access & OPEN4_SHARE_ACCESS_WRITE != 0))
             }
-            // These ask themselves.
-            ArgOp::Open(_) | ArgOp::Readdir(_) => Ok(()),
+            // It asks itself: in NFSv4.0 its owner's number counts before.
+            ArgOp::Open(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.
-            ArgOp::Access(_)
-            | ArgOp::BackchannelCtl(_)
+            ArgOp::BackchannelCtl(_)
             | ArgOp::BindConnToSession(_)
             | ArgOp::Close(_)
             | ArgOp::CreateSession(_)
@@ -73,11 +78,8 @@ impl Context<'_> {
             | ArgOp::FreeStateid(_)
             | ArgOp::GetDirDelegation(_)
             | ArgOp::Getfh
-            | ArgOp::Getxattr(_)
             | ArgOp::IoAdvise(_)
-            | ArgOp::Listxattrs(_)
             | ArgOp::Locku(_)
-            | ArgOp::Lookup(_)
             | ArgOp::Lookupp
             | ArgOp::Malformed(_)
             | ArgOp::OffloadCancel(_)
@@ -94,7 +96,6 @@ impl Context<'_> {
             | ArgOp::Renew(_)
             | ArgOp::Restorefh
             | ArgOp::Savefh
-            | ArgOp::Secinfo(_)
             | ArgOp::SecinfoNoName(_)
             | ArgOp::Sequence(_)
             | ArgOp::Setclientid(_)
@@ -104,7 +105,21 @@ impl Context<'_> {
     }
 
     fn looks(&mut self, wanted: &Bitmap) -> Result<(), NfsStat> {
-        if attr::a_writer_changes(wanted) { self.touch_current(Touch::Looks) } else { Ok(()) }
+        if attr::a_writer_changes(wanted) {
+            self.touch_current(Touch::Looks)
+        } else if attr::a_directory_holder_changes(wanted) {
+            self.looks_into_current()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What it looks at matters only of a directory.
+    pub(super) fn looks_into_current(&mut self) -> Result<(), NfsStat> {
+        match &self.fh {
+            Some(Fh::Node { node, .. }) if node.kind() == Kind::Dir => self.touch_current(Touch::Looks),
+            _ => Ok(()),
+        }
     }
 
     fn touch_current(&mut self, touch: Touch) -> Result<(), NfsStat> {
@@ -120,7 +135,7 @@ impl Context<'_> {
         match fh.map(|fh| self.object(&fh)) {
             Some(Ok(Some(obj))) if touch == Touch::Changes && obj.writable().is_err() => Ok(()),
             Some(Ok(Some(obj))) => {
-                self.touch(&obj.node, touch)?;
+                self.touch(&obj, touch)?;
                 self.rests_on_told(&obj.export, &obj.node);
                 Ok(())
             }
@@ -141,7 +156,7 @@ impl Context<'_> {
             return Ok(());
         }
         match dir.volume().lookup(dir.cred(), &dir.node, name) {
-            Ok(node) => self.touch(&node, Touch::Changes),
+            Ok(node) => self.touch(&Obj { node, ..dir.clone() }, Touch::Changes),
             // It may be there, and delegated, before the operation gets to it.
             Err(_) => {
                 self.touching.push(announced);
@@ -151,12 +166,20 @@ impl Context<'_> {
     }
 
     /// Announces what is done to this object until the operation ends; and see [`Context::before`].
-    pub(super) fn touch(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
-        if !can_be_delegated(node.kind(), touch) {
+    pub(super) fn touch(&mut self, obj: &Obj, touch: Touch) -> Result<(), NfsStat> {
+        let (node, kind) = (&obj.node, obj.node.kind());
+        if !can_be_delegated(kind) {
             return Ok(());
         }
-        self.touching.push(self.sh.touches.begin(node.wire()));
-        if self.sh.touches.any_delegation() { self.clear_of_delegations(node, touch) } else { Ok(()) }
+        self.touching.push(self.sh.touches.begin_as(kind, touch, node.wire()));
+        if kind == Kind::Dir && obj.export.features.write_delegations {
+            self.sh.looks_into(node.wire(), self.session.as_ref().map(|s| s.client));
+        }
+        if self.sh.touches.any_in_the_way(kind, touch) {
+            self.clear_of_delegations(node, touch)
+        } else {
+            Ok(())
+        }
     }
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
@@ -202,10 +225,23 @@ impl Context<'_> {
 
     /// The same for entries of a listing that show attributes. Returns how many may be shown; fewer only if some were shown before (`ends`) or
     /// are among them.
-    pub(super) fn look_at_entries(&mut self, entries: &[DirEntry], ends: bool) -> Result<usize, NfsStat> {
+    pub(super) fn look_at_entries(
+        &mut self,
+        entries: &[DirEntry],
+        wanted: &Bitmap,
+        ends: bool,
+    ) -> Result<usize, NfsStat> {
         let by = self.looker();
-        let nodes = entries.iter().map(|e| e.object.as_ref()?.as_ref().ok().map(|(node, _)| node));
+        let concerned = |node: &&Node| match node.kind() {
+            Kind::Dir => attr::a_directory_holder_changes(wanted),
+            _ => attr::a_writer_changes(wanted),
+        };
+        let nodes = entries.iter().map(|e| node_of(e).filter(concerned));
         let shown = self.looks.look_at_entries(&mut self.sh.state(), by, nodes, ends);
         shown.ok_or_else(|| self.waits())
     }
+}
+
+fn node_of(entry: &DirEntry) -> Option<&Node> {
+    entry.object.as_ref()?.as_ref().ok().map(|(node, _)| node)
 }

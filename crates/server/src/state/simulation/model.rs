@@ -243,7 +243,7 @@ fn same(a: &Right, b: &Right) -> bool {
         (Kind::Open { owner: o, .. }, Kind::Open { owner: p, .. }) => o == p,
         (Kind::Locks { owner: o, .. }, Kind::Locks { owner: p, .. }) => o == p,
         (Kind::Delegation { .. }, Kind::Delegation { .. }) => true,
-        (Kind::Names, Kind::Names) => true,
+        (Kind::Names { .. }, Kind::Names { .. }) => true,
         _ => false,
     }
 }

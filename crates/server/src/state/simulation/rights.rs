@@ -1,5 +1,5 @@
 //! What clients may believe to hold, by the replies that they have seen, and which of it excludes what. This knows nothing of how the server works: the table
-//! is that of RFC 8881 sections 9.1, 9.7, 10.2 to 10.4 and 10.9.
+//! is that of RFC 8881 sections 9.1, 9.7, 10.2 to 10.4 and 10.9, and of `docs/internals/write-directory-delegations.md`.
 
 use super::super::clock::Millis;
 use super::super::opens::{Share, WRITE};
@@ -21,8 +21,10 @@ pub(super) enum Kind {
     Delegation {
         write: bool,
     },
-    /// Of the directory: nobody changes its names.
-    Names,
+    /// Of the directory: nobody changes its names; with one for writing nobody looks at them either.
+    Names {
+        write: bool,
+    },
     Open {
         owner: u8,
         access: Share,
@@ -83,7 +85,8 @@ pub(super) fn excludes(a: &Right, b: &Right) -> bool {
     }
     let same = a.who == b.who;
     match (&a.kind, &b.kind) {
-        (Kind::Delegation { write: x }, Kind::Delegation { write: y }) => !same && (*x || *y),
+        (Kind::Delegation { write: x }, Kind::Delegation { write: y })
+        | (Kind::Names { write: x }, Kind::Names { write: y }) => !same && (*x || *y),
         (Kind::Delegation { write }, Kind::Open { deny, known, .. })
         | (Kind::Open { deny, known, .. }, Kind::Delegation { write }) => {
             // An OPEN that has made its file is entered beside a delegation that somebody was given in between, and recalls it.
@@ -110,7 +113,7 @@ pub(super) fn excludes(a: &Right, b: &Right) -> bool {
 pub(super) fn forbids(kind: &Kind, effect: Effect) -> bool {
     match kind {
         Kind::Delegation { write } => *write || effect != Effect::Reads,
-        Kind::Names => effect == Effect::Renames,
+        Kind::Names { write } => *write || effect == Effect::Renames,
         _ => false,
     }
 }

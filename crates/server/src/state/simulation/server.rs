@@ -130,7 +130,9 @@ pub(super) enum Op {
     Free {
         stateid: Stateid,
     },
-    Directory,
+    Directory {
+        write: bool,
+    },
     Complete,
 }
 
@@ -362,7 +364,8 @@ impl Server {
         if signals.ended {
             self.touches.some_ended();
         }
-        self.touches.set_delegations(self.st.files.delegations.live());
+        let live = &self.st.files.delegations;
+        self.touches.set_delegations(live.live(), live.whole_directories());
         self.st.files.closed.clear();
     }
 
@@ -527,8 +530,9 @@ impl Server {
         file: File,
         touch: Touch,
     ) -> Result<(), NfsStat> {
-        w.touching.push(self.touches.begin(&key(file)));
-        if !self.touches.any_delegation() {
+        let kind = if file == DIRECTORY { FileKind::Dir } else { FileKind::File };
+        w.touching.push(self.touches.begin_as(kind, touch, &key(file)));
+        if !self.touches.any_in_the_way(kind, touch) {
             return Ok(());
         }
         let may_wait = w.may_wait && w.notes.is_empty() && !w.modified;
@@ -594,6 +598,10 @@ impl Server {
                 if bug(Bug::RenamedOverUnasked) { Ok(()) } else { self.clear_name(m, holders, w, to) }
             }
             Op::Open { name, access, deny, make, .. } => {
+                if !bug(Bug::LookUnasked) {
+                    self.clear(m, holders, w, DIRECTORY, Touch::Looks)?;
+                }
+                self.effect(m, w, DIRECTORY, Effect::Reads, "an OPEN by name");
                 let client = w.by.client.unwrap_or(0);
                 if self.st.must_wait_for_grace(client, self.now) {
                     return Err(NfsStat::NFS4ERR_GRACE);
@@ -736,6 +744,9 @@ impl Server {
                 Ok(Done::with(Stateid::ANONYMOUS, file))
             }
             Op::Look { file } => {
+                if file == DIRECTORY {
+                    self.effect(m, w, file, Effect::Reads, "a GETATTR");
+                }
                 let mut shown = attrs(self.size(file), self.change);
                 if let Some(told) = w.told {
                     told.show_in(&mut shown);
@@ -853,19 +864,22 @@ impl Server {
                 }
                 Ok(Done::with(stateid, DIRECTORY))
             }
-            Op::Directory => {
+            Op::Directory { write } => {
                 if !self.st.has_room_for_directory(client) || self.st.must_wait_for_grace(client, self.now) {
                     return Err(NfsStat::NFS4ERR_DIRDELEG_UNAVAIL);
                 }
-                let by = self
-                    .may_delegate(w, DIRECTORY, Given::Names)
-                    .map_err(|_| NfsStat::NFS4ERR_DIRDELEG_UNAVAIL)?;
-                let given = self
-                    .gives(w, DIRECTORY, Given::Names, by)
-                    .map_err(|_| NfsStat::NFS4ERR_DIRDELEG_UNAVAIL)?;
+                let whole = if write { self.gives_whole_directory(w).ok() } else { None };
+                let (given, write) = match whole {
+                    Some(given) => (given, true),
+                    None => {
+                        let by = self.may_delegate(w, DIRECTORY, Given::Names);
+                        let given = by.and_then(|by| self.gives(w, DIRECTORY, Given::Names, by));
+                        (given.map_err(|_| NfsStat::NFS4ERR_DIRDELEG_UNAVAIL)?, false)
+                    }
+                };
                 let notes = self.st.is_opened_anew(client, &key(DIRECTORY));
                 w.notes.extend(notes);
-                Ok(Done { delegation: Some((given, false)), ..Done::with(given, DIRECTORY) })
+                Ok(Done { delegation: Some((given, write)), ..Done::with(given, DIRECTORY) })
             }
             Op::Complete => {
                 let note = self.st.reclaim_complete(client)?;
@@ -968,12 +982,49 @@ impl Server {
             (w.by.from, handle),
         );
         let stateid = given.map_err(|_| WND4_RESOURCE)?;
-        self.touches.set_delegations(self.st.files.delegations.live());
+        let live = &self.st.files.delegations;
+        self.touches.set_delegations(live.live(), live.whole_directories());
         if !bug(Bug::WorkUnseen) && self.touches.others_touch(&key(file), &w.touching) {
             self.st.files.withdraw_delegation(client, &key(file), &stateid);
             return Err(WND4_CONTENTION);
         }
         Ok(stateid)
+    }
+
+    /// One for writing the directory. Who was alone in it is not asked here: the promise does not rest on it.
+    fn gives_whole_directory(&mut self, w: &mut Work) -> Result<Stateid, u32> {
+        let client = w.by.client.ok_or(WND4_RESOURCE)?;
+        let (file, right) = (key(DIRECTORY), Given::ChangeNames);
+        let by = self.may_delegate(w, DIRECTORY, right)?;
+        let upgraded = self.st.files.upgrade(client, &file, by);
+        let stateid = match upgraded {
+            Some(stateid) => stateid,
+            None => {
+                let holder = (false, by, file.clone());
+                let place = (w.by.from, None);
+                let given = self.st.files.delegate(client, &file, right, holder, Asking::default(), place);
+                given.map_err(|_| WND4_RESOURCE)?
+            }
+        };
+        let live = &self.st.files.delegations;
+        self.touches.set_delegations(live.live(), live.whole_directories());
+        let note = match !bug(Bug::WorkUnseen) && self.touches.others_look(&file, &w.touching) {
+            true => Err(WND4_CONTENTION),
+            false => self.st.log_whole_directory(&stateid),
+        };
+        match note {
+            Ok(note) => {
+                w.notes.extend(note);
+                Ok(stateid)
+            }
+            Err(why) => {
+                match upgraded {
+                    Some(_) => self.st.files.withdraw_upgrade(&stateid),
+                    None => self.st.files.withdraw_delegation(client, &file, &stateid),
+                }
+                Err(why)
+            }
+        }
     }
 
     /// The second half of OPEN. `wish`: whether a delegation would do in place of an open; `None` where none is given.

@@ -759,7 +759,7 @@ impl<'a> World<'a> {
                     p.again.push(op)
                 }
                 // Not known what came of it.
-                Op::Open { .. } | Op::OpenFile { .. } | Op::Lock { .. } | Op::Directory => {}
+                Op::Open { .. } | Op::OpenFile { .. } | Op::Lock { .. } | Op::Directory { .. } => {}
                 _ => {}
             }
         }
@@ -862,16 +862,16 @@ impl<'a> World<'a> {
                         && self
                             .m
                             .find(who, stateid)
-                            .is_some_and(|r| matches!(r.kind, Kind::Delegation { .. } | Kind::Names))
+                            .is_some_and(|r| matches!(r.kind, Kind::Delegation { .. } | Kind::Names { .. }))
                     {
                         self.m.gone(who, stateid);
                     }
                 }
                 (self.p.all[who].tests, self.m.knows[who].doubts) = (false, false);
             }
-            Op::Directory if ok => {
-                if let Some((stateid, _)) = done.delegation {
-                    let kind = Kind::Names;
+            Op::Directory { .. } if ok => {
+                if let Some((stateid, write)) = done.delegation {
+                    let kind = Kind::Names { write };
                     self.m.figures.given += 1;
                     self.has(Right::new(who, DIRECTORY, stateid, kind));
                 }
@@ -1086,7 +1086,7 @@ impl<'a> World<'a> {
                 Some(Op::TestLock { file, owner: by, exclusive, range })
             }
             62..69 => {
-                let right = one.filter(|r| r.kind != Kind::Names);
+                let right = one.filter(|r| !matches!(r.kind, Kind::Names { .. }));
                 match right {
                     Some(r) if !self.c.one_in(6) => {
                         Some(Op::Read { file: r.file, stateid: Stateid { seqid: 0, ..r.stateid } })
@@ -1108,19 +1108,20 @@ impl<'a> World<'a> {
                 }
             }
             76..79 => Some(Op::SetAttributes { file: self.file()? }),
-            79..84 => Some(Op::Look { file: self.file()? }),
+            79..80 => Some(Op::Look { file: DIRECTORY }),
+            80..84 => Some(Op::Look { file: self.file()? }),
             84..86 => Some(Op::Remove { name: self.c.below(NAMES as u64) as usize }),
             86..89 => {
                 let [from, to] = [(); 2].map(|()| self.c.below(NAMES as u64) as usize);
                 Some(Op::Rename { from, to })
             }
             89..92 => {
-                let r = one.filter(|r| matches!(r.kind, Kind::Delegation { .. } | Kind::Names))?;
+                let r = one.filter(|r| matches!(r.kind, Kind::Delegation { .. } | Kind::Names { .. }))?;
                 self.returns(who, 0, r.file, r.stateid);
                 None
             }
             92..93 => Some(Op::Test { stateids: own.iter().map(|r| r.stateid).collect() }),
-            93..95 => Some(Op::Directory),
+            93..95 => Some(Op::Directory { write: self.c.one_in(2) }),
             95..97 => {
                 // It writes to a file that it has a delegation of, and nobody knows.
                 for (_, size) in &mut self.p.all[who].sizes {
@@ -1288,7 +1289,7 @@ impl<'a> World<'a> {
                     right.kind = Kind::Open { owner: 9, access, deny: 0, known: access };
                 }
             }
-            self.m.rights.retain(|r| r.who != who || r.kind != Kind::Names);
+            self.m.rights.retain(|r| r.who != who || !matches!(r.kind, Kind::Names { .. }));
         }
     }
 
@@ -1530,7 +1531,7 @@ impl<'a> World<'a> {
         };
         let (file, stateid) = (right.file, right.stateid);
         match right.kind {
-            Kind::Delegation { .. } | Kind::Names => self.returns(who, 0, file, stateid),
+            Kind::Delegation { .. } | Kind::Names { .. } => self.returns(who, 0, file, stateid),
             Kind::Open { .. } => self.sends(who, 0, Op::Close { file, stateid }, None),
             Kind::Locks { .. } => {
                 // It goes with its open, or it is freed.
