@@ -26,7 +26,8 @@ use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{
     BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, DIRTY_BYTES_MAX, EARLY_RECALLS_MAX,
-    FAILURES_KEPT, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, NAMES_MAX, PAUSE_MIN, PENDING_MANY, PENDING_MAX,
+    FAILURES_KEPT, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, NAMES_MAX, PAUSE_MIN, PENDING_MANY,
+    PENDING_MAX,
 };
 use crate::remote::{Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy};
 
@@ -610,8 +611,8 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
                     return false;
                 };
                 let mut file = open.state.lock();
-                let young = now.saturating_sub(change.since) < age;
                 // Its program has not closed it yet: what it has is not whole.
+                let young = now.saturating_sub(change.since) < age.max(HOLD_AGE);
                 if file.opens > 0 && young && !urgent && !all {
                     return false;
                 }

@@ -50,14 +50,25 @@ pub struct Rig {
     runtime: Option<Runtime>,
     running: Option<Running>,
     addr: SocketAddr,
+    /// It gives write directory delegations.
+    delegates: bool,
 }
 
 impl Rig {
     pub fn new() -> Rig {
+        Rig::with(false)
+    }
+
+    /// A server that gives write directory delegations.
+    pub fn delegating() -> Rig {
+        Rig::with(true)
+    }
+
+    fn with(delegates: bool) -> Rig {
         let dir = tempfile::Builder::new().prefix("landfast-mount-").tempdir_in("/var/tmp").unwrap();
         fs::create_dir_all(dir.path().join("data/dest")).unwrap();
         let addr = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut rig = Rig { dir, runtime: None, running: None, addr };
+        let mut rig = Rig { dir, runtime: None, running: None, addr, delegates };
         rig.start();
         rig
     }
@@ -80,11 +91,14 @@ impl Rig {
                 opened => break opened.unwrap(),
             }
         };
-        let config = ServerConfig {
+        let mut config = ServerConfig {
             workers: 2,
             lease_seconds: 5,
             ..ServerConfig::new(volume, recovery, self.addr, export)
         };
+        for export in &mut config.exports {
+            export.features.write_delegations = self.delegates;
+        }
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let running = runtime.block_on(Server::start(config)).unwrap();
         self.addr = running.local_addr();
@@ -116,6 +130,24 @@ impl Rig {
 
     pub fn mount(&self, version: &str) -> At {
         self.mount_with(version, "")
+    }
+
+    /// A mount with `close=local`, whose back channel the server has found to work: before that it gives no delegations.
+    pub fn mount_local(&self, options: &str) -> At {
+        let at = self.mount_with("4.2", options);
+        let begin = Instant::now();
+        for n in 0.. {
+            let probe = at.join(&format!("probe{n}"));
+            fs::create_dir(&probe).unwrap();
+            let given = at.state("directory delegations") > 0;
+            fs::remove_dir(&probe).unwrap();
+            if given {
+                break;
+            }
+            assert!(begin.elapsed() < LOCKED_MAX, "no delegation");
+        }
+        assert!(control::sync(at.path()).unwrap().is_empty());
+        at
     }
 
     /// A mount of `dest`.
