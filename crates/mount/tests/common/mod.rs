@@ -135,17 +135,7 @@ impl Rig {
     /// A mount with `close=local`, whose back channel the server has found to work: before that it gives no delegations.
     pub fn mount_local(&self, options: &str) -> At {
         let at = self.mount_with("4.2", options);
-        let begin = Instant::now();
-        for n in 0.. {
-            let probe = at.join(&format!("probe{n}"));
-            fs::create_dir(&probe).unwrap();
-            let given = at.state("directory delegations") > 0;
-            fs::remove_dir(&probe).unwrap();
-            if given {
-                break;
-            }
-            assert!(begin.elapsed() < LOCKED_MAX, "no delegation");
-        }
+        fs::remove_dir(at.own_dir("probe")).unwrap();
         assert!(control::sync(at.path()).unwrap().is_empty());
         at
     }
@@ -201,6 +191,23 @@ impl At {
         let status = control::status(self.path()).unwrap();
         let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(": "));
         value.unwrap_or_else(|| panic!("{line}: {status}")).parse().unwrap()
+    }
+
+    /// A new directory of the mount's own. After a server has started that takes a moment, until its callbacks reach the mount.
+    pub fn own_dir(&self, name: &str) -> PathBuf {
+        let begin = Instant::now();
+        for n in 0.. {
+            let before = self.state("directory delegations");
+            let dir = self.join(&format!("{name}{n}"));
+            fs::create_dir(&dir).unwrap();
+            assert!(control::sync(self.path()).unwrap().is_empty());
+            if self.state("directory delegations") > before {
+                return dir;
+            }
+            fs::remove_dir(&dir).unwrap();
+            assert!(begin.elapsed() < LOCKED_MAX, "no delegation");
+        }
+        unreachable!("it has returned")
     }
 
     /// RPCs that `work` costs.
