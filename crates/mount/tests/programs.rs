@@ -47,6 +47,11 @@ fn everywhere(program: &str, test: impl Fn(&Rig, &At)) {
         test(&rig, &at);
         assert_eq!(at.unmount(), Vec::<String>::new());
     }
+    eprintln!("close=local");
+    let rig = Rig::delegating();
+    let at = rig.mount_local("close=local,flush_age=0.05");
+    test(&rig, &at);
+    assert_eq!(at.unmount(), Vec::<String>::new());
 }
 
 #[test]
@@ -57,6 +62,7 @@ fn tar_leaves_the_same_tree_and_reads_it_back() {
         shell(&rig.work(), "tar --format=pax -cf a.tar src");
         shell(at.path(), &format!("tar xpf {}", tar.display()));
         assert_eq!(listing(&at.join("src")), listing(&src));
+        at.sync();
         assert_eq!(listing(&rig.dest().join("src")), listing(&src));
         shell(at.path(), "tar --format=pax -cf again.tar src; mkdir again; tar xpf again.tar -C again");
         assert_eq!(listing(&at.join("again/src")), listing(&src));
@@ -76,8 +82,10 @@ fn cp_mv_and_rm_do_what_they_do_on_a_local_disk() {
         );
         assert_eq!(listing(&at.join("three")), listing(&src));
         shell(at.path(), "mkdir in; mv three in/; rm -rf one");
+        at.sync();
         assert_eq!(listing(&rig.dest().join("in/three")), listing(&src));
         shell(at.path(), "rm -rf in");
+        at.sync();
         assert_eq!(fs::read_dir(rig.dest()).unwrap().count(), 0);
     });
 }
@@ -119,6 +127,7 @@ fn git_clones_commits_and_is_clean() {
         );
         let status = shell(&at.join("c"), &format!("{git} status --porcelain"));
         assert_eq!(status, "");
+        at.sync();
         assert_eq!(fs::read_to_string(rig.dest().join("c/2/5")).unwrap(), "changed\n");
     });
 }

@@ -26,9 +26,10 @@ fn open(path: &std::path::Path) -> File {
 }
 
 fn run(version: &str, seed: u64, steps: u32) {
-    let rig = Rig::new();
+    let local = version == "close=local";
+    let rig = if local { Rig::delegating() } else { Rig::new() };
     // Data that waits for a second is sent while the next operations run.
-    let at = rig.mount(version);
+    let at = if local { rig.mount_local("close=local,flush_age=0.1") } else { rig.mount(version) };
     let path = at.join("f");
     let mut dice = Dice(seed);
     let mut model: Vec<u8> = Vec::new();
@@ -81,6 +82,7 @@ fn run(version: &str, seed: u64, steps: u32) {
         }
     }
     drop(files);
+    at.sync();
     assert!(fs::read(rig.dest().join("f")).unwrap() == model, "version {version}, seed {seed}: the end");
     assert!(fs::read(&path).unwrap() == model, "version {version}, seed {seed}: read back");
 }
@@ -95,5 +97,6 @@ fn a_file_is_as_an_array_of_bytes_whatever_is_done_to_it() {
     for seed in 1..=runs {
         run("4.2", seed * 7919, 250);
         run("3", seed * 104_729, 150);
+        run("close=local", seed * 1_299_709, 150);
     }
 }

@@ -150,10 +150,14 @@ pub(super) async fn list(
             at += 1;
             // Without attributes it is gone.
             if let Some(attrs) = tree.get(*ino).map(|n| n.attrs.clone()) {
-                let known = tree.fresh(*ino, shared.now()).is_some();
-                let kind = kind(attrs.kind);
-                let attrs = known.then(|| shared.seen_by_programs(&tree, *ino, attrs));
-                items.push(Item { next: at, name: name.clone(), ino: *ino, kind, attrs });
+                let attrs = shared.seen_by_programs(&tree, *ino, attrs);
+                items.push(Item {
+                    next: at,
+                    name: name.clone(),
+                    ino: *ino,
+                    kind: kind(attrs.kind),
+                    attrs: Some(attrs),
+                });
             }
         }
         return Ok(items);

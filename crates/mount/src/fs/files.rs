@@ -175,13 +175,17 @@ pub(super) async fn create(
     mode: u32,
     flags: i32,
 ) -> Result<(Attrs, Ino, Opened), Errno> {
-    if lanes::prepare(shared, who, dir).await? {
-        if let Some((attrs, ino, number)) = hold(shared, who, dir, name, mode, flags) {
-            return Ok((attrs, ino, Opened { number, keep_pages: false }));
-        }
-        // It is there.
-        lanes::settle_dir(shared, dir).await;
+    lanes::prepare(shared, who, dir).await?;
+    let mut held = hold(shared, who, dir, name, mode, flags);
+    if held.is_none() && shared.options.local && super::names::ask(shared, who, dir, name).await?.is_none() {
+        // The directory was this mount's own when the kernel asked for the name, and memory has forgotten that since. Made at once, the
+        // file would be seen without its content.
+        held = hold(shared, who, dir, name, mode, flags);
     }
+    if let Some((attrs, ino, number)) = held {
+        return Ok((attrs, ino, Opened { number, keep_pages: false }));
+    }
+    lanes::settle_dir(shared, dir).await;
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
     shared.tree().begin(dir);

@@ -467,10 +467,13 @@ fn forget(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, why: 
     tree.pay(change.dir, now);
 }
 
-/// Waits until the server has heard of all changes in a directory that were made before.
+/// Waits until the server knows a directory and has heard of all changes in it that were made before.
 pub(super) async fn settle_dir(shared: &Arc<Shared>, dir: Ino) {
-    let last = shared.lanes.pending().last();
-    wait(shared, &[(dir, last)]).await;
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        [Some((dir, pending.last())), pending.creation(dir)].into_iter().flatten().collect()
+    };
+    wait(shared, &until).await;
 }
 
 /// The same of an object: its creation, its name, its attributes.
@@ -598,6 +601,8 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     let tree = shared.tree();
     let handle = tree.get(dir)?.handle.clone()?;
     let guarded = !tree.is_own(dir);
+    // Others see the directory now, or right after this: they are to see whole files.
+    let seen = guarded || matches!(tree.right(dir), Some(Right::Returning(_)));
     let delegate = shared.lanes.asks(shared, &tree);
     let mut room = shared.remote.batch_room();
     let (mut steps, mut files) = (Vec::new(), Vec::new());
@@ -612,8 +617,9 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
                 };
                 let mut file = open.state.lock();
                 // Its program has not closed it yet: what it has is not whole.
-                let young = now.saturating_sub(change.since) < age.max(HOLD_AGE);
-                if file.opens > 0 && young && !urgent && !all {
+                let young =
+                    now.saturating_sub(change.since) < if seen { HOLD_AGE } else { age.max(HOLD_AGE) };
+                if file.opens > 0 && young && (!urgent || seen) && !all {
                     return false;
                 }
                 let content = file.content.waiting();

@@ -210,6 +210,11 @@ impl At {
         unreachable!("it has returned")
     }
 
+    /// Makes everything stable.
+    pub fn sync(&self) {
+        assert_eq!(control::sync(self.path()).unwrap(), Vec::<String>::new());
+    }
+
     /// RPCs that `work` costs.
     pub fn rpcs(&self, work: impl FnOnce()) -> u64 {
         let before = self.state("rpcs");
