@@ -123,7 +123,7 @@ fn a_slow_log_is_found_in_each_version() {
         }
         assert_eq!(report["tls"]["offered"], false);
         // It gives none; in version 4.0 it does not even call back.
-        for kind in ["times", "in_place_of_open", "directory"] {
+        for kind in ["times", "in_place_of_open", "directory", "write_directory"] {
             assert_eq!(report["delegations"][kind]["offered"], false, "{version} {kind}");
         }
         for kind in ["read", "write"] {
@@ -149,10 +149,12 @@ fn kinds_of_delegations_are_found() {
         ("write", [("4.2", [true, true, false, true, true]), ("4.1", [true, true, false, false, true])]),
         ("times", [("4.2", [true, true, true, true, true]), ("4.1", [true, true, false, false, true])]),
     ] {
+        let of_new_directories = given == "write";
         let config = dir.path().join("landfast.toml");
         let text = format!(
             "listen = \"127.0.0.1:0\"\nprotocols = [\"4.1\", \"4.2\"]\nrpcbind = \"off\"\n[[export]]\npath = {export:?}\n\
-             name = \"/e\"\ndurability = \"sync\"\ndelegations = \"{given}\"\nclients = [{{ from = \"*\", options = [\"rw\", \
+             name = \"/e\"\ndurability = \"sync\"\ndelegations = \"{given}\"\n\
+             write_delegations = {of_new_directories}\nclients = [{{ from = \"*\", options = [\"rw\", \
              \"no_root_squash\", \"insecure\"] }}]\n"
         );
         std::fs::write(&config, text).expect("a configuration");
@@ -164,6 +166,8 @@ fn kinds_of_delegations_are_found() {
             let found = ["read", "write", "times", "in_place_of_open", "directory"]
                 .map(|kind| report["delegations"][kind]["offered"] == true);
             assert_eq!(found, expected, "{given}, {version}: {}", report["delegations"]);
+            let found = report["delegations"]["write_directory"]["offered"] == true;
+            assert_eq!(found, of_new_directories, "{given}, {version}: {}", report["delegations"]);
         }
         assert_eq!(server.end(rustix::process::Signal::TERM).0, Some(0));
     }

@@ -1,9 +1,13 @@
 //! Asks a server for delegations and interprets its answers.
 
 use bytes::Bytes;
-use landfast_nfs::v4::args::{GetDirDelegationArgs, OpenArgs, OpenClaim, OpenHow, owner};
+use landfast_nfs::v4::args::{
+    CreateArgs, CreateType, GetDirDelegationArgs, OpenArgs, OpenClaim, OpenHow, owner,
+};
 use landfast_nfs::v4::res::{GetDirDelegationRes, OpenDelegation, OpenRes};
-use landfast_nfs::v4::{ArgOp, Bitmap, CompoundRes, FileHandle, NfsTime, ResBody, flags};
+use landfast_nfs::v4::{
+    ArgOp, AttrValues, Bitmap, CompoundRes, FileHandle, NfsTime, ResBody, Stateid, flags,
+};
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,6 +35,8 @@ pub struct Delegations {
     pub in_place_of_open: Delegation,
     /// For a directory (RFC 8881 section 18.39).
     pub directory: Delegation,
+    /// For a new directory, to write in it: an extension (`docs/internals/write-directory-delegations.md`).
+    pub write_directory: Delegation,
 }
 
 impl Delegations {
@@ -43,7 +49,8 @@ impl Delegations {
     /// Those of a version that has no others. `why`: what to say of the others.
     pub(crate) fn simple(read: Delegation, write: Delegation, why: &str) -> Delegations {
         let none = Delegation::none(why.to_owned());
-        Delegations { read, write, times: none.clone(), in_place_of_open: none.clone(), directory: none }
+        let [times, in_place_of_open, directory] = [(); 3].map(|()| none.clone());
+        Delegations { read, write, times, in_place_of_open, directory, write_directory: none }
     }
 }
 
@@ -89,17 +96,51 @@ pub(crate) fn in_place_of_open(open: &OpenRes) -> Delegation {
     Delegation { offered: open.rflags & flags::OPEN4_RESULT_NO_OPEN_STATEID != 0, why: None }
 }
 
-/// Asks for a delegation of a directory without notifications, as Linux does.
-pub(crate) fn directory_ops(dir: &FileHandle) -> Vec<ArgOp> {
-    let ask = GetDirDelegationArgs {
+fn ask(notifications: Bitmap) -> ArgOp {
+    ArgOp::GetDirDelegation(GetDirDelegationArgs {
         signal: false,
-        notifications: Bitmap::default(),
+        notifications,
         child_attr_delay: NfsTime::default(),
         dir_attr_delay: NfsTime::default(),
         child_attributes: Bitmap::default(),
         dir_attributes: Bitmap::default(),
-    };
-    vec![ArgOp::Putfh(dir.clone()), ArgOp::GetDirDelegation(ask)]
+    })
+}
+
+/// Asks for a delegation of a directory without notifications, as Linux does.
+pub(crate) fn directory_ops(dir: &FileHandle) -> Vec<ArgOp> {
+    vec![ArgOp::Putfh(dir.clone()), ask(Bitmap::default())]
+}
+
+/// Makes a directory in this one, and asks for one of it to write in it.
+pub(crate) fn write_directory_ops(dir: &FileHandle, name: &str) -> Vec<ArgOp> {
+    let attrs = AttrValues { mode: Some(0o700), ..AttrValues::default() }.to_fattr(&AttrValues::KNOWN);
+    let name = Bytes::copy_from_slice(name.as_bytes());
+    vec![
+        ArgOp::Putfh(dir.clone()),
+        ArgOp::Create(CreateArgs { kind: CreateType::Dir, name, attrs }),
+        ask(Bitmap::of(&[flags::NOTIFY4_WRITE_DELEGATION])),
+        ArgOp::DelegReturn(Stateid::CURRENT),
+    ]
+}
+
+/// Interprets the reply to [`write_directory_ops`].
+pub(crate) fn of_write_directory(reply: CompoundRes) -> Delegation {
+    for result in reply.results {
+        match result.body {
+            ResBody::GetDirDelegation(GetDirDelegationRes::Given(given)) => {
+                return match given.notifications.has(flags::NOTIFY4_WRITE_DELEGATION) {
+                    true => Delegation { offered: true, why: None },
+                    false => Delegation::none("one for reading was given".to_owned()),
+                };
+            }
+            ResBody::GetDirDelegation(GetDirDelegationRes::Unavailable(_)) => {
+                return Delegation::none("the server says: not now".to_owned());
+            }
+            _ => {}
+        }
+    }
+    Delegation::none(format!("GET_DIR_DELEGATION: {}", reply.status))
 }
 
 /// Interprets the reply to [`directory_ops`]. The call that returns the delegation is added to `back`.

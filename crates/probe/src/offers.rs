@@ -1,8 +1,8 @@
 //! Finds out what a server offers: versions, TLS, delegations.
 
 use crate::delegations::{
-    Delegation, Delegations, directory_ops, given, in_place_of_open, of_directory, open_ops, opened,
-    with_times,
+    Delegation, Delegations, directory_ops, given, in_place_of_open, of_directory, of_write_directory,
+    open_ops, opened, with_times, write_directory_ops,
 };
 use crate::error::{Error, Result};
 use crate::limits::{DELEGATION_PAUSE, DELEGATION_TRIES, PATIENCE};
@@ -110,9 +110,11 @@ pub fn delegations(target: &Target, dir: &Fh, names: [&str; 2]) -> Result<Delega
         let to_write = flags::OPEN4_SHARE_ACCESS_BOTH | WANT_WRITE_DELEG;
         let (_, read) = wish(&session, &dir, names[0], to_read).await;
         let (_, write) = wish(&session, &dir, names[1], to_write).await;
+        let write_directory = write_directory(&session, &dir, &format!("{}-dir", names[0])).await;
         let directory = directory(&session, &dir).await;
         let mut found = Delegations {
             directory,
+            write_directory,
             ..Delegations::simple(read, write, "they are an addition to version 4.2")
         };
         if minor >= 2 {
@@ -139,6 +141,18 @@ async fn directory(session: &Session, dir: &FileHandle) -> Delegation {
         // If this fails, the state ends with the session.
         let _ = session.compound(back, false).await;
     }
+    said
+}
+
+/// Makes a directory to ask for, and removes it.
+async fn write_directory(session: &Session, dir: &FileHandle, name: &str) -> Delegation {
+    let said = match session.compound(write_directory_ops(dir, name), false).await {
+        Ok(reply) => of_write_directory(reply),
+        Err(e) => Delegation::none(e.to_string()),
+    };
+    let remove = ArgOp::Remove(Bytes::copy_from_slice(name.as_bytes()));
+    // If this fails, the probe says what is left.
+    let _ = session.compound(vec![ArgOp::Putfh(dir.clone()), remove], false).await;
     said
 }
 

@@ -34,6 +34,8 @@ RFC 9754 leaves one thing to the server: a time that the holder sets and that li
 chosen it (`tar`, `cp -p`); one in the future becomes now. A later access time that comes alone is left to the file system, which would advance the change time with it: section 8.2
 forbids that. WANT_DELEGATION and DELEGPURGE are not served, nor are claims by a delegation of a former client: no delegation
 outlasts its client's restart. The holder of a directory delegation is told of no change (CB_NOTIFY): each by another client recalls it.
+Where an export has [`write_delegations`](exports.md#write-directory-delegations), bit 31 of the notifications that GET_DIR_DELEGATION asks for asks for a directory for writing: the one
+[extension](internals/write-directory-delegations.md) that no standard has.
 
 Callbacks that the server sends: CB_NULL, CB_SEQUENCE, CB_GETATTR, CB_RECALL, CB_RECALL_ANY (to clients that have so many delegations that there is hardly room for more), CB_OFFLOAD. CB_GETATTR asks the holder of a write delegation for change and size, and for
 time_deleg_access and time_deleg_modify where it answers for the times, when another client asks for attributes that a writer changes (RFC 8881 section 10.4.3). If the holder has

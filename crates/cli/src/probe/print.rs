@@ -35,6 +35,7 @@ pub fn print(r: &Report, out: impl Write) -> io::Result<()> {
         given(&d.in_place_of_open),
         given(&d.directory)
     )?;
+    writeln!(out, "delegations: of directories, to write in them {}", given(&d.write_directory))?;
     writeln!(out, "TLS: {}", if r.tls.offered { "offered" } else { "not offered" })?;
     match &r.bandwidth {
         Some(b) => writeln!(
