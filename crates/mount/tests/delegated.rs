@@ -332,7 +332,7 @@ fn close_waits_where_the_server_gives_no_delegations() {
         fs::create_dir(one.join(&d)).unwrap();
         for n in 0..5 {
             fs::write(one.join(&format!("{d}/{n}")), "text").unwrap();
-            assert_eq!(fs::read_to_string(rig.dest().join(&format!("{d}/{n}"))).unwrap(), "text");
+            assert_eq!(fs::read_to_string(rig.dest().join(format!("{d}/{n}"))).unwrap(), "text");
         }
         assert_eq!(one.state("directory delegations"), 0);
     }

@@ -751,7 +751,7 @@ async fn one(
         (false, false) => Doubt::Maybe,
     };
     match step {
-        Step::File(new) => Ok(StepDone::File(remote.create(who, dir, new, doubt).await?)),
+        Step::File(new) => Ok(StepDone::File(Box::new(remote.create(who, dir, new, doubt).await?))),
         Step::Dir { name, mode, delegate } => {
             let kind = (CreateType::Dir, Some(*mode));
             let made = remote.make(who, dir, name, kind, (doubt, *delegate)).await?;

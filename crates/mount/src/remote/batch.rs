@@ -43,7 +43,7 @@ pub enum Step {
 /// What a change that was executed left behind.
 #[derive(Debug)]
 pub enum StepDone {
-    File(Made),
+    File(Box<Made>),
     Object {
         handle: FileHandle,
         attrs: Option<Attrs>,
@@ -226,7 +226,7 @@ impl Remote {
                 if !whole {
                     self.close(who, &made.handle, opened.stateid).await;
                 }
-                Ok((StepDone::File(made), whole))
+                Ok((StepDone::File(Box::new(made)), whole))
             }
             Step::Dir { name, delegate, .. } => {
                 results.take(OpNum::CREATE)?;
