@@ -269,16 +269,15 @@ impl<F> Tree<F> {
         self.seen(ino, change, asked);
     }
 
-    /// Takes attributes that a change of ours left behind. Replies to requests sent before `now` say nothing new.
-    pub fn changed(&mut self, ino: Ino, attrs: Option<Attrs>, now: Time) {
+    /// Takes attributes that a change of ours left behind, sent at `sent`, its reply known at `now`. Replies to requests sent before `now` say nothing new. If
+    /// another change of ours has ended since `sent`, nobody knows which of the two was the last: the server is asked.
+    pub fn changed(&mut self, ino: Ino, attrs: Option<Attrs>, (sent, now): (Time, Time)) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let alone = sent >= node.floor;
         node.floor = now;
-        match attrs {
-            // What programs have changed since is behind it.
-            Some(attrs) if node.owed > 0 => node.attrs.change = attrs.change,
-            None if node.owed > 0 => {}
-            Some(attrs) => (node.attrs, node.asked) = (attrs, Some(now)),
-            None => node.asked = None,
+        node.asked = attrs.is_some().then_some(now).filter(|_| alone);
+        if let Some(attrs) = attrs {
+            node.attrs = attrs;
         }
     }
 
@@ -390,7 +389,7 @@ impl<F> Tree<F> {
         let failed = change.is_none();
         let (change, attrs) = change.unwrap_or_default();
         if !failed {
-            self.changed(dir, attrs, now);
+            self.changed(dir, attrs, (asked, now));
         }
         let Some(dir) = self.dir(dir) else { return };
         dir.changes += 1;
@@ -452,7 +451,7 @@ impl<F> Tree<F> {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.handle = Some(handle.clone());
         let place = node.place.clone();
-        self.changed(ino, attrs, now);
+        self.changed(ino, attrs, (now, now));
         let other = self.handles.get(&handle).and_then(|other| self.nodes.get(other));
         if other.is_none_or(|other| other.file.is_none()) {
             self.handles.insert(handle, ino);

@@ -73,6 +73,7 @@ pub(super) async fn set_attrs(
         None => None,
     };
     let handle = shared.server_handle(ino)?;
+    let sent = shared.now();
     let attrs = shared.remote.set_attrs(who, &handle, set).await?;
     let now = shared.now();
     let mut tree = shared.tree();
@@ -86,7 +87,7 @@ pub(super) async fn set_attrs(
     {
         open.state.lock().generation += 1;
     }
-    tree.changed(ino, Some(attrs.clone()), now);
+    tree.changed(ino, Some(attrs.clone()), (sent, now));
     Ok(shared.seen_by_programs(&tree, ino, attrs))
 }
 

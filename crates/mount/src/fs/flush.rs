@@ -225,10 +225,11 @@ async fn set_part(
     if part.is_empty() {
         return;
     }
+    let sent = shared.now();
     let set = shared.remote.set_attrs(who, handle, part).await;
     let now = shared.now();
     match set {
-        Ok(attrs) => shared.tree().changed(ino, Some(attrs), now),
+        Ok(attrs) => shared.tree().changed(ino, Some(attrs), (sent, now)),
         Err(e) => {
             let path = shared.tree().path(ino);
             shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
@@ -250,7 +251,7 @@ async fn write(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: b
                 let mut tree = shared.tree();
                 open.state.lock().content.written(number, None);
                 pages(&mut tree, ino, Some(before), attrs.change);
-                tree.changed(ino, Some(attrs), now);
+                tree.changed(ino, Some(attrs), (now, now));
                 Ok(())
             }
             Ok(None) => {
@@ -309,7 +310,7 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
                     let mut tree = shared.tree();
                     if verifier.is_none() {
                         // The piece leaves memory here, and no COMMIT tells the size: the file is not shorter than this.
-                        tree.changed(ino, None, now);
+                        tree.changed(ino, None, (now, now));
                         if let Some(node) = tree.get_mut(ino) {
                             node.attrs.size = node.attrs.size.max(end);
                         }
@@ -338,14 +339,14 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
             let now = shared.now();
             let mut tree = shared.tree();
             pages(&mut tree, ino, None, attrs.change);
-            tree.changed(ino, Some(attrs), now);
+            tree.changed(ino, Some(attrs), (now, now));
             return Ok(());
         }
         let (verifier, attrs) = shared.remote.commit(who, &handle).await?;
         let now = shared.now();
         let mut tree = shared.tree();
         pages(&mut tree, ino, None, attrs.change);
-        tree.changed(ino, Some(attrs), now);
+        tree.changed(ino, Some(attrs), (now, now));
         let mut file = open.state.lock();
         if file.content.committed(verifier) {
             shared.charge(&mut file);

@@ -832,7 +832,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             }
             shared.charge(&mut state);
         }
-        tree.changed(dir, sent.dir, now);
+        tree.changed(dir, sent.dir, (now, now));
         let over = count + usize::from(failed.is_some());
         shared.lanes.pending().settle(dir, over);
         if let (Some(e), Some(change)) = (failed, changes.get(count)) {
@@ -926,14 +926,14 @@ fn done_one(
                 tree.disown(ino);
             }
             // Its change time is the server's, and its other names have one less beside them.
-            tree.changed(ino, None, now);
+            tree.changed(ino, None, (now, now));
         }
         StepDone::Set(attrs) => {
             if let (Some(node), Some(attrs)) = (tree.get_mut(ino), &attrs) {
                 let same = node.pages == Some(node.attrs.change);
                 node.pages = same.then_some(attrs.change);
             }
-            tree.changed(ino, attrs, now);
+            tree.changed(ino, attrs, (now, now));
         }
     }
 }
@@ -989,7 +989,7 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
     }
     tree.pin(change.node);
     forget(shared, tree, change, Some(e));
-    tree.changed(change.node, None, shared.now());
+    tree.changed(change.node, None, (shared.now(), shared.now()));
     tree.unpin(change.node);
 }
 

@@ -176,7 +176,7 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
             tree.disown(ino);
         }
         // It may have other names.
-        tree.changed(ino, None, now);
+        tree.changed(ino, None, (now, now));
         if let Some(node) = tree.get_mut(ino)
             && node.place.as_ref().is_some_and(|(d, n)| *d == dir && n == name)
         {
@@ -383,7 +383,7 @@ async fn move_name(
             if from != to {
                 tree.is_shared_now(ino);
             }
-            tree.changed(ino, None, now);
+            tree.changed(ino, None, (now, now));
             tree.named(to, newname, Some(ino));
         }
         None => tree.unknown(to, newname),
@@ -392,7 +392,7 @@ async fn move_name(
         if tree.get(ino).is_some_and(|n| n.attrs.is_dir()) {
             tree.disown(ino);
         }
-        tree.changed(ino, None, now);
+        tree.changed(ino, None, (now, now));
     }
     Ok(())
 }
@@ -416,6 +416,7 @@ pub(super) async fn link(
     known(shared, dir, name).await;
     shared.tree().is_shared_now(ino);
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);
+    let sent = shared.now();
     let changed = change(shared, dir, name, shared.remote.link(who, &object, &above, name)).await?;
     let now = shared.now();
     let attrs = match changed.object {
@@ -427,7 +428,7 @@ pub(super) async fn link(
         let same = node.pages == Some(node.attrs.change);
         node.pages = same.then_some(attrs.change);
     }
-    tree.changed(ino, Some(attrs.clone()), now);
+    tree.changed(ino, Some(attrs.clone()), (sent, now));
     tree.named(dir, name, Some(ino));
     tree.refer(ino);
     Ok(shared.seen_by_programs(&tree, ino, attrs))
