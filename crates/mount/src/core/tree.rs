@@ -275,9 +275,12 @@ impl<F> Tree<F> {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let alone = sent >= node.floor;
         node.floor = now;
-        node.asked = attrs.is_some().then_some(now).filter(|_| alone);
-        if let Some(attrs) = attrs {
-            node.attrs = attrs;
+        match attrs {
+            // What programs have changed since is behind it.
+            Some(attrs) if node.owed > 0 => node.attrs.change = attrs.change,
+            None if node.owed > 0 => {}
+            Some(attrs) => (node.attrs, node.asked) = (attrs, alone.then_some(now)),
+            None => node.asked = None,
         }
     }
 
