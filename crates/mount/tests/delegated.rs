@@ -376,7 +376,7 @@ impl Child {
     }
 
     fn new(rig: &Rig, test: &str, options: &str) -> Child {
-        let mut process = Command::new(std::env::current_exe().unwrap())
+        let process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--include-ignored"])
             .env(CHILD, format!("nfs://{}/dest?version=4.2", rig.addr()))
             .env("OPTIONS", options)
@@ -384,12 +384,14 @@ impl Child {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut out = std::io::BufReader::new(process.stdout.take().unwrap());
+        let mut child = Child { process, at: std::path::PathBuf::new() };
+        let mut out = std::io::BufReader::new(child.process.stdout.take().unwrap());
         loop {
             let mut line = String::new();
             assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0);
             if let Some(path) = line.find("/var/tmp/").map(|p| line[p..].trim().to_owned()) {
-                return Child { process, at: path.into() };
+                child.at = path.into();
+                return child;
             }
         }
     }
