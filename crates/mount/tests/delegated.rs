@@ -10,7 +10,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use common::{At, Rig, can_mount, shell};
+use common::{At, Rig, can_mount, own_dir, shell};
 use landfast_mount::control;
 
 /// A mount of which nothing is sent before somebody wants it.
@@ -354,18 +354,66 @@ fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// A mount whose process dies: this test's own program, called again.
+const CHILD: &str = "LANDFAST_TEST_MOUNT_OF_ITS_OWN";
+
+/// A mount in a process of its own: this program, called again for one of its tests.
+struct Child {
+    process: std::process::Child,
+    at: std::path::PathBuf,
+}
+
+impl Child {
+    /// In that process: serves the mount until it is told to end, and ends. Elsewhere: nothing.
+    fn serve() {
+        if let Some(url) = std::env::var_os(CHILD) {
+            let at = At::new(&url.into_string().unwrap(), &std::env::var("OPTIONS").unwrap());
+            println!("{}", at.path().display());
+            // Until it is killed, or its caller ends.
+            std::io::stdin().read_line(&mut String::new()).unwrap();
+            drop(at);
+            std::process::exit(0);
+        }
+    }
+
+    fn new(rig: &Rig, test: &str, options: &str) -> Child {
+        let process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture", "--include-ignored"])
+            .env(CHILD, format!("nfs://{}/dest?version=4.2", rig.addr()))
+            .env("OPTIONS", options)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut child = Child { process, at: std::path::PathBuf::new() };
+        let mut out = std::io::BufReader::new(child.process.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0);
+            if let Some(path) = line.find("/var/tmp/").map(|p| line[p..].trim().to_owned()) {
+                child.at = path.into();
+                return child;
+            }
+        }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&self.at);
+    }
+}
+
 #[test]
 fn a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files() {
-    const CHILD: &str = "LANDFAST_TEST_MOUNT_THAT_DIES";
-    if let Some(url) = std::env::var_os(CHILD) {
-        let url = url.into_string().unwrap();
-        let at = At::new(&url, "close=local,flush_age=0.02");
-        println!("{}", at.path().display());
-        // Until it is killed.
-        std::io::stdin().read_line(&mut String::new()).unwrap();
-        return;
-    }
+    Child::serve();
     if !can_mount() {
         return;
     }
@@ -373,26 +421,9 @@ fn a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files() {
     let mut rig = Rig::delegating();
     for round in 0..ROUNDS {
         let name = format!("r{round}");
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files",
-                "--nocapture",
-            ])
-            .env(CHILD, format!("nfs://{}/dest?version=4.2", rig.addr()))
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
-        let at = loop {
-            let mut line = String::new();
-            assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0);
-            if let Some(path) = line.find("/var/tmp/").map(|p| line[p..].trim().to_owned()) {
-                break path;
-            }
-        };
-        let dir = Path::new(&at).join(&name);
+        let test = "a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files";
+        let child = Child::new(&rig, test, "close=local,flush_age=0.02");
+        let dir = child.at.join(&name);
         fs::create_dir(&dir).unwrap();
         let killed = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -414,11 +445,8 @@ fn a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files() {
                 std::thread::yield_now();
             }
             killed.store(true, std::sync::atomic::Ordering::Release);
-            child.kill().unwrap();
-            child.wait().unwrap();
-            let _ = rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH);
+            drop(child);
         });
-        let _ = fs::remove_dir(&at);
     }
     // A request that was under way is executed to its end.
     rig.stop();
@@ -433,4 +461,44 @@ fn a_mount_that_dies_leaves_a_prefix_of_each_directory_with_whole_files() {
             assert!(found == expected, "{round}/{d}: {sizes:?}");
         }
     }
+}
+
+#[test]
+#[ignore = "waits for two leases"]
+fn what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error() {
+    Child::serve();
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::delegating();
+    let test = "what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error";
+    let one = Child::new(&rig, test, LOCAL);
+    let two = rig.mount_with("4.2", "actimeo=0");
+    let own = own_dir(&one.at, "d");
+    let d = own.file_name().unwrap().to_str().unwrap();
+    for name in ["old", "replaced", "moved", "gone"] {
+        fs::write(own.join(name), name).unwrap();
+    }
+    assert!(control::sync(&one.at).unwrap().is_empty());
+    fs::write(own.join("new"), "new").unwrap();
+    fs::write(own.join("taken"), "ours").unwrap();
+    for name in ["old", "replaced"] {
+        fs::remove_file(own.join(name)).unwrap();
+    }
+    fs::rename(own.join("moved"), own.join("to")).unwrap();
+    fs::create_dir(own.join("dir")).unwrap();
+    fs::write(own.join("dir/below"), "below").unwrap();
+    one.signal(rustix::process::Signal::STOP);
+    // It does not answer the recall, so the server takes the directory back after a lease.
+    fs::write(two.join(d).join("taken"), "theirs").unwrap();
+    fs::write(two.join(d).join("other"), "theirs").unwrap();
+    fs::rename(two.join(d).join("other"), two.join(d).join("replaced")).unwrap();
+    one.signal(rustix::process::Signal::CONT);
+    let lost = control::sync(&one.at).unwrap();
+    let mut paths: Vec<&str> = lost.iter().filter_map(|l| l.split(": ").next()).collect();
+    paths.sort_unstable();
+    assert_eq!(paths, [format!("{d}/replaced"), format!("{d}/taken")], "{lost:?}");
+    let names = shell(&two.join(d), "find . -type f | sort; cat taken replaced new to dir/below");
+    assert_eq!(names, "./dir/below\n./gone\n./new\n./replaced\n./taken\n./to\ntheirstheirsnewmovedbelow");
+    assert_eq!(shell(&own, "cat taken; ls"), "theirsdir\ngone\nnew\nreplaced\ntaken\nto\n");
 }

@@ -18,8 +18,9 @@ use super::{Ino, Time};
 use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, LISTED_NODES_MAX, NAMES_MAX};
 
 pub mod own;
+pub mod right;
 
-use own::Own;
+use right::Own;
 
 /// The number of the mount's top directory.
 pub const ROOT: Ino = 1;

@@ -12,8 +12,8 @@ use fuser::{FileAttr, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use landfast_nfs::v4::{FileHandle, Verifier};
 use tokio::sync::Mutex;
 
+use super::changes;
 use super::convert::{TTL, attr, kind};
-use super::lanes;
 use super::shared::Shared;
 use crate::core::attrs::Attrs;
 use crate::core::tree::Listing;
@@ -131,7 +131,7 @@ pub(super) async fn list(
         state.own = shared.tree().entries(dir.ino);
         if state.own.is_none() {
             // The server knows more of some names, and has to know them all.
-            lanes::settle_dir(shared, dir.ino).await;
+            changes::settle_dir(shared, dir.ino).await;
         }
         state.begin(shared, dir.ino);
     }

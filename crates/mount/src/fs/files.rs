@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::ahead::Ahead;
 use super::flush::{self, Until};
-use super::lanes;
 use super::locks;
 use super::shared::{Handle, Open, Shared};
+use super::{changes, delegations};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::file::{Held, Next};
@@ -56,10 +56,10 @@ pub(super) async fn set_attrs(
         let node = tree.get(ino).ok_or(Errno::STALE)?;
         (node.file.clone(), node.attrs.is_dir())
     };
-    lanes::settle_node(shared, ino).await;
+    changes::settle_node(shared, ino).await;
     if is_dir {
         // What was made in it before moved its times before.
-        lanes::settle_dir(shared, ino).await;
+        changes::settle_dir(shared, ino).await;
     }
     if let Some(open) = &open {
         // Data comes first: it moves the times, and a new size cuts it off.
@@ -129,7 +129,7 @@ pub(super) fn hold(
             false => {
                 let may_wait = !shared.options.hold.is_zero() && shared.dirty_count() < HELD_FILES_MAX;
                 let free = tree.is_free(dir, name, now);
-                may_wait && free && !shared.is_full() && !lanes::is_worth_asking(shared, &tree, dir)
+                may_wait && free && !shared.is_full() && !delegations::is_worth_asking(shared, &tree, dir)
             }
         };
         if !may {
@@ -160,7 +160,7 @@ pub(super) fn hold(
         shared.is_dirty(ino, who);
         if own {
             tree.touched(dir, 0, attrs.mtime);
-            lanes::add(shared, &mut tree, who, (dir, ino), What::File { name: name.clone() });
+            changes::add(shared, &mut tree, who, (dir, ino), What::File { name: name.clone() });
         }
         (attrs, ino)
     };
@@ -176,7 +176,7 @@ pub(super) async fn create(
     mode: u32,
     flags: i32,
 ) -> Result<(Attrs, Ino, Opened), Errno> {
-    lanes::prepare(shared, who, dir).await?;
+    delegations::prepare(shared, who, dir).await?;
     let mut held = hold(shared, who, dir, name, mode, flags);
     if held.is_none() && shared.options.local && super::names::ask(shared, who, dir, name).await?.is_none() {
         // The directory was this mount's own when the kernel asked for the name, and memory has forgotten that since. Made at once, the
@@ -186,7 +186,7 @@ pub(super) async fn create(
     if let Some((attrs, ino, number)) = held {
         return Ok((attrs, ino, Opened { number, keep_pages: false }));
     }
-    lanes::settle_dir(shared, dir).await;
+    changes::settle_dir(shared, dir).await;
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
     shared.tree().begin(dir);
@@ -402,7 +402,7 @@ pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
 /// close(2) and fsync(2): all is stable, or the error is reported.
 pub(super) async fn flush(shared: &Arc<Shared>, handle: &Handle) -> Result<(), Errno> {
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
-    lanes::settle_node(shared, handle.ino).await;
+    changes::settle_node(shared, handle.ino).await;
     handle.open.state.lock().errors.report(&mut handle.seen.lock())
 }
 
@@ -418,27 +418,9 @@ pub(super) fn is_flushed(handle: &Handle) -> Option<Result<(), Errno>> {
 
 /// fsync(2) of a directory: what was made in it and, where changes are made here first, in all below it, is on the server.
 pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
-    lanes::settle_below(shared, dir).await;
-    let done = make_held(shared, dir).await;
-    done.and(lanes::take_failure(shared, dir).map_or(Ok(()), Err))
-}
-
-/// Makes the new files that are held back in a directory.
-pub(super) async fn make_held(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
-    let held = {
-        let tree = shared.tree();
-        let files = tree.held_in(dir).into_iter();
-        files.filter_map(|(_, ino)| Some((ino, tree.get(ino)?.file.clone()?))).collect::<Vec<_>>()
-    };
-    let mut done = Ok(());
-    for (ino, open) in held {
-        let who = shared.writer(ino).unwrap_or_else(|| shared.remote.own().clone());
-        flush::send(shared, ino, &open, &who, Until::Made).await;
-        if let Some(e) = open.state.lock().dead {
-            done = Err(e);
-        }
-    }
-    done
+    changes::settle_below(shared, dir).await;
+    let done = flush::make_held(shared, dir).await;
+    done.and(changes::take_failure(shared, dir).map_or(Ok(()), Err))
 }
 
 /// The last close of an open file description.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, FileType, NfsStat, NfsTime, OpNum, StableHow};
 use tokio::task::JoinSet;
 
-use super::lanes;
+use super::changes;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
@@ -67,7 +67,7 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
     if open.state.lock().is_local() {
-        return lanes::settle_node(shared, ino).await;
+        return changes::settle_node(shared, ino).await;
     }
     let (held, new, pieces, written) = {
         let tree = shared.tree();
@@ -383,7 +383,7 @@ async fn write_piece(
 
 /// Makes all files stable that have something on its way.
 pub(super) async fn send_all(shared: &Arc<Shared>) {
-    lanes::settle_all(shared).await;
+    changes::settle_all(shared).await;
     let mut under_way = JoinSet::new();
     for (ino, who) in shared.dirty_since(std::time::Duration::ZERO) {
         let open = shared.tree().get(ino).and_then(|n| n.file.clone());
@@ -419,8 +419,42 @@ pub(super) async fn clean(shared: std::sync::Weak<Shared>) {
             let shared = shared.clone();
             tokio::spawn(async move {
                 send(&shared, ino, &open, &who, Until::Stable).await;
-                lanes::close_unused(&shared, ino);
+                close_unused(&shared, ino);
             });
         }
+    }
+}
+
+/// Makes the new files that are held back in a directory.
+pub(super) async fn make_held(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno> {
+    let held = {
+        let tree = shared.tree();
+        let files = tree.held_in(dir).into_iter();
+        files.filter_map(|(_, ino)| Some((ino, tree.get(ino)?.file.clone()?))).collect::<Vec<_>>()
+    };
+    let mut done = Ok(());
+    for (ino, open) in held {
+        let who = shared.writer(ino).unwrap_or_else(|| shared.remote.own().clone());
+        send(shared, ino, &open, &who, Until::Made).await;
+        if let Some(e) = open.state.lock().dead {
+            done = Err(e);
+        }
+    }
+    done
+}
+
+/// Forgets a file that nobody has open and of which nothing is on its way.
+pub(super) fn close_unused(shared: &Shared, ino: Ino) {
+    let mut tree = shared.tree();
+    let unused = tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
+        let file = open.state.lock();
+        file.opens == 0 && file.held.is_none() && file.content.is_empty()
+    });
+    if unused {
+        tree.pin(ino);
+        if let Some(node) = tree.get_mut(ino) {
+            node.file = None;
+        }
+        tree.unpin(ino);
     }
 }

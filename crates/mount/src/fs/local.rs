@@ -4,13 +4,14 @@ use bytes::Bytes;
 use landfast_nfs::v4::FileType;
 use landfast_nfs::v4::attr::AttrValues;
 
-use super::lanes;
+use super::changes;
 use super::shared::{Open, Shared};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
 use crate::core::pending::What;
 use crate::core::tree::Tree;
-use crate::core::tree::own::{Entry, Right};
+use crate::core::tree::own::Entry;
+use crate::core::tree::right::Right;
 use crate::errno::Errno;
 use crate::remote::Caller;
 
@@ -80,7 +81,7 @@ pub(super) fn make(
     let ino = tree.make_here(dir, name, attrs.clone(), text, who.uid, shared.now());
     tree.touched(dir, more, shared.clock());
     tree.refer(ino);
-    lanes::add(shared, &mut tree, who, (dir, ino), what);
+    changes::add(shared, &mut tree, who, (dir, ino), what);
     Some(Ok((ino, attrs)))
 }
 
@@ -121,7 +122,7 @@ pub(super) fn remove(
     let clock = shared.clock();
     tree.removed_here(dir, name, clock);
     tree.touched(dir, -i32::from(is_dir), clock);
-    lanes::add(shared, &mut tree, who, (dir, ino), What::Remove { name: name.clone(), is_dir });
+    changes::add(shared, &mut tree, who, (dir, ino), What::Remove { name: name.clone(), is_dir });
     Some(Ok(()))
 }
 
@@ -162,7 +163,13 @@ pub(super) fn rename(
     let clock = shared.clock();
     tree.renamed_here(dir, from, to, clock);
     tree.touched(dir, 0, clock);
-    lanes::add(shared, &mut tree, who, (dir, ino), What::Rename { from: from.clone(), to: to.clone(), over });
+    changes::add(
+        shared,
+        &mut tree,
+        who,
+        (dir, ino),
+        What::Rename { from: from.clone(), to: to.clone(), over },
+    );
     Some(Ok(()))
 }
 
@@ -192,7 +199,7 @@ pub(super) fn set(shared: &Shared, who: &Caller, ino: Ino, set: &Set) -> Option<
     }
     let clock = shared.clock();
     tree.set_here(ino, set, clock);
-    lanes::add(shared, &mut tree, who, (lane, ino), What::Set(*set));
+    changes::add(shared, &mut tree, who, (lane, ino), What::Set(*set));
     let attrs = tree.get(ino)?.attrs.clone();
     Some(shared.seen_by_programs(&tree, ino, attrs))
 }

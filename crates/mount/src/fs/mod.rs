@@ -11,16 +11,21 @@
 //! | `look` | attributes, asked of the server |
 //! | `flush` | sending what is held back |
 //! | `local` | changes that are made here, in directories of this mount's own |
-//! | `lanes` | sending them, and their delegations |
+//! | `lanes`, `changes` | changes on their way, and waiting for them |
+//! | `delegations` | of directories: asked for, recalled, returned |
+//! | `flusher` | sending changes |
 //! | `read` | reading, over what is on its way |
 //! | `names`, `files`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
 
 mod ahead;
 mod callers;
+mod changes;
 mod convert;
+mod delegations;
 mod dirs;
 mod files;
 mod flush;
+mod flusher;
 mod held_locks;
 mod lanes;
 mod local;
@@ -84,7 +89,7 @@ impl Mount {
     ) -> Mount {
         let shared = Arc::new(Shared::new(remote, options, runtime, root, unique));
         shared.runtime.spawn(flush::clean(Arc::downgrade(&shared)));
-        shared.runtime.block_on(lanes::start(&shared));
+        shared.runtime.block_on(flusher::start(&shared));
         Mount { shared, dirs: Arc::default() }
     }
 
@@ -105,7 +110,7 @@ impl Mount {
     }
 
     pub(crate) async fn disconnect(&self) {
-        lanes::give_all_back(&self.shared).await;
+        delegations::give_all_back(&self.shared).await;
         self.shared.remote.session().clone().destroy().await;
     }
 

@@ -8,9 +8,9 @@ use landfast_nfs::v4::OpNum;
 use landfast_nfs::v4::args::CreateType;
 
 use super::flush::{self, Until};
-use super::lanes;
 use super::local::{self, New};
 use super::shared::Shared;
+use super::{changes, delegations};
 use crate::core::Ino;
 use crate::core::attrs::Attrs;
 use crate::core::tree::own::Entry;
@@ -47,7 +47,7 @@ pub(super) async fn ask(
 ) -> Result<Option<(Ino, Attrs)>, Errno> {
     if !shared.tree().is_own(dir) {
         // It was, until a moment ago.
-        lanes::settle_dir(shared, dir).await;
+        changes::settle_dir(shared, dir).await;
     }
     let handle = shared.server_handle(dir)?;
     let asked = shared.now();
@@ -130,13 +130,13 @@ pub(super) async fn make(
         (CreateType::Lnk(text), _) => Some(New::Link(text.clone())),
         _ => None,
     };
-    if lanes::prepare(shared, who, dir).await? {
+    if delegations::prepare(shared, who, dir).await? {
         if let Some(new) = new
             && let Some(made) = local::make(shared, who, dir, name, new)
         {
             return made;
         }
-        lanes::settle_dir(shared, dir).await;
+        changes::settle_dir(shared, dir).await;
     }
     // A file of this name may be held back: then the server would not see that it is taken.
     if shared.tree().held_in(dir).iter().any(|(n, _)| n == name) {
@@ -144,7 +144,7 @@ pub(super) async fn make(
     }
     let handle = shared.server_handle(dir)?;
     let is_dir = matches!(kind, CreateType::Dir);
-    let delegate = is_dir && lanes::asks(shared);
+    let delegate = is_dir && delegations::asks(shared);
     let work = shared.remote.make(who, &handle, name, (kind, mode), (Doubt::None, delegate));
     let changed = change(shared, dir, name, work).await?;
     let (handle, attrs) = changed.object.ok_or(Errno::IO)?;
@@ -157,7 +157,7 @@ pub(super) async fn make(
     }
     tree.refer(ino);
     if let Some(given) = changed.delegation {
-        lanes::given(shared, &mut tree, ino, given, who);
+        delegations::given(shared, &mut tree, ino, given, who);
     }
     Ok((ino, attrs))
 }
@@ -242,7 +242,7 @@ async fn here<T>(
     names: &[&Bytes],
     change: impl Fn() -> Option<Result<T, Errno>>,
 ) -> Result<Option<T>, Errno> {
-    if !lanes::prepare(shared, who, dir).await? {
+    if !delegations::prepare(shared, who, dir).await? {
         return Ok(None);
     }
     for name in names {
@@ -254,7 +254,7 @@ async fn here<T>(
     match change() {
         Some(done) => done.map(Some),
         None => {
-            lanes::settle_dir(shared, dir).await;
+            changes::settle_dir(shared, dir).await;
             Ok(None)
         }
     }
@@ -288,7 +288,7 @@ pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &B
     }
     let gone = shared.tree().named_node(dir, name);
     if let Some(gone) = gone {
-        lanes::settle_dir(shared, gone).await;
+        changes::settle_dir(shared, gone).await;
     }
     let holds = {
         let tree = shared.tree();
@@ -314,14 +314,14 @@ pub(super) async fn rename(
         }
     } else {
         for dir in [from, to] {
-            lanes::prepare(shared, who, dir).await?;
-            lanes::settle_dir(shared, dir).await;
+            delegations::prepare(shared, who, dir).await?;
+            changes::settle_dir(shared, dir).await;
         }
     }
     let source = known(shared, from, oldname).await;
     let target = known(shared, to, newname).await;
     if let Some(target) = target {
-        lanes::settle_dir(shared, target).await;
+        changes::settle_dir(shared, target).await;
     }
     if let Some(target) = target
         && Some(target) != source
@@ -410,9 +410,9 @@ pub(super) async fn link(
         flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or_else(|| who.clone()), Until::Made)
             .await;
     }
-    lanes::settle_node(shared, ino).await;
-    lanes::prepare(shared, who, dir).await?;
-    lanes::settle_dir(shared, dir).await;
+    changes::settle_node(shared, ino).await;
+    delegations::prepare(shared, who, dir).await?;
+    changes::settle_dir(shared, dir).await;
     known(shared, dir, name).await;
     shared.tree().is_shared_now(ino);
     let (object, above) = (shared.server_handle(ino)?, shared.server_handle(dir)?);

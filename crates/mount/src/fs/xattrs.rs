@@ -39,7 +39,7 @@ async fn made(shared: &Arc<Shared>, who: &Caller, ino: Ino) {
         flush::send(shared, ino, &open, &shared.writer(ino).unwrap_or_else(|| who.clone()), Until::Made)
             .await;
     }
-    super::lanes::settle_node(shared, ino).await;
+    super::changes::settle_node(shared, ino).await;
 }
 
 pub(super) async fn get(shared: &Arc<Shared>, who: &Caller, ino: Ino, name: &[u8]) -> Result<Bytes, Errno> {

@@ -18,7 +18,7 @@ use landfast_nfs::v4::flags::{
 use landfast_nfs::v4::{ArgOp, ChangeInfo, FileHandle, FileType, NfsStat, OpNum, StableHow, Stateid};
 
 use super::names::Also;
-use super::send::{Caller, Fault, Remote};
+use super::send::{Caller, Doubt, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, Set};
 
 /// A file to be made.
@@ -46,16 +46,6 @@ pub struct Made {
     pub unwritten: Vec<(u64, Bytes)>,
     /// Attributes that are not set yet.
     pub unset: Set,
-}
-
-/// Whether a creation may have been executed already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doubt {
-    None,
-    /// A reply was lost.
-    Maybe,
-    /// The same, and nobody else could have made something of this name.
-    OursIfThere,
 }
 
 impl NewFile {

@@ -23,10 +23,10 @@ mod owners;
 mod send;
 
 pub use batch::{Sent, Step, StepDone};
-pub use create::{Doubt, NewFile};
+pub use create::NewFile;
 pub use delegations::Delegation;
 pub use files::Space;
 pub use locks::LockRange;
 pub use names::{Also, Changed, Page};
 pub(crate) use send::is_busy;
-pub use send::{Caller, Fault, Remote};
+pub use send::{Caller, Doubt, Fault, Remote};

@@ -9,9 +9,8 @@ use landfast_nfs::v4::args::{CreateArgs, CreateType, ReaddirArgs, RenameArgs};
 use landfast_nfs::v4::attr::{AttrValues, Bitmap, number};
 use landfast_nfs::v4::{ArgOp, ChangeInfo, Fattr, FileHandle, FileType, NfsStat, OpNum, ResBody, Verifier};
 
-use super::create::Doubt;
 use super::delegations::{Delegation, ask_for_delegation, delegation};
-use super::send::{Caller, Fault, Remote};
+use super::send::{Caller, Doubt, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs, CHANGE};
 use crate::limits::{FIRST_READ_BYTES, READDIR_BYTES};
 

@@ -71,6 +71,16 @@ impl From<landfast_client::compound::OpError> for Fault {
     }
 }
 
+/// Whether a creation may have been executed already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    None,
+    /// A reply was lost.
+    Maybe,
+    /// The same, and nobody else could have made something of this name.
+    OursIfThere,
+}
+
 /// A server, and how patiently it is asked.
 pub struct Remote {
     session: Session,

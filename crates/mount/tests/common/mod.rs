@@ -158,6 +158,30 @@ impl Drop for Rig {
     }
 }
 
+/// A line of a mount's state.
+pub fn state(at: &Path, line: &str) -> u64 {
+    let status = control::status(at).unwrap();
+    let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(": "));
+    value.unwrap_or_else(|| panic!("{line}: {status}")).parse().unwrap()
+}
+
+/// A new directory of a mount's own. After a server has started that takes a moment, until its callbacks reach the mount.
+pub fn own_dir(at: &Path, name: &str) -> PathBuf {
+    let begin = Instant::now();
+    for n in 0.. {
+        let before = state(at, "directory delegations");
+        let dir = at.join(format!("{name}{n}"));
+        fs::create_dir(&dir).unwrap();
+        assert!(control::sync(at).unwrap().is_empty());
+        if state(at, "directory delegations") > before {
+            return dir;
+        }
+        fs::remove_dir(&dir).unwrap();
+        assert!(begin.elapsed() < LOCKED_MAX, "no delegation");
+    }
+    unreachable!("it has returned")
+}
+
 /// A mount. Dropping it unmounts it.
 pub struct At {
     pub dir: tempfile::TempDir,
@@ -188,26 +212,12 @@ impl At {
 
     /// A line of the mount's state.
     pub fn state(&self, line: &str) -> u64 {
-        let status = control::status(self.path()).unwrap();
-        let value = status.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(": "));
-        value.unwrap_or_else(|| panic!("{line}: {status}")).parse().unwrap()
+        state(self.path(), line)
     }
 
-    /// A new directory of the mount's own. After a server has started that takes a moment, until its callbacks reach the mount.
+    /// A new directory of the mount's own.
     pub fn own_dir(&self, name: &str) -> PathBuf {
-        let begin = Instant::now();
-        for n in 0.. {
-            let before = self.state("directory delegations");
-            let dir = self.join(&format!("{name}{n}"));
-            fs::create_dir(&dir).unwrap();
-            assert!(control::sync(self.path()).unwrap().is_empty());
-            if self.state("directory delegations") > before {
-                return dir;
-            }
-            fs::remove_dir(&dir).unwrap();
-            assert!(begin.elapsed() < LOCKED_MAX, "no delegation");
-        }
-        unreachable!("it has returned")
+        own_dir(self.path(), name)
     }
 
     /// Makes everything stable.

@@ -12,33 +12,10 @@
 use bytes::Bytes;
 use landfast_nfs::v4::{FileHandle, NfsTime, Stateid};
 
+use super::right::{Own, Right};
 use super::{Known, Name, Node, Tree};
 use crate::core::attrs::{Attrs, Set};
 use crate::core::{Ino, Time};
-
-/// By which right a directory is this mount's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Right {
-    New,
-    Delegated(Stateid),
-    Returning(Stateid),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
-    pub right: Right,
-    /// Users who may change names here, as far as is known.
-    users: Vec<u32>,
-}
-
-impl Own {
-    pub fn stateid(&self) -> Option<Stateid> {
-        match self.right {
-            Right::New => None,
-            Right::Delegated(stateid) | Right::Returning(stateid) => Some(stateid),
-        }
-    }
-}
 
 /// What an own directory has under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

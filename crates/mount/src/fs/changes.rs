@@ -1,0 +1,135 @@
+//! Changes that programs were told are done: added to their lanes, and waited for.
+
+use std::sync::Arc;
+
+use super::shared::{Open, Shared};
+use crate::core::Ino;
+use crate::core::pending::{Added, Change, What};
+use crate::core::tree::Tree;
+use crate::errno::Errno;
+use crate::limits::PENDING_MANY;
+use crate::remote::Caller;
+
+/// Adds a change that was made in the tree.
+pub(super) fn add(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, at: (Ino, Ino), what: What) {
+    let now = shared.now();
+    let added = shared.lanes.pending().add(who, at, what, now);
+    match added {
+        Added::Queued => {
+            tree.owe(at.0, now);
+            tree.owe(at.1, now);
+        }
+        Added::Folded => {}
+        Added::Cancelled(gone) => gone.iter().for_each(|change| forget(shared, tree, change, None)),
+    }
+    if shared.lanes.pending().len() >= PENDING_MANY {
+        shared.lanes.work.notify_one();
+    }
+}
+
+/// A change is not sent any more. `why`: it has failed.
+pub(super) fn forget(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, why: Option<Errno>) {
+    let now = shared.now();
+    let open = tree.get(change.node).and_then(|n| n.file.clone());
+    if let (What::File { .. }, Some(open)) = (&change.what, open) {
+        let mut file = open.state.lock();
+        file.content.drop_all();
+        file.held = None;
+        if let Some(e) = why {
+            file.errors.add(e);
+            file.dead = Some(e);
+        }
+        shared.charge(&mut file);
+        shared.is_clean(change.node);
+        let closed = file.opens == 0;
+        drop(file);
+        if closed && let Some(node) = tree.get_mut(change.node) {
+            node.file = None;
+        }
+    }
+    tree.pay(change.node, now);
+    tree.pay(change.dir, now);
+}
+
+/// Waits until the server knows a directory and has heard of all changes in it that were made before.
+pub(super) async fn settle_dir(shared: &Arc<Shared>, dir: Ino) {
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        [Some((dir, pending.last())), pending.creation(dir)].into_iter().flatten().collect()
+    };
+    wait(shared, &until).await;
+}
+
+/// The same of an object: its creation, its name, its attributes.
+pub(super) async fn settle_node(shared: &Arc<Shared>, ino: Ino) {
+    let above = shared.tree().above(ino);
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        if pending.is_empty() {
+            return;
+        }
+        let named = above.and_then(|dir| Some((dir, pending.last_of(dir, ino)?)));
+        let own = pending.last_of(ino, ino).map(|number| (ino, number));
+        [pending.creation(ino), named, own].into_iter().flatten().collect()
+    };
+    wait(shared, &until).await;
+}
+
+/// The same of a directory and all below it.
+pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
+    settle_node(shared, top).await;
+    let (dirs, last) = {
+        let pending = shared.lanes.pending();
+        (pending.dirs(), pending.last())
+    };
+    let until: Vec<(Ino, u64)> = {
+        let tree = shared.tree();
+        dirs.into_iter().filter(|dir| tree.is_below(*dir, top)).map(|dir| (dir, last)).collect()
+    };
+    wait(shared, &until).await;
+}
+
+pub(super) async fn settle_all(shared: &Arc<Shared>) {
+    let until: Vec<(Ino, u64)> = {
+        let pending = shared.lanes.pending();
+        let last = pending.last();
+        pending.dirs().into_iter().map(|dir| (dir, last)).collect()
+    };
+    wait(shared, &until).await;
+}
+
+/// The error of a change in a directory, or below it, that nobody was told of.
+pub(super) fn take_failure(shared: &Shared, top: Ino) -> Option<Errno> {
+    let tree = shared.tree();
+    let mut failures = shared.lanes.failures.lock();
+    let below: Vec<Ino> = failures.keys().copied().filter(|dir| tree.is_below(*dir, top)).collect();
+    below.into_iter().filter_map(|dir| failures.remove(&dir)).last()
+}
+
+pub(super) fn urge_all(shared: &Shared) {
+    let mut pending = shared.lanes.pending();
+    let last = pending.last();
+    for dir in pending.dirs() {
+        pending.urge(dir, last);
+    }
+    drop(pending);
+    shared.lanes.work.notify_one();
+}
+
+async fn wait(shared: &Arc<Shared>, until: &[(Ino, u64)]) {
+    loop {
+        let changed = shared.lanes.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        {
+            let mut pending = shared.lanes.pending();
+            let left: Vec<_> = until.iter().filter(|(dir, upto)| pending.has(*dir, *upto)).collect();
+            if left.is_empty() {
+                return;
+            }
+            left.into_iter().for_each(|(dir, upto)| pending.urge(*dir, *upto));
+        }
+        shared.lanes.work.notify_one();
+        changed.await;
+    }
+}

@@ -1,0 +1,329 @@
+//! Delegations: asked for, tested, recalled, returned.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use landfast_client::Recall;
+use landfast_nfs::v4::{FileHandle, Stateid};
+use tokio::sync::mpsc;
+
+use super::changes::{settle_all, settle_dir, settle_node, urge_all};
+use super::flush;
+use super::shared::{Open, Shared};
+use crate::core::tree::Tree;
+use crate::core::tree::right::Right;
+use crate::core::{Ino, Time};
+use crate::errno::Errno;
+use crate::limits::{
+    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, PENDING_MAX,
+};
+use crate::remote::{Caller, Delegation};
+
+/// What is looked after once in a while.
+pub(super) async fn look_after(shared: &Arc<Shared>) {
+    shared.remote.session().binds_back_channel().await;
+    check(shared).await;
+    let mut surplus = shared.tree().take_surplus();
+    let now = shared.now();
+    {
+        // The reply that gave it is lost, or has no directory here any more.
+        let mut early = shared.lanes.early.lock();
+        while early.front().is_some_and(|(_, at)| now.saturating_sub(*at) >= BACK_CHANNEL_LOOKED_EACH) {
+            surplus.extend(early.pop_front().map(|(recall, _)| (recall.fh, recall.stateid)));
+        }
+    }
+    shared.remote.return_delegations(&surplus).await;
+}
+
+/// Tests the delegations, if the server may have given them up.
+pub(super) async fn check(shared: &Arc<Shared>) {
+    let lanes = &shared.lanes;
+    let _one = lanes.checking.lock().await;
+    let session = shared.remote.session();
+    let standing = session.standing();
+    if standing.session == lanes.session.load(Ordering::Acquire) && !standing.revoked {
+        return;
+    }
+    let all = shared.tree().delegations();
+    let ids: Vec<Stateid> = all.iter().map(|(_, _, id)| *id).collect();
+    let stand = match shared.remote.which_stand(&ids).await {
+        Ok(stand) => stand,
+        Err(e) => {
+            // Nothing is known: it is tried again, and nothing is sent in the new session before.
+            tracing::warn!("delegations cannot be tested: {}", e.errno());
+            return;
+        }
+    };
+    for ((dir, _, stateid), stands) in all.into_iter().zip(stand) {
+        if !stands {
+            let mut tree = shared.tree();
+            tracing::warn!("{}: the server has taken the delegation back", tree.path(dir));
+            if tree.right(dir).is_some_and(|right| right_is(right, &stateid)) {
+                tree.disown(dir);
+            }
+            let mut pending = lanes.pending();
+            let last = pending.last();
+            pending.urge(dir, last);
+        }
+    }
+    lanes.session.store(standing.session, Ordering::Release);
+    lanes.changed.notify_waiters();
+    lanes.work.notify_one();
+}
+
+fn right_is(right: Right, stateid: &Stateid) -> bool {
+    matches!(right, Right::Delegated(id) | Right::Returning(id) if id.other == stateid.other)
+}
+
+/// Hears recalls.
+pub(super) async fn hear(weak: Weak<Shared>, mut recalls: mpsc::Receiver<Recall>) {
+    while let Some(recall) = recalls.recv().await {
+        let Some(shared) = weak.upgrade() else { return };
+        shared.lanes.recalls.fetch_add(1, Ordering::Relaxed);
+        let dir = shared.tree().recalled(&recall.stateid);
+        match dir {
+            Some(dir) => give_back(&shared, dir, recall.stateid),
+            None => {
+                let now = shared.now();
+                let mut early = shared.lanes.early.lock();
+                if early.len() >= EARLY_RECALLS_MAX {
+                    // The server asks again.
+                    early.pop_front();
+                }
+                early.push_back((recall, now));
+            }
+        }
+    }
+}
+
+/// Returns a delegation once all that it covers is on the server.
+fn give_back(shared: &Arc<Shared>, dir: Ino, stateid: Stateid) {
+    let shared = shared.clone();
+    tokio::spawn(async move {
+        settle_dir(&shared, dir).await;
+        let handle = shared.tree().get(dir).and_then(|n| n.handle.clone());
+        if let Some(handle) = handle {
+            shared.remote.return_delegations(&[(handle, stateid)]).await;
+        }
+        let now = shared.now();
+        note_refusal(&shared, dir, now);
+        let mut tree = shared.tree();
+        if tree.right(dir).is_some_and(|right| right_is(right, &stateid)) {
+            tree.disown(dir);
+        }
+        drop(tree);
+        shared.lanes.changed.notify_waiters();
+    });
+}
+
+/// Returns all delegations, at the end of the mount.
+pub(super) async fn give_all_back(shared: &Arc<Shared>) {
+    settle_all(shared).await;
+    let all: Vec<(FileHandle, Stateid)> =
+        shared.tree().delegations().into_iter().map(|(_, handle, id)| (handle, id)).collect();
+    shared.remote.return_delegations(&all).await;
+}
+
+/// Takes a delegation that the server has given with the creation of a directory, or that it has not given.
+pub(super) fn given(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, given: Delegation, who: &Caller) {
+    let lanes = &shared.lanes;
+    match given {
+        Delegation::Write(stateid) => {
+            tree.delegated(dir, stateid, Some(who.uid));
+            given_late(shared, tree, dir, stateid);
+        }
+        Delegation::Read(stateid) => {
+            let handle = tree.get(dir).and_then(|n| n.handle.clone());
+            tree.disown(dir);
+            if let Some(handle) = handle {
+                let shared = shared.clone();
+                tokio::spawn(async move { shared.remote.return_delegations(&[(handle, stateid)]).await });
+            }
+            note_refusal(shared, dir, shared.now());
+        }
+        Delegation::None => {
+            tree.disown(dir);
+            note_refusal(shared, dir, shared.now());
+        }
+        Delegation::Never => {
+            tree.disown(dir);
+            lanes.never.store(true, Ordering::Relaxed);
+        }
+    }
+    if !tree.is_own(dir) {
+        // What is in it can only be sent now: others may come.
+        let mut pending = lanes.pending();
+        let last = pending.last();
+        pending.urge(dir, last);
+    }
+}
+
+fn note_refusal(shared: &Shared, dir: Ino, now: Time) {
+    let mut refused = shared.lanes.refused.lock();
+    if refused.len() >= PENDING_MAX {
+        refused.clear();
+    }
+    refused.insert(dir, now);
+}
+
+/// Whether a directory that is made on the server now is to be this mount's own.
+pub(super) fn asks(shared: &Shared) -> bool {
+    shared.options.local && shared.lanes.asks(shared.tree().names())
+}
+
+/// Gets ready for a change of names in a directory by `who`. Returns whether it may be made here. Otherwise the server is to be asked,
+/// and has heard of all before.
+pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Result<bool, Errno> {
+    let mut asked = false;
+    loop {
+        let changed = shared.lanes.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        let (right, takes) = {
+            let tree = shared.tree();
+            (tree.right(dir), tree.takes_changes(dir, who.uid))
+        };
+        match right {
+            None => {
+                if asked || !acquire(shared, who, dir).await {
+                    settle_dir(shared, dir).await;
+                    return Ok(false);
+                }
+                asked = true;
+            }
+            Some(Right::Returning(_)) => {
+                // Whoever wants it comes first.
+                asked = true;
+                changed.await;
+            }
+            Some(_) if takes => {
+                if shared.lanes.have_room() && !shared.is_full() {
+                    return Ok(true);
+                }
+                urge_all(shared);
+                changed.await;
+            }
+            Some(_) if asked => {
+                settle_dir(shared, dir).await;
+                return Ok(false);
+            }
+            Some(_) => {
+                asked = true;
+                settle_node(shared, dir).await;
+                let handle = shared.server_handle(dir)?;
+                if shared.remote.may_change(who, &handle).await? {
+                    shared.tree().admit(dir, who.uid);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a directory that is not this mount's own may become that, and would be of use.
+pub(super) fn is_worth_asking(shared: &Shared, tree: &Tree<Open>, dir: Ino) -> bool {
+    // Two requests are too much for a single change.
+    if !shared.lanes.asks(tree.names()) || tree.is_own(dir) || tree.changes(dir) == 0 {
+        return false;
+    }
+    let (now, refused) = (shared.now(), shared.lanes.refused.lock());
+    refused.get(&dir).is_none_or(|at| now.saturating_sub(*at) >= DELEGATION_ASKED_EACH)
+}
+
+/// Asks for a delegation of a directory that is there, and for all its names. Returns whether it is this mount's own now.
+async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
+    let handle = {
+        let tree = shared.tree();
+        if !is_worth_asking(shared, &tree, dir) {
+            return false;
+        }
+        match tree.get(dir).and_then(|n| n.handle.clone()) {
+            Some(handle) => handle,
+            None => return false,
+        }
+    };
+    let now = shared.now();
+    // New files that are held back would not be among the names.
+    let _ = flush::make_held(shared, dir).await;
+    let Ok((given, may, _)) = shared.remote.delegate(who, &handle).await else { return false };
+    let stateid = match given {
+        Delegation::Write(stateid) => stateid,
+        other => {
+            let mut tree = shared.tree();
+            self::given(shared, &mut tree, dir, other, who);
+            return false;
+        }
+    };
+    let names = all_names(shared, who, dir, &handle).await;
+    if let Some(names) = names
+        && take_names(shared, dir, (stateid, may.then_some(who.uid)), names)
+    {
+        return true;
+    }
+    note_refusal(shared, dir, now);
+    shared.remote.return_delegations(&[(handle, stateid)]).await;
+    false
+}
+
+/// A directory is this mount's own, with these names. `false`: a new file is held back in it.
+fn take_names(
+    shared: &Arc<Shared>,
+    dir: Ino,
+    (stateid, user): (Stateid, Option<u32>),
+    names: Vec<(Bytes, Option<Ino>)>,
+) -> bool {
+    let mut tree = shared.tree();
+    if !tree.held_in(dir).is_empty() || tree.get(dir).is_none() {
+        return false;
+    }
+    tree.delegated(dir, stateid, user);
+    tree.names_of_own(dir, names);
+    given_late(shared, &mut tree, dir, stateid);
+    true
+}
+
+/// A recall may have overtaken the delegation.
+fn given_late(shared: &Arc<Shared>, tree: &mut Tree<Open>, dir: Ino, stateid: Stateid) {
+    let mut early = shared.lanes.early.lock();
+    let before = early.len();
+    early.retain(|(recall, _)| recall.stateid.other != stateid.other);
+    if early.len() < before && tree.recalled(&stateid).is_some() {
+        give_back(shared, dir, stateid);
+    }
+}
+
+/// All names of a directory, if they are not too many.
+async fn all_names(
+    shared: &Arc<Shared>,
+    who: &Caller,
+    dir: Ino,
+    handle: &FileHandle,
+) -> Option<Vec<(Bytes, Option<Ino>)>> {
+    let (mut cookie, mut verifier, mut names) = (0, Default::default(), Vec::new());
+    loop {
+        let asked = shared.now();
+        let page = shared.remote.list(who, handle, cookie, verifier).await.ok()?;
+        {
+            let mut tree = shared.tree();
+            for (next, name, object) in &page.entries {
+                cookie = *next;
+                let ino = object.as_ref().map(|(handle, attrs)| {
+                    let ino = tree.node(handle, attrs.clone(), asked);
+                    if let Some(node) = tree.get_mut(ino) {
+                        node.place = Some((dir, name.clone()));
+                    }
+                    tree.is_listed(ino);
+                    ino
+                });
+                names.push((name.clone(), ino));
+            }
+        }
+        if page.eof {
+            return Some(names);
+        }
+        if page.entries.is_empty() || names.len() > COMPLETE_DIR_MAX {
+            return None;
+        }
+        verifier = page.verifier;
+    }
+}

@@ -1,0 +1,506 @@
+//! Sends the changes that programs were told are done. The decisions are in [`crate::core::pending`].
+//!
+//! A lane's changes go as one COMPOUND in the session in which the directory's delegation was found good. If that session is gone, the
+//! delegations are tested first. A directory whose delegation is lost has its changes sent one by one, each after a look whether it is
+//! still what the program meant: a name that somebody else has is an error, and nobody else's file is removed or replaced.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use landfast_nfs::v4::args::CreateType;
+use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SetTime};
+use tokio::time::sleep;
+
+use super::changes::{add, forget};
+use super::delegations::{check, given, hear, look_after};
+use super::flush::{self, Until, close_unused};
+use super::shared::{Open, Shared};
+use crate::core::attrs::Set;
+use crate::core::pending::{Change, What};
+use crate::core::tree::Tree;
+use crate::core::tree::own::Entry;
+use crate::core::tree::right::Right;
+use crate::core::{Ino, Time};
+use crate::errno::Errno;
+use crate::limits::{
+    BACK_CHANNEL_LOOKED_EACH, DIRTY_BYTES_MAX, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, PAUSE_MIN,
+    PENDING_MANY, PENDING_MAX,
+};
+use crate::remote::{Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy};
+
+/// Begins: callbacks, and sending. Without `close=local` there is nothing to do.
+pub(super) async fn start(shared: &Arc<Shared>) {
+    let session = shared.remote.session();
+    if !shared.options.local {
+        return;
+    }
+    let Some(recalls) = session.recalls() else { return };
+    shared.lanes.session.store(session.standing().session, Ordering::Release);
+    session.binds_back_channel().await;
+    tokio::spawn(hear(Arc::downgrade(shared), recalls));
+    tokio::spawn(run(Arc::downgrade(shared)));
+}
+
+async fn run(weak: Weak<Shared>) {
+    let mut looked = Time::ZERO;
+    while let Some(shared) = weak.upgrade() {
+        let (lanes, now) = (shared.lanes.clone(), shared.now());
+        if now.saturating_sub(looked) >= BACK_CHANNEL_LOOKED_EACH {
+            looked = now;
+            let shared = shared.clone();
+            tokio::spawn(async move { look_after(&shared).await });
+        }
+        dispatch(&shared);
+        drop(shared);
+        tokio::select! {
+            () = lanes.work.notified() => {}
+            () = sleep(HOLD_LOOKED_EACH) => {}
+        }
+    }
+}
+
+/// A new file that is sent, and the data taken out of it: number, offset, bytes.
+struct FileSent {
+    open: Arc<Open>,
+    pieces: Vec<(u64, u64, Bytes)>,
+}
+
+/// Changes of a lane that are sent.
+struct Batch {
+    dir: Ino,
+    handle: FileHandle,
+    who: Caller,
+    changes: Vec<Change<Caller>>,
+    steps: Vec<Step>,
+    files: Vec<Option<FileSent>>,
+    /// The directory is not this mount's own any more.
+    guarded: bool,
+}
+
+/// Sends what is due.
+fn dispatch(shared: &Arc<Shared>) {
+    let lanes = &shared.lanes;
+    if lanes.in_flight.load(Ordering::Acquire) >= LANES_IN_FLIGHT {
+        return;
+    }
+    let due = {
+        let mut pending = lanes.pending();
+        let all = pending.len() >= PENDING_MANY || shared.dirty_bytes() > DIRTY_BYTES_MAX / 2;
+        pending.due(shared.now(), shared.options.flush_age, all)
+    };
+    for dir in due {
+        if lanes.in_flight.load(Ordering::Acquire) >= LANES_IN_FLIGHT {
+            return;
+        }
+        let Some(batch) = take(shared, dir) else { continue };
+        lanes.in_flight.fetch_add(1, Ordering::AcqRel);
+        let shared = shared.clone();
+        tokio::spawn(async move {
+            send(&shared, batch).await;
+            shared.lanes.in_flight.fetch_sub(1, Ordering::AcqRel);
+            shared.lanes.changed.notify_waiters();
+            shared.lanes.work.notify_one();
+        });
+    }
+}
+
+/// Takes changes of a lane for one COMPOUND.
+fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
+    let (now, age) = (shared.now(), shared.options.flush_age);
+    let tree = shared.tree();
+    let handle = tree.get(dir)?.handle.clone()?;
+    let guarded = !tree.is_own(dir);
+    // Others see the directory now, or right after this: they are to see whole files.
+    let seen = guarded || matches!(tree.right(dir), Some(Right::Returning(_)));
+    let delegate = shared.lanes.asks(tree.names());
+    let mut room = shared.remote.batch_room();
+    let (mut steps, mut files) = (Vec::new(), Vec::new());
+    let mut pending = shared.lanes.pending();
+    let all = pending.len() >= PENDING_MAX;
+    let changes = pending.take(dir, |change, urgent| {
+        let node = tree.get(change.node);
+        let (step, file) = match &change.what {
+            What::File { name } => {
+                let Some((open, attrs)) = node.and_then(|n| Some((n.file.clone()?, n.attrs.clone()))) else {
+                    return false;
+                };
+                let mut file = open.state.lock();
+                // Its program has not closed it yet: what it has is not whole.
+                let young =
+                    now.saturating_sub(change.since) < if seen { HOLD_AGE } else { age.max(HOLD_AGE) };
+                if file.opens > 0 && young && (!urgent || seen) && !all {
+                    return false;
+                }
+                let content = file.content.waiting();
+                if !room.take(content.bytes() as usize + name.len(), content.count()) {
+                    return false;
+                }
+                let mut set = file.set_at_close(&attrs);
+                // Times are those of the program's calls: lanes do not keep the order of theirs.
+                set.mtime.get_or_insert(SetTime::ClientTime(attrs.mtime));
+                let Some(held) = &mut file.held else { return false };
+                held.sent = true;
+                let mode = held.mode;
+                let mut pieces = Vec::new();
+                while let Some(piece) = file.content.take() {
+                    pieces.push(piece);
+                }
+                drop(file);
+                let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
+                let new = NewFile { name: name.clone(), mode, data, set };
+                (Step::File(new), Some(FileSent { open, pieces }))
+            }
+            What::Dir { name, mode } => (Step::Dir { name: name.clone(), mode: *mode, delegate }, None),
+            What::Link { name, text, set } => {
+                (Step::Link { name: name.clone(), text: text.clone(), set: *set }, None)
+            }
+            What::Remove { name, .. } => (Step::Remove { name: name.clone() }, None),
+            What::Rename { from, to, .. } => (Step::Rename { from: from.clone(), to: to.clone() }, None),
+            What::Set(set) => match node.and_then(|n| n.handle.clone()) {
+                Some(handle) => (Step::Set { handle, set: *set }, None),
+                None => return false,
+            },
+        };
+        if file.is_none() && !room.take(text_of(&step), 0) {
+            return false;
+        }
+        steps.push(step);
+        files.push(file);
+        true
+    });
+    drop(pending);
+    drop(tree);
+    let who = changes.first()?.who.clone();
+    Some(Batch { dir, handle, who, changes, steps, files, guarded })
+}
+
+/// Bytes of names and texts.
+fn text_of(step: &Step) -> usize {
+    match step {
+        Step::Link { name, text, .. } => name.len() + text.len(),
+        Step::Rename { from, to } => from.len() + to.len(),
+        Step::Dir { name, .. } | Step::Remove { name } => name.len(),
+        Step::File(_) | Step::Set { .. } => 0,
+    }
+}
+
+/// Sends a batch until it is known how far it came.
+async fn send(shared: &Arc<Shared>, batch: Batch) {
+    let mut sent = None;
+    if !batch.guarded {
+        sent = send_together(shared, &batch).await;
+    }
+    let sent = match sent {
+        Some(sent) => sent,
+        None => {
+            let owned = shared.tree().is_own(batch.dir);
+            one_by_one(shared, &batch, owned).await
+        }
+    };
+    take_reply(shared, batch, sent).await;
+}
+
+/// `None`: the outcome is not known, or the delegation is lost: they are looked at one by one.
+async fn send_together(shared: &Arc<Shared>, batch: &Batch) -> Option<Sent> {
+    let lanes = &shared.lanes;
+    loop {
+        let session = shared.remote.session();
+        if session.standing().silence > session.lease() / 2 {
+            // The server may have given the delegations up meanwhile. Whatever it answers says so.
+            let _ = shared.remote.ask(&batch.who, Vec::new()).await;
+        }
+        check(shared).await;
+        if !shared.tree().is_own(batch.dir) {
+            return None;
+        }
+        let number = lanes.session.load(Ordering::Acquire);
+        match shared.remote.batch(&batch.who, &batch.handle, &batch.steps, number).await {
+            Ok(sent) => return Some(sent),
+            // Once more with the delegations tested in the new session.
+            Err(Fault::Op(OpNum::SEQUENCE, NfsStat::NFS4ERR_BADSESSION)) => sleep(PAUSE_MIN).await,
+            Err(Fault::Op(OpNum::PUTFH, e)) if is_busy(e) => sleep(HOLD_LOOKED_EACH).await,
+            Err(Fault::Op(OpNum::PUTFH, e)) => {
+                let failed = Some(Fault::Op(OpNum::PUTFH, e));
+                return Some(Sent { done: Vec::new(), failed, dir: None });
+            }
+            Err(e) => {
+                tracing::debug!("changes are looked at one by one: {e:?}");
+                return None;
+            }
+        }
+    }
+}
+
+/// Sends changes one by one, each until its outcome is known. They may have been executed already.
+async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
+    let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+    for (step, change) in batch.steps.iter().zip(&batch.changes) {
+        match one(shared, batch, (step, change), owned).await {
+            Ok(done) => sent.done.push(done),
+            Err(e) => {
+                sent.failed = Some(e);
+                break;
+            }
+        }
+    }
+    sent
+}
+
+async fn one(
+    shared: &Arc<Shared>,
+    batch: &Batch,
+    (step, change): (&Step, &Change<Caller>),
+    owned: bool,
+) -> Result<StepDone, Fault> {
+    let (remote, who, dir) = (&shared.remote, &batch.who, &batch.handle);
+    let doubt = match (owned, batch.guarded) {
+        (true, _) => Doubt::OursIfThere,
+        // It was never sent.
+        (false, true) => Doubt::None,
+        (false, false) => Doubt::Maybe,
+    };
+    match step {
+        Step::File(new) => Ok(StepDone::File(Box::new(remote.create(who, dir, new, doubt).await?))),
+        Step::Dir { name, mode, delegate } => {
+            let kind = (CreateType::Dir, Some(*mode));
+            let made = remote.make(who, dir, name, kind, (doubt, *delegate)).await?;
+            let (handle, attrs) = made.object.ok_or(Fault::Failed(Errno::IO))?;
+            let delegation = made.delegation.unwrap_or(Delegation::None);
+            Ok(StepDone::Object { handle, attrs: Some(attrs), delegation, unset: None })
+        }
+        Step::Link { name, text, set } => {
+            let kind = (CreateType::Lnk(text.clone()), None);
+            let made = remote.make(who, dir, name, kind, (doubt, false)).await?;
+            let (handle, mut attrs) = made.object.ok_or(Fault::Failed(Errno::IO))?;
+            let mut unset = None;
+            if !set.is_empty() {
+                match remote.set_attrs(who, &handle, set).await {
+                    Ok(after) => attrs = after,
+                    Err(e) => unset = Some(e),
+                }
+            }
+            Ok(StepDone::Object { handle, attrs: Some(attrs), delegation: Delegation::None, unset })
+        }
+        Step::Remove { name } => {
+            if !owned && !is_still(shared, batch, name, change.node).await? {
+                return Err(Fault::Failed(Errno::STALE));
+            }
+            remote.remove(who, dir, name, true).await?;
+            Ok(StepDone::Name)
+        }
+        Step::Rename { from, to } => {
+            let over = matches!(change.what, What::Rename { over: true, .. });
+            if !owned {
+                let free = over || remote.look_up(who, dir, to, Also::Nothing).await?.found.is_none();
+                if !free || !is_still(shared, batch, from, change.node).await? {
+                    return Err(Fault::Failed(Errno::STALE));
+                }
+            }
+            let handle = shared.tree().get(change.node).and_then(|n| n.handle.clone());
+            remote.rename(who, (dir, from), (dir, to), handle.as_ref(), true).await?;
+            Ok(StepDone::Name)
+        }
+        Step::Set { handle, set } => Ok(StepDone::Set(Some(remote.set_attrs(who, handle, set).await?))),
+    }
+}
+
+/// Whether a name still leads to the object that it led to for the program, or to nothing.
+async fn is_still(shared: &Shared, batch: &Batch, name: &Bytes, node: Ino) -> Result<bool, Fault> {
+    let found = shared.remote.look_up(&batch.who, &batch.handle, name, Also::Nothing).await?.found;
+    let ours = shared.tree().get(node).and_then(|n| n.handle.clone());
+    Ok(found.is_none_or(|(handle, _)| Some(handle) == ours))
+}
+
+/// Takes what has become of a batch.
+async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
+    let Batch { dir, who, changes, files, .. } = batch;
+    let (count, now) = (sent.done.len(), shared.now());
+    let busy = sent.failed.is_some_and(|e| e.status().is_some_and(is_busy));
+    let failed = sent.failed.filter(|_| !busy);
+    let mut unfinished = Vec::new();
+    {
+        let mut tree = shared.tree();
+        let mut files = files.into_iter();
+        for ((change, done), file) in changes.iter().zip(sent.done).zip(files.by_ref()) {
+            // It stays until all is noted.
+            tree.pin(change.node);
+            tree.pay(change.node, now);
+            done_one(shared, &mut tree, (change, &who), done, file, &mut unfinished);
+            tree.unpin(change.node);
+            tree.pay(change.dir, now);
+        }
+        // What was not executed waits again.
+        for file in files.flatten() {
+            let mut state = file.open.state.lock();
+            for (number, at, data) in file.pieces {
+                state.content.failed(number);
+                state.content.again(at, &data);
+            }
+            if let Some(held) = &mut state.held {
+                held.sent = false;
+            }
+            shared.charge(&mut state);
+        }
+        tree.changed(dir, sent.dir, (now, now));
+        let over = count + usize::from(failed.is_some());
+        shared.lanes.pending().settle(dir, over);
+        if let (Some(e), Some(change)) = (failed, changes.get(count)) {
+            fail(shared, &mut tree, change, e.errno());
+        }
+    }
+    shared.lanes.changed.notify_waiters();
+    for (ino, open) in unfinished {
+        let (shared, who) = (shared.clone(), who.clone());
+        tokio::spawn(async move {
+            flush::send(&shared, ino, &open, &who, Until::Stable).await;
+            close_unused(&shared, ino);
+        });
+    }
+    if busy {
+        sleep(HOLD_LOOKED_EACH).await;
+    }
+}
+
+/// A change was executed.
+fn done_one(
+    shared: &Arc<Shared>,
+    tree: &mut Tree<Open>,
+    (change, who): (&Change<Caller>, &Caller),
+    done: StepDone,
+    file: Option<FileSent>,
+    unfinished: &mut Vec<(Ino, Arc<Open>)>,
+) {
+    let now = shared.now();
+    let ino = change.node;
+    match done {
+        StepDone::File(made) => {
+            let change = made.attrs.as_ref().map(|a| a.change);
+            tree.made(ino, made.handle, made.attrs, now);
+            if let Some(node) = tree.get_mut(ino) {
+                // All of it is what the kernel's pages hold, and nobody else has touched it.
+                node.pages = change;
+            }
+            let Some(FileSent { open, pieces }) = file else { return };
+            let mut state = open.state.lock();
+            pieces.iter().for_each(|(number, _, _)| state.content.written(*number, None));
+            made.unwritten.iter().for_each(|(at, data)| state.content.again(*at, data));
+            state.held = None;
+            shared.charge(&mut state);
+            let (clean, closed) = (state.content.is_empty(), state.opens == 0);
+            drop(state);
+            if clean {
+                shared.is_clean(ino);
+                if closed && let Some(node) = tree.get_mut(ino) {
+                    node.file = None;
+                }
+            } else if closed || !made.unset.is_empty() {
+                unfinished.push((ino, open));
+            }
+            if !made.unset.is_empty() {
+                set_later(shared, tree, who, ino, made.unset);
+            }
+        }
+        StepDone::Object { handle, attrs, delegation, unset } => {
+            let is_dir = matches!(change.what, What::Dir { .. });
+            tree.made(ino, handle, attrs, now);
+            if is_dir {
+                given(shared, tree, ino, delegation, who);
+            }
+            if let Some(e) = unset {
+                let path = tree.path(ino);
+                shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
+                shared.lanes.failed(change.dir, e.errno());
+            }
+        }
+        StepDone::Name => {
+            let gone = matches!(change.what, What::Remove { is_dir: true, .. });
+            if gone {
+                // Its delegation went with it.
+                tree.disown(ino);
+            }
+            // Its change time is the server's, and its other names have one less beside them.
+            tree.changed(ino, None, (now, now));
+        }
+        StepDone::Set(attrs) => {
+            if let (Some(node), Some(attrs)) = (tree.get_mut(ino), &attrs) {
+                let same = node.pages == Some(node.attrs.change);
+                node.pages = same.then_some(attrs.change);
+            }
+            tree.changed(ino, attrs, (now, now));
+        }
+    }
+}
+
+/// Attributes that go behind data which is still to be written.
+fn set_later(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, ino: Ino, set: Set) {
+    if let Some(dir) = tree.above(ino) {
+        add(shared, tree, who, (dir, ino), What::Set(set));
+    }
+}
+
+/// A change has failed for good.
+fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errno) {
+    let dir = tree.path(change.dir);
+    let path = |name: &Bytes| match dir.is_empty() {
+        true => String::from_utf8_lossy(name).into_owned(),
+        false => format!("{dir}/{}", String::from_utf8_lossy(name)),
+    };
+    let unknown: Vec<&Bytes> = match &change.what {
+        What::File { name } | What::Dir { name, .. } | What::Link { name, .. } => {
+            shared.failed(&path(name), &format!("it could not be made: {e}"));
+            vec![name]
+        }
+        What::Remove { name, .. } => {
+            shared.failed(&path(name), &format!("it could not be removed: {e}"));
+            vec![name]
+        }
+        What::Rename { from, to, .. } => {
+            let to_path = path(to);
+            shared.failed(&path(from), &format!("it could not be renamed to {to_path}: {e}"));
+            vec![from, to]
+        }
+        What::Set(_) => {
+            let path = tree.path(change.node);
+            shared.failed(&path, &format!("attributes could not be set: {e}"));
+            Vec::new()
+        }
+    };
+    shared.lanes.failed(change.dir, e);
+    for name in unknown {
+        // What programs have done with the name since is behind this.
+        let ours = tree.entry(change.dir, name);
+        if !matches!(ours, Entry::Node(ino) if ino != change.node) {
+            tree.unknown(change.dir, name);
+        }
+    }
+    let open = tree.get(change.node).and_then(|n| n.file.clone());
+    if let (What::Set(_), Some(open)) = (&change.what, open) {
+        open.state.lock().errors.add(e);
+    }
+    if let What::Dir { .. } = change.what {
+        abandon(shared, tree, change.node, e);
+    }
+    tree.pin(change.node);
+    forget(shared, tree, change, Some(e));
+    tree.changed(change.node, None, (shared.now(), shared.now()));
+    tree.unpin(change.node);
+}
+
+/// A directory could not be made: what is in it is lost.
+fn abandon(shared: &Shared, tree: &mut Tree<Open>, dir: Ino, e: Errno) {
+    let gone = shared.lanes.pending().abandon(dir);
+    let mut dirs = HashSet::from([dir]);
+    for change in &gone {
+        if let What::File { name } | What::Dir { name, .. } | What::Link { name, .. } = &change.what {
+            let path = format!("{}/{}", tree.path(change.dir), String::from_utf8_lossy(name));
+            shared.failed(&path, &format!("it could not be made: {e}"));
+        }
+        if let What::Dir { .. } = &change.what {
+            dirs.insert(change.node);
+        }
+    }
+    gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
+    dirs.into_iter().for_each(|dir| tree.disown(dir));
+}
