@@ -339,19 +339,31 @@ async fn waits_for_the_device(held: Hold, c: &Client, slot: u32, ops: Vec<ArgOp>
 async fn an_answer_waits_for_the_promise_that_it_repeats() {
     let _device = DEVICE.lock().await;
     let rig = Rig::new().await;
-    let client = Client::new(rig.raw().await, b"opens twice").await;
-    let open = |how| vec![ArgOp::Putrootfh, common::open_op(b"o", "f", 3, 0, how)];
-    let how = OpenHow::Create(v4::args::CreateHow::Guarded(common::mode(0o644)));
-    let flag = |res: &[ResOp]| match &res[1].body {
-        ResBody::Open(open) => open.rflags & OPEN4_RESULT_PRESERVE_UNLINKED != 0,
+    let mut client = Client::new(rig.raw().await, b"opens twice").await;
+    let open = |file, how| vec![ArgOp::Putrootfh, common::open_op(b"o", file, 3, 0, how)];
+    let make = |file| open(file, OpenHow::Create(v4::args::CreateHow::Guarded(common::mode(0o644))));
+    let flag = |res: &[ResOp]| match res.last().map(|res| &res.body) {
+        Some(ResBody::Open(open)) => open.rflags & OPEN4_RESULT_PRESERVE_UNLINKED != 0,
         other => panic!("OPEN gave {other:?}"),
     };
-    let held = hold("log.before-write");
-    let (mut first, ops) = (client.clone(), open(how));
-    let first = tokio::spawn(async move { first.run(ops).await });
-    assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "the first waits for the device");
-    let second = waits_for_the_device(held, &client, 1, open(OpenHow::NoCreate), "the second OPEN").await;
-    assert!(flag(&second) && flag(&first.await.expect("an answer")), "both are told");
+    let (fh, there) = client.open("there", 3).await;
+    common::assert_ok(&[common::on(&mut client, &fh, common::close_op(there)).await]);
+    // The first makes the file, or another one.
+    let beside = [make("other"), open("there", OpenHow::NoCreate)].concat();
+    for (slot, file, ops) in [(1, "new", make("new")), (3, "there", beside)] {
+        let held = hold("log.before-write");
+        let mut first = client.clone();
+        let first = tokio::spawn(async move {
+            let res = first.run(ops).await;
+            (first, res)
+        });
+        assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "the first waits for the device");
+        let again = open(file, OpenHow::NoCreate);
+        let second = waits_for_the_device(held, &client, slot, again, "the second OPEN").await;
+        let (goes_on, first) = first.await.expect("an answer");
+        assert!(flag(&second) && flag(&first), "both are told");
+        client = goes_on;
+    }
 }
 
 /// A client whose lease is over holds a lock. One rival makes it go; another finds nobody in the way, which holds after a crash as well.

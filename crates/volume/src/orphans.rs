@@ -34,8 +34,8 @@ const ROOM_ONCE: &[u8] = b"room-once-";
 /// The FIFO whose names these are.
 const ROOM_FILE: &[u8] = b"room";
 
-/// One name of so many stays. A block of 4096 bytes has 14 names of this length.
-const ROOM_KEPT_EVERY: usize = 7;
+/// One name of so many stays: one in each block of XFS, which has 14 names of this length in 4096 bytes.
+const ROOM_KEPT_EVERY: usize = 13;
 
 pub(crate) struct Orphans {
     dir: OwnedFd,

@@ -277,3 +277,29 @@ fn on_a_full_btrfs_what_cannot_be_kept_keeps_its_name() {
         assert!(kept < all, "the quota was not used up");
     }
 }
+
+/// A start that made room was cut off, and has left names.
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn what_a_cut_has_left_of_the_room_goes() {
+    for kernel in [Kernel::Ext4, Kernel::Xfs] {
+        let Some(image) = Image::new(kernel) else { return };
+        let options = || OpenOptions {
+            log_size: 16 << 20,
+            ..OpenOptions::with_log(image.path().to_owned(), image.beside().join("log"))
+        };
+        drop(open(options()));
+        let places = image.path().join(".landfast/open");
+        let look = || {
+            let names = std::fs::read_dir(&places).expect("the orphans' directory");
+            let mut names: Vec<_> = names.map(|e| e.expect("an entry").file_name()).collect();
+            names.sort();
+            (names, std::fs::metadata(&places).expect("its length").len())
+        };
+        let (names, length) = look();
+        assert!(length >= limits::ORPHANS_ROOM_BYTES, "{kernel:?}: {length}");
+        std::fs::hard_link(places.join("room"), places.join("room-once-left")).expect("a link");
+        let (volume, _) = open(options());
+        assert_eq!((volume.orphans_len(), look()), (0, (names, length)), "{kernel:?}");
+    }
+}
