@@ -116,7 +116,10 @@ impl Orphans {
 
 /// Makes the directory long, unless it is. As long as can be where there is little space: the next start goes on.
 fn make_room(dir: &OwnedFd) -> io::Result<()> {
-    let is_long = || io::Result::Ok(kernel::fstat(dir)?.st_size as u64 >= ORPHANS_ROOM_BYTES);
+    let is_long = || {
+        let length = kernel::fstat(dir)?.st_size as u64;
+        io::Result::Ok(ORPHANS_ROOM_BYTES.saturating_sub(length) == 0)
+    };
     if is_long()? || kernel::is_btrfs(dir)? {
         return Ok(());
     }
