@@ -353,7 +353,9 @@ impl Executor {
         }
         if slot.is_some() || holder.is_some() || !owners.is_empty() || !gone.is_empty() {
             let mut st = self.sh.state();
-            st.removals.settled(gone);
+            if stable {
+                st.removals.settled(gone);
+            }
             if let Some((client, v)) = holder.filter(|_| stable) {
                 st.holding_is_noted(client, v);
             }

@@ -203,7 +203,9 @@ impl Shared {
             tx.finish()
         };
         let told = receipt.wait().await;
-        self.state().removals.settled(Removals::among(&notes));
+        if told.is_ok() {
+            self.state().removals.settled(Removals::among(&notes));
+        }
         if let Err(e) = &told {
             tracing::error!(
                 "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"

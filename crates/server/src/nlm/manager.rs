@@ -35,9 +35,9 @@ impl Nlm {
             }
             tx.finish()
         };
-        let told = receipt.wait().await;
+        receipt.wait().await?;
         self.sh.state().removals.settled(Removals::among(&notes));
-        told
+        Ok(())
     }
 
     /// Makes the record of a host durable, with `notes`. Called before the host hears that it holds a lock.

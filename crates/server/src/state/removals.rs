@@ -5,6 +5,7 @@
 
 use super::bugs::{Bug, bug};
 use super::notes::{Note, Stamped};
+use crate::limits;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Default)]
@@ -17,6 +18,10 @@ impl Removals {
     /// The caller writes this note.
     pub(super) fn add(&mut self, v: u64, client: u64) {
         self.unsettled.insert(v, client);
+        // There are many only when a log has failed, and then nobody whose answer rests on it is answered.
+        if self.unsettled.len() > limits::UNSETTLED_REMOVALS_MAX {
+            self.unsettled.pop_first();
+        }
     }
 
     /// What an answer rests on that found none of these clients in its way.
@@ -33,7 +38,7 @@ impl Removals {
         notes.iter().filter(|note| matches!(note.note, Note::ClientGone(_))).map(|note| note.v)
     }
 
-    /// The log has these, or it has failed and nothing is answered any more.
+    /// The log has these.
     pub fn settled(&mut self, versions: impl IntoIterator<Item = u64>) {
         for v in versions {
             self.unsettled.remove(&v);
