@@ -369,6 +369,9 @@ impl Context<'_> {
         // The OPEN must not fail any more: it has made the file.
         if self.touch(&obj.node, Touch::Changes).is_err() {
             self.parks = false;
+            let client = self.session.as_ref().map(|s| s.client);
+            let notes = self.sh.state().log_beside(&key(&obj.node), client);
+            self.note(notes);
         }
         Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }

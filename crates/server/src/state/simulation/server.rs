@@ -794,6 +794,7 @@ impl Server {
                     // The OPEN must not fail any more: it has made the file.
                     let beside = self.recalls_from(w, file);
                     w.waits.truncate(before);
+                    w.notes.extend(self.st.log_beside(&key(file), w.by.client));
                     self.opens(w, file, owner, access, deny, Some(instead), false)
                         .map(|done| Done { beside, ..done })
                 }
