@@ -231,6 +231,12 @@ async fn the_bit_is_answered_as_the_export_says() {
     rig.restart().await;
     let (mut c, _heard) = crate::delegations::holder(&rig, Vec::new()).await;
     assert!(matches!(make(&mut c, "not-offered").await.0, Got::Ordinary(_)));
+
+    rig.features = Features::default();
+    rig.restart().await;
+    let mut c = rig.client(b"fourth").await;
+    let fh = c.handle(&["both"]).await;
+    assert_eq!(on(&mut c, &fh, ask(true)).await.status, NfsStat::NFS4ERR_NOTSUPP);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,10 +29,12 @@ pub enum Bug {
     CountKept,
     /// A name is looked up beside a write delegation of its directory.
     LookUnasked,
+    /// An answer that found nobody in its way does not wait until the log knows who is gone.
+    RemovalUnlogged,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 14] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -46,6 +48,7 @@ impl Bug {
         Bug::UnknownAtOnce,
         Bug::CountKept,
         Bug::LookUnasked,
+        Bug::RemovalUnlogged,
     ];
 }
 

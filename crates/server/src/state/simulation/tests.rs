@@ -14,7 +14,7 @@ const SEEDS_FOR_A_BUG: u64 = 4000;
 
 /// From which seed on a bug that few seeds see is looked for, so that it is seen soon. (Elsewhere others see it.)
 const FROM: &[(Bug, u64)] =
-    &[(Bug::ExpulsionUnlogged, 2475), (Bug::WorkUnseen, 1465), (Bug::FormerOfAnother, 1530)];
+    &[(Bug::ExpulsionUnlogged, 18_125), (Bug::WorkUnseen, 1040), (Bug::FormerOfAnother, 1530)];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -106,8 +106,11 @@ fn deliberate_bugs_are_seen() {
     let mut unseen = Vec::new();
     for bug in Bug::ALL {
         let from = FROM.iter().find(|(which, _)| *which == bug).map_or(1, |(_, from)| *from);
-        let seen = (from..from + SEEDS_FOR_A_BUG)
-            .find_map(|seed| Some((seed, with(Some(bug), || once(seed, false)).err()?)));
+        let seen = (from..from + SEEDS_FOR_A_BUG).find_map(|seed| {
+            let told = with(Some(bug), || once(seed, false)).err()?;
+            // What fails without it shows nothing of it.
+            once(seed, false).is_ok().then_some((seed, told))
+        });
         match seen {
             Some((seed, told)) => {
                 let told = told.lines().next().unwrap_or_default();

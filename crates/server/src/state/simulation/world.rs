@@ -1108,8 +1108,10 @@ impl<'a> World<'a> {
                 }
             }
             76..79 => Some(Op::SetAttributes { file: self.file()? }),
-            79..80 => Some(Op::Look { file: DIRECTORY }),
-            80..84 => Some(Op::Look { file: self.file()? }),
+            79..84 => {
+                let file = self.file()?;
+                Some(Op::Look { file: if self.prints.is_multiple_of(5) { DIRECTORY } else { file } })
+            }
             84..86 => Some(Op::Remove { name: self.c.below(NAMES as u64) as usize }),
             86..89 => {
                 let [from, to] = [(); 2].map(|()| self.c.below(NAMES as u64) as usize);
@@ -1121,7 +1123,7 @@ impl<'a> World<'a> {
                 None
             }
             92..93 => Some(Op::Test { stateids: own.iter().map(|r| r.stateid).collect() }),
-            93..95 => Some(Op::Directory { write: self.c.one_in(2) }),
+            93..95 => Some(Op::Directory { write: self.prints.is_multiple_of(2) }),
             95..97 => {
                 // It writes to a file that it has a delegation of, and nobody knows.
                 for (_, size) in &mut self.p.all[who].sizes {
