@@ -38,6 +38,16 @@ impl Outcome {
             Outcome::Unsteady(why) | Outcome::Failed(why) | Outcome::Skipped(why) => why,
         }
     }
+
+    /// With the last line that a failed program has printed: of a long run, only the summary may be at hand.
+    fn with_last_line(self, line: &str) -> Outcome {
+        match self {
+            Outcome::Failed(why) if !line.is_empty() && !why.contains(line) => {
+                Outcome::Failed(format!("{why}: {line}"))
+            }
+            other => other,
+        }
+    }
 }
 
 impl From<Result<(), String>> for Outcome {
@@ -170,9 +180,13 @@ impl Steps {
                 under_way().remove(&place);
                 let Some(entry) = self.done.get_mut(first + place) else { continue };
                 println!("\n== {}", entry.0);
-                if let Err(e) = output.and_then(show) {
-                    println!("(its output is lost: {e})");
-                }
+                let outcome = match output.and_then(show) {
+                    Ok(last) => outcome.with_last_line(&last),
+                    Err(e) => {
+                        println!("(its output is lost: {e})");
+                        outcome
+                    }
+                };
                 end_line(&entry.0, &outcome, took);
                 (entry.1, entry.2) = (outcome, took);
             }
@@ -252,12 +266,15 @@ fn end_line(name: &str, outcome: &Outcome, took: Duration) {
     println!("== {name}: {} ({:.1} s){gap}{}", outcome.word(), took.as_secs_f64(), outcome.reason());
 }
 
-fn show(mut output: File) -> io::Result<()> {
+/// Prints what a step has written, and returns its last line.
+fn show(mut output: File) -> io::Result<String> {
     let mut bytes = Vec::new();
     output.rewind()?;
     output.read_to_end(&mut bytes)?;
-    print!("{}", String::from_utf8_lossy(&bytes));
-    Ok(())
+    let text = String::from_utf8_lossy(&bytes);
+    print!("{text}");
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    Ok(last.unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
@@ -273,6 +290,17 @@ mod tests {
         steps.step("two", || Outcome::from(Ok(())));
         steps.step("three", || Outcome::Skipped("no root".to_owned()));
         assert_eq!(steps.counts(), (1, 1, 1));
+    }
+
+    #[test]
+    fn the_reason_of_a_failure_has_the_last_line_that_was_printed() {
+        let mut steps = Steps::default();
+        let fails = |mut out: &File| match out.write_all(b"one\nthe disk is full\n\n") {
+            Ok(()) => Outcome::Failed("exit status: 125".to_owned()),
+            Err(e) => Outcome::Failed(e.to_string()),
+        };
+        let outcomes = steps.together(1, vec![Job::new("guest", fails)]);
+        assert_eq!(outcomes, [Outcome::Failed("exit status: 125: the disk is full".to_owned())]);
     }
 
     #[test]

@@ -52,6 +52,9 @@ const CARGO_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// The same for one experiment or one series of power cuts.
 const LAB_LIMIT: Duration = Duration::from_secs(10 * 60);
 
+/// What is built and downloaded, guests' disks and the data of tests included.
+const GIB_OF_A_WHOLE_RUN: u64 = 14;
+
 /// Power cuts over all filesystems and workloads, two for each pair of them; and that each deliberate bug is caught. The tests
 /// have built the binary with debug assertions, for the workspace as a whole: cargo would build another one for one package.
 const POWER_CUT_STEPS: [(&str, &[&str]); 2] = [
@@ -202,6 +205,7 @@ pub struct Options {
 }
 
 /// Steps before anything else can be run, and what builds for others.
+const DISK_SPACE: &str = "disk space";
 const PACKAGES: &str = "packages";
 const LINTS: &str = "lints";
 const TESTS: &str = "tests";
@@ -211,7 +215,8 @@ const DEBUG_BUILD: &str = "debug build";
 const GUEST_BUILD: &str = "guest: disk, kernel, programs";
 
 /// The steps that build or need no program of ours.
-const FIRST_STEPS: [&str; 10] = [
+const FIRST_STEPS: [&str; 11] = [
+    DISK_SPACE,
     PACKAGES,
     "format",
     LINTS,
@@ -284,6 +289,7 @@ pub fn run(options: &Options) -> ExitCode {
         }
     };
     if !options.quick {
+        steps.step(DISK_SPACE, disk_space_step);
         steps.step(PACKAGES, packages_step);
     }
     steps.step("format", || cargo(&["fmt", "--all", "--check"]));
@@ -432,6 +438,24 @@ fn dependencies(out: &File, program: &str) -> Outcome {
         };
     }
     proc::run_within_to(out, deny::LIMIT, &mut command(program, ["deny"]), 0).into()
+}
+
+/// Says at once what would be many obscure failures half an hour later.
+fn disk_space_step() -> Outcome {
+    let dir = proc::target_dir();
+    // What an earlier run has left need not be made again.
+    if dir.join("steps.json").exists() {
+        return Outcome::Passed;
+    }
+    let free = std::fs::create_dir_all(&dir).and_then(|()| Ok(rustix::fs::statvfs(&dir)?));
+    match free.map(|fs| (fs.f_bavail * fs.f_frsize) >> 30) {
+        Ok(gib) if gib < GIB_OF_A_WHOLE_RUN => Outcome::Unsteady(format!(
+            "THE DISK MAY GET FULL, {}: {gib} GiB are free, a whole run takes {GIB_OF_A_WHOLE_RUN}",
+            dir.display()
+        )),
+        Ok(_) => Outcome::Passed,
+        Err(e) => Outcome::Failed(format!("{}: {e}", dir.display())),
+    }
 }
 
 fn packages_step() -> Outcome {

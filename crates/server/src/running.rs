@@ -75,7 +75,7 @@ impl Running {
     }
 
     /// Stops cleanly: takes no new requests, answers those in flight, makes a checkpoint, writes the mark of a clean
-    /// stop.
+    /// stop. Then the directories are free: another server may open them.
     /// Errors: A volume could not be made durable. Its log is kept, and the next start recovers.
     pub async fn stop(self) -> Result<Stopped, landfast_volume::Error> {
         let volumes = self.volumes();
@@ -95,6 +95,11 @@ impl Running {
         let report = tokio::task::spawn_blocking(move || shut_down(&volumes))
             .await
             .map_err(|_| landfast_volume::Error::Failed)??;
+        drop(self.threads);
+        if drained {
+            // What is waited for is not the disk any more, only that threads have a turn.
+            let _ = tokio::time::timeout(STOP_GRACE, released(&self.sh)).await;
+        }
         Ok(Stopped { drained, volume: report })
     }
 }
@@ -105,10 +110,14 @@ impl Running {
         let Running { sh, rpc, background, threads, .. } = self;
         rpc.shutdown(Duration::ZERO).await;
         drop((background, threads));
-        // The volume's locks are free once the last task has dropped it.
-        while Arc::strong_count(&sh) > 1 {
-            tokio::task::yield_now().await;
-        }
+        released(&sh).await;
+    }
+}
+
+/// Waits until the last task has dropped the volumes: then their locks are free.
+async fn released(sh: &Arc<Shared>) {
+    while Arc::strong_count(sh) > 1 {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -67,7 +67,7 @@ impl Rig {
         let export = self.dir.path().join("data");
         let options = OpenOptions {
             log: Some(self.dir.path().join("log").into()),
-            log_size: 64 << 20,
+            log_size: 16 << 20,
             accept_weak: true,
             ..OpenOptions::new(&export, Durability::Log)
         };
