@@ -17,7 +17,7 @@ use crate::rig::{Latency, Rig, RigOptions};
 use crate::served::{Durability, ServeOptions, Served};
 use kit::{Counts, Kit};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use works::Work;
 
@@ -310,14 +310,14 @@ impl Bench {
         self.options.split(',').any(|o| o == "vers=3")
     }
 
-    fn mount(&self, link: &Link, at: &PathBuf) -> Result<FuseMount> {
+    fn mount(&self, link: &Link, at: &Path) -> Result<FuseMount> {
         // With version 3 an export is mounted by its own path.
         let path = if self.is_v3() { self.rig.export().display().to_string() } else { "/".to_owned() };
         FuseMount::start(&format!("nfs://{}{path}", link.addr()), at, &self.options)
     }
 
     /// Unmounts and mounts once more: nothing is in memory then.
-    fn again(&self, mounted: Mounted, at: &PathBuf) -> Result<Mounted> {
+    fn again(&self, mounted: Mounted, at: &Path) -> Result<Mounted> {
         let Mounted { mount, link, server } = mounted;
         mount.stop()?;
         Ok(Mounted { mount: self.mount(&link, at)?, link, server })
