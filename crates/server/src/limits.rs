@@ -227,6 +227,8 @@ pub const CROWDED_PARTS_ASKED: usize = 7;
 pub const CROWDED_PARTS_KEPT: usize = 6;
 /// How often it is looked whom to ask when all clients together have too many, milliseconds.
 pub const CROWDED_LOOK_MS: u64 = 1_000;
+/// Clients that are gone and of which the log is not known to have said so, 16 bytes each; of more the oldest is forgotten.
+pub const UNSETTLED_REMOVALS_MAX: usize = 4096;
 /// Bytes that the holder of a write delegation may keep unwritten after it closes the file (`space_limit`): none, so that a close still
 /// finds a full disk.
 pub const DELEGATED_DIRTY_BYTES: u64 = 0;

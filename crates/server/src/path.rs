@@ -95,6 +95,8 @@ pub(crate) struct Pending {
     pub(crate) owners: Vec<OwnerKey>,
     /// The client whose record, once durable, says that it may hold opens; the version of that note.
     pub(crate) holder: Option<(u64, u64)>,
+    /// The versions of its notes of clients that are gone ([`crate::state::removals`]).
+    pub(crate) gone: Vec<u64>,
     /// The reply to send instead if the log fails.
     pub(crate) failure: Bytes,
     /// The reply, if it may be recorded only when all the effects in several logs are durable.
@@ -153,7 +155,15 @@ impl Outcome {
 impl Pending {
     /// Waits only for the logs.
     pub(crate) fn new(receipts: Receipts, failure: Bytes) -> Pending {
-        Pending { receipts, slot: None, owners: Vec::new(), holder: None, failure, later: None }
+        Pending {
+            receipts,
+            slot: None,
+            owners: Vec::new(),
+            holder: None,
+            gone: Vec::new(),
+            failure,
+            later: None,
+        }
     }
 }
 
@@ -331,7 +341,7 @@ impl Executor {
     /// Waits for the logs, on this thread if it is a `lone` client's; then frees the slot and the owners. The error is the reply to send instead when the effects
     /// may not be durable.
     async fn settle(&self, pending: Pending, lone: bool) -> Result<(), Bytes> {
-        let Pending { receipts, slot, owners, holder, failure, later } = pending;
+        let Pending { receipts, slot, owners, holder, gone, failure, later } = pending;
         let mut stable = if lone { receipts.wait_here().await } else { receipts.wait().await }.is_ok();
         if let Some(Later { home, reply, noted }) = later {
             let reply = if stable { Some(reply) } else { reply.failed(&failure) };
@@ -341,8 +351,11 @@ impl Executor {
                 stable = Box::pin(write_down_in(&home, note)).await;
             }
         }
-        if slot.is_some() || holder.is_some() || !owners.is_empty() {
+        if slot.is_some() || holder.is_some() || !owners.is_empty() || !gone.is_empty() {
             let mut st = self.sh.state();
+            if stable {
+                st.removals.settled(gone);
+            }
             if let Some((client, v)) = holder.filter(|_| stable) {
                 st.holding_is_noted(client, v);
             }

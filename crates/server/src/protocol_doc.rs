@@ -46,7 +46,7 @@ const UNLINKED: &str = "\
 ## Files that are removed while they are open
 
 In NFSv4.1 and 4.2, on an export with a log, such a file outlasts a restart of the server until it is closed, whoever removes its last name or renames another file over it. `OPEN4_RESULT_PRESERVE_UNLINKED` says so
-to an OPEN that makes the file or changes something, as that waits for the log anyhow, and to further OPENs of the same owner. Until it is closed GETATTR says that it has no links, and LINK of it is `NFS4ERR_STALE`.
+to an OPEN that makes the file or changes something, as that waits for the log anyhow, and to further OPENs of the same owner. Where a full disk has no space to keep it, REMOVE and RENAME of such a file are `NFS4ERR_FILE_OPEN`. Until it is closed GETATTR says that it has no links, and LINK of it is `NFS4ERR_STALE`.
 [The internals](internals/nfsv4-state.md#files-that-are-removed-while-they-are-open-preservedrs-unlinkedrs-unlinkedrs-rfc-8881-section-1816) say what else is kept so, and the [limits](limits.md) how many.
 
 ";

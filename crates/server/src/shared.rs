@@ -11,6 +11,7 @@ use crate::refused_clients::RefusedClients;
 use crate::state::ids::Secret;
 use crate::state::notes::{LogId, Stamped};
 use crate::state::opens::Files;
+use crate::state::removals::Removals;
 use crate::state::snapshot::{PartMax, Snapshot};
 use crate::state::{Bounds, Millis, State};
 use crate::state_lock::{Signals, StateGuard};
@@ -202,6 +203,9 @@ impl Shared {
             tx.finish()
         };
         let told = receipt.wait().await;
+        if told.is_ok() {
+            self.state().removals.settled(Removals::among(&notes));
+        }
         if let Err(e) = &told {
             tracing::error!(
                 "the log took no record of what belongs to no request (clients that are gone, the end of the grace period, callbacks): {e}"

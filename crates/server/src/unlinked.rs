@@ -6,8 +6,8 @@ use crate::limits;
 use crate::shared::Shared;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
-use landfast_volume::{Error, Node, Tx, Volume};
-use std::collections::BTreeMap;
+use landfast_volume::{Error, Held, Node, Tx, Volume};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,11 +26,13 @@ impl<'a> Unlinking<'a> {
         Unlinking { sh, volume, asked: None, notes: Vec::new() }
     }
 
-    /// For [`Volume::remove_keeping`]: whether somebody has the file open.
-    pub(crate) fn is_open(&mut self, node: &Node) -> bool {
-        let Some(notes) = self.sh.state().keep_unlinked(&node.fh()) else { return false };
+    /// For [`Volume::remove_keeping`]: who has the file open.
+    pub(crate) fn held(&mut self, node: &Node) -> Held {
+        let Some((promised, notes)) = self.sh.state().keep_unlinked(&node.fh()) else {
+            return Held::ByNobody;
+        };
         (self.asked, self.notes) = (Some(node.clone()), notes);
-        true
+        if promised { Held::Promised } else { Held::Open }
     }
 
     /// The removal is over. What the volume has not kept is no orphan, unless another removal has had it kept meanwhile: so the volume is asked under the file's
@@ -63,6 +65,8 @@ pub(crate) fn take_over(sh: &Shared, volume: &Volume) {
 #[derive(Default)]
 struct Attempt {
     receipts: Vec<landfast_volume::Receipt>,
+    /// Exports of which some was removed.
+    removed: BTreeSet<PathBuf>,
     /// How many could not be removed, by export, and the first error.
     failed: BTreeMap<PathBuf, (usize, Error)>,
 }
@@ -71,10 +75,36 @@ impl Attempt {
     fn failed(&mut self, export: &Path, times: usize, e: Error) {
         self.failed.entry(export.to_owned()).or_insert((0, e)).0 += times;
     }
+
+    fn add(&mut self, other: Attempt) {
+        self.removed.extend(other.removed);
+        other.failed.into_iter().for_each(|(export, (times, e))| self.failed(&export, times, e));
+    }
+}
+
+/// Exports whose files could not be removed, and how many it was said of. They are tried again at each tick.
+#[derive(Default)]
+struct Told(BTreeMap<PathBuf, usize>);
+
+impl Told {
+    /// What is to be said now: where none was removed since the last time, only of more files.
+    fn news(&mut self, attempt: Attempt) -> Vec<(PathBuf, usize, Error)> {
+        self.0.retain(|export, _| !attempt.removed.contains(export));
+        let mut news = Vec::new();
+        for (export, (times, e)) in attempt.failed {
+            let told = self.0.entry(export.clone()).or_default();
+            if times > *told {
+                *told = times;
+                news.push((export, times, e));
+            }
+        }
+        news
+    }
 }
 
 /// Removes files without a name that nobody has open any more, but those whose CLOSE does. Never returns.
 pub(crate) async fn run(sh: Arc<Shared>) {
+    let mut told = Told::default();
     loop {
         sh.orphans_released().await;
         let mut files = sh.state().files.preserved.take_released();
@@ -85,14 +115,14 @@ pub(crate) async fn run(sh: Arc<Shared>) {
             let of = sh.clone();
             // The disk may make it wait.
             let attempt = tokio::task::spawn_blocking(move || remove_all(&of, &of.exports(), &some)).await;
-            let attempt = attempt.unwrap_or_default();
-            for receipt in attempt.receipts {
+            let mut attempt = attempt.unwrap_or_default();
+            for receipt in std::mem::take(&mut attempt.receipts) {
                 // A failure has been reported by the volume.
                 let _ = receipt.wait().await;
             }
-            attempt.failed.into_iter().for_each(|(export, (times, e))| all.failed(&export, times, e));
+            all.add(attempt);
         }
-        for (export, (times, e)) in all.failed {
+        for (export, times, e) in told.news(all) {
             tracing::warn!(
                 "{}: {times} files that were removed while they were open stay for now: {e}",
                 export.display()
@@ -120,10 +150,37 @@ fn remove_all(sh: &Shared, exports: &Exports, files: &[FileKey]) -> Attempt {
             }
         };
         let mut tx = export.volume.tx();
-        if let Err(e) = remove(sh, &export.volume, &mut tx, &node) {
-            attempt.failed(&export.path, 1, e);
+        match remove(sh, &export.volume, &mut tx, &node) {
+            Ok(true) => drop(attempt.removed.insert(export.path.clone())),
+            // Somebody has it open again.
+            Ok(false) => {}
+            Err(e) => attempt.failed(&export.path, 1, e),
         }
         attempt.receipts.push(tx.finish());
     }
     attempt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_stay_are_told_of_once() {
+        let mut told = Told::default();
+        let export = Path::new("/export");
+        let stays = |times| {
+            let mut attempt = Attempt::default();
+            (0..times).for_each(|_| attempt.failed(export, 1, Error::NoSpace));
+            attempt
+        };
+        let said = |told: &mut Told, attempt| told.news(attempt).into_iter().map(|n| n.1).collect::<Vec<_>>();
+        assert_eq!(said(&mut told, stays(2)), [2]);
+        assert!(said(&mut told, stays(2)).is_empty(), "the next tick");
+        assert!(said(&mut told, stays(1)).is_empty(), "a file whose CLOSE could not remove it");
+        assert_eq!(said(&mut told, stays(3)), [3]);
+        let removed = Attempt { removed: [export.to_owned()].into(), ..Attempt::default() };
+        assert!(said(&mut told, removed).is_empty());
+        assert_eq!(said(&mut told, stays(1)), [1], "it went well in between");
+    }
 }

@@ -9,12 +9,14 @@ use common::{Client, PATIENCE, Raw, Rig, mkdir};
 use landfast_nfs::v3::args::{LinkArgs, MkdirArgs};
 use landfast_nfs::v3::types::StableHow as Stable3;
 use landfast_nfs::v3::{self, Call, FileHandle, NfsStat3};
-use landfast_nfs::v4::args::SetattrArgs;
+use landfast_nfs::v4::args::{LockArgs, Locker, LocktArgs, OpenHow, SetattrArgs, owner};
 use landfast_nfs::v4::attr::number as n;
-use landfast_nfs::v4::{self, ArgOp, Bitmap, NfsStat, Stateid};
+use landfast_nfs::v4::flags::OPEN4_RESULT_PRESERVE_UNLINKED;
+use landfast_nfs::v4::{self, ArgOp, Bitmap, LockType, NfsStat, ResBody, ResOp, Stateid};
 use landfast_rpc::limits::SERIAL_AFTER;
 use landfast_volume::Durability;
-use landfast_volume::faults::{Hold, hold};
+use landfast_volume::faults::{Hold, hold, passes};
+use std::pin::pin;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ const AT_ONCE: Duration = Duration::from_millis(50);
 const TRIES: usize = 5;
 /// Who waits for so long waits for the device.
 const HELD: Duration = Duration::from_secs(3);
+/// The device is held for the whole process.
+static DEVICE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 /// More than the server has threads, and than it lets run at once.
 const CHANGES: usize = 12;
 /// So large a file is flushed to its place instead of being copied into the log.
@@ -293,11 +297,111 @@ const ALL: [Version; 4] = [Version::V3, Version::V40, Version::V41, Version::V42
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[cfg_attr(not(root), ignore = "needs root")]
 async fn reads_wait_for_no_log_and_no_disk() {
+    let _device = DEVICE.lock().await;
     reads_wait_for_no_device(Durability::Log, &ALL).await;
     reads_wait_for_no_device(Durability::Sync, &ALL).await;
     what_comes_behind_a_lone_clients_change_waits_for_no_log().await;
     reads_wait_for_no_change().await;
     retries_are_run_again_for_their_own_request().await;
+}
+
+/// Sends a COMPOUND on a slot of its own, while the device is held, and sees it run: it is not answered before the device answers.
+async fn waits_for_the_device(held: Hold, c: &Client, slot: u32, ops: Vec<ArgOp>, what: &str) -> Vec<ResOp> {
+    let ArgOp::Sequence(mut args) = c.sequence() else { panic!("no SEQUENCE") };
+    (args.slotid, args.highest_slotid, args.sequenceid) = (slot, slot, 1);
+    let mut all = vec![ArgOp::Sequence(args)];
+    all.extend(ops);
+    let before = passes("request.ran");
+    let mut answer = pin!(c.raw.compound(all));
+    // Answers that wait for nothing leave in the order of their requests.
+    let behind = async {
+        let begun = Instant::now();
+        while passes("request.ran") == before {
+            assert!(begun.elapsed() < PATIENCE, "{what}: it does not run");
+            tokio::task::yield_now().await;
+        }
+        c.status_flags_on(slot + 1).await
+    };
+    tokio::select! {
+        biased;
+        res = &mut answer => panic!("{what}: it is answered before the device answers: {res:?}"),
+        _ = behind => {}
+    }
+    tokio::task::block_in_place(|| drop(held));
+    let mut res = answer.await.results;
+    common::assert_ok(&res);
+    res.split_off(1)
+}
+
+/// The second OPEN of one owner is told what the first is being told: that the file outlasts its last name. It says so by the first's note.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn an_answer_waits_for_the_promise_that_it_repeats() {
+    let _device = DEVICE.lock().await;
+    let rig = Rig::new().await;
+    let mut client = Client::new(rig.raw().await, b"opens twice").await;
+    let open = |file, how| vec![ArgOp::Putrootfh, common::open_op(b"o", file, 3, 0, how)];
+    let make = |file| open(file, OpenHow::Create(v4::args::CreateHow::Guarded(common::mode(0o644))));
+    let flag = |res: &[ResOp]| match res.last().map(|res| &res.body) {
+        Some(ResBody::Open(open)) => open.rflags & OPEN4_RESULT_PRESERVE_UNLINKED != 0,
+        other => panic!("OPEN gave {other:?}"),
+    };
+    let (fh, there) = client.open("there", 3).await;
+    common::assert_ok(&[common::on(&mut client, &fh, common::close_op(there)).await]);
+    // The first makes the file, or another one.
+    let beside = [make("other"), open("there", OpenHow::NoCreate)].concat();
+    for (slot, file, ops) in [(1, "new", make("new")), (3, "there", beside)] {
+        let held = hold("log.before-write");
+        let mut first = client.clone();
+        let first = tokio::spawn(async move {
+            let res = first.run(ops).await;
+            (first, res)
+        });
+        assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "the first waits for the device");
+        let again = open(file, OpenHow::NoCreate);
+        let second = waits_for_the_device(held, &client, slot, again, "the second OPEN").await;
+        let (goes_on, first) = first.await.expect("an answer");
+        assert!(flag(&second) && flag(&first), "both are told");
+        client = goes_on;
+    }
+}
+
+/// A client whose lease is over holds a lock. One rival makes it go; another finds nobody in the way, which holds after a crash as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn an_answer_waits_until_the_log_knows_who_is_gone() {
+    let _device = DEVICE.lock().await;
+    let rig = Rig::with(Durability::Log, 1).await;
+    let mut holder = Client::new(rig.raw().await, b"holder").await;
+    let (fh, open) = holder.open("f", 3).await;
+    let lock = ArgOp::Lock(LockArgs {
+        locktype: LockType::Write,
+        reclaim: false,
+        offset: 0,
+        length: 10,
+        locker: Locker::New { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner: owner(0, b"l") },
+    });
+    common::assert_ok(&[common::on(&mut holder, &fh, lock).await]);
+    let mut rivals = Vec::new();
+    for name in [b"first", b"other"] {
+        rivals.push(Client::new(rig.raw().await, name).await);
+    }
+    let silent = Instant::now();
+    while silent.elapsed() < Duration::from_millis(1500) {
+        for rival in &mut rivals {
+            rival.status_flags().await;
+        }
+    }
+    let ask = |fh: &v4::FileHandle| {
+        let ask = LocktArgs { locktype: LockType::Write, offset: 0, length: 10, owner: owner(0, b"r") };
+        vec![ArgOp::Putfh(fh.clone()), ArgOp::Lockt(ask)]
+    };
+    let held = hold("log.before-write");
+    let (mut first, ops) = (rivals[0].clone(), ask(&fh));
+    let first = tokio::spawn(async move { first.run(ops).await });
+    assert!(tokio::task::block_in_place(|| held.has(1, PATIENCE)), "the first waits for the device");
+    waits_for_the_device(held, &rivals[1], 1, ask(&fh), "the other's LOCKT").await;
+    common::assert_ok(&first.await.expect("an answer"));
 }
 
 /// A client that has the server to itself, so that the thread of its connection waits for the device. What it asks meanwhile on the same connection

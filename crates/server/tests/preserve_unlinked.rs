@@ -5,7 +5,7 @@ use crate::common;
 use crate::delegations;
 use crate::v40::Client40;
 
-use common::v3::{V3, at};
+use common::v3::{V3, at as at3};
 use common::*;
 use delegations::{holder, stateid_of};
 use landfast_nfs::v3 as nfs3;
@@ -35,7 +35,8 @@ fn any_seqid(s: Stateid) -> Stateid {
 
 /// Files without a name that the server keeps.
 fn kept(rig: &Rig) -> usize {
-    std::fs::read_dir(rig.export().join(".landfast/open")).expect("the directory of orphans").count()
+    let entries = std::fs::read_dir(rig.export().join(".landfast/open")).expect("the directory of orphans");
+    entries.filter(|e| e.as_ref().is_ok_and(|e| e.file_type().is_ok_and(|kind| kind.is_file()))).count()
 }
 
 async fn until_none_is_kept(rig: &Rig) {
@@ -178,9 +179,9 @@ async fn whoever_takes_the_last_name_away() {
         closed(&mut d, &fh, s).await;
     }
     assert_ok(&d.run(remove("by-4")).await);
-    assert_eq!(v3.status(nfs3::Call::Remove(at(&v3.root, "by-3"))).await, nfs3::NfsStat3::OK);
+    assert_eq!(v3.status(nfs3::Call::Remove(at3(&v3.root, "by-3"))).await, nfs3::NfsStat3::OK);
     assert_ok(&d.run(rename("x", "under-4")).await);
-    let over = nfs3::args::RenameArgs { from: at(&v3.root, "y"), to: at(&v3.root, "under-3") };
+    let over = nfs3::args::RenameArgs { from: at3(&v3.root, "y"), to: at3(&v3.root, "under-3") };
     assert_eq!(v3.status(nfs3::Call::Rename(over)).await, nfs3::NfsStat3::OK);
     assert_eq!(kept(&rig), 4);
     assert_eq!(v3.attrs(&nfs3::FileHandle(files[1].1.0.clone())).await.nlink, 0);
@@ -446,6 +447,56 @@ async fn a_removal_beside_the_open_breaks_no_promise() {
         reads(&mut c, fh, *s, b"").await;
         wrote(&mut c, fh, *s, 0, b"there").await;
         closed(&mut c, fh, *s).await;
+        is_stale(&mut c, fh).await;
+    }
+}
+
+/// Two clients remove the same open file at the same time, by one name or by two. One of them takes its last name away, and its file is kept for whoever has it
+/// open, whatever the other is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn two_removals_of_one_open_file_keep_it() {
+    const FILES: usize = 100;
+    let mut rig = Rig::new().await;
+    let mut c = rig.client(b"c").await;
+    let (mut d, mut e) = (rig.client(b"d").await, rig.client(b"e").await);
+    let v3 = V3::new(&rig).await;
+    let mut open = Vec::new();
+    for at in 0..FILES {
+        let (file, other) = (format!("f{at}"), format!("g{at}"));
+        let (fh, s) = made(&mut c, &file).await;
+        wrote(&mut c, &fh, s, 0, file.as_bytes()).await;
+        let two_names = at % 2 == 1;
+        if two_names {
+            let link =
+                vec![ArgOp::Putfh(fh.clone()), ArgOp::Savefh, ArgOp::Putrootfh, ArgOp::Link(name(&other))];
+            assert_ok(&c.run(link).await);
+        }
+        let second = if two_names { other } else { file.clone() };
+        let answers = if at % 4 < 2 {
+            tokio::join!(d.status(remove(&file)), e.status(remove(&second)))
+        } else {
+            let older = async {
+                match v3.status(nfs3::Call::Remove(at3(&v3.root, &second))).await {
+                    nfs3::NfsStat3::OK => NfsStat::NFS4_OK,
+                    nfs3::NfsStat3::NOENT => NfsStat::NFS4ERR_NOENT,
+                    other => panic!("REMOVE in version 3 gave {other}"),
+                }
+            };
+            tokio::join!(d.status(remove(&file)), older)
+        };
+        let done = [answers.0, answers.1].iter().filter(|status| status.is_ok()).count();
+        assert_eq!(done, if two_names { 2 } else { 1 }, "{answers:?}");
+        assert_eq!(kept(&rig), at + 1);
+        open.push((file, fh, s));
+    }
+    crash(&mut rig, &mut [&mut c, &mut d, &mut e]).await;
+    assert_eq!(kept(&rig), FILES);
+    for (left, (file, fh, s)) in open.iter().enumerate().rev() {
+        reads(&mut c, fh, *s, file.as_bytes()).await;
+        closed(&mut c, fh, *s).await;
+        // The state knows that it is an orphan: its CLOSE has removed it.
+        assert_eq!(kept(&rig), left);
         is_stale(&mut c, fh).await;
     }
 }

@@ -86,6 +86,18 @@ pub const TRUNCATION_NOTES_BYTES_MAX: usize = HANDLE_BYTES_MAX + 24 + 20 * TRUNC
 /// server runs. So few in the crate's own tests that they are reached.
 pub const ORPHANS_MAX: usize = if cfg!(test) { 3 } else { 131_072 };
 
+/// So long is the directory of files without a name made ahead, bytes (on ext4 and XFS). That is room for [`ORPHANS_ON_A_FULL_DISK`]. The simulated kernel of the crate's own
+/// tests has no blocks of directories.
+pub const ORPHANS_ROOM_BYTES: u64 = if cfg!(test) { 0 } else { 96 << 10 };
+
+/// At most so many names are used to make it so long. Fewer than an inode may have on ext4.
+pub const ORPHANS_ROOM_NAMES_MAX: usize = 2048;
+
+/// So many files without a name are kept on ext4 and XFS whose blocks or quota are used up, and mostly more. ext4 puts a name where its hash says: of blocks of 1 KiB, as small
+/// filesystems have them, each gets one or two of these names and has room for 15, of 4 KiB six, and room for 85. XFS has 504 places for all of a directory's names in the block that
+/// finds them.
+pub const ORPHANS_ON_A_FULL_DISK: usize = 128;
+
 /// Nodes kept in memory, about 500 bytes each. More are held only while clients' requests, open files or the change
 /// attribute's rule (a second after an own change) need them.
 pub const NODES_MAX: usize = 65_536;

@@ -3,24 +3,39 @@
 //!
 //! An orphan has a name in `.landfast/open`, where no client gets. For the log and for recovery that is a name like any other. It
 //! comes from the object's identity, so no two objects want the same one.
+//!
+//! Room for names is made ahead, so that a full disk or quota keeps nobody from keeping a promise: ext4 never takes blocks from a
+//! directory, and XFS none that hold a name. So the directory is made long once, by names that are removed again but for one in
+//! each block. These are names of a FIFO, and no orphans. On btrfs each name needs space: there a promised file keeps its own name on a full disk
+//! ([`crate::Held::Promised`]).
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::flush;
 use crate::kernel::{self, OwnedFd, btime_ns};
-use crate::limits::ORPHANS_MAX;
+use crate::limits::{NAME_BYTES_MAX, ORPHANS_MAX, ORPHANS_ROOM_BYTES, ORPHANS_ROOM_NAMES_MAX};
 use crate::record::ObjId;
 use crate::recover::disk;
 use crate::types::Kind;
 
 /// The directory's name in the state directory.
 pub(crate) const ORPHANS_DIR: &str = "open";
+
+/// How the names begin that keep the directory long, and those that have made it so.
+const ROOM: &[u8] = b"room-kept-";
+const ROOM_ONCE: &[u8] = b"room-once-";
+
+/// The FIFO whose names these are.
+const ROOM_FILE: &[u8] = b"room";
+
+/// One name of so many stays: one in each block of XFS, which has 14 names of this length in 4096 bytes.
+const ROOM_KEPT_EVERY: usize = 13;
 
 pub(crate) struct Orphans {
     dir: OwnedFd,
@@ -29,6 +44,8 @@ pub(crate) struct Orphans {
     names: Mutex<BTreeMap<ObjId, Vec<u8>>>,
     /// How many there are, to be asked without the lock.
     count: AtomicUsize,
+    /// There was no space for the last one that was promised a place. It was said.
+    pub(crate) full: AtomicBool,
 }
 
 impl Orphans {
@@ -44,12 +61,13 @@ impl Orphans {
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = kernel::openat(state_dir, ORPHANS_DIR, flags, Mode::empty())?;
+        make_room(&dir)?;
         // A record that names the directory must find it after a power cut.
         flush::file(&dir, state_dir)?;
         flush::file(state_dir, state_dir)?;
         let names = found(&dir)?;
         let count = AtomicUsize::new(names.len());
-        Ok(Some(Orphans { dir, id, names: Mutex::new(names), count }))
+        Ok(Some(Orphans { dir, id, names: Mutex::new(names), count, full: AtomicBool::new(false) }))
     }
 
     pub(crate) fn dir(&self) -> &OwnedFd {
@@ -96,6 +114,45 @@ impl Orphans {
     }
 }
 
+/// Makes the directory long, unless it is. As long as can be where there is little space: the next start goes on.
+fn make_room(dir: &OwnedFd) -> io::Result<()> {
+    let is_long = || {
+        let length = kernel::fstat(dir)?.st_size as u64;
+        io::Result::Ok(ORPHANS_ROOM_BYTES.saturating_sub(length) == 0)
+    };
+    if is_long()? || kernel::is_btrfs(dir)? {
+        return Ok(());
+    }
+    let full = |e: Errno| matches!(e, Errno::NOSPC | Errno::DQUOT);
+    match kernel::mknodat(dir, ROOM_FILE, FileType::Fifo, Mode::empty(), 0) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(e) if full(e) => return Ok(()),
+        Err(e) => return Err(e.into()),
+    }
+    let fifo = kernel::open_path(dir, ROOM_FILE)?;
+    let mut once = Vec::new();
+    for n in 0..ORPHANS_ROOM_NAMES_MAX {
+        let kept = n % ROOM_KEPT_EVERY == 0;
+        let mut name = if kept { ROOM } else { ROOM_ONCE }.to_vec();
+        name.extend(format!("{n:0width$}", width = NAME_BYTES_MAX - name.len()).bytes());
+        match kernel::link_open(&fifo, dir, &name) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) if full(e) => break,
+            Err(e) => return Err(e.into()),
+        }
+        if !kept {
+            once.push(name);
+        }
+        if kept && is_long()? {
+            break;
+        }
+    }
+    for name in once {
+        kernel::unlinkat(dir, name.as_slice(), AtFlags::empty())?;
+    }
+    Ok(())
+}
+
 /// The kernel's handle and the time of birth, in hexadecimal: at most 153 characters.
 pub(crate) fn name_of(id: &ObjId) -> Vec<u8> {
     let handle: String = id.kh.bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -111,6 +168,11 @@ fn found(dir: &OwnedFd) -> io::Result<BTreeMap<ObjId, Vec<u8>>> {
         let entry = entry?;
         let name = entry.file_name().to_bytes().to_vec();
         if name == b"." || name == b".." {
+            continue;
+        }
+        // The start that made room was cut off.
+        if name.starts_with(ROOM_ONCE) {
+            kernel::unlinkat(dir, name.as_slice(), AtFlags::empty())?;
             continue;
         }
         let look = kernel::look_at(dir, &name)?;

@@ -237,6 +237,17 @@ impl Tx {
         }
     }
 
+    /// Announces a note about this object ([`Tx::note`]). Whoever sees what it says from now on rests on it, if it rests on the object
+    /// ([`Tx::rests_on`]). So call it before anybody can see that, without the object's locks. The note must follow before the next split.
+    pub fn announces_note_about(&mut self, node: &Node) {
+        if self.volume.durability() != Durability::Log {
+            return;
+        }
+        self.broken |= self.begin().is_err();
+        let _state = node.0.state.lock();
+        self.changes(&[node]);
+    }
+
     /// Notes that an object is about to lose its last name. Call before it does, while joined.
     pub(crate) fn removes_last_name(&mut self) {
         if let Some(joined) = &self.joined {

@@ -67,6 +67,17 @@ impl Timestamp {
     }
 }
 
+/// Who has a file open that is about to lose its last name ([`crate::Volume::remove_keeping`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody: it goes.
+    ByNobody,
+    /// Somebody: it is kept if it can be.
+    Open,
+    /// Somebody who was told that it outlasts its last name: it is kept, or has to keep its name where there is no space to keep it.
+    Promised,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attrs {
     pub kind: Kind,

@@ -138,17 +138,18 @@ fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Res
         "remove_keeping" => {
             takes = Some(format!("old{i}"));
             let old = format!("old{i}");
-            v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| true).map(drop)
+            v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| Held::Promised).map(drop)
         }
         "rename_keeping" => {
             takes = Some(format!("old{i}"));
             let old = format!("old{i}");
-            v.rename_keeping(&mut tx, &r, (&dir, old.as_bytes()), (&dir, b"over"), |_| true).map(drop)
+            v.rename_keeping(&mut tx, &r, (&dir, old.as_bytes()), (&dir, b"over"), |_| Held::Promised)
+                .map(drop)
         }
         "release" => {
             let old = format!("old{i}");
             let node = v.lookup(&r, &dir, old.as_bytes())?;
-            let removed = v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| true);
+            let removed = v.remove_keeping(&mut tx, &r, &dir, old.as_bytes(), |_| Ok(()), |_| Held::Promised);
             takes = Some(old);
             removed.map(|_| match v.release(&mut tx, &node, || true) {
                 Ok(_) | Err(Error::NoSpace | Error::Quota) => {}
@@ -316,6 +317,13 @@ fn every_operation(kernel: Kernel, take: impl FnOnce(&Image) -> bool, refusal: E
             match attempt(&volume, &fixture, &op, i, &mut expected) {
                 Ok(()) => {}
                 Err(Error::NotSupported) if op == "clone_range" => break,
+                // What was promised to outlast its last name keeps it where it cannot be kept without.
+                Err(Error::Busy)
+                    if ["remove_keeping", "rename_keeping", "release"].contains(&op.as_str()) =>
+                {
+                    refused.insert(op.clone());
+                    break;
+                }
                 Err(e) => {
                     assert_eq!(e, refusal, "{kernel:?}: {op}, attempt {i}: {:?}", volume.failed());
                     refused.insert(op.clone());

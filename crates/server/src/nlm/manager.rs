@@ -3,6 +3,7 @@
 use super::peers::Peers;
 use crate::shared::Shared;
 use crate::state::notes::Stamped;
+use crate::state::removals::Removals;
 use std::sync::Arc;
 
 /// The lock manager (NLM) and the status monitor (NSM) of a server.
@@ -34,7 +35,9 @@ impl Nlm {
             }
             tx.finish()
         };
-        receipt.wait().await
+        receipt.wait().await?;
+        self.sh.state().removals.settled(Removals::among(&notes));
+        Ok(())
     }
 
     /// Makes the record of a host durable, with `notes`. Called before the host hears that it holds a lock.

@@ -187,13 +187,15 @@ impl Nlm {
             }
             // An unknown host holds nothing, so no locks count as its own.
             let host = st.hosts.find(from.peer.ip().to_canonical(), &a.lock.caller_name.0).unwrap_or(0);
-            loop {
+            let reply = loop {
                 match st.files.lock_test(host, &file, &owner, a.exclusive, span) {
                     None => break TestReply { stat: NlmStat::GRANTED, holder: None },
                     Some(d) if st.lapsed(d.client, now) => notes.extend(st.remove_client(d.client)),
                     Some(d) => break TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) },
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            reply
         };
         // If the log does not take the note, nothing may be promised to this client.
         if let Err(e) = self.keep(notes).await {
@@ -212,7 +214,7 @@ impl Nlm {
             LockRequest { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
-            loop {
+            let stat = loop {
                 match st.files.nlm_lock(&ask) {
                     Ok(()) => break NlmStat::GRANTED,
                     Err(LockError::Denied(d)) if st.lapsed(d.client, now) => {
@@ -231,7 +233,9 @@ impl Nlm {
                     Err(LockError::Denied(_)) => break NlmStat::DENIED,
                     Err(LockError::Status(_)) => break NlmStat::DENIED_NOLOCKS,
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            stat
         };
         let kept = if stat == NlmStat::GRANTED && monitored {
             self.keep_host(host, notes).await
@@ -377,7 +381,7 @@ impl Nlm {
         let oh = &a.share.oh.0;
         let stat = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
-            loop {
+            let stat = loop {
                 if deny != 0 && !a.reclaim && st.may_have_unknown_opens(now) {
                     break NlmStat::DENIED_GRACE_PERIOD;
                 }
@@ -389,7 +393,9 @@ impl Nlm {
                     Ok(Err(_)) => break NlmStat::DENIED,
                     Err(_) => break NlmStat::DENIED_NOLOCKS,
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            stat
         };
         let kept = match stat {
             NlmStat::GRANTED => self.keep_host(host, notes).await,

@@ -27,10 +27,12 @@ pub enum Bug {
     UnknownAtOnce,
     /// A revoked delegation is counted for ever.
     CountKept,
+    /// An answer that found nobody in its way does not wait until the log knows who is gone.
+    RemovalUnlogged,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -43,6 +45,7 @@ impl Bug {
         Bug::GraceIgnored,
         Bug::UnknownAtOnce,
         Bug::CountKept,
+        Bug::RemovalUnlogged,
     ];
 }
 

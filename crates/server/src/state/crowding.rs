@@ -3,7 +3,7 @@
 //! | near its limit | who is asked | to keep |
 //! |---|---|---|
 //! | what one client has open, delegations included | this client | so many that it has a quarter free |
-//! | what all have open, as far as delegations may fill it; the delegations that the log takes | clients, those first that were silent longest | nothing, until what is left to return makes a quarter free; the last of them the rest |
+//! | what all have open, as far as delegations may fill it; the delegations that the log takes | clients, those first that were silent longest; those whose lease is over are not asked, but go, as where they are in somebody's way | nothing, until what is left to return makes a quarter free; the last of them the rest |
 //!
 //! A client is asked once a lease. What comes of it is its own affair (Linux returns all whose files it has not open): where there is no room, none is given, as before.
 
@@ -56,11 +56,16 @@ impl<F> State<F> {
         let mut by_age: Vec<(Millis, u64)> = self.clients.iter().map(|c| (c.renewed, c.id)).collect();
         by_age.sort_unstable();
         for (_, client) in by_age {
-            let has: usize = self.files.delegations.of_client(client).iter().sum();
-            // Nobody hears whose lease is over; who is asked already will return some.
-            if has > 0 && !self.lapsed(client, now) {
-                let gives = has.min(excess);
+            let gives = self.files.delegations.of_client(client).iter().sum::<usize>().min(excess);
+            if gives == 0 {
+                continue;
+            }
+            if !self.lapsed(client, now) {
+                // Who is asked already will return some.
                 self.ask_for_any(now, client, gives);
+                excess -= gives;
+            } else if self.expels(now, client) {
+                // Nobody hears whose lease is over: he loses what he has, as where that is in somebody's way.
                 excess -= gives;
             }
             if excess == 0 {

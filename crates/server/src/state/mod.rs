@@ -7,6 +7,7 @@
 //! - [`bugs`]: deliberate bugs, which [`simulation`] must see; a program has none;
 //! - [`refusals`]: which limits have refused something;
 //! - [`notes`]: the form of the state in the log;
+//! - [`removals`]: clients that are gone, before the log has said so;
 //! - [`clients`]: EXCHANGE_ID and CREATE_SESSION, leases;
 //! - [`sessions`]: slots, the reply cache, retries;
 //! - [`drc`]: replies to calls without a session;
@@ -62,6 +63,7 @@ mod preserved;
 pub mod ranges;
 pub mod recall_any;
 pub mod refusals;
+pub mod removals;
 pub mod restore;
 mod room;
 mod session_room;

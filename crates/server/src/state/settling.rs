@@ -13,6 +13,7 @@
 //! record before the notes of all delegations whose OPENs were answered.
 
 use super::clock::Millis;
+use super::ids::FileKey;
 use super::notes::Stamped;
 use super::opens::number;
 use super::tables::State;
@@ -84,6 +85,20 @@ impl<F> State<F> {
     /// has its fill of them; then the client has to reclaim.
     pub fn log_given(&mut self, stateid: &Stateid) -> Option<Stamped> {
         self.log_delegation(number(stateid))
+    }
+
+    /// An OPEN that has made its file is entered beside delegations that others were given in between. They stand in the log with it: after a restart the opener may go on,
+    /// and is kept from the file by a delegation that is there, but not by one that is still to be reclaimed.
+    pub fn log_beside(&mut self, file: &FileKey, client: Option<u64>) -> Vec<Stamped> {
+        let others = |open: &&(u64, u64, bool)| Some(open.1) != client && open.2;
+        let of_file = self.files.of_file(file).map(|(id, open)| (id, open.client, open.delegation.is_some()));
+        let beside: Vec<_> = of_file.collect();
+        let mut notes = Vec::new();
+        for (id, holder, _) in beside.iter().filter(others) {
+            notes.extend(self.log_all(vec![*id]));
+            notes.extend(self.note_if_nothing_is_held(*holder));
+        }
+        notes
     }
 
     fn has_room_to_log(&self) -> bool {

@@ -11,6 +11,7 @@ use super::nlm::hosts::{Hosts, is_nlm};
 use super::notes::{Note, Stamped};
 use super::opens::Files;
 use super::owners::Owners;
+use super::removals::Removals;
 use super::sessions::Sessions;
 use crate::limited::{Limit, Limits};
 use crate::limits;
@@ -84,6 +85,7 @@ pub struct State<F> {
     pub hosts: Hosts,
     pub copies: Copies,
     pub drc: Drc,
+    pub removals: Removals,
     pub grace: Grace,
     pub lease_ms: Millis,
     pub bounds: Bounds,
@@ -104,6 +106,7 @@ impl<F> State<F> {
             hosts: Hosts::default(),
             copies: Copies::default(),
             drc: Drc::new(bounds.call_bytes),
+            removals: Removals::default(),
             grace: Grace::default(),
             lease_ms,
             bounds,
@@ -144,6 +147,10 @@ impl<F> State<F> {
         if client.confirmed {
             let v = self.next_version();
             out.push(Stamped { v, note: Note::ClientGone(id) });
+            // Without a log nobody is there again.
+            if self.bounds.open_bytes > 0 {
+                self.removals.add(v, id);
+            }
         }
         out
     }

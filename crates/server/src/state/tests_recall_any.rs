@@ -78,12 +78,15 @@ fn rfc8881_20_6_who_was_silent_longest_is_asked_first() {
         for (client, files) in given {
             assert_eq!(give(&mut st, now, client, files, Right::Read), []);
         }
-        // 56 of 64, with those of one whose lease is over: 8 must go.
-        assert_eq!(give(&mut st, now, c, 22..23, Right::Read), [asked(b, 2)]);
+        assert_eq!(st.files.delegations.take_lapsed(), None);
+        // 56 of 64, with those of one whose lease is over: 8 must go, of them these 3.
+        assert_eq!(give(&mut st, now, c, 22..23, Right::Read), [asked(b, 5)]);
+        assert_eq!(st.files.delegations.take_lapsed(), Some(gone));
+        st.remove_client(gone);
         let soon = now + limits::CROWDED_LOOK_MS - 1;
-        assert_eq!(give(&mut st, soon, c, 23..25, Right::Read), []);
-        // Now 10 must, and b was asked for as many.
-        assert_eq!(give(&mut st, soon + 1, c, 25..26, Right::Read), [asked(a, 19)]);
+        assert_eq!(give(&mut st, soon, c, 23..28, Right::Read), []);
+        // Now 11 must, and b has 10 and was asked already.
+        assert_eq!(give(&mut st, soon + 1, c, 28..29, Right::Read), [asked(a, 19)]);
     }
 }
 

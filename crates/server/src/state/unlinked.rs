@@ -185,10 +185,11 @@ impl<F> State<F> {
         self.files.preserved.logged(id).is_some_and(|open| open.promised)
     }
 
-    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has. `None`: nobody has, or
-    /// there are too many orphans, and nobody was promised this one.
-    pub fn keep_unlinked(&mut self, file: &FileKey) -> Option<Vec<Stamped>> {
-        if !self.files.is_held(file) || !(self.files.has_place() || self.files.was_promised(file)) {
+    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has; with whether one of them was promised
+    /// that it outlasts that. `None`: nobody has, or there are too many orphans, and nobody was promised this one.
+    pub fn keep_unlinked(&mut self, file: &FileKey) -> Option<(bool, Vec<Stamped>)> {
+        let promised = self.files.was_promised(file);
+        if !self.files.is_held(file) || !(self.files.has_place() || promised) {
             return None;
         }
         self.files.preserved.is_kept(file.clone());
@@ -201,7 +202,7 @@ impl<F> State<F> {
                 _ => {}
             }
         }
-        Some(notes)
+        Some((promised, notes))
     }
 
     /// The volume has not kept it.

@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::state::Millis;
 use crate::state::notes::Stamped;
 use crate::state::opens::Share;
+use crate::state::removals::Removals;
 use crate::touches::Touching;
 use landfast_nfs::v3::res::PostOp;
 use landfast_nfs::v3::types::{FileType, SetTime, SpecData};
@@ -67,6 +68,8 @@ pub(super) struct Context<'a> {
     pub(super) txs: Txs,
     /// Notes were written, so the reply waits for the log.
     pub(super) noted: bool,
+    /// The versions of notes of clients that are gone.
+    pub(super) gone: Vec<u64>,
     /// What the call does to files.
     pub(super) touching: Vec<Touching>,
     /// What it waits for that clients have delegations of, and is told of it.
@@ -86,6 +89,7 @@ impl<'a> Context<'a> {
             now: sh.now(),
             txs: Txs::default(),
             noted: false,
+            gone: Vec::new(),
             touching: Vec::new(),
             looks: Looks::default(),
             may_park: true,
@@ -196,7 +200,7 @@ impl<'a> Context<'a> {
         let mut notes = Vec::new();
         let result = {
             let mut st = self.sh.state();
-            loop {
+            let result = loop {
                 match st.files.check_anonymous(&key, want) {
                     Ok(()) => break Ok(()),
                     Err(holder) if st.lapsed(holder.client, self.now) => {
@@ -204,7 +208,9 @@ impl<'a> Context<'a> {
                     }
                     Err(_) => break Err(NfsStat3::ACCES),
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            result
         };
         self.note(notes);
         result
@@ -221,6 +227,7 @@ impl<'a> Context<'a> {
     fn note(&mut self, notes: Vec<Stamped>) {
         let Some(keeper) = self.exports.keeper().cloned() else { return };
         for note in notes {
+            self.gone.extend(Removals::among(std::slice::from_ref(&note)));
             self.txs.of(&keeper).note(note.to_bytes());
             self.noted = true;
         }

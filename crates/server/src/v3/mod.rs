@@ -160,7 +160,7 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
         DecodedCall::Setacl(_) => (Protocol::Nfsacl, acl_proc::SETACL),
     };
     sh.counters.v3(protocol, procedure, status, status == NfsStat3::OK && req.call.changes().is_some());
-    let Context { mut txs, noted, exports, .. } = ctx;
+    let Context { mut txs, noted, gone, exports, .. } = ctx;
     if status == NfsStat3::STALE
         && let Some(export) = req.call.changes().and_then(|changed| exports.of_handle(&changed.0))
     {
@@ -187,7 +187,8 @@ fn run(sh: &Shared, req: &Request) -> Outcome {
     }
     let receipts = txs.finish();
     let waits = modified || noted || receipts.settle(status == NfsStat3::IO);
-    let pending = waits.then(|| Pending { later, ..Pending::new(receipts, req.call.failed(NfsStat3::IO)) });
+    let pending =
+        waits.then(|| Pending { later, gone, ..Pending::new(receipts, req.call.failed(NfsStat3::IO)) });
     Outcome { pending, ..Outcome::at_once(reply) }
 }
 

@@ -47,8 +47,8 @@ impl Context<'_> {
             _ => Ok(()),
         };
         let mut unlinking = Unlinking::new(sh, dir.volume());
-        let is_open = |node: &Node| unlinking.is_open(node);
-        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, is_open);
+        let held = |node: &Node| unlinking.held(node);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, held);
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
         self.note_in(dir, unlinking.done(kept));
         removed.map(drop).map_err(status_of_names)
@@ -80,8 +80,8 @@ impl Context<'_> {
         let tx = self.modify(to)?;
         let mut unlinking = Unlinking::new(sh, from.volume());
         let (source, target) = ((&from.node, &a.from.name[..]), (&to.node, &a.to.name[..]));
-        let is_open = |node: &Node| unlinking.is_open(node);
-        let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, is_open);
+        let held = |node: &Node| unlinking.held(node);
+        let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, held);
         let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
         self.note_in(to, unlinking.done(kept));
         renamed.map(drop).map_err(status_of_names)

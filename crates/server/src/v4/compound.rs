@@ -60,6 +60,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         stateid: Stateid::ANONYMOUS,
         txs: Txs::default(),
         noted: false,
+        gone: Vec::new(),
         offloads: Vec::new(),
         work: Allowance::new(&req.reply_conn),
         waits: None,
@@ -115,7 +116,7 @@ fn alone_in_compound(mut ctx: Context<'_>, req: &Request, op: &ArgOp) -> Outcome
         return Outcome { waits: ctx.waits, ..Outcome::at_once(vec![reply]) };
     }
     let failure = Reply::of_failed(&req.args.tag, Some(op.op()), NfsStat::NFS4ERR_SERVERFAULT);
-    let pending = Pending::new(ctx.txs.finish(), failure);
+    let pending = Pending { gone: ctx.gone, ..Pending::new(ctx.txs.finish(), failure) };
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }
 
@@ -259,6 +260,6 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply, max_cached: usize, 
     }
     let failure = plain.refused(pieces.first().map_or(&[], |first| &first[..]), &req.args);
     let slot = Some((session.id, session.slot));
-    let pending = Pending { slot, holder, later, ..Pending::new(receipts, failure) };
+    let pending = Pending { slot, holder, gone: ctx.gone, later, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), offloads, ..Outcome::at_once(vec![whole(len, pieces)]) }
 }

@@ -16,6 +16,7 @@ use crate::state::identity::Requester;
 use crate::state::notes::Stamped;
 use crate::state::opens::FileKey;
 use crate::state::owners::OwnerKey;
+use crate::state::removals::Removals;
 use crate::state::sessions::ConnId;
 use crate::state::{Millis, Principal};
 use crate::state_lock::not_under_the_state;
@@ -138,6 +139,8 @@ pub(crate) struct Context<'a> {
     pub(crate) txs: Txs,
     /// Notes were written, so the reply waits for the log.
     pub(crate) noted: bool,
+    /// The versions of those that say of clients that they are gone.
+    pub(crate) gone: Vec<u64>,
     /// The disk work that it may still cause.
     pub(crate) work: Allowance<'a>,
     /// Copies to start once the reply is known.
@@ -277,6 +280,7 @@ impl Context<'_> {
         not_under_the_state();
         let Some(home) = self.home() else { return };
         for note in notes {
+            self.gone.extend(Removals::among(std::slice::from_ref(&note)));
             self.txs.of(&home).note(note.to_bytes());
             self.noted = true;
         }

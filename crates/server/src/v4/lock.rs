@@ -83,7 +83,7 @@ impl Context<'_> {
         let mut notes = Vec::new();
         let result = {
             let mut st = self.sh.state();
-            loop {
+            let result = loop {
                 match st.files.lock(client, &file, &locker, a.locktype, span) {
                     Err(LockError::Denied(d)) if d.client != client && st.lapsed(d.client, self.now) => {
                         notes.extend(st.remove_client(d.client));
@@ -106,7 +106,9 @@ impl Context<'_> {
                     }
                     refused => break refused,
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            result
         };
         self.note(notes);
         match result {
@@ -133,7 +135,7 @@ impl Context<'_> {
             if st.must_wait_for_grace(client, self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
             }
-            loop {
+            let found = loop {
                 let kind = locks::exclusive(a.locktype);
                 match st.files.lock_test(client, &file, &a.owner.owner.0, kind, span) {
                     Some(d) if d.client != client && st.lapsed(d.client, self.now) => {
@@ -141,7 +143,9 @@ impl Context<'_> {
                     }
                     other => break other,
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            found
         };
         self.note(notes);
         in_the_way.map_or(Ok(ResBody::Empty), |d| Err(denied(d)))

@@ -200,8 +200,8 @@ impl Context<'_> {
         let sh = self.sh;
         let tx = self.modify(&dir)?;
         let mut unlinking = Unlinking::new(sh, dir.volume());
-        let is_open = |node: &Node| unlinking.is_open(node);
-        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), is_open);
+        let held = |node: &Node| unlinking.held(node);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), held);
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
         self.note(unlinking.done(kept));
         let removed = removed.map_err(status_of_names)?;
@@ -222,8 +222,8 @@ impl Context<'_> {
         let tx = self.modify(&to)?;
         let mut unlinking = Unlinking::new(sh, to.volume());
         let (source, target) = ((&from.node, &a.oldname[..]), (&to.node, &a.newname[..]));
-        let is_open = |node: &Node| unlinking.is_open(node);
-        let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, is_open);
+        let held = |node: &Node| unlinking.held(node);
+        let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, held);
         let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
         self.note(unlinking.done(kept));
         let renamed = renamed.map_err(|e| match e {

@@ -141,8 +141,18 @@ impl Context<'_> {
         }
         if !self.txs.modified() {
             let promised = self.sh.state().is_promised(stateid);
+            if promised {
+                // The OPEN that was told so first may be under way.
+                self.txs.rests_on(&obj.export, &obj.node);
+            }
             return promised && obj.volume().outlasts(&obj.node);
         }
+        if self.home().is_none_or(|home| home.id() != obj.export.id()) {
+            // Its note would go into the log of another export, which has changed.
+            let _ = self.sh.state().is_promised(stateid);
+            return false;
+        }
+        self.txs.of(&obj.export).announces_note_about(&obj.node);
         let note = self.sh.state().promise_open(stateid);
         let logged = note.is_some();
         self.note(note);
@@ -359,6 +369,9 @@ impl Context<'_> {
         // The OPEN must not fail any more: it has made the file.
         if self.touch(&obj.node, Touch::Changes).is_err() {
             self.parks = false;
+            let client = self.session.as_ref().map(|s| s.client);
+            let notes = self.sh.state().log_beside(&key(&obj.node), client);
+            self.note(notes);
         }
         Ok(OpenedFile { obj, file: made.file, cinfo: cinfo(made.dir_change), attrset })
     }
@@ -383,7 +396,7 @@ impl Context<'_> {
         let mut notes = Vec::new();
         let result = {
             let mut st = self.sh.state();
-            loop {
+            let result = loop {
                 match check(&st) {
                     Ok(()) => break Ok(()),
                     Err(ShareConflict { client }) if st.lapsed(client, self.now) => {
@@ -391,7 +404,9 @@ impl Context<'_> {
                     }
                     Err(_) => break Err(denied),
                 }
-            }
+            };
+            notes.extend(st.removals.unsettled());
+            result
         };
         self.note(notes);
         result
@@ -480,12 +495,8 @@ impl Context<'_> {
         let Fh::Node { export, node, .. } = self.fh()?.clone() else { return Ok(()) };
         let sh = self.sh;
         let tx = self.txs.of(&export);
-        if let Err(e) = unlinked::remove(sh, &export.volume, tx, &node) {
-            tracing::warn!(
-                "{}: a file that was removed while it was open stays for now: {e}",
-                export.path.display()
-            );
-        }
+        // What fails is tried again at the next tick, which says so.
+        let _ = unlinked::remove(sh, &export.volume, tx, &node);
         Ok(())
     }
 

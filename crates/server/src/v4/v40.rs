@@ -107,6 +107,6 @@ fn finish(mut ctx: Context<'_>, req: &Request, reply: Reply) -> Outcome {
         return Outcome::at_once(vec![reply]);
     }
     let failure = plain.refused(&reply, &req.args);
-    let pending = Pending { owners, holder, later, ..Pending::new(receipts, failure) };
+    let pending = Pending { owners, holder, gone: ctx.gone, later, ..Pending::new(receipts, failure) };
     Outcome { pending: Some(pending), ..Outcome::at_once(vec![reply]) }
 }

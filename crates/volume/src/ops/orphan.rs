@@ -53,24 +53,40 @@ impl Volume {
         }
     }
 
-    /// Gives an object its place among the orphans, as the superuser. `None` if it cannot be kept, as on a full disk: the space reserve is
-    /// recovery's, and it alone may use it. The caller takes the last name away then, with his own rights: so the kernel says whether he may. Call
-    /// under the object's lock.
-    pub(super) fn give_place(&self, node: &Node, fd: &NodeFd) -> Result<Option<Vec<u8>>, Error> {
+    /// Gives an object its place among the orphans, as the superuser. `None` if it cannot be kept. The space reserve is recovery's, and it alone may
+    /// use it. The caller takes the last name away then, with his own rights: so the kernel says whether he may. Call under the object's lock.
+    /// Errors: `Busy`, if somebody was promised that it is kept, and there is no space for that.
+    pub(super) fn give_place(
+        &self,
+        node: &Node,
+        fd: &NodeFd,
+        promised: bool,
+    ) -> Result<Option<Vec<u8>>, Error> {
         let Some(orphans) = &self.0.orphans else { return Ok(None) };
         let Some(name) = orphans.reserve(&node.0.id) else { return Ok(None) };
         self.assume_root()?;
-        match kernel::link_open(fd, orphans.dir(), &name) {
-            Ok(()) => Ok(Some(name)),
-            Err(e) => {
-                orphans.forget(&node.0.id);
-                // What must not be linked must not be removed either, as the caller is told next.
-                if e != Errno::PERM {
+        let Err(e) = kernel::link_open(fd, orphans.dir(), &name) else {
+            orphans.full.store(false, Ordering::Release);
+            return Ok(Some(name));
+        };
+        orphans.forget(&node.0.id);
+        match e {
+            Errno::NOSPC | Errno::DQUOT if promised => {
+                if !orphans.full.swap(true, Ordering::AcqRel) {
                     tracing::warn!(
-                        "{}: a file that loses its last name is open, and cannot be kept over a restart: {e}",
+                        "{}: there is no space to keep files that are removed while they are open: those that were promised to outlast that are not removed: {e}",
                         self.0.dir.display()
                     );
                 }
+                Err(Error::Busy)
+            }
+            // What must not be linked must not be removed either, as the caller is told next.
+            Errno::PERM => Ok(None),
+            e => {
+                tracing::warn!(
+                    "{}: a file that loses its last name is open, and cannot be kept over a restart: {e}",
+                    self.0.dir.display()
+                );
                 Ok(None)
             }
         }

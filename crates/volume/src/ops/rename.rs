@@ -14,7 +14,7 @@ use crate::node_fd::NodeFd;
 use crate::record::Fact;
 use crate::results::{Removed, Renamed};
 use crate::tx::Tx;
-use crate::types::{ChangeInfo, Cred, Kind};
+use crate::types::{ChangeInfo, Cred, Held, Kind};
 use crate::volume::Volume;
 
 impl Volume {
@@ -32,11 +32,12 @@ impl Volume {
         name: &[u8],
         allows: impl Fn(Kind) -> Result<(), Error>,
     ) -> Result<ChangeInfo, Error> {
-        self.remove_keeping(tx, cred, dir, name, allows, |_| false).map(|removed| removed.dir_change)
+        self.remove_keeping(tx, cred, dir, name, allows, |_| Held::ByNobody).map(|removed| removed.dir_change)
     }
 
-    /// As [`Volume::remove_if`]. A file that loses its last name is kept if `open` says that somebody has it open and wants it to outlast
-    /// a restart. `open` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]).
+    /// As [`Volume::remove_if`]. A file that loses its last name is kept if `held` says that somebody has it open and wants it to outlast
+    /// a restart. `held` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]).
+    /// Errors: also `Busy`, if somebody was promised that the file is kept and there is no space for that.
     pub fn remove_keeping(
         &self,
         tx: &mut Tx,
@@ -44,7 +45,7 @@ impl Volume {
         dir: &Node,
         name: &[u8],
         allows: impl FnOnce(Kind) -> Result<(), Error>,
-        open: impl FnOnce(&Node) -> bool,
+        held: impl FnOnce(&Node) -> Held,
     ) -> Result<Removed, Error> {
         tx.rests_on(dir);
         self.entry(dir, name, Error::NoEnt)?;
@@ -60,7 +61,7 @@ impl Volume {
         let left = links_left(&dir_fd, name, &victim)?;
         let mut kept = None;
         if left == 0 {
-            kept = self.keep(&victim, cred, open)?;
+            kept = self.keep(&victim, cred, held)?;
             tx.removes_last_name();
         }
         if let Err(e) = Volume::unlink(&dir_fd, name, victim.kind()) {
@@ -92,18 +93,22 @@ impl Volume {
         Ok(Removed { dir_change: change, kept: kept.map(|_| victim) })
     }
 
-    /// Gives a file that is about to lose its last name a place among the orphans, if `open` says so. Returns the place.
+    /// Gives a file that is about to lose its last name a place among the orphans, if `held` says so. Returns the place.
     fn keep(
         &self,
         victim: &Node,
         cred: &Cred,
-        open: impl FnOnce(&Node) -> bool,
+        held: impl FnOnce(&Node) -> Held,
     ) -> Result<Option<Vec<u8>>, Error> {
-        if victim.kind() != Kind::File || !self.keeps_orphans() || !open(victim) {
+        if victim.kind() != Kind::File || !self.keeps_orphans() {
+            return Ok(None);
+        }
+        let held = held(victim);
+        if held == Held::ByNobody {
             return Ok(None);
         }
         let fd = self.fd(victim)?;
-        let place = self.give_place(victim, &fd);
+        let place = self.give_place(victim, &fd, held == Held::Promised);
         self.assume(cred)?;
         place
     }
@@ -124,18 +129,18 @@ impl Volume {
         to_dir: &Node,
         to: &[u8],
     ) -> Result<(ChangeInfo, ChangeInfo), Error> {
-        let renamed = self.rename_keeping(tx, cred, (from_dir, from), (to_dir, to), |_| false)?;
+        let renamed = self.rename_keeping(tx, cred, (from_dir, from), (to_dir, to), |_| Held::ByNobody)?;
         Ok((renamed.source, renamed.target))
     }
 
-    /// As [`Volume::rename`]. A replaced file that loses its last name is kept if `open` says so, as in [`Volume::remove_keeping`].
+    /// As [`Volume::rename`]. A replaced file that loses its last name is kept if `held` says so, as in [`Volume::remove_keeping`].
     pub fn rename_keeping(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         (from_dir, from): (&Node, &[u8]),
         (to_dir, to): (&Node, &[u8]),
-        open: impl FnOnce(&Node) -> bool,
+        held: impl FnOnce(&Node) -> Held,
     ) -> Result<Renamed, Error> {
         tx.rests_on(from_dir);
         tx.rests_on(to_dir);
@@ -176,7 +181,7 @@ impl Volume {
         };
         let mut kept = None;
         if let Some(victim) = victim.as_ref().filter(|_| left == 0) {
-            kept = self.keep(victim, cred, open)?;
+            kept = self.keep(victim, cred, held)?;
             tx.removes_last_name();
         }
         if let Err(e) = kernel::renameat(&*from_fd, from, &*to_fd, to) {

@@ -5,14 +5,15 @@ use crate::kernel::sim::{self, Flavour, Kernel};
 use crate::limits::ORPHANS_MAX;
 use crate::node::Node;
 use crate::types::SetAttrs;
-use crate::{Cred, Error};
+use crate::{Cred, Error, Held};
 
 const FLAVOURS: [Flavour; 3] = [Flavour::Ext4, Flavour::Xfs, Flavour::Btrfs];
 
 /// REMOVE of a file in the root that somebody has open. Returns whether it is kept.
 fn remove(served: &mut Served, name: &[u8]) -> Result<bool, Error> {
-    let removed =
-        served.request(|v, tx| v.remove_keeping(tx, &Cred::root(), &v.root(), name, |_| Ok(()), |_| true));
+    let removed = served.request(|v, tx| {
+        v.remove_keeping(tx, &Cred::root(), &v.root(), name, |_| Ok(()), |_| Held::Promised)
+    });
     removed.map(|removed| removed.kept.is_some())
 }
 
@@ -88,7 +89,8 @@ fn after_a_power_cut_it_has_its_name_or_is_kept() {
         }
         let mut tx = served.volume().tx();
         let v = served.volume().clone();
-        let removed = v.remove_keeping(&mut tx, &Cred::root(), &v.root(), b"f", |_| Ok(()), |_| true);
+        let removed =
+            v.remove_keeping(&mut tx, &Cred::root(), &v.root(), b"f", |_| Ok(()), |_| Held::Promised);
         drop((tx, v, node));
         drop(removed);
         served.end();

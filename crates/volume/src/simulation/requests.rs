@@ -12,7 +12,7 @@ use crate::types::{
     AccessMask, CreateHow, EntryDetail, Hint, Kind, OpenMode, Piece, SetAttrs, SetXattr, Special, Stable,
     TimeSet, Timestamp, Verifier,
 };
-use crate::{Cred, Error, Keep};
+use crate::{Cred, Error, Held, Keep};
 
 const FILE_BYTES: u64 = 1800;
 
@@ -251,8 +251,8 @@ impl World {
                 let name = self.name_in(&dir);
                 *what = format!("remove {} from {}", shown(&name), self.number(&dir));
                 self.name_entry(&dir, &name);
-                let open = self.rng.one_in(2);
-                volume.remove_keeping(tx, &cred, &dir, &name, |_| Ok(()), |_| open)?;
+                let held = if self.rng.one_in(2) { Held::Promised } else { Held::ByNobody };
+                volume.remove_keeping(tx, &cred, &dir, &name, |_| Ok(()), |_| held)?;
             }
             17..=20 => {
                 let (from, to) = (self.dir(), self.dir());
@@ -267,8 +267,8 @@ impl World {
                 );
                 self.name_entry(&from, &name);
                 self.name_entry(&to, &new);
-                let open = self.rng.one_in(2);
-                volume.rename_keeping(tx, &cred, (&from, &name), (&to, &new), |_| open)?;
+                let held = if self.rng.one_in(2) { Held::Promised } else { Held::ByNobody };
+                volume.rename_keeping(tx, &cred, (&from, &name), (&to, &new), |_| held)?;
             }
             21 | 22 => {
                 let node = self.any();

@@ -11,6 +11,7 @@ use super::super::merge::merge;
 use super::super::nlm::LockRequest;
 use super::super::notes::{Note, Stamped};
 use super::super::opens::{READ, Share, WRITE};
+use super::super::removals::Removals;
 use super::super::sessions::{Begin, CachedReply, SlotUse};
 use super::super::snapshot::{PartMax, Snapshot};
 use super::super::{Bounds, State};
@@ -225,6 +226,8 @@ pub(super) struct Pending {
     pub(super) reply: Reply,
     group: u64,
     holder: Option<(u64, u64)>,
+    /// The versions of its notes of clients that are gone.
+    gone: Vec<u64>,
 }
 
 struct Recalling {
@@ -691,15 +694,17 @@ impl Server {
         if deny != 0 && !reclaims && self.st.may_have_unknown_opens(self.now) {
             return Err(NfsStat::NFS4ERR_GRACE);
         }
-        loop {
+        let done = loop {
             match self.st.files.check_share(&key(file), access, deny) {
-                Ok(()) => return Ok(()),
+                Ok(()) => break Ok(()),
                 Err(who) if self.st.lapsed(who.client, self.now) => {
                     w.notes.extend(self.st.remove_client(who.client));
                 }
-                Err(_) => return Err(NfsStat::NFS4ERR_SHARE_DENIED),
+                Err(_) => break Err(NfsStat::NFS4ERR_SHARE_DENIED),
             }
-        }
+        };
+        w.notes.extend(self.st.removals.unsettled());
+        done
     }
 
     /// Something is done. Without an open it may be done to files of a client that has to reclaim its delegations, in the grace period.
@@ -752,15 +757,17 @@ impl Server {
                 if self.st.must_wait_for_grace(client, self.now) {
                     return Err(NfsStat::NFS4ERR_GRACE);
                 }
-                loop {
+                let done = loop {
                     match self.st.files.lock_test(client, &key(file), &owner(by), exclusive, span) {
                         Some(d) if d.client != client && self.st.lapsed(d.client, self.now) => {
                             w.notes.extend(self.st.remove_client(d.client));
                         }
-                        Some(_) => return Err(NfsStat::NFS4ERR_DENIED),
-                        None => return Ok(Done::with(Stateid::ANONYMOUS, file)),
+                        Some(_) => break Err(NfsStat::NFS4ERR_DENIED),
+                        None => break Ok(Done::with(Stateid::ANONYMOUS, file)),
                     }
-                }
+                };
+                w.notes.extend(self.st.removals.unsettled());
+                done
             }
             Op::Remove { name } => {
                 self.must_not_wait(w)?;
@@ -787,6 +794,7 @@ impl Server {
                     // The OPEN must not fail any more: it has made the file.
                     let beside = self.recalls_from(w, file);
                     w.waits.truncate(before);
+                    w.notes.extend(self.st.log_beside(&key(file), w.by.client));
                     self.opens(w, file, owner, access, deny, Some(instead), false)
                         .map(|done| Done { beside, ..done })
                 }
@@ -922,15 +930,17 @@ impl Server {
             if self.st.grace.active(self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE);
             }
-            loop {
+            let done = loop {
                 match self.st.files.check_anonymous(&key(file), want) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => break Ok(()),
                     Err(who) if self.st.lapsed(who.client, self.now) => {
                         w.notes.extend(self.st.remove_client(who.client));
                     }
-                    Err(_) => return Err(NfsStat::NFS4ERR_LOCKED),
+                    Err(_) => break Err(NfsStat::NFS4ERR_LOCKED),
                 }
-            }
+            };
+            w.notes.extend(self.st.removals.unsettled());
+            return done;
         }
         self.st.adopt(client, &key(file), stateid, want);
         self.st.files.io(client, &key(file), stateid, want).map(drop)
@@ -1069,7 +1079,7 @@ impl Server {
             self.st.adopt(client, &key(file), open, locks::needed(kind));
         }
         self.st.files.lock_handle(client, &key(file), locker, kind)?;
-        loop {
+        let done = loop {
             match self.st.files.lock(client, &key(file), locker, kind, span) {
                 Err(LockError::Denied(d)) if d.client != client && self.st.lapsed(d.client, self.now) => {
                     w.notes.extend(self.st.remove_client(d.client));
@@ -1077,12 +1087,14 @@ impl Server {
                 Ok(stateid) => {
                     let notes = self.st.log_locks(&stateid);
                     w.notes.extend(notes);
-                    return Ok(Done::with(stateid, file));
+                    break Ok(Done::with(stateid, file));
                 }
-                Err(LockError::Denied(_)) => return Err(NfsStat::NFS4ERR_DENIED),
-                Err(LockError::Status(status)) => return Err(status),
+                Err(LockError::Denied(_)) => break Err(NfsStat::NFS4ERR_DENIED),
+                Err(LockError::Status(status)) => break Err(status),
             }
-        }
+        };
+        w.notes.extend(self.st.removals.unsettled());
+        done
     }
 
     /// The end of a request of a session.
@@ -1116,13 +1128,14 @@ impl Server {
             self.sent.push((w.call, reply));
             return;
         }
+        let gone = Removals::among(&notes).collect();
         // Only what has changed nothing on the volume joins the log after it has let go of the state.
         let group = if w.modified {
             self.log.append(notes, w.renamed.then_some(self.names))
         } else {
             self.log.append_late(notes)
         };
-        self.pending.push(Pending { call: w.call, reply, group, holder: holds });
+        self.pending.push(Pending { call: w.call, reply, group, holder: holds, gone });
     }
 
     /// Flushes the log; what waited for it goes on.
@@ -1138,6 +1151,7 @@ impl Server {
             if let Some((client, v)) = pending.holder {
                 self.st.holding_is_noted(client, v);
             }
+            self.st.removals.settled(pending.gone);
             if let Some(mut s) = self.st.sessions.get_mut(&pending.call.session) {
                 s.release(pending.call.slot);
             }
@@ -1479,6 +1493,7 @@ impl Server {
             notes.extend(self.st.remove_client(lapsed));
         };
         let _ = m;
+        notes.extend(self.st.removals.unsettled());
         let noted = if granted { self.st.nlm_note(host) } else { None };
         let news = noted.is_some();
         notes.extend(noted);
