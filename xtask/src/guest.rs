@@ -15,6 +15,7 @@ mod disk;
 mod ether;
 mod folded;
 mod frozen;
+mod ganesha;
 mod image;
 mod injected;
 mod knfsd;

@@ -122,10 +122,13 @@ const GUEST_STEPS: [(&str, &[&str]); 17] = [
             "write",
         ],
     ),
-    ("guest: the client's commands on Linux's server", &["commands", "--files", "100", "--vers", "3,4.1"]),
+    (
+        "guest: the client's commands on Linux's server",
+        &["commands", "--only", "commands", "--files", "100", "--vers", "3,4.1"],
+    ),
     (
         "guest: the client's commands on Linux 6.12's server",
-        &["commands", "--files", "100", "--kernel", "6.12", "--vers", "4.0,4.2"],
+        &["commands", "--only", "commands", "--files", "100", "--kernel", "6.12", "--vers", "4.0,4.2"],
     ),
     (
         "guest: Linux's client and Landfast's beside each other",

@@ -1,4 +1,4 @@
-//! The client's commands on other servers: nfs-ganesha in each version, in a network and a mount namespace of its own with an
+//! The client's commands, and mounts, on other servers: nfs-ganesha in each version, in a network and a mount namespace of its own with an
 //! rpcbind of its own, which its version 3 needs. (The kernel's server: `cargo xtask guest commands`.)
 
 mod common;
@@ -85,6 +85,19 @@ for v in 3 4.0 4.1 4.2; do
 done
 "#;
 
+const MOUNTED: &str = r#"
+"$LANDFAST" lab mount-checks "nfs://127.0.0.1$WORK/export?version=3" nfs://127.0.0.1/?version=4.0 nfs://127.0.0.1/?version=4.1 nfs://127.0.0.1/?version=4.2
+test -z "$(ls -A export)"
+"#;
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_mount_of_nfs_ganesha_in_each_version() {
+    if mounts() {
+        on_ganesha(MOUNTED);
+    }
+}
+
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn restarts_of_nfs_ganesha_break_no_file_in_any_version() {
@@ -117,6 +130,28 @@ fn on_ganesha(script: &str) {
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
 fn every_command_on_our_own_server_in_each_version() {
+    on_ours("commands");
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn a_mount_of_our_own_server_in_each_version() {
+    if mounts() {
+        on_ours("mount-checks");
+    }
+}
+
+/// Whether this machine can mount. Says so where it cannot.
+fn mounts() -> bool {
+    let there = Path::new("/dev/fuse").exists();
+    if !there {
+        println!("skipped: mounting needs /dev/fuse");
+    }
+    there
+}
+
+/// Runs a command of the lab on our own server, which must be empty again at its end.
+fn on_ours(command: &str) {
     let dir =
         tempfile::Builder::new().prefix("landfast-servers-").tempdir_in("/var/tmp").expect("a directory");
     let volume = dir.path().join("volume");
@@ -126,7 +161,7 @@ fn every_command_on_our_own_server_in_each_version() {
     let three = format!("{}{}?version=3", server.url.trim_end_matches('/'), path(&volume));
     let four = ["4.0", "4.1", "4.2"].map(|v| format!("{}?version={v}", server.url));
     let urls: Vec<&str> = std::iter::once(&three).chain(&four).map(String::as_str).collect();
-    let out = run(&[&["lab", "commands"], &urls[..]].concat());
+    let out = run(&[&["lab", command], &urls[..]].concat());
     assert_eq!(out.status.code(), Some(0), "{}{}", stdout(&out), stderr(&out));
     assert_eq!(left(&volume), [] as [String; 0]);
 }

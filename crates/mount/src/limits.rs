@@ -60,6 +60,12 @@ pub const COMPLETE_DIR_MAX: usize = 20_000;
 pub const NAMES_MAX: usize = 400_000;
 /// Nodes that listings told of and that the kernel does not refer to. With more, the oldest are forgotten.
 pub const LISTED_NODES_MAX: usize = 20_000;
+/// Nodes in memory. With more, the kernel is asked to forget files that are not open.
+pub const NODES_MAX: usize = 100_000;
+/// How many fewer there are then.
+pub const NODES_GIVEN_BACK: usize = NODES_MAX / 8;
+/// How often they are counted.
+pub const NODES_COUNTED_EACH: Duration = Duration::from_millis(100);
 /// Bytes asked for in one READDIR.
 pub const READDIR_BYTES: u32 = 128 << 10;
 /// Data of a small file that is read in the request that opens it.

@@ -137,6 +137,24 @@ fn a_file_that_is_removed_while_it_is_open_stays_until_its_close() {
 }
 
 #[test]
+fn a_file_that_was_just_closed_is_removed_at_once() {
+    each_version(|_, at, version| {
+        let dir = at.join("d");
+        for n in 0..20 {
+            fs::create_dir(&dir).unwrap();
+            let f = fs::File::create(dir.join("f")).unwrap();
+            // The end of such a lock is told to the server after the close.
+            if version.starts_with("4.1") || version.starts_with("4.2") {
+                rustix::fs::flock(&f, rustix::fs::FlockOperation::LockExclusive).unwrap();
+            }
+            drop(f);
+            fs::remove_file(dir.join("f")).unwrap();
+            fs::remove_dir(&dir).unwrap_or_else(|e| panic!("{version}, {n}: {e}"));
+        }
+    });
+}
+
+#[test]
 fn appended_data_follows_what_is_there() {
     each_version(|rig, at, _| {
         fs::write(at.join("f"), "one").unwrap();

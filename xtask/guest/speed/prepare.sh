@@ -2,6 +2,7 @@
 cd /root
 tar -xf $ARCHIVE
 modprobe sch_netem
+modprobe fuse || [ -e /dev/fuse ]
 if [ "$SERVER" = 127.0.0.1 ]; then # it is its own server: its disk has what every client must leave there
     for archive in tree-*.tar; do
         mkdir "reference-${archive%.tar}"

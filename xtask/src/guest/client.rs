@@ -1,8 +1,10 @@
 //! A guest as an NFS client. Its scripts know the server's address and the version of the mount.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use super::ganesha;
 use super::machine::Machine;
 use super::network;
 use super::recipe::Vers;
@@ -13,7 +15,7 @@ const LIB: &str = include_str!("../../guest/lib.sh");
 /// The kernel's server in the guest.
 const KNFSD: &str = concat!(include_str!("../../guest/knfsd.sh"), include_str!("../../guest/nfsd.sh"));
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     /// `landfast serve` on the host, at this port.
     Landfast(u16),
@@ -21,15 +23,37 @@ pub enum Server {
     FromFile(u16),
     /// The kernel's server in the guest itself.
     Kernel,
+    /// nfs-ganesha on the host, with this directory of the host.
+    Ganesha(PathBuf),
     /// The kernel's server in another guest, at this address.
     Guest(IpAddr),
     /// Nobody: a filesystem of the guest's own.
     Local,
 }
 
+/// Whose client mounts it in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Whose {
+    /// Linux's.
+    Linux,
+    /// `landfast mount`.
+    Mount,
+}
+
+impl Whose {
+    /// As the scripts and the file of known differences call it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Whose::Linux => "linux",
+            Whose::Mount => "mount",
+        }
+    }
+}
+
 pub struct Client {
     pub machine: Machine,
     pub server: Server,
+    pub whose: Whose,
     pub limit: Duration,
 }
 
@@ -60,8 +84,15 @@ impl Client {
 
     /// A script with the settings and the library in front.
     pub fn script(&self, vers: Option<Vers>, script: &str) -> String {
-        let (server, port, export) = match (self.server, vers) {
+        let mut more = String::new();
+        let (server, port, export) = match (&self.server, vers) {
             (Server::Landfast(port), _) => (network::SERVER.to_owned(), port.to_string(), "/"),
+            (Server::Ganesha(dir), vers) => {
+                let [port, mountport] = ganesha::PORTS;
+                more = format!(" MOUNTPORT={mountport}");
+                let export = if vers == Some(Vers::V3) { dir.to_str().unwrap_or("/") } else { "/" };
+                (network::SERVER.to_owned(), port.to_string(), export)
+            }
             // The port mapper knows the ports.
             (Server::FromFile(_), Some(Vers::V3)) => {
                 (network::SERVER.to_owned(), String::new(), server::NAME)
@@ -74,6 +105,9 @@ impl Client {
             _ => ("127.0.0.1".to_owned(), "2049".to_owned(), "/"),
         };
         let vers = vers.map(|vers| vers.to_string()).unwrap_or_default();
-        format!("SERVER={server} PORT={port} EXPORT={export} VERS={vers}\n{LIB}\n{script}")
+        let whose = self.whose.word();
+        format!(
+            "SERVER={server} PORT={port} EXPORT={export} VERS={vers} CLIENT={whose}{more}\n{LIB}\n{script}"
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The client's commands on the kernel's own NFS server, in each version: `landfast lab commands` here, the server in a guest.
+//! The client's commands and `landfast mount` on the kernel's own NFS server, in each version: `landfast lab commands` and `landfast lab
+//! mount-checks` here, the server in a guest.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use super::folded;
 use super::image;
 use super::knfsd;
 use super::large_copy::Stage;
-use super::machine::Hardware;
+use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::probed;
 use super::recipe::{Kernel, VERSIONS, Vers};
@@ -24,9 +25,21 @@ const DISK_BYTES: u64 = 2 << 30;
 /// How long the commands may take on all versions.
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// What is done on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// The client's commands.
+    Commands,
+    /// `landfast mount`.
+    Mount,
+}
+
 /// Options of `guest commands`.
 #[derive(Args)]
 pub struct Options {
+    /// Only these.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Part>,
     /// The guest's kernel: 6.1, 6.12 or sid.
     #[arg(long, default_value_t = Kernel::V6_1)]
     kernel: Kernel,
@@ -48,6 +61,10 @@ pub struct Options {
 }
 
 impl Options {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
         image::build(self.kernel)?;
@@ -70,9 +87,19 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     }
     let hardware = Hardware { link: Some(Link::new()?), scratch: Some(disk), ..Hardware::default() };
     let mut guest = knfsd::boot(&image, &hardware, &options.fs, "sync")?;
-    squashed::export(&mut guest, LIMIT)?;
     let urls = options.vers.iter().map(|vers| knfsd::url(&hardware, *vers));
     let urls = urls.collect::<Result<Vec<_>, _>>()?;
+    let why =
+        |why: String, guest: &Machine| format!("{why}\n{}{}", knfsd::stands(&hardware), guest.console());
+    if options.wants(Part::Mount) {
+        let mut checks = command(&binary.to_string_lossy(), ["lab", "mount-checks"]);
+        proc::run_within(LIMIT, checks.args(&urls)).map_err(|e| why(e, &guest))?;
+    }
+    if !options.wants(Part::Commands) {
+        guest.end();
+        return Ok(ExitCode::SUCCESS);
+    }
+    squashed::export(&mut guest, LIMIT)?;
     let to_probe = urls.clone();
     let mut commands = command(&binary.to_string_lossy(), ["lab", "commands", "--files"]);
     commands.arg(options.files.to_string()).args(urls);
@@ -92,7 +119,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
             folded::check(&binary.to_string_lossy(), dir.path(), &url)
         });
     }
-    done.map_err(|e| format!("{e}\n{}{}", knfsd::stands(&hardware), guest.console()))?;
+    done.map_err(|e| why(e, &guest))?;
     // Where the filesystem clones, nothing is copied.
     if folds && !options.small && options.vers.contains(&Vers::V4_2) {
         let (binary, fs) = (&binary.to_string_lossy(), &options.fs);

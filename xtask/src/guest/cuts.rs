@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::captures::tcpdump::Tcpdump;
 use super::chance::Chance;
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
 use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::markdown;
@@ -238,7 +238,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         rows: Vec::new(),
     };
     let serves = client::Server::FromFile(server.address().port());
-    let client = Client { machine, server: serves, limit: Duration::from_secs(options.limit) };
+    let client =
+        Client { machine, server: serves, whose: Whose::Linux, limit: Duration::from_secs(options.limit) };
     let tree = on_this_machine(&kit.source("many"), LOOK)?;
     // The generator must not begin with 0.
     let chance = Chance(options.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
 use super::image;
 use super::machine::{Hardware, Machine};
 use super::network::Link;
@@ -136,7 +136,8 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
         LEASE.as_secs()
     );
     let from = client::Server::FromFile(server.address().port());
-    let client = Client { machine, server: from, limit: Duration::from_secs(options.limit) };
+    let client =
+        Client { machine, server: from, whose: Whose::Linux, limit: Duration::from_secs(options.limit) };
     let mut session = Session { binary, written, volume: scratch.volume(), server, client };
     let mut failed = false;
     for vers in &options.others {

@@ -3,7 +3,6 @@
 //! slow or lossy link, a server without a processor, a program that thinks.
 
 pub mod cases;
-pub mod ganesha;
 pub mod slow;
 
 use std::fs;
@@ -16,8 +15,9 @@ use clap::Args;
 use serde_json::Value;
 
 use super::captures::tables::{procedures_of_tshark, rows_of_ours, same};
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
 use super::ether::Ether;
+use super::ganesha::{self, Ganesha};
 use super::image;
 use super::machine::{Hardware, Machine};
 use super::network::{Link, SERVER};
@@ -27,7 +27,6 @@ use crate::packages;
 use crate::proc::{command, output, run as run_program};
 pub use cases::Who;
 use cases::{CASES, Case};
-use ganesha::Ganesha;
 use slow::{Starved, Volume};
 
 /// Archives: directories, files per directory, and the file sizes in turn; then five separate files.
@@ -136,7 +135,8 @@ impl Stage {
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
         let port = landfast.address().port();
         let limit = Duration::from_secs(limit);
-        let mut client = Client { machine, server: client::Server::Landfast(port), limit };
+        let mut client =
+            Client { machine, server: client::Server::Landfast(port), whose: Whose::Linux, limit };
         client.run(None, "tar -C /root -xf $ARCHIVE")?;
         Ok(Stage { client, ether, ganesha, landfast, data, stable })
     }

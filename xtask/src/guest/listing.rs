@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
 use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::markdown;
@@ -225,7 +225,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let limit = Duration::from_secs(options.limit);
     let boot = |hardware: &Hardware| {
         let machine = Machine::boot(&image, hardware)?;
-        Ok::<_, String>(Client { machine, server: client::Server::Local, limit })
+        Ok::<_, String>(Client { machine, server: client::Server::Local, whose: Whose::Linux, limit })
     };
     let (mut writer, mut lister) = (boot(&writer)?, boot(&lister)?);
     let mut report = Report {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
 use super::image;
 use super::machine::{Hardware, Machine};
 use super::network::Link;
@@ -255,7 +255,7 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let machine = Machine::boot(&image, &hardware)?;
     let kernel = machine.release.clone();
     let limit = Duration::from_secs(options.limit);
-    let mut client = Client { machine, server: client::Server::Local, limit };
+    let mut client = Client { machine, server: client::Server::Local, whose: Whose::Linux, limit };
     client.run(None, &format!("WORKS=make\n{PREPARE_PROJECT}\n{PREPARE}"))?;
 
     let mut report = Report {

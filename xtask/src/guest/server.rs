@@ -56,7 +56,12 @@ impl Scratch {
         self.dir.path().join("volume")
     }
 
-    /// A place beside it, on the host's filesystem.
+    /// The directory beside it, on the host's filesystem.
+    pub fn dir(&self) -> PathBuf {
+        self.dir.path().to_owned()
+    }
+
+    /// A place there.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

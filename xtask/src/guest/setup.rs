@@ -1,20 +1,26 @@
 //! What the commands share that mount a server in the guest: their options, and the start of server and guest.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 
-use super::client::{self, Client};
+use super::client::{self, Client, Whose};
+use super::ganesha::Ganesha;
 use super::image::{self, Image};
 use super::machine::{Hardware, Machine};
 use super::network::Link;
 use super::recipe::{Kernel, VERSIONS, Vers};
 use super::server::{Scratch, ServeOptions, Server};
+use crate::packages;
+use crate::proc::{self, command};
 
 /// Bytes of the scratch volume (sparse).
 const VOLUME_BYTES: u64 = 8 << 30;
+
+/// Gives the guest our client.
+const MOUNT: &str = include_str!("../../guest/mount.sh");
 
 /// Where the guest mounts the export; as in `lib.sh`.
 pub const MOUNTPOINT: &str = "/mnt/nfs";
@@ -26,6 +32,8 @@ pub enum Who {
     Landfast,
     /// The kernel's server in the guest itself: a peer, and a test of what is run. Nothing is restarted.
     Kernel,
+    /// nfs-ganesha with its VFS backend on the host: a peer. Nothing is restarted.
+    Ganesha,
     /// Nobody: a local ext4 (suites only).
     Local,
 }
@@ -35,6 +43,7 @@ impl fmt::Display for Who {
         f.write_str(match self {
             Who::Landfast => "landfast",
             Who::Kernel => "kernel",
+            Who::Ganesha => "ganesha",
             Who::Local => "local",
         })
     }
@@ -80,15 +89,27 @@ pub struct Stage {
     peer: Option<Hardware>,
     /// `landfast serve`, if that is who serves.
     pub server: Option<Server>,
-    /// What it serves: goes after it.
+    /// nfs-ganesha, if that is who serves.
+    ganesha: Option<Ganesha>,
+    /// What is served: goes after the server.
     scratch: Option<Scratch>,
+    /// Where the disk with the client is.
+    _dir: tempfile::TempDir,
 }
 
 impl Setup {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
+        self.fetch_for(Whose::Linux)
+    }
+
+    /// The same where this client is wanted.
+    pub fn fetch_for(&self, whose: Whose) -> Result<(), String> {
         image::build(self.kernel)?;
-        let build = self.server == Who::Landfast;
+        if self.server == Who::Ganesha {
+            packages::require(&packages::GANESHA)?;
+        }
+        let build = self.server == Who::Landfast || whose == Whose::Mount;
         build.then(|| self.binary()).transpose().map(drop)
     }
 
@@ -109,11 +130,16 @@ impl Setup {
         lines
     }
 
-    /// Starts server and guest, which gets a link; `limit` is for each script that the guest runs.
-    pub fn start(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
-        let hardware = Hardware { link: Some(Link::new()?), ..hardware };
+    /// Starts server and guest, which gets a link, and our client if that is who mounts; `limit` is for each script that the guest runs.
+    pub fn start_as(&self, whose: Whose, hardware: Hardware, limit: u64) -> Result<Stage, String> {
+        let mut hardware = Hardware { link: Some(Link::new()?), ..hardware };
+        let dir = image::run_dir("client")?;
+        let device = if hardware.disk.is_some() { "/dev/vdc" } else { "/dev/vdb" };
+        if whose == Whose::Mount {
+            hardware.scratch = Some(packed(&self.binary()?, dir.path())?);
+        }
         let image = image::build(self.kernel)?;
-        let (mut server, mut scratch) = (None, None);
+        let (mut server, mut ganesha, mut scratch) = (None, None, None);
         if self.server == Who::Landfast {
             let binary = self.binary()?;
             let volume = scratch.insert(Scratch::new(&self.serve.fs, VOLUME_BYTES)?);
@@ -121,26 +147,50 @@ impl Setup {
             server =
                 Some(Server::start_with(&binary, volume, &self.serve.durability, None, options.as_deref())?);
         }
+        if self.server == Who::Ganesha {
+            let volume = scratch.insert(Scratch::new(&self.serve.fs, VOLUME_BYTES)?);
+            ganesha = Some(Ganesha::start(&volume.dir(), &[("/", &volume.volume())])?);
+        }
         let machine = Machine::boot(&image, &hardware)?;
         eprintln!("Linux {} was ready after {:.1} s", machine.release, machine.boot.as_secs_f64());
         let whom = match (&server, self.server) {
             (Some(server), _) if self.from_file => client::Server::FromFile(server.address().port()),
             (Some(server), _) => client::Server::Landfast(server.address().port()),
             (None, Who::Local) => client::Server::Local,
+            (None, Who::Ganesha) => {
+                client::Server::Ganesha(scratch.as_ref().map(Scratch::volume).unwrap_or_default())
+            }
             (None, _) => client::Server::Kernel,
         };
-        let mut client = Client { machine, server: whom, limit: Duration::from_secs(limit) };
+        let mut client = Client { machine, server: whom, whose, limit: Duration::from_secs(limit) };
         client.serve()?;
-        Ok(Stage { image, client, hardware, peer: None, server, scratch })
+        if whose == Whose::Mount {
+            client.run(None, &format!("DEVICE={device}\n{MOUNT}"))?;
+        }
+        Ok(Stage { image, client, hardware, peer: None, server, ganesha, scratch, _dir: dir })
     }
 
     /// For what is nothing without a server.
     pub fn start_served(&self, hardware: Hardware, limit: u64) -> Result<Stage, String> {
+        self.start_served_as(Whose::Linux, hardware, limit)
+    }
+
+    /// As [`Setup::start_as`], for what is nothing without a server.
+    pub fn start_served_as(&self, whose: Whose, hardware: Hardware, limit: u64) -> Result<Stage, String> {
         match self.server {
             Who::Local => Err("--server local is for suites: there is nothing to mount".to_owned()),
-            Who::Landfast | Who::Kernel => self.start(hardware, limit),
+            Who::Landfast | Who::Kernel | Who::Ganesha => self.start_as(whose, hardware, limit),
         }
     }
+}
+
+/// The command in an archive in `dir`, of whole records, so that a guest can have it as a disk.
+fn packed(binary: &Path, dir: &Path) -> Result<PathBuf, String> {
+    let archive = dir.join("landfast.tar");
+    let mut tar =
+        command("tar", ["--absolute-names", "--transform", "s|.*/|landfast/|", "-b", "2048", "-cf"]);
+    proc::run(tar.arg(&archive).arg(binary))?;
+    Ok(archive)
 }
 
 impl Stage {
@@ -173,7 +223,8 @@ impl Stage {
         };
         let hardware = self.peer.insert(hardware);
         let machine = Machine::boot(&self.image, hardware)?;
-        Ok(Client { machine, server: self.client.server, limit: self.client.limit })
+        let (server, whose) = (self.client.server.clone(), self.client.whose);
+        Ok(Client { machine, server, whose, limit: self.client.limit })
     }
 
     /// Prints what may say why something failed; an error if the server is gone.
@@ -181,6 +232,9 @@ impl Stage {
         if let Some(server) = &mut self.server {
             eprintln!("The server said last:\n{}", server.said());
             server.alive()?;
+        }
+        if let Some(ganesha) = &self.ganesha {
+            eprintln!("nfs-ganesha said last:\n{}", ganesha.said());
         }
         eprintln!("The guest's console:\n{}", self.client.machine.console());
         Ok(())

@@ -61,6 +61,9 @@ pub struct Options {
     /// Only these.
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Subject>,
+    /// Extract, list and remove the tree also on `landfast mount`, with each of the versions.
+    #[arg(long)]
+    mount: bool,
     /// Seconds that one command may take.
     #[arg(long, default_value_t = 900)]
     limit: u64,
@@ -83,16 +86,21 @@ impl Options {
 enum Side {
     Landfast,
     Linux(Vers),
+    /// `landfast mount`.
+    Mount(Vers),
 }
 
 impl Side {
     /// What Landfast's rows are called.
     const OURS: &str = "Landfast";
+    /// The others' without their versions.
+    const LINUX: &str = "Linux";
+    const MOUNT: &str = "landfast mount";
 
     fn vers(self) -> Option<Vers> {
         match self {
             Side::Landfast => None,
-            Side::Linux(vers) => Some(vers),
+            Side::Linux(vers) | Side::Mount(vers) => Some(vers),
         }
     }
 
@@ -100,6 +108,7 @@ impl Side {
         match self {
             Side::Landfast => "landfast".to_owned(),
             Side::Linux(vers) => format!("linux-{vers}"),
+            Side::Mount(vers) => format!("mount-{vers}"),
         }
     }
 }
@@ -108,7 +117,8 @@ impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Side::Landfast => f.write_str(Self::OURS),
-            Side::Linux(vers) => write!(f, "Linux, v{vers}"),
+            Side::Linux(vers) => write!(f, "{}, v{vers}", Self::LINUX),
+            Side::Mount(vers) => write!(f, "{}, v{vers}", Self::MOUNT),
         }
     }
 }
@@ -122,7 +132,7 @@ pub struct Row {
     pub work: String,
     /// The emulated round trip.
     pub round_trip_ms: f64,
-    /// `Landfast`, or `Linux, v` and a version.
+    /// `Landfast`, or `Linux, v` or `landfast mount, v` and a version.
     pub client: String,
     /// Files of the tree; else 1.
     pub objects: u64,
@@ -175,6 +185,7 @@ struct Speed<'a> {
     dir: PathBuf,
     files: u64,
     vers: Vec<Vers>,
+    mount: bool,
     rows: Vec<Row>,
     /// What the last page was written with.
     seed: u64,
@@ -185,12 +196,19 @@ impl Speed<'_> {
         [Side::Landfast].into_iter().chain(self.vers.iter().copied().map(Side::Linux)).collect()
     }
 
+    /// The same with mounts of ours, if these are wanted.
+    fn sides_and_mounts(&self) -> Vec<Side> {
+        let mounts = self.vers.iter().copied().filter(|_| self.mount).map(Side::Mount);
+        self.sides().into_iter().chain(mounts).collect()
+    }
+
     /// The server's root, as Landfast's client in the guest calls it.
     fn url(&self) -> String {
         match self.client.server {
             Server::Landfast(port) => format!("nfs://{}:{port}", network::SERVER),
             Server::FromFile(port) => format!("nfs://{}:{port}{}", network::SERVER, server::NAME),
             Server::Guest(address) => format!("nfs://{address}:2049"),
+            Server::Ganesha(_) => format!("nfs://{}:2049", network::SERVER),
             Server::Kernel | Server::Local => "nfs://127.0.0.1:2049".to_owned(),
         }
     }
@@ -220,13 +238,17 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let mut stage = options.setup.start_served(hardware, options.limit)?;
     let (kernel, volume) = (stage.client.machine.release.clone(), stage.volume());
     let name = binary.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    stage.client.run(None, &format!("{PREPARE}\n[ {name} = landfast ] || mv {name} landfast"))?;
+    stage.client.run(
+        None,
+        &format!("{PREPARE}\n[ {name} = landfast ] || mv {name} landfast\nmkdir -p bin\nln landfast bin"),
+    )?;
     let mut speed = Speed {
         client: &mut stage.client,
         volume,
         dir,
         files: options.files,
         vers: options.setup.vers.clone(),
+        mount: options.mount,
         rows: Vec::new(),
         seed: 0,
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use super::archive;
-use super::client::Client;
+use super::client::{Client, Whose};
 use super::machine::Hardware;
 use super::mountstats::Counts;
 use super::recipe::Vers;
@@ -42,7 +42,7 @@ cat >/run/landfast/work.sh
 (bash /run/landfast/work.sh >/run/landfast/work.out 2>&1; echo $? >/run/landfast/code.part; mv /run/landfast/code.part /run/landfast/code) </dev/null >/dev/null 2>&1 &"#;
 
 /// The client's counters; a first line `over` when the work has ended.
-const PROGRESS: &str = "[ ! -e /run/landfast/code ] || echo over\ncat /proc/self/mountstats";
+const PROGRESS: &str = "[ ! -e /run/landfast/code ] || echo over\ncounters";
 
 /// Waits for the end of the work, at most so many SECONDS; prints what it printed, and fails if it failed.
 pub const END: &str = r#"until [ -e /run/landfast/code ]; do
@@ -68,6 +68,9 @@ const LOOK: Duration = Duration::from_millis(300);
 pub struct Options {
     #[command(flatten)]
     setup: Setup,
+    /// Whose client mounts the server. With `mount` there is no work of two clients.
+    #[arg(long, value_enum, default_value_t = Whose::Linux)]
+    client: Whose,
     /// Only these: git, make, sqlite, rsync, sparse, append.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -83,7 +86,7 @@ impl Options {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
         archive::plain(&archive::find(ARCHIVE)?)?;
-        self.setup.fetch()
+        self.setup.fetch_for(self.client)
     }
 }
 
@@ -91,7 +94,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode, String> {
     let archive = archive::find(ARCHIVE)?;
     let hardware = Hardware { disk: Some(archive::plain(&archive)?), ..Hardware::default() };
-    let mut stage = options.setup.start_served(hardware, options.limit)?;
+    let mut stage = options.setup.start_served_as(options.client, hardware, options.limit)?;
     let report = Report {
         kernel: stage.client.machine.release.clone(),
         server: options.setup.server.to_string(),
@@ -136,7 +139,7 @@ impl Session<'_> {
                 self.timed(vers, &name, |this| this.disturbed(vers, script, rpcs))?;
             }
         }
-        if self.wanted(APPEND) && self.stage.server.is_some() {
+        if self.wanted(APPEND) && self.stage.server.is_some() && self.options.client == Whose::Linux {
             let mut peer = self.peer(vers)?;
             let rpcs = self.timed(vers, APPEND, |this| this.append(vers, &mut peer, None))?;
             if let (Some(rpcs), true) = (rpcs, restarts) {
@@ -144,7 +147,7 @@ impl Session<'_> {
                 self.timed(vers, &name, |this| this.append(vers, &mut peer, Some(rpcs)))?;
             }
         }
-        self.stage.client.run(Some(vers), "cd /\nrm -rf $WORK\numount $MNT").map(drop)
+        self.stage.client.run(Some(vers), "cd /\nrm -rf $WORK\nunmount_export").map(drop)
     }
 
     fn wanted(&self, name: &str) -> bool {
@@ -253,6 +256,6 @@ impl Session<'_> {
 
     /// The client's counters, after all that it has to write is written.
     fn counts(&mut self, vers: Vers) -> Result<Counts, String> {
-        Counts::parse(&self.stage.client.run(Some(vers), "sync\ncat /proc/self/mountstats")?, MOUNTPOINT)
+        Counts::parse(&self.stage.client.run(Some(vers), "sync\ncounters")?, MOUNTPOINT)
     }
 }

@@ -49,6 +49,8 @@ pub enum LabCommand {
     Faults(FaultsArgs),
     /// Run the client's commands on servers, and compare each with GNU's tools on the same tree on this machine
     Commands(CommandsArgs),
+    /// Mount servers with `landfast mount`, twice each, and check what one mount does and the other sees
+    MountChecks(MountChecksArgs),
     /// Open nested files or load a web page's files, through the library on a server or by system calls in a directory
     At(AtArgs),
     /// Used by the lab itself
@@ -233,6 +235,19 @@ pub struct CommandsArgs {
     pub json: bool,
 }
 
+#[derive(Debug, Args)]
+pub struct MountChecksArgs {
+    /// Directories on servers, with the version in each URL
+    #[arg(value_name = "URL", required = true, value_parser = url_text)]
+    pub urls: Vec<String>,
+    /// Options of `landfast mount`
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub mount_options: String,
+    /// Print one JSON object for each check on each server
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WorkArg {
     /// Open, read and close a file below --depth directories
@@ -286,6 +301,18 @@ pub struct RunArgs {
     /// A client program to measure beside ours, such as those in `peers/`, if the experiment has clients; may be given more than once
     #[arg(long = "peer", value_name = "PROGRAM")]
     pub peers: Vec<PathBuf>,
+    /// Round trips of the network in milliseconds, for `mount`
+    #[arg(long, value_name = "MS,...", value_delimiter = ',')]
+    pub round_trips: Vec<f64>,
+    /// How long a flush of either disk takes in milliseconds, for `mount`
+    #[arg(long, value_name = "MS,...", value_delimiter = ',')]
+    pub flushes: Vec<f64>,
+    /// Only these works of `mount`, by the first words of their names: tar, ls, cp, rsync, rm, git, install, make, sqlite
+    #[arg(long, value_name = "WORK,...", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Options of `landfast mount`, for `mount` and `mount-memory`
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    pub mount_options: String,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

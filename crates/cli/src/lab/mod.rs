@@ -8,11 +8,13 @@ use crate::exit::{self, Exit, ok_or_print};
 use crate::progress::Steps;
 use crate::scratch::Scratch;
 use crate::units::show_count;
-use args::{AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, PowercutArgs, RunArgs, WorkArg};
+use args::{
+    AtArgs, CommandsArgs, DiskArgs, FaultsArgs, LabCommand, MountChecksArgs, PowercutArgs, RunArgs, WorkArg,
+};
 use landfast_lab::disk::DiskOptions;
 use landfast_lab::experiments::{self, Choices, Relation, Report};
 use landfast_lab::place::{self, Work};
-use landfast_lab::{commands, namespace, powercut, trouble};
+use landfast_lab::{commands, mount_checks, namespace, powercut, trouble};
 
 pub fn run(command: LabCommand) -> Exit {
     // A child is part of a run that has a scratch directory; a disk is there for somebody else and ends when it is told to.
@@ -28,6 +30,7 @@ pub fn run(command: LabCommand) -> Exit {
         LabCommand::Verify(args) => verify::run(&args),
         LabCommand::Faults(args) => faults(&args),
         LabCommand::Commands(args) => run_commands(&args),
+        LabCommand::MountChecks(args) => run_mount_checks(&args),
         LabCommand::At(args) => at(&args),
         LabCommand::Child { json } => exit::from(landfast_lab::child::main(&json)),
     }
@@ -167,9 +170,15 @@ fn experiment(args: RunArgs) -> Exit {
         return Exit::Done;
     };
     let mut steps = Steps::new();
-    let result = experiments::run(&name, &Choices { files: args.files, peers: args.peers }, &mut |what| {
-        steps.doing(what)
-    });
+    let choices = Choices {
+        files: args.files,
+        peers: args.peers,
+        round_trips_ms: args.round_trips,
+        flushes_ms: args.flushes,
+        only: args.only,
+        mount_options: args.mount_options,
+    };
+    let result = experiments::run(&name, &choices, &mut |what| steps.doing(what));
     steps.finish();
     let Some(report) = ok_or_print(result) else { return Exit::Failed };
     if args.json {
@@ -199,6 +208,21 @@ fn run_commands(args: &CommandsArgs) -> Exit {
     });
     let Some(steps) = ok_or_print(done) else { return Exit::Failed };
     if steps.iter().all(|s| s.wrong.is_empty()) { Exit::Done } else { Exit::Partly }
+}
+
+fn run_mount_checks(args: &MountChecksArgs) -> Exit {
+    let done = namespace::run_private(|| {
+        mount_checks::run(&args.urls, &args.mount_options, |checked| {
+            if args.json {
+                println!("{}", serde_json::json!(checked));
+                return;
+            }
+            let wrong = checked.wrong.as_ref().map(|why| format!(": WRONG: {why}")).unwrap_or_default();
+            println!("{:26} {:6.2} s  {}{wrong}", checked.check, checked.seconds, checked.url);
+        })
+    });
+    let Some(done) = ok_or_print(done.and_then(|done| done)) else { return Exit::Failed };
+    if done.iter().all(|checked| checked.wrong.is_none()) { Exit::Done } else { Exit::Partly }
 }
 
 fn at(args: &AtArgs) -> Exit {

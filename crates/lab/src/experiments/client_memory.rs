@@ -6,9 +6,8 @@
 
 use super::{Check, Choices, Findings, Progress, Row};
 use crate::error::{Context, Error, Result};
-use crate::loopdev::LoopDevice;
-use crate::mounts::{Filesystem, Mount};
 use crate::served::{Durability, ServeOptions, Served};
+use crate::sparse_disk::SparseDisk;
 use crate::tarball::{Shape, write_random};
 use crate::tools::{self, Input, ToolRun};
 use std::path::Path;
@@ -20,8 +19,7 @@ const FILES: u64 = 100_000;
 const FILE_BYTES: usize = 64;
 const FILES_WITH_DATA_MAX: u64 = 1_000_000;
 
-/// The image's size: room for two trees, of which each file takes so much, and the least.
-const IMAGE_BYTES_MIN: u64 = 4 << 30;
+/// The image's size: room for two trees, of which each file takes so much.
 const IMAGE_BYTES_EACH: u64 = 1 << 10;
 const IMAGE_BYTES_EACH_WITH_DATA: u64 = 10 << 10;
 
@@ -106,9 +104,9 @@ fn measure(choices: &Choices, progress: Progress<'_>) -> Result<Findings> {
 fn commands(files: u64, progress: Progress<'_>) -> Result<Vec<ToolRun>> {
     let dir = crate::machine::scratch_dir("landfast-memory-")?;
     let with_data = files <= FILES_WITH_DATA_MAX;
-    let disk =
-        Disk::new(dir.path(), if with_data { IMAGE_BYTES_EACH_WITH_DATA } else { IMAGE_BYTES_EACH } * files)?;
-    let (export, back) = (disk.mount.path().join("export"), disk.mount.path().join("back"));
+    let each = if with_data { IMAGE_BYTES_EACH_WITH_DATA } else { IMAGE_BYTES_EACH };
+    let disk = SparseDisk::new(dir.path(), each * files)?;
+    let (export, back) = (disk.path().join("export"), disk.path().join("back"));
     for made in [&export, &back] {
         std::fs::create_dir(made).context(|| format!("create {}", made.display()))?;
     }
@@ -170,24 +168,5 @@ impl Steps<'_> {
         (self.progress)(&format!("{} files: {name}: at most {peak} MiB, in {seconds} s", self.files));
         self.all.push(ran);
         Ok(())
-    }
-}
-
-/// A filesystem on a sparse file. Dropping it takes it away.
-struct Disk {
-    // The order of the fields is the order in which they go.
-    mount: Mount,
-    _device: LoopDevice,
-}
-
-impl Disk {
-    fn new(dir: &Path, bytes: u64) -> Result<Disk> {
-        let image = dir.join("image");
-        let made = std::fs::File::create(&image).and_then(|file| file.set_len(bytes.max(IMAGE_BYTES_MIN)));
-        made.context(|| format!("make {}", image.display()))?;
-        let device = LoopDevice::attach(&image)?;
-        Filesystem::Xfs.make(device.path())?;
-        let mount = Mount::new(device.path(), &dir.join("fs"), Filesystem::Xfs)?;
-        Ok(Disk { mount, _device: device })
     }
 }

@@ -16,6 +16,14 @@ pub struct Choices {
     pub files: Option<u64>,
     /// Programs to be measured beside ([`crate::peers::program`]).
     pub peers: Vec<std::path::PathBuf>,
+    /// Round trips of the network in milliseconds, for experiments that vary them; none: the usual ones.
+    pub round_trips_ms: Vec<f64>,
+    /// The same of a disk's flush.
+    pub flushes_ms: Vec<f64>,
+    /// Only these parts of the experiment; none: all.
+    pub only: Vec<String>,
+    /// Options for `landfast mount`, as `-o` takes them.
+    pub mount_options: String,
 }
 
 /// Called with a line about what an experiment is doing now.

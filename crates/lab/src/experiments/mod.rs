@@ -17,6 +17,8 @@ mod findings;
 mod large_directory;
 mod log_throughput;
 mod lone_client;
+mod mount;
+mod mount_memory;
 pub(crate) mod nested_open;
 mod operation_steps;
 mod predicted;
@@ -44,7 +46,7 @@ pub struct Experiment {
     run: fn(&Choices, Progress<'_>) -> Result<Findings>,
 }
 
-pub const ALL: [Experiment; 31] = [
+pub const ALL: [Experiment; 33] = [
     Experiment {
         name: "untar-vs-serial",
         about: "untar against local extraction and one file at a time, data disk 10 ms, log 0.05 ms",
@@ -159,6 +161,16 @@ pub const ALL: [Experiment; 31] = [
         name: "client-round-trips",
         about: "many small files put on a server at round trips of 0.1 to 50 ms, beside other clients (--peer PROGRAM)",
         run: client_round_trips::run,
+    },
+    Experiment {
+        name: "mount",
+        about: "tar, ls, cp, rsync, rm, git, an install, make and SQLite on `landfast mount`, beside a local disk with sync (--only, --round-trips, --flushes, --mount-options)",
+        run: mount::run,
+    },
+    Experiment {
+        name: "mount-memory",
+        about: "peak memory of the process that serves a mount, on a long tree (--files 1000000)",
+        run: mount_memory::run,
     },
     Experiment {
         name: "nested-open",

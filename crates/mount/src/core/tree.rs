@@ -15,7 +15,7 @@ use landfast_nfs::v4::{ChangeInfo, FileHandle, Stateid};
 use super::attrs::Attrs;
 use super::change::Known;
 use super::{Ino, Time};
-use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, LISTED_NODES_MAX, NAMES_MAX};
+use crate::limits::{COMPLETE_DIR_MAX, HOLD_AGE, LISTED_NODES_MAX, NAMES_MAX, NODES_GIVEN_BACK, NODES_MAX};
 
 pub mod own;
 pub mod right;
@@ -105,7 +105,8 @@ pub struct Listing {
 
 #[derive(Debug)]
 pub struct Tree<F> {
-    nodes: HashMap<Ino, Node<F>>,
+    /// In boxes: the table is twice as large as what is in it, and for a moment there are two of them.
+    nodes: HashMap<Ino, Box<Node<F>>>,
     handles: HashMap<FileHandle, Ino>,
     next_local: Ino,
     /// Nodes that a listing told of, the oldest first. The kernel may never refer to them.
@@ -141,17 +142,17 @@ impl<F> Tree<F> {
         let mut node = Node::new(Some(handle.clone()), attrs, now);
         // The kernel never forgets it.
         node.lookups = 1;
-        tree.nodes.insert(ROOT, node);
+        tree.nodes.insert(ROOT, Box::new(node));
         tree.handles.insert(handle, ROOT);
         tree
     }
 
     pub fn get(&self, ino: Ino) -> Option<&Node<F>> {
-        self.nodes.get(&ino)
+        self.nodes.get(&ino).map(Box::as_ref)
     }
 
     pub fn get_mut(&mut self, ino: Ino) -> Option<&mut Node<F>> {
-        self.nodes.get_mut(&ino)
+        self.nodes.get_mut(&ino).map(Box::as_mut)
     }
 
     /// Nodes in memory.
@@ -247,7 +248,7 @@ impl<F> Tree<F> {
             true => wanted,
             false => self.local(),
         };
-        self.nodes.insert(ino, Node::new(Some(handle.clone()), attrs, asked));
+        self.nodes.insert(ino, Box::new(Node::new(Some(handle.clone()), attrs, asked)));
         self.handles.insert(handle.clone(), ino);
         ino
     }
@@ -440,7 +441,7 @@ impl<F> Tree<F> {
         let mut node = Node::new(None, attrs, now);
         node.place = Some((dir, name.clone()));
         (node.file, node.pins) = (Some(file), 1);
-        self.nodes.insert(ino, node);
+        self.nodes.insert(ino, Box::new(node));
         match self.dir(dir) {
             Some(own) if own.own.is_some() => self.make_own(dir, name, ino),
             Some(dir) => _ = dir.held.insert(name.clone(), ino),
@@ -518,6 +519,30 @@ impl<F> Tree<F> {
             }
             self.drop_unused(oldest);
         }
+    }
+
+    /// Names of files that the kernel could forget, if it refers to so many nodes that memory must be given back; the ones of which the
+    /// server has told nothing for longest. Directories are not among them, since programs may be in them, nor is what is open.
+    pub fn surplus(&self) -> Vec<(Ino, Bytes)> {
+        if self.nodes.len() <= NODES_MAX {
+            return Vec::new();
+        }
+        let idle = |node: &Node<F>| {
+            node.lookups > 0
+                && node.pins == 0
+                && node.file.is_none()
+                && node.handle.is_some()
+                && node.place.is_some()
+                && !node.attrs.is_dir()
+        };
+        let mut all: Vec<(Option<Time>, Ino)> =
+            self.nodes.iter().filter(|(_, node)| idle(node)).map(|(ino, node)| (node.asked, *ino)).collect();
+        let wanted = self.nodes.len() - (NODES_MAX - NODES_GIVEN_BACK);
+        if wanted < all.len() {
+            all.select_nth_unstable(wanted);
+            all.truncate(wanted);
+        }
+        all.iter().filter_map(|(_, ino)| self.nodes.get(ino)?.place.clone()).collect()
     }
 
     pub fn pin(&mut self, ino: Ino) {

@@ -1,6 +1,7 @@
 //! Files: attributes, opening, writing, closing.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use landfast_nfs::v4::{FileType, NfsStat};
@@ -423,7 +424,7 @@ pub(super) async fn sync_dir(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errno
     done.and(changes::take_failure(shared, dir).map_or(Ok(()), Err))
 }
 
-/// The last close of an open file description.
+/// The last close of an open file description, which [`Shared::take_handle`] has given.
 pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
     shared.drop_first(std::mem::take(&mut *handle.ahead.lock()).charged);
     if handle.open.state.lock().opens == 1 {
@@ -437,6 +438,7 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         let mut tree = shared.tree();
         let mut file = handle.open.state.lock();
         file.opens -= 1;
+        handle.open.closing.fetch_sub(1, Ordering::AcqRel);
         let last = file.opens == 0;
         let removed = if last { file.removed_as.take() } else { None };
         // What is on its way keeps it.
@@ -455,6 +457,7 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         tree.unpin(handle.ino);
         removed
     };
+    handle.open.closed.notify_waiters();
     if let Some((dir, name)) = removed
         && let Err(e) = super::names::remove(shared, &handle.who, dir, &name).await
     {

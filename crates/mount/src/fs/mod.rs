@@ -15,6 +15,7 @@
 //! | `delegations` | of directories: asked for, recalled, returned |
 //! | `flusher` | sending changes |
 //! | `read` | reading, over what is on its way |
+//! | `surplus` | having the kernel forget files |
 //! | `names`, `files`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
 
 mod ahead;
@@ -35,6 +36,7 @@ mod names;
 mod read;
 mod shared;
 mod status;
+mod surplus;
 mod xattrs;
 
 use std::collections::HashMap;
@@ -89,6 +91,7 @@ impl Mount {
     ) -> Mount {
         let shared = Arc::new(Shared::new(remote, options, runtime, root, unique));
         shared.runtime.spawn(flush::clean(Arc::downgrade(&shared)));
+        shared.runtime.spawn(surplus::give_back(Arc::downgrade(&shared)));
         shared.runtime.block_on(flusher::start(&shared));
         Mount { shared, dirs: Arc::default() }
     }
@@ -760,7 +763,9 @@ impl Filesystem for Mount {
             Ok(s) => {
                 let (total, free, available) = (s.total / BLOCK, s.free / BLOCK, s.available / BLOCK);
                 let block = BLOCK as u32;
-                reply.statfs(total, free, available, s.files, s.files_free, block, s.name_max, block);
+                // A server may say more than names here can have.
+                let longest = s.name_max.min(limits::NAME_BYTES_MAX as u32);
+                reply.statfs(total, free, available, s.files, s.files_free, block, longest, block);
             }
             Err(e) => reply.error(errno(e)),
         });

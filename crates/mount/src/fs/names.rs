@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use landfast_nfs::v4::OpNum;
@@ -203,12 +204,25 @@ async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
     Some(ino)
 }
 
-/// Whether a node is a file that somebody has open.
-fn is_open(shared: &Shared, ino: Ino) -> bool {
-    shared.tree().get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
-        let file = open.state.lock();
-        file.opens > 0 && file.dead.is_none()
-    })
+/// Whether a node is a file that somebody has open. The kernel does not wait for the end of a close, so a program may remove what it has
+/// just closed: if all who had it open have closed it, their end is waited for.
+async fn is_open(shared: &Shared, ino: Ino) -> bool {
+    loop {
+        let Some(open) = shared.tree().get(ino).and_then(|n| n.file.clone()) else { return false };
+        let mut closed = std::pin::pin!(open.closed.notified());
+        closed.as_mut().enable();
+        {
+            let tree = shared.tree();
+            let file = open.state.lock();
+            if file.dead.is_some() || tree.get(ino).is_none_or(|n| n.file.is_none()) {
+                return false;
+            }
+            if open.closing.load(Ordering::Acquire) < file.opens {
+                return true;
+            }
+        }
+        closed.await;
+    }
 }
 
 /// Gives an open file that loses its name another one. Returns that.
@@ -267,7 +281,7 @@ pub(super) async fn unlink(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
         return Ok(done);
     }
     if let Some(ino) = known(shared, dir, name).await
-        && is_open(shared, ino)
+        && is_open(shared, ino).await
         && shared.tree().get(ino).is_some_and(|n| !n.attrs.is_dir())
     {
         let links = super::look::attrs(shared, who, ino).await.map_or(1, |a| a.links);
@@ -325,7 +339,7 @@ pub(super) async fn rename(
     }
     if let Some(target) = target
         && Some(target) != source
-        && is_open(shared, target)
+        && is_open(shared, target).await
         && shared.tree().get(target).is_some_and(|n| !n.attrs.is_dir())
     {
         let hidden = hide(shared, who, to, newname).await?;

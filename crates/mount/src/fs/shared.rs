@@ -10,7 +10,7 @@
 //! | a file's `state` | writes, and who sends its data | last |
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -38,6 +38,10 @@ pub(super) struct Open {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Held over the server's replies to what concerns its locks.
     pub(super) locks: tokio::sync::Mutex<super::held_locks::Locks>,
+    /// Open file descriptions whose end the kernel has told, and which are still being closed here.
+    pub(super) closing: AtomicU32,
+    /// One of them is closed.
+    pub(super) closed: tokio::sync::Notify,
 }
 
 /// An open file description.
@@ -151,8 +155,11 @@ impl Shared {
         number
     }
 
+    /// For [`super::files::release`] alone.
     pub(super) fn take_handle(&self, number: u64) -> Option<Arc<Handle>> {
-        self.handles.lock().remove(&number)
+        let handle = self.handles.lock().remove(&number)?;
+        handle.open.closing.fetch_add(1, Ordering::AcqRel);
+        Some(handle)
     }
 
     /// The server's handle of a node. A file that is held back has none.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::guest::ganesha::{self, Ganesha};
 use crate::guest::image;
-use crate::guest::injected::ganesha::{self, Ganesha};
 use crate::guest::knfsd;
 use crate::guest::machine::{Hardware, Machine};
 use crate::guest::network::{Link, SERVER};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::measure::{self, Took};
 use super::{Row, Side, Speed, Subject};
 use crate::guest::archive;
+use crate::guest::client::Whose;
 use crate::guest::recipe::Vers;
 use crate::guest::tree;
 use crate::proc::{command, run};
@@ -82,7 +83,7 @@ fn reference(dir: &Path, files: u64) -> PathBuf {
 /// All works at one round trip: each side in a directory of its own, one after another.
 pub fn run_at(speed: &mut Speed<'_>, round_trip_ms: f64) -> Result<(), String> {
     let files = files_at(speed.files, round_trip_ms);
-    for side in speed.sides() {
+    for side in speed.sides_and_mounts() {
         speed.hear(&format!("{files} files, {side}"));
         // Neither clock runs yet.
         let dir = format!("tree-of-{}", side.word());
@@ -92,10 +93,16 @@ pub fn run_at(speed: &mut Speed<'_>, round_trip_ms: f64) -> Result<(), String> {
             let took = match side {
                 Side::Landfast => by_landfast(speed, work, &dir, files)?,
                 Side::Linux(vers) => by_kernel(speed, vers, (work, writes), &dir, files)?,
+                Side::Mount(vers) => {
+                    speed.client.whose = Whose::Mount;
+                    let took = by_kernel(speed, vers, (work, writes), &dir, files);
+                    speed.client.whose = Whose::Linux;
+                    took?
+                }
             };
             match (work, side) {
                 ("tar -x", _) => same(speed, &dir, files)?,
-                ("du -s", Side::Linux(_)) => drop(speed.client.run(None, COMPARE)?),
+                ("du -s", Side::Linux(_) | Side::Mount(_)) => drop(speed.client.run(None, COMPARE)?),
                 ("rm -r", _) => gone(speed, &dir)?,
                 _ => {}
             }

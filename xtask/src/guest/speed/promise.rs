@@ -33,6 +33,12 @@ const BOUNDS: [Bound; 5] = [
 const TIMED_FROM_MS: f64 = 1.0;
 const TIMED_FROM_MS_ON_KERNEL: f64 = 10.0;
 
+/// On `landfast mount` with a version 4 an extraction takes so many times fewer RPCs than Linux's client, and every work where round
+/// trips are so long is as fast at least.
+const MOUNT_TAR_RPCS: f64 = 4.0;
+const MOUNT_TIMED_FROM_MS: f64 = 10.0;
+const MOUNT_TIME: f64 = 0.9;
+
 /// RPCs of a first open by the library, at any depth; the kernel's client looks up each name by itself.
 const OPEN_RPCS: f64 = 1.0;
 
@@ -69,7 +75,7 @@ pub fn judge(rows: &[Row], server: Who) -> Vec<Promise> {
             let what = format!("first open below {}, {} ms: RPCs", ours.work, ours.round_trip_ms);
             promises.push(Promise::at_most(what, ours.rpcs, OPEN_RPCS));
         }
-        for theirs in rows.iter().filter(|row| row.is_beside(ours)) {
+        for theirs in rows.iter().filter(|row| row.is_beside(ours) && row.client.starts_with(Side::LINUX)) {
             let Some((rpcs, time)) = bounds(ours, server) else { continue };
             let who = format!("{}, {} ms, {}", name(ours), ours.round_trip_ms, theirs.client);
             let times = theirs.rpcs / ours.rpcs;
@@ -77,6 +83,28 @@ pub fn judge(rows: &[Row], server: Who) -> Vec<Promise> {
             if time > 0.0 {
                 let times = theirs.seconds / ours.seconds;
                 promises.push(Promise::at_least(format!("{who}: times the time"), times, time));
+            }
+        }
+    }
+    promises.extend(mounts(rows));
+    promises
+}
+
+/// The same of `landfast mount`, beside Linux's client with the same version.
+fn mounts(rows: &[Row]) -> Vec<Promise> {
+    let mut promises = Vec::new();
+    for ours in rows.iter().filter(|row| row.client.starts_with(Side::MOUNT)) {
+        let version = ours.client.trim_start_matches(Side::MOUNT);
+        let theirs = rows.iter().filter(|row| row.is_beside(ours));
+        for theirs in theirs.filter(|row| row.client.strip_prefix(Side::LINUX) == Some(version)) {
+            let who = format!("{}, {} ms, {}", name(ours), ours.round_trip_ms, ours.client);
+            if ours.work == "tar -x" && !version.ends_with(" v3") {
+                let times = theirs.rpcs / ours.rpcs;
+                promises.push(Promise::at_least(format!("{who}: times Linux's RPCs"), times, MOUNT_TAR_RPCS));
+            }
+            if ours.round_trip_ms >= MOUNT_TIMED_FROM_MS {
+                let times = theirs.seconds / ours.seconds;
+                promises.push(Promise::at_least(format!("{who}: times Linux's time"), times, MOUNT_TIME));
             }
         }
     }
@@ -94,7 +122,7 @@ fn bounds(ours: &Row, server: Who) -> Option<(f64, f64)> {
     let bound = BOUNDS.iter().find(|bound| (bound.subject, bound.work) == (ours.subject, &ours.work))?;
     let ((rpcs, time), from_ms) = match server {
         Who::Landfast => (bound.here, TIMED_FROM_MS),
-        Who::Kernel | Who::Local => (bound.on_kernel, TIMED_FROM_MS_ON_KERNEL),
+        Who::Kernel | Who::Ganesha | Who::Local => (bound.on_kernel, TIMED_FROM_MS_ON_KERNEL),
     };
     Some((rpcs, timed(from_ms, time)))
 }
@@ -140,6 +168,19 @@ mod tests {
         assert_eq!(untar((100.0, 9.0), Who::Kernel), [true, false]);
         assert_eq!(kept(Subject::Files, "ls -lR", (601.0, 99.0), Who::Kernel), [false]);
         assert!(judge(&[row(Subject::Files, "tar -x", Side::OURS, 1.0, 1.0)], Who::Landfast).is_empty());
+    }
+
+    #[test]
+    fn a_mount_is_beside_linuxs_client_of_its_version() {
+        let kept = |work, rpcs, seconds| {
+            let linux = |vers: &str| row(Subject::Files, work, &format!("Linux, v{vers}"), 600.0, 10.0);
+            let rows =
+                [linux("3"), linux("4.2"), row(Subject::Files, work, "landfast mount, v4.2", rpcs, seconds)];
+            judge(&rows, Who::Landfast).iter().map(|promise| promise.kept).collect::<Vec<_>>()
+        };
+        assert_eq!(kept("tar -x", 100.0, 5.0), [true, true]);
+        assert_eq!(kept("tar -x", 300.0, 20.0), [false, false]);
+        assert_eq!(kept("ls -lR", 9000.0, 10.0), [true]);
     }
 
     #[test]

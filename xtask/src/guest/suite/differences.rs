@@ -17,8 +17,10 @@ pub const FILE: &str = "docs/suites/differences.toml";
 #[derive(Clone, Debug)]
 pub struct Place {
     pub suite: &'static str,
-    /// `local`, `kernel` or `landfast`.
+    /// `local`, `kernel`, `ganesha` or `landfast`.
     pub server: String,
+    /// `linux` or `mount`.
+    pub client: &'static str,
     /// The NFS version; none on the local disk.
     pub vers: Option<String>,
     /// The guest's kernel: `6.1` or `6.12`.
@@ -34,8 +36,11 @@ struct Difference {
     /// A test case's name; a `*` at its end stands for anything.
     test: String,
     verdict: Verdict,
-    /// Places: `local`, `kernel`, `landfast`, or one of the latter with a version: `landfast 4.1`.
+    /// Places: `local`, `kernel`, `ganesha`, `landfast`, or one of the latter with a version: `landfast 4.1`.
     on: Vec<String>,
+    /// Whose client it is seen with: Linux's, if nothing is said.
+    #[serde(default = "linux")]
+    clients: Vec<String>,
     /// The guest's kernels; all, if there are none.
     #[serde(default)]
     kernels: Vec<String>,
@@ -43,6 +48,10 @@ struct Difference {
     #[serde(default)]
     delegations: Vec<String>,
     reason: String,
+}
+
+fn linux() -> Vec<String> {
+    vec!["linux".to_owned()]
 }
 
 #[derive(Deserialize)]
@@ -73,10 +82,16 @@ impl Differences {
             if entry.on.is_empty() {
                 return wrong("is nowhere");
             }
-            let known =
-                |on: &String| ["local", "kernel", "landfast"].contains(&on.split(' ').next().unwrap_or(""));
+            let known = |on: &String| {
+                ["local", "kernel", "ganesha", "landfast"].contains(&on.split(' ').next().unwrap_or(""))
+            };
             if let Some(on) = entry.on.iter().find(|on| !known(on)) {
                 return wrong(&format!("no place is called {on:?}"));
+            }
+            if let Some(client) =
+                entry.clients.iter().find(|client| !["linux", "mount"].contains(&client.as_str()))
+            {
+                return wrong(&format!("no client is called {client:?}"));
             }
         }
         Ok(read)
@@ -122,6 +137,7 @@ impl Difference {
         };
         self.suite == place.suite
             && self.on.iter().any(here)
+            && self.clients.iter().any(|client| client == place.client)
             && (self.kernels.is_empty() || self.kernels.contains(&place.kernel))
             && (self.delegations.is_empty() || self.delegations.contains(&place.delegations))
     }
@@ -160,6 +176,7 @@ mod tests {
         Place {
             suite: "pjdfstest",
             server: server.to_owned(),
+            client: "linux",
             vers: Some(vers.to_owned()),
             kernel: "6.1".to_owned(),
             delegations: "off".to_owned(),
@@ -196,6 +213,13 @@ mod tests {
         let only = TEXT.replace("kernels = [\"6.1\"]", "delegations = [\"times\"]");
         let only = Differences::parse(&only).unwrap();
         assert_eq!(only.judge(&delegated, &found, true), Vec::<String>::new());
+        assert_eq!(only.judge(&place("landfast", "4.1"), &found, true).len(), 1);
+        // An entry speaks of Linux's client, unless it says otherwise.
+        let mounted = Place { client: "mount", ..place("landfast", "4.1") };
+        assert_eq!(differences.judge(&mounted, &found, true).len(), 2);
+        let only = TEXT.replace("kernels = [\"6.1\"]", "clients = [\"mount\"]");
+        let only = Differences::parse(&only).unwrap();
+        assert_eq!(only.judge(&mounted, &found, true).len(), 1);
         assert_eq!(only.judge(&place("landfast", "4.1"), &found, true).len(), 1);
         // Skipped is not failed.
         let other = parse("chmod::two skipped\nopen::a skipped\n");

@@ -15,7 +15,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 
-use super::client::Client;
+use super::client::{Client, Whose};
 use super::image;
 use super::machine::Hardware;
 use super::mountstats::Counts;
@@ -114,6 +114,9 @@ pub struct Options {
     suite: Suite,
     #[command(flatten)]
     setup: Setup,
+    /// Whose client mounts the server.
+    #[arg(long, value_enum, default_value_t = Whose::Linux)]
+    client: Whose,
     /// Only cases of pjdfstest whose name contains one of these, or only these settings of fsx.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -136,7 +139,7 @@ impl Options {
     /// What comes from outside, or is built.
     pub fn fetch(&self) -> Result<(), String> {
         fetch()?;
-        self.setup.fetch()
+        self.setup.fetch_for(self.client)
     }
 }
 
@@ -159,6 +162,7 @@ struct Report {
     suite: &'static str,
     kernel: String,
     server: String,
+    client: &'static str,
     columns: Vec<Column>,
 }
 
@@ -169,11 +173,17 @@ pub fn run(options: &Options) -> Result<ExitCode, String> {
     let disk = dir.path().join("tools.tar");
     tools::pack(&disk, &settings())?;
     let hardware = Hardware { disk: Some(disk), ..Hardware::default() };
-    let mut stage = options.setup.start(hardware, options.limit)?;
+    if options.client == Whose::Mount
+        && (options.setup.server == Who::Local || options.setup.delegations.is_some())
+    {
+        return Err("--client mount is for servers, and asks for no delegations of files".to_owned());
+    }
+    let mut stage = options.setup.start_as(options.client, hardware, options.limit)?;
     let mut report = Report {
         suite: options.suite.name(),
         kernel: stage.client.machine.release.clone(),
         server: options.setup.server.to_string(),
+        client: options.client.word(),
         columns: Vec::new(),
     };
     stage.client.run(None, PREPARE)?;
@@ -232,8 +242,10 @@ impl Session<'_> {
         let output = self.client.run(vers, &self.script())?;
         let mut returned = 0;
         if let Some(vers) = vers {
-            returned = self.delegations_returned(vers)?;
-            self.client.run(Some(vers), "umount $MNT")?;
+            if self.options.client == Whose::Linux {
+                returned = self.delegations_returned(vers)?;
+            }
+            self.client.run(Some(vers), "unmount_export")?;
         }
         let cases = outcome::parse(&output);
         if cases.is_empty() {
@@ -243,6 +255,7 @@ impl Session<'_> {
             suite: self.options.suite.name(),
             server: self.options.setup.server.to_string(),
             vers: vers.map(|vers| vers.to_string()),
+            client: self.options.client.word(),
             kernel: self.options.setup.kernel.to_string(),
             delegations: self.options.setup.delegations.clone().unwrap_or_else(|| "off".to_owned()),
         };
@@ -288,7 +301,8 @@ impl Session<'_> {
 
 /// The table: a line for each case that did not pass everywhere, a column for each version; the counts; what is wrong.
 fn table(report: &Report) -> String {
-    let mut text = format!("\n{}, Linux {}, server: {}\n", report.suite, report.kernel, report.server);
+    let Report { suite, kernel, server, client, .. } = report;
+    let mut text = format!("\n{suite}, Linux {kernel}, server: {server}, client: {client}\n");
     let mut names: Vec<&String> = report.columns.iter().flat_map(|column| column.cases.keys()).collect();
     names.sort();
     names.dedup();

@@ -123,11 +123,11 @@ impl<F> Tree<F> {
 
     /// All delegations.
     pub fn delegations(&self) -> Vec<(Ino, FileHandle, Stateid)> {
-        let own = |(ino, node): (&Ino, &Node<F>)| {
+        let own = |ino: Ino, node: &Node<F>| {
             let stateid = node.dir.as_ref()?.own.as_ref()?.stateid()?;
-            Some((*ino, node.handle.clone()?, stateid))
+            Some((ino, node.handle.clone()?, stateid))
         };
-        self.nodes.iter().filter_map(own).collect()
+        self.nodes.iter().filter_map(|(ino, node)| own(*ino, node)).collect()
     }
 
     /// Delegations of directories that were forgotten.
@@ -199,7 +199,7 @@ impl<F> Tree<F> {
         let is_dir = attrs.is_dir();
         let mut node = Node::new(None, attrs, now);
         (node.place, node.text) = (Some((dir, name.clone())), text);
-        self.nodes.insert(ino, node);
+        self.nodes.insert(ino, Box::new(node));
         if is_dir && let Some(new) = self.dir(ino) {
             new.own = Some(Own { right: Right::New, users: vec![user] });
             (new.complete, new.known) = (true, Some(Known::new(0, now)));

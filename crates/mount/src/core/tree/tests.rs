@@ -276,3 +276,28 @@ fn a_node_that_is_open_keeps_its_handle() {
     t.made(ino, handle(7), Some(attrs(FileType::Reg, 7, 2)), Time::ZERO);
     assert_eq!(t.node(&handle(7), attrs(FileType::Reg, 7, 2), Time::ZERO), open);
 }
+
+#[test]
+fn of_too_many_nodes_the_oldest_files_that_are_not_open_are_given_back() {
+    let mut t = tree();
+    let add = |t: &mut Tree<()>, n: u64, kind: FileType, asked: u64| {
+        let ino = t.node(&handle(n), attrs(kind, n, 1), Time::from_secs(asked));
+        t.get_mut(ino).unwrap().place = Some((ROOT, Bytes::from(n.to_string())));
+        t.refer(ino);
+        ino
+    };
+    // The oldest of all, but a directory, and a file that is open.
+    add(&mut t, 1000, FileType::Dir, 0);
+    let open = add(&mut t, 1001, FileType::Reg, 0);
+    t.get_mut(open).unwrap().file = Some(Arc::new(()));
+    let files = 2000..2000 + NODES_MAX as u64 - 3;
+    for n in files.clone() {
+        add(&mut t, n, FileType::Reg, n);
+    }
+    assert_eq!((t.len(), t.surplus().len()), (NODES_MAX, 0));
+    // Nobody in the kernel knows it.
+    t.node(&handle(999), attrs(FileType::Reg, 999, 1), Time::ZERO);
+    let names: HashSet<_> = t.surplus().into_iter().collect();
+    let oldest = files.take(NODES_GIVEN_BACK + 1).map(|n| (ROOT, Bytes::from(n.to_string())));
+    assert!(names == oldest.collect::<HashSet<_>>());
+}
