@@ -50,6 +50,8 @@ pub struct ServeOptions {
     /// Another `landfast` than this one.
     pub binary: Option<PathBuf>,
     pub envs: Vec<(String, String)>,
+    /// Whether it gives clients directories to change on their own.
+    pub write_delegations: bool,
     /// Limits other than the usual ones, by their keys in `[limits]`.
     pub limits: Vec<(&'static str, u64)>,
     /// Further exports, each with a log of its own; the first is `/first` then.
@@ -83,6 +85,7 @@ impl ServeOptions {
             metrics: None,
             binary: None,
             envs: Vec::new(),
+            write_delegations: false,
             limits: Vec::new(),
             others: Vec::new(),
             judges_disks: false,
@@ -120,6 +123,7 @@ impl ServeOptions {
             toml += &format!("[[export]]\npath = {}\nname = \"{name}\"\n", text(&dir));
             toml += &format!("durability = \"{}\"\n", self.durability.word());
             toml += &log.map(|log| format!("log = {log}\n")).unwrap_or_default();
+            toml += &format!("write_delegations = {}\n", self.write_delegations);
             toml += "clients = [{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }]\n";
         }
         let what = || "write a configuration file".to_owned();
@@ -235,7 +239,8 @@ impl Served {
     pub fn spawn(options: &ServeOptions) -> Result<Self> {
         let addr = free_port()?;
         let output = if options.show { Output::Inherit } else { Output::Keep };
-        let needs_file = !options.limits.is_empty() || !options.others.is_empty();
+        let needs_file =
+            options.write_delegations || !options.limits.is_empty() || !options.others.is_empty();
         let file = needs_file.then(|| options.file(addr)).transpose()?;
         let args = options.args(addr, file.as_ref().map(tempfile::NamedTempFile::path));
         let mut envs = options.envs.clone();
