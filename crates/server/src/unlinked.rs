@@ -28,9 +28,11 @@ impl<'a> Unlinking<'a> {
 
     /// For [`Volume::remove_keeping`]: who has the file open.
     pub(crate) fn held(&mut self, node: &Node) -> Held {
-        let Some((promised, notes)) = self.sh.state().keep_unlinked(&node.fh()) else {
-            return Held::ByNobody;
-        };
+        let (file, now) = (node.fh(), self.sh.now());
+        let mut st = self.sh.state();
+        let Some((_, notes)) = st.keep_unlinked(&file) else { return Held::ByNobody };
+        let promised = st.was_promised_to_the_living(now, &file);
+        drop(st);
         (self.asked, self.notes) = (Some(node.clone()), notes);
         if promised { Held::Promised } else { Held::Open }
     }

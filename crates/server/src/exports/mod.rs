@@ -343,9 +343,14 @@ impl Exports {
         keeps().find(|e| e.volume.failed().is_none()).or_else(|| keeps().next())
     }
 
-    /// Whether any export gives delegations.
+    /// Whether there is a log that still takes notes. If all have failed, what an answer would rest on cannot be kept, and reads go on without.
+    pub(crate) fn can_note(&self) -> bool {
+        self.keeper().is_some_and(|e| e.volume.failed().is_none())
+    }
+
+    /// Whether any export gives delegations, of files or of directories.
     pub(crate) fn delegate(&self) -> bool {
-        self.iter().any(|e| e.features.delegations > Delegate::Off)
+        self.iter().any(|e| e.features.delegations > Delegate::Off || e.features.write_delegations)
     }
 
     /// Whether every volume keeps notes. Then no effect survives a crash without its reply.

@@ -179,7 +179,7 @@ impl Nlm {
         let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
         let now = self.sh.now();
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
-        let mut notes = Vec::new();
+        let (mut notes, can_note) = (Vec::new(), self.sh.exports().can_note());
         let reply = {
             let mut st = self.sh.state();
             if st.grace.active(now) {
@@ -194,7 +194,9 @@ impl Nlm {
                     Some(d) => break TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) },
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             reply
         };
         // If the log does not take the note, nothing may be promised to this client.
@@ -208,6 +210,7 @@ impl Nlm {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
+        let can_note = self.sh.exports().can_note();
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let ask =
@@ -234,7 +237,9 @@ impl Nlm {
                     Err(LockError::Status(_)) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             stat
         };
         let kept = if stat == NlmStat::GRANTED && monitored {
@@ -377,6 +382,7 @@ impl Nlm {
         let file = file_to_lock(&self.sh, from, &a.share.fh)?;
         let _touching =
             self.clear_of_delegations(&file, Touch::of_lock(access & WRITE != 0 || deny != 0)).await?;
+        let can_note = self.sh.exports().can_note();
         let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
         let oh = &a.share.oh.0;
         let stat = {
@@ -394,7 +400,9 @@ impl Nlm {
                     Err(_) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             stat
         };
         let kept = match stat {

@@ -589,11 +589,24 @@ impl<F> Files<F> {
         open.handles.into_iter().map(|(_, f)| f).collect()
     }
 
-    /// Removes all opens and locks on the files that `which` selects. Returns what the shell had opened for them.
+    /// Removes all opens, locks and delegations on the files that `which` selects; delegations as revoked. Returns what the shell had opened for them.
     pub fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) -> Vec<F> {
         let ids: Vec<u64> = self.opens.iter().filter(|(_, o)| which(&o.file)).map(|(id, _)| *id).collect();
         self.preserved.remove_files(&which);
+        // Who goes on in the belief that he is alone must hear of it.
+        for id in &ids {
+            let open = self.opens.get(id).filter(|o| o.delegation.is_some());
+            if let Some((client, mark)) = open.map(|o| (o.client, o.mark)) {
+                self.delegations.is_now_revoked(client, *id, mark);
+            }
+        }
         ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
+    }
+
+    /// Whether it has anything that may be in somebody's way.
+    pub fn holds_anything(&self, client: u64) -> bool {
+        self.delegations.of_client(client).iter().any(|n| *n > 0)
+            || self.clients.get(&client).is_some_and(|c| !c.opens.is_empty() || !c.locks.is_empty())
     }
 
     pub fn remove_client(&mut self, client: u64) {

@@ -137,6 +137,7 @@ impl<F> State<F> {
                 out.push(Stamped { v, note: Note::SessionGone(session) });
             }
         }
+        let held = self.files.holds_anything(id);
         if client.v40.is_some() {
             self.files.expire(id);
             self.owners.remove_client(id);
@@ -147,8 +148,8 @@ impl<F> State<F> {
         if client.confirmed {
             let v = self.next_version();
             out.push(Stamped { v, note: Note::ClientGone(id) });
-            // Without a log nobody is there again.
-            if self.bounds.open_bytes > 0 {
+            // Without a log nobody is there again, and who has left with empty hands is in nobody's way.
+            if held && self.bounds.open_bytes > 0 {
                 self.removals.add(v, id);
             }
         }

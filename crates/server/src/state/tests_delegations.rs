@@ -52,6 +52,28 @@ fn recalls(st: &mut State<u32>) -> Vec<super::delegations::Recall> {
     std::iter::from_fn(|| st.files.take_recall(|_| true)).collect()
 }
 
+#[test]
+fn who_had_a_delegation_on_an_export_that_has_left_hears_of_it() {
+    let (mut st, a, b) = two();
+    let stateid = delegate(&mut st, a, &file(1), Right::Write);
+    st.files.remove_files(|f| *f == file(1));
+    assert_eq!(st.status_flags(a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    assert_eq!(st.status_flags(b), 0);
+    assert_eq!(st.files.find(a, &stateid).err(), Some(NfsStat::NFS4ERR_DELEG_REVOKED));
+    st.files.free(a, &stateid).expect("it may be freed");
+    assert_eq!(st.status_flags(a), 0);
+}
+
+#[test]
+fn only_who_had_something_is_waited_for_when_he_has_left() {
+    let (mut st, a, b) = two();
+    delegate(&mut st, b, &file(1), Right::Read);
+    st.remove_client(a);
+    assert!(st.removals.unsettled().is_empty());
+    st.remove_client(b);
+    assert_eq!(st.removals.unsettled().len(), 1);
+}
+
 /// Two clients that have confirmed themselves.
 fn two() -> (State<u32>, u64, u64) {
     let mut st = state();

@@ -205,6 +205,24 @@ impl<F> State<F> {
         Some((promised, notes))
     }
 
+    /// Whether somebody whose lease runs was promised that the file outlasts its last name. For others nothing is refused to those who are there.
+    pub fn was_promised_to_the_living(&self, now: Millis, file: &FileKey) -> bool {
+        let lives = |client: u64| !self.lapsed(client, now);
+        let of_note = |id: &u64| {
+            self.files.preserved.logged(*id).is_some_and(|open| open.promised && lives(open.client))
+        };
+        let of_delegation = |id: &u64| {
+            let open = self.files.opens.get(id).filter(|o| lives(o.client));
+            open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
+        };
+        self.files.preserved.unused_of(file).iter().any(of_note)
+            || self
+                .files
+                .files
+                .get(file)
+                .is_some_and(|f| f.opens.iter().any(|id| of_note(id) || of_delegation(id)))
+    }
+
     /// The volume has not kept it.
     pub fn is_not_kept(&mut self, file: &FileKey) {
         self.files.preserved.is_not_kept(file);

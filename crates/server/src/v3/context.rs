@@ -197,7 +197,7 @@ impl<'a> Context<'a> {
     /// lease has expired are removed. The error is `ACCES`.
     pub(super) fn not_denied(&mut self, obj: &Obj, want: Share) -> Result<(), NfsStat3> {
         let key = obj.node.fh();
-        let mut notes = Vec::new();
+        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
         let result = {
             let mut st = self.sh.state();
             let result = loop {
@@ -209,7 +209,9 @@ impl<'a> Context<'a> {
                     Err(_) => break Err(NfsStat3::ACCES),
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             result
         };
         self.note(notes);

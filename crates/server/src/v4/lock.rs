@@ -80,7 +80,7 @@ impl Context<'_> {
             Some(opened) => obj.volume().as_caller(obj.cred(), &opened, mode_for(want)).map(drop)?,
             None => obj.volume().may(obj.cred(), &obj.node, mode_for(want))?,
         }
-        let mut notes = Vec::new();
+        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
         let result = {
             let mut st = self.sh.state();
             let result = loop {
@@ -107,7 +107,9 @@ impl Context<'_> {
                     refused => break refused,
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             result
         };
         self.note(notes);
@@ -129,7 +131,7 @@ impl Context<'_> {
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         may_know_locks(&obj)?;
-        let mut notes = Vec::new();
+        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
         let in_the_way = {
             let mut st = self.sh.state();
             if st.must_wait_for_grace(client, self.now) {
@@ -144,7 +146,9 @@ impl Context<'_> {
                     other => break other,
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             found
         };
         self.note(notes);

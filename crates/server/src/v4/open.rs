@@ -396,7 +396,7 @@ impl Context<'_> {
         denied: NfsStat,
         check: impl Fn(&crate::state::State<OpenFile>) -> Result<(), ShareConflict>,
     ) -> Result<(), NfsStat> {
-        let mut notes = Vec::new();
+        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
         let result = {
             let mut st = self.sh.state();
             let result = loop {
@@ -408,7 +408,9 @@ impl Context<'_> {
                     Err(_) => break Err(denied),
                 }
             };
-            notes.extend(st.removals.unsettled());
+            if can_note {
+                notes.extend(st.removals.unsettled());
+            }
             result
         };
         self.note(notes);
