@@ -29,10 +29,14 @@ pub enum Bug {
     CountKept,
     /// An answer that found nobody in its way does not wait until the log knows who is gone.
     RemovalUnlogged,
+    /// An open of an older instance than the last is used in the grace period.
+    OlderAdopted,
+    /// Whoever has opened a file only for writing reads it, though another denies that.
+    DeniedRead,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 15] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -46,6 +50,8 @@ impl Bug {
         Bug::UnknownAtOnce,
         Bug::CountKept,
         Bug::RemovalUnlogged,
+        Bug::OlderAdopted,
+        Bug::DeniedRead,
     ];
 }
 

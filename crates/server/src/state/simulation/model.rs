@@ -127,6 +127,24 @@ impl Model {
         }
     }
 
+    /// A client reads or writes, with an open or without. Nobody else may deny that.
+    pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share) {
+        for i in 0..self.rights.len() {
+            let Some(right) = self.rights.get(i) else { break };
+            let denies = matches!(right.kind, Kind::Open { deny, .. } if deny & want != 0);
+            if right.who == by || right.file != file || !denies {
+                continue;
+            }
+            let why = format!("I/O ({want}) on file {file} by {by}");
+            if self.is_sure_of(right) {
+                let told = format!("{why} while client {} holds {:?}", right.who, right.kind);
+                self.fails(told);
+            } else if let Some(right) = self.rights.get_mut(i) {
+                right.broken.get_or_insert(why);
+            }
+        }
+    }
+
     /// A client has heard that it holds this.
     pub(super) fn given(&mut self, mut new: Right) {
         let sure = self.is_sure_of(&new);

@@ -13,8 +13,12 @@ const SEEDS: u64 = if cfg!(debug_assertions) { 600 } else { 20_000 };
 const SEEDS_FOR_A_BUG: u64 = 4000;
 
 /// From which seed on a bug that few seeds see is looked for, so that it is seen soon. (Elsewhere others see it.)
-const FROM: &[(Bug, u64)] =
-    &[(Bug::ExpulsionUnlogged, 1495), (Bug::WorkUnseen, 1040), (Bug::FormerOfAnother, 1530)];
+const FROM: &[(Bug, u64)] = &[
+    (Bug::ExpulsionUnlogged, 1495),
+    (Bug::WorkUnseen, 1040),
+    (Bug::FormerOfAnother, 1530),
+    (Bug::OlderAdopted, 201_180),
+];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
