@@ -230,11 +230,20 @@ impl<F> Files<F> {
         match self.opens.get(&open) {
             None => {
                 let owner = owner.map(Bytes::from);
+                // Without a locked range it may have been closed, which waits for no flush then. It is in nobody's way until it is used, as others are that the
+                // log does not know.
+                let access = if note.ranges.is_empty() { 0 } else { access };
                 self.enter_open(open, Open::former(client, file.clone(), (open, open_mark), access, owner));
                 // Unless the log has a note of it as well, which comes next.
                 self.preserved.is_to_be_logged(open);
             }
-            Some(known) if known.client == client && known.file == file && known.former.is_some() => {}
+            Some(known) if known.client == client && known.file == file && known.former.is_some() => {
+                if !note.ranges.is_empty()
+                    && let Some(known) = self.opens.get_mut(&open)
+                {
+                    known.access |= access;
+                }
+            }
             Some(_) => return,
         }
         let logged = Logged { v, bytes: note.bytes() };

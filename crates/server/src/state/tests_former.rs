@@ -1,6 +1,6 @@
 //! Opens and locks of a former instance, under whatever open they are.
 
-use super::delegations::Right;
+use super::delegations::{Right, Touch};
 use super::locks::{Locker, Span};
 use super::opens::{BOTH, READ, WRITE};
 use super::tests_delegations::{client, delegate, file, state};
@@ -81,4 +81,29 @@ fn a_former_open_is_widened_by_what_is_done_with_its_locks() {
     st.adopt(1, a, &f, &held, WRITE).expect("nobody reclaims");
     assert_eq!(st.files.io(a, &f, &held, WRITE), Ok(None));
     st.files.lock(a, &f, &Locker::Known(held), LockType::Write, span).expect("it may write");
+}
+
+/// Its CLOSE does not wait for a flush when it releases nothing, so power may go before the log knows.
+#[test]
+fn an_open_whose_locks_were_released_is_in_nobodys_way_after_a_restart() {
+    let mut st = state();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let f = file(1);
+    let open = st.files.open(&f, a, &owner(), BOTH, 0, None).expect("an open");
+    let locker = Locker::New { open, owner: owner() };
+    let span = Span::new(0, 10).expect("bytes");
+    let held = st.files.lock(a, &f, &locker, LockType::Write, span).expect("a lock");
+    st.log_locks(&held);
+    let mut locked = restarted(&st, 2);
+    assert!(locked.files.check_share(&f, READ, WRITE).is_err(), "it holds bytes");
+    let held = st.files.unlock(a, &f, &held, span).expect("unlocked");
+    st.log_locks(&held);
+    let mut st = restarted(&st, 2);
+    assert!(st.files.check_share(&f, READ, BOTH).is_ok());
+    delegate(&mut st, b, &f, Right::Read);
+    assert!(!st.clear_delegations(1, &f, Some(a), Touch::Changes), "whoever uses it asks");
+    st.adopt(1, a, &f, &held, WRITE).expect("nobody reclaims");
+    assert_eq!(st.files.io(a, &f, &held, WRITE), Ok(None), "it goes on");
+    assert!(st.files.check_share(&f, READ, WRITE).is_err());
+    locked.files.close(a, &f, &open).expect("closed");
 }

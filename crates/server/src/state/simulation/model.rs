@@ -122,6 +122,9 @@ impl Model {
                 let who = right.who;
                 self.fails(format!("{why} while client {who} holds {held}"));
             } else if let Some(right) = self.rights.get_mut(i) {
+                if std::mem::take(&mut right.beside_an_open) {
+                    right.broken = None;
+                }
                 right.broken.get_or_insert(why);
             }
         }
@@ -174,10 +177,15 @@ impl Model {
             }
             if known && sure {
                 fault.get_or_insert_with(|| format!("{old:?} and {new:?} exclude each other"));
-            } else if known {
+            } else if known || !sure {
+                // Whose lease is over does not use what a late reply brings.
                 new.broken.get_or_insert_with(|| format!("{:?} of client {}", old.kind, old.who));
             } else {
-                old.broken.get_or_insert_with(|| format!("{:?} of client {}", new.kind, new.who));
+                let opened = matches!(new.kind, Kind::Open { deny: 0, .. });
+                old.beside_an_open = opened && (old.broken.is_none() || old.beside_an_open);
+                if !opened || old.broken.is_none() {
+                    old.broken = Some(format!("{:?} of client {}", new.kind, new.who));
+                }
             }
         }
         if let Some(fault) = fault {

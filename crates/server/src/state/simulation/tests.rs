@@ -18,6 +18,7 @@ const FROM: &[(Bug, u64)] = &[
     (Bug::WorkUnseen, 1040),
     (Bug::FormerOfAnother, 1530),
     (Bug::OlderAdopted, 201_180),
+    (Bug::RemovalUnlogged, 8260),
 ];
 
 fn number(name: &str) -> Option<u64> {
