@@ -31,10 +31,14 @@ pub enum Bug {
     LookUnasked,
     /// An answer that found nobody in its way does not wait until the log knows who is gone.
     RemovalUnlogged,
+    /// An open of an older instance than the last is used in the grace period.
+    OlderAdopted,
+    /// Whoever has opened a file only for writing reads it, though another denies that.
+    DeniedRead,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 16] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -49,6 +53,8 @@ impl Bug {
         Bug::CountKept,
         Bug::LookUnasked,
         Bug::RemovalUnlogged,
+        Bug::OlderAdopted,
+        Bug::DeniedRead,
     ];
 }
 

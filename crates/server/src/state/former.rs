@@ -16,7 +16,7 @@ use super::clock::Millis;
 use super::ids::FileKey;
 use super::logged_locks::{Former, Logged, UNKNOWN_SEQID};
 use super::notes::{LocksNote, Note, Stamped};
-use super::opens::{Files, LockState, MARK, Open, OpenOrLock, Share, bump, mark, number};
+use super::opens::{Files, LockState, MARK, Open, Share, bump, mark, number};
 use super::ranges::Span;
 use super::tables::State;
 use crate::limited::Limit;
@@ -73,27 +73,50 @@ impl<F> Files<F> {
             && !self.locks.contains_key(&id)
     }
 
-    fn adopt(&mut self, client: u64, file: &FileKey, stateid: &Stateid, want: Share) {
-        if let Ok(OpenOrLock::Open(id)) = self.find_on(client, file, stateid) {
-            let widens = |o: &Open<F>| o.former.is_some() && o.access & want != want;
-            if self.opens.get(&id).is_some_and(widens)
-                && self.check_share(file, want, 0).is_ok()
+    /// Whether the instance before this one knew an open with all its access from the beginning: it gave it. Of an older one it may have known nothing, and
+    /// have given a delegation or a share reservation to somebody who has not reclaimed it yet.
+    fn was_known_before(&self, mark: u32) -> bool {
+        mark == self.mark.wrapping_sub(1) || bug(Bug::OlderAdopted)
+    }
+
+    fn adopt(
+        &mut self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+        want: Share,
+        grace: bool,
+    ) -> Result<(), NfsStat> {
+        if let Ok(id) = self.open_of(client, file, stateid) {
+            let widens = |o: &&Open<F>| o.former.is_some() && o.access & want != want;
+            let Some(mark) = self.opens.get(&id).filter(widens).map(|o| o.mark) else { return Ok(()) };
+            if grace && !self.was_known_before(mark) {
+                return Err(NfsStat::NFS4ERR_GRACE);
+            }
+            if self.check_share(file, want, 0).is_ok()
                 && let Some(open) = self.opens.get_mut(&id)
             {
                 open.access |= want;
             }
-            return;
+            return Ok(());
+        }
+        if !self.is_unknown_former(client, stateid) {
+            return Ok(());
+        }
+        let (id, mark) = (number(stateid), mark(stateid));
+        if grace && !self.was_known_before(mark) {
+            return Err(NfsStat::NFS4ERR_GRACE);
         }
         let full = self.opens_of(client) >= self.limits[Limit::ClientOpens]
             || self.opens.len() >= self.limits[Limit::Opens];
-        if full || !self.is_unknown_former(client, stateid) || self.check_share(file, want, 0).is_err() {
-            return;
+        if full || self.check_share(file, want, 0).is_err() {
+            return Ok(());
         }
-        let (id, mark) = (number(stateid), mark(stateid));
-        let Ok(owner) = self.unused_owner(id, client, file) else { return };
+        let Ok(owner) = self.unused_owner(id, client, file) else { return Ok(()) };
         self.preserved.is_used(id);
         self.enter_open(id, Open::former(client, file.clone(), (id, mark), want, owner));
         self.preserved.is_to_be_logged(id);
+        Ok(())
     }
 
     /// An owner has opened a file anew, as `new`: its former open ends, and its locks are under the new one.
@@ -207,11 +230,20 @@ impl<F> Files<F> {
         match self.opens.get(&open) {
             None => {
                 let owner = owner.map(Bytes::from);
+                // Without a locked range it may have been closed, which waits for no flush then. It is in nobody's way until it is used, as others are that the
+                // log does not know.
+                let access = if note.ranges.is_empty() { 0 } else { access };
                 self.enter_open(open, Open::former(client, file.clone(), (open, open_mark), access, owner));
                 // Unless the log has a note of it as well, which comes next.
                 self.preserved.is_to_be_logged(open);
             }
-            Some(known) if known.client == client && known.file == file && known.former.is_some() => {}
+            Some(known) if known.client == client && known.file == file && known.former.is_some() => {
+                if !note.ranges.is_empty()
+                    && let Some(known) = self.opens.get_mut(&open)
+                {
+                    known.access |= access;
+                }
+            }
             Some(_) => return,
         }
         let logged = Logged { v, bytes: note.bytes() };
@@ -238,11 +270,21 @@ impl<F> Files<F> {
 }
 
 impl<F> State<F> {
-    /// Before a stateid is used for `want`: if it is a former open's, the open is known from now on.
-    pub fn adopt(&mut self, client: u64, file: &FileKey, stateid: &Stateid, want: Share) {
-        if mark(stateid) != self.files.mark && self.goes_on(client) {
-            self.files.adopt(client, file, stateid, want);
+    /// Before a stateid is used for `want`: if it is a former open's, or of locks under one, the open is known from now on.
+    /// Errors: `GRACE` while a client may reclaim what the instance before this one has given to it without a look at this open.
+    pub fn adopt(
+        &mut self,
+        now: Millis,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+        want: Share,
+    ) -> Result<(), NfsStat> {
+        let of_this_instance = mark(stateid) == self.files.mark;
+        if of_this_instance && !self.files.locks.contains_key(&number(stateid)) || !self.goes_on(client) {
+            return Ok(());
         }
+        self.files.adopt(client, file, stateid, want, self.grace.active(now))
     }
 
     /// CLOSE of a former open that was not used since the restart. Returns whether the stateid is one.

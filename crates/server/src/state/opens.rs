@@ -176,9 +176,9 @@ impl<F: Clone> Files<F> {
     }
 
     /// The handle for I/O under this stateid (RFC 8881 sections 18.22.3, 18.32.3). Reading under a write-only open is
-    /// allowed, since a client's page cache needs it. Then there may be no handle, nor where descriptors are short, and the shell
-    /// opens one.
-    /// Errors: Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`.
+    /// allowed, since a client's page cache needs it, unless another open denies it (section 9.1.2). Then there may be no handle, nor where descriptors are
+    /// short, and the shell opens one.
+    /// Errors: Those of [`Files::find`]; `OPENMODE` when the open does not allow `want`; `LOCKED` when another denies it ([`Files::check_denied_read`]).
     pub fn io(
         &self,
         client: u64,
@@ -186,15 +186,14 @@ impl<F: Clone> Files<F> {
         stateid: &Stateid,
         want: Share,
     ) -> Result<Option<F>, NfsStat> {
-        let open = match self.find_on(client, file, stateid)? {
-            OpenOrLock::Open(id) => self.opens.get(&id),
-            OpenOrLock::Lock(id) => {
-                self.locks.get(&id).and_then(|l| l.open).and_then(|open| self.opens.get(&open))
-            }
-        }
-        .ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
+        let id = self.open_of(client, file, stateid)?;
+        let open = self.opens.get(&id).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
         if want == WRITE && open.access & WRITE == 0 {
             return Err(NfsStat::NFS4ERR_OPENMODE);
+        }
+        // An open for reading stands beside none that denies it.
+        if open.access & want == 0 && self.check_read(file, id).is_err() {
+            return Err(NfsStat::NFS4ERR_LOCKED);
         }
         Ok(Self::handle(open, want))
     }
@@ -323,6 +322,17 @@ impl<F> Files<F> {
         if on == Some(file) { Ok(which) } else { Err(NfsStat::NFS4ERR_BAD_STATEID) }
     }
 
+    /// The open that a stateid names, or under which the locks are that it names.
+    /// Errors: Those of [`Files::find_on`]; `BAD_STATEID` for locks of NLM.
+    pub(super) fn open_of(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
+        match self.find_on(client, file, stateid)? {
+            OpenOrLock::Open(id) => Ok(id),
+            OpenOrLock::Lock(id) => {
+                self.locks.get(&id).and_then(|l| l.open).ok_or(NfsStat::NFS4ERR_BAD_STATEID)
+            }
+        }
+    }
+
     /// [`Files::find_on`] for an operation that takes only the stateid of an open.
     /// Errors: Those of [`Files::find_on`]; `BAD_STATEID` for a lock's or a delegation's.
     pub fn find_open(&self, client: u64, file: &FileKey, stateid: &Stateid) -> Result<u64, NfsStat> {
@@ -360,6 +370,26 @@ impl<F> Files<F> {
             Some(o) => Err(ShareConflict { client: o.client }),
             None => Ok(()),
         }
+    }
+
+    /// Checks a READ under an open that is for writing only against the share reservations of all other opens. The error names the holder.
+    fn check_read(&self, file: &FileKey, open: u64) -> Result<(), ShareConflict> {
+        let of_file = self.files.get(file).map(|f| f.opens.as_slice()).unwrap_or_default();
+        let others = of_file.iter().filter(|id| **id != open).filter_map(|id| self.opens.get(id));
+        match others.filter(|_| !bug(Bug::DeniedRead)).find(|o| o.deny & READ != 0) {
+            Some(o) => Err(ShareConflict { client: o.client }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever denies the READ that [`Files::io`] has refused with `LOCKED`.
+    pub fn check_denied_read(
+        &self,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+    ) -> Result<(), ShareConflict> {
+        self.open_of(client, file, stateid).map_or(Ok(()), |open| self.check_read(file, open))
     }
 
     /// Whether this owner has the file open.

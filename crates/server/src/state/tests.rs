@@ -4,7 +4,7 @@ use super::clients::{CreateSession, ExchangeId, Exchanged};
 use super::identity::Requester;
 use super::locks::{LockError, Locker, Span};
 use super::notes::{Note, Stamped};
-use super::opens::{BOTH, FileKey, READ, WRITE};
+use super::opens::{BOTH, FileKey, READ, ShareConflict, WRITE};
 use super::restore::Restored;
 use super::sessions::{Begin, CachedReply, CallbackEnd, NewSession, NoCallback, Session, SlotUse, UNKNOWN};
 use super::*;
@@ -377,6 +377,21 @@ fn reading_under_an_open_for_writing_is_left_to_the_shell() {
     let c = client(&mut st, b"c");
     let s = st.files.open(&file(b"f"), c, &OWNER, WRITE, 0, Some(1)).expect("opened");
     assert_eq!(st.files.io(c, &file(b"f"), &s, READ), Ok(None));
+}
+
+#[test]
+fn rfc8881_9_1_2_nobody_reads_what_another_denies_under_an_open_for_writing() {
+    let mut st = fresh();
+    let (a, b) = (client(&mut st, b"a"), client(&mut st, b"b"));
+    let f = file(b"f");
+    let s = st.files.open(&f, a, &OWNER, WRITE, 0, Some(1)).expect("opened");
+    let denies = st.files.open(&f, b, &OWNER, WRITE, READ, Some(2)).expect("opened");
+    assert_eq!(st.files.io(a, &f, &s, READ), Err(NfsStat::NFS4ERR_LOCKED));
+    assert_eq!(st.files.check_denied_read(a, &f, &s), Err(ShareConflict { client: b }));
+    assert_eq!(st.files.io(a, &f, &s, WRITE), Ok(Some(1)));
+    assert_eq!(st.files.io(b, &f, &denies, READ), Ok(None), "its own is in nobody's way");
+    st.files.close(b, &f, &denies).expect("closed");
+    assert_eq!(st.files.io(a, &f, &s, READ), Ok(None));
 }
 
 #[test]

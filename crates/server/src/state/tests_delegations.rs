@@ -41,7 +41,7 @@ fn asking() -> Asking {
     Asking::new(Some(AsGiven { change: 100, by_owner: true }))
 }
 
-fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, right: Right) -> Stateid {
+pub(super) fn delegate(st: &mut State<u32>, c: u64, f: &Bytes, right: Right) -> Stateid {
     st.files.may_delegate(0, c, f, right).expect("it may");
     st.files
         .delegate(c, f, right, (false, GIVEN_TO, f.clone()), asking(), (HERE, Some(5)))

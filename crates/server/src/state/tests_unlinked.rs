@@ -127,7 +127,7 @@ fn a_former_open_that_the_log_does_not_know_goes_into_it() {
     let f = file(1);
     let s = open(&mut st, c, 1, &f);
     let mut st = restarted(2, &st.snapshot());
-    st.adopt(c, &f, &s, READ);
+    st.adopt(1, c, &f, &s, READ).expect("nobody reclaims");
     st.tick(1);
     assert_eq!(opens_noted(&st.tick(2)), 1);
     let mut st = restarted(3, &st.snapshot());
@@ -147,7 +147,7 @@ fn an_orphan_that_is_opened_anew_outlasts_the_next_restart() {
         let mut st = restarted(2, &log);
         st.has_orphans([f.clone()]);
         if used {
-            st.adopt(c, &f, &s, READ);
+            st.adopt(1, c, &f, &s, READ).expect("nobody reclaims");
         }
         open(&mut st, c, 1, &f);
         log.extend(st.take_gone());
@@ -167,14 +167,14 @@ fn of_an_orphan_an_open_of_an_unknown_owner_stays() {
         let f = file(1);
         let s = open(&mut st, c, 1, &f);
         let mut st = restarted(2, &st.snapshot());
-        st.adopt(c, &f, &s, READ);
+        st.adopt(1, c, &f, &s, READ).expect("nobody reclaims");
         let notes = st.keep_unlinked(&f).expect("open").1;
         let mut st = restarted(3, &with_clients(&st, notes));
         if orphan {
             st.has_orphans([f.clone()]);
         }
         if used {
-            st.adopt(c, &f, &s, READ);
+            st.adopt(1, c, &f, &s, READ).expect("nobody reclaims");
         }
         let other = open(&mut st, c, 2, &f);
         st.files.close(c, &f, &other).expect("closed");
@@ -200,7 +200,7 @@ fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     notes.extend(st.note_holding(c));
     let mut st = restarted(2, &with_clients(&st, notes));
     st.has_orphans([f.clone()]);
-    st.adopt(d, &f, &theirs, READ);
+    st.adopt(1, d, &f, &theirs, READ).expect("nobody reclaims");
     st.files.close(d, &f, &theirs).expect("closed");
     st.tick(1);
     assert!(!st.files.preserved.any_released(), "c may reclaim it");
@@ -309,7 +309,7 @@ proptest! {
                 Step::Use(c, f) => if let Some(s) = opens.get(&(c, f)) {
                     let (client, file) = (clients[c as usize], key(f, &generation));
                     let any = Stateid { seqid: 0, ..*s };
-                    st.adopt(client, &file, &any, READ);
+                    st.adopt(1, client, &file, &any, READ).expect("nobody reclaims");
                     prop_assert!(st.files.find_on(client, &file, &any).is_ok());
                 }
                 Step::ClientGoes(c) => {

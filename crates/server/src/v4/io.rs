@@ -56,9 +56,18 @@ impl Context<'_> {
         let client = self.client()?;
         let opened = {
             let mut st = self.sh.state();
-            st.adopt(client, &file, &stateid, want);
-            st.files.io(client, &file, &stateid, want)?
+            st.adopt(self.now, client, &file, &stateid, want)?;
+            st.files.io(client, &file, &stateid, want)
         };
+        let opened = match opened {
+            Err(NfsStat::NFS4ERR_LOCKED) => {
+                self.clear_the_way(NfsStat::NFS4ERR_LOCKED, |st| {
+                    st.files.check_denied_read(client, &file, &stateid)
+                })?;
+                self.sh.state().files.io(client, &file, &stateid, want)
+            }
+            opened => opened,
+        }?;
         Ok(match opened {
             Some(file) => Some(obj.volume().as_caller(obj.cred(), &file, mode_for(want))?),
             // The open allows it and keeps no descriptor.

@@ -67,9 +67,8 @@ impl Context<'_> {
             } else if st.must_wait_for_grace(client, self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
             }
-            if let Locker::New { open, .. } = &locker {
-                st.adopt(client, &file, open, want);
-            }
+            let (Locker::New { open: held, .. } | Locker::Known(held)) = &locker;
+            st.adopt(self.now, client, &file, held, want)?;
             st.files.lock_handle(client, &file, &locker, a.locktype)?
         };
         // The caller needs the right that the lock is for, as for READ and WRITE, whoever opened the file.

@@ -462,7 +462,9 @@ impl Context<'_> {
         let (client, file) = (self.client()?, self.stateful()?);
         let new = {
             let mut st = self.sh.state();
-            st.adopt(client, &file, &stateid, access);
+            // OPEN_DOWNGRADE is not told of a grace period (RFC 8881 section 15.2).
+            let adopted = st.adopt(self.now, client, &file, &stateid, access);
+            adopted.map_err(|_| NfsStat::NFS4ERR_DELAY)?;
             st.files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?
         };
         self.stateid = new;

@@ -122,6 +122,27 @@ impl Model {
                 let who = right.who;
                 self.fails(format!("{why} while client {who} holds {held}"));
             } else if let Some(right) = self.rights.get_mut(i) {
+                if std::mem::take(&mut right.beside_an_open) {
+                    right.broken = None;
+                }
+                right.broken.get_or_insert(why);
+            }
+        }
+    }
+
+    /// A client reads or writes, with an open or without. Nobody else may deny that.
+    pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share) {
+        for i in 0..self.rights.len() {
+            let Some(right) = self.rights.get(i) else { break };
+            let denies = matches!(right.kind, Kind::Open { deny, .. } if deny & want != 0);
+            if right.who == by || right.file != file || !denies {
+                continue;
+            }
+            let why = format!("I/O ({want}) on file {file} by {by}");
+            if self.is_sure_of(right) {
+                let told = format!("{why} while client {} holds {:?}", right.who, right.kind);
+                self.fails(told);
+            } else if let Some(right) = self.rights.get_mut(i) {
                 right.broken.get_or_insert(why);
             }
         }
@@ -156,10 +177,15 @@ impl Model {
             }
             if known && sure {
                 fault.get_or_insert_with(|| format!("{old:?} and {new:?} exclude each other"));
-            } else if known {
+            } else if known || !sure {
+                // Whose lease is over does not use what a late reply brings.
                 new.broken.get_or_insert_with(|| format!("{:?} of client {}", old.kind, old.who));
             } else {
-                old.broken.get_or_insert_with(|| format!("{:?} of client {}", new.kind, new.who));
+                let opened = matches!(new.kind, Kind::Open { deny: 0, .. });
+                old.beside_an_open = opened && (old.broken.is_none() || old.beside_an_open);
+                if !opened || old.broken.is_none() {
+                    old.broken = Some(format!("{:?} of client {}", new.kind, new.who));
+                }
             }
         }
         if let Some(fault) = fault {

@@ -51,6 +51,8 @@ pub(super) struct Right {
     pub(super) reclaim: bool,
     /// What somebody else did in the meantime that it excludes.
     pub(super) broken: Option<String>,
+    /// That is an open that denies nothing, so far: it is in the way of a delegation, but not of the open that is reclaimed in place of one.
+    pub(super) beside_an_open: bool,
     /// A delegation that is recalled may be revoked from then on: its client is told at its next request.
     pub(super) until: Option<Millis>,
     /// An open of a file that was made with it, entered beside a delegation that somebody was given in between.
@@ -60,7 +62,17 @@ pub(super) struct Right {
 impl Right {
     /// A right that nothing has happened to.
     pub(super) fn new(who: Who, file: File, stateid: Stateid, kind: Kind) -> Right {
-        Right { who, file, stateid, kind, reclaim: false, broken: None, until: None, beside: false }
+        Right {
+            who,
+            file,
+            stateid,
+            kind,
+            reclaim: false,
+            broken: None,
+            beside_an_open: false,
+            until: None,
+            beside: false,
+        }
     }
 }
 

@@ -724,6 +724,13 @@ impl Server {
         m.effect(by, file, effect, what, |who| excused.get(who).is_some_and(|dead| *dead));
     }
 
+    /// Share reservations are for NFSv4: NFSv3 does not look at them.
+    fn reads_or_writes(&self, m: &mut Model, w: &Work, file: File, want: Share) {
+        if w.by.client.is_some() {
+            m.reads_or_writes(w.by.who, file, want);
+        }
+    }
+
     /// What an operation does.
     fn second(&mut self, m: &mut Model, w: &mut Work) -> Result<Done, NfsStat> {
         let client = w.by.client.unwrap_or(0);
@@ -733,12 +740,14 @@ impl Server {
                 self.opened(w, file, &stateid, READ)?;
                 m.used(w.by.who, &stateid, READ);
                 self.effect(m, w, file, Effect::Reads, "a READ");
+                self.reads_or_writes(m, w, file, READ);
                 Ok(Done::with(stateid, file))
             }
             Op::Write { file, stateid } => {
                 self.opened(w, file, &stateid, WRITE)?;
                 m.used(w.by.who, &stateid, WRITE);
                 self.effect(m, w, file, Effect::Changes, "a WRITE");
+                self.reads_or_writes(m, w, file, WRITE);
                 self.writes(w, file);
                 Ok(Done::with(stateid, file))
             }
@@ -819,7 +828,8 @@ impl Server {
             }
             Op::Reclaim { file, owner, access, deny } => self.opens(w, file, owner, access, deny, None, true),
             Op::Downgrade { file, stateid, access, deny } => {
-                self.st.adopt(client, &key(file), &stateid, access);
+                let adopted = self.st.adopt(self.now, client, &key(file), &stateid, access);
+                adopted.map_err(|_| NfsStat::NFS4ERR_DELAY)?;
                 let new = self.st.files.downgrade(client, &key(file), &stateid, access, deny)?;
                 Ok(Done::with(new, file))
             }
@@ -956,8 +966,21 @@ impl Server {
             w.notes.extend(self.st.removals.unsettled());
             return done;
         }
-        self.st.adopt(client, &key(file), stateid, want);
-        self.st.files.io(client, &key(file), stateid, want).map(drop)
+        self.st.adopt(self.now, client, &key(file), stateid, want)?;
+        let done = loop {
+            match self.st.files.io(client, &key(file), stateid, want) {
+                Err(NfsStat::NFS4ERR_LOCKED) => {}
+                done => break done.map(drop),
+            }
+            match self.st.files.check_denied_read(client, &key(file), stateid) {
+                Err(who) if self.st.lapsed(who.client, self.now) => {
+                    w.notes.extend(self.st.remove_client(who.client));
+                }
+                _ => break Err(NfsStat::NFS4ERR_LOCKED),
+            }
+        };
+        w.notes.extend(self.st.removals.unsettled());
+        done
     }
 
     fn may_delegate(&mut self, w: &Work, file: File, right: Given) -> Result<GivenTo, u32> {
@@ -1126,9 +1149,8 @@ impl Server {
         } else if self.st.must_wait_for_grace(client, self.now) {
             return Err(NfsStat::NFS4ERR_GRACE);
         }
-        if let Locker::New { open, .. } = locker {
-            self.st.adopt(client, &key(file), open, locks::needed(kind));
-        }
+        let (Locker::New { open: held, .. } | Locker::Known(held)) = locker;
+        self.st.adopt(self.now, client, &key(file), held, locks::needed(kind))?;
         self.st.files.lock_handle(client, &key(file), locker, kind)?;
         let done = loop {
             match self.st.files.lock(client, &key(file), locker, kind, span) {

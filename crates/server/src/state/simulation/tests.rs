@@ -18,6 +18,7 @@ const FROM: &[(Bug, u64)] = &[
     (Bug::RemovalUnlogged, 36_400),
     (Bug::WorkUnseen, 1040),
     (Bug::FormerOfAnother, 1530),
+    (Bug::OlderAdopted, 201_180),
 ];
 
 fn number(name: &str) -> Option<u64> {

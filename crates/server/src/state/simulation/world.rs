@@ -1287,6 +1287,9 @@ impl<'a> World<'a> {
             for right in self.m.rights.iter_mut().filter(|r| r.who == who) {
                 right.reclaim = true;
                 if let Kind::Delegation { write } = right.kind {
+                    if std::mem::take(&mut right.beside_an_open) {
+                        right.broken = None;
+                    }
                     let access = if write { BOTH } else { READ };
                     right.kind = Kind::Open { owner: 9, access, deny: 0, known: access };
                 }
@@ -1321,16 +1324,21 @@ impl<'a> World<'a> {
                         let Some(span) = Span::of(range.0, range.1) else { return };
                         let (file, exclusive) = (key(right.file), false);
                         let ask = LockRequest { host, from, owner: owner(by), file, span, exclusive };
-                        if let Some(right) = self.m.find(who, &right.stateid)
-                            && let Kind::Locks { ranges, .. } = &mut right.kind
-                        {
-                            set_range(ranges, range, None);
+                        // A LOCK that waits for the log was executed before this.
+                        let stateid = right.stateid;
+                        let waiting = self.waiting.iter_mut().map(|w| &mut w.right);
+                        let waiting = waiting.filter(|r| r.who == who && r.stateid == stateid);
+                        for right in self.m.find(who, &stateid).into_iter().chain(waiting) {
+                            if let Kind::Locks { ranges, .. } = &mut right.kind {
+                                set_range(ranges, range, None);
+                            }
                         }
                         self.m.tells(|| format!("host {who} unlocks {range:?} of file {}", right.file));
                         let _ = self.s.st.files.nlm_unlock(&ask);
                     }
                     Kind::Open { owner: by, .. } => {
                         self.m.gone(who, &right.stateid);
+                        self.waiting.retain(|w| w.who != who || w.right.stateid != right.stateid);
                         self.s.st.files.nlm_unshare(host, &owner(by), &key(right.file));
                     }
                     _ => {}
