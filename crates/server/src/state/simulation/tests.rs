@@ -15,7 +15,7 @@ const SEEDS_FOR_A_BUG: u64 = 4000;
 /// From which seed on a bug that few seeds see is looked for, so that it is seen soon. (Elsewhere others see it.)
 const FROM: &[(Bug, u64)] = &[
     (Bug::ExpulsionUnlogged, 18_125),
-    (Bug::RemovalUnlogged, 36_400),
+    (Bug::RemovalUnlogged, 168_350),
     (Bug::WorkUnseen, 1040),
     (Bug::FormerOfAnother, 1530),
     (Bug::OlderAdopted, 201_180),
