@@ -7,6 +7,7 @@ use bytes::Bytes;
 use landfast_client::Recall;
 use landfast_nfs::v4::{FileHandle, Stateid};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::changes::{settle_all, settle_dir, settle_node, urge_all};
 use super::flush;
@@ -16,7 +17,8 @@ use crate::core::tree::right::Right;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{
-    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, PENDING_MAX,
+    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, HOLD_LOOKED_EACH,
+    PENDING_MAX,
 };
 use crate::remote::{Caller, Delegation};
 
@@ -202,7 +204,8 @@ pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Res
                     return Ok(true);
                 }
                 urge_all(shared);
-                changed.await;
+                // Room that files take which are not made here is given back without a word.
+                let _ = timeout(HOLD_LOOKED_EACH, changed).await;
             }
             Some(_) if asked => {
                 settle_dir(shared, dir).await;

@@ -39,6 +39,10 @@ pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: 
     // Whoever closes the file first need not be allowed to write it.
     let who = &shared.writer(ino).unwrap_or_else(|| who.clone());
     make(shared, ino, open, who).await;
+    let left = open.state.lock().left.take();
+    if let Some((set, written)) = left {
+        finish(shared, ino, open, who, (&set, written)).await;
+    }
     let sent = match until {
         Until::Made => Ok(()),
         Until::Pieces => write(shared, ino, open, who, false).await,
@@ -49,7 +53,7 @@ pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: 
     }
     let mut file = open.state.lock();
     shared.charge(&mut file);
-    if file.held.is_none() && file.content.is_empty() {
+    if file.is_finished() {
         file.written = None;
         shared.is_clean(ino);
     }
@@ -446,15 +450,16 @@ pub(super) async fn make_held(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errn
 /// Forgets a file that nobody has open and of which nothing is on its way.
 pub(super) fn close_unused(shared: &Shared, ino: Ino) {
     let mut tree = shared.tree();
-    let unused = tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
+    let unused = tree.get(ino).and_then(|n| n.file.clone()).filter(|open| {
         let file = open.state.lock();
-        file.opens == 0 && file.held.is_none() && file.content.is_empty()
+        file.opens == 0 && file.is_finished()
     });
-    if unused {
+    if let Some(open) = unused {
         tree.pin(ino);
         if let Some(node) = tree.get_mut(ino) {
             node.file = None;
         }
         tree.unpin(ino);
+        open.closed.notify_waiters();
     }
 }

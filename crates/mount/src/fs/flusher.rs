@@ -10,14 +10,13 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
-use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SetTime};
+use landfast_nfs::v4::{FileHandle, NfsStat, NfsTime, OpNum, SetTime};
 use tokio::time::sleep;
 
-use super::changes::{add, forget};
+use super::changes::forget;
 use super::delegations::{check, given, hear, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
-use crate::core::attrs::Set;
 use crate::core::pending::{Change, What};
 use crate::core::tree::Tree;
 use crate::core::tree::own::Entry;
@@ -65,6 +64,8 @@ async fn run(weak: Weak<Shared>) {
 struct FileSent {
     open: Arc<Open>,
     pieces: Vec<(u64, u64, Bytes)>,
+    /// When data was written last.
+    written: Option<NfsTime>,
 }
 
 /// Changes of a lane that are sent.
@@ -147,10 +148,11 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
                 while let Some(piece) = file.content.take() {
                     pieces.push(piece);
                 }
+                let written = file.written;
                 drop(file);
                 let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
                 let new = NewFile { name: name.clone(), mode, data, set };
-                (Step::File(new), Some(FileSent { open, pieces }))
+                (Step::File(new), Some(FileSent { open, pieces, written }))
             }
             What::Dir { name, mode } => (Step::Dir { name: name.clone(), mode: *mode, delegate }, None),
             What::Link { name, text, set } => {
@@ -382,24 +384,24 @@ fn done_one(
                 // All of it is what the kernel's pages hold, and nobody else has touched it.
                 node.pages = change;
             }
-            let Some(FileSent { open, pieces }) = file else { return };
+            let Some(FileSent { open, pieces, written }) = file else { return };
             let mut state = open.state.lock();
             pieces.iter().for_each(|(number, _, _)| state.content.written(*number, None));
             made.unwritten.iter().for_each(|(at, data)| state.content.again(*at, data));
             state.held = None;
+            // Before data that was written meanwhile: it may lie behind this size.
+            state.left = (!made.unset.is_empty()).then_some((made.unset, written));
             shared.charge(&mut state);
-            let (clean, closed) = (state.content.is_empty(), state.opens == 0);
+            let (clean, closed) = (state.is_finished(), state.opens == 0);
+            let left = state.left.is_some() || !made.unwritten.is_empty();
             drop(state);
             if clean {
                 shared.is_clean(ino);
                 if closed && let Some(node) = tree.get_mut(ino) {
                     node.file = None;
                 }
-            } else if closed || !made.unset.is_empty() {
+            } else if closed || left {
                 unfinished.push((ino, open));
-            }
-            if !made.unset.is_empty() {
-                set_later(shared, tree, who, ino, made.unset);
             }
         }
         StepDone::Object { handle, attrs, delegation, unset } => {
@@ -430,13 +432,6 @@ fn done_one(
             }
             tree.changed(ino, attrs, (now, now));
         }
-    }
-}
-
-/// Attributes that go behind data which is still to be written.
-fn set_later(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, ino: Ino, set: Set) {
-    if let Some(dir) = tree.above(ino) {
-        add(shared, tree, who, (dir, ino), What::Set(set));
     }
 }
 
@@ -483,6 +478,11 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
         abandon(shared, tree, change.node, e);
     }
     tree.pin(change.node);
+    if change.what.makes() {
+        // There will never be a handle to set them of.
+        let gone = shared.lanes.pending().drop_sets(change.dir, change.node);
+        gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
+    }
     forget(shared, tree, change, Some(e));
     tree.changed(change.node, None, (shared.now(), shared.now()));
     tree.unpin(change.node);

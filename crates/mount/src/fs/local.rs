@@ -89,7 +89,7 @@ pub(super) fn make(
 fn is_busy(tree: &Tree<Open>, ino: Ino) -> bool {
     tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
         let file = open.state.lock();
-        file.opens > 0 || file.held.is_none() && !file.content.is_empty()
+        file.opens > 0 || file.held.is_none() && !file.is_finished()
     })
 }
 
@@ -146,7 +146,7 @@ pub(super) fn rename(
     // Its data comes before its new name.
     let unwritten = tree.get(ino)?.file.as_ref().is_some_and(|open| {
         let file = open.state.lock();
-        file.held.is_none() && !file.content.is_empty()
+        file.held.is_none() && !file.is_finished()
     });
     let over = match tree.entry(dir, to) {
         Entry::Node(other) if other == ino => return Some(Ok(())),
@@ -184,7 +184,7 @@ pub(super) fn set(shared: &Shared, who: &Caller, ino: Ino, set: &Set) -> Option<
     if node.file.as_ref().is_some_and(|open| {
         open.turn.try_lock().is_err() || {
             let file = open.state.lock();
-            file.held.is_some() || !file.content.is_empty()
+            !file.is_finished()
         }
     }) {
         return None;

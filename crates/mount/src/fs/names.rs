@@ -217,6 +217,10 @@ async fn is_open(shared: &Shared, ino: Ino) -> bool {
             if file.dead.is_some() || tree.get(ino).is_none_or(|n| n.file.is_none()) {
                 return false;
             }
+            if file.opens == 0 {
+                // What is left of its data is not waited for: no close comes that would tell.
+                return false;
+            }
             if open.closing.load(Ordering::Acquire) < file.opens {
                 return true;
             }

@@ -356,6 +356,23 @@ impl<W: Clone + PartialEq> Pending<W> {
         over
     }
 
+    /// An object could not be made: its attributes cannot be set. Returns what is not sent any more.
+    pub fn drop_sets(&mut self, dir: Ino, node: Ino) -> Vec<Change<W>> {
+        self.drop_unsent(dir, |c| c.node == node && matches!(c.what, What::Set(_)))
+    }
+
+    fn drop_unsent(&mut self, dir: Ino, is: impl Fn(&Change<W>) -> bool) -> Vec<Change<W>> {
+        let Some(lane) = self.lanes.get_mut(&dir) else { return Vec::new() };
+        let unsent = lane.changes.split_off(lane.sent);
+        let (gone, left): (Vec<_>, Vec<_>) = unsent.into_iter().partition(is);
+        lane.changes.extend(left);
+        self.count -= gone.len();
+        if lane.changes.is_empty() {
+            self.lanes.remove(&dir);
+        }
+        gone
+    }
+
     /// A directory could not be made: nothing in it can be done. Returns all that is not sent any more.
     pub fn abandon(&mut self, dir: Ino) -> Vec<Change<W>> {
         let mut gone = Vec::new();

@@ -453,3 +453,23 @@ fn what_is_in_a_directory_that_cannot_be_made_is_given_up() {
     assert_eq!(p.abandon(2).len(), 1);
     assert!(p.is_empty());
 }
+
+#[test]
+fn attributes_of_what_cannot_be_made_are_given_up() {
+    let mut p = pending();
+    let mode = || What::Set(Set { mode: Some(1), ..Set::default() });
+    add(&mut p, 2, What::Link { name: name(0), text: Bytes::from_static(b"text"), set: Set::default() });
+    let taken = p.take(TOP, |_, _| true);
+    // It is on its way, so they are a change of their own.
+    assert_eq!(add(&mut p, 2, mode()), Added::Queued);
+    add(&mut p, 3, file(1));
+    p.settle(TOP, taken.len());
+    let gone = p.drop_sets(TOP, 2);
+    assert_eq!(gone.into_iter().map(|c| c.what).collect::<Vec<_>>(), [mode()]);
+    assert_eq!((p.len(), sent(&mut p, TOP)), (1, vec![file(1)]));
+    assert!(p.is_empty() && p.lanes.is_empty());
+    // What is under way is not taken from under it.
+    add(&mut p, 3, mode());
+    assert_eq!(p.take(TOP, |_, _| true).len(), 1);
+    assert!(p.drop_sets(TOP, 3).is_empty() && p.len() == 1);
+}
