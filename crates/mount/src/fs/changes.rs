@@ -13,9 +13,12 @@ use crate::remote::Caller;
 /// Adds a change that was made in the tree.
 pub(super) fn add(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, at: (Ino, Ino), what: What) {
     let now = shared.now();
+    let replaces = what.replaces();
     let added = shared.lanes.pending().add(who, at, what, now);
     match added {
         Added::Queued => {
+            // Its handle tells it from what others put in its place.
+            replaces.into_iter().for_each(|ino| tree.pin(ino));
             tree.owe(at.0, now);
             tree.owe(at.1, now);
         }
@@ -47,6 +50,7 @@ pub(super) fn forget(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Cal
             node.file = None;
         }
     }
+    change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
     tree.pay(change.node, now);
     tree.pay(change.dir, now);
 }

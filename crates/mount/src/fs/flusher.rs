@@ -4,7 +4,7 @@
 //! delegations are tested first. A directory whose delegation is lost has its changes sent one by one, each after a look whether it is
 //! still what the program meant: a name that somebody else has is an error, and nobody else's file is removed or replaced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -18,6 +18,7 @@ use super::delegations::{check, given, hear, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
 use crate::core::pending::{Change, What};
+use crate::core::replay::{self, Replay};
 use crate::core::tree::Tree;
 use crate::core::tree::own::Entry;
 use crate::core::tree::right::Right;
@@ -196,10 +197,7 @@ async fn send(shared: &Arc<Shared>, batch: Batch) {
     }
     let sent = match sent {
         Some(sent) => sent,
-        None => {
-            let owned = shared.tree().is_own(batch.dir);
-            one_by_one(shared, &batch, owned).await
-        }
+        None => one_by_one(shared, &batch).await,
     };
     take_reply(shared, batch, sent).await;
 }
@@ -235,12 +233,30 @@ async fn send_together(shared: &Arc<Shared>, batch: &Batch) -> Option<Sent> {
     }
 }
 
+/// Handles of what was made just now, which the tree does not have yet.
+type New = HashMap<Ino, FileHandle>;
+
 /// Sends changes one by one, each until its outcome is known. They may have been executed already.
-async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
+async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
     let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+    // A session keeps its number until something finds it dead: the delegations are tested in the one in force.
+    let sure = !batch.guarded && shared.remote.ask(&batch.who, Vec::new()).await.is_ok();
+    if sure {
+        check(shared).await;
+    }
+    let mut new = New::new();
     for (step, change) in batch.steps.iter().zip(&batch.changes) {
-        match one(shared, batch, (step, change), owned).await {
-            Ok(done) => sent.done.push(done),
+        let owned = sure && is_surely_own(shared, batch.dir);
+        match one(shared, batch, (step, change), owned, &new).await {
+            Ok(done) => {
+                let handle = match &done {
+                    StepDone::File(made) => Some(&made.handle),
+                    StepDone::Object { handle, .. } => Some(handle),
+                    StepDone::Name | StepDone::Set(_) => None,
+                };
+                new.extend(handle.map(|handle| (change.node, handle.clone())));
+                sent.done.push(done);
+            }
             Err(e) => {
                 sent.failed = Some(e);
                 break;
@@ -250,11 +266,18 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
     sent
 }
 
+/// Whether a directory is this mount's own in the session in force.
+fn is_surely_own(shared: &Shared, dir: Ino) -> bool {
+    let tested = shared.lanes.session.load(Ordering::Acquire);
+    shared.remote.session().standing().session == tested && shared.tree().is_own(dir)
+}
+
 async fn one(
     shared: &Arc<Shared>,
     batch: &Batch,
     (step, change): (&Step, &Change<Caller>),
     owned: bool,
+    new: &New,
 ) -> Result<StepDone, Fault> {
     let (remote, who, dir) = (&shared.remote, &batch.who, &batch.handle);
     let doubt = match (owned, batch.guarded) {
@@ -263,8 +286,13 @@ async fn one(
         (false, true) => Doubt::None,
         (false, false) => Doubt::Maybe,
     };
+    let known = |ino: Ino| {
+        let made = new.get(&ino).cloned();
+        made.or_else(|| shared.tree().get(ino).and_then(|n| n.handle.clone()))
+    };
+    let ours = known(change.node);
     match step {
-        Step::File(new) => Ok(StepDone::File(Box::new(remote.create(who, dir, new, doubt).await?))),
+        Step::File(file) => Ok(StepDone::File(Box::new(remote.create(who, dir, file, doubt).await?))),
         Step::Dir { name, mode, delegate } => {
             let kind = (CreateType::Dir, Some(*mode));
             let made = remote.make(who, dir, name, kind, (doubt, *delegate)).await?;
@@ -286,33 +314,34 @@ async fn one(
             Ok(StepDone::Object { handle, attrs: Some(attrs), delegation: Delegation::None, unset })
         }
         Step::Remove { name } => {
-            if !owned && !is_still(shared, batch, name, change.node).await? {
-                return Err(Fault::Failed(Errno::STALE));
+            let found = named(shared, batch, name).await?;
+            match replay::removal(owned, ours.as_ref(), found.as_ref()) {
+                Replay::Send => remote.remove(who, dir, name, true).await.map(|_| StepDone::Name),
+                Replay::Done => Ok(StepDone::Name),
+                Replay::Stale => Err(Fault::Failed(Errno::STALE)),
             }
-            remote.remove(who, dir, name, true).await?;
-            Ok(StepDone::Name)
         }
         Step::Rename { from, to } => {
-            let over = matches!(change.what, What::Rename { over: true, .. });
-            if !owned {
-                let free = over || remote.look_up(who, dir, to, Also::Nothing).await?.found.is_none();
-                if !free || !is_still(shared, batch, from, change.node).await? {
-                    return Err(Fault::Failed(Errno::STALE));
+            let replaced = change.what.replaces().map(known);
+            let over = replaced.as_ref().map(|handle| handle.as_ref());
+            let (at_from, at_to) = (named(shared, batch, from).await?, named(shared, batch, to).await?);
+            match replay::rename(owned, ours.as_ref(), over, (at_from.as_ref(), at_to.as_ref())) {
+                Replay::Send => {
+                    remote.rename(who, (dir, from), (dir, to), ours.as_ref(), true).await?;
+                    Ok(StepDone::Name)
                 }
+                Replay::Done => Ok(StepDone::Name),
+                Replay::Stale => Err(Fault::Failed(Errno::STALE)),
             }
-            let handle = shared.tree().get(change.node).and_then(|n| n.handle.clone());
-            remote.rename(who, (dir, from), (dir, to), handle.as_ref(), true).await?;
-            Ok(StepDone::Name)
         }
         Step::Set { handle, set } => Ok(StepDone::Set(Some(remote.set_attrs(who, handle, set).await?))),
     }
 }
 
-/// Whether a name still leads to the object that it led to for the program, or to nothing.
-async fn is_still(shared: &Shared, batch: &Batch, name: &Bytes, node: Ino) -> Result<bool, Fault> {
+/// What the server has under a name.
+async fn named(shared: &Shared, batch: &Batch, name: &Bytes) -> Result<Option<FileHandle>, Fault> {
     let found = shared.remote.look_up(&batch.who, &batch.handle, name, Also::Nothing).await?.found;
-    let ours = shared.tree().get(node).and_then(|n| n.handle.clone());
-    Ok(found.is_none_or(|(handle, _)| Some(handle) == ours))
+    Ok(found.map(|(handle, _)| handle))
 }
 
 /// Takes what has become of a batch.
@@ -330,6 +359,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             tree.pin(change.node);
             tree.pay(change.node, now);
             done_one(shared, &mut tree, (change, &who), done, file, &mut unfinished);
+            change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
             tree.unpin(change.node);
             tree.pay(change.dir, now);
         }

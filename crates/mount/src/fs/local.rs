@@ -153,9 +153,9 @@ pub(super) fn rename(
         // A directory must be empty, a file may be open.
         Entry::Node(other) if tree.get(other)?.attrs.is_dir() || is_busy(&tree, other) => return None,
         Entry::Node(_) if tree.get(ino)?.attrs.is_dir() => return Some(Err(Errno(libc::ENOTDIR))),
-        Entry::Node(_) => true,
+        Entry::Node(other) => Some(other),
         Entry::Somebody => return None,
-        Entry::Nobody => false,
+        Entry::Nobody => None,
     };
     if unwritten {
         return None;

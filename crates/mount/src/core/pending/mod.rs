@@ -47,11 +47,11 @@ pub enum What {
         name: Bytes,
         is_dir: bool,
     },
-    /// `over`: something has the new name.
+    /// `over`: what has the new name.
     Rename {
         from: Bytes,
         to: Bytes,
-        over: bool,
+        over: Option<Ino>,
     },
     /// Attributes of an entry, or of the directory itself.
     Set(Set),
@@ -61,6 +61,14 @@ impl What {
     /// Whether it makes something new.
     pub fn makes(&self) -> bool {
         matches!(self, What::File { .. } | What::Dir { .. } | What::Link { .. })
+    }
+
+    /// What it takes the name from.
+    pub fn replaces(&self) -> Option<Ino> {
+        match self {
+            What::Rename { over, .. } => *over,
+            _ => None,
+        }
     }
 
     fn is_of_names(&self) -> bool {
@@ -172,7 +180,7 @@ impl<W: Clone + PartialEq> Pending<W> {
     pub fn add(&mut self, who: &W, (dir, node): (Ino, Ino), what: What, now: Time) -> Added<W> {
         let folded = match &what {
             What::Remove { .. } => self.cancel(dir, node).map(Added::Cancelled),
-            What::Rename { to, over: false, .. } => self.renamed(dir, node, to).then_some(Added::Folded),
+            What::Rename { to, over: None, .. } => self.renamed(dir, node, to).then_some(Added::Folded),
             What::Set(set) => self.set(who, dir, node, set).then_some(Added::Folded),
             _ => None,
         };

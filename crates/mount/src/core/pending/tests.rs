@@ -177,7 +177,7 @@ impl Rig {
                 if let Some(over) = over {
                     self.ours.remove(&over);
                 }
-                self.add(0, dir, node, What::Rename { from, to, over: over.is_some() });
+                self.add(0, dir, node, What::Rename { from, to, over });
             }
             Do::Chmod(n, mode, who) => {
                 let Some((above, node)) = self.named(n) else { return };
@@ -383,11 +383,11 @@ fn a_new_file_is_made_under_its_last_name_if_nobody_has_that() {
     let mut p = pending();
     add(&mut p, 2, file(0));
     let to = |n, over| What::Rename { from: name(0), to: name(n), over };
-    assert_eq!(add(&mut p, 2, to(1, false)), Added::Folded);
+    assert_eq!(add(&mut p, 2, to(1, None)), Added::Folded);
     assert_eq!(sent(&mut p, TOP), [file(1)]);
     add(&mut p, 3, file(0));
-    assert_eq!(add(&mut p, 3, to(1, true)), Added::Queued);
-    assert_eq!(sent(&mut p, TOP), [file(0), to(1, true)]);
+    assert_eq!(add(&mut p, 3, to(1, Some(2))), Added::Queued);
+    assert_eq!(sent(&mut p, TOP), [file(0), to(1, Some(2))]);
 }
 
 #[test]
