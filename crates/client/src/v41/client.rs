@@ -104,6 +104,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(true),
             reclaim_wanted: AtomicBool::new(false),
+            restarts: AtomicU64::new(0),
             revoked: AtomicBool::new(false),
         };
         let client = Arc::new(Client {
@@ -271,6 +272,7 @@ impl Client {
         Standing {
             session: epoch.number,
             revoked: epoch.revoked.load(Ordering::Acquire),
+            restarts: epoch.restarts.load(Ordering::Acquire),
             silence: self.started.elapsed().saturating_sub(last),
         }
     }
@@ -877,6 +879,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(reclaim_wanted),
+            restarts: AtomicU64::new(0),
             revoked: AtomicBool::new(false),
         };
         Ok((epoch, answer, opens))

@@ -88,6 +88,8 @@ pub struct File {
     pub errors: Errors,
     /// Attributes that its creation has not set, and when data was written last before it was sent. They come before later data.
     pub left: Option<(Set, Option<NfsTime>)>,
+    /// Data of it is lost, and why.
+    pub lost: Option<Errno>,
     /// When data was written here that the server does not have yet.
     pub written: Option<NfsTime>,
     /// Open file descriptions that have it.

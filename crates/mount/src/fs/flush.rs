@@ -65,13 +65,15 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
     shared.failed(&path, &format!("what was written is lost: {e}"));
     let mut file = open.state.lock();
     file.errors.add(e);
+    file.lost = Some(e);
     file.content.drop_all();
 }
 
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
     if open.state.lock().is_local() {
-        return changes::settle_node(shared, ino).await;
+        // Not for later changes of it: those wait for its data.
+        return changes::settle_creation(shared, ino).await;
     }
     let (held, new, pieces, written) = {
         let tree = shared.tree();

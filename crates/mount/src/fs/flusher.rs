@@ -14,7 +14,7 @@ use landfast_nfs::v4::{FileHandle, NfsStat, NfsTime, OpNum, SetTime};
 use tokio::time::sleep;
 
 use super::changes::forget;
-use super::delegations::{check, given, hear, look_after};
+use super::delegations::{check, given, hear, is_tested, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
 use crate::core::pending::{Change, What};
@@ -28,7 +28,9 @@ use crate::limits::{
     BACK_CHANNEL_LOOKED_EACH, DIRTY_BYTES_MAX, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, PAUSE_MIN,
     PENDING_MANY, PENDING_MAX,
 };
-use crate::remote::{Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy};
+use crate::remote::{
+    Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy, patiently,
+};
 
 /// Begins: callbacks, and sending. Without `close=local` there is nothing to do.
 pub(super) async fn start(shared: &Arc<Shared>) {
@@ -37,7 +39,9 @@ pub(super) async fn start(shared: &Arc<Shared>) {
         return;
     }
     let Some(recalls) = session.recalls() else { return };
-    shared.lanes.session.store(session.standing().session, Ordering::Release);
+    let standing = session.standing();
+    shared.lanes.restarts.store(standing.restarts, Ordering::Release);
+    shared.lanes.session.store(standing.session, Ordering::Release);
     session.binds_back_channel().await;
     tokio::spawn(hear(Arc::downgrade(shared), recalls));
     tokio::spawn(run(Arc::downgrade(shared)));
@@ -77,7 +81,7 @@ struct Batch {
     changes: Vec<Change<Caller>>,
     steps: Vec<Step>,
     files: Vec<Option<FileSent>>,
-    /// The directory is not this mount's own any more.
+    /// The directory is not this mount's own any more, or a change before these has failed.
     guarded: bool,
 }
 
@@ -100,7 +104,7 @@ fn dispatch(shared: &Arc<Shared>) {
         lanes.in_flight.fetch_add(1, Ordering::AcqRel);
         let shared = shared.clone();
         tokio::spawn(async move {
-            send(&shared, batch).await;
+            patiently(send(&shared, batch)).await;
             shared.lanes.in_flight.fetch_sub(1, Ordering::AcqRel);
             shared.lanes.changed.notify_waiters();
             shared.lanes.work.notify_one();
@@ -113,15 +117,21 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     let (now, age) = (shared.now(), shared.options.flush_age);
     let tree = shared.tree();
     let handle = tree.get(dir)?.handle.clone()?;
-    let guarded = !tree.is_own(dir);
+    let shared_with_others = !tree.is_own(dir);
     // Others see the directory now, or right after this: they are to see whole files.
-    let seen = guarded || matches!(tree.right(dir), Some(Right::Returning(_)));
+    let seen = shared_with_others || matches!(tree.right(dir), Some(Right::Returning(_)));
     let delegate = shared.lanes.asks(tree.names());
     let mut room = shared.remote.batch_room();
     let (mut steps, mut files) = (Vec::new(), Vec::new());
     let mut pending = shared.lanes.pending();
+    let guarded = shared_with_others || pending.is_damaged(dir);
+    let unfinished = shared.lanes.unfinished();
     let all = pending.len() >= PENDING_MAX;
     let changes = pending.take(dir, |change, urgent| {
+        if unfinished.contains_key(&change.node) {
+            // Its data comes before its new name, and before its times.
+            return false;
+        }
         let node = tree.get(change.node);
         let (step, file) = match &change.what {
             What::File { name } => {
@@ -173,6 +183,7 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
         files.push(file);
         true
     });
+    drop(unfinished);
     drop(pending);
     drop(tree);
     let who = changes.first()?.who.clone();
@@ -268,8 +279,7 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
 
 /// Whether a directory is this mount's own in the session in force.
 fn is_surely_own(shared: &Shared, dir: Ino) -> bool {
-    let tested = shared.lanes.session.load(Ordering::Acquire);
-    shared.remote.session().standing().session == tested && shared.tree().is_own(dir)
+    is_tested(shared) && shared.tree().is_own(dir)
 }
 
 async fn one(
@@ -375,6 +385,8 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             }
             shared.charge(&mut state);
         }
+        // Before anybody finds that the lane has come so far.
+        shared.lanes.unfinished().extend(unfinished.iter().map(|(ino, _)| (*ino, dir)));
         tree.changed(dir, sent.dir, (now, now));
         let over = count + usize::from(failed.is_some());
         shared.lanes.pending().settle(dir, over);
@@ -386,13 +398,32 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
     for (ino, open) in unfinished {
         let (shared, who) = (shared.clone(), who.clone());
         tokio::spawn(async move {
-            flush::send(&shared, ino, &open, &who, Until::Stable).await;
-            close_unused(&shared, ino);
+            patiently(flush::send(&shared, ino, &open, &who, Until::Stable)).await;
+            finished(&shared, dir, ino, &open);
         });
     }
     if busy {
         sleep(HOLD_LOOKED_EACH).await;
     }
+}
+
+/// All of a file's data is on the server, or lost.
+fn finished(shared: &Arc<Shared>, dir: Ino, ino: Ino, open: &Open) {
+    let lost = open.state.lock().lost;
+    if let Some(e) = lost {
+        let mut tree = shared.tree();
+        shared.lanes.failed(dir, e);
+        // What it was to replace stays.
+        let gone = shared.lanes.pending().drop_renames(dir, ino);
+        if gone.is_empty() {
+            shared.lanes.lose(ino, e);
+        }
+        gone.iter().for_each(|change| fail(shared, &mut tree, change, e));
+    }
+    shared.lanes.unfinished().remove(&ino);
+    close_unused(shared, ino);
+    shared.lanes.changed.notify_waiters();
+    shared.lanes.work.notify_one();
 }
 
 /// A change was executed.
@@ -493,6 +524,7 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
         }
     };
     shared.lanes.failed(change.dir, e);
+    shared.lanes.pending().damage(change.dir);
     for name in unknown {
         // What programs have done with the name since is behind this.
         let ours = tree.entry(change.dir, name);

@@ -23,7 +23,8 @@ pub(super) enum New {
 
 /// Whether a user's change of names in a directory is made here.
 pub(super) fn takes(shared: &Shared, tree: &Tree<Open>, who: &Caller, dir: Ino) -> bool {
-    tree.takes_changes(dir, who.uid) && shared.lanes.have_room() && !shared.is_full()
+    let takes = tree.takes_changes(dir, who.uid) && !tree.is_too_large(dir);
+    takes && shared.lanes.have_room() && !shared.is_full()
 }
 
 /// The attributes of something new in a directory.
@@ -159,6 +160,9 @@ pub(super) fn rename(
     };
     if unwritten {
         return None;
+    }
+    if let Some(e) = shared.lanes.take_lost(ino) {
+        return Some(Err(e));
     }
     let clock = shared.clock();
     tree.renamed_here(dir, from, to, clock);

@@ -96,11 +96,13 @@ struct Lane<W> {
     sent: usize,
     /// Somebody waits for all up to this number.
     urgent: u64,
+    /// A change has failed: those behind it may find something else under their names.
+    damaged: bool,
 }
 
 impl<W> Default for Lane<W> {
     fn default() -> Lane<W> {
-        Lane { changes: VecDeque::new(), sent: 0, urgent: 0 }
+        Lane { changes: VecDeque::new(), sent: 0, urgent: 0, damaged: false }
     }
 }
 
@@ -362,6 +364,23 @@ impl<W: Clone + PartialEq> Pending<W> {
             self.unmade.remove(&change.node);
         }
         over
+    }
+
+    /// A change in a lane has failed.
+    pub fn damage(&mut self, dir: Ino) {
+        if let Some(lane) = self.lanes.get_mut(&dir) {
+            lane.damaged = true;
+        }
+    }
+
+    /// Whether a change has failed before those that wait in a lane: each of them is sent after a look at its names.
+    pub fn is_damaged(&self, dir: Ino) -> bool {
+        self.lanes.get(&dir).is_some_and(|lane| lane.damaged)
+    }
+
+    /// The data of a file is lost: it does not get the name of another one. Returns what is not sent any more.
+    pub fn drop_renames(&mut self, dir: Ino, node: Ino) -> Vec<Change<W>> {
+        self.drop_unsent(dir, |c| c.node == node && matches!(c.what, What::Rename { .. }))
     }
 
     /// An object could not be made: its attributes cannot be set. Returns what is not sent any more.

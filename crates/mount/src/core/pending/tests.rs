@@ -473,3 +473,34 @@ fn attributes_of_what_cannot_be_made_are_given_up() {
     assert_eq!(p.take(TOP, |_, _| true).len(), 1);
     assert!(p.drop_sets(TOP, 3).is_empty() && p.len() == 1);
 }
+
+#[test]
+fn what_waits_behind_a_failed_change_is_looked_at() {
+    let mut p = pending();
+    let rename = |from, to, over| What::Rename { from: name(from), to: name(to), over };
+    add(&mut p, 2, rename(0, 1, None));
+    add(&mut p, 3, rename(2, 0, None));
+    let taken = p.take(TOP, |_, _| true);
+    assert!(taken.len() == 2 && !p.is_damaged(TOP));
+    // The first has failed.
+    p.settle(TOP, 1);
+    p.damage(TOP);
+    assert!(p.is_damaged(TOP));
+    assert_eq!(sent(&mut p, TOP), [rename(2, 0, None)]);
+    assert!(!p.is_damaged(TOP));
+    // Nothing is behind it.
+    p.damage(TOP);
+    add(&mut p, 4, file(4));
+    assert!(!p.is_damaged(TOP));
+}
+
+#[test]
+fn a_file_that_lost_its_data_replaces_no_other() {
+    let mut p = pending();
+    let over = What::Rename { from: name(0), to: name(1), over: Some(9) };
+    add(&mut p, 2, over.clone());
+    add(&mut p, 3, file(2));
+    let gone = p.drop_renames(TOP, 2);
+    assert_eq!(gone.into_iter().map(|c| c.what).collect::<Vec<_>>(), [over]);
+    assert_eq!((p.len(), sent(&mut p, TOP)), (1, vec![file(2)]));
+}
