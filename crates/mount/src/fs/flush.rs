@@ -19,7 +19,7 @@ use crate::limits::{
     FLUSHES_TOGETHER, HOLD_AGE, HOLD_LOOKED_EACH, PIECE_BYTES, PIECES_IN_FLIGHT, REWRITES_MAX,
     UNCOMMITTED_BYTES_MAX,
 };
-use crate::remote::{Also, Caller, Doubt, Fault, NewFile};
+use crate::remote::{Also, Caller, Doubt, Fault, NewFile, patiently};
 
 /// How far a file's data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,15 @@ pub(super) enum Until {
 /// Sends a file's data, in the name of who wrote it; if that is nobody, in that of `who`, who wants it sent. What goes wrong becomes an
 /// error of the file.
 pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
+    let sent = send_now(shared, ino, open, who, until);
+    // A program was told that all of the file is done.
+    match shared.lanes.is_unfinished(ino) {
+        true => patiently(sent).await,
+        false => sent.await,
+    }
+}
+
+async fn send_now(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
     let _turn = open.turn.lock().await;
     // Whoever closes the file first need not be allowed to write it.
     let who = &shared.writer(ino).unwrap_or_else(|| who.clone());

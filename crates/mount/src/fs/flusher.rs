@@ -398,7 +398,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
     for (ino, open) in unfinished {
         let (shared, who) = (shared.clone(), who.clone());
         tokio::spawn(async move {
-            patiently(flush::send(&shared, ino, &open, &who, Until::Stable)).await;
+            flush::send(&shared, ino, &open, &who, Until::Stable).await;
             finished(&shared, dir, ino, &open);
         });
     }

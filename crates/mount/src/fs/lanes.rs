@@ -25,6 +25,7 @@ pub(super) struct Lanes {
     pub(super) in_flight: AtomicUsize,
     /// Files that were made and whose data is still being written, and their directories. Behind `pending` in the order of locks.
     unfinished: Mutex<HashMap<Ino, Ino>>,
+    /// Files whose data was lost behind their creation, and why.
     lost: Mutex<HashMap<Ino, Errno>>,
     /// The session in which all delegations were found good.
     pub(super) session: AtomicU64,
@@ -51,6 +52,10 @@ impl Lanes {
 
     pub(super) fn unfinished(&self) -> MutexGuard<'_, HashMap<Ino, Ino>> {
         self.unfinished.lock()
+    }
+
+    pub(super) fn is_unfinished(&self, ino: Ino) -> bool {
+        self.unfinished.lock().contains_key(&ino)
     }
 
     /// The data of a closed file is lost.
