@@ -9,6 +9,9 @@ pub struct Standing {
     pub session: u64,
     /// The server's last reply says that it has given up some of this client's state (RFC 8881 section 18.46.3): TEST_STATEID tells which.
     pub revoked: bool,
+    /// How often it has restarted with this session kept, and without what is not reclaimed (RFC 8881 section 8.4.2.1); it may be counted more
+    /// than once. Delegations are to be tested when it is another number.
+    pub restarts: u64,
     /// The time since its last reply. After a lease of silence all state may be gone.
     pub silence: Duration,
 }

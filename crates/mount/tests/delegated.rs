@@ -247,6 +247,30 @@ fn an_error_after_the_program_was_told_otherwise_is_told_to_whoever_asks() {
 }
 
 #[test]
+fn what_comes_behind_a_rename_that_failed_replaces_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let rig = Rig::delegating();
+    let one = rig.mount_local(LOCAL);
+    fs::create_dir(one.join("d")).unwrap();
+    fs::write(one.join("d/a"), "good").unwrap();
+    fs::write(one.join("d/a.new"), "new").unwrap();
+    assert!(control::sync(one.path()).unwrap().is_empty());
+    // A program on the server itself is not seen by delegations.
+    shell(&rig.dest(), "mkdir -p d/a.bak/full");
+    fs::rename(one.join("d/a"), one.join("d/a.bak")).unwrap();
+    fs::rename(one.join("d/a.new"), one.join("d/a")).unwrap();
+    fs::write(one.join("d/last"), "fine").unwrap();
+    let lost = control::sync(one.path()).unwrap();
+    let paths: Vec<&str> = lost.iter().filter_map(|l| l.split(':').next()).collect();
+    assert_eq!(paths, ["d/a", "d/a.new"], "{lost:?}");
+    assert_eq!(shell(&rig.dest().join("d"), "cat a a.new last"), "goodnewfine");
+    assert_eq!(shell(&one.join("d"), "cat a a.new last"), "goodnewfine");
+    assert_eq!(one.unmount(), Vec::<String>::new());
+}
+
+#[test]
 fn a_server_that_restarts_gets_everything_once() {
     if !can_mount() {
         return;
@@ -476,7 +500,7 @@ fn what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error() 
     let two = rig.mount_with("4.2", "actimeo=0");
     let own = own_dir(&one.at, "d");
     let d = own.file_name().unwrap().to_str().unwrap();
-    for name in ["old", "replaced", "moved", "gone"] {
+    for name in ["old", "replaced", "moved", "gone", "saved"] {
         fs::write(own.join(name), name).unwrap();
     }
     assert!(control::sync(&one.at).unwrap().is_empty());
@@ -486,6 +510,8 @@ fn what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error() 
         fs::remove_file(own.join(name)).unwrap();
     }
     fs::rename(own.join("moved"), own.join("to")).unwrap();
+    fs::write(own.join("ours"), "ours").unwrap();
+    fs::rename(own.join("ours"), own.join("saved")).unwrap();
     fs::create_dir(own.join("dir")).unwrap();
     fs::write(own.join("dir/below"), "below").unwrap();
     one.signal(rustix::process::Signal::STOP);
@@ -493,12 +519,16 @@ fn what_somebody_has_taken_after_a_delegation_was_lost_is_theirs_and_an_error() 
     fs::write(two.join(d).join("taken"), "theirs").unwrap();
     fs::write(two.join(d).join("other"), "theirs").unwrap();
     fs::rename(two.join(d).join("other"), two.join(d).join("replaced")).unwrap();
+    fs::write(two.join(d).join("other"), "theirs").unwrap();
+    fs::rename(two.join(d).join("other"), two.join(d).join("saved")).unwrap();
     one.signal(rustix::process::Signal::CONT);
     let lost = control::sync(&one.at).unwrap();
     let mut paths: Vec<&str> = lost.iter().filter_map(|l| l.split(": ").next()).collect();
     paths.sort_unstable();
-    assert_eq!(paths, [format!("{d}/replaced"), format!("{d}/taken")], "{lost:?}");
-    let names = shell(&two.join(d), "find . -type f | sort; cat taken replaced new to dir/below");
-    assert_eq!(names, "./dir/below\n./gone\n./new\n./replaced\n./taken\n./to\ntheirstheirsnewmovedbelow");
-    assert_eq!(shell(&own, "cat taken; ls"), "theirsdir\ngone\nnew\nreplaced\ntaken\nto\n");
+    let expected = ["ours", "replaced", "taken"].map(|name| format!("{d}/{name}"));
+    assert_eq!(paths, expected, "{lost:?}");
+    let names = shell(&two.join(d), "find . -type f | sort; cat taken replaced saved ours new to dir/below");
+    let expected = "./dir/below\n./gone\n./new\n./ours\n./replaced\n./saved\n./taken\n./to\n";
+    assert_eq!(names, format!("{expected}theirstheirstheirsoursnewmovedbelow"));
+    assert_eq!(shell(&own, "cat taken; ls"), "theirsdir\ngone\nnew\nours\nreplaced\nsaved\ntaken\nto\n");
 }

@@ -104,6 +104,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(true),
             reclaim_wanted: AtomicBool::new(false),
+            restarts: AtomicU64::new(0),
             revoked: AtomicBool::new(false),
         };
         let client = Arc::new(Client {
@@ -271,6 +272,7 @@ impl Client {
         Standing {
             session: epoch.number,
             revoked: epoch.revoked.load(Ordering::Acquire),
+            restarts: epoch.restarts.load(Ordering::Acquire),
             silence: self.started.elapsed().saturating_sub(last),
         }
     }
@@ -352,13 +354,23 @@ impl Client {
             (number, Some(conn)) if *number == epoch.number && !conn.is_closed() => return true,
             _ => {}
         }
-        let bound = async {
-            let conn = self.peer.listen(self.callbacks.clone()).await.map_err(|e| e.to_string())?;
-            self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
-            let bound = self.caller(&conn).bind(epoch.id, flags::CDFC4_BACK).await;
-            bound.map(|()| conn).map_err(|e| format!("{e:?}"))
+        // A server that is away now is asked again. One that refuses is not.
+        let conn = match self.peer.listen(self.callbacks.clone()).await {
+            Ok(conn) => conn,
+            Err(e) => {
+                debug!("no back channel from {}: {e}", self.peer.server());
+                return false;
+            }
         };
-        let bound = bound.await.inspect_err(|e| debug!("no back channel from {}: {e}", self.peer.server()));
+        self.peer.counters.rpcs.fetch_add(1, Ordering::Relaxed);
+        let bound = self.caller(&conn).bind(epoch.id, flags::CDFC4_BACK).await;
+        if let Err(e) = &bound {
+            debug!("no back channel from {}: {e:?}", self.peer.server());
+            if conn.is_closed() {
+                return false;
+            }
+        }
+        let bound = bound.map(|()| conn);
         *back = (epoch.number, bound.ok());
         back.1.is_some()
     }
@@ -877,6 +889,7 @@ impl Client {
             freed: Notify::new(),
             dead: AtomicBool::new(false),
             reclaim_wanted: AtomicBool::new(reclaim_wanted),
+            restarts: AtomicU64::new(0),
             revoked: AtomicBool::new(false),
         };
         Ok((epoch, answer, opens))

@@ -1,6 +1,6 @@
 //! The session in force, shared by its requests.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub(crate) struct Epoch {
     pub(super) dead: AtomicBool,
     /// The server restarted and waits for RECLAIM_COMPLETE.
     pub(super) reclaim_wanted: AtomicBool,
+    /// Replies that said so.
+    pub(super) restarts: AtomicU64,
     /// The last reply says that state was revoked (RFC 8881 section 18.46.3).
     pub(super) revoked: AtomicBool,
 }
@@ -129,6 +131,7 @@ impl Epoch {
     pub(super) fn follow(&self, seq: &SequenceRes) {
         if seq.status_flags & flags::SEQ4_STATUS_RESTART_RECLAIM_NEEDED != 0 {
             self.reclaim_wanted.store(true, Ordering::Release);
+            self.restarts.fetch_add(1, Ordering::AcqRel);
         }
         self.revoked.store(seq.status_flags & REVOKED != 0, Ordering::Release);
         let mut table = self.table();

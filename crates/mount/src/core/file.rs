@@ -86,6 +86,10 @@ pub struct File {
     pub held: Option<Held>,
     pub content: Content,
     pub errors: Errors,
+    /// Attributes that its creation has not set, and when data was written last before it was sent. They come before later data.
+    pub left: Option<(Set, Option<NfsTime>)>,
+    /// Data of it is lost, and why.
+    pub lost: Option<Errno>,
     /// When data was written here that the server does not have yet.
     pub written: Option<NfsTime>,
     /// Open file descriptions that have it.
@@ -106,7 +110,8 @@ impl File {
         self.content.write(offset, data);
         self.generation += 1;
         self.written = Some(now);
-        if let Some(held) = self.held.as_mut().filter(|held| !held.sent) {
+        // One that is made with its directory's changes may have to be made once more.
+        if let Some(held) = self.held.as_mut().filter(|held| !held.sent || held.local) {
             held.set.written();
             if kill {
                 attrs.mode = without_privileges(attrs.mode);
@@ -116,6 +121,11 @@ impl File {
             attrs.size = attrs.size.max(offset + data.len() as u64);
             (attrs.mtime, attrs.ctime) = (now, now);
         }
+    }
+
+    /// Whether the server has all of it.
+    pub fn is_finished(&self) -> bool {
+        self.held.is_none() && self.content.is_empty() && self.left.is_none()
     }
 
     /// Whether it is made with its directory's changes.
@@ -153,7 +163,7 @@ impl File {
     /// The SETATTR of a held file that is sent now.
     pub fn set_at_close(&self, attrs: &Attrs) -> Set {
         let Some(held) = &self.held else { return Set::default() };
-        let size = (attrs.size != self.content.end()).then_some(attrs.size);
+        let size = (attrs.size > self.content.end()).then_some(attrs.size);
         Set { size, ..held.set }
     }
 
@@ -280,6 +290,28 @@ mod tests {
         file.set(&Set { mode: Some(0o4755), ..Set::default() }, &mut attrs, now());
         file.write(0, b"x", true, &mut attrs, now());
         assert_eq!((attrs.mode, file.set_at_close(&attrs).mode), (0o755, Some(0o755)));
+    }
+
+    #[test]
+    fn what_is_written_while_a_creation_is_under_way_is_in_the_next_one() {
+        let (mut file, mut attrs) = held();
+        file.held.as_mut().unwrap().local = true;
+        file.set(&Set { mode: Some(0o4755), ..Set::default() }, &mut attrs, now());
+        file.write(0, b"begin", false, &mut attrs, now());
+        file.held.as_mut().unwrap().sent = true;
+        let (number, at, data) = file.content.take().unwrap();
+        let later = NfsTime { seconds: 60, nseconds: 0 };
+        file.write(5, b", end", true, &mut attrs, later);
+        // An earlier change has failed: it waits again.
+        file.content.failed(number);
+        file.content.again(at, &data);
+        file.held.as_mut().unwrap().sent = false;
+        assert_eq!((file.content.end(), attrs.size, attrs.mtime), (10, 10, later));
+        let set = file.set_at_close(&attrs);
+        assert_eq!((set.size, set.mode), (None, Some(0o755)));
+        // A size that is behind the data by mistake never cuts it off.
+        attrs.size = 5;
+        assert_eq!(file.set_at_close(&attrs).size, None);
     }
 
     #[test]

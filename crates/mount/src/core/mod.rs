@@ -8,6 +8,7 @@
 //! | `content` | a file's data on its way: waiting, in flight, waiting for its COMMIT |
 //! | `file` | an open file: held back or on the server, its data, its errors |
 //! | `pending` | changes that programs were told are done, in the order in which the server gets them |
+//! | `replay` | changes of names that the server may have executed already, or that others may have come before |
 //! | `tree` | nodes and names: what may be answered from memory |
 //!
 //! | question | answered from memory |
@@ -23,6 +24,7 @@ pub mod content;
 pub mod extents;
 pub mod file;
 pub mod pending;
+pub mod replay;
 pub mod tree;
 
 /// Time since the mount began.

@@ -1,5 +1,6 @@
 //! Changes that programs were told are done: added to their lanes, and waited for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::shared::{Open, Shared};
@@ -13,9 +14,12 @@ use crate::remote::Caller;
 /// Adds a change that was made in the tree.
 pub(super) fn add(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, at: (Ino, Ino), what: What) {
     let now = shared.now();
+    let replaces = what.replaces();
     let added = shared.lanes.pending().add(who, at, what, now);
     match added {
         Added::Queued => {
+            // Its handle tells it from what others put in its place.
+            replaces.into_iter().for_each(|ino| tree.pin(ino));
             tree.owe(at.0, now);
             tree.owe(at.1, now);
         }
@@ -47,6 +51,7 @@ pub(super) fn forget(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Cal
             node.file = None;
         }
     }
+    change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
     tree.pay(change.node, now);
     tree.pay(change.dir, now);
 }
@@ -57,7 +62,13 @@ pub(super) async fn settle_dir(shared: &Arc<Shared>, dir: Ino) {
         let pending = shared.lanes.pending();
         [Some((dir, pending.last())), pending.creation(dir)].into_iter().flatten().collect()
     };
-    wait(shared, &until).await;
+    wait(shared, &until, Of::All).await;
+}
+
+/// Waits until the server knows an object.
+pub(super) async fn settle_creation(shared: &Arc<Shared>, ino: Ino) {
+    let until: Vec<(Ino, u64)> = shared.lanes.pending().creation(ino).into_iter().collect();
+    wait(shared, &until, Of::Names).await;
 }
 
 /// The same of an object: its creation, its name, its attributes.
@@ -72,30 +83,33 @@ pub(super) async fn settle_node(shared: &Arc<Shared>, ino: Ino) {
         let own = pending.last_of(ino, ino).map(|number| (ino, number));
         [pending.creation(ino), named, own].into_iter().flatten().collect()
     };
-    wait(shared, &until).await;
+    // Not for data: whoever writes it may wait for this.
+    wait(shared, &until, Of::Names).await;
 }
 
 /// The same of a directory and all below it.
 pub(super) async fn settle_below(shared: &Arc<Shared>, top: Ino) {
     settle_node(shared, top).await;
-    let (dirs, last) = {
-        let pending = shared.lanes.pending();
-        (pending.dirs(), pending.last())
-    };
+    let (dirs, last) = dirs(shared);
     let until: Vec<(Ino, u64)> = {
         let tree = shared.tree();
         dirs.into_iter().filter(|dir| tree.is_below(*dir, top)).map(|dir| (dir, last)).collect()
     };
-    wait(shared, &until).await;
+    wait(shared, &until, Of::All).await;
 }
 
 pub(super) async fn settle_all(shared: &Arc<Shared>) {
-    let until: Vec<(Ino, u64)> = {
-        let pending = shared.lanes.pending();
-        let last = pending.last();
-        pending.dirs().into_iter().map(|dir| (dir, last)).collect()
-    };
-    wait(shared, &until).await;
+    let (dirs, last) = dirs(shared);
+    let until: Vec<(Ino, u64)> = dirs.into_iter().map(|dir| (dir, last)).collect();
+    wait(shared, &until, Of::All).await;
+}
+
+/// Directories with changes, or with files whose data is still being written, and the number of the last change.
+fn dirs(shared: &Shared) -> (BTreeSet<Ino>, u64) {
+    let pending = shared.lanes.pending();
+    let mut dirs: BTreeSet<Ino> = pending.dirs().into_iter().collect();
+    dirs.extend(shared.lanes.unfinished().values());
+    (dirs, pending.last())
 }
 
 /// The error of a change in a directory, or below it, that nobody was told of.
@@ -116,7 +130,14 @@ pub(super) fn urge_all(shared: &Shared) {
     shared.lanes.work.notify_one();
 }
 
-async fn wait(shared: &Arc<Shared>, until: &[(Ino, u64)]) {
+/// `Names`: changes. `All`: also data of files that were made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Names,
+    All,
+}
+
+async fn wait(shared: &Arc<Shared>, until: &[(Ino, u64)], of: Of) {
     loop {
         let changed = shared.lanes.changed.notified();
         tokio::pin!(changed);
@@ -124,7 +145,11 @@ async fn wait(shared: &Arc<Shared>, until: &[(Ino, u64)]) {
         {
             let mut pending = shared.lanes.pending();
             let left: Vec<_> = until.iter().filter(|(dir, upto)| pending.has(*dir, *upto)).collect();
-            if left.is_empty() {
+            let data = of == Of::All && {
+                let unfinished = shared.lanes.unfinished();
+                unfinished.values().any(|above| until.iter().any(|(dir, _)| dir == above))
+            };
+            if left.is_empty() && !data {
                 return;
             }
             left.into_iter().for_each(|(dir, upto)| pending.urge(*dir, *upto));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use landfast_client::Recall;
 use landfast_nfs::v4::{FileHandle, Stateid};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::changes::{settle_all, settle_dir, settle_node, urge_all};
 use super::flush;
@@ -16,7 +17,8 @@ use crate::core::tree::right::Right;
 use crate::core::{Ino, Time};
 use crate::errno::Errno;
 use crate::limits::{
-    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, PENDING_MAX,
+    BACK_CHANNEL_LOOKED_EACH, COMPLETE_DIR_MAX, DELEGATION_ASKED_EACH, EARLY_RECALLS_MAX, HOLD_LOOKED_EACH,
+    PENDING_MAX,
 };
 use crate::remote::{Caller, Delegation};
 
@@ -36,13 +38,21 @@ pub(super) async fn look_after(shared: &Arc<Shared>) {
     shared.remote.return_delegations(&surplus).await;
 }
 
+/// Whether the delegations were tested in the session in force, and since the server's last restart.
+pub(super) fn is_tested(shared: &Shared) -> bool {
+    let (lanes, standing) = (&shared.lanes, shared.remote.session().standing());
+    standing.session == lanes.session.load(Ordering::Acquire)
+        && standing.restarts == lanes.restarts.load(Ordering::Acquire)
+}
+
 /// Tests the delegations, if the server may have given them up.
 pub(super) async fn check(shared: &Arc<Shared>) {
     let lanes = &shared.lanes;
     let _one = lanes.checking.lock().await;
     let session = shared.remote.session();
     let standing = session.standing();
-    if standing.session == lanes.session.load(Ordering::Acquire) && !standing.revoked {
+    let tested = is_tested(shared);
+    if tested && !standing.revoked {
         return;
     }
     let all = shared.tree().delegations();
@@ -67,6 +77,7 @@ pub(super) async fn check(shared: &Arc<Shared>) {
             pending.urge(dir, last);
         }
     }
+    lanes.restarts.store(standing.restarts, Ordering::Release);
     lanes.session.store(standing.session, Ordering::Release);
     lanes.changed.notify_waiters();
     lanes.work.notify_one();
@@ -180,9 +191,9 @@ pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Res
         let changed = shared.lanes.changed.notified();
         tokio::pin!(changed);
         changed.as_mut().enable();
-        let (right, takes) = {
+        let (right, takes, too_large) = {
             let tree = shared.tree();
-            (tree.right(dir), tree.takes_changes(dir, who.uid))
+            (tree.right(dir), tree.takes_changes(dir, who.uid), tree.is_too_large(dir))
         };
         match right {
             None => {
@@ -197,12 +208,23 @@ pub(super) async fn prepare(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> Res
                 asked = true;
                 changed.await;
             }
+            Some(Right::New) if too_large => {
+                asked = true;
+                settle_node(shared, dir).await;
+            }
+            Some(Right::Delegated(stateid)) if too_large => {
+                asked = true;
+                if shared.tree().recalled(&stateid).is_some() {
+                    give_back(shared, dir, stateid);
+                }
+            }
             Some(_) if takes => {
                 if shared.lanes.have_room() && !shared.is_full() {
                     return Ok(true);
                 }
                 urge_all(shared);
-                changed.await;
+                // Room that files take which are not made here is given back without a word.
+                let _ = timeout(HOLD_LOOKED_EACH, changed).await;
             }
             Some(_) if asked => {
                 settle_dir(shared, dir).await;
@@ -230,8 +252,33 @@ pub(super) fn is_worth_asking(shared: &Shared, tree: &Tree<Open>, dir: Ino) -> b
     refused.get(&dir).is_none_or(|at| now.saturating_sub(*at) >= DELEGATION_ASKED_EACH)
 }
 
-/// Asks for a delegation of a directory that is there, and for all its names. Returns whether it is this mount's own now.
+/// A directory whose delegation is being asked for.
+struct Asking<'a>(&'a Shared, Ino);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.lanes.asking.lock().remove(&self.1);
+        self.0.lanes.changed.notify_waiters();
+    }
+}
+
+/// Asks for a delegation of a directory that is there, and for all its names. Returns whether it is this mount's own now. One at a time
+/// asks for each directory: the server gives all the same delegation.
 async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
+    loop {
+        let changed = shared.lanes.changed.notified();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        if shared.lanes.asking.lock().insert(dir) {
+            break;
+        }
+        changed.await;
+    }
+    let _asking = Asking(shared, dir);
+    shared.tree().is_own(dir) || acquire_now(shared, who, dir).await
+}
+
+async fn acquire_now(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
     let handle = {
         let tree = shared.tree();
         if !is_worth_asking(shared, &tree, dir) {
@@ -245,6 +292,9 @@ async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
     let now = shared.now();
     // New files that are held back would not be among the names.
     let _ = flush::make_held(shared, dir).await;
+    // The session is that in which all are good, and nothing else changes names until they are listed.
+    check(shared).await;
+    let (session, changes) = (shared.lanes.session.load(Ordering::Acquire), shared.tree().changes(dir));
     let Ok((given, may, _)) = shared.remote.delegate(who, &handle).await else { return false };
     let stateid = match given {
         Delegation::Write(stateid) => stateid,
@@ -256,7 +306,7 @@ async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
     };
     let names = all_names(shared, who, dir, &handle).await;
     if let Some(names) = names
-        && take_names(shared, dir, (stateid, may.then_some(who.uid)), names)
+        && take_names(shared, dir, (stateid, may.then_some(who.uid)), (session, changes), names)
     {
         return true;
     }
@@ -265,15 +315,23 @@ async fn acquire(shared: &Arc<Shared>, who: &Caller, dir: Ino) -> bool {
     false
 }
 
-/// A directory is this mount's own, with these names. `false`: a new file is held back in it.
+/// A directory is this mount's own, with these names. `false`: a new file is held back in it, another session than that in which it was
+/// asked for is in force, or its names have changed since.
 fn take_names(
     shared: &Arc<Shared>,
     dir: Ino,
     (stateid, user): (Stateid, Option<u32>),
+    (session, changes): (u64, u64),
     names: Vec<(Bytes, Option<Ino>)>,
 ) -> bool {
     let mut tree = shared.tree();
     if !tree.held_in(dir).is_empty() || tree.get(dir).is_none() {
+        return false;
+    }
+    if !is_tested(shared)
+        || session != shared.lanes.session.load(Ordering::Acquire)
+        || changes != tree.changes(dir)
+    {
         return false;
     }
     tree.delegated(dir, stateid, user);

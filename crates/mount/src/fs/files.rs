@@ -413,7 +413,7 @@ pub(super) fn is_flushed(handle: &Handle) -> Option<Result<(), Errno>> {
     let _turn = handle.open.turn.try_lock().ok()?;
     let file = handle.open.state.lock();
     // A file that is made with its directory's changes is sent later.
-    let clean = file.is_local() || file.held.is_none() && file.content.is_empty();
+    let clean = file.is_local() || file.is_finished();
     clean.then(|| file.errors.report(&mut handle.seen.lock()))
 }
 
@@ -442,7 +442,7 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         let last = file.opens == 0;
         let removed = if last { file.removed_as.take() } else { None };
         // What is on its way keeps it.
-        let needed = file.is_local() || !file.content.is_empty();
+        let needed = file.is_local() || !file.content.is_empty() || file.left.is_some();
         drop(file);
         if last && needed {
             // It may be due, now that it is whole.

@@ -19,7 +19,7 @@ use crate::limits::{
     FLUSHES_TOGETHER, HOLD_AGE, HOLD_LOOKED_EACH, PIECE_BYTES, PIECES_IN_FLIGHT, REWRITES_MAX,
     UNCOMMITTED_BYTES_MAX,
 };
-use crate::remote::{Also, Caller, Doubt, Fault, NewFile};
+use crate::remote::{Also, Caller, Doubt, Fault, NewFile, patiently};
 
 /// How far a file's data is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +35,23 @@ pub(super) enum Until {
 /// Sends a file's data, in the name of who wrote it; if that is nobody, in that of `who`, who wants it sent. What goes wrong becomes an
 /// error of the file.
 pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
+    let sent = send_now(shared, ino, open, who, until);
+    // A program was told that all of the file is done.
+    match shared.lanes.is_unfinished(ino) {
+        true => patiently(sent).await,
+        false => sent.await,
+    }
+}
+
+async fn send_now(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller, until: Until) {
     let _turn = open.turn.lock().await;
     // Whoever closes the file first need not be allowed to write it.
     let who = &shared.writer(ino).unwrap_or_else(|| who.clone());
     make(shared, ino, open, who).await;
+    let left = open.state.lock().left.take();
+    if let Some((set, written)) = left {
+        finish(shared, ino, open, who, (&set, written)).await;
+    }
     let sent = match until {
         Until::Made => Ok(()),
         Until::Pieces => write(shared, ino, open, who, false).await,
@@ -49,7 +62,7 @@ pub(super) async fn send(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: 
     }
     let mut file = open.state.lock();
     shared.charge(&mut file);
-    if file.held.is_none() && file.content.is_empty() {
+    if file.is_finished() {
         file.written = None;
         shared.is_clean(ino);
     }
@@ -61,13 +74,15 @@ fn lose(shared: &Arc<Shared>, ino: Ino, open: &Open, e: Errno) {
     shared.failed(&path, &format!("what was written is lost: {e}"));
     let mut file = open.state.lock();
     file.errors.add(e);
+    file.lost = Some(e);
     file.content.drop_all();
 }
 
 /// Makes a file that is held back.
 async fn make(shared: &Arc<Shared>, ino: Ino, open: &Arc<Open>, who: &Caller) {
     if open.state.lock().is_local() {
-        return changes::settle_node(shared, ino).await;
+        // Not for later changes of it: those wait for its data.
+        return changes::settle_creation(shared, ino).await;
     }
     let (held, new, pieces, written) = {
         let tree = shared.tree();
@@ -446,15 +461,16 @@ pub(super) async fn make_held(shared: &Arc<Shared>, dir: Ino) -> Result<(), Errn
 /// Forgets a file that nobody has open and of which nothing is on its way.
 pub(super) fn close_unused(shared: &Shared, ino: Ino) {
     let mut tree = shared.tree();
-    let unused = tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
+    let unused = tree.get(ino).and_then(|n| n.file.clone()).filter(|open| {
         let file = open.state.lock();
-        file.opens == 0 && file.held.is_none() && file.content.is_empty()
+        file.opens == 0 && file.is_finished()
     });
-    if unused {
+    if let Some(open) = unused {
         tree.pin(ino);
         if let Some(node) = tree.get_mut(ino) {
             node.file = None;
         }
         tree.unpin(ino);
+        open.closed.notify_waiters();
     }
 }

@@ -4,21 +4,21 @@
 //! delegations are tested first. A directory whose delegation is lost has its changes sent one by one, each after a look whether it is
 //! still what the program meant: a name that somebody else has is an error, and nobody else's file is removed or replaced.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use landfast_nfs::v4::args::CreateType;
-use landfast_nfs::v4::{FileHandle, NfsStat, OpNum, SetTime};
+use landfast_nfs::v4::{FileHandle, NfsStat, NfsTime, OpNum, SetTime};
 use tokio::time::sleep;
 
-use super::changes::{add, forget};
-use super::delegations::{check, given, hear, look_after};
+use super::changes::forget;
+use super::delegations::{check, given, hear, is_tested, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
-use crate::core::attrs::Set;
 use crate::core::pending::{Change, What};
+use crate::core::replay::{self, Replay};
 use crate::core::tree::Tree;
 use crate::core::tree::own::Entry;
 use crate::core::tree::right::Right;
@@ -28,7 +28,9 @@ use crate::limits::{
     BACK_CHANNEL_LOOKED_EACH, DIRTY_BYTES_MAX, HOLD_AGE, HOLD_LOOKED_EACH, LANES_IN_FLIGHT, PAUSE_MIN,
     PENDING_MANY, PENDING_MAX,
 };
-use crate::remote::{Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy};
+use crate::remote::{
+    Also, Caller, Delegation, Doubt, Fault, NewFile, Sent, Step, StepDone, is_busy, patiently,
+};
 
 /// Begins: callbacks, and sending. Without `close=local` there is nothing to do.
 pub(super) async fn start(shared: &Arc<Shared>) {
@@ -37,7 +39,9 @@ pub(super) async fn start(shared: &Arc<Shared>) {
         return;
     }
     let Some(recalls) = session.recalls() else { return };
-    shared.lanes.session.store(session.standing().session, Ordering::Release);
+    let standing = session.standing();
+    shared.lanes.restarts.store(standing.restarts, Ordering::Release);
+    shared.lanes.session.store(standing.session, Ordering::Release);
     session.binds_back_channel().await;
     tokio::spawn(hear(Arc::downgrade(shared), recalls));
     tokio::spawn(run(Arc::downgrade(shared)));
@@ -65,6 +69,8 @@ async fn run(weak: Weak<Shared>) {
 struct FileSent {
     open: Arc<Open>,
     pieces: Vec<(u64, u64, Bytes)>,
+    /// When data was written last.
+    written: Option<NfsTime>,
 }
 
 /// Changes of a lane that are sent.
@@ -75,7 +81,7 @@ struct Batch {
     changes: Vec<Change<Caller>>,
     steps: Vec<Step>,
     files: Vec<Option<FileSent>>,
-    /// The directory is not this mount's own any more.
+    /// The directory is not this mount's own any more, or a change before these has failed.
     guarded: bool,
 }
 
@@ -98,7 +104,7 @@ fn dispatch(shared: &Arc<Shared>) {
         lanes.in_flight.fetch_add(1, Ordering::AcqRel);
         let shared = shared.clone();
         tokio::spawn(async move {
-            send(&shared, batch).await;
+            patiently(send(&shared, batch)).await;
             shared.lanes.in_flight.fetch_sub(1, Ordering::AcqRel);
             shared.lanes.changed.notify_waiters();
             shared.lanes.work.notify_one();
@@ -111,15 +117,21 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
     let (now, age) = (shared.now(), shared.options.flush_age);
     let tree = shared.tree();
     let handle = tree.get(dir)?.handle.clone()?;
-    let guarded = !tree.is_own(dir);
+    let shared_with_others = !tree.is_own(dir);
     // Others see the directory now, or right after this: they are to see whole files.
-    let seen = guarded || matches!(tree.right(dir), Some(Right::Returning(_)));
+    let seen = shared_with_others || matches!(tree.right(dir), Some(Right::Returning(_)));
     let delegate = shared.lanes.asks(tree.names());
     let mut room = shared.remote.batch_room();
     let (mut steps, mut files) = (Vec::new(), Vec::new());
     let mut pending = shared.lanes.pending();
+    let guarded = shared_with_others || pending.is_damaged(dir);
+    let unfinished = shared.lanes.unfinished();
     let all = pending.len() >= PENDING_MAX;
     let changes = pending.take(dir, |change, urgent| {
+        if unfinished.contains_key(&change.node) {
+            // Its data comes before its new name, and before its times.
+            return false;
+        }
         let node = tree.get(change.node);
         let (step, file) = match &change.what {
             What::File { name } => {
@@ -147,10 +159,11 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
                 while let Some(piece) = file.content.take() {
                     pieces.push(piece);
                 }
+                let written = file.written;
                 drop(file);
                 let data = pieces.iter().map(|(_, at, data)| (*at, data.clone())).collect();
                 let new = NewFile { name: name.clone(), mode, data, set };
-                (Step::File(new), Some(FileSent { open, pieces }))
+                (Step::File(new), Some(FileSent { open, pieces, written }))
             }
             What::Dir { name, mode } => (Step::Dir { name: name.clone(), mode: *mode, delegate }, None),
             What::Link { name, text, set } => {
@@ -170,6 +183,7 @@ fn take(shared: &Shared, dir: Ino) -> Option<Batch> {
         files.push(file);
         true
     });
+    drop(unfinished);
     drop(pending);
     drop(tree);
     let who = changes.first()?.who.clone();
@@ -194,10 +208,7 @@ async fn send(shared: &Arc<Shared>, batch: Batch) {
     }
     let sent = match sent {
         Some(sent) => sent,
-        None => {
-            let owned = shared.tree().is_own(batch.dir);
-            one_by_one(shared, &batch, owned).await
-        }
+        None => one_by_one(shared, &batch).await,
     };
     take_reply(shared, batch, sent).await;
 }
@@ -233,12 +244,30 @@ async fn send_together(shared: &Arc<Shared>, batch: &Batch) -> Option<Sent> {
     }
 }
 
+/// Handles of what was made just now, which the tree does not have yet.
+type New = HashMap<Ino, FileHandle>;
+
 /// Sends changes one by one, each until its outcome is known. They may have been executed already.
-async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
+async fn one_by_one(shared: &Arc<Shared>, batch: &Batch) -> Sent {
     let mut sent = Sent { done: Vec::new(), failed: None, dir: None };
+    // A session keeps its number until something finds it dead: the delegations are tested in the one in force.
+    let sure = !batch.guarded && shared.remote.ask(&batch.who, Vec::new()).await.is_ok();
+    if sure {
+        check(shared).await;
+    }
+    let mut new = New::new();
     for (step, change) in batch.steps.iter().zip(&batch.changes) {
-        match one(shared, batch, (step, change), owned).await {
-            Ok(done) => sent.done.push(done),
+        let owned = sure && is_surely_own(shared, batch.dir);
+        match one(shared, batch, (step, change), owned, &new).await {
+            Ok(done) => {
+                let handle = match &done {
+                    StepDone::File(made) => Some(&made.handle),
+                    StepDone::Object { handle, .. } => Some(handle),
+                    StepDone::Name | StepDone::Set(_) => None,
+                };
+                new.extend(handle.map(|handle| (change.node, handle.clone())));
+                sent.done.push(done);
+            }
             Err(e) => {
                 sent.failed = Some(e);
                 break;
@@ -248,11 +277,17 @@ async fn one_by_one(shared: &Arc<Shared>, batch: &Batch, owned: bool) -> Sent {
     sent
 }
 
+/// Whether a directory is this mount's own in the session in force.
+fn is_surely_own(shared: &Shared, dir: Ino) -> bool {
+    is_tested(shared) && shared.tree().is_own(dir)
+}
+
 async fn one(
     shared: &Arc<Shared>,
     batch: &Batch,
     (step, change): (&Step, &Change<Caller>),
     owned: bool,
+    new: &New,
 ) -> Result<StepDone, Fault> {
     let (remote, who, dir) = (&shared.remote, &batch.who, &batch.handle);
     let doubt = match (owned, batch.guarded) {
@@ -261,8 +296,13 @@ async fn one(
         (false, true) => Doubt::None,
         (false, false) => Doubt::Maybe,
     };
+    let known = |ino: Ino| {
+        let made = new.get(&ino).cloned();
+        made.or_else(|| shared.tree().get(ino).and_then(|n| n.handle.clone()))
+    };
+    let ours = known(change.node);
     match step {
-        Step::File(new) => Ok(StepDone::File(Box::new(remote.create(who, dir, new, doubt).await?))),
+        Step::File(file) => Ok(StepDone::File(Box::new(remote.create(who, dir, file, doubt).await?))),
         Step::Dir { name, mode, delegate } => {
             let kind = (CreateType::Dir, Some(*mode));
             let made = remote.make(who, dir, name, kind, (doubt, *delegate)).await?;
@@ -284,33 +324,34 @@ async fn one(
             Ok(StepDone::Object { handle, attrs: Some(attrs), delegation: Delegation::None, unset })
         }
         Step::Remove { name } => {
-            if !owned && !is_still(shared, batch, name, change.node).await? {
-                return Err(Fault::Failed(Errno::STALE));
+            let found = named(shared, batch, name).await?;
+            match replay::removal(owned, ours.as_ref(), found.as_ref()) {
+                Replay::Send => remote.remove(who, dir, name, true).await.map(|_| StepDone::Name),
+                Replay::Done => Ok(StepDone::Name),
+                Replay::Stale => Err(Fault::Failed(Errno::STALE)),
             }
-            remote.remove(who, dir, name, true).await?;
-            Ok(StepDone::Name)
         }
         Step::Rename { from, to } => {
-            let over = matches!(change.what, What::Rename { over: true, .. });
-            if !owned {
-                let free = over || remote.look_up(who, dir, to, Also::Nothing).await?.found.is_none();
-                if !free || !is_still(shared, batch, from, change.node).await? {
-                    return Err(Fault::Failed(Errno::STALE));
+            let replaced = change.what.replaces().map(known);
+            let over = replaced.as_ref().map(|handle| handle.as_ref());
+            let (at_from, at_to) = (named(shared, batch, from).await?, named(shared, batch, to).await?);
+            match replay::rename(owned, ours.as_ref(), over, (at_from.as_ref(), at_to.as_ref())) {
+                Replay::Send => {
+                    remote.rename(who, (dir, from), (dir, to), ours.as_ref(), true).await?;
+                    Ok(StepDone::Name)
                 }
+                Replay::Done => Ok(StepDone::Name),
+                Replay::Stale => Err(Fault::Failed(Errno::STALE)),
             }
-            let handle = shared.tree().get(change.node).and_then(|n| n.handle.clone());
-            remote.rename(who, (dir, from), (dir, to), handle.as_ref(), true).await?;
-            Ok(StepDone::Name)
         }
         Step::Set { handle, set } => Ok(StepDone::Set(Some(remote.set_attrs(who, handle, set).await?))),
     }
 }
 
-/// Whether a name still leads to the object that it led to for the program, or to nothing.
-async fn is_still(shared: &Shared, batch: &Batch, name: &Bytes, node: Ino) -> Result<bool, Fault> {
+/// What the server has under a name.
+async fn named(shared: &Shared, batch: &Batch, name: &Bytes) -> Result<Option<FileHandle>, Fault> {
     let found = shared.remote.look_up(&batch.who, &batch.handle, name, Also::Nothing).await?.found;
-    let ours = shared.tree().get(node).and_then(|n| n.handle.clone());
-    Ok(found.is_none_or(|(handle, _)| Some(handle) == ours))
+    Ok(found.map(|(handle, _)| handle))
 }
 
 /// Takes what has become of a batch.
@@ -328,6 +369,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             tree.pin(change.node);
             tree.pay(change.node, now);
             done_one(shared, &mut tree, (change, &who), done, file, &mut unfinished);
+            change.what.replaces().into_iter().for_each(|ino| tree.unpin(ino));
             tree.unpin(change.node);
             tree.pay(change.dir, now);
         }
@@ -343,6 +385,8 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             }
             shared.charge(&mut state);
         }
+        // Before anybody finds that the lane has come so far.
+        shared.lanes.unfinished().extend(unfinished.iter().map(|(ino, _)| (*ino, dir)));
         tree.changed(dir, sent.dir, (now, now));
         let over = count + usize::from(failed.is_some());
         shared.lanes.pending().settle(dir, over);
@@ -355,12 +399,31 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
         let (shared, who) = (shared.clone(), who.clone());
         tokio::spawn(async move {
             flush::send(&shared, ino, &open, &who, Until::Stable).await;
-            close_unused(&shared, ino);
+            finished(&shared, dir, ino, &open);
         });
     }
     if busy {
         sleep(HOLD_LOOKED_EACH).await;
     }
+}
+
+/// All of a file's data is on the server, or lost.
+fn finished(shared: &Arc<Shared>, dir: Ino, ino: Ino, open: &Open) {
+    let lost = open.state.lock().lost;
+    if let Some(e) = lost {
+        let mut tree = shared.tree();
+        shared.lanes.failed(dir, e);
+        // What it was to replace stays.
+        let gone = shared.lanes.pending().drop_renames(dir, ino);
+        if gone.is_empty() {
+            shared.lanes.lose(ino, e);
+        }
+        gone.iter().for_each(|change| fail(shared, &mut tree, change, e));
+    }
+    shared.lanes.unfinished().remove(&ino);
+    close_unused(shared, ino);
+    shared.lanes.changed.notify_waiters();
+    shared.lanes.work.notify_one();
 }
 
 /// A change was executed.
@@ -382,24 +445,24 @@ fn done_one(
                 // All of it is what the kernel's pages hold, and nobody else has touched it.
                 node.pages = change;
             }
-            let Some(FileSent { open, pieces }) = file else { return };
+            let Some(FileSent { open, pieces, written }) = file else { return };
             let mut state = open.state.lock();
             pieces.iter().for_each(|(number, _, _)| state.content.written(*number, None));
             made.unwritten.iter().for_each(|(at, data)| state.content.again(*at, data));
             state.held = None;
+            // Before data that was written meanwhile: it may lie behind this size.
+            state.left = (!made.unset.is_empty()).then_some((made.unset, written));
             shared.charge(&mut state);
-            let (clean, closed) = (state.content.is_empty(), state.opens == 0);
+            let (clean, closed) = (state.is_finished(), state.opens == 0);
+            let left = state.left.is_some() || !made.unwritten.is_empty();
             drop(state);
             if clean {
                 shared.is_clean(ino);
                 if closed && let Some(node) = tree.get_mut(ino) {
                     node.file = None;
                 }
-            } else if closed || !made.unset.is_empty() {
+            } else if closed || left {
                 unfinished.push((ino, open));
-            }
-            if !made.unset.is_empty() {
-                set_later(shared, tree, who, ino, made.unset);
             }
         }
         StepDone::Object { handle, attrs, delegation, unset } => {
@@ -433,13 +496,6 @@ fn done_one(
     }
 }
 
-/// Attributes that go behind data which is still to be written.
-fn set_later(shared: &Shared, tree: &mut Tree<Open>, who: &Caller, ino: Ino, set: Set) {
-    if let Some(dir) = tree.above(ino) {
-        add(shared, tree, who, (dir, ino), What::Set(set));
-    }
-}
-
 /// A change has failed for good.
 fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errno) {
     let dir = tree.path(change.dir);
@@ -468,6 +524,7 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
         }
     };
     shared.lanes.failed(change.dir, e);
+    shared.lanes.pending().damage(change.dir);
     for name in unknown {
         // What programs have done with the name since is behind this.
         let ours = tree.entry(change.dir, name);
@@ -483,6 +540,11 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
         abandon(shared, tree, change.node, e);
     }
     tree.pin(change.node);
+    if change.what.makes() {
+        // There will never be a handle to set them of.
+        let gone = shared.lanes.pending().drop_sets(change.dir, change.node);
+        gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
+    }
     forget(shared, tree, change, Some(e));
     tree.changed(change.node, None, (shared.now(), shared.now()));
     tree.unpin(change.node);

@@ -1,7 +1,7 @@
 //! Changes on their way, and what is known of delegations: the state that [`super::changes`], [`super::delegations`] and
 //! [`super::flusher`] share.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use landfast_client::Recall;
@@ -23,13 +23,21 @@ pub(super) struct Lanes {
     /// Notified when there may be something to send.
     pub(super) work: Notify,
     pub(super) in_flight: AtomicUsize,
+    /// Files that were made and whose data is still being written, and their directories. Behind `pending` in the order of locks.
+    unfinished: Mutex<HashMap<Ino, Ino>>,
+    /// Files whose data was lost behind their creation, and why.
+    lost: Mutex<HashMap<Ino, Errno>>,
     /// The session in which all delegations were found good.
     pub(super) session: AtomicU64,
+    /// The server's restarts before which that was ([`landfast_client::Standing::restarts`]).
+    pub(super) restarts: AtomicU64,
     pub(super) checking: tokio::sync::Mutex<()>,
     /// The server has no write delegations.
     pub(super) never: AtomicBool,
     /// Directories that the server has given no delegation of, and when.
     pub(super) refused: Mutex<HashMap<Ino, Time>>,
+    /// Directories whose delegation is being asked for.
+    pub(super) asking: Mutex<HashSet<Ino>>,
     /// Recalls of delegations that are not known yet, and when they came.
     pub(super) early: Mutex<VecDeque<(Recall, Time)>>,
     pub(super) recalls: AtomicU64,
@@ -40,6 +48,27 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn pending(&self) -> MutexGuard<'_, Pending<Caller>> {
         self.pending.lock()
+    }
+
+    pub(super) fn unfinished(&self) -> MutexGuard<'_, HashMap<Ino, Ino>> {
+        self.unfinished.lock()
+    }
+
+    pub(super) fn is_unfinished(&self, ino: Ino) -> bool {
+        self.unfinished.lock().contains_key(&ino)
+    }
+
+    /// The data of a closed file is lost.
+    pub(super) fn lose(&self, ino: Ino, e: Errno) {
+        let mut lost = self.lost.lock();
+        if lost.len() < FAILURES_KEPT {
+            lost.insert(ino, e);
+        }
+    }
+
+    /// Why the data of a closed file was lost. It is told once, to who gives it another name: what has that name may be the better one.
+    pub(super) fn take_lost(&self, ino: Ino) -> Option<Errno> {
+        self.lost.lock().remove(&ino)
     }
 
     /// Whether one more change may wait.

@@ -23,7 +23,8 @@ pub(super) enum New {
 
 /// Whether a user's change of names in a directory is made here.
 pub(super) fn takes(shared: &Shared, tree: &Tree<Open>, who: &Caller, dir: Ino) -> bool {
-    tree.takes_changes(dir, who.uid) && shared.lanes.have_room() && !shared.is_full()
+    let takes = tree.takes_changes(dir, who.uid) && !tree.is_too_large(dir);
+    takes && shared.lanes.have_room() && !shared.is_full()
 }
 
 /// The attributes of something new in a directory.
@@ -89,7 +90,7 @@ pub(super) fn make(
 fn is_busy(tree: &Tree<Open>, ino: Ino) -> bool {
     tree.get(ino).and_then(|n| n.file.as_ref()).is_some_and(|open| {
         let file = open.state.lock();
-        file.opens > 0 || file.held.is_none() && !file.content.is_empty()
+        file.opens > 0 || file.held.is_none() && !file.is_finished()
     })
 }
 
@@ -146,19 +147,22 @@ pub(super) fn rename(
     // Its data comes before its new name.
     let unwritten = tree.get(ino)?.file.as_ref().is_some_and(|open| {
         let file = open.state.lock();
-        file.held.is_none() && !file.content.is_empty()
+        file.held.is_none() && !file.is_finished()
     });
     let over = match tree.entry(dir, to) {
         Entry::Node(other) if other == ino => return Some(Ok(())),
         // A directory must be empty, a file may be open.
         Entry::Node(other) if tree.get(other)?.attrs.is_dir() || is_busy(&tree, other) => return None,
         Entry::Node(_) if tree.get(ino)?.attrs.is_dir() => return Some(Err(Errno(libc::ENOTDIR))),
-        Entry::Node(_) => true,
+        Entry::Node(other) => Some(other),
         Entry::Somebody => return None,
-        Entry::Nobody => false,
+        Entry::Nobody => None,
     };
     if unwritten {
         return None;
+    }
+    if let Some(e) = shared.lanes.take_lost(ino) {
+        return Some(Err(e));
     }
     let clock = shared.clock();
     tree.renamed_here(dir, from, to, clock);
@@ -184,7 +188,7 @@ pub(super) fn set(shared: &Shared, who: &Caller, ino: Ino, set: &Set) -> Option<
     if node.file.as_ref().is_some_and(|open| {
         open.turn.try_lock().is_err() || {
             let file = open.state.lock();
-            file.held.is_some() || !file.content.is_empty()
+            !file.is_finished()
         }
     }) {
         return None;

@@ -204,6 +204,20 @@ async fn known(shared: &Arc<Shared>, dir: Ino, name: &Bytes) -> Option<Ino> {
     Some(ino)
 }
 
+/// Has the server have all data of a file whose creation was not all of it, before it gets another name (`close=local`).
+async fn finish(shared: &Arc<Shared>, who: &Caller, ino: Ino) -> Result<(), Errno> {
+    if let Some(e) = shared.lanes.take_lost(ino) {
+        return Err(e);
+    }
+    let open = shared.tree().get(ino).and_then(|n| n.file.clone());
+    let Some(open) = open.filter(|open| shared.options.local && !open.state.lock().is_finished()) else {
+        return Ok(());
+    };
+    flush::send(shared, ino, &open, who, Until::Stable).await;
+    let lost = open.state.lock().lost;
+    lost.map_or(Ok(()), Err)
+}
+
 /// Whether a node is a file that somebody has open. The kernel does not wait for the end of a close, so a program may remove what it has
 /// just closed: if all who had it open have closed it, their end is waited for.
 async fn is_open(shared: &Shared, ino: Ino) -> bool {
@@ -215,6 +229,10 @@ async fn is_open(shared: &Shared, ino: Ino) -> bool {
             let tree = shared.tree();
             let file = open.state.lock();
             if file.dead.is_some() || tree.get(ino).is_none_or(|n| n.file.is_none()) {
+                return false;
+            }
+            if file.opens == 0 {
+                // What is left of its data is not waited for: no close comes that would tell.
                 return false;
             }
             if open.closing.load(Ordering::Acquire) < file.opens {
@@ -333,6 +351,9 @@ pub(super) async fn rename(
         }
     }
     let source = known(shared, from, oldname).await;
+    if let Some(source) = source {
+        finish(shared, who, source).await?;
+    }
     let target = known(shared, to, newname).await;
     if let Some(target) = target {
         changes::settle_dir(shared, target).await;

@@ -29,4 +29,4 @@ pub use files::Space;
 pub use locks::LockRange;
 pub use names::{Also, Changed, Page};
 pub(crate) use send::is_busy;
-pub use send::{Caller, Doubt, Fault, Remote};
+pub use send::{Caller, Doubt, Fault, Remote, patiently};

@@ -71,6 +71,16 @@ impl From<landfast_client::compound::OpError> for Fault {
     }
 }
 
+tokio::task_local! {
+    /// Requests of this task are not given up, also if the mount is soft.
+    static PATIENT: ();
+}
+
+/// Gives no request of `work` up, also if the mount is soft: a program was told that it is done.
+pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
+    PATIENT.scope((), work).await
+}
+
 /// Whether a creation may have been executed already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
@@ -276,7 +286,8 @@ impl Remote {
 
     /// Bounds the time of a request, if the mount is soft.
     async fn bounded<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        match self.soft {
+        let patient = PATIENT.try_with(|()| ()).is_ok();
+        match self.soft.filter(|_| !patient) {
             None => work.await,
             Some(patience) => {
                 let done = tokio::time::timeout(patience, work).await;

@@ -47,11 +47,11 @@ pub enum What {
         name: Bytes,
         is_dir: bool,
     },
-    /// `over`: something has the new name.
+    /// `over`: what has the new name.
     Rename {
         from: Bytes,
         to: Bytes,
-        over: bool,
+        over: Option<Ino>,
     },
     /// Attributes of an entry, or of the directory itself.
     Set(Set),
@@ -61,6 +61,14 @@ impl What {
     /// Whether it makes something new.
     pub fn makes(&self) -> bool {
         matches!(self, What::File { .. } | What::Dir { .. } | What::Link { .. })
+    }
+
+    /// What it takes the name from.
+    pub fn replaces(&self) -> Option<Ino> {
+        match self {
+            What::Rename { over, .. } => *over,
+            _ => None,
+        }
     }
 
     fn is_of_names(&self) -> bool {
@@ -88,11 +96,13 @@ struct Lane<W> {
     sent: usize,
     /// Somebody waits for all up to this number.
     urgent: u64,
+    /// A change has failed: those behind it may find something else under their names.
+    damaged: bool,
 }
 
 impl<W> Default for Lane<W> {
     fn default() -> Lane<W> {
-        Lane { changes: VecDeque::new(), sent: 0, urgent: 0 }
+        Lane { changes: VecDeque::new(), sent: 0, urgent: 0, damaged: false }
     }
 }
 
@@ -172,7 +182,7 @@ impl<W: Clone + PartialEq> Pending<W> {
     pub fn add(&mut self, who: &W, (dir, node): (Ino, Ino), what: What, now: Time) -> Added<W> {
         let folded = match &what {
             What::Remove { .. } => self.cancel(dir, node).map(Added::Cancelled),
-            What::Rename { to, over: false, .. } => self.renamed(dir, node, to).then_some(Added::Folded),
+            What::Rename { to, over: None, .. } => self.renamed(dir, node, to).then_some(Added::Folded),
             What::Set(set) => self.set(who, dir, node, set).then_some(Added::Folded),
             _ => None,
         };
@@ -354,6 +364,40 @@ impl<W: Clone + PartialEq> Pending<W> {
             self.unmade.remove(&change.node);
         }
         over
+    }
+
+    /// A change in a lane has failed.
+    pub fn damage(&mut self, dir: Ino) {
+        if let Some(lane) = self.lanes.get_mut(&dir) {
+            lane.damaged = true;
+        }
+    }
+
+    /// Whether a change has failed before those that wait in a lane: each of them is sent after a look at its names.
+    pub fn is_damaged(&self, dir: Ino) -> bool {
+        self.lanes.get(&dir).is_some_and(|lane| lane.damaged)
+    }
+
+    /// The data of a file is lost: it does not get the name of another one. Returns what is not sent any more.
+    pub fn drop_renames(&mut self, dir: Ino, node: Ino) -> Vec<Change<W>> {
+        self.drop_unsent(dir, |c| c.node == node && matches!(c.what, What::Rename { .. }))
+    }
+
+    /// An object could not be made: its attributes cannot be set. Returns what is not sent any more.
+    pub fn drop_sets(&mut self, dir: Ino, node: Ino) -> Vec<Change<W>> {
+        self.drop_unsent(dir, |c| c.node == node && matches!(c.what, What::Set(_)))
+    }
+
+    fn drop_unsent(&mut self, dir: Ino, is: impl Fn(&Change<W>) -> bool) -> Vec<Change<W>> {
+        let Some(lane) = self.lanes.get_mut(&dir) else { return Vec::new() };
+        let unsent = lane.changes.split_off(lane.sent);
+        let (gone, left): (Vec<_>, Vec<_>) = unsent.into_iter().partition(is);
+        lane.changes.extend(left);
+        self.count -= gone.len();
+        if lane.changes.is_empty() {
+            self.lanes.remove(&dir);
+        }
+        gone
     }
 
     /// A directory could not be made: nothing in it can be done. Returns all that is not sent any more.

@@ -177,7 +177,7 @@ impl Rig {
                 if let Some(over) = over {
                     self.ours.remove(&over);
                 }
-                self.add(0, dir, node, What::Rename { from, to, over: over.is_some() });
+                self.add(0, dir, node, What::Rename { from, to, over });
             }
             Do::Chmod(n, mode, who) => {
                 let Some((above, node)) = self.named(n) else { return };
@@ -383,11 +383,11 @@ fn a_new_file_is_made_under_its_last_name_if_nobody_has_that() {
     let mut p = pending();
     add(&mut p, 2, file(0));
     let to = |n, over| What::Rename { from: name(0), to: name(n), over };
-    assert_eq!(add(&mut p, 2, to(1, false)), Added::Folded);
+    assert_eq!(add(&mut p, 2, to(1, None)), Added::Folded);
     assert_eq!(sent(&mut p, TOP), [file(1)]);
     add(&mut p, 3, file(0));
-    assert_eq!(add(&mut p, 3, to(1, true)), Added::Queued);
-    assert_eq!(sent(&mut p, TOP), [file(0), to(1, true)]);
+    assert_eq!(add(&mut p, 3, to(1, Some(2))), Added::Queued);
+    assert_eq!(sent(&mut p, TOP), [file(0), to(1, Some(2))]);
 }
 
 #[test]
@@ -452,4 +452,55 @@ fn what_is_in_a_directory_that_cannot_be_made_is_given_up() {
     p.settle(TOP, taken.len());
     assert_eq!(p.abandon(2).len(), 1);
     assert!(p.is_empty());
+}
+
+#[test]
+fn attributes_of_what_cannot_be_made_are_given_up() {
+    let mut p = pending();
+    let mode = || What::Set(Set { mode: Some(1), ..Set::default() });
+    add(&mut p, 2, What::Link { name: name(0), text: Bytes::from_static(b"text"), set: Set::default() });
+    let taken = p.take(TOP, |_, _| true);
+    // It is on its way, so they are a change of their own.
+    assert_eq!(add(&mut p, 2, mode()), Added::Queued);
+    add(&mut p, 3, file(1));
+    p.settle(TOP, taken.len());
+    let gone = p.drop_sets(TOP, 2);
+    assert_eq!(gone.into_iter().map(|c| c.what).collect::<Vec<_>>(), [mode()]);
+    assert_eq!((p.len(), sent(&mut p, TOP)), (1, vec![file(1)]));
+    assert!(p.is_empty() && p.lanes.is_empty());
+    // What is under way is not taken from under it.
+    add(&mut p, 3, mode());
+    assert_eq!(p.take(TOP, |_, _| true).len(), 1);
+    assert!(p.drop_sets(TOP, 3).is_empty() && p.len() == 1);
+}
+
+#[test]
+fn what_waits_behind_a_failed_change_is_looked_at() {
+    let mut p = pending();
+    let rename = |from, to, over| What::Rename { from: name(from), to: name(to), over };
+    add(&mut p, 2, rename(0, 1, None));
+    add(&mut p, 3, rename(2, 0, None));
+    let taken = p.take(TOP, |_, _| true);
+    assert!(taken.len() == 2 && !p.is_damaged(TOP));
+    // The first has failed.
+    p.settle(TOP, 1);
+    p.damage(TOP);
+    assert!(p.is_damaged(TOP));
+    assert_eq!(sent(&mut p, TOP), [rename(2, 0, None)]);
+    assert!(!p.is_damaged(TOP));
+    // Nothing is behind it.
+    p.damage(TOP);
+    add(&mut p, 4, file(4));
+    assert!(!p.is_damaged(TOP));
+}
+
+#[test]
+fn a_file_that_lost_its_data_replaces_no_other() {
+    let mut p = pending();
+    let over = What::Rename { from: name(0), to: name(1), over: Some(9) };
+    add(&mut p, 2, over.clone());
+    add(&mut p, 3, file(2));
+    let gone = p.drop_renames(TOP, 2);
+    assert_eq!(gone.into_iter().map(|c| c.what).collect::<Vec<_>>(), [over]);
+    assert_eq!((p.len(), sent(&mut p, TOP)), (1, vec![file(2)]));
 }

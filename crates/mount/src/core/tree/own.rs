@@ -16,6 +16,7 @@ use super::right::{Own, Right};
 use super::{Known, Name, Node, Tree};
 use crate::core::attrs::{Attrs, Set};
 use crate::core::{Ino, Time};
+use crate::limits::{COMPLETE_DIR_MAX, NAMES_MAX};
 
 /// What an own directory has under a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,12 @@ impl<F> Tree<F> {
     pub fn takes_changes(&self, dir: Ino, user: u32) -> bool {
         let own = self.own(dir);
         own.is_some_and(|own| !matches!(own.right, Right::Returning(_)) && own.users.contains(&user))
+    }
+
+    /// Whether an own directory has more names than memory is to have of one, or memory has too many in all.
+    pub fn is_too_large(&self, dir: Ino) -> bool {
+        let names = self.nodes.get(&dir).and_then(|n| n.dir.as_ref()).map_or(0, |d| d.names.len());
+        names > COMPLETE_DIR_MAX || self.names > NAMES_MAX
     }
 
     /// A user may change names in an own directory, as the server says.
