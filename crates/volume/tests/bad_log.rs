@@ -154,9 +154,14 @@ impl Scene {
         let mut dirs = vec![self.dir()];
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(dir).expect("a directory").map(|e| e.expect("an entry").path()) {
-                match entry.is_dir() {
-                    true => dirs.push(entry),
-                    false => all.push((entry.clone(), std::fs::read(entry).expect("a file"))),
+                let kind = entry.symlink_metadata().expect("an entry").file_type();
+                if kind.is_dir() {
+                    dirs.push(entry);
+                } else if kind.is_file() {
+                    all.push((entry.clone(), std::fs::read(entry).expect("a file")));
+                } else {
+                    // A FIFO, which has no contents, keeps room for orphans.
+                    all.push((entry, Vec::new()));
                 }
             }
         }
