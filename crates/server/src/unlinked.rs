@@ -30,7 +30,7 @@ impl<'a> Unlinking<'a> {
     pub(crate) fn held(&mut self, node: &Node) -> Held {
         let (file, now) = (node.fh(), self.sh.now());
         let mut st = self.sh.state();
-        let Some((_, notes)) = st.keep_unlinked(&file) else { return Held::ByNobody };
+        let Some(notes) = st.keep_unlinked(&file) else { return Held::ByNobody };
         let promised = st.was_promised_to_the_living(now, &file);
         drop(st);
         (self.asked, self.notes) = (Some(node.clone()), notes);

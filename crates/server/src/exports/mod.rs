@@ -24,6 +24,7 @@ pub mod rules;
 mod tx;
 pub(crate) mod unavailable;
 
+use crate::state::notes::Stamped;
 use bytes::Bytes;
 pub(crate) use caller::{Access, Caller, Refused};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
@@ -343,9 +344,11 @@ impl Exports {
         keeps().find(|e| e.volume.failed().is_none()).or_else(|| keeps().next())
     }
 
-    /// Whether there is a log that still takes notes. If all have failed, what an answer would rest on cannot be kept, and reads go on without.
-    pub(crate) fn can_note(&self) -> bool {
-        self.keeper().is_some_and(|e| e.volume.failed().is_none())
+    /// What an answer that rests on these removals has to write ([`crate::state::removals`]). If all logs have failed they cannot be kept, and reads go on
+    /// without. Called without the state's lock.
+    pub(crate) fn relied_on(&self, unsettled: Vec<Stamped>) -> Vec<Stamped> {
+        let kept = unsettled.is_empty() || self.keeper().is_some_and(|e| e.volume.failed().is_none());
+        if kept { unsettled } else { Vec::new() }
     }
 
     /// Whether any export gives delegations, of files or of directories.

@@ -179,8 +179,8 @@ impl Nlm {
         let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
         let now = self.sh.now();
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
-        let (mut notes, can_note) = (Vec::new(), self.sh.exports().can_note());
-        let reply = {
+        let mut notes = Vec::new();
+        let (reply, unsettled) = {
             let mut st = self.sh.state();
             if st.grace.active(now) {
                 return Err(NlmStat::DENIED_GRACE_PERIOD);
@@ -194,11 +194,9 @@ impl Nlm {
                     Some(d) => break TestReply { stat: NlmStat::DENIED, holder: Some(holder(&d)) },
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            reply
+            (reply, st.removals.unsettled())
         };
+        notes.extend(self.sh.exports().relied_on(unsettled));
         // If the log does not take the note, nothing may be promised to this client.
         if let Err(e) = self.keep(notes).await {
             tracing::error!("the log took no record of a client that is gone: {e}");
@@ -210,12 +208,11 @@ impl Nlm {
         let span = span(&a.lock)?;
         let file = file_to_lock(&self.sh, from, &a.lock.fh)?;
         let _touching = self.clear_of_delegations(&file, Touch::of_lock(a.exclusive)).await?;
-        let can_note = self.sh.exports().can_note();
         let (host, mut notes) = self.host(from, &a.lock.caller_name, a.reclaim)?;
         let owner = nlm::owner(a.lock.svid, &a.lock.oh.0);
         let ask =
             LockRequest { host, from: share_of(from.peer.ip()), owner, file, span, exclusive: a.exclusive };
-        let stat = {
+        let (stat, unsettled) = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             let stat = loop {
                 match st.files.nlm_lock(&ask) {
@@ -237,11 +234,9 @@ impl Nlm {
                     Err(LockError::Status(_)) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            stat
+            (stat, st.removals.unsettled())
         };
+        notes.extend(self.sh.exports().relied_on(unsettled));
         let kept = if stat == NlmStat::GRANTED && monitored {
             self.keep_host(host, notes).await
         } else {
@@ -382,10 +377,9 @@ impl Nlm {
         let file = file_to_lock(&self.sh, from, &a.share.fh)?;
         let _touching =
             self.clear_of_delegations(&file, Touch::of_lock(access & WRITE != 0 || deny != 0)).await?;
-        let can_note = self.sh.exports().can_note();
         let (host, mut notes) = self.host(from, &a.share.caller_name, a.reclaim)?;
         let oh = &a.share.oh.0;
-        let stat = {
+        let (stat, unsettled) = {
             let (mut st, now) = (self.sh.state(), self.sh.now());
             let stat = loop {
                 if deny != 0 && !a.reclaim && st.may_have_unknown_opens(now) {
@@ -400,11 +394,9 @@ impl Nlm {
                     Err(_) => break NlmStat::DENIED_NOLOCKS,
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            stat
+            (stat, st.removals.unsettled())
         };
+        notes.extend(self.sh.exports().relied_on(unsettled));
         let kept = match stat {
             NlmStat::GRANTED => self.keep_host(host, notes).await,
             _ => self.keep(notes).await,

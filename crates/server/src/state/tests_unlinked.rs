@@ -142,7 +142,7 @@ fn an_orphan_that_is_opened_anew_outlasts_the_next_restart() {
         let c = client(&mut st, b"c");
         let f = file(1);
         let s = open(&mut st, c, 1, &f);
-        let notes = st.keep_unlinked(&f).expect("open").1;
+        let notes = st.keep_unlinked(&f).expect("open");
         let mut log = with_clients(&st, notes);
         let mut st = restarted(2, &log);
         st.has_orphans([f.clone()]);
@@ -168,7 +168,7 @@ fn of_an_orphan_an_open_of_an_unknown_owner_stays() {
         let s = open(&mut st, c, 1, &f);
         let mut st = restarted(2, &st.snapshot());
         st.adopt(1, c, &f, &s, READ).expect("nobody reclaims");
-        let notes = st.keep_unlinked(&f).expect("open").1;
+        let notes = st.keep_unlinked(&f).expect("open");
         let mut st = restarted(3, &with_clients(&st, notes));
         if orphan {
             st.has_orphans([f.clone()]);
@@ -195,7 +195,7 @@ fn of_a_client_that_reclaims_all_stays_until_nobody_may() {
     let f = file(1);
     st.files.open(&file(9), c, &owner(9), READ, 2, None).expect("it denies");
     let (mine, theirs) = (open(&mut st, c, 1, &f), open(&mut st, d, 1, &f));
-    let mut notes = st.keep_unlinked(&f).expect("open").1;
+    let mut notes = st.keep_unlinked(&f).expect("open");
     assert_eq!(notes.len(), 2);
     notes.extend(st.note_holding(c));
     let mut st = restarted(2, &with_clients(&st, notes));
@@ -217,7 +217,7 @@ fn of_a_client_that_is_silent_for_very_long_nothing_stays() {
     let c = client(&mut st, b"c");
     let f = file(1);
     open(&mut st, c, 1, &f);
-    let notes = st.keep_unlinked(&f).expect("open").1;
+    let notes = st.keep_unlinked(&f).expect("open");
     let mut st = restarted(2, &with_clients(&st, notes));
     st.has_orphans([f.clone()]);
     st.tick(limits::COURTESY_MS);
@@ -291,7 +291,7 @@ proptest! {
                     let open = opens.keys().any(|(_, of)| *of == f);
                     let notes = st.keep_unlinked(&key(f, &generation));
                     prop_assert_eq!(notes.is_some(), open);
-                    log.extend(notes.map_or_else(Vec::new, |(_, notes)| notes));
+                    log.extend(notes.unwrap_or_default());
                     if open {
                         unlinked.insert(f);
                     } else {

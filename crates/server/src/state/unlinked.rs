@@ -76,11 +76,12 @@ impl<F> Files<F> {
         self.has_place() && open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
     }
 
-    /// Whether somebody who has the file open was promised that it outlasts its last name.
-    fn was_promised(&self, file: &FileKey) -> bool {
-        let promised = |id: &u64| self.preserved.logged(*id).is_some_and(|open| open.promised);
+    /// Whether one of these clients has the file open and was promised that it outlasts its last name.
+    fn was_promised_to(&self, file: &FileKey, these: impl Fn(u64) -> bool) -> bool {
+        let promised =
+            |id: &u64| self.preserved.logged(*id).is_some_and(|open| open.promised && these(open.client));
         let delegated = |id: &u64| {
-            let open = self.opens.get(id);
+            let open = self.opens.get(id).filter(|open| these(open.client));
             open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
         };
         self.preserved.unused_of(file).iter().any(promised)
@@ -185,11 +186,12 @@ impl<F> State<F> {
         self.files.preserved.logged(id).is_some_and(|open| open.promised)
     }
 
-    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has; with whether one of them was promised
-    /// that it outlasts that. `None`: nobody has, or there are too many orphans, and nobody was promised this one.
-    pub fn keep_unlinked(&mut self, file: &FileKey) -> Option<(bool, Vec<Stamped>)> {
-        let promised = self.files.was_promised(file);
-        if !self.files.is_held(file) || !(self.files.has_place() || promised) {
+    /// A file is about to lose its last name. If somebody has it open, it is an orphan from now on, and these notes say who has. `None`: nobody has, or
+    /// there are too many orphans, and nobody was promised this one.
+    pub fn keep_unlinked(&mut self, file: &FileKey) -> Option<Vec<Stamped>> {
+        if !self.files.is_held(file)
+            || !(self.files.has_place() || self.files.was_promised_to(file, |_| true))
+        {
             return None;
         }
         self.files.preserved.is_kept(file.clone());
@@ -202,25 +204,12 @@ impl<F> State<F> {
                 _ => {}
             }
         }
-        Some((promised, notes))
+        Some(notes)
     }
 
     /// Whether somebody whose lease runs was promised that the file outlasts its last name. For others nothing is refused to those who are there.
     pub fn was_promised_to_the_living(&self, now: Millis, file: &FileKey) -> bool {
-        let lives = |client: u64| !self.lapsed(client, now);
-        let of_note = |id: &u64| {
-            self.files.preserved.logged(*id).is_some_and(|open| open.promised && lives(open.client))
-        };
-        let of_delegation = |id: &u64| {
-            let open = self.files.opens.get(id).filter(|o| lives(o.client));
-            open.and_then(|o| o.delegation.as_ref()).is_some_and(|d| d.logged.is_some())
-        };
-        self.files.preserved.unused_of(file).iter().any(of_note)
-            || self
-                .files
-                .files
-                .get(file)
-                .is_some_and(|f| f.opens.iter().any(|id| of_note(id) || of_delegation(id)))
+        self.files.was_promised_to(file, |client| !self.lapsed(client, now))
     }
 
     /// The volume has not kept it.

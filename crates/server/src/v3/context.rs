@@ -197,8 +197,8 @@ impl<'a> Context<'a> {
     /// lease has expired are removed. The error is `ACCES`.
     pub(super) fn not_denied(&mut self, obj: &Obj, want: Share) -> Result<(), NfsStat3> {
         let key = obj.node.fh();
-        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
-        let result = {
+        let mut notes = Vec::new();
+        let (result, unsettled) = {
             let mut st = self.sh.state();
             let result = loop {
                 match st.files.check_anonymous(&key, want) {
@@ -209,11 +209,9 @@ impl<'a> Context<'a> {
                     Err(_) => break Err(NfsStat3::ACCES),
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            result
+            (result, st.removals.unsettled())
         };
+        notes.extend(self.exports.relied_on(unsettled));
         self.note(notes);
         result
     }

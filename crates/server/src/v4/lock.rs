@@ -79,8 +79,8 @@ impl Context<'_> {
             Some(opened) => obj.volume().as_caller(obj.cred(), &opened, mode_for(want)).map(drop)?,
             None => obj.volume().may(obj.cred(), &obj.node, mode_for(want))?,
         }
-        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
-        let result = {
+        let mut notes = Vec::new();
+        let (result, unsettled) = {
             let mut st = self.sh.state();
             let result = loop {
                 match st.files.lock(client, &file, &locker, a.locktype, span) {
@@ -106,11 +106,9 @@ impl Context<'_> {
                     refused => break refused,
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            result
+            (result, st.removals.unsettled())
         };
+        notes.extend(self.exports.relied_on(unsettled));
         self.note(notes);
         match result {
             Ok(stateid) => {
@@ -130,8 +128,8 @@ impl Context<'_> {
         let client = self.client()?;
         let span = Span::new(a.offset, a.length)?;
         may_know_locks(&obj)?;
-        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
-        let in_the_way = {
+        let mut notes = Vec::new();
+        let (in_the_way, unsettled) = {
             let mut st = self.sh.state();
             if st.must_wait_for_grace(client, self.now) {
                 return Err(NfsStat::NFS4ERR_GRACE.into());
@@ -145,11 +143,9 @@ impl Context<'_> {
                     other => break other,
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            found
+            (found, st.removals.unsettled())
         };
+        notes.extend(self.exports.relied_on(unsettled));
         self.note(notes);
         in_the_way.map_or(Ok(ResBody::Empty), |d| Err(denied(d)))
     }

@@ -396,8 +396,8 @@ impl Context<'_> {
         denied: NfsStat,
         check: impl Fn(&crate::state::State<OpenFile>) -> Result<(), ShareConflict>,
     ) -> Result<(), NfsStat> {
-        let (mut notes, can_note) = (Vec::new(), self.exports.can_note());
-        let result = {
+        let mut notes = Vec::new();
+        let (result, unsettled) = {
             let mut st = self.sh.state();
             let result = loop {
                 match check(&st) {
@@ -408,11 +408,9 @@ impl Context<'_> {
                     Err(_) => break Err(denied),
                 }
             };
-            if can_note {
-                notes.extend(st.removals.unsettled());
-            }
-            result
+            (result, st.removals.unsettled())
         };
+        notes.extend(self.exports.relied_on(unsettled));
         self.note(notes);
         result
     }
