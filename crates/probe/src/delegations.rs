@@ -5,9 +5,7 @@ use landfast_nfs::v4::args::{
     CreateArgs, CreateType, GetDirDelegationArgs, OpenArgs, OpenClaim, OpenHow, owner,
 };
 use landfast_nfs::v4::res::{GetDirDelegationRes, OpenDelegation, OpenRes};
-use landfast_nfs::v4::{
-    ArgOp, AttrValues, Bitmap, CompoundRes, FileHandle, NfsTime, ResBody, Stateid, flags,
-};
+use landfast_nfs::v4::{ArgOp, AttrValues, Bitmap, CompoundRes, FileHandle, ResBody, Stateid, flags};
 use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -97,14 +95,7 @@ pub(crate) fn in_place_of_open(open: &OpenRes) -> Delegation {
 }
 
 fn ask(notifications: Bitmap) -> ArgOp {
-    ArgOp::GetDirDelegation(GetDirDelegationArgs {
-        signal: false,
-        notifications,
-        child_attr_delay: NfsTime::default(),
-        dir_attr_delay: NfsTime::default(),
-        child_attributes: Bitmap::default(),
-        dir_attributes: Bitmap::default(),
-    })
+    ArgOp::GetDirDelegation(GetDirDelegationArgs::new(notifications))
 }
 
 /// Asks for a delegation of a directory without notifications, as Linux does.

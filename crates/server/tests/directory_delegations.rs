@@ -17,14 +17,7 @@ use std::time::Instant;
 use tokio::time::timeout;
 
 fn ask() -> ArgOp {
-    ArgOp::GetDirDelegation(GetDirDelegationArgs {
-        signal: false,
-        notifications: Bitmap::default(),
-        child_attr_delay: NfsTime::default(),
-        dir_attr_delay: NfsTime::default(),
-        child_attributes: Bitmap::default(),
-        dir_attributes: Bitmap::default(),
-    })
+    ArgOp::GetDirDelegation(GetDirDelegationArgs::new(Bitmap::default()))
 }
 
 /// A directory in the root with a file and a directory in it, delegated to `c`.
@@ -64,12 +57,12 @@ async fn get(c: &mut Client, fh: &FileHandle) -> Option<Stateid> {
 /// What somebody else does to a directory.
 type Rival = (&'static str, fn(FileHandle) -> Vec<ArgOp>);
 
-fn at(fh: FileHandle, op: ArgOp) -> Vec<ArgOp> {
+pub fn at(fh: FileHandle, op: ArgOp) -> Vec<ArgOp> {
     vec![ArgOp::Putfh(fh), op]
 }
 
 /// RENAME from the first directory to the second; without one it is the root.
-fn rename(from: Option<FileHandle>, oldname: &str, to: Option<FileHandle>, newname: &str) -> Vec<ArgOp> {
+pub fn rename(from: Option<FileHandle>, oldname: &str, to: Option<FileHandle>, newname: &str) -> Vec<ArgOp> {
     let go = |fh: Option<FileHandle>| fh.map_or(ArgOp::Putrootfh, ArgOp::Putfh);
     let names = RenameArgs { oldname: name(oldname), newname: name(newname) };
     vec![go(from), ArgOp::Savefh, go(to), ArgOp::Rename(names)]

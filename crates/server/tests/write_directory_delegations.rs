@@ -3,6 +3,7 @@
 
 use crate::common;
 use crate::delegations::{Heard, recalled};
+use crate::directory_delegations::{at, rename};
 use crate::v40::Client40;
 
 use common::back::*;
@@ -39,14 +40,7 @@ async fn rig_of(features: Features, durability: Durability, lease: u32) -> Rig {
 
 fn ask(write: bool) -> ArgOp {
     let notifications = if write { Bitmap::of(&[NOTIFY4_WRITE_DELEGATION]) } else { Bitmap::default() };
-    ArgOp::GetDirDelegation(GetDirDelegationArgs {
-        signal: false,
-        notifications,
-        child_attr_delay: NfsTime::default(),
-        dir_attr_delay: NfsTime::default(),
-        child_attributes: Bitmap::default(),
-        dir_attributes: Bitmap::default(),
-    })
+    ArgOp::GetDirDelegation(GetDirDelegationArgs::new(notifications))
 }
 
 /// What was given.
@@ -330,17 +324,6 @@ async fn callable_client(raw: Raw, name: &[u8]) -> Client {
     let mut c = Client { raw, id: ex.clientid, session, seq: 0, cachethis: true, flags, fore };
     assert_ok(&c.run(vec![ArgOp::ReclaimComplete(false)]).await);
     c
-}
-
-fn at(fh: FileHandle, op: ArgOp) -> Vec<ArgOp> {
-    vec![ArgOp::Putfh(fh), op]
-}
-
-/// RENAME from the first directory to the second; without one it is the root.
-fn rename(from: Option<FileHandle>, oldname: &str, to: Option<FileHandle>, newname: &str) -> Vec<ArgOp> {
-    let go = |fh: Option<FileHandle>| fh.map_or(ArgOp::Putrootfh, ArgOp::Putfh);
-    let names = RenameArgs { oldname: name(oldname), newname: name(newname) };
-    vec![go(from), ArgOp::Savefh, go(to), ArgOp::Rename(names)]
 }
 
 fn unchecked() -> OpenHow {

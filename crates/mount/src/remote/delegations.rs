@@ -3,16 +3,13 @@
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::GetDirDelegationArgs;
 use landfast_nfs::v4::attr::Bitmap;
-use landfast_nfs::v4::flags::{ACCESS4_DELETE, ACCESS4_EXTEND, ACCESS4_MODIFY};
+use landfast_nfs::v4::flags::{ACCESS4_DELETE, ACCESS4_EXTEND, ACCESS4_MODIFY, NOTIFY4_WRITE_DELEGATION};
 use landfast_nfs::v4::res::GetDirDelegationRes;
-use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, NfsTime, OpNum, ResBody, Stateid};
+use landfast_nfs::v4::{ArgOp, FileHandle, NfsStat, OpNum, ResBody, Stateid};
 
 use super::send::{Caller, Fault, Remote};
 use crate::core::attrs::{ASKED, Attrs};
 use crate::limits::RETURNED_TOGETHER;
-
-/// Asks for, and gives, a delegation for writing.
-const WRITE: u32 = 31;
 
 /// What changing names needs.
 const CHANGE_NAMES: u32 = ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE;
@@ -31,21 +28,14 @@ pub enum Delegation {
 
 /// The operation that asks.
 pub(super) fn ask_for_delegation() -> ArgOp {
-    ArgOp::GetDirDelegation(GetDirDelegationArgs {
-        signal: false,
-        notifications: Bitmap::of(&[WRITE]),
-        child_attr_delay: NfsTime::default(),
-        dir_attr_delay: NfsTime::default(),
-        child_attributes: Bitmap::default(),
-        dir_attributes: Bitmap::default(),
-    })
+    ArgOp::GetDirDelegation(GetDirDelegationArgs::new(Bitmap::of(&[NOTIFY4_WRITE_DELEGATION])))
 }
 
 /// Its result, and whether the COMPOUND goes on behind it.
 pub(super) fn delegation(results: &mut Results) -> (Delegation, bool) {
     match results.take(OpNum::GET_DIR_DELEGATION).map_err(|e| e.status()) {
         Ok(ResBody::GetDirDelegation(GetDirDelegationRes::Given(given))) => {
-            let given = match given.notifications.has(WRITE) {
+            let given = match given.notifications.has(NOTIFY4_WRITE_DELEGATION) {
                 true => Delegation::Write(given.stateid),
                 false => Delegation::Read(given.stateid),
             };
@@ -57,6 +47,12 @@ pub(super) fn delegation(results: &mut Results) -> (Delegation, bool) {
         }
         Err(_) => (Delegation::None, false),
     }
+}
+
+/// What ACCESS says.
+fn changes_names(results: &mut Results) -> Result<bool, Fault> {
+    let res = results.take(OpNum::ACCESS)?;
+    Ok(matches!(res, ResBody::Access(res) if res.access & CHANGE_NAMES == CHANGE_NAMES))
 }
 
 impl Remote {
@@ -75,10 +71,7 @@ impl Remote {
         // If a reply with a delegation is lost, the server asks for its return one day.
         let mut results = self.ask(who, ops).await?;
         results.take(OpNum::PUTFH)?;
-        let may = match results.take(OpNum::ACCESS)? {
-            ResBody::Access(res) => res.access & CHANGE_NAMES == CHANGE_NAMES,
-            _ => false,
-        };
+        let may = changes_names(&mut results)?;
         let (given, _) = delegation(&mut results);
         let attrs = results.getattr().ok().and_then(|a| self.attrs(&a).ok());
         Ok((given, may, attrs))
@@ -88,10 +81,7 @@ impl Remote {
     pub async fn may_change(&self, who: &Caller, dir: &FileHandle) -> Result<bool, Fault> {
         let mut results = self.ask(who, vec![ArgOp::Putfh(dir.clone()), ArgOp::Access(CHANGE_NAMES)]).await?;
         results.take(OpNum::PUTFH)?;
-        match results.take(OpNum::ACCESS)? {
-            ResBody::Access(res) => Ok(res.access & CHANGE_NAMES == CHANGE_NAMES),
-            _ => Ok(false),
-        }
+        changes_names(&mut results)
     }
 
     /// Returns delegations (RFC 8881 section 18.6). One that the server does not know any more is returned, too.

@@ -424,6 +424,20 @@ pub struct GetDirDelegationArgs {
     pub dir_attributes: Bitmap,
 }
 
+impl GetDirDelegationArgs {
+    /// Asks with these `NOTIFY4_*`, and to be told of no attributes.
+    pub fn new(notifications: Bitmap) -> GetDirDelegationArgs {
+        GetDirDelegationArgs {
+            signal: false,
+            notifications,
+            child_attr_delay: NfsTime::default(),
+            dir_attr_delay: NfsTime::default(),
+            child_attributes: Bitmap::default(),
+            dir_attributes: Bitmap::default(),
+        }
+    }
+}
+
 /// LISTXATTRS (RFC 8276 section 8.4.3).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ListxattrsArgs {
