@@ -271,9 +271,14 @@ impl<F> Tree<F> {
         self.seen(ino, change, asked);
     }
 
-    /// Takes attributes that a change of ours left behind, sent at `sent`, its reply known at `now`. Replies to requests sent before `now` say nothing new. If
-    /// another change of ours has ended since `sent`, nobody knows which of the two was the last: the server is asked.
-    pub fn changed(&mut self, ino: Ino, attrs: Option<Attrs>, (sent, now): (Time, Time)) {
+    /// Takes attributes that a change of ours left behind, beside which there was no other. Replies to requests sent before `now` say nothing new.
+    pub fn changed(&mut self, ino: Ino, attrs: Option<Attrs>, now: Time) {
+        self.changed_since(now, ino, attrs, now);
+    }
+
+    /// The same of a change that was sent at `sent`. If another one of ours has ended since, nobody knows which of the two was the last: the
+    /// server is asked.
+    pub fn changed_since(&mut self, sent: Time, ino: Ino, attrs: Option<Attrs>, now: Time) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let alone = sent >= node.floor;
         node.floor = now;
@@ -394,7 +399,7 @@ impl<F> Tree<F> {
         let failed = change.is_none();
         let (change, attrs) = change.unwrap_or_default();
         if !failed {
-            self.changed(dir, attrs, (asked, now));
+            self.changed_since(asked, dir, attrs, now);
         }
         let Some(dir) = self.dir(dir) else { return };
         dir.changes += 1;
@@ -456,7 +461,7 @@ impl<F> Tree<F> {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         node.handle = Some(handle.clone());
         let place = node.place.clone();
-        self.changed(ino, attrs, (now, now));
+        self.changed(ino, attrs, now);
         let other = self.handles.get(&handle).and_then(|other| self.nodes.get(other));
         if other.is_none_or(|other| other.file.is_none()) {
             self.handles.insert(handle, ino);

@@ -88,7 +88,7 @@ pub(super) async fn set_attrs(
     {
         open.state.lock().generation += 1;
     }
-    tree.changed(ino, Some(attrs.clone()), (sent, now));
+    tree.changed_since(sent, ino, Some(attrs.clone()), now);
     Ok(shared.seen_by_programs(&tree, ino, attrs))
 }
 

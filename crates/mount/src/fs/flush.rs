@@ -244,7 +244,7 @@ async fn set_part(
     let set = shared.remote.set_attrs(who, handle, part).await;
     let now = shared.now();
     match set {
-        Ok(attrs) => shared.tree().changed(ino, Some(attrs), (sent, now)),
+        Ok(attrs) => shared.tree().changed_since(sent, ino, Some(attrs), now),
         Err(e) => {
             let path = shared.tree().path(ino);
             shared.failed(&path, &format!("attributes could not be set: {}", e.errno()));
@@ -266,7 +266,7 @@ async fn write(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: b
                 let mut tree = shared.tree();
                 open.state.lock().content.written(number, None);
                 pages(&mut tree, ino, Some(before), attrs.change);
-                tree.changed(ino, Some(attrs), (now, now));
+                tree.changed(ino, Some(attrs), now);
                 Ok(())
             }
             Ok(None) => {
@@ -325,7 +325,7 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
                     let mut tree = shared.tree();
                     if verifier.is_none() {
                         // The piece leaves memory here, and no COMMIT tells the size: the file is not shorter than this.
-                        tree.changed(ino, None, (now, now));
+                        tree.changed(ino, None, now);
                         if let Some(node) = tree.get_mut(ino) {
                             node.attrs.size = node.attrs.size.max(end);
                         }
@@ -354,14 +354,14 @@ async fn pieces(shared: &Arc<Shared>, ino: Ino, open: &Open, who: &Caller, all: 
             let now = shared.now();
             let mut tree = shared.tree();
             pages(&mut tree, ino, None, attrs.change);
-            tree.changed(ino, Some(attrs), (now, now));
+            tree.changed(ino, Some(attrs), now);
             return Ok(());
         }
         let (verifier, attrs) = shared.remote.commit(who, &handle).await?;
         let now = shared.now();
         let mut tree = shared.tree();
         pages(&mut tree, ino, None, attrs.change);
-        tree.changed(ino, Some(attrs), (now, now));
+        tree.changed(ino, Some(attrs), now);
         let mut file = open.state.lock();
         if file.content.committed(verifier) {
             shared.charge(&mut file);

@@ -387,7 +387,7 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
         }
         // Before anybody finds that the lane has come so far.
         shared.lanes.unfinished().extend(unfinished.iter().map(|(ino, _)| (*ino, dir)));
-        tree.changed(dir, sent.dir, (now, now));
+        tree.changed(dir, sent.dir, now);
         let over = count + usize::from(failed.is_some());
         shared.lanes.pending().settle(dir, over);
         if let (Some(e), Some(change)) = (failed, changes.get(count)) {
@@ -484,14 +484,14 @@ fn done_one(
                 tree.disown(ino);
             }
             // Its change time is the server's, and its other names have one less beside them.
-            tree.changed(ino, None, (now, now));
+            tree.changed(ino, None, now);
         }
         StepDone::Set(attrs) => {
             if let (Some(node), Some(attrs)) = (tree.get_mut(ino), &attrs) {
                 let same = node.pages == Some(node.attrs.change);
                 node.pages = same.then_some(attrs.change);
             }
-            tree.changed(ino, attrs, (now, now));
+            tree.changed(ino, attrs, now);
         }
     }
 }
@@ -546,7 +546,7 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
         gone.iter().for_each(|change| forget(shared, tree, change, Some(e)));
     }
     forget(shared, tree, change, Some(e));
-    tree.changed(change.node, None, (shared.now(), shared.now()));
+    tree.changed(change.node, None, shared.now());
     tree.unpin(change.node);
 }
 

@@ -126,7 +126,7 @@ pub(super) async fn set(
             node.pages = node.pages.filter(|_| !changed);
             changed
         });
-        tree.changed(handle.ino, Some(attrs.clone()), (now, now));
+        tree.changed(handle.ino, Some(attrs.clone()), now);
         changed
     };
     if changed {

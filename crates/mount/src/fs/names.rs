@@ -177,7 +177,7 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &
             tree.disown(ino);
         }
         // It may have other names.
-        tree.changed(ino, None, (now, now));
+        tree.changed(ino, None, now);
         if let Some(node) = tree.get_mut(ino)
             && node.place.as_ref().is_some_and(|(d, n)| *d == dir && n == name)
         {
@@ -418,7 +418,7 @@ async fn move_name(
             if from != to {
                 tree.is_shared_now(ino);
             }
-            tree.changed(ino, None, (now, now));
+            tree.changed(ino, None, now);
             tree.named(to, newname, Some(ino));
         }
         None => tree.unknown(to, newname),
@@ -427,7 +427,7 @@ async fn move_name(
         if tree.get(ino).is_some_and(|n| n.attrs.is_dir()) {
             tree.disown(ino);
         }
-        tree.changed(ino, None, (now, now));
+        tree.changed(ino, None, now);
     }
     Ok(())
 }
@@ -463,7 +463,7 @@ pub(super) async fn link(
         let same = node.pages == Some(node.attrs.change);
         node.pages = same.then_some(attrs.change);
     }
-    tree.changed(ino, Some(attrs.clone()), (sent, now));
+    tree.changed_since(sent, ino, Some(attrs.clone()), now);
     tree.named(dir, name, Some(ino));
     tree.refer(ino);
     Ok(shared.seen_by_programs(&tree, ino, attrs))

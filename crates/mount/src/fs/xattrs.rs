@@ -91,7 +91,7 @@ pub(super) async fn set(
     };
     shared.remote.set_xattr(who, &handle, key, value, option).await?;
     let now = shared.now();
-    shared.tree().changed(ino, None, (now, now));
+    shared.tree().changed(ino, None, now);
     Ok(())
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn remove(shared: &Arc<Shared>, who: &Caller, ino: Ino, name: &
     let handle = shared.server_handle(ino)?;
     shared.remote.remove_xattr(who, &handle, key).await?;
     let now = shared.now();
-    shared.tree().changed(ino, None, (now, now));
+    shared.tree().changed(ino, None, now);
     Ok(())
 }
 

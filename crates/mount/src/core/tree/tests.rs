@@ -185,7 +185,7 @@ fn an_old_reply_changes_nothing() {
     let mut tree = tree();
     let at = Time::from_millis;
     let ino = tree.node(&handle(5), attrs(FileType::Reg, 5, 1), at(10));
-    tree.changed(ino, Some(attrs(FileType::Reg, 5, 3)), (at(25), at(30)));
+    tree.changed_since(at(25), ino, Some(attrs(FileType::Reg, 5, 3)), at(30));
     tree.learn(ino, attrs(FileType::Reg, 5, 2), at(20));
     assert_eq!(tree.get(ino).unwrap().attrs.change, 3);
     tree.learn(ino, attrs(FileType::Reg, 5, 4), at(40));
@@ -202,7 +202,7 @@ fn attributes_after_changes_that_were_under_way_together_are_asked_for() {
     assert_eq!(tree.fresh(ROOT, at(20)).unwrap().change, 1);
     // Sent at 20 and at 30; the server did the second one first, or its reply came first.
     tree.begin(ROOT);
-    tree.changed(ROOT, Some(attrs(FileType::Dir, 100, 3)), (at(30), at(40)));
+    tree.changed_since(at(30), ROOT, Some(attrs(FileType::Dir, 100, 3)), at(40));
     tree.end(ROOT, after(2), at(20), at(50));
     assert_eq!(tree.fresh(ROOT, at(60)), None);
     tree.learn(ROOT, attrs(FileType::Dir, 100, 3), at(60));
