@@ -6,7 +6,6 @@ use crate::limits::READY_WAIT;
 use crate::mounts;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 /// A mount. Dropping it ends its process, whatever that has not written yet.
 #[derive(Debug)]
@@ -72,21 +71,9 @@ impl FuseMount {
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 
-    pub fn rss_bytes(&self) -> Option<u64> {
-        self.child.rss_bytes()
-    }
-
-    pub fn peak_rss_bytes(&self) -> Option<u64> {
-        self.child.peak_rss_bytes()
-    }
-
-    /// See [`Child::forget_peak`].
-    pub fn forget_peak(&self) -> Result<()> {
-        self.child.forget_peak()
-    }
-
-    pub fn cpu(&self) -> Option<Duration> {
-        self.child.cpu()
+    /// The process that serves it.
+    pub fn process(&self) -> &Child {
+        &self.child
     }
 
     /// Makes everything stable and unmounts: `landfast umount`.

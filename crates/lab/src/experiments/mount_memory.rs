@@ -91,8 +91,8 @@ fn works(files: u64, options: &str, progress: Progress<'_>) -> Result<Vec<Needed
     let mut all = Vec::new();
     for name in WORKS {
         progress(&format!("{files} files: {name}"));
-        mount.forget_peak()?;
-        let cpu_s = || mount.cpu().map(|cpu| cpu.as_secs_f64()).ok_or_else(gone);
+        mount.process().forget_peak()?;
+        let cpu_s = || mount.process().cpu().map(|cpu| cpu.as_secs_f64()).ok_or_else(gone);
         let (rpcs, cpu, start) = (mount.rpcs()?, cpu_s()?, Instant::now());
         match name {
             "tar xf" => extract(files, &at)?,
@@ -101,7 +101,7 @@ fn works(files: u64, options: &str, progress: Progress<'_>) -> Result<Vec<Needed
         }
         mount.sync()?;
         let needed = Needed {
-            peak_bytes: mount.peak_rss_bytes().ok_or_else(gone)?,
+            peak_bytes: mount.process().peak_rss_bytes().ok_or_else(gone)?,
             nodes: mount.state("nodes")?,
             seconds: start.elapsed().as_secs_f64(),
             rpcs: mount.rpcs()? - rpcs,
