@@ -14,7 +14,7 @@ use super::shared::{Handle, Open, Shared};
 use super::{changes, delegations};
 use crate::core::Ino;
 use crate::core::attrs::{Attrs, Set};
-use crate::core::file::{Held, Next};
+use crate::core::file::Held;
 use crate::core::pending::What;
 use crate::core::tree::own::Entry;
 use crate::errno::Errno;
@@ -342,62 +342,6 @@ pub(super) async fn open(shared: &Arc<Shared>, who: &Caller, ino: Ino, flags: i3
     }
     let first = first.filter(|_| !ours);
     Ok(Opened { number: add_handle(shared, ino, open, who.clone(), flags, first), keep_pages: true })
-}
-
-/// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel
-/// thinks.
-pub(super) fn write(
-    shared: &Shared,
-    handle: &Handle,
-    mut offset: u64,
-    data: &[u8],
-    (append, kill): (bool, bool),
-) -> Result<(Next, bool), Errno> {
-    let clock = shared.clock();
-    let mut tree = shared.tree();
-    let node = tree.get_mut(handle.ino).ok_or(Errno::STALE)?;
-    let mut file = handle.open.state.lock();
-    file.errors.report(&mut handle.seen.lock())?;
-    if let Some(e) = file.dead {
-        return Err(e);
-    }
-    if locks::are_lost(handle) {
-        return Err(Errno::IO);
-    }
-    let size = node.attrs.size.max(file.content.end());
-    let mut moved = false;
-    if append {
-        // The kernel takes the size that it saw last for the file's end.
-        moved = offset != size;
-        offset = size;
-    }
-    if offset.checked_add(data.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
-        return Err(Errno(libc::EFBIG));
-    }
-    file.write(offset, data, kill, &mut node.attrs, clock);
-    shared.charge(&mut file);
-    let next = file.next();
-    // Before anybody sees the data: it is sent in this name.
-    shared.is_dirty(handle.ino, &handle.who);
-    drop(file);
-    drop(tree);
-    Ok((if shared.is_full() { Next::Wait } else { next }, moved))
-}
-
-/// Waits until a file, and the mount, have room for more data.
-pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
-    loop {
-        flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Pieces).await;
-        let full = handle.open.state.lock().next() == Next::Wait;
-        if !full && !shared.is_full() {
-            return;
-        }
-        // Small parts of many files, or data that waits for its COMMIT.
-        flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
-        if shared.is_full() {
-            flush::send_all(shared).await;
-        }
-    }
 }
 
 /// close(2) and fsync(2): all is stable, or the error is reported.
