@@ -8,6 +8,8 @@ mod checks;
 mod choices;
 mod log;
 mod model;
+mod op;
+mod people;
 mod rights;
 mod server;
 mod world;

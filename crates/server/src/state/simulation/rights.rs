@@ -9,6 +9,7 @@ use landfast_nfs::v4::Stateid;
 pub(super) type Who = usize;
 /// A file; 0 is the directory.
 pub(super) type File = u16;
+pub(super) const DIRECTORY: File = 0;
 /// How many names there are in the directory.
 pub(super) const NAMES: usize = 3;
 /// Which file each name leads to.
