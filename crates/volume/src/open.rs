@@ -166,6 +166,8 @@ impl Volume {
             injected_flush: o.experiment.injected_flush,
             flush_whole: log.is_some()
                 && kernel::is_btrfs(&mount).map_err(|e| OpenError::io(dir.display().to_string(), e))?,
+            one_journal: kernel::has_one_journal(&mount, &dir)
+                .map_err(|e| OpenError::io(dir.display().to_string(), e))?,
             codec: HandleCodec::new(identity.key, identity.number()),
             remap: RwLock::new(remap),
             orphans,

@@ -111,6 +111,8 @@ pub(crate) struct VolumeInner {
     /// A flush must cover the whole filesystem. On btrfs the flush of a single file brings it to disk ahead of earlier
     /// changes elsewhere, and recovery relies on metadata changes reaching the disk in their order.
     pub(crate) flush_whole: bool,
+    /// A flush of one object also makes all earlier changes of metadata durable, so with `sync` an operation needs only one.
+    pub(crate) one_journal: bool,
     pub(crate) codec: HandleCodec,
     pub(crate) remap: RwLock<Remap>,
     /// `None` where files without a name are not kept over a restart.

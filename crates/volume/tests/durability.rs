@@ -21,19 +21,49 @@ fn fsyncs<T>(rig: &Rig, op: impl FnOnce(&mut Tx) -> Result<T, Error>) -> u64 {
 
 #[test]
 #[cfg_attr(not(root), ignore = "needs root")]
-fn sync_flushes_what_changed_and_its_directory() {
-    let rig = Rig::new(Durability::Sync);
+fn sync_flushes_once_for_an_operation_where_one_journal_has_all_changes() {
+    sync_flushes(Kernel::Ext4, 1);
+    sync_flushes(Kernel::Xfs, 1);
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn sync_flushes_what_changed_and_its_directory_on_btrfs() {
+    sync_flushes(Kernel::Btrfs, 2);
+}
+
+#[test]
+#[cfg_attr(not(root), ignore = "needs root")]
+fn sync_flushes_what_changed_and_its_directory_on_ext4_without_a_journal() {
+    let Some(image) = Image::with(Kernel::Ext4, &["-O", "^has_journal"], "noatime") else { return };
+    let temp = tempfile::tempdir_in(image.path()).expect("tempdir");
+    std::fs::create_dir(temp.path().join("dir")).expect("mkdir");
+    let beside = tempfile::tempdir().expect("tempdir");
+    let mut options = options(temp.path(), beside.path(), Durability::Sync);
+    options.accept_weak = true;
+    let (v, _) = open(options);
+    let mut tx = v.tx();
+    let how = CreateHow::Guarded(mode(0o644));
+    v.create(&mut tx, &root(), &v.root(), b"f", how, OpenMode::BOTH).unwrap();
+    tx.finish().wait_blocking().unwrap();
+    assert_eq!(v.stats().fsyncs, 2);
+}
+
+/// `both`: how many flushes an operation needs that changes an object and its directory, or two directories.
+fn sync_flushes(kernel: Kernel, both: u64) {
+    let Some(image) = Image::new(kernel) else { return };
+    let rig = Rig::at(tempfile::tempdir_in(image.path()).expect("tempdir"), Durability::Sync);
     assert!(!rig.volume.keeps_notes());
     let (v, dir, r) = (&rig.volume, rig.volume.root(), root());
     let how = CreateHow::Guarded(mode(0o644));
-    assert_eq!(fsyncs(&rig, |tx| v.create(tx, &r, &dir, b"f", how, OpenMode::BOTH)), 2);
-    assert_eq!(fsyncs(&rig, |tx| v.mkdir(tx, &r, &dir, b"d", mode(0o755))), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.create(tx, &r, &dir, b"f", how, OpenMode::BOTH)), both);
+    assert_eq!(fsyncs(&rig, |tx| v.mkdir(tx, &r, &dir, b"d", mode(0o755))), both);
     assert_eq!(fsyncs(&rig, |tx| v.symlink(tx, &r, &dir, b"l", b"t", mode(0))), 1);
     assert_eq!(fsyncs(&rig, |tx| v.mknod(tx, &r, &dir, b"p", Special::Fifo, mode(0o600))), 1);
     let (f, d) = (rig.lookup(&r, &dir, "f").unwrap(), rig.lookup(&r, &dir, "d").unwrap());
-    assert_eq!(fsyncs(&rig, |tx| v.link(tx, &r, &f, &d, b"g")), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.link(tx, &r, &f, &d, b"g")), both);
     assert_eq!(fsyncs(&rig, |tx| v.rename(tx, &r, &d, b"g", &d, b"h")), 1);
-    assert_eq!(fsyncs(&rig, |tx| v.rename(tx, &r, &d, b"h", &dir, b"i")), 2);
+    assert_eq!(fsyncs(&rig, |tx| v.rename(tx, &r, &d, b"h", &dir, b"i")), both);
     assert_eq!(fsyncs(&rig, |tx| v.remove(tx, &r, &dir, b"i")), 1);
     assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &f, None, mode(0o600))), 1);
     assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &d, None, mode(0o700))), 1);

@@ -249,6 +249,11 @@ impl Below {
         }))
     }
 
+    /// Whether the path is on an ext4 filesystem that is known to use a journal.
+    pub fn has_journal(&self) -> bool {
+        self.mount.as_ref().is_some_and(|mount| journal_of(mount) == Journal::Used)
+    }
+
     /// The device that counts its flushes, if there is one.
     pub fn counting(&self) -> Option<&str> {
         self.stat.as_ref().map(|(name, _)| name.as_str())

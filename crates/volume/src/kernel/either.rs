@@ -380,6 +380,10 @@ pub fn is_btrfs(fd: impl AsFd) -> Result<bool> {
     by_fd!(fd, |fd| real::is_btrfs(fd), |k, _n| Ok(k.is_btrfs()))
 }
 
+pub fn has_one_journal(fd: impl AsFd, dir: &Path) -> Result<bool> {
+    by_fd!(fd, |fd| real::has_one_journal(fd, dir), |k, _n| Ok(!k.is_btrfs()))
+}
+
 pub fn fstatvfs(fd: impl AsFd) -> Result<StatVfs> {
     by_fd!(fd, |fd| rustix::fs::fstatvfs(fd), |k, n| {
         let (total, free) = k.space(n)?;

@@ -571,6 +571,17 @@ pub(crate) fn is_btrfs(fd: impl AsFd) -> Result<bool> {
     Ok(magic(fd)? == BTRFS_MAGIC)
 }
 
+/// True when `fd`, which is on the filesystem of `dir`, is on one whose changes of metadata all go through one journal in their
+/// order: XFS, and ext4 with a journal. There a flush of an object also makes durable what was changed before that object, and
+/// what was changed together with it (a new name and what it names, both directories of a rename are one transaction).
+pub(crate) fn has_one_journal(fd: impl AsFd, dir: &Path) -> Result<bool> {
+    Ok(match magic(fd)? {
+        XFS_MAGIC => true,
+        EXT4_MAGIC => below(dir).has_journal(),
+        _ => false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

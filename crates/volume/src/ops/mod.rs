@@ -452,7 +452,8 @@ impl Volume {
         Ok((set, dressed))
     }
 
-    /// With `sync`: makes an object and the directories that name it durable. Call without locks.
+    /// With `sync`: makes an object and the directories that name it durable. The last change of an operation is one of the object, or
+    /// where none is given, one of all directories together. Call without locks.
     fn settle(&self, tx: &mut Tx, dirs: &[&Node], object: Option<(&Node, &NodeFd)>) -> Result<(), Error> {
         if self.0.durability != Durability::Sync {
             return Ok(());
@@ -469,6 +470,9 @@ impl Volume {
                 Kind::File | Kind::Dir => {
                     self.fsync(kernel::reopen(fd, OFlags::RDONLY | OFlags::NONBLOCK)?)?;
                     self.verified_node(node)?;
+                    if self.0.one_journal {
+                        return Ok(());
+                    }
                 }
                 // Other kinds cannot be opened. New ones become durable with their directory.
                 _ if !dirs.is_empty() => {}
@@ -480,6 +484,9 @@ impl Volume {
                 continue;
             }
             self.fsync(kernel::reopen(&*self.fd(dir)?, OFlags::RDONLY | OFlags::DIRECTORY)?)?;
+            if self.0.one_journal {
+                break;
+            }
         }
         Ok(())
     }
