@@ -2,14 +2,22 @@
 
 use serde_json::Value;
 
-/// `untar` through the log, compared with one file at a time without it.
+/// `untar` through the log, compared with one operation at a time without it.
 const UNTAR_TO_SYNC_MIN: f64 = 100.0;
+/// `untar` through the log, compared with one operation at a time on nfs-ganesha that keeps the same promise.
+const UNTAR_TO_PEER_MIN: f64 = 100.0;
+/// Flushes of the disk per file with `--durability sync`: five calls of a file are synchronous, and each needs one commit of the
+/// journal, which is two flushes on a device without FUA. The rest is for directories.
+const SYNC_DISK_FLUSHES_MAX: f64 = 11.0;
 /// `untar`, compared with a local extraction on the same disk.
 const UNTAR_TO_LOCAL_MIN: f64 = 0.5;
 /// RPCs per file of `untar`.
 const UNTAR_RPCS_MAX: f64 = 0.1;
 /// Flushes of the log per file of `untar`.
 const UNTAR_LOG_FLUSHES_MAX: f64 = 0.1;
+
+/// The row of nfs-ganesha where it is installed.
+const PEER: &str = "ganesha-xfs";
 
 /// Compares the output of `landfast demo --json` with the promises. Returns a line for each, and whether it holds.
 /// One file at a time is compared with its limit in the experiment `serial-flushes`, which measures the terms of the
@@ -36,8 +44,17 @@ pub fn judge(json: &str) -> Result<Vec<(String, bool)>, String> {
     let at_least = |what: &str, got: f64, min: f64| (format!("{what}: {got:.3}, at least {min}"), got >= min);
     let at_most = |what: &str, got: f64, max: f64| (format!("{what}: {got:.3}, at most {max}"), got <= max);
 
+    let lost = |row: &str| {
+        let entry = rows.iter().find(|entry| entry.get("name").and_then(Value::as_str) == Some(row))?;
+        let lost = entry.get("lost").filter(|lost| lost.is_object())?;
+        let count = |what: &str| lost.get(what).and_then(Value::as_u64);
+        Some((count("names")? + count("damaged")?, count("acknowledged")?))
+    };
+    // Without emulated disks there is no power cut.
+    let cut = demo.get("emulation").and_then(Value::as_str) == Some("disk");
+
     let untar = number("untar", "files_per_s")?;
-    Ok(vec![
+    let mut lines = vec![
         at_least("untar to sync, files/s", untar / number("sync", "files_per_s")?, UNTAR_TO_SYNC_MIN),
         at_least("untar to local, files/s", untar / number("local", "files_per_s")?, UNTAR_TO_LOCAL_MIN),
         at_most("untar, RPCs per file", number("untar", "rpcs_per_file")?, UNTAR_RPCS_MAX),
@@ -50,36 +67,58 @@ pub fn judge(json: &str) -> Result<Vec<(String, bool)>, String> {
         durable("log", true),
         durable("untar", true),
         durable("unsafe", false),
-    ])
+    ];
+    if number(PEER, "files_per_s").is_ok() {
+        let times = untar / number(PEER, "files_per_s")?;
+        lines.push(at_least("untar to nfs-ganesha on XFS wsync, files/s", times, UNTAR_TO_PEER_MIN));
+        lines.extend([durable(PEER, true), durable("ganesha-ext4", false)]);
+    }
+    if cut {
+        let flushes = number("sync", "disk_flushes_per_file")?;
+        lines.push(at_most("sync, disk flushes per file", flushes, SYNC_DISK_FLUSHES_MAX));
+        for row in ["local", "sync", "log", "untar"] {
+            let what = format!("{row} lost nothing in the power cut");
+            lines.push((what, lost(row).is_some_and(|(lost, of)| lost == 0 && of > 0)));
+        }
+        let what = "unsafe lost something in the power cut".to_owned();
+        lines.push((what, lost("unsafe").is_some_and(|(lost, _)| lost > 0)));
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]
 mod tests {
     use super::judge;
 
-    fn demo(untar_files_per_s: f64, untar_rpcs_per_file: f64) -> String {
-        let row = |name: &str, durable: bool, files_per_s: f64, rpcs: f64| {
+    fn demo(untar_files_per_s: f64, untar_rpcs_per_file: f64, sync_flushes: f64, log_lost: u64) -> String {
+        let row = |name: &str, durable: bool, files_per_s: f64, rpcs: f64, lost: u64| {
+            let flushes = if name == "sync" { sync_flushes } else { 0.0 };
             format!(
                 r#"{{"name":"{name}","durable":{durable},"files":4096,"seconds":1.0,"files_per_s":{files_per_s},
-                "rpcs_per_file":{rpcs},"disk_flushes_per_file":0.0,"log_flushes_per_file":0.05,"limit_files_per_s":110.0}}"#
+                "rpcs_per_file":{rpcs},"disk_flushes_per_file":{flushes},"log_flushes_per_file":0.05,"limit_files_per_s":110.0,
+                "lost":{{"acknowledged":4096,"names":{lost},"damaged":0,"bytes":0}}}}"#
             )
         };
         let rows = [
-            row("local", true, 8000.0, 0.0),
-            row("sync", true, 20.0, 4.0),
-            row("log", true, 100.0, 4.0),
-            row("unsafe", false, 150.0, 4.0),
-            row("untar", true, untar_files_per_s, untar_rpcs_per_file),
+            row("local", true, 8000.0, 0.0, 0),
+            row("ganesha-xfs", true, 15.0, 4.0, 0),
+            row("ganesha-ext4", false, 80.0, 4.0, 9),
+            row("sync", true, 20.0, 4.0, 0),
+            row("log", true, 100.0, 4.0, log_lost),
+            row("unsafe", false, 150.0, 4.0, 4096),
+            row("untar", true, untar_files_per_s, untar_rpcs_per_file, 0),
         ];
-        format!(r#"{{"rows":[{}]}}"#, rows.join(","))
+        format!(r#"{{"emulation":"disk","rows":[{}]}}"#, rows.join(","))
     }
 
     #[test]
     fn a_good_run_keeps_every_promise_and_a_bad_one_does_not() {
         let kept = |json: &str| judge(json).map(|lines| lines.iter().filter(|(_, kept)| !kept).count());
-        assert_eq!(kept(&demo(5000.0, 0.04)), Ok(0));
-        assert_eq!(kept(&demo(3000.0, 0.04)), Ok(1), "less than half of local");
-        assert_eq!(kept(&demo(1000.0, 0.2)), Ok(3), "slow and chatty");
+        assert_eq!(kept(&demo(5000.0, 0.04, 10.2, 0)), Ok(0));
+        assert_eq!(kept(&demo(3000.0, 0.04, 10.2, 0)), Ok(1), "less than half of local");
+        assert_eq!(kept(&demo(1000.0, 0.2, 10.2, 0)), Ok(4), "slow and chatty");
+        assert_eq!(kept(&demo(5000.0, 0.04, 12.3, 0)), Ok(1), "too many flushes");
+        assert_eq!(kept(&demo(5000.0, 0.04, 10.2, 1)), Ok(1), "a file is lost");
     }
 
     #[test]

@@ -19,14 +19,23 @@ struct Row {
     durable: bool,
     files_per_s: f64,
     rpcs_per_file: f64,
-    estimated: bool,
+    disk_flushes_per_file: Option<f64>,
+    log_flushes_per_file: Option<f64>,
+    lost: Option<Lost>,
 }
 
-const WIDTH: f64 = 820.0;
-const LABELS: f64 = 330.0;
-const BARS: f64 = 330.0;
+#[derive(Deserialize)]
+struct Lost {
+    acknowledged: u64,
+    names: u64,
+    damaged: u64,
+}
+
+const WIDTH: f64 = 890.0;
+const LABELS: f64 = 325.0;
+const BARS: f64 = 250.0;
 const ROW: f64 = 34.0;
-const TOP: f64 = 58.0;
+const TOP: f64 = 78.0;
 
 /// The picture of a report.
 /// Errors: The report is not the demo's.
@@ -40,11 +49,17 @@ pub fn of_demo(json: &str) -> Result<String, String> {
          .risk {{ fill: #cf222e }} @media (prefers-color-scheme: dark) {{ text {{ fill: #e6edf3 }} .dim {{ fill: #9198a1 }} \
          .bar {{ fill: #656c76 }} .ours {{ fill: #3fb950 }} .risk {{ fill: #f85149 }} }}</style>\n\
          <text x=\"0\" y=\"18\" font-weight=\"bold\">Files a second: {}</text>\n\
-         <text x=\"0\" y=\"38\" class=\"dim\">disk flush {} ms, log flush {} ms, round trip {} ms; printed by landfast demo</text>\n",
+         <text x=\"0\" y=\"38\" class=\"dim\">disk flush {} ms, log flush {} ms, round trip {} ms; printed by landfast demo</text>\n\
+         <text x=\"0\" y=\"56\" class=\"dim\">{}</text>\n",
         escaped(&report.archive),
         report.flush_ms,
         report.log_flush_ms,
         report.rtt_ms,
+        if report.rows.iter().any(|row| row.lost.is_some()) {
+            "The power was cut after the last acknowledgement of each; red (*) is not durable"
+        } else {
+            "Red (*) is not durable"
+        },
     );
     for (n, row) in report.rows.iter().enumerate() {
         let y = TOP + ROW * n as f64;
@@ -54,11 +69,7 @@ pub fn of_demo(json: &str) -> Result<String, String> {
             _ => "bar",
         };
         let long = (BARS * row.files_per_s / most).max(1.0);
-        let about = if row.estimated { "about " } else { "" };
-        let mut figure = format!("{about}{:.0}", row.files_per_s);
-        if row.rpcs_per_file > 0.0 {
-            let _ = write!(figure, ", {:.2} RPCs a file", row.rpcs_per_file);
-        }
+        let figure = figure(row);
         // Writing to a String does not fail.
         let _ = write!(
             svg,
@@ -80,13 +91,40 @@ pub fn of_demo(json: &str) -> Result<String, String> {
 fn title(name: &str, durable: bool) -> String {
     let what = match name {
         "local" => "tar -x and sync on the disk itself",
-        "sync" => "NFS, one file at a time, flushed to the disk",
-        "log" => "the same, intent log on the server",
-        "unsafe" => "the same, nothing flushed",
-        "untar" => "landfast untar, intent log on the server",
+        "ganesha-xfs" => "one at a time, nfs-ganesha, XFS wsync",
+        "ganesha-ext4" => "one at a time, nfs-ganesha, ext4",
+        "sync" => "one at a time, Landfast without its log",
+        "log" => "one at a time, Landfast",
+        "nfs-cp" => "one at a time (libnfs' nfs-cp), Landfast",
+        "unsafe" => "one at a time, Landfast, nothing flushed",
+        "untar" => "landfast untar, Landfast",
         other => other,
     };
-    if durable { what.to_owned() } else { format!("{what} (NOT DURABLE)") }
+    if durable { what.to_owned() } else { format!("{what} *") }
+}
+
+/// What stands behind a bar.
+fn figure(row: &Row) -> String {
+    let mut figure = match row.files_per_s {
+        few if few < 100.0 => format!("{few:.1}"),
+        many => format!("{many:.0}"),
+    };
+    if row.rpcs_per_file > 0.0 {
+        let flushes = row.disk_flushes_per_file.unwrap_or(0.0) + row.log_flushes_per_file.unwrap_or(0.0);
+        figure += &format!(", {} RPCs and {} flushes a file", short(row.rpcs_per_file), short(flushes));
+    }
+    if let Some(lost) = row.lost.as_ref().filter(|lost| lost.names + lost.damaged > 0) {
+        figure += &format!("; lost {} of {}", lost.names + lost.damaged, lost.acknowledged);
+    }
+    figure
+}
+
+fn short(n: f64) -> String {
+    match n {
+        n if n >= 0.095 => format!("{n:.1}"),
+        n if n >= 0.0095 => format!("{n:.2}"),
+        n => format!("{n:.3}"),
+    }
 }
 
 fn escaped(text: &str) -> String {

@@ -71,6 +71,15 @@ pub const READY_POLL: Duration = Duration::from_millis(5);
 /// Lines that are kept of what a child process says on standard error.
 pub const CHILD_LINES_MAX: usize = 200;
 
+/// Time after which a row of the demo begins no further file: what it did then is its pace.
+pub const DEMO_ROW_TIME: Duration = Duration::from_secs(8);
+
+/// Files that a row of the demo renames after its extraction, one after another, before the power is cut.
+pub const DEMO_RENAMED_FILES: u64 = 32;
+
+/// Files of the demo's archive that a client which copies single files gets to see.
+pub const DEMO_COPIED_FILES_MAX: usize = 4096;
+
 /// A power cut comes after fewer acknowledgements than this ...
 pub const CUT_AFTER_ACKS: u64 = 500;
 

@@ -6,6 +6,7 @@ use crate::net::Link;
 use crate::rig::Rig;
 use crate::serial::tar::Extraction;
 use crate::serial::{Actor, Connect, Counts, Session};
+use crate::served::Durability;
 use crate::tarball;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,15 @@ impl Terms {
     pub fn limit(&self, rpcs_per_file: f64, synchronous_per_file: f64, persistence_ms: f64) -> f64 {
         let ms = rpcs_per_file * self.rtt_ms + synchronous_per_file * persistence_ms + self.syscalls_ms;
         if ms > 0.0 { 1000.0 / ms } else { 0.0 }
+    }
+
+    /// What a call that changes something waits for on Landfast's server, in milliseconds.
+    pub fn persistence_ms(&self, durability: Durability) -> f64 {
+        match durability {
+            Durability::Sync => self.data_write_ms,
+            Durability::Log => self.log_write_ms,
+            Durability::Unsafe => 0.0,
+        }
     }
 
     /// Measures all terms on a rig (freshly formatted, with its latencies set) and a link.
@@ -183,6 +193,7 @@ pub fn local_untar(tar: &Path, dir: &Path) -> Result<Duration> {
     let start = Instant::now();
     let mut command = std::process::Command::new("tar");
     command.arg("-xpf").arg(tar).arg("-C").arg(dir);
+    crate::sys::end_with_this_thread(&mut command);
     crate::mounts::run(&mut command, "tar")?;
     crate::mounts::syncfs(dir)?;
     Ok(start.elapsed())
@@ -203,14 +214,10 @@ struct UntarSummary {
 pub fn untar(addr: SocketAddr, archive: &Path, stdin: std::process::Stdio) -> Result<Untarred> {
     let exe = crate::machine::exe()?;
     let start = Instant::now();
-    let out = std::process::Command::new(exe)
-        .arg("untar")
-        .arg(archive)
-        .arg(format!("nfs://{addr}/"))
-        .args(["-p", "--json"])
-        .stdin(stdin)
-        .output()
-        .context(|| "run `landfast untar`".to_owned())?;
+    let mut command = std::process::Command::new(exe);
+    command.arg("untar").arg(archive).arg(format!("nfs://{addr}/")).args(["-p", "--json"]);
+    crate::sys::end_with_this_thread(&mut command);
+    let out = command.stdin(stdin).output().context(|| "run `landfast untar`".to_owned())?;
     let seconds = start.elapsed().as_secs_f64();
     if !out.status.success() {
         return Err(Error::Tool {

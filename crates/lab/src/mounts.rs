@@ -42,7 +42,16 @@ impl Filesystem {
         }
     }
 
-    fn package(self) -> &'static str {
+    /// Whether its tools are installed.
+    /// Errors: [`Error::NoTool`].
+    pub fn possible(self) -> Result<()> {
+        let tool = format!("mkfs.{}", self.name());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let there = std::env::split_paths(&path).any(|dir| dir.join(&tool).exists());
+        if there { Ok(()) } else { Err(Error::NoTool { tool, package: self.package() }) }
+    }
+
+    pub(crate) fn package(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "e2fsprogs",
             Filesystem::Xfs => "xfsprogs",

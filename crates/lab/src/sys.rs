@@ -33,6 +33,24 @@ pub fn process_cpu_ns(pid: u32) -> io::Result<u64> {
     Ok((time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// The program that this command starts is killed when the calling thread ends, so that nothing is left of a lab that was
+/// interrupted. For a thread that waits for the program.
+pub fn end_with_this_thread(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = rustix::process::getpid();
+    let set = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // The parent may have gone before the signal was set.
+        if rustix::process::getppid() == Some(parent) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::Interrupted.into())
+        }
+    };
+    // SAFETY: the closure makes two system calls, allocates nothing and takes no lock, as is required between fork and exec.
+    unsafe { command.pre_exec(set) };
+}
+
 /// What a process needed, from its start to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {

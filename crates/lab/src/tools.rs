@@ -46,7 +46,9 @@ pub fn run_partly(args: &[&str]) -> Result<ToolRun> {
 fn run_to_the_end(args: &[&str], input: Input<'_>, good: &[i32]) -> Result<ToolRun> {
     let exe = crate::machine::exe()?;
     let start = Instant::now();
-    let mut child = Command::new(exe)
+    let mut command = Command::new(exe);
+    crate::sys::end_with_this_thread(&mut command);
+    let mut child = command
         .args(args)
         .arg("--json")
         .stdin(if matches!(input, Input::Nothing) { Stdio::null() } else { Stdio::piped() })

@@ -30,6 +30,9 @@ pub struct DemoArgs {
     /// The network's round-trip time
     #[arg(long, value_name = "DURATION", default_value = "0.2ms", value_parser = units::duration)]
     pub rtt: Duration,
+    /// Install the Debian packages of the other servers and clients that are not here, with apt-get, as root
+    #[arg(long)]
+    pub install_peers: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

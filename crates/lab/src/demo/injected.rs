@@ -1,8 +1,10 @@
 //! The demo without emulated disks: the latencies are injected at the sync calls of the volume and
 //! of the log, and the server counts its own sync calls.
 
-use super::report::{Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, ROW_TIME, push};
+use super::archive::Archive;
+use super::report::{DemoOptions, DemoReport, Emulation, Flushes, Progress, local_row, serial_row, verify};
 use crate::error::{Context, Result};
+use crate::limits::DEMO_ROW_TIME;
 use crate::measure::{self, Budget, Terms};
 use crate::net::Link;
 use crate::served::{Durability, ServeOptions, Served};
@@ -40,16 +42,16 @@ pub(super) fn run(
         data_write_ms: measure::ms(options.flush),
         syscalls_ms: measure::ms(measure::syscalls(&probe)?),
     };
-    let mut report = archive.report(options, Emulation::Injected, terms);
+    let mut report = DemoReport::new(archive, options, Emulation::Injected, terms);
     report.notes.push(format!(
         "no emulated disk ({why}): latencies are injected at the sync calls of volume and log, on top of \
-         those of this machine's disk; flushes are sync calls that the server counted; no power cut"
+         those of this machine's disk; flushes are sync calls that the server counted; no power cut, and no other server"
     ));
 
     progress(Progress::Doing("local: tar -x, then sync".into()));
     let dir = fresh("local")?;
     let took = measure::local_untar(&archive.plain, &dir)? + options.flush;
-    push(&mut report, archive.local_row(&terms, took, Flushes::default()), progress);
+    report.push(local_row(archive, &terms, took, Flushes::default()), progress);
 
     for (name, durability) in SERVED {
         progress(Progress::Doing(format!("{name}: over NFS")));
@@ -66,21 +68,23 @@ pub(super) fn run(
         let taken = if name == "untar" {
             measure::untar(link.addr(), &archive.plain, Stdio::null())?
         } else {
-            let budget = Budget { files: u64::MAX, time: ROW_TIME };
+            let budget = Budget { files: u64::MAX, time: DEMO_ROW_TIME };
             measure::serial_untar(link.addr(), name, archive.open()?, budget)?
         };
         server.stop()?;
         let calls = sync_calls(&scratch.join(format!("{name}.json")))?;
-        let mut line = archive.serial_row(name, durability, &terms, &taken, calls);
+        let persistence_ms = terms.persistence_ms(durability);
+        let mut line =
+            serial_row(name, durability != Durability::Unsafe, &terms, &taken, calls, persistence_ms);
         if name == "untar" {
             let ms = terms.syscalls_ms + (terms.rtt_ms + terms.log_write_ms) / archive.files as f64;
             line.limit_files_per_s = 1000.0 / ms.max(1e-9);
         }
-        push(&mut report, line, progress);
+        report.push(line, progress);
     }
 
     progress(Progress::Doing("comparing the tree with the archive".into()));
-    report.verified = archive.verify(&scratch.join("untar"), false)?;
+    report.verified = verify(archive, &scratch.join("untar"), false)?;
     Ok(report)
 }
 

@@ -1,12 +1,10 @@
-//! What the demo is given and what it says: rows, and the archive that they are measured with.
+//! What the demo is given and what it says: rows, and the headline that is made of them.
 
-use crate::error::{Context, Error, Result};
+use super::archive::Archive;
+use super::lost::Lost;
+use crate::error::Result;
 use crate::measure::{Terms, Untarred};
-use crate::served::Durability;
-use crate::tarball::{self, Shape};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,16 +37,21 @@ pub enum Emulation {
     Injected,
 }
 
+/// One way to extract the archive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// `local`, `sync`, `log`, `unsafe`, `untar`.
+    /// `local`, `ganesha-xfs`, `ganesha-ext4`, `sync`, `log`, `nfs-cp`, `unsafe`, `untar`.
     pub name: String,
-    /// What was acknowledged survives a power cut.
+    /// What is acknowledged is meant to survive a power cut.
     pub durable: bool,
+    /// Files that were extracted.
     pub files: u64,
-    /// Seconds for all of them; estimated when `estimated`.
+    /// Seconds for these.
     pub seconds: f64,
     pub files_per_s: f64,
+    /// The row ended with the archive, not with its time.
+    pub complete: bool,
+    /// 0 where there are none.
     pub rpcs_per_file: f64,
     /// Flushes of the data disk per file; absent where they cannot be counted.
     pub disk_flushes_per_file: Option<f64>,
@@ -56,9 +59,8 @@ pub struct Row {
     pub log_flushes_per_file: Option<f64>,
     /// Files per second that the equation allows at best.
     pub limit_files_per_s: f64,
-    pub estimated: bool,
-    /// Files that were really extracted.
-    pub measured_files: u64,
+    /// What a power cut right after the last acknowledgement took; absent where there was none.
+    pub lost: Option<Lost>,
 }
 
 /// The tree of `untar` against the archive.
@@ -71,6 +73,17 @@ pub struct Verified {
     pub shown: Vec<String>,
     /// The power of both disks was cut before, right after `untar` returned.
     pub after_power_cut: bool,
+}
+
+/// `untar` beside what else was measured in the same run, all in files a second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Headline {
+    pub untar_files_per_s: f64,
+    pub local_files_per_s: f64,
+    /// The quickest other server that keeps its promise; absent where none was measured.
+    pub peer: Option<Row>,
+    /// Landfast's own server without its log, one operation at a time.
+    pub sync_files_per_s: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,110 +108,17 @@ pub struct DemoReport {
 }
 
 impl DemoReport {
-    pub fn row(&self, name: &str) -> Option<&Row> {
-        self.rows.iter().find(|r| r.name == name)
-    }
-}
-
-#[derive(Debug, Clone)]
-pub enum Progress {
-    Doing(String),
-    Row(Row),
-}
-
-/// The archive as a plain tar, which all peers get.
-#[derive(Debug)]
-pub(super) struct Archive {
-    pub(super) name: String,
-    pub(super) plain: PathBuf,
-    pub(super) files: u64,
-    pub(super) bytes: u64,
-}
-
-impl Archive {
-    pub(super) fn prepare(given: Option<&Path>, scratch: &Path) -> Result<Self> {
-        let plain = scratch.join("archive.tar");
-        let what = || format!("write {}", plain.display());
-        let mut out = BufWriter::new(File::create(&plain).context(what)?);
-        let name = match given {
-            None => {
-                let shape = Shape::default();
-                tarball::write_random(shape, &mut out).context(what)?;
-                format!("{} files of {} bytes, random", shape.files, shape.file_bytes)
-            }
-            Some(path) => {
-                let file = File::open(path).context(|| format!("open {}", path.display()))?;
-                let (_, mut tar) = landfast_client::archive::open(Box::new(file))
-                    .map_err(|e| Error::Unable(format!("{}: {e}", path.display())))?;
-                std::io::copy(&mut tar, &mut out).context(|| format!("decompress {}", path.display()))?;
-                path.display().to_string()
-            }
-        };
-        out.flush().context(what)?;
-        drop(out);
-        let (mut files, mut bytes) = (0, 0);
-        let tar = File::open(&plain).context(what)?;
-        tarball::read(BufReader::new(tar), |m| {
-            if let tarball::Kind::File(data) = m.kind {
-                files += 1;
-                bytes += data.len() as u64;
-            }
-            Ok(std::ops::ControlFlow::Continue(()))
-        })?;
-        if files == 0 {
-            return Err(Error::Unable(format!("{name}: no regular file in it, nothing to measure")));
-        }
-        Ok(Archive { name, plain, files, bytes })
-    }
-
-    pub(super) fn open(&self) -> Result<BufReader<File>> {
-        let file = File::open(&self.plain).context(|| format!("open {}", self.plain.display()))?;
-        Ok(BufReader::new(file))
-    }
-
-    /// The row of a local `tar -x` and a sync.
-    pub(super) fn local_row(&self, terms: &Terms, took: Duration, flushes: Flushes) -> Row {
-        let seconds = took.as_secs_f64();
-        let taken = Untarred { files: self.files, seconds, complete: true, ..Untarred::default() };
-        let mut row = row("local", true, self, &taken, flushes);
-        let ms = terms.syscalls_ms + terms.data_write_ms / self.files as f64;
-        row.limit_files_per_s = 1000.0 / ms.max(1e-9);
-        row
-    }
-
-    /// The row of a client that does one thing at a time over NFS.
-    pub(super) fn serial_row(
-        &self,
-        name: &str,
-        durability: Durability,
-        terms: &Terms,
-        taken: &Untarred,
-        flushes: Flushes,
-    ) -> Row {
-        let mut row = row(name, durability != Durability::Unsafe, self, taken, flushes);
-        let persistence_ms = match durability {
-            Durability::Sync => terms.data_write_ms,
-            Durability::Log => terms.log_write_ms,
-            Durability::Unsafe => 0.0,
-        };
-        let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
-        row.limit_files_per_s = terms.limit(row.rpcs_per_file, synchronous, persistence_ms);
-        row
-    }
-
-    /// Compares an extracted tree with the archive.
-    pub(super) fn verify(&self, tree: &Path, after_power_cut: bool) -> Result<Verified> {
-        let c = crate::verify::compare(self.open()?, tree)?;
-        let (members, bytes, differences, shown) = (c.members, c.bytes, c.differences, c.shown);
-        Ok(Verified { members, bytes, differences, shown, after_power_cut })
-    }
-
-    pub(super) fn report(&self, options: &DemoOptions, emulation: Emulation, terms: Terms) -> DemoReport {
+    pub(super) fn new(
+        archive: &Archive,
+        options: &DemoOptions,
+        emulation: Emulation,
+        terms: Terms,
+    ) -> DemoReport {
         let ms = crate::measure::ms;
         DemoReport {
-            archive: self.name.clone(),
-            files: self.files,
-            bytes: self.bytes,
+            archive: archive.name.clone(),
+            files: archive.files,
+            bytes: archive.bytes,
             flush_ms: ms(options.flush),
             log_flush_ms: ms(options.log_flush),
             rtt_ms: ms(options.rtt),
@@ -210,14 +130,48 @@ impl Archive {
             total_s: 0.0,
         }
     }
+
+    pub fn row(&self, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|r| r.name == name)
+    }
+
+    /// Absent when `untar`, `local` or `sync` was not measured.
+    pub fn headline(&self) -> Option<Headline> {
+        let per_s = |name| self.row(name).map(|row| row.files_per_s);
+        let honest = |row: &&Row| {
+            row.name.starts_with(PEER) && row.durable && row.lost.is_none_or(|lost| lost.files() == 0)
+        };
+        Some(Headline {
+            untar_files_per_s: per_s("untar")?,
+            local_files_per_s: per_s("local")?,
+            peer: self
+                .rows
+                .iter()
+                .filter(honest)
+                .max_by(|a, b| a.files_per_s.total_cmp(&b.files_per_s))
+                .cloned(),
+            sync_files_per_s: per_s("sync")?,
+        })
+    }
+
+    /// Rows that are meant to keep what they acknowledge, and did not.
+    pub fn broken_promises(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.durable && row.lost.is_some_and(|lost| lost.files() > 0))
+    }
+
+    pub(super) fn push(&mut self, row: Row, progress: &mut (dyn FnMut(Progress) + Send)) {
+        progress(Progress::Row(row.clone()));
+        self.rows.push(row);
+    }
 }
 
-/// Time that one of the slow rows may take before it is estimated from what is done.
-pub(super) const ROW_TIME: Duration = Duration::from_secs(12);
+/// How the names of rows of another server begin.
+const PEER: &str = "ganesha";
 
-pub(super) fn push(report: &mut DemoReport, row: Row, progress: &mut (dyn FnMut(Progress) + Send)) {
-    progress(Progress::Row(row.clone()));
-    report.rows.push(row);
+#[derive(Debug, Clone)]
+pub enum Progress {
+    Doing(String),
+    Row(Row),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -226,20 +180,100 @@ pub(super) struct Flushes {
     pub(super) log: Option<u64>,
 }
 
-pub(super) fn row(name: &str, durable: bool, archive: &Archive, taken: &Untarred, flushes: Flushes) -> Row {
-    let measured = taken.files.max(1) as f64;
-    let per_s = taken.files as f64 / taken.seconds.max(1e-9);
+/// A row of these figures, with no limit yet.
+pub(super) fn row(name: &str, durable: bool, taken: &Untarred, flushes: Flushes) -> Row {
+    let per_file = |n: u64| n as f64 / taken.files.max(1) as f64;
     Row {
         name: name.to_owned(),
         durable,
-        files: archive.files,
-        seconds: if taken.complete { taken.seconds } else { archive.files as f64 / per_s.max(1e-9) },
-        files_per_s: per_s,
-        rpcs_per_file: taken.rpcs as f64 / measured,
-        disk_flushes_per_file: flushes.data.map(|n| n as f64 / measured),
-        log_flushes_per_file: flushes.log.map(|n| n as f64 / measured),
+        files: taken.files,
+        seconds: taken.seconds,
+        files_per_s: taken.files as f64 / taken.seconds.max(1e-9),
+        complete: taken.complete,
+        rpcs_per_file: per_file(taken.rpcs),
+        disk_flushes_per_file: flushes.data.map(per_file),
+        log_flushes_per_file: flushes.log.map(per_file),
         limit_files_per_s: 0.0,
-        estimated: !taken.complete,
-        measured_files: taken.files,
+        lost: None,
+    }
+}
+
+/// The row of a local `tar -x` and a sync.
+pub(super) fn local_row(archive: &Archive, terms: &Terms, took: Duration, flushes: Flushes) -> Row {
+    let (files, seconds) = (archive.files, took.as_secs_f64());
+    let mut row =
+        row("local", true, &Untarred { files, seconds, complete: true, ..Untarred::default() }, flushes);
+    let ms = terms.syscalls_ms + terms.data_write_ms / files as f64;
+    row.limit_files_per_s = 1000.0 / ms.max(1e-9);
+    row
+}
+
+/// The row of a client that does one thing at a time over NFS. `persistence_ms`: what it waits for at each call that changes
+/// something; 0 if the server answers before anything is stable.
+pub(super) fn serial_row(
+    name: &str,
+    durable: bool,
+    terms: &Terms,
+    taken: &Untarred,
+    flushes: Flushes,
+    persistence_ms: f64,
+) -> Row {
+    let mut row = row(name, durable, taken, flushes);
+    let synchronous = taken.modifying_rpcs as f64 / taken.files.max(1) as f64;
+    row.limit_files_per_s = terms.limit(row.rpcs_per_file, synchronous, persistence_ms);
+    row
+}
+
+/// Compares an extracted tree with the archive.
+pub(super) fn verify(archive: &Archive, tree: &Path, after_power_cut: bool) -> Result<Verified> {
+    let c = crate::verify::compare(archive.open()?, tree)?;
+    let (members, bytes, differences, shown) = (c.members, c.bytes, c.differences, c.shown);
+    Ok(Verified { members, bytes, differences, shown, after_power_cut })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(rows: &[(&str, bool, f64, u64)]) -> DemoReport {
+        let rows = rows.iter().map(|(name, durable, per_s, lost)| {
+            let taken = Untarred { files: 100, seconds: 100.0 / per_s, ..Untarred::default() };
+            let mut row = row(name, *durable, &taken, Flushes::default());
+            row.lost = Some(Lost { acknowledged: 100, names: *lost, ..Lost::default() });
+            row
+        });
+        DemoReport {
+            archive: String::new(),
+            files: 100,
+            bytes: 0,
+            flush_ms: 0.0,
+            log_flush_ms: 0.0,
+            rtt_ms: 0.0,
+            emulation: Emulation::Disk,
+            notes: Vec::new(),
+            terms: Terms::default(),
+            rows: rows.collect(),
+            verified: Verified::default(),
+            total_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_headline_is_beside_the_quickest_peer_that_lost_nothing() {
+        let own = [("local", true, 8000.0, 0), ("sync", true, 9.0, 0), ("untar", true, 4000.0, 0)];
+        let peers = [("ganesha-ext4", false, 80.0, 50), ("ganesha-xfs", true, 8.0, 0)];
+        let headline = report(&[&own[..], &peers[..]].concat()).headline().unwrap();
+        assert_eq!(headline.peer.map(|row| row.name).as_deref(), Some("ganesha-xfs"));
+        assert!((headline.untar_files_per_s / headline.local_files_per_s - 0.5).abs() < 1e-9);
+        // A peer that broke its promise is none to be beside.
+        let broken = [("ganesha-xfs", true, 8.0, 1)];
+        let report = report(&[&own[..], &broken[..]].concat());
+        assert_eq!(report.headline().unwrap().peer, None);
+        assert_eq!(report.broken_promises().count(), 1);
+    }
+
+    #[test]
+    fn without_untar_there_is_no_headline() {
+        assert_eq!(report(&[("local", true, 1.0, 0), ("sync", true, 1.0, 0)]).headline(), None);
     }
 }

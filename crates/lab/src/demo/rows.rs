@@ -1,14 +1,25 @@
-//! The demo on emulated disks: flushes are counted at the device.
+//! The demo on emulated disks: flushes are counted at the device, and the power is cut after each row's last acknowledgement.
 
+use super::archive::{Archive, Sources};
+use super::lost::{self, Acknowledged, Lost};
 use super::report::{
-    Archive, DemoOptions, DemoReport, Emulation, Flushes, Progress, ROW_TIME, Row, Verified, push, row,
+    DemoOptions, DemoReport, Emulation, Flushes, Progress, Row, local_row, row, serial_row, verify,
 };
-use crate::error::Result;
+use crate::error::{Context, Result};
+use crate::limits::{DEMO_RENAMED_FILES, DEMO_ROW_TIME};
 use crate::measure::{self, Budget, Terms, Untarred};
+use crate::mounts::Filesystem;
 use crate::net::Link;
+use crate::peers::ganesha::{self, Ganesha};
+use crate::peers::{libnfs, packages};
 use crate::rig::{Latency, Rig, RigOptions};
-use crate::served::{Durability, ServeOptions, Served};
+use crate::scrape;
+use crate::serial::{Action, Actor, Connect, Session};
+use crate::served::{Durability, ServeOptions, Served, free_port};
+use crate::tarball::Kind;
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::Stdio;
 
 /// The data disk is so many times as large as the files, and a bit.
@@ -18,57 +29,272 @@ const DISK_BYTES_MORE: u64 = 1 << 30;
 /// Bytes that a small file needs besides its contents, rounded up.
 const FILE_OVERHEAD_BYTES: u64 = 8192;
 
-/// The three ways in which a client does one thing at a time.
-const SERIAL: [(&str, Durability); 3] =
-    [("sync", Durability::Sync), ("log", Durability::Log), ("unsafe", Durability::Unsafe)];
+/// nfs-ganesha with the promise and without: the row's name, the filesystem, its mount options, whether it is durable, what is
+/// shown while it works.
+const GANESHA: [(&str, Filesystem, &str, bool, &str); 2] = [
+    ("ganesha-xfs", Filesystem::Xfs, "wsync", true, "nfs-ganesha on XFS mounted wsync"),
+    ("ganesha-ext4", Filesystem::Ext4, "", false, "nfs-ganesha on ext4 as it is mounted by default"),
+];
 
-/// Measures all rows. Must run on a thread of [`crate::namespace::run_private`].
+/// The three ways in which Landfast serves a client that does one thing at a time.
+const LANDFAST: [(&str, Durability, &str); 3] = [
+    ("sync", Durability::Sync, "Landfast, every operation flushed to the disk"),
+    ("log", Durability::Log, "Landfast with its log"),
+    ("unsafe", Durability::Unsafe, "Landfast, nothing flushed"),
+];
+
+/// What all rows share.
+struct Bench<'a> {
+    archive: &'a Archive,
+    latency: Latency,
+    link: Link,
+    terms: Terms,
+    progress: &'a mut (dyn FnMut(Progress) + Send),
+}
+
+/// Measures all rows. `scratch` is on neither disk. Must run on a thread of [`crate::namespace::run_private`].
 pub(super) fn run(
     options: &DemoOptions,
     archive: &Archive,
+    scratch: &Path,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<DemoReport> {
-    let need = archive.bytes + archive.files * FILE_OVERHEAD_BYTES;
-    let mut rig =
-        Rig::new(&RigOptions { data_bytes: need * DISK_FACTOR + DISK_BYTES_MORE, ..RigOptions::default() })?;
-    let latency = Latency { data_flush: options.flush, log_flush: options.log_flush };
-    let mut doing = |what: &str| progress(Progress::Doing(what.to_owned()));
-
-    doing("measuring the disks and the network by themselves");
-    // Nothing listens at this address: links are pointed at servers later.
+    progress(Progress::Doing("measuring the disks and the network by themselves".into()));
+    // Nothing listens at this address: the link is pointed at servers later.
     let link = Link::start(SocketAddr::from(([127, 0, 0, 1], 9)), options.rtt)?;
+    let mut rig = rig_on(Filesystem::Ext4, archive)?;
+    let latency = Latency { data_flush: options.flush, log_flush: options.log_flush };
     rig.format()?;
     rig.set_latency(latency)?;
     let terms = Terms::measure(&rig, &link)?;
-    let mut report = archive.report(options, Emulation::Disk, terms);
+    let mut report = DemoReport::new(archive, options, Emulation::Disk, terms);
+    let mut bench = Bench { archive, latency, link, terms, progress };
 
-    doing("local: tar -x, then sync");
-    let before = rig.stats()?;
-    let took = measure::local_untar(&archive.plain, &rig.export())?;
-    let flushes = rig.stats()?.since(&before).data.flushes;
-    let flushes = Flushes { data: Some(flushes), log: Some(0) };
-    push(&mut report, archive.local_row(&terms, took, flushes), progress);
+    let local = bench.local(&mut rig)?;
+    report.push(local, bench.progress);
+    let missing = packages::missing();
+    if !missing.is_empty() {
+        report.notes.push(format!("not measured: {}", packages::how_to_get(&missing)));
+    }
+    for (name, fs, mount, durable, what) in GANESHA {
+        if ganesha::possible().and_then(|()| fs.possible()).is_err() {
+            continue;
+        }
+        // Its disks go away before the next row, with the memory that they take.
+        let mut other = rig_on(fs, archive)?;
+        other.set_mount_options(mount);
+        let row = bench.ganesha(&mut other, name, durable, what)?;
+        report.push(row, bench.progress);
+    }
+    for (name, durability, what) in LANDFAST {
+        let row = bench.landfast(&mut rig, name, durability, what)?;
+        report.push(row, bench.progress);
+        if name == "log" && libnfs::possible().is_ok() {
+            let row = bench.nfs_cp(&mut rig, scratch)?;
+            report.push(row, bench.progress);
+        }
+    }
+    let row = bench.untar(&mut rig)?;
+    report.push(row, bench.progress);
+    bench.doing("comparing the tree of untar with the archive");
+    report.verified = verify(archive, &rig.export(), true)?;
+    Ok(report)
+}
 
-    for (name, durability) in SERIAL {
-        progress(Progress::Doing(format!("{name}: one file at a time over NFS")));
-        let (taken, flushes) = served(&mut rig, latency, durability, &link, Ending::Clean, |addr| {
-            let budget = Budget { files: u64::MAX, time: ROW_TIME };
-            measure::serial_untar(addr, name, archive.open()?, budget)
-        })?;
-        push(&mut report, archive.serial_row(name, durability, &terms, &taken, flushes), progress);
+fn rig_on(fs: Filesystem, archive: &Archive) -> Result<Rig> {
+    let need = archive.bytes + archive.files * FILE_OVERHEAD_BYTES;
+    Rig::new(&RigOptions { fs, data_bytes: need * DISK_FACTOR + DISK_BYTES_MORE, ..RigOptions::default() })
+}
+
+impl Bench<'_> {
+    fn doing(&mut self, what: &str) {
+        (self.progress)(Progress::Doing(what.to_owned()));
     }
 
-    progress(Progress::Doing("untar: many files in one request".into()));
-    let (taken, flushes) = served(&mut rig, latency, Durability::Log, &link, Ending::PowerCut, |addr| {
-        measure::untar(addr, &archive.plain, Stdio::null())
-    })?;
-    let mut line = row("untar", true, archive, &taken, flushes);
-    line.limit_files_per_s = batched_limit(&terms, &line);
-    push(&mut report, line, progress);
+    /// Extracts one operation at a time, as far as the time of a row allows.
+    fn one_at_a_time(&self, name: &str) -> Result<(Untarred, Actor)> {
+        let mut session = Session::connect(&Connect::new(self.link.addr(), name))?;
+        let root = session.walk("/")?;
+        let mut actor = Actor::new(session, root);
+        let budget = Budget { files: u64::MAX, time: DEMO_ROW_TIME };
+        let taken = measure::serial_untar_with(&mut actor, self.archive.open()?, budget)?;
+        Ok((taken, actor))
+    }
 
-    progress(Progress::Doing("power cut, restart, comparing the tree with the archive".into()));
-    report.verified = verify_after_cut(&mut rig, archive)?;
-    Ok(report)
+    /// Renames the last files that were extracted, one after another, as who publishes what is complete does. No data is written
+    /// after a rename that would make it durable as well.
+    fn rename(&self, files: u64, actor: &mut Actor) -> Result<()> {
+        let mut last = std::collections::VecDeque::new();
+        let mut nth = 0;
+        crate::tarball::read(self.archive.open()?, |member| {
+            if let Kind::File(_) = member.kind {
+                nth += 1;
+                last.push_back(member.path);
+            }
+            if last.len() as u64 > DEMO_RENAMED_FILES {
+                last.pop_front();
+            }
+            Ok(if nth < files { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        for from in last {
+            let to = lost::new_name(&from);
+            actor.perform(&Action::Rename { from, to })?;
+        }
+        Ok(())
+    }
+
+    fn local(&mut self, rig: &mut Rig) -> Result<Row> {
+        self.doing("on the disk itself: tar -x, then sync");
+        let before = rig.stats()?;
+        let took = measure::local_untar(&self.archive.plain, &rig.export())?;
+        let flushes = rig.stats()?.since(&before).data.flushes;
+        let flushes = Flushes { data: Some(flushes), log: Some(0) };
+        let mut row = local_row(self.archive, &self.terms, took, flushes);
+        rig.cut()?;
+        row.lost = Some(self.lost_on(rig, Acknowledged::First(self.archive.files))?);
+        Ok(row)
+    }
+
+    fn ganesha(&mut self, rig: &mut Rig, name: &str, durable: bool, what: &str) -> Result<Row> {
+        self.doing(&format!("{what}: one operation at a time"));
+        rig.format()?;
+        rig.set_latency(self.latency)?;
+        let server = Ganesha::start(&rig.export())?;
+        self.link.retarget(server.addr());
+        let before = rig.stats()?;
+        let (taken, mut actor) = self.one_at_a_time(name)?;
+        let did = rig.stats()?.since(&before);
+        self.rename(taken.files, &mut actor)?;
+        server.freeze();
+        rig.cut()?;
+        server.kill();
+        // Without the promise nothing is waited for but the disk under each stable WRITE.
+        let (taken_as, persistence_ms) = match durable {
+            true => (taken, self.terms.data_write_ms),
+            false => (Untarred { modifying_rpcs: taken.files, ..taken }, self.terms.data_write_ms),
+        };
+        let flushes = Flushes { data: Some(did.data.flushes), log: None };
+        let mut row = serial_row(name, durable, &self.terms, &taken_as, flushes, persistence_ms);
+        row.lost = Some(self.lost_on(rig, renamed(taken.files))?);
+        Ok(row)
+    }
+
+    fn landfast(&mut self, rig: &mut Rig, name: &str, durability: Durability, what: &str) -> Result<Row> {
+        self.doing(&format!("{what}: one operation at a time"));
+        let (taken, flushes) = self.served(rig, durability, |bench, _| {
+            let (taken, actor) = bench.one_at_a_time(name)?;
+            Ok((taken, Some(actor)))
+        })?;
+        let persistence_ms = self.terms.persistence_ms(durability);
+        let durable = durability != Durability::Unsafe;
+        let mut row = serial_row(name, durable, &self.terms, &taken, flushes, persistence_ms);
+        recover(rig, durability)?;
+        row.lost = Some(lost::count(self.archive, renamed(taken.files), &rig.export())?);
+        Ok(row)
+    }
+
+    /// libnfs' client on Landfast's server with its log. It makes no directories: these are there before.
+    fn nfs_cp(&mut self, rig: &mut Rig, scratch: &Path) -> Result<Row> {
+        self.doing("Landfast with its log: libnfs' nfs-cp, a process for each file");
+        let Sources { tree, files, dirs } = self.archive.sources(scratch.join("sources"))?;
+        let (taken, flushes) = self.served(rig, Durability::Log, |bench, metrics| {
+            let all: Vec<String> =
+                dirs.iter().map(|dir| format!("nfs://{}/{dir}", bench.link.addr())).collect();
+            for some in all.chunks(DIRS_AT_A_TIME) {
+                let args: Vec<&str> =
+                    ["mkdir", "-p"].into_iter().chain(some.iter().map(String::as_str)).collect();
+                crate::tools::run(&args)?;
+            }
+            let before = scrape::calls(&scrape::page(metrics)?);
+            let pace = libnfs::copy(bench.link.addr(), "", &tree, &files, 1, DEMO_ROW_TIME)?;
+            let rpcs = scrape::calls(&scrape::page(metrics)?) - before;
+            let complete = pace.files == files.len() as u64;
+            let taken = Untarred {
+                files: pace.files,
+                seconds: pace.seconds,
+                rpcs: rpcs as u64,
+                modifying_rpcs: 0,
+                complete,
+            };
+            Ok((taken, None))
+        })?;
+        let mut row = row("nfs-cp", true, &taken, flushes);
+        // Which of its calls are synchronous is its own affair: each waits for a flush of the log.
+        row.limit_files_per_s = self.terms.limit(
+            row.rpcs_per_file,
+            row.log_flushes_per_file.unwrap_or(0.0),
+            self.terms.log_write_ms,
+        );
+        recover(rig, Durability::Log)?;
+        let copied = usize::try_from(taken.files).unwrap_or(usize::MAX).min(files.len());
+        row.lost = Some(lost::count(self.archive, Acknowledged::Named(&files[..copied]), &rig.export())?);
+        std::fs::remove_dir_all(&tree).context(|| format!("remove {}", tree.display()))?;
+        Ok(row)
+    }
+
+    fn untar(&mut self, rig: &mut Rig) -> Result<Row> {
+        self.doing("Landfast with its log: landfast untar, many files in one request");
+        let (taken, flushes) = self.served(rig, Durability::Log, |bench, _| {
+            Ok((measure::untar(bench.link.addr(), &bench.archive.plain, Stdio::null())?, None))
+        })?;
+        let mut row = row("untar", true, &taken, flushes);
+        row.limit_files_per_s = batched_limit(&self.terms, &row);
+        recover(rig, Durability::Log)?;
+        row.lost = Some(lost::count(self.archive, Acknowledged::First(taken.files), &rig.export())?);
+        Ok(row)
+    }
+
+    /// A fresh volume, Landfast's server on it, and work through the link; what was flushed for that. Then files are renamed, if
+    /// `work` returns who does that, and the power is cut. `work` is also told where the server's metrics are.
+    fn served(
+        &mut self,
+        rig: &mut Rig,
+        durability: Durability,
+        work: impl FnOnce(&mut Self, SocketAddr) -> Result<(Untarred, Option<Actor>)>,
+    ) -> Result<(Untarred, Flushes)> {
+        rig.format()?;
+        // The server tries at its start which way of flushing is quicker on this device.
+        rig.set_latency(self.latency)?;
+        let metrics = free_port()?;
+        let options = ServeOptions::new(&rig.export(), Some(rig.log_device()?), durability);
+        let server = Served::start(&ServeOptions { metrics: Some(metrics), ..options })?;
+        self.link.retarget(server.addr());
+        let before = rig.stats()?;
+        let (taken, actor) = work(self, metrics)?;
+        let did = rig.stats()?.since(&before);
+        if let Some(mut actor) = actor {
+            self.rename(taken.files, &mut actor)?;
+        }
+        server.freeze();
+        rig.cut()?;
+        server.kill();
+        Ok((taken, Flushes { data: Some(did.data.flushes), log: Some(did.log.flushes) }))
+    }
+
+    /// What is lost on disks without power, where nothing but the filesystem has to recover.
+    fn lost_on(&self, rig: &mut Rig, acknowledged: Acknowledged<'_>) -> Result<Lost> {
+        recover(rig, Durability::Sync)?;
+        lost::count(self.archive, acknowledged, &rig.export())
+    }
+}
+
+/// Of so many extracted files the last ones were renamed.
+fn renamed(files: u64) -> Acknowledged<'static> {
+    Acknowledged::Renamed(files, DEMO_RENAMED_FILES)
+}
+
+/// URLs that one command is given.
+const DIRS_AT_A_TIME: usize = 512;
+
+/// The disks come back with what was flushed and nothing else; the filesystem recovers, and with a log the server does.
+fn recover(rig: &mut Rig, durability: Durability) -> Result<()> {
+    rig.set_latency(Latency::default())?;
+    rig.power_on()?;
+    rig.mount_or_repair()?;
+    if durability == Durability::Log {
+        Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), durability))?.stop()?;
+    }
+    Ok(())
 }
 
 /// The equation for requests that overlap: one round trip and one flush in all, then whichever is
@@ -78,51 +304,4 @@ fn batched_limit(terms: &Terms, line: &Row) -> f64 {
     let flushes_ms = line.log_flushes_per_file.unwrap_or(0.0) * terms.log_write_ms;
     let ms = terms.syscalls_ms.max(flushes_ms) + (terms.rtt_ms + terms.log_write_ms) / files;
     1000.0 / ms.max(1e-9)
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    Clean,
-    PowerCut,
-}
-
-/// A fresh volume, a server on it, work through the link; and what was flushed meanwhile.
-fn served(
-    rig: &mut Rig,
-    latency: Latency,
-    durability: Durability,
-    link: &Link,
-    ending: Ending,
-    work: impl FnOnce(SocketAddr) -> Result<Untarred>,
-) -> Result<(Untarred, Flushes)> {
-    rig.format()?;
-    // The server tries at its start which way of flushing is quicker on this device.
-    rig.set_latency(latency)?;
-    let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), durability))?;
-    link.retarget(server.addr());
-    let before = rig.stats()?;
-    let taken = work(link.addr())?;
-    let did = rig.stats()?.since(&before);
-    let flushes = Flushes { data: Some(did.data.flushes), log: Some(did.log.flushes) };
-    match ending {
-        Ending::Clean => {
-            rig.set_latency(Latency::default())?;
-            server.stop()?;
-        }
-        Ending::PowerCut => {
-            rig.cut()?;
-            server.kill();
-        }
-    }
-    Ok((taken, flushes))
-}
-
-/// The disks come back with what was flushed and nothing else; the server recovers the rest.
-fn verify_after_cut(rig: &mut Rig, archive: &Archive) -> Result<Verified> {
-    rig.set_latency(Latency::default())?;
-    rig.power_on()?;
-    rig.mount()?;
-    let server = Served::start(&ServeOptions::new(&rig.export(), Some(rig.log_device()?), Durability::Log))?;
-    server.stop()?;
-    archive.verify(&rig.export(), true)
 }

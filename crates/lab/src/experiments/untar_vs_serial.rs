@@ -16,7 +16,7 @@ pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings
     let row =
         |name: &str| report.row(name).ok_or_else(|| Error::Unable(format!("the demo has no row `{name}`")));
     let (local, sync, untar) = (row("local")?, row("sync")?, row("untar")?);
-    let checks = vec![
+    let mut checks = vec![
         Check::at_least("untar, times as fast as sync", untar.files_per_s / sync.files_per_s, 100.0),
         Check::at_least("untar, share of the speed of local", untar.files_per_s / local.files_per_s, 0.5),
         Check::at_most("untar, RPCs per file", untar.rpcs_per_file, 0.1),
@@ -26,7 +26,16 @@ pub(super) fn run(_choices: &Choices, progress: Progress<'_>) -> Result<Findings
             report.verified.differences as f64,
             0.0,
         ),
+        Check::exactly(
+            "rows that lost what they promised to keep",
+            report.broken_promises().count() as f64,
+            0.0,
+        ),
     ];
+    if let Some(peer) = report.headline().and_then(|headline| headline.peer) {
+        let times = untar.files_per_s / peer.files_per_s;
+        checks.push(Check::at_least("untar, times as fast as nfs-ganesha on XFS wsync", times, 100.0));
+    }
     Ok(Findings {
         terms: Some(report.terms),
         lines: report.rows.iter().map(line).collect(),
@@ -44,7 +53,8 @@ fn line(row: &demo::Row) -> Row {
             ("rpcs_per_file", row.rpcs_per_file),
             ("disk_flushes_per_file", row.disk_flushes_per_file.unwrap_or(f64::NAN)),
             ("log_flushes_per_file", row.log_flushes_per_file.unwrap_or(f64::NAN)),
-            ("measured_files", row.measured_files as f64),
+            ("files", row.files as f64),
+            ("lost_files", row.lost.map_or(f64::NAN, |lost| lost.files() as f64)),
         ],
     )
 }

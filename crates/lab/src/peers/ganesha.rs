@@ -1,7 +1,7 @@
 //! nfs-ganesha with its VFS backend, over NFSv4 only: what Debian's packages `nfs-ganesha` and `nfs-ganesha-vfs` install.
 //!
-//! It makes metadata durable some time after its replies (it calls fsync for data only), so it is a peer for processor
-//! time, not for latency.
+//! It calls fsync for data only. On a filesystem that is mounted so that its own changes of metadata are synchronous (XFS with
+//! `wsync`) it keeps NFS's promise; on others metadata becomes durable some time after its replies.
 
 use crate::child::{Child, Output, Role};
 use crate::error::{Context, Error, Result};
@@ -24,13 +24,22 @@ pub struct Ganesha {
     _scratch: tempfile::TempDir,
 }
 
+/// The packages of the server and of its backend.
+pub(crate) const PACKAGES: [&str; 2] = ["nfs-ganesha", "nfs-ganesha-vfs"];
+
+/// The packages that are not installed.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let backend = BACKENDS.iter().map(|dir| Path::new(dir).join("libfsalvfs.so")).any(|f| f.exists());
+    let there = [Path::new(PROGRAM).exists(), backend];
+    PACKAGES.into_iter().zip(there).filter(|(_, there)| !there).map(|(package, _)| package).collect()
+}
+
 /// Whether it is installed; if not, which packages are missing.
 pub fn possible() -> Result<()> {
-    let backend = BACKENDS.iter().map(|dir| Path::new(dir).join("libfsalvfs.so")).any(|f| f.exists());
-    if !Path::new(PROGRAM).exists() || !backend {
-        return Err(Error::NoTool { tool: PROGRAM.into(), package: "nfs-ganesha and nfs-ganesha-vfs" });
+    if missing().is_empty() {
+        return Ok(());
     }
-    Ok(())
+    Err(Error::NoTool { tool: PROGRAM.into(), package: "nfs-ganesha and nfs-ganesha-vfs" })
 }
 
 impl Ganesha {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = "nfs-cp";
-const PACKAGE: &str = "libnfs-utils";
+pub(crate) const PACKAGE: &str = "libnfs-utils";
 
 pub fn possible() -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -38,7 +38,9 @@ pub fn copy(
             let Some(name) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let port = addr.port();
             let to = format!("nfs://{}{path}/{name}?version=3&nfsport={port}&mountport={port}", addr.ip());
-            run(Command::new(PROGRAM).arg(tree.join(name)).arg(to), PACKAGE)?;
+            let mut command = Command::new(PROGRAM);
+            crate::sys::end_with_this_thread(&mut command);
+            run(command.arg(tree.join(name)).arg(to), PACKAGE)?;
             done.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -2,4 +2,5 @@
 
 pub mod ganesha;
 pub mod libnfs;
+pub mod packages;
 pub mod program;
