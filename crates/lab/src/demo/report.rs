@@ -163,6 +163,19 @@ impl DemoReport {
         progress(Progress::Row(row.clone()));
         self.rows.push(row);
     }
+
+    /// The row of another's program, which need not run on every machine: then a note says why there is none.
+    pub(super) fn push_peer(
+        &mut self,
+        what: &str,
+        row: Result<Row>,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) {
+        match row {
+            Ok(row) => self.push(row, progress),
+            Err(why) => self.notes.push(format!("{what} is not measured: {why}")),
+        }
+    }
 }
 
 /// How the names of rows of another server begin.
@@ -270,6 +283,21 @@ mod tests {
         let report = report(&[&own[..], &broken[..]].concat());
         assert_eq!(report.headline().unwrap().peer, None);
         assert_eq!(report.broken_promises().count(), 1);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_run_is_a_note() {
+        let mut report = report(&[]);
+        let why = crate::error::Error::Unable("it ended".into());
+        report.push_peer("nfs-ganesha", Err(why), &mut |_| {});
+        assert_eq!(report.notes, ["nfs-ganesha is not measured: it ended"]);
+        let taken = Untarred { files: 1, seconds: 1.0, ..Untarred::default() };
+        report.push_peer(
+            "nfs-ganesha",
+            Ok(row("ganesha-xfs", true, &taken, Flushes::default())),
+            &mut |_| {},
+        );
+        assert_eq!((report.rows.len(), report.notes.len()), (1, 1));
     }
 
     #[test]

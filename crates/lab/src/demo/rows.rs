@@ -83,15 +83,15 @@ pub(super) fn run(
         // Its disks go away before the next row, with the memory that they take.
         let mut other = rig_on(fs, archive)?;
         other.set_mount_options(mount);
-        let row = bench.ganesha(&mut other, name, durable, what)?;
-        report.push(row, bench.progress);
+        let row = bench.ganesha(&mut other, name, durable, what);
+        report.push_peer(what, row, bench.progress);
     }
     for (name, durability, what) in LANDFAST {
         let row = bench.landfast(&mut rig, name, durability, what)?;
         report.push(row, bench.progress);
         if name == "log" && libnfs::possible().is_ok() {
-            let row = bench.nfs_cp(&mut rig, scratch)?;
-            report.push(row, bench.progress);
+            let row = bench.nfs_cp(&mut rig, scratch);
+            report.push_peer("libnfs' nfs-cp", row, bench.progress);
         }
     }
     let row = bench.untar(&mut rig)?;

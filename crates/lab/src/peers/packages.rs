@@ -28,10 +28,11 @@ pub fn how_to_get(missing: &[&str]) -> String {
 
 /// What [`install`] is going to do.
 pub fn plan(missing: &[&str]) -> String {
-    format!(
-        "apt-get update, apt-get install {}, and systemctl disable --now nfs-ganesha, which the package would start",
-        missing.join(" ")
-    )
+    let stop = match missing.contains(&ganesha::PACKAGES[0]) {
+        true => ", systemctl disable --now nfs-ganesha (the package would serve at each boot)",
+        false => "",
+    };
+    format!("apt-get update, apt-get install {}{stop}", missing.join(" "))
 }
 
 /// Installs packages with apt-get, without questions, and ends the server that one of them starts.
@@ -58,6 +59,7 @@ mod tests {
     fn what_is_missing_and_what_is_done_is_named() {
         let line = how_to_get(&["nfs-ganesha", "libnfs-utils"]);
         assert!(line.contains("nfs-ganesha, libnfs-utils") && line.contains("--install-peers"), "{line}");
-        assert!(plan(&["xfsprogs"]).contains("apt-get install xfsprogs"));
+        assert_eq!(plan(&["xfsprogs"]), "apt-get update, apt-get install xfsprogs");
+        assert!(plan(&["nfs-ganesha", "xfsprogs"]).contains("systemctl disable --now nfs-ganesha"));
     }
 }
