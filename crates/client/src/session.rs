@@ -8,6 +8,7 @@
 //!
 //! If a reply is lost and no cache can tell what happened, the outcome is [`SessionError::Unknown`].
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use landfast_nfs::v4::{ArgOp, CompoundRes, FileHandle, Stateid};
 use landfast_rpc::OpaqueAuth;
 use landfast_xdr::Encode;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::caller;
 pub use crate::counters::SessionStats;
@@ -39,6 +41,8 @@ pub struct Session {
     /// `None`: the session's own identity.
     caller: Option<OpaqueAuth>,
 }
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 #[derive(Clone)]
 enum Kind {
@@ -88,28 +92,37 @@ impl Session {
 
     /// Sends in one request of this session what [`Session::connect_with_reply`] adds to the first request of a new
     /// one.
-    pub(crate) async fn first_request(&self, mut first: FirstRequest<'_>) -> FirstReply {
-        match &self.kind {
-            Kind::V41(client) => client.first_request(&mut first).await,
-            Kind::V40(_) | Kind::V3(_) => FirstReply::ready(None),
-        }
+    // A function and not an `async fn`, as [`Session::start`] is.
+    pub(crate) fn first_request<'a>(&self, mut first: FirstRequest<'a>) -> Boxed<'a, FirstReply> {
+        let kind = self.kind.clone();
+        Box::pin(async move {
+            match kind {
+                Kind::V41(client) => client.first_request(&mut first).await,
+                Kind::V40(_) | Kind::V3(_) => FirstReply::ready(None),
+            }
+        })
     }
 
-    async fn connect_as(
+    // A function and not an `async fn`, as [`Session::start`] is.
+    fn connect_as<'a>(
         options: SessionOptions,
         version: Version,
-        first: &mut FirstRequest<'_>,
-    ) -> Result<(Session, FirstReply), SessionError> {
+        first: &'a mut FirstRequest<'_>,
+    ) -> Boxed<'a, Result<(Session, FirstReply), SessionError>> {
         let options = SessionOptions { version: Some(version), ..options };
-        let (kind, answer) = match version {
-            Version::V3 => (Kind::V3(Arc::new(v3::Client::connect(options).await?)), FirstReply::ready(None)),
-            Version::V40 => (Kind::V40(v40::Client::connect(options).await?), FirstReply::ready(None)),
-            Version::V41 | Version::V42 => {
-                let (client, answer) = v41::Client::connect(options, version.minor(), first).await?;
-                (Kind::V41(client), answer)
-            }
-        };
-        Ok((Session { kind, caller: None }, answer))
+        Box::pin(async move {
+            let (kind, answer) = match version {
+                Version::V3 => {
+                    (Kind::V3(Arc::new(v3::Client::connect(options).await?)), FirstReply::ready(None))
+                }
+                Version::V40 => (Kind::V40(v40::Client::connect(options).await?), FirstReply::ready(None)),
+                Version::V41 | Version::V42 => {
+                    let (client, answer) = v41::Client::connect(options, version.minor(), first).await?;
+                    (Kind::V41(client), answer)
+                }
+            };
+            Ok((Session { kind, caller: None }, answer))
+        })
     }
 
     /// The same session for another caller: COMPOUNDs sent through it are executed with the rights of `identity`. What the session does
@@ -176,16 +189,28 @@ impl Session {
         cachethis: bool,
         only: Option<u64>,
     ) -> Result<CompoundRes, SessionError> {
-        // A task of its own: a caller that drops the future must not leave a slot in an unknown state.
+        self.start(ops, count, cachethis, only).await.unwrap_or(Err(SessionError::Ended))
+    }
+
+    /// Starts a COMPOUND in a task of its own: a caller that drops the future must not leave a slot in an unknown state.
+    ///
+    /// A function and not an `async fn`: the body of an `async fn` is compiled again in each crate that awaits it, with all that it
+    /// awaits, and these are the clients of all versions.
+    fn start(
+        &self,
+        ops: Bytes,
+        count: usize,
+        cachethis: bool,
+        only: Option<u64>,
+    ) -> JoinHandle<Result<CompoundRes, SessionError>> {
         let (kind, caller) = (self.kind.clone(), self.caller.clone());
-        let task = tokio::spawn(caller::under(caller, async move {
+        tokio::spawn(caller::under(caller, async move {
             match kind {
                 Kind::V41(client) => client.compound(ops, count, cachethis, only).await,
                 Kind::V40(client) => client.compound(ops, count).await,
                 Kind::V3(client) => client.compound(ops, count).await,
             }
-        }));
-        task.await.unwrap_or(Err(SessionError::Ended))
+        }))
     }
 
     /// The limits of the session in force.
@@ -332,10 +357,17 @@ impl Session {
     /// this returns; it waits for replies no longer than [`limits::GOODBYE_HEARD`]. If nothing can be sent within
     /// [`limits::GOODBYE_PATIENCE`], the server's lease timer ends the session.
     pub async fn destroy(self) {
-        match &self.kind {
-            Kind::V41(client) => client.destroy().await,
-            Kind::V40(client) => client.destroy().await,
-            Kind::V3(client) => client.destroy().await,
-        }
+        self.end().await;
+    }
+
+    // A function and not an `async fn`, as [`Session::start`] is.
+    fn end(&self) -> Boxed<'_, ()> {
+        Box::pin(async {
+            match &self.kind {
+                Kind::V41(client) => client.destroy().await,
+                Kind::V40(client) => client.destroy().await,
+                Kind::V3(client) => client.destroy().await,
+            }
+        })
     }
 }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io::Write;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -63,7 +64,9 @@ pub fn run<F: Future<Output = Tool>>(
         answers: Arc::default(),
         planning: RefCell::default(),
     };
-    let exit = runtime.block_on(async { work(tool).await.end().await });
+    // On the heap: the runtime would compile the whole command once for each of its schedulers.
+    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(async { work(tool).await.end().await });
+    let exit = runtime.block_on(work);
     say::flush();
     say::report_failures_as(None);
     exit

@@ -22,6 +22,7 @@ use landfast_volume::{
 use serde_json::json;
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -33,7 +34,9 @@ pub fn run(args: ServeArgs) -> Exit {
         }
         Err(err) => return failed(err),
     }
-    runtime().map_or(Exit::Failed, |runtime| runtime.block_on(serve(&args)))
+    // On the heap: the runtime would compile the whole of it once for each of its schedulers.
+    let serving: Pin<Box<dyn Future<Output = Exit>>> = Box::pin(serve(&args));
+    runtime().map_or(Exit::Failed, |runtime| runtime.block_on(serving))
 }
 
 async fn serve(args: &ServeArgs) -> Exit {

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -51,10 +52,12 @@ pub fn run(args: &UntarArgs) -> Exit {
     let journal = start.journal();
     let mut options = options(args);
     options.resume = journal.clone();
-    let result = runtime.block_on(async {
+    // On the heap, as in `commands::tool::run`.
+    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(async {
         options.stop = Some(stop_on_signals());
         untar::run_as(options, session, source, &url, screen.clone()).await
     });
+    let result = runtime.block_on(work);
     screen.finish();
     screen.causes.print_others("landfast", screen.verbose);
     let complete = result.as_ref().is_ok_and(Report::complete);
