@@ -23,6 +23,8 @@ use landfast_nfs::v4::{
 use landfast_xdr::Decode;
 
 use super::convert::{change_info, fattr, sattr, status, values};
+use super::locks;
+use super::stop::{Done, Stop};
 use super::wire::Wire;
 use crate::error::SessionError;
 
@@ -48,26 +50,6 @@ enum Current {
     /// An object by its path from the server's root: another export may be mounted below it.
     Rooted(Fh3, PostOp, Vec<Bytes>),
 }
-
-/// How an operation ends early.
-enum Stop {
-    Status(NfsStat),
-    Session(SessionError),
-}
-
-impl From<NfsStat> for Stop {
-    fn from(status: NfsStat) -> Self {
-        Stop::Status(status)
-    }
-}
-
-impl From<SessionError> for Stop {
-    fn from(e: SessionError) -> Self {
-        Stop::Session(e)
-    }
-}
-
-type Done<T> = Result<T, Stop>;
 
 /// The result of a procedure; its status becomes the operation's.
 fn ok<T, F>(res: Res<T, F>) -> Done<T> {
@@ -97,6 +79,11 @@ impl<'a> Exec<'a> {
             let number = op.op();
             match self.one_or_link(op).await {
                 Ok(body) => results.push(ResOp { op: number, status: NfsStat::NFS4_OK, body }),
+                Err(Stop::Denied(denied)) => {
+                    last = NfsStat::NFS4ERR_DENIED;
+                    results.push(ResOp { op: number, status: last, body: ResBody::Denied(denied) });
+                    break;
+                }
                 Err(Stop::Status(status)) => {
                     let body = match number {
                         v4::OpNum::SETATTR => ResBody::Setattr(Bitmap::default()),
@@ -206,6 +193,9 @@ impl<'a> Exec<'a> {
                 return Ok(ResBody::Link(self.link(object(&self.saved)?, link).await?));
             }
             ArgOp::Readdir(args) => return self.readdir(args).await,
+            ArgOp::Lock(args) => return locks::lock(self.wire, &self.object()?, &args).await,
+            ArgOp::Lockt(args) => return locks::test(self.wire, &self.object()?, &args).await,
+            ArgOp::Locku(args) => return locks::unlock(self.wire, &self.object()?, &args).await,
             _ => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
         }
         Ok(ResBody::Empty)
@@ -362,7 +352,14 @@ impl<'a> Exec<'a> {
     }
 
     async fn open(&mut self, args: OpenArgs) -> Done<ResBody> {
-        let OpenClaim::Null(name) = args.claim else { return Err(NfsStat::NFS4ERR_NOTSUPP.into()) };
+        let name = match args.claim {
+            OpenClaim::Null(name) => name,
+            OpenClaim::Fh if matches!(args.openhow, OpenHow::NoCreate) => {
+                self.object()?;
+                return Ok(ResBody::Open(opened(ChangeInfo::default(), Bitmap::default())));
+            }
+            _ => return Err(NfsStat::NFS4ERR_NOTSUPP.into()),
+        };
         let dir = self.object()?;
         let (mut made_with, mut cinfo) = (None, ChangeInfo::default());
         match args.openhow {
@@ -402,13 +399,7 @@ impl<'a> Exec<'a> {
             Some(attrs) => self.is_set(&attrs).await?,
             None => Bitmap::default(),
         };
-        Ok(ResBody::Open(OpenRes {
-            stateid: OPEN,
-            cinfo,
-            rflags: 0,
-            attrset,
-            delegation: OpenDelegation::None,
-        }))
+        Ok(ResBody::Open(opened(cinfo, attrset)))
     }
 
     /// What of attributes that were asked for, without a complaint of the server's, the object has. When it makes something for a
@@ -634,6 +625,10 @@ where
             Res::Fail(status, _) => Some(*status),
         }
     }
+}
+
+fn opened(cinfo: ChangeInfo, attrset: Bitmap) -> OpenRes {
+    OpenRes { stateid: OPEN, cinfo, rflags: 0, attrset, delegation: OpenDelegation::None }
 }
 
 fn object(at: &Current) -> Done<Fh3> {

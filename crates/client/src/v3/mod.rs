@@ -13,6 +13,9 @@
 //! | REMOVE | REMOVE; RMDIR when the server says that it is a directory |
 //! | READDIR | READDIRPLUS; READDIR and LOOKUP where the server has no such procedure |
 //! | VERIFY, NVERIFY | GETATTR |
+//! | LOCK, LOCKT, LOCKU | NM_LOCK, TEST, UNLOCK of the Network Lock Manager; see `locks` |
+//!
+//! OPEN by handle (CLAIM_FH) is done without a call.
 //!
 //! A call whose reply is lost is sent again under its transaction ID, so that the server's duplicate request cache can answer
 //! (RFC 1813 section 4.5). If the server has lost its cache, that reply may be of a second execution. Then the client finds out what
@@ -25,8 +28,11 @@
 //! | CREATE (GUARDED), MKDIR, SYMLINK, MKNOD | EXIST | unknown |
 //! | RENAME | NOENT | unknown |
 
+mod beside;
 mod convert;
 mod exec;
+mod locks;
+mod stop;
 mod wire;
 
 use bytes::Bytes;

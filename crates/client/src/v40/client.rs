@@ -15,7 +15,7 @@ use landfast_xdr::{Decode, Encode};
 use tokio::time::sleep;
 use tracing::debug;
 
-use super::owners::{Owner, Owners};
+use super::owners::{LockOwner, Owner, Owners};
 use crate::compound::{COMPOUND, OpError, Results, compound_header};
 use crate::error::SessionError;
 use crate::limits;
@@ -47,6 +47,8 @@ struct State {
     owners: Owners,
     /// Opens that outlive their COMPOUND.
     opens: HashMap<[u8; 12], Owner>,
+    /// Lock owners by their stateids. Those of an open end with it.
+    locks: HashMap<[u8; 12], LockOwner>,
     /// The current client ID has had an open.
     held: bool,
     /// Since when the server answers GRACE.
@@ -167,9 +169,7 @@ impl Client {
 
     /// The current client ID and an owner of it. Gets a client ID if there is none; fails if the server gives none.
     pub(super) async fn take_owner(&self) -> Result<(u64, Owner), SessionError> {
-        if self.state().generation == 0 {
-            self.renew_client(0).await?;
-        }
+        self.client_id().await?;
         let mut state = self.state();
         Ok((state.clientid, state.owners.take()))
     }
@@ -213,6 +213,34 @@ impl Client {
         }
     }
 
+    /// The current client ID. Gets one if there is none; fails if the server gives none.
+    pub(super) async fn client_id(&self) -> Result<u64, SessionError> {
+        if self.state().generation == 0 {
+            self.renew_client(0).await?;
+        }
+        Ok(self.state().clientid)
+    }
+
+    /// Keeps a lock owner that has a stateid.
+    pub(super) fn keep_lock(&self, owner: LockOwner) {
+        let mut state = self.state();
+        if owner.generation == state.generation
+            && let Some(stateid) = owner.stateid
+        {
+            state.locks.insert(stateid.other, owner);
+        }
+    }
+
+    /// The lock owner of a stateid, which is no longer kept.
+    pub(super) fn lock_owner_of(&self, stateid: Stateid) -> Option<LockOwner> {
+        self.state().locks.remove(&stateid.other)
+    }
+
+    /// An open is closed: its lock owners end with it.
+    pub(super) fn forget_locks(&self, open: Stateid) {
+        self.state().locks.retain(|_, owner| owner.open != open.other);
+    }
+
     /// The owner of such an open, which is no longer kept.
     pub(super) fn owner_of(&self, stateid: Stateid) -> Option<Owner> {
         self.state().opens.remove(&stateid.other)
@@ -252,6 +280,7 @@ impl Client {
         state.grace_since = None;
         state.generation += 1;
         state.opens.clear();
+        state.locks.clear();
         let generation = state.generation;
         state.owners.start_over(generation);
         Ok(())

@@ -10,6 +10,7 @@ use landfast_nfs::v4::{ArgOp, ChangeInfo, CompoundRes, FileHandle, NfsStat, OpNu
 use tracing::debug;
 
 use super::client::{Client, Replied, Turn};
+use super::locking::Locking;
 use super::owners::Owner;
 use super::place::{HandlePath, Place, uses_current, uses_saved};
 use crate::error::SessionError;
@@ -18,7 +19,7 @@ use crate::patience::Patience;
 
 /// What an operation of a leg means for the COMPOUND.
 #[derive(Debug)]
-enum Role {
+pub(super) enum Role {
     /// It leads to the place.
     Hidden,
     /// It is an operation of the COMPOUND.
@@ -28,12 +29,14 @@ enum Role {
     Instead(usize),
     /// The CLOSE of an open from an earlier COMPOUND.
     Close(Owner, Stateid),
+    /// LOCK or LOCKU.
+    Lock(Locking),
     /// Answered here: the CLOSE of this open is sent at the end.
     Later(usize),
 }
 
 #[derive(Debug)]
-enum Step {
+pub(super) enum Step {
     Send(ArgOp),
     Given(ResOp),
 }
@@ -84,7 +87,7 @@ enum Continue {
 }
 
 pub(super) struct Exec<'a> {
-    client: &'a Client,
+    pub(super) client: &'a Client,
     ops: Vec<ArgOp>,
     /// The next operation for a leg.
     next: usize,
@@ -146,6 +149,7 @@ impl<'a> Exec<'a> {
         match op {
             ArgOp::Open(args) if !matches!(args.claim, OpenClaim::Fh) => Kind::Numbered,
             ArgOp::Close(args) if args.open_stateid != Stateid::CURRENT => Kind::Numbered,
+            ArgOp::Lock(_) | ArgOp::Locku(_) => Kind::Numbered,
             ArgOp::Create(_) | ArgOp::Remove(_) | ArgOp::Link(_) => Kind::Names,
             ArgOp::Rename(_) => Kind::Alone,
             _ => Kind::Plain,
@@ -169,7 +173,7 @@ impl<'a> Exec<'a> {
         !rivals && self.leg.len() < self.client.leg_ops()
     }
 
-    fn enter(&mut self, deed: Step, role: Role) {
+    pub(super) fn enter(&mut self, deed: Step, role: Role) {
         let before = (self.at.clone(), self.saved.clone());
         self.leg.push(Entry { deed, role, index: self.next, before });
     }
@@ -178,7 +182,7 @@ impl<'a> Exec<'a> {
         self.enter(Step::Send(op), Role::Hidden);
     }
 
-    fn given(&mut self, status: NfsStat, body: ResBody, role: Role) {
+    pub(super) fn given(&mut self, status: NfsStat, body: ResBody, role: Role) {
         let op = self.ops[self.next].op();
         self.enter(Step::Given(ResOp { op, status, body }), role);
     }
@@ -234,6 +238,9 @@ impl<'a> Exec<'a> {
             }
             ArgOp::Open(args) => self.open(args).await?,
             ArgOp::Close(args) => self.put_close(&args),
+            ArgOp::Lock(args) => self.put_lock(args).await?,
+            ArgOp::Lockt(args) => self.put_lock_test(args).await?,
+            ArgOp::Locku(args) => self.put_unlock(args),
             ArgOp::Create(args) => {
                 let name = args.name.clone();
                 self.own(ArgOp::Create(args));
@@ -271,7 +278,7 @@ impl<'a> Exec<'a> {
         Ok(())
     }
 
-    fn own(&mut self, op: ArgOp) {
+    pub(super) fn own(&mut self, op: ArgOp) {
         self.enter(Step::Send(op), Role::Own);
     }
 
@@ -449,7 +456,11 @@ impl<'a> Exec<'a> {
                     self.client.opened();
                 }
             }
-            Role::Close(owner, _) => self.settle(owner, result.status),
+            Role::Close(owner, stateid) => {
+                self.client.forget_locks(stateid);
+                self.settle(owner, result.status);
+            }
+            Role::Lock(locking) => locking.answered(self.client, result.status, &result.body),
         }
         self.out.push(result);
     }
@@ -472,6 +483,7 @@ impl<'a> Exec<'a> {
                     }
                 }
                 Role::Close(owner, stateid) => self.client.keep(stateid, owner),
+                Role::Lock(locking) => locking.not_reached(self.client),
                 Role::Hidden | Role::Own | Role::Instead(_) | Role::Later(_) => {}
             }
         }
@@ -534,7 +546,11 @@ impl<'a> Exec<'a> {
                     return Ok(Continue::GoOn);
                 }
             }
-            Role::Close(owner, _) => self.settle(owner, status),
+            Role::Close(owner, stateid) => {
+                self.client.forget_locks(stateid);
+                self.settle(owner, status);
+            }
+            Role::Lock(locking) => locking.answered(self.client, status, &result.body),
             _ => {}
         }
         if matches!(

@@ -11,6 +11,7 @@
 //! | READ, WRITE, SETATTR with the current stateid | the anonymous stateid; if the server refuses that, the open's own in the next leg |
 //! | CLOSE of the current stateid | in the last leg, with the handle that GETFH gave: the answer is given before, since data that is stable needs no open |
 //! | OPEN by handle (CLAIM_FH) | no open at all: the anonymous stateid |
+//! | LOCK by any owner under any open | the number of the lock owner and, for its first lock, of the open's owner (section 16.10); an open by name |
 //! | limits of the session | one leg is as long as servers are known to take, and shorter where RESOURCE says so |
 //! | RECLAIM_COMPLETE: nothing is reclaimed, do not wait for it | SETCLIENTID of another instance of the client, with a verifier of its own, after a restart, and at the end where an open was held (sections 9.1.1, 16.33) |
 //! | GRACE ends with RECLAIM_COMPLETE of the clients that were there | one request asks until it ends, and the others wait for that one |
@@ -23,6 +24,8 @@
 
 mod client;
 mod exec;
+mod locking;
+mod locks;
 mod owners;
 mod place;
 

@@ -1,4 +1,4 @@
-//! Open owners and the numbers of their next requests (RFC 7530 section 9.1.7), as values. No I/O.
+//! Open owners and lock owners, and the numbers of their next requests (RFC 7530 section 9.1.7), as values. No I/O.
 //!
 //! | state of an owner | meaning | leaves it by |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! again. Owners belong to a client ID and go with it.
 
 use bytes::Bytes;
-use landfast_nfs::v4::NfsStat;
+use landfast_nfs::v4::{NfsStat, Stateid};
 
 /// An open owner.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,11 +26,42 @@ impl Owner {
     /// A request with its number was answered. Returns `false` if the two sides disagree: then the owner is useless.
     #[must_use]
     pub(super) fn answered(&mut self, status: NfsStat) -> bool {
-        if status.advances_seqid() {
-            // RFC 7530 section 9.1.3: after the largest number comes 1.
-            self.seqid = self.seqid.checked_add(1).unwrap_or(1);
-        }
-        status != NfsStat::NFS4ERR_BAD_SEQID
+        count(&mut self.seqid, status)
+    }
+}
+
+/// Moves a number on as the server does. Returns `false` if the two sides disagree.
+fn count(seqid: &mut u32, status: NfsStat) -> bool {
+    if status.advances_seqid() {
+        // RFC 7530 section 9.1.3: after the largest number comes 1.
+        *seqid = seqid.checked_add(1).unwrap_or(1);
+    }
+    status != NfsStat::NFS4ERR_BAD_SEQID
+}
+
+/// A lock owner, which has locks on one file only, under one open.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LockOwner {
+    /// The client ID that it belongs to, by order of their creation.
+    pub(super) generation: u64,
+    /// The open that its locks belong to.
+    pub(super) open: [u8; 12],
+    /// As the server gave it last. `None`: its first lock is being asked for.
+    pub(super) stateid: Option<Stateid>,
+    /// The number of its next request.
+    pub(super) seqid: u32,
+}
+
+impl LockOwner {
+    /// Before its first lock, under this open.
+    pub(super) fn of(open: &Owner, stateid: Stateid) -> LockOwner {
+        LockOwner { generation: open.generation, open: stateid.other, stateid: None, seqid: 1 }
+    }
+
+    /// A request with its number was answered. Returns `false` if it is useless now.
+    #[must_use]
+    pub(super) fn answered(&mut self, status: NfsStat) -> bool {
+        count(&mut self.seqid, status)
     }
 }
 
@@ -87,6 +118,24 @@ mod tests {
         o.seqid = u32::MAX;
         assert!(o.answered(NfsStat::NFS4_OK));
         assert_eq!(o.seqid, 1);
+    }
+
+    #[test]
+    fn rfc7530_16_10_a_lock_owner_has_a_number_of_its_own() {
+        let mut open = Owners::default().take();
+        open.seqid = 7;
+        let stateid = Stateid { seqid: 3, other: [5; 12] };
+        let mut lock = LockOwner::of(&open, stateid);
+        assert_eq!((lock.open, lock.stateid, lock.seqid), ([5; 12], None, 1));
+        for (status, useful, next) in [
+            (NfsStat::NFS4ERR_DENIED, true, 2),
+            (NfsStat::NFS4_OK, true, 3),
+            (NfsStat::NFS4ERR_STALE_STATEID, true, 3),
+            (NfsStat::NFS4ERR_BAD_SEQID, false, 3),
+        ] {
+            assert_eq!((lock.answered(status), lock.seqid), (useful, next), "{status}");
+        }
+        assert_eq!(open.seqid, 7);
     }
 
     #[test]
