@@ -33,6 +33,9 @@ pub const FLUSHES_TOGETHER: usize = 32;
 /// Times that data is written again because the server restarted before its COMMIT.
 pub const REWRITES_MAX: u32 = 64;
 
+/// Bytes of one copy that the server makes.
+pub const COPY_BYTES_MAX: u64 = 1 << 30;
+
 /// How old a change that a program was told is done may become before it is sent, unless `flush_age=` says otherwise.
 pub const FLUSH_AGE: Duration = Duration::from_secs(1);
 /// The most that `flush_age=` may say.

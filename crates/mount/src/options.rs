@@ -68,10 +68,13 @@ pub enum OptionError {
 }
 
 /// Options of `mount` and of fstab that mean nothing here: what calls us has obeyed them, or they only concern it.
-const IGNORED: [&str; 12] = [
+const IGNORED: [&str; 13] = [
     "defaults", "auto", "noauto", "user", "users", "nouser", "nousers", "_netdev", "nofail", "rw", "async",
-    "tcp",
+    "tcp", "relatime",
 ];
+
+/// Options of nfs(5) that say what is so anyway: what Linux does without them, or does not look at.
+const SO_ANYWAY: [&str; 4] = ["proto=tcp", "sec=sys", "intr", "nointr"];
 
 impl Options {
     /// Takes comma-separated options, in addition to what is there.
@@ -125,6 +128,7 @@ impl Options {
             ) => {
                 self.kernel.push(name.into());
             }
+            _ if SO_ANYWAY.contains(&option) => {}
             (name, None) if IGNORED.contains(&name) || name.starts_with("x-") => {}
             (name, Some(_)) if name.starts_with("x-") => {}
             _ => return Err(OptionError::Unknown(option.to_owned())),
@@ -163,6 +167,8 @@ mod tests {
         assert_eq!(taken("acdirmin=2").unwrap().dir_memory, Duration::from_secs(2));
         assert_eq!((o.url, o.kernel), (vec![("version".into(), "4.1".into())], vec!["nosuid".into()]));
         assert_eq!(taken("defaults"), Ok(Options::default()));
+        assert_eq!(taken("relatime,proto=tcp,sec=sys,intr"), Ok(Options::default()));
+        assert!(taken("proto=udp").is_err() && taken("sec=krb5").is_err() && taken("intr=1").is_err());
         assert_eq!(taken("hard,timeo=30").unwrap().patience(), None);
     }
 

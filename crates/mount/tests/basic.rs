@@ -227,3 +227,23 @@ fn a_directory_that_may_be_searched_and_not_read_has_its_names() {
     let script = "echo new >d/f; cat d/f d/there >/dev/null; ! ls d 2>/dev/null";
     shell(at.path(), &format!("setpriv --reuid 1000 --regid 1000 --clear-groups sh -ec '{script}'"));
 }
+
+/// The kernel does not wait for the end of a close.
+#[test]
+fn a_directory_goes_right_after_the_last_close_of_a_file_removed_in_it() {
+    each_version(|rig, at, version| {
+        for n in 0..50 {
+            let dir = at.join(&format!("d{n}"));
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("f"), "text").unwrap();
+            let f = File::open(dir.join("f")).unwrap();
+            fs::remove_file(dir.join("f")).unwrap();
+            // As with Linux's client: the file is there, under a hidden name.
+            let refused = fs::remove_dir(&dir).map_err(|e| e.raw_os_error());
+            assert_eq!(refused, Err(Some(libc::ENOTEMPTY)), "{version}");
+            drop(f);
+            fs::remove_dir(&dir).unwrap_or_else(|e| panic!("{version}, {n}: {e}"));
+        }
+        assert_eq!(fs::read_dir(rig.dest()).unwrap().count(), 0, "{version}");
+    });
+}

@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
 use common::{Rig, can_mount};
+use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, seek};
+use rustix::io::Errno;
 
 const LARGEST: u64 = 3 << 20;
 
@@ -27,6 +29,8 @@ fn open(path: &std::path::Path) -> File {
 
 fn run(version: &str, seed: u64, steps: u32) {
     let local = version == "close=local";
+    // Versions before 4.2 have no operations for holes and copies.
+    let holes = local || version == "4.2";
     let rig = if local { Rig::delegating() } else { Rig::new() };
     // Data that waits for a second is sent while the next operations run.
     let at = if local { rig.mount_local("close=local,flush_age=0.1") } else { rig.mount(version) };
@@ -37,7 +41,7 @@ fn run(version: &str, seed: u64, steps: u32) {
     for step in 0..steps {
         let said = |what: &str| format!("version {version}, seed {seed}, step {step}: {what}");
         let which = dice.below(2) as usize;
-        match dice.below(12) {
+        match dice.below(if holes { 16 } else { 12 }) {
             0..=3 => {
                 let (offset, len) =
                     (dice.below(LARGEST), dice.below(if step % 7 == 0 { 1_500_000 } else { 40_000 }));
@@ -72,6 +76,82 @@ fn run(version: &str, seed: u64, steps: u32) {
             }
             8 => files[which].sync_all().unwrap(),
             9 => files[which] = open(&path),
+            12 => {
+                let (offset, len) = (dice.below(LARGEST), dice.below(300_000) + 1);
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&files[which], flags, offset, len).unwrap();
+                let from = (offset as usize).min(model.len());
+                let end = ((offset + len) as usize).min(model.len());
+                model[from..end].fill(0);
+            }
+            13 => {
+                let (offset, len) = (dice.below(LARGEST), dice.below(300_000) + 1);
+                let zero = dice.below(2) == 0;
+                let flags = if zero { FallocateFlags::ZERO_RANGE } else { FallocateFlags::empty() };
+                fallocate(&files[which], flags, offset, len).unwrap();
+                let end = (offset + len) as usize;
+                model.resize(model.len().max(end), 0);
+                if zero {
+                    model[offset as usize..end].fill(0);
+                }
+            }
+            14 => {
+                // Out of the file and back into it at another place, by way of a second one.
+                let (mut source, mut target) = (dice.below(LARGEST), 0);
+                let other = at.join("other");
+                let into = open(&other);
+                into.set_len(0).unwrap();
+                let mut len = dice.below(300_000) as usize;
+                let from = (source as usize).min(model.len());
+                let wanted = model[from..model.len().min(from + len)].to_vec();
+                while len > 0 {
+                    match copy_file_range(&files[which], Some(&mut source), &into, Some(&mut target), len)
+                        .unwrap()
+                    {
+                        0 => break,
+                        n => len -= n,
+                    }
+                }
+                assert!(fs::read(&other).unwrap() == wanted, "{}", said("what was copied out of it"));
+                let (mut source, start) = (0, dice.below(LARGEST));
+                let mut target = start;
+                let mut len = wanted.len();
+                while len > 0 {
+                    match copy_file_range(&into, Some(&mut source), &files[which], Some(&mut target), len)
+                        .unwrap()
+                    {
+                        0 => break,
+                        n => len -= n,
+                    }
+                }
+                if !wanted.is_empty() {
+                    let end = start as usize + wanted.len();
+                    model.resize(model.len().max(end), 0);
+                    model[start as usize..end].copy_from_slice(&wanted);
+                }
+            }
+            15 => {
+                let offset = dice.below(LARGEST);
+                match seek(&files[which], SeekFrom::Data(offset)) {
+                    Ok(found) => {
+                        let hole = &model[offset as usize..found as usize];
+                        assert!(
+                            hole.iter().all(|b| *b == 0),
+                            "{}",
+                            said(&format!("no data from {offset} to {found}"))
+                        );
+                    }
+                    Err(e) => {
+                        assert_eq!(e, Errno::NXIO, "{}", said("SEEK_DATA"));
+                        let rest = &model[(offset as usize).min(model.len())..];
+                        assert!(
+                            rest.iter().all(|b| *b == 0),
+                            "{}",
+                            said(&format!("no data behind {offset}"))
+                        );
+                    }
+                }
+            }
             10 => {
                 assert_eq!(files[which].metadata().unwrap().len(), model.len() as u64, "{}", said("its size"))
             }

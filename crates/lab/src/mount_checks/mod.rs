@@ -45,7 +45,8 @@ pub fn run(urls: &[String], options: &str, mut progress: impl FnMut(&Checked)) -
             let pair = Pair {
                 one: one.path().join(&name),
                 two: two.path().join(&name),
-                locks: version == "4.1" || version == "4.2",
+                // A server of version 3 need not have a lock manager.
+                locks: version != "3",
                 xattrs: version == "4.2",
             };
             let start = Instant::now();

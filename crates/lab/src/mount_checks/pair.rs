@@ -6,7 +6,7 @@ use std::path::PathBuf;
 pub(super) struct Pair {
     pub(super) one: PathBuf,
     pub(super) two: PathBuf,
-    /// Whether the mounts have the server's locks, and extended attributes.
+    /// Whether the mounts have the server's locks, whatever the server, and extended attributes.
     pub(super) locks: bool,
     pub(super) xattrs: bool,
 }

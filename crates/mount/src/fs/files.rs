@@ -402,10 +402,11 @@ pub(super) async fn release(shared: &Arc<Shared>, handle: &Handle) {
         removed
     };
     handle.open.closed.notify_waiters();
-    if let Some((dir, name)) = removed
-        && let Err(e) = super::names::remove(shared, &handle.who, dir, &name).await
-    {
-        tracing::warn!("{}: {e}", String::from_utf8_lossy(&name));
+    if let Some((dir, name)) = removed {
+        if let Err(e) = super::names::remove(shared, &handle.who, dir, &name).await {
+            tracing::warn!("{}: {e}", String::from_utf8_lossy(&name));
+        }
+        shared.hidden.remove(dir, &name);
     }
 }
 

@@ -292,7 +292,7 @@ fn single(open: &Open, room: usize) -> Option<(u64, u64, Bytes)> {
 }
 
 /// The kernel's pages are those of the file after a change of ours, if nobody else has changed it before.
-fn pages(tree: &mut crate::core::tree::Tree<Open>, ino: Ino, before: Option<u64>, after: u64) {
+pub(super) fn pages(tree: &mut crate::core::tree::Tree<Open>, ino: Ino, before: Option<u64>, after: u64) {
     if let Some(node) = tree.get_mut(ino) {
         let ours = node.pages.is_some() && node.pages == before;
         node.pages = ours.then_some(after);

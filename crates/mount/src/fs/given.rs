@@ -12,7 +12,7 @@ use super::{Mount, callers, dirs, files, locks};
 use crate::core::Ino;
 use crate::core::attrs::Attrs;
 use crate::errno::Errno;
-use crate::remote::Space;
+use crate::remote::Room;
 
 impl Mount {
     /// Does something that waits for the server, and answers. A caller who is killed meanwhile gets EINTR, so that it can end; the work
@@ -55,7 +55,8 @@ pub(super) trait Given: Send + 'static {
 impl Given for () {}
 impl Given for Attrs {}
 impl Given for Bytes {}
-impl Given for Space {}
+impl Given for Room {}
+impl Given for u64 {}
 impl Given for Vec<dirs::Item> {}
 impl Given for Option<locks::Wanted> {}
 

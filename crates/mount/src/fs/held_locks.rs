@@ -4,15 +4,45 @@ use std::collections::HashMap;
 
 use landfast_nfs::v4::Stateid;
 
-/// The locks of one file, and the open that they belong to.
+use crate::remote::LockName;
+
+/// A lock owner that has, or had, locks on the file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner {
+    pub(super) stateid: Stateid,
+    /// The number of the try that gave it its first lock.
+    pub(super) attempt: u32,
+}
+
+/// The locks of one file, and the opens that they belong to.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     /// The open, and its access (`OPEN4_SHARE_ACCESS_*`).
     pub(super) open: Option<(Stateid, u32)>,
+    /// Opens with less access, which earlier locks may belong to (version 4.0).
+    pub(super) earlier: Vec<Stateid>,
     /// The number of its open owner.
     pub(super) number: Option<u64>,
-    /// Lock owners that have, or had, locks.
-    pub(super) owners: HashMap<u64, Stateid>,
+    pub(super) owners: HashMap<u64, Owner>,
+    /// Tries to get the first lock of an owner.
+    pub(super) attempts: u32,
     /// The server has forgotten locks.
     pub(super) lost: bool,
+}
+
+impl Locks {
+    /// The name by which the server knows a lock owner, or would.
+    pub(super) fn name(&self, owner: u64) -> LockName {
+        let attempt = self.owners.get(&owner).map_or(self.attempts, |held| held.attempt);
+        LockName { file: self.number.unwrap_or(0), owner, attempt }
+    }
+
+    /// The server does not know what it had of the file any more. Returns whether that were locks.
+    pub(super) fn forgotten(&mut self) -> bool {
+        self.lost |= !self.owners.is_empty();
+        self.owners.clear();
+        self.open = None;
+        self.earlier.clear();
+        self.lost
+    }
 }

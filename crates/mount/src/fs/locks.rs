@@ -1,21 +1,29 @@
-//! Byte-range locks and flock(2), kept by the server (versions 4.1 and 4.2).
+//! Byte-range locks and flock(2), kept by the server; and opens on the server, for what needs one.
 //!
 //! The first lock of a file opens it on the server; its last close ends the open. flock(2) is a lock of the whole file, as with Linux's
 //! client. Before a lock is given up the file's data is made stable, and after it is taken what memory knows of the file is old: so what
 //! one writes under a lock the next one reads under it. A lock that somebody else has is asked for again every
 //! [`LOCK_ASKED_EACH`]. The server forgets locks with the lease; a file whose locks were lost gives EIO to those who hold them.
+//!
+//! | version | locks |
+//! |---|---|
+//! | 4.1, 4.2 | an open by the handle |
+//! | 4.0 | an open by the name. Whoever waits asks with LOCKT, which needs no number of an owner |
+//! | 3 | the Network Lock Manager: no open, and no lease. If the server restarts its locks are gone, and nobody is told |
 
 use std::sync::Arc;
 
 use landfast_client::Version;
-use landfast_nfs::v4::{LockType, NfsStat};
+use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_BOTH;
+use landfast_nfs::v4::{FileHandle, LockType, NfsStat, Stateid};
 
 use super::callers;
 use super::flush::{self, Until};
+use super::held_locks::{Locks, Owner};
 use super::shared::{Handle, Shared};
 use crate::errno::Errno;
 use crate::limits::LOCK_ASKED_EACH;
-use crate::remote::LockRange;
+use crate::remote::{Fault, LockRange};
 
 /// A lock as fcntl(2) has it: from `start` to `end`, both included.
 #[derive(Debug, Clone, Copy)]
@@ -38,15 +46,7 @@ impl Wanted {
     }
 }
 
-/// Whether the server keeps locks.
-fn can_lock(shared: &Shared) -> Result<(), Errno> {
-    match shared.remote.version() {
-        Version::V41 | Version::V42 => Ok(()),
-        Version::V3 | Version::V40 => Err(Errno(libc::ENOLCK)),
-    }
-}
-
-fn is_lost(status: Option<NfsStat>) -> bool {
+pub(super) fn is_lost(status: Option<NfsStat>) -> bool {
     matches!(
         status,
         Some(
@@ -55,6 +55,7 @@ fn is_lost(status: Option<NfsStat>) -> bool {
                 | NfsStat::NFS4ERR_OLD_STATEID
                 | NfsStat::NFS4ERR_EXPIRED
                 | NfsStat::NFS4ERR_ADMIN_REVOKED
+                | NfsStat::NFS4ERR_STALE_CLIENTID
         )
     )
 }
@@ -65,11 +66,8 @@ pub(super) async fn get(
     handle: &Handle,
     wanted: Wanted,
 ) -> Result<Option<Wanted>, Errno> {
-    can_lock(shared)?;
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Made).await;
-    let file = shared.server_handle(handle.ino)?;
-    let found =
-        shared.remote.test_lock(&handle.who, &file, wanted.owner, wanted.lock_type(), wanted.range()).await?;
+    let found = test(shared, handle, wanted).await?;
     Ok(found.map(|(kind, range)| Wanted {
         owner: 0,
         start: range.offset,
@@ -88,7 +86,6 @@ pub(super) async fn set(
     wanted: Wanted,
     waits: Option<u32>,
 ) -> Result<(), Errno> {
-    can_lock(shared)?;
     if wanted.kind == libc::F_UNLCK {
         return unlock(shared, handle, wanted).await;
     }
@@ -104,10 +101,15 @@ pub(super) async fn set(
                 break;
             }
         }
-        tokio::time::sleep(LOCK_ASKED_EACH).await;
-        // The process may have been told to stop waiting.
-        if waits.is_some_and(callers::is_signalled) {
-            return Err(Errno(libc::EINTR));
+        loop {
+            tokio::time::sleep(LOCK_ASKED_EACH).await;
+            // The process may have been told to stop waiting.
+            if waits.is_some_and(callers::is_signalled) {
+                return Err(Errno(libc::EINTR));
+            }
+            if shared.remote.version() != Version::V40 || test(shared, handle, wanted).await?.is_none() {
+                break;
+            }
         }
     }
     // The server may have been away for longer than the process lived: nobody would give the lock up.
@@ -139,54 +141,132 @@ pub(super) async fn set(
     Ok(())
 }
 
+/// The lock that stands in the way, if there is one.
+async fn test(
+    shared: &Arc<Shared>,
+    handle: &Handle,
+    wanted: Wanted,
+) -> Result<Option<(LockType, LockRange)>, Errno> {
+    let file = shared.server_handle(handle.ino)?;
+    let name = handle.open.locks.lock().await.name(wanted.owner);
+    Ok(shared.remote.test_lock(&handle.who, &file, name, wanted.lock_type(), wanted.range()).await?)
+}
+
+/// The open of a file on the server with at least `access` (`OPEN4_SHARE_ACCESS_*`). It stays until the last close.
+async fn open(
+    shared: &Shared,
+    handle: &Handle,
+    locks: &mut Locks,
+    (file, access): (&FileHandle, u32),
+) -> Result<Stateid, Fault> {
+    if let Some((stateid, _)) = locks.open.filter(|(_, has)| has & access == access) {
+        return Ok(stateid);
+    }
+    let number = *locks.number.get_or_insert_with(|| shared.number());
+    let had = locks.open.map_or(0, |(_, has)| has);
+    // In version 4.0 the locks of an open do not move to one with more access: it should not be needed.
+    let mut wanted = match shared.remote.version() {
+        Version::V40 => vec![OPEN4_SHARE_ACCESS_BOTH],
+        _ => Vec::new(),
+    };
+    wanted.push(access | had);
+    wanted.dedup();
+    let mut refused = Fault::Failed(Errno::IO);
+    for access in wanted {
+        match shared.remote.open_file(&handle.who, file, shared.place(handle.ino), (number, access)).await {
+            Ok(stateid) => {
+                if let Some((earlier, _)) = locks.open.filter(|(earlier, _)| earlier.other != stateid.other) {
+                    locks.earlier.push(earlier);
+                }
+                locks.open = Some((stateid, access));
+                return Ok(stateid);
+            }
+            Err(e) => refused = e,
+        }
+    }
+    Err(refused)
+}
+
+/// As [`open`], for what is no lock.
+pub(super) async fn opened(
+    shared: &Shared,
+    handle: &Handle,
+    file: &FileHandle,
+    access: u32,
+) -> Result<Stateid, Errno> {
+    let mut locks = handle.open.locks.lock().await;
+    Ok(open(shared, handle, &mut locks, (file, access)).await?)
+}
+
+/// The server says that it does not know an open. If locks belong to it, their owners get errors from now on.
+pub(super) async fn opens_are_gone(handle: &Handle) {
+    handle.open.locks.lock().await.forgotten();
+}
+
 async fn lock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted) -> Result<(), Errno> {
     let file = shared.server_handle(handle.ino)?;
     let mut locks = handle.open.locks.lock().await;
     if locks.lost {
         return Err(Errno::IO);
     }
-    let number = *locks.number.get_or_insert_with(|| shared.number());
-    let access = handle.access();
-    if locks.open.is_none_or(|(_, has)| has & access != access) {
-        let access = access | locks.open.map_or(0, |(_, has)| has);
-        let stateid = shared.remote.open_for_locks(&handle.who, &file, number, access).await?;
-        locks.open = Some((stateid, access));
-    }
-    let Some((open, _)) = locks.open else { return Err(Errno::IO) };
-    let held = locks.owners.get(&wanted.owner).copied();
-    let done = shared
-        .remote
-        .lock(&handle.who, &file, (wanted.owner, held, open), wanted.lock_type(), wanted.range())
-        .await;
-    match done {
-        Ok(stateid) => {
-            locks.owners.insert(wanted.owner, stateid);
-            Ok(())
+    let mut again = false;
+    loop {
+        match lock_once(shared, handle, &mut locks, &file, wanted).await {
+            Ok(()) => return Ok(()),
+            Err(e) if is_lost(e.status()) => {
+                // Locks that others of this machine hold on the file are gone with it.
+                if locks.forgotten() {
+                    return Err(Errno::IO);
+                }
+                if std::mem::replace(&mut again, true) {
+                    return Err(Errno(libc::ENOLCK));
+                }
+            }
+            Err(e) => return Err(no_locks(e)),
         }
-        Err(e) if is_lost(e.status()) => {
-            // Locks that others of this machine hold on the file are gone with it.
-            locks.lost = !locks.owners.is_empty();
-            locks.owners.clear();
-            locks.open = None;
-            Err(if locks.lost { Errno::IO } else { Errno(libc::ENOLCK) })
-        }
-        Err(e) => Err(e.errno()),
     }
 }
 
+/// A server that has no locks at all.
+fn no_locks(e: Fault) -> Errno {
+    match e.errno() {
+        Errno::NOTSUP => Errno(libc::ENOLCK),
+        e => e,
+    }
+}
+
+async fn lock_once(
+    shared: &Arc<Shared>,
+    handle: &Handle,
+    locks: &mut Locks,
+    file: &FileHandle,
+    wanted: Wanted,
+) -> Result<(), Fault> {
+    let open = open(shared, handle, locks, (file, handle.access())).await?;
+    let name = locks.name(wanted.owner);
+    let held = locks.owners.get(&wanted.owner).map(|owner| owner.stateid);
+    if held.is_none() && shared.remote.version() == Version::V40 {
+        locks.attempts += 1;
+    }
+    let done =
+        shared.remote.lock(&handle.who, file, (name, held, open), wanted.lock_type(), wanted.range()).await;
+    let stateid = done?;
+    locks.owners.insert(wanted.owner, Owner { stateid, attempt: name.attempt });
+    Ok(())
+}
+
 async fn unlock(shared: &Arc<Shared>, handle: &Handle, wanted: Wanted) -> Result<(), Errno> {
-    let stateid = handle.open.locks.lock().await.owners.get(&wanted.owner).copied();
-    if stateid.is_none() {
+    if !handle.open.locks.lock().await.owners.contains_key(&wanted.owner) {
         return Ok(());
     }
     // Whoever gets it next reads what was written under it.
     flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Stable).await;
     let file = shared.server_handle(handle.ino)?;
     let mut locks = handle.open.locks.lock().await;
-    let Some(stateid) = locks.owners.get(&wanted.owner).copied() else { return Ok(()) };
+    let Some(Owner { stateid, attempt }) = locks.owners.get(&wanted.owner).copied() else { return Ok(()) };
     match shared.remote.unlock(&handle.who, &file, stateid, wanted.range()).await {
         Ok(stateid) => {
-            locks.owners.insert(wanted.owner, stateid);
+            locks.owners.insert(wanted.owner, Owner { stateid, attempt });
             Ok(())
         }
         Err(e) if is_lost(e.status()) => {
@@ -212,11 +292,13 @@ pub(super) async fn end(shared: &Arc<Shared>, handle: &Handle) {
     // The server refuses to close what has locks.
     let whole = LockRange { offset: 0, length: u64::MAX };
     for lock in open.owners.into_values() {
-        if let Err(e) = shared.remote.unlock(&handle.who, &file, lock, whole).await {
+        if let Err(e) = shared.remote.unlock(&handle.who, &file, lock.stateid, whole).await {
             tracing::debug!("LOCKU: {e:?}");
         }
     }
-    shared.remote.close(&handle.who, &file, stateid).await;
+    for stateid in open.earlier.into_iter().chain([stateid]) {
+        shared.remote.close(&handle.who, &file, stateid).await;
+    }
 }
 
 /// Whether reading and writing must fail: locks that its owner relies on are gone.

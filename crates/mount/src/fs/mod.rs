@@ -10,6 +10,7 @@
 //! | `callers` | who asks |
 //! | `ahead` | data that came with an open |
 //! | `shared` | what all requests share, and the order of locks |
+//! | `hidden` | files that are removed and still open |
 //! | `held_locks` | what the server has of a file's locks |
 //! | `look` | attributes, asked of the server |
 //! | `flush` | sending what is held back |
@@ -17,6 +18,7 @@
 //! | `lanes`, `changes` | changes on their way, and waiting for them |
 //! | `delegations` | of directories: asked for, recalled, returned |
 //! | `flusher` | sending changes |
+//! | `ranges` | space, holes, copies by the server |
 //! | `read` | reading, over what is on its way |
 //! | `surplus` | having the kernel forget files |
 //! | `names`, `files`, `write`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
@@ -33,11 +35,13 @@ mod flush;
 mod flusher;
 mod given;
 mod held_locks;
+mod hidden;
 mod lanes;
 mod local;
 mod locks;
 mod look;
 mod names;
+mod ranges;
 mod read;
 mod reply;
 mod requests;

@@ -260,7 +260,11 @@ async fn remove_at_close(
     let open = {
         let tree = shared.tree();
         let open = tree.get(ino).and_then(|n| n.file.as_ref());
-        open.map(|open| open.state.lock().removed_as = Some((dir, hidden.clone()))).is_some()
+        open.map(|open| {
+            open.state.lock().removed_as = Some((dir, hidden.clone()));
+            shared.hidden.add(dir, hidden.clone(), open.clone());
+        })
+        .is_some()
     };
     if open { Ok(()) } else { remove(shared, who, dir, &hidden).await }
 }
@@ -329,7 +333,17 @@ pub(super) async fn rmdir(shared: &Arc<Shared>, who: &Caller, dir: Ino, name: &B
     if holds {
         return Err(Errno(libc::ENOTEMPTY));
     }
-    remove(shared, who, dir, name).await
+    if let Some(gone) = gone {
+        shared.hidden.removed(gone).await;
+    }
+    match remove(shared, who, dir, name).await {
+        // The kernel may have told of a close only after this was asked.
+        Err(e) if e == Errno(libc::ENOTEMPTY) => match gone {
+            Some(gone) if shared.hidden.removed(gone).await => remove(shared, who, dir, name).await,
+            _ => Err(e),
+        },
+        done => done,
+    }
 }
 
 /// rename(2)

@@ -19,7 +19,7 @@ use landfast_nfs::v4::args::CreateType;
 use super::convert::{TTL, attr, errno, major_minor, name, set_time};
 use super::given::Given;
 use super::reply::{attributes, bytes, data, empty, entry, fopen, named};
-use super::{Mount, dirs, files, local, locks, look, names, read, write, xattrs};
+use super::{Mount, dirs, files, local, locks, look, names, ranges, read, write, xattrs};
 use crate::core::attrs::Set;
 use crate::errno::Errno;
 use crate::limits;
@@ -475,7 +475,7 @@ impl Filesystem for Mount {
         let work = async move {
             let root = || shared.server_handle(crate::core::tree::ROOT);
             let handle = shared.server_handle(ino.0).or_else(|_| root())?;
-            Ok(shared.remote.space(&who, &handle).await?)
+            Ok(shared.remote.room(&who, &handle).await?)
         };
         self.run(req, work, |done| match done {
             Ok(s) => {
@@ -538,30 +538,76 @@ impl Filesystem for Mount {
     }
 
     /// ENOSYS: the kernel takes the whole file for data.
-    fn lseek(&self, _: &Request, _: INodeNo, _: Fh, _offset: i64, _whence: i32, reply: ReplyLseek) {
-        reply.error(fuser::Errno::ENOSYS);
+    fn lseek(&self, req: &Request, _: INodeNo, fh: Fh, offset: i64, whence: i32, reply: ReplyLseek) {
+        if !self.shared.remote.knows_ranges() {
+            return reply.error(fuser::Errno::ENOSYS);
+        }
+        let handle = match self.shared.handle(fh.0) {
+            Ok(handle) => handle,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let shared = self.shared.clone();
+        self.run(
+            req,
+            async move { ranges::seek(&shared, &handle, offset, whence).await },
+            |done| match done {
+                Ok(found) => reply.offset(found as i64),
+                Err(e) => reply.error(errno(e)),
+            },
+        );
     }
 
     /// ENOSYS: programs get EOPNOTSUPP.
-    fn fallocate(&self, _: &Request, _: INodeNo, _: Fh, _: u64, _: u64, _mode: i32, reply: ReplyEmpty) {
-        reply.error(fuser::Errno::ENOSYS);
+    fn fallocate(
+        &self,
+        req: &Request,
+        _: INodeNo,
+        fh: Fh,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        if !self.shared.remote.knows_ranges() {
+            return reply.error(fuser::Errno::ENOSYS);
+        }
+        let Some(how) = ranges::space(mode) else { return reply.error(fuser::Errno::EOPNOTSUPP) };
+        let handle = match self.shared.handle(fh.0) {
+            Ok(handle) => handle,
+            Err(e) => return reply.error(errno(e)),
+        };
+        let shared = self.shared.clone();
+        let work = async move { ranges::allocate(&shared, &handle, how, (offset, length)).await };
+        self.run(req, work, |done| empty(reply, done));
     }
 
     /// ENOSYS: the kernel reads and writes.
     fn copy_file_range(
         &self,
-        _: &Request,
+        req: &Request,
         _: INodeNo,
-        _: Fh,
-        _: u64,
+        from: Fh,
+        from_offset: u64,
         _: INodeNo,
-        _: Fh,
-        _: u64,
-        _len: u64,
+        to: Fh,
+        to_offset: u64,
+        len: u64,
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        reply.error(fuser::Errno::ENOSYS);
+        if !self.shared.remote.knows_ranges() {
+            return reply.error(fuser::Errno::ENOSYS);
+        }
+        let (from, to) = match (self.shared.handle(from.0), self.shared.handle(to.0)) {
+            (Ok(from), Ok(to)) => (from, to),
+            (Err(e), _) | (_, Err(e)) => return reply.error(errno(e)),
+        };
+        let shared = self.shared.clone();
+        let work = async move { ranges::copy(&shared, (&from, from_offset), (&to, to_offset), len).await };
+        self.run(req, work, |done| match done {
+            Ok(count) => reply.written(count as u32),
+            Err(e) => reply.error(errno(e)),
+        });
     }
 }
 

@@ -3,7 +3,8 @@
 //! | state | changed by | lock order |
 //! |---|---|---|
 //! | `handles` | open, release | before `tree` |
-//! | `tree` | every reply | before a file's `state` |
+//! | `tree` | every reply | before `hidden` |
+//! | `hidden` | removals of open files, and their last closes | before a file's `state` |
 //! | a file's `locks` | requests for locks; held over replies of the server | before all others |
 //! | a file's `turn` | whoever sends its data; held over replies of the server | behind `locks` |
 //! | the `lanes`' changes | programs, in own directories; replies | behind `tree` |
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use bytes::Bytes;
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE};
 use landfast_nfs::v4::{FileHandle, NfsTime};
 use parking_lot::{Mutex, MutexGuard};
@@ -21,6 +23,7 @@ use tokio::runtime::Handle as Runtime;
 
 use super::callers::Callers;
 use super::convert::nfs_time;
+use super::hidden::{HiddenNames, Removed};
 use crate::core::attrs::Attrs;
 use crate::core::file::File;
 use crate::core::tree::{Ages, Tree};
@@ -38,10 +41,30 @@ pub(super) struct Open {
     pub(super) turn: tokio::sync::Mutex<()>,
     /// Held over the server's replies to what concerns its locks.
     pub(super) locks: tokio::sync::Mutex<super::held_locks::Locks>,
+    /// Open file descriptions that read and write: the kernel lets programs change a mapping of them.
+    mappable: AtomicU32,
     /// Open file descriptions whose end the kernel has told, and which are still being closed here.
     pub(super) closing: AtomicU32,
     /// One of them is closed.
     pub(super) closed: tokio::sync::Notify,
+}
+
+impl Open {
+    /// Whether a program may have changed pages of a mapping that the kernel has not written yet.
+    pub(super) fn may_be_mapped(&self) -> bool {
+        self.mappable.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Removed for Open {
+    fn is_closed(&self) -> bool {
+        let file = self.state.lock();
+        match file.opens {
+            // Its last close has taken the name, to remove it.
+            0 => file.removed_as.is_none(),
+            opens => self.closing.load(Ordering::Acquire) >= opens,
+        }
+    }
 }
 
 /// An open file description.
@@ -91,6 +114,8 @@ pub(super) struct Shared {
     /// Bytes of first data that waits for its READ.
     first_bytes: AtomicU64,
     failures: Mutex<Failures>,
+    /// Files that are removed and still open, each under a hidden name in a directory.
+    pub(super) hidden: HiddenNames<Open>,
     /// Changes that programs were told are done, on their way to the server.
     pub(super) lanes: Arc<super::lanes::Lanes>,
     pub(super) notifier: OnceLock<fuser::Notifier>,
@@ -123,6 +148,7 @@ impl Shared {
             dirty_bytes: AtomicU64::new(0),
             first_bytes: AtomicU64::new(0),
             failures: Mutex::default(),
+            hidden: Default::default(),
             lanes: Arc::default(),
             notifier: OnceLock::new(),
             unique,
@@ -151,6 +177,9 @@ impl Shared {
 
     pub(super) fn add_handle(&self, handle: Handle) -> u64 {
         let number = self.number();
+        if handle.access() == OPEN4_SHARE_ACCESS_BOTH {
+            handle.open.mappable.fetch_add(1, Ordering::AcqRel);
+        }
         self.handles.lock().insert(number, Arc::new(handle));
         number
     }
@@ -159,12 +188,24 @@ impl Shared {
     pub(super) fn take_handle(&self, number: u64) -> Option<Arc<Handle>> {
         let handle = self.handles.lock().remove(&number)?;
         handle.open.closing.fetch_add(1, Ordering::AcqRel);
+        if handle.access() == OPEN4_SHARE_ACCESS_BOTH {
+            handle.open.mappable.fetch_sub(1, Ordering::AcqRel);
+        }
         Some(handle)
     }
 
     /// The server's handle of a node. A file that is held back has none.
     pub(super) fn server_handle(&self, ino: Ino) -> Result<FileHandle, Errno> {
         self.tree().get(ino).and_then(|n| n.handle.clone()).ok_or(Errno::STALE)
+    }
+
+    /// Where the server has a file now: its directory, and its name there.
+    pub(super) fn place(&self, ino: Ino) -> Option<(FileHandle, Bytes)> {
+        let tree = self.tree();
+        let node = tree.get(ino)?;
+        let hidden = node.file.as_ref().and_then(|open| open.state.lock().removed_as.clone());
+        let (dir, name) = hidden.or_else(|| node.place.clone())?;
+        Some((tree.get(dir)?.handle.clone()?, name))
     }
 
     /// The attributes of a node as programs see them, if memory may answer.

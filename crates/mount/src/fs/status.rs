@@ -25,6 +25,8 @@ pub(super) fn text(shared: &Shared) -> String {
         format!("nodes: {nodes}"),
         format!("names: {names}"),
         format!("rpcs: {}", stats.rpcs),
+        format!("bytes sent: {}", stats.bytes_sent),
+        format!("bytes received: {}", stats.bytes_received),
         format!("retransmissions: {}", stats.retransmissions),
         format!("sessions made again: {}", stats.renewals),
         String::new(),

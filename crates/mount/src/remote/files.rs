@@ -22,7 +22,7 @@ pub struct Written {
 
 /// What a filesystem has room for. Bytes and files.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Space {
+pub struct Room {
     pub total: u64,
     pub free: u64,
     pub available: u64,
@@ -32,7 +32,7 @@ pub struct Space {
     pub name_max: u32,
 }
 
-const SPACE: Bitmap = Bitmap::of(&[
+const ROOM: Bitmap = Bitmap::of(&[
     number::SPACE_TOTAL,
     number::SPACE_FREE,
     number::SPACE_AVAIL,
@@ -151,11 +151,11 @@ impl Remote {
         Ok(results.readlink()?)
     }
 
-    pub async fn space(&self, who: &Caller, handle: &FileHandle) -> Result<Space, Fault> {
-        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Getattr(SPACE)]).await?;
+    pub async fn room(&self, who: &Caller, handle: &FileHandle) -> Result<Room, Fault> {
+        let mut results = self.ask(who, vec![putfh(handle), ArgOp::Getattr(ROOM)]).await?;
         results.take(OpNum::PUTFH)?;
         let values = AttrValues::from_fattr(&results.getattr()?).map_err(|s| Fault::Op(OpNum::GETATTR, s))?;
-        Ok(Space {
+        Ok(Room {
             total: values.space_total.unwrap_or_default(),
             free: values.space_free.unwrap_or_default(),
             available: values.space_avail.unwrap_or_default(),

@@ -1,11 +1,13 @@
-//! Byte-range locks (RFC 8881 sections 18.10 to 18.12), in versions with sessions.
+//! Byte-range locks (RFC 8881 sections 18.10 to 18.12). The session makes of them what versions 3 and 4.0 have.
 
+use bytes::Bytes;
+use landfast_client::Version;
 use landfast_client::compound::Results;
 use landfast_nfs::v4::args::{
     CloseArgs, LockArgs, Locker, LocktArgs, LockuArgs, OpenArgs, OpenClaim, OpenHow, owner,
 };
 use landfast_nfs::v4::flags::{OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_NONE};
-use landfast_nfs::v4::{ArgOp, FileHandle, LockType, NfsStat, OpNum, ResBody, Stateid};
+use landfast_nfs::v4::{ArgOp, FileHandle, LockType, NfsStat, OpNum, ResBody, StateOwner, Stateid};
 
 use super::send::{Caller, Fault, Remote};
 
@@ -16,31 +18,60 @@ pub struct LockRange {
     pub length: u64,
 }
 
-fn lock_owner(number: u64) -> landfast_nfs::v4::StateOwner {
-    owner(0, format!("lock {number:016x}").as_bytes())
+/// A lock owner. Each file has its own, and with version 4.0 each try to get the first lock: see the client's `v40::locks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LockName {
+    /// The number of the file's open owner.
+    pub file: u64,
+    /// Who has the lock, as the kernel calls it.
+    pub owner: u64,
+    pub attempt: u32,
+}
+
+impl LockName {
+    fn wire(self) -> StateOwner {
+        let LockName { file, owner: by, attempt } = self;
+        owner(0, format!("lock {file:x} {by:016x} {attempt:x}").as_bytes())
+    }
 }
 
 impl Remote {
-    /// Opens a file so that it can be locked, with the open owner of this number.
-    pub async fn open_for_locks(
+    /// Opens a file for what needs an open: locks, copies by the server. `number`: that of its open owner. `place`: its directory and name,
+    /// without which version 4.0 cannot open it.
+    pub async fn open_file(
         &self,
         who: &Caller,
         file: &FileHandle,
-        number: u64,
-        access: u32,
+        place: Option<(FileHandle, Bytes)>,
+        (number, access): (u64, u32),
     ) -> Result<Stateid, Fault> {
+        let by_name = self.version() == Version::V40;
+        let (base, claim) = match place.filter(|_| by_name) {
+            Some((dir, name)) => (dir, OpenClaim::Null(name)),
+            None if by_name => return Err(Fault::Op(OpNum::OPEN, NfsStat::NFS4ERR_STALE)),
+            None => (file.clone(), OpenClaim::Fh),
+        };
+        let want = if by_name { 0 } else { OPEN4_SHARE_ACCESS_WANT_NO_DELEG };
         let open = OpenArgs {
             seqid: 0,
-            share_access: access | OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+            share_access: access | want,
             share_deny: OPEN4_SHARE_DENY_NONE,
             owner: owner(0, format!("mount lock {number}").as_bytes()),
             openhow: OpenHow::NoCreate,
-            claim: OpenClaim::Fh,
+            claim,
         };
         // A second OPEN by the same owner is the same open.
-        let mut results = self.ask(who, vec![ArgOp::Putfh(file.clone()), ArgOp::Open(open)]).await?;
+        let ops = vec![ArgOp::Putfh(base), ArgOp::Open(open), ArgOp::Getfh];
+        let mut results = self.ask(who, ops).await?;
         results.take(OpNum::PUTFH)?;
-        Ok(results.open()?.stateid)
+        let stateid = results.open()?.stateid;
+        let opened = results.getfh()?;
+        if opened != *file {
+            // Another object has the name now.
+            self.close(who, &opened, stateid).await;
+            return Err(Fault::Op(OpNum::OPEN, NfsStat::NFS4ERR_STALE));
+        }
+        Ok(stateid)
     }
 
     /// LOCK. The lock owner has locks on the file already (`held`) or not; `open` is the open that they belong to. DENIED: somebody else
@@ -49,18 +80,13 @@ impl Remote {
         &self,
         who: &Caller,
         file: &FileHandle,
-        (number, held, open): (u64, Option<Stateid>, Stateid),
+        (name, held, open): (LockName, Option<Stateid>, Stateid),
         locktype: LockType,
         range: LockRange,
     ) -> Result<Stateid, Fault> {
         let locker = match held {
             Some(held) => Locker::Existing { lock_stateid: newest(held), lock_seqid: 0 },
-            None => Locker::New {
-                open_seqid: 0,
-                open_stateid: open,
-                lock_seqid: 0,
-                lock_owner: lock_owner(number),
-            },
+            None => Locker::New { open_seqid: 0, open_stateid: open, lock_seqid: 0, lock_owner: name.wire() },
         };
         let args = LockArgs { locktype, reclaim: false, offset: range.offset, length: range.length, locker };
         // Locking again what one has locked is no change.
@@ -94,12 +120,11 @@ impl Remote {
         &self,
         who: &Caller,
         file: &FileHandle,
-        number: u64,
+        name: LockName,
         locktype: LockType,
         range: LockRange,
     ) -> Result<Option<(LockType, LockRange)>, Fault> {
-        let args =
-            LocktArgs { locktype, offset: range.offset, length: range.length, owner: lock_owner(number) };
+        let args = LocktArgs { locktype, offset: range.offset, length: range.length, owner: name.wire() };
         let reply =
             self.change(who, vec![ArgOp::Putfh(file.clone()), ArgOp::Lockt(args)], OpNum::LOCKT).await?;
         if let Some(last) = reply.results.last()

@@ -7,6 +7,7 @@
 //! | `owners` | names of owners as numbers |
 //! | `names` | LOOKUP, READDIR, and changes of names |
 //! | `files` | attributes, data, extended attributes of an object by its handle |
+//! | `ranges` | space, holes, copies by the server |
 //! | `locks` | byte-range locks |
 //! | `create` | a whole new file in one COMPOUND |
 //! | `batch` | many changes in one directory in one COMPOUND |
@@ -20,13 +21,15 @@ mod in_order;
 mod locks;
 mod names;
 mod owners;
+mod ranges;
 mod send;
 
 pub use batch::{Sent, Step, StepDone};
 pub use create::NewFile;
 pub use delegations::Delegation;
-pub use files::Space;
-pub use locks::LockRange;
+pub use files::Room;
+pub use locks::{LockName, LockRange};
 pub use names::{Also, Changed, Page};
+pub use ranges::{Copied, Space};
 pub(crate) use send::is_busy;
 pub use send::{Caller, Doubt, Fault, Remote, patiently};

@@ -1,0 +1,99 @@
+//! Files that are removed and still open: each keeps a hidden name, `.nfs...`, until its last close. The kernel does not wait for the
+//! end of a close, so a program may remove the directory before the hidden name is gone.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::core::Ino;
+
+/// A removed file.
+pub(super) trait Removed {
+    /// Whether all who had it open have closed it: then its name is being removed.
+    fn is_closed(&self) -> bool;
+}
+
+/// One hidden name.
+#[derive(Debug)]
+struct Hidden<T> {
+    dir: Ino,
+    name: Bytes,
+    file: Arc<T>,
+}
+
+/// The hidden names of all directories. As many as there are removed files that are open.
+#[derive(Debug)]
+pub(super) struct HiddenNames<T> {
+    names: Mutex<Vec<Hidden<T>>>,
+    gone: Notify,
+}
+
+impl<T> Default for HiddenNames<T> {
+    fn default() -> Self {
+        HiddenNames { names: Mutex::default(), gone: Notify::new() }
+    }
+}
+
+impl<T: Removed> HiddenNames<T> {
+    /// A file is known to the server by this name only.
+    pub(super) fn add(&self, dir: Ino, name: Bytes, file: Arc<T>) {
+        let mut names = self.names.lock();
+        // An earlier hidden name may have been removed as well.
+        names.retain(|hidden| !Arc::ptr_eq(&hidden.file, &file));
+        names.push(Hidden { dir, name, file });
+    }
+
+    /// The name is removed, or cannot be.
+    pub(super) fn remove(&self, dir: Ino, name: &Bytes) {
+        self.names.lock().retain(|hidden| hidden.dir != dir || hidden.name != *name);
+        self.gone.notify_waiters();
+    }
+
+    /// Waits until the directory has no hidden name of a file that nobody has open any more. Returns whether it had any.
+    pub(super) async fn removed(&self, dir: Ino) -> bool {
+        let mut waited = false;
+        loop {
+            let mut gone = std::pin::pin!(self.gone.notified());
+            gone.as_mut().enable();
+            let closed = self.names.lock().iter().any(|hidden| hidden.dir == dir && hidden.file.is_closed());
+            if !closed {
+                return waited;
+            }
+            waited = true;
+            gone.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed(bool);
+
+    impl Removed for Closed {
+        fn is_closed(&self) -> bool {
+            self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn only_names_of_closed_files_in_this_directory_are_waited_for() {
+        let names = Arc::new(HiddenNames::default());
+        let name = Bytes::from_static(b".nfs1");
+        names.add(1, Bytes::from_static(b".nfs0"), Arc::new(Closed(false)));
+        names.add(2, name.clone(), Arc::new(Closed(true)));
+        assert!(!names.removed(1).await, "it is open");
+        let waits = tokio::spawn({
+            let names = names.clone();
+            async move { names.removed(2).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        names.remove(2, &name);
+        assert!(waits.await.unwrap());
+        assert!(!names.removed(2).await);
+    }
+}
