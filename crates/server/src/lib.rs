@@ -14,7 +14,7 @@
 //! - `admission`, `known_clients`: whose calls are accepted at all; `attr`: attributes; `backchannel`: callbacks;
 //!   `offload`: copies that continue after the reply to their COPY; `wakeups`, `duplicate_requests`: retries that wait,
 //!   and the duplicate request cache;
-//! - `looks`: what a request waits for that looks at delegated files, and is told of them;
+//! - `looks`: what a request waits for that looks at delegated files, and is told of them; `renamed`: delegations of objects whose names change;
 //! - `path`: the steps of a request, the same for all versions;
 //! - `v4`, `v3`, `mount`, `nlm`: the protocols, one file for each family of operations; `reply_sizes`: how large a reply
 //!   may become;
@@ -67,6 +67,7 @@ mod protocol_doc;
 pub mod protocols;
 mod refused_clients;
 mod reload;
+mod renamed;
 mod reply_sizes;
 mod running;
 mod shared;

@@ -2,8 +2,10 @@
 
 use crate::limits;
 use crate::state::asked::Told;
+use crate::state::delegations::Touch;
 use crate::state::ids::FileKey;
 use crate::state::looking::Look;
+use crate::state::notes::Stamped;
 use crate::state::{Millis, State};
 use crate::touches::can_be_delegated;
 use landfast_volume::{Attrs, Node};
@@ -34,7 +36,7 @@ pub(crate) struct Looker {
 
 impl Looks {
     /// Looks at a file. Returns whether the request goes on.
-    pub(crate) fn look<F>(&mut self, st: &mut State<F>, by: Looker, file: &FileKey) -> bool {
+    fn look<F>(&mut self, st: &mut State<F>, by: Looker, file: &FileKey) -> bool {
         let since = self.since(st);
         match st.look(by.now, file, by.client, since, by.may_wait) {
             Look::Clear => true,
@@ -47,6 +49,17 @@ impl Looks {
                 false
             }
         }
+    }
+
+    /// Whether no delegation is in the way of what is done to a file. Who looks may be told what its holder says.
+    pub(crate) fn touch<F>(&mut self, st: &mut State<F>, by: Looker, file: &FileKey, touch: Touch) -> bool {
+        if touch == Touch::Looks {
+            return self.look(st, by, file);
+        }
+        let in_the_way = st.recall_from_others(by.now, file, by.client, touch);
+        let clear = in_the_way.is_empty();
+        self.wait_for_ends(in_the_way);
+        clear
     }
 
     /// Looks at the entries of a listing. Returns how many may be shown; `None` when the request does not go on. `ends`: entries before these are
@@ -85,7 +98,7 @@ impl Looks {
     }
 
     /// The request waits for the end of these delegations.
-    pub(crate) fn wait_for_ends(&mut self, delegations: Vec<u64>) {
+    fn wait_for_ends(&mut self, delegations: Vec<u64>) {
         self.waits.extend(delegations.into_iter().map(|id| (id, u64::MAX)));
     }
 
@@ -123,4 +136,15 @@ impl Looks {
     pub(crate) fn next(&mut self) {
         self.told.clear();
     }
+}
+
+/// What an answer rests on that found these without delegations of clients that are gone ([`crate::state::removals`]).
+pub(crate) fn gone_among<'a, F>(st: &State<F>, nodes: impl Iterator<Item = &'a Node>) -> Vec<Stamped> {
+    if st.removals.of_holders() == 0 {
+        return Vec::new();
+    }
+    let mut gone: Vec<Stamped> = nodes.flat_map(|node| st.removals.of_file(node.wire())).collect();
+    gone.sort_unstable_by_key(|note| note.v);
+    gone.dedup_by_key(|note| note.v);
+    gone
 }

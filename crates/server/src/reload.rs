@@ -235,8 +235,10 @@ impl Running {
         })
         .await;
         // Dropped after the state lock is released.
-        let files = self.sh.state().files.remove_files(|key| key.get(3..7) == Some(&number[..]));
+        let (files, notes) = self.sh.state().remove_files(|key| key.get(3..7) == Some(&number[..]));
         drop(files);
+        // Before the export may come back, and somebody changes what holders of delegations believe to be theirs. A failure has been reported.
+        let _ = self.sh.write_down(notes).await;
         let path = export.path.display().to_string();
         let volume = export.volume.clone();
         let stopped = tokio::task::spawn_blocking(move || volume.shutdown()).await;

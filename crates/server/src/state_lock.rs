@@ -89,6 +89,7 @@ impl Drop for StateGuard<'_> {
         if ended {
             self.touches.some_ended();
         }
+        self.touches.set_holders_gone(self.state.removals.of_holders());
         let delegations = &self.state.files.delegations;
         self.touches.set_delegations(delegations.live(), delegations.whole_directories());
         if ended || answered {

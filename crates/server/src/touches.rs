@@ -25,6 +25,10 @@ pub(crate) struct Touches {
     whole_directories: AtomicUsize,
     /// Goes up when some have ended.
     ends: AtomicU64,
+    /// Goes up when some were given.
+    given: AtomicU64,
+    /// Clients that had delegations and are gone, and the log may not know it.
+    holders_gone: AtomicUsize,
     groups: Vec<AtomicU32>,
 }
 
@@ -37,10 +41,12 @@ pub(crate) struct Touching {
 
 impl Touches {
     pub(crate) fn new() -> Arc<Touches> {
-        // As many for looks into directories, and one more for operations on names.
-        let groups = (0..=2 * TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
+        // As many for looks into directories.
+        let groups = (0..2 * TOUCH_GROUPS).map(|_| AtomicU32::new(0)).collect();
         let (live, whole_directories) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Touches { live, whole_directories, ends: AtomicU64::new(0), groups })
+        let (ends, given) = (AtomicU64::new(0), AtomicU64::new(0));
+        let holders_gone = AtomicUsize::new(0);
+        Arc::new(Touches { live, whole_directories, ends, given, holders_gone, groups })
     }
 
     fn group(file: &[u8]) -> usize {
@@ -59,12 +65,6 @@ impl Touches {
         }
     }
 
-    /// Announces an operation on a name, whose file is not known. Where there are delegations it is looked up; while there is none, any file is
-    /// at work.
-    pub(crate) fn begin_names(self: &Arc<Touches>) -> Touching {
-        self.begin_in(2 * TOUCH_GROUPS)
-    }
-
     fn begin_in(self: &Arc<Touches>, group: usize) -> Touching {
         if let Some(count) = self.groups.get(group) {
             count.fetch_add(1, Ordering::SeqCst);
@@ -77,21 +77,44 @@ impl Touches {
         self.live.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether there is any delegation that may be in the way of this. Others may look at a directory that is delegated for reading.
+    /// Whether there is any delegation that may be in the way of this, or that has ended in a way that the log may not know
+    /// ([`crate::state::removals`]). Others may look at a directory that is delegated for reading.
     pub(crate) fn any_in_the_way(&self, kind: Kind, touch: Touch) -> bool {
-        match (kind, touch) {
+        let live = match (kind, touch) {
             (Kind::Dir, Touch::Looks | Touch::Reads) => self.whole_directories.load(Ordering::SeqCst) > 0,
             _ => self.any_delegation(),
+        };
+        live || self.any_holder_gone()
+    }
+
+    /// Whether clients with delegations are gone, and the log may not know it. Asked after the delegations that are live.
+    pub(crate) fn any_holder_gone(&self) -> bool {
+        self.holders_gone.load(Ordering::SeqCst) > 0
+    }
+
+    /// Sets how many clients with delegations are gone without the log knowing it. Called by who has the state, before [`Touches::set_delegations`].
+    pub(crate) fn set_holders_gone(&self, gone: usize) {
+        if self.holders_gone.load(Ordering::Relaxed) != gone {
+            self.holders_gone.store(gone, Ordering::SeqCst);
         }
     }
 
     /// Sets how many delegations are live, and how many of these are of directories for writing. Called by who has the state.
     pub(crate) fn set_delegations(&self, live: usize, whole_directories: usize) {
         for (known, now) in [(&self.live, live), (&self.whole_directories, whole_directories)] {
-            if known.load(Ordering::Relaxed) != now {
+            let before = known.load(Ordering::Relaxed);
+            if before != now {
                 known.store(now, Ordering::SeqCst);
             }
+            if before < now {
+                self.given.fetch_add(1, Ordering::SeqCst);
+            }
         }
+    }
+
+    /// Goes up when delegations were given. So who has looked for some before he reads knows afterwards whether there may be others.
+    pub(crate) fn given(&self) -> u64 {
+        self.given.load(Ordering::SeqCst)
     }
 
     /// Goes up when delegations have ended. What was read before that may be older than what their holders had sent; so who reads first
@@ -107,7 +130,7 @@ impl Touches {
 
     /// Whether others than `own` are at work on the file. Asked after [`Touches::set_delegations`].
     pub(crate) fn others_touch(&self, file: &[u8], own: &[Touching]) -> bool {
-        [Touches::group(file), 2 * TOUCH_GROUPS].into_iter().any(|group| self.others_are_in(group, own))
+        self.others_are_in(Touches::group(file), own)
     }
 
     /// Whether others than `own` look into the directory or are at work on it.
@@ -142,9 +165,6 @@ mod tests {
         assert!(all.others_touch(b"file", &own));
         drop(other);
         assert!(!all.others_touch(b"file", &own));
-        let names = all.begin_names();
-        assert!(all.others_touch(b"file", &own) && all.others_touch(b"another", &own));
-        drop(names);
         drop(own);
         assert!(!all.others_touch(b"file", &[]));
     }
@@ -162,9 +182,6 @@ mod tests {
         let file = all.begin_as(Kind::File, Touch::Looks, b"file");
         assert!(all.others_touch(b"file", &[]));
         drop(file);
-        let names = all.begin_names();
-        assert!(all.others_look(b"dir", &[]));
-        drop(names);
         assert!(!all.others_look(b"dir", &[]));
     }
 
@@ -178,7 +195,10 @@ mod tests {
         assert!(!concerns(Kind::Dir, Touch::Looks) && !concerns(Kind::Dir, Touch::Reads));
         all.set_delegations(1, 1);
         assert!(concerns(Kind::Dir, Touch::Looks) && concerns(Kind::Dir, Touch::Reads));
+        all.set_holders_gone(1);
         all.set_delegations(0, 0);
+        assert!(concerns(Kind::Dir, Touch::Changes) && concerns(Kind::Dir, Touch::Looks));
+        all.set_holders_gone(0);
         assert!(!concerns(Kind::Dir, Touch::Changes));
     }
 }

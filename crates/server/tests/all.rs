@@ -13,6 +13,7 @@ mod common;
 mod copy_restart;
 mod delegations;
 mod delegations_asked;
+mod delegations_end;
 mod delegations_logged;
 mod delegations_wished;
 mod directory_delegations;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
-const XOR: u32 = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
+pub(crate) const XOR: u32 = OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION;
 const TIMES: u32 = OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS;
 
 pub(crate) type Heard = UnboundedReceiver<(CallHeader, CbCompoundArgs)>;
@@ -62,12 +62,23 @@ pub(crate) async fn holder(rig: &Rig, answers: Vec<NfsStat>) -> (Client, Heard) 
     (c, heard)
 }
 
+/// The same on an export that gives delegations for reading only.
+pub(crate) async fn holder_of_reads(rig: &Rig) -> (Client, Heard) {
+    let (mut c, heard) = with_back_channel(rig, Vec::new()).await;
+    tried_out_with(&mut c, 1 | XOR).await;
+    (c, heard)
+}
+
 /// Returns when the server has tried out the client's back channel.
 pub(crate) async fn tried_out(c: &mut Client) {
+    tried_out_with(c, 3 | XOR).await;
+}
+
+async fn tried_out_with(c: &mut Client, share_access: u32) {
     let until = Instant::now() + PATIENCE;
     for at in 0.. {
         assert!(Instant::now() < until, "no delegation is given");
-        let (res, fh) = open(c, &format!("tried{at}"), 3 | XOR).await;
+        let (res, fh) = open(c, &format!("tried{at}"), share_access).await;
         if let Some(stateid) = stateid_of(&res.delegation) {
             return assert_ok(&[on(c, &fh, ArgOp::DelegReturn(stateid)).await]);
         }
@@ -76,7 +87,12 @@ pub(crate) async fn tried_out(c: &mut Client) {
 }
 
 /// Asks until the server lets the rival. The holder, if it is given, renews its lease meanwhile, but returns nothing.
-async fn until_let(rival: &mut Client, fh: &FileHandle, op: ArgOp, mut holder: Option<&mut Client>) {
+pub(crate) async fn until_let(
+    rival: &mut Client,
+    fh: &FileHandle,
+    op: ArgOp,
+    mut holder: Option<&mut Client>,
+) {
     let until = Instant::now() + PATIENCE;
     while on(rival, fh, op.clone()).await.status != NfsStat::NFS4_OK {
         assert!(Instant::now() < until);

@@ -336,14 +336,7 @@ async fn rfc8881_2_10_3_1_a_recall_that_a_session_took_with_it_comes_on_the_next
     let rig = rig(Delegate::Read).await;
     let (raw, mut unanswered, _) = connected(rig.addr(), Vec::new(), true).await;
     let mut c = with_back_channel_on(raw, vec![CallbackSecParms::None]).await;
-    let until = Instant::now() + PATIENCE;
-    let (stateid, fh) = loop {
-        assert!(Instant::now() < until, "no delegation is given");
-        let (res, fh) = open(&mut c, "f", READ | WANT_READ).await;
-        if let Some(stateid) = stateid_of(&res.delegation) {
-            break (stateid, fh);
-        }
-    };
+    let (stateid, fh) = given_to_read(&mut c).await;
     let waits = rivals_open(&rig, "f", BOTH).await;
     assert_eq!(recalled(&mut unanswered).await.stateid, stateid);
     assert_ok(&[c.raw.alone(ArgOp::DestroySession(c.session)).await]);
@@ -358,4 +351,35 @@ async fn rfc8881_2_10_3_1_a_recall_that_a_session_took_with_it_comes_on_the_next
     let first = timeout(PATIENCE, waits).await.expect("in time").expect("no panic");
     let status = first.last().map(|res| res.status);
     assert!(matches!(status, Some(NfsStat::NFS4_OK | NfsStat::NFS4ERR_DELAY)), "{status:?}");
+}
+
+/// Asks for a delegation of a file for reading until it is given.
+async fn given_to_read(c: &mut Client) -> (Stateid, FileHandle) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        assert!(Instant::now() < until, "no delegation is given");
+        let (res, fh) = open(c, "f", READ | WANT_READ).await;
+        if let Some(stateid) = stateid_of(&res.delegation) {
+            return (stateid, fh);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_2_10_3_1_a_recall_comes_on_a_session_that_can_be_called() {
+    let rig = rig(Delegate::Read).await;
+    let (raw, _unheard) = callable(rig.addr(), Vec::new()).await;
+    let mut c = with_back_channel_on(raw, vec![CallbackSecParms::None]).await;
+    let (stateid, fh) = given_to_read(&mut c).await;
+    // Another session with a connection of its own. That of the first is closed, and the client does not bind one.
+    let (raw, mut heard) = callable(rig.addr(), Vec::new()).await;
+    let mut args = session_args(c.id, raw.exchange_id(b"back", 1).await.sequenceid);
+    args.flags |= CREATE_SESSION4_FLAG_CONN_BACK_CHAN;
+    let session = raw.create_session(args).await.sessionid;
+    (c.raw, c.session, c.seq) = (raw, session, 0);
+    let waits = rivals_open(&rig, "f", BOTH).await;
+    assert_eq!(recalled(&mut heard).await.stateid, stateid);
+    assert_ok(&[on(&mut c, &fh, ArgOp::DelegReturn(stateid)).await]);
+    timeout(PATIENCE, waits).await.expect("in time").expect("no panic");
 }

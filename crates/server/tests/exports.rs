@@ -32,15 +32,16 @@ fn open(e: &ExportConfig) -> Result<(Volume, RecoveryReport), OpenError> {
 }
 
 /// A server as a configuration file says, in a directory of its own.
-struct Many {
+pub(crate) struct Many {
     dir: tempfile::TempDir,
     config: Config,
     running: Option<Running>,
 }
 
 impl Many {
-    /// `exports`: name, and the rest of the table after path, name and log. One whose name begins with `sync` has no log.
-    async fn new(exports: &[(&str, &str)]) -> Many {
+    /// `exports`: name, and the rest of the table after path, name and log. One whose name begins with `sync` has no log; one whose name begins with `held` gives
+    /// delegations.
+    pub(crate) async fn new(exports: &[(&str, &str)]) -> Many {
         let dir =
             tempfile::Builder::new().prefix("landfast-exports-").tempdir_in("/var/tmp").expect("a directory");
         let config = Many::config(dir.path(), exports);
@@ -63,12 +64,15 @@ impl Many {
             } else {
                 format!("log = {{ path = \"{}\", size = \"16M\" }}\n", log.display())
             };
+            if name.starts_with("held") {
+                text += "delegations = \"write\"\nwrite_delegations = true\n";
+            }
             text += &format!("clients = [{rest}]\n");
         }
         config::parse(&text).unwrap_or_else(|p| panic!("{p:?}"))
     }
 
-    async fn start(&mut self) {
+    pub(crate) async fn start(&mut self) {
         let running = self.try_start().await.unwrap_or_else(|e| panic!("{e}"));
         self.running = Some(running);
     }
@@ -83,18 +87,21 @@ impl Many {
             .await
     }
 
-    fn server(&self) -> &Running {
+    pub(crate) fn server(&self) -> &Running {
         self.running.as_ref().expect("a server")
     }
 
-    async fn reload(&mut self, exports: &[(&str, &str)]) -> Result<landfast_server::Reloaded, ReloadError> {
+    pub(crate) async fn reload(
+        &mut self,
+        exports: &[(&str, &str)],
+    ) -> Result<landfast_server::Reloaded, ReloadError> {
         let new = Many::config(self.dir.path(), exports);
         let done = self.server().reload(&self.config, &new, open).await?;
         self.config = new;
         Ok(done)
     }
 
-    async fn v4(&self, owner: &[u8]) -> Client {
+    pub(crate) async fn v4(&self, owner: &[u8]) -> Client {
         Client::new(Raw::new(self.server().local_addrs()[0]).await, owner).await
     }
 
@@ -113,12 +120,17 @@ impl Many {
         replies
     }
 
+    pub(crate) async fn restart(&mut self) {
+        self.running.take().expect("a server").stop().await.expect("a clean stop");
+        self.start().await;
+    }
+
     async fn stop(mut self) {
         self.running.take().expect("a server").stop().await.expect("a clean stop");
     }
 }
 
-const RW: &str = "{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }";
+pub(crate) const RW: &str = "{ from = \"*\", options = [\"rw\", \"no_root_squash\", \"insecure\"] }";
 
 fn lookups(path: &[&str]) -> Vec<ArgOp> {
     std::iter::once(ArgOp::Putrootfh).chain(path.iter().map(|p| ArgOp::Lookup(name(p)))).collect()

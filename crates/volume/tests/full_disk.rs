@@ -143,8 +143,15 @@ fn attempt(v: &Volume, f: &Fixture, op: &str, i: usize, e: &mut Expected) -> Res
         "rename_keeping" => {
             takes = Some(format!("old{i}"));
             let old = format!("old{i}");
-            v.rename_keeping(&mut tx, &r, (&dir, old.as_bytes()), (&dir, b"over"), |_| Held::Promised)
-                .map(drop)
+            v.rename_keeping(
+                &mut tx,
+                &r,
+                (&dir, old.as_bytes()),
+                (&dir, b"over"),
+                |_| Ok(()),
+                |_| Held::Promised,
+            )
+            .map(drop)
         }
         "release" => {
             let old = format!("old{i}");

@@ -18,8 +18,8 @@ fn removed(v: &Volume, cred: &Cred, dir: &Node, name: &str) -> Result<bool, Erro
 
 fn renamed(v: &Volume, cred: &Cred, dir: &Node, from: &str, to: &str) -> Result<bool, Error> {
     let mut tx = v.tx();
-    let done =
-        v.rename_keeping(&mut tx, cred, (dir, from.as_bytes()), (dir, to.as_bytes()), |_| Held::Promised);
+    let (from, to) = ((dir, from.as_bytes()), (dir, to.as_bytes()));
+    let done = v.rename_keeping(&mut tx, cred, from, to, |_| Ok(()), |_| Held::Promised);
     tx.finish().wait_blocking().expect("stable");
     done.map(|renamed| renamed.kept.is_some())
 }

@@ -65,13 +65,7 @@ async fn ask(
     op: CbOp,
     patience: Duration,
 ) -> Result<Done, Error> {
-    // Another session of the client does as well when that one is gone.
-    let session = {
-        let st = sh.state();
-        let mut all = st.sessions.of_client(client).into_iter();
-        if st.sessions.get(&session).is_some() { Some(session) } else { all.next() }
-    };
-    let session = session.ok_or(Error::Gone)?;
+    let session = sh.state().sessions.to_call_back(client, &session).ok_or(Error::Gone)?;
     let until = Instant::now() + Duration::from_millis(limits::CALLBACK_SLOT_WAIT_MS);
     let mut take = loop {
         let mut freed = std::pin::pin!(sh.callback_conns.freed.notified());

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | OK | wait for DELEGRETURN |
 //! | DELAY, none, no connection | again after 100 ms, doubling to 1 s |
-//! | BADHANDLE, BAD_STATEID | again twice, as the reply with the delegation may be on its way; then the client has none |
+//! | BADHANDLE, BAD_STATEID | again twice since the reply with the delegation was sent, as it may be on its way; then the client has none |
 //! | a lease after the recall | revoke |
 //!
 //! Clients are asked for delegations of their choice (CB_RECALL_ANY, section 20.6) when [`crate::state`] says so.
@@ -178,9 +178,11 @@ async fn one(sh: &Shared, recall: Recall) {
         match result {
             Ok(Ok(NfsStat::NFS4_OK)) => answered = true,
             Ok(Ok(NfsStat::NFS4ERR_BADHANDLE | NfsStat::NFS4ERR_BAD_STATEID)) => {
-                unknown += 1;
+                let mut st = sh.state();
+                // It cannot know what it was not told yet: the reply may wait for the log.
+                unknown += u32::from(!st.sessions.is_under_way(&by.session, by.slot, by.sequence));
                 if unknown >= limits::RECALL_UNKNOWN_TRIES {
-                    return sh.state().files.delegation_is_unknown(recall.id);
+                    return st.files.delegation_is_unknown(recall.id);
                 }
             }
             Ok(Ok(_) | Err(Error::Unreachable | Error::Gone)) => {}

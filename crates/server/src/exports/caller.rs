@@ -3,6 +3,7 @@
 use super::hosts::Names;
 use landfast_rpc::{AuthStat, Credential};
 use landfast_volume::Cred;
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -47,4 +48,47 @@ pub(crate) enum Refused {
     Flavor,
     /// Names or groups decide and are being looked up: the client may retry.
     NotYet,
+}
+
+/// What the exports that a request uses let its caller do. Each export's rules are evaluated once: they may be long.
+#[derive(Debug, Default)]
+pub(crate) struct Accesses(RefCell<Vec<(usize, Result<Access, Refused>)>>);
+
+impl Accesses {
+    /// The access to the export at this place of the table; `evaluate` finds it out.
+    pub(crate) fn to(
+        &self,
+        place: usize,
+        evaluate: impl FnOnce() -> Result<Access, Refused>,
+    ) -> Result<Access, Refused> {
+        if let Some((_, known)) = self.0.borrow().iter().find(|(at, _)| *at == place) {
+            return known.clone();
+        }
+        let access = evaluate();
+        self.0.borrow_mut().push((place, access.clone()));
+        access
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_of_each_export_are_evaluated_once() {
+        let (all, mut evaluated) = (Accesses::default(), Vec::new());
+        let granted = |read_only| Ok(Access { read_only, cred: Cred::root() });
+        for place in [0, 1, 0, 1, 2, 2] {
+            let found = match place {
+                2 => Err(Refused::Access),
+                place => granted(place == 1),
+            };
+            let access = all.to(place, || {
+                evaluated.push(place);
+                found.clone()
+            });
+            assert_eq!(access, found);
+        }
+        assert_eq!(evaluated, [0, 1, 2]);
+    }
 }

@@ -26,7 +26,7 @@ pub(crate) mod unavailable;
 
 use crate::state::notes::Stamped;
 use bytes::Bytes;
-pub(crate) use caller::{Access, Caller, Refused};
+pub(crate) use caller::{Access, Accesses, Caller, Refused};
 use landfast_volume::{Durability, Error, Node, RecoveryReport, Volume};
 use number::{number_from, number_of};
 use pseudo::{Pseudo, components};

@@ -16,6 +16,7 @@ use crate::exports::{Caller, Export, Exports};
 use crate::limits;
 use crate::shared::Shared;
 use crate::state::delegations::Touch;
+use crate::state::notes::Stamped;
 use crate::touches::Touching;
 use bytes::Bytes;
 use landfast_nfs::mount::{ExportEntry, MntRes, MountEntry, MountStat, Mounted, NAME_MAX, PATH_MAX, proc};
@@ -116,6 +117,8 @@ enum Failed {
     As(MountStat),
     /// A client has a write delegation of a directory on the way. It is recalled.
     Delegated,
+    /// Clients are gone that had one, and the log has to know that.
+    Gone(Vec<Stamped>),
 }
 
 impl From<MountStat> for Failed {
@@ -135,6 +138,11 @@ async fn find_in_time(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node
             Err(Failed::As(status)) => return Err(status),
             Err(Failed::Delegated) => {
                 timeout_at(until, ended).await.map_err(|_| MountStat::SERVERFAULT)?;
+            }
+            Err(Failed::Gone(notes)) => {
+                if !Box::pin(sh.write_down(notes)).await {
+                    return Err(MountStat::SERVERFAULT);
+                }
             }
         }
     }
@@ -183,7 +191,7 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), F
         [sys.then_some(AUTH_SYS), none.then_some(AUTH_NONE)].into_iter().flatten().collect();
     let mut node = export.root.clone();
     for name in below {
-        let looking = look_into(sh, export, &node)?;
+        let looking = look_into(sh, &exports, export, &node)?;
         node = export.volume.lookup(&Cred::root(), &node, name).map_err(status)?;
         drop(looking);
     }
@@ -195,17 +203,23 @@ fn find(sh: &Shared, caller: &Caller, path: &[u8]) -> Result<(Node, Vec<u32>), F
 }
 
 /// Announces that a name is looked up in the directory, and makes sure that no delegation is in the way.
-fn look_into(sh: &Shared, export: &Export, dir: &Node) -> Result<Touching, Failed> {
+fn look_into(sh: &Shared, exports: &Exports, export: &Export, dir: &Node) -> Result<Touching, Failed> {
     let touching = sh.touches.begin_as(Kind::Dir, Touch::Looks, dir.wire());
     if export.features.write_delegations {
         sh.looks_into(dir.wire(), None);
     }
-    if sh.touches.any_in_the_way(Kind::Dir, Touch::Looks)
-        && !sh.state().clear_delegations(sh.now(), dir.wire(), None, Touch::Looks)
-    {
+    if !sh.touches.any_in_the_way(Kind::Dir, Touch::Looks) {
+        return Ok(touching);
+    }
+    let (clear, gone) = {
+        let mut st = sh.state();
+        (st.clear_delegations(sh.now(), dir.wire(), None, Touch::Looks), st.removals.of_file(dir.wire()))
+    };
+    if !clear {
         return Err(Failed::Delegated);
     }
-    Ok(touching)
+    let gone = exports.relied_on(gone);
+    if gone.is_empty() { Ok(touching) } else { Err(Failed::Gone(gone)) }
 }
 
 fn status(e: Error) -> MountStat {

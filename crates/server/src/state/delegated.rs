@@ -1,5 +1,4 @@
-//! Delegations of files and directories (RFC 8881 sections 10.2 to 10.4 and 10.9, RFC 9754): to whom one may be given, who is in whose way, recall and
-//! revocation.
+//! Delegations of files and directories (RFC 8881 sections 10.2 to 10.4 and 10.9, RFC 9754): to whom one may be given, who is in whose way, recall.
 //!
 //! A delegation is kept as an open of an owner that no client can name. So it counts where opens count: in the limits, in what a
 //! client holds, in what goes with its client. Its stateid is good for I/O as an open's is. It differs in what it means to others.
@@ -14,7 +13,7 @@
 use super::asked::Asking;
 use super::bugs::{Bug, bug};
 use super::clock::Millis;
-use super::delegations::{Delegation, GivenTo, Recall, Revoked, Right, Touch, owner};
+use super::delegations::{Delegation, GivenTo, Recall, Right, Touch, owner};
 use super::ids::FileKey;
 use super::notes::{DelegationNote, Note, Stamped};
 use super::opens::{BOTH, Files, Open, OpenOrLock, READ, Share, WRITE, number};
@@ -295,57 +294,6 @@ impl<F> State<F> {
         gone.into_iter().map(|note| Stamped { v: self.next_version(), note }).collect()
     }
 
-    /// The first half of a revocation (RFC 8881 section 10.2.1): what the log must have before anybody goes on. From now on the client
-    /// may reclaim nothing of the file. A client from which very much was revoked loses everything.
-    pub fn note_revocation(&mut self, id: u64) -> Vec<Stamped> {
-        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
-            return Vec::new();
-        };
-        let (client, file, mark) = (open.client, open.file.clone(), open.mark);
-        let directory = open.delegation.as_ref().is_some_and(|d| d.right.is_of_directory());
-        let barred = self.files.delegations.barred.entry(client).or_default();
-        if barred.len() >= limits::REVOKED_MAX {
-            return self.note_expulsion(client);
-        }
-        barred.insert(file, Revoked { id, mark, directory });
-        if bug(Bug::RevocationUnlogged) {
-            return Vec::new();
-        }
-        let mut notes = self.note_client(client);
-        notes.push(Stamped { v: self.next_version(), note: Note::DelegationGone(id) });
-        notes
-    }
-
-    /// The second half: the delegation ends, or its client goes. Returns what the log is to hear of what has come since the first.
-    pub fn revoke(&mut self, client: u64, id: u64) -> Vec<Stamped> {
-        let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
-            // It came back while the log was being told.
-            self.files.delegations.free_revoked(client, id);
-            return Vec::new();
-        };
-        let (mark, file) = (open.mark, open.file.clone());
-        if !self.files.delegations.bars(client, &file) {
-            self.files.delegations.counts.revoked += 1;
-            return self.remove_client(client);
-        }
-        self.files.delegations.is_now_revoked(client, id, mark);
-        self.files.delegations.counts.revoked += 1;
-        let handles = self.files.drop_open(id);
-        self.files.closed.extend(handles);
-        Vec::new()
-    }
-
-    /// The client opens a file anew: if it was revoked from it, it may reclaim it again. Returns the notes for the log, also of locks that are under this
-    /// open from now on.
-    pub fn is_opened_anew(&mut self, client: u64, file: &FileKey) -> Vec<Stamped> {
-        let mut notes = self.log_moved_locks();
-        let barred = self.files.delegations.barred.get_mut(&client);
-        if barred.is_some_and(|files| files.remove(file).is_some()) {
-            notes.extend(self.note_client(client));
-        }
-        notes
-    }
-
     /// Notes of the delegations and locks that have ended, to go with whatever goes into the log next.
     pub fn take_gone(&mut self) -> Vec<Stamped> {
         let delegations = std::mem::take(&mut self.files.delegations.gone);
@@ -377,6 +325,13 @@ impl<F> State<F> {
             self.files.delegations.gone.push(note.id);
             return;
         }
+        let is_beside = |open: &Open<F>| open.client != note.client && open.delegation.is_some();
+        let excludes = |open: &Open<F>| open.access & WRITE != 0 || note.right.excludes_others();
+        if self.files.of_file(&key.1).any(|(_, open)| is_beside(open) && excludes(open)) {
+            // The same with another client: the later one was given when this one had ended.
+            self.files.delegations.gone.push(note.id);
+            return;
+        }
         let (session, slot, sequence, minor) = note.given_to;
         let delegation = Delegation {
             right: note.right,
@@ -397,21 +352,5 @@ impl<F> State<F> {
         self.files.enter_open(note.id, open);
         self.files.delegations.given(note.client, note.right);
         self.files.delegations.log(note.id, note.client);
-    }
-
-    /// The client's notes in the log under a new version: something of them has changed.
-    pub fn note_client(&mut self, client: u64) -> Vec<Stamped> {
-        let v = self.next_version();
-        if let Some(c) = self.clients.get_mut(client) {
-            c.version = v;
-        }
-        self.client_notes(client)
-    }
-
-    /// A client's notes in the log.
-    pub fn client_notes(&self, client: u64) -> Vec<Stamped> {
-        let Some(c) = self.clients.get(client) else { return Vec::new() };
-        let revoked = self.files.delegations.note(client).map(|note| Stamped { v: c.version, note });
-        c.notes().into_iter().chain(revoked).collect()
     }
 }

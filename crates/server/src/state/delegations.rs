@@ -7,8 +7,8 @@ use super::clock::Millis;
 use super::grants::Grants;
 use super::ids::FileKey;
 pub use super::notes::Right;
-use super::notes::{Note, RevokedNote};
 use super::recall_any::{RecallAny, RecallsAny};
+use super::revoked::Revocations;
 use crate::limits;
 use bytes::Bytes;
 use landfast_nfs::v4::{SessionId, Stateid};
@@ -107,10 +107,8 @@ pub struct Delegations {
     lapsed: BTreeSet<u64>,
     /// There is something new in `due`, `questions`, `lapsed` or `untried` since the shell last asked.
     pub(super) news: bool,
-    /// Revoked ones that their clients have not freed yet: their marks by client and number.
-    revoked: HashMap<u64, HashMap<u64, u32>>,
-    /// Files that were revoked from a client, which it may not reclaim after a restart.
-    pub(super) barred: HashMap<u64, HashMap<FileKey, Revoked>>,
+    /// Those that were revoked.
+    pub(super) revocations: Revocations,
     /// Files that were fought over, and until when they are not delegated; the oldest first.
     contended: HashMap<FileKey, Millis>,
     contended_order: VecDeque<(Millis, FileKey)>,
@@ -160,15 +158,6 @@ impl Tally {
     fn of(&self, client: u64) -> usize {
         self.of.get(&client).copied().unwrap_or(0)
     }
-}
-
-/// A delegation that was revoked: the number and mark in its stateid. Number 0: the client has freed it, or has another ID by now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Revoked {
-    pub(super) id: u64,
-    pub(super) mark: u32,
-    /// Of a directory, which nobody reclaims: forgotten once the client has freed it.
-    pub(super) directory: bool,
 }
 
 /// Since the server started.
@@ -331,77 +320,12 @@ impl Delegations {
     }
 
     pub(super) fn forget_client(&mut self, client: u64) {
-        self.revoked.remove(&client);
+        self.revocations.forget_client(client);
         self.due.remove(&client);
         self.questions.remove(&client);
         self.mute.remove(&client);
         self.grants.forget_client(client);
         self.any.forget_client(client);
-        self.barred.remove(&client);
-    }
-
-    /// Whether this stateid was a delegation of this client and was revoked.
-    pub(super) fn is_revoked(&self, id: u64, mark: u32, client: u64) -> bool {
-        let revoked = self.revoked.get(&client).and_then(|of_client| of_client.get(&id));
-        revoked == Some(&mark)
-    }
-
-    pub(super) fn is_now_revoked(&mut self, client: u64, id: u64, mark: u32) {
-        self.revoked.entry(client).or_default().insert(id, mark);
-    }
-
-    /// The client knows of it, or has returned it after all: after a restart only the bar remains.
-    pub(super) fn free_revoked(&mut self, client: u64, id: u64) {
-        if let Some(files) = self.barred.get_mut(&client) {
-            files.retain(|_, revoked| revoked.id != id || !revoked.directory);
-            files.values_mut().filter(|revoked| revoked.id == id).for_each(|revoked| revoked.id = 0);
-        }
-        if let Some(of_client) = self.revoked.get_mut(&client) {
-            of_client.remove(&id);
-            if of_client.is_empty() {
-                self.revoked.remove(&client);
-            }
-        }
-    }
-
-    /// Whether the client has revoked delegations that it has not freed: SEQ4_STATUS_RECALLABLE_STATE_REVOKED.
-    pub(super) fn any_revoked(&self, client: u64) -> bool {
-        self.revoked.contains_key(&client)
-    }
-
-    /// Whether this file's delegation was revoked from the client, so that it may reclaim nothing of it.
-    pub fn is_barred(&self, client: u64, file: &FileKey) -> bool {
-        self.bars(client, file)
-    }
-
-    pub(super) fn bars(&self, client: u64, file: &FileKey) -> bool {
-        self.barred.get(&client).is_some_and(|files| files.contains_key(file))
-    }
-
-    /// The client has a new ID, under which it reclaims.
-    pub(super) fn bar_successor(&mut self, id: u64, old: u64) {
-        if let Some(mut files) = self.barred.remove(&old) {
-            // It has none of the old ID's stateids.
-            files.values_mut().for_each(|revoked| revoked.id = 0);
-            self.barred.insert(id, files);
-        }
-    }
-
-    pub(super) fn restore_barred(&mut self, note: RevokedNote) {
-        let files = note.files.into_iter().map(|(file, id, mark)| {
-            if id != 0 {
-                self.is_now_revoked(note.client, id, mark);
-            }
-            (FileKey::from(file), Revoked { id, mark, directory: false })
-        });
-        let files = files.collect();
-        self.barred.insert(note.client, files);
-    }
-
-    /// The client's note of what was revoked from it.
-    pub(super) fn note(&self, client: u64) -> Option<Note> {
-        let files = self.barred.get(&client)?.iter().map(|(f, r)| (f.to_vec(), r.id, r.mark)).collect();
-        Some(Note::Revoked(RevokedNote { client, files }))
     }
 
     pub(super) fn is_contended(&self, now: Millis, file: &FileKey) -> bool {

@@ -68,7 +68,7 @@ impl<F> Files<F> {
     fn is_unknown_former(&self, client: u64, stateid: &Stateid) -> bool {
         let (mark, id) = (mark(stateid), number(stateid));
         mark.wrapping_sub(MARK) < self.mark.wrapping_sub(MARK)
-            && !self.delegations.is_revoked(id, mark, client)
+            && !self.delegations.revocations.is_revoked(id, mark, client)
             && !self.opens.contains_key(&id)
             && !self.locks.contains_key(&id)
     }

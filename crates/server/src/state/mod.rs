@@ -15,12 +15,12 @@
 //! - [`copies`]: copies that continue after the reply to their COPY;
 //! - [`owners`]: the sequence numbers of NFSv4.0's owners;
 //! - [`ranges`]: the locked ranges of one file; [`nlm::hosts`], [`nlm::waiters`]: NLM hosts and their waiting requests;
-//! - [`delegations`]: what makes an open a delegation; `logged_locks`, `preserved`: which locks and opens stand in the log;
+//! - `revoked`: what is known of revoked delegations; [`delegations`]: what makes an open a delegation; `logged_locks`, `preserved`: which locks and opens stand in the log;
 //! - [`opens`]: opens, share reservations, stateids; [`locks`]: byte ranges; [`opens40`]: what NFSv4.0 needs of both;
 //!   `deadlock`;
 //! - [`tables`]: [`State`], all of these together;
 //! - [`looking`], [`asked`]: who looks at delegated files, and what their holders say of them;
-//! - [`delegated`]: who is given a delegation, what is in whose way, recall and revocation; [`whole_directories`]: those for writing directories;
+//! - [`delegated`]: who is given a delegation, what is in whose way, recall; `revocation`; [`whole_directories`]: those for writing directories;
 //! - `former`: what former instances gave to clients that go on: their locks and opens; `unlinked`: files that are removed while they are open;
 //! - `authority`, `room`, `session_room`, [`nlm`], [`v40`], `expiry`: operations on the whole state;
 //! - [`snapshot`], [`restore`], [`merge`]: the state as notes and back; the notes of several logs.
@@ -65,6 +65,8 @@ pub mod recall_any;
 pub mod refusals;
 pub mod removals;
 pub mod restore;
+mod revocation;
+mod revoked;
 mod room;
 mod session_room;
 pub mod sessions;

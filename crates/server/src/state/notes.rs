@@ -116,6 +116,15 @@ pub struct RevokedNote {
     pub files: Vec<(Vec<u8>, u64, u32)>,
 }
 
+/// Revoked delegations that a client has not freed, and that do not stand in its [`RevokedNote`]: of directories, and of files that it has opened anew. The note goes
+/// with its client. A program from before it does not read it: such a client hears of nothing after a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevokedStateidsNote {
+    pub client: u64,
+    /// The number and the mark in each stateid.
+    pub stateids: Vec<(u64, u32)>,
+}
+
 /// What a delegation lets its holder do without asking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Right {
@@ -262,6 +271,7 @@ pub enum Note {
     Open(OpenNote),
     /// This open has ended. Written before the CLOSE of a file without a name is answered; else with whatever is written next.
     OpenGone(u64),
+    RevokedStateids(RevokedStateidsNote),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ use super::share::is_over_its_share;
 use crate::limited::{Limit, Limits};
 use bytes::Bytes;
 use landfast_nfs::v4::{NfsStat, Stateid};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// Access or deny bits: `OPEN4_SHARE_ACCESS_*`, `OPEN4_SHARE_DENY_*`.
@@ -288,7 +288,7 @@ impl<F> Files<F> {
     pub fn find(&self, client: u64, stateid: &Stateid) -> Result<OpenOrLock, NfsStat> {
         const BAD: NfsStat = NfsStat::NFS4ERR_BAD_STATEID;
         let (mark, id) = (mark(stateid), number(stateid));
-        if self.delegations.is_revoked(id, mark, client) {
+        if self.delegations.revocations.is_revoked(id, mark, client) {
             return Err(NfsStat::NFS4ERR_DELEG_REVOKED);
         }
         let (which, given_by, owner, seqid) = if let Some(o) = self.opens.get(&id) {
@@ -619,24 +619,33 @@ impl<F> Files<F> {
         open.handles.into_iter().map(|(_, f)| f).collect()
     }
 
-    /// Removes all opens, locks and delegations on the files that `which` selects; delegations as revoked. Returns what the shell had opened for them.
-    pub fn remove_files(&mut self, which: impl Fn(&FileKey) -> bool) -> Vec<F> {
+    /// Removes all opens, locks and delegations on the files that `which` selects. Returns what the shell had opened for them, and of each delegation the
+    /// client, number and mark.
+    pub(super) fn remove_files(
+        &mut self,
+        which: impl Fn(&FileKey) -> bool,
+    ) -> (Vec<F>, Vec<(u64, u64, u32)>) {
         let ids: Vec<u64> = self.opens.iter().filter(|(_, o)| which(&o.file)).map(|(id, _)| *id).collect();
         self.preserved.remove_files(&which);
-        // Who goes on in the belief that he is alone must hear of it.
-        for id in &ids {
-            let open = self.opens.get(id).filter(|o| o.delegation.is_some());
-            if let Some((client, mark)) = open.map(|o| (o.client, o.mark)) {
-                self.delegations.is_now_revoked(client, *id, mark);
-            }
-        }
-        ids.into_iter().flat_map(|id| self.drop_open(id)).collect()
+        let delegation = |id: &u64| {
+            let open = self.opens.get(id).filter(|o| o.delegation.is_some())?;
+            Some((open.client, *id, open.mark))
+        };
+        let delegations = ids.iter().filter_map(delegation).collect();
+        (ids.into_iter().flat_map(|id| self.drop_open(id)).collect(), delegations)
     }
 
     /// Whether it has anything that may be in somebody's way.
     pub fn holds_anything(&self, client: u64) -> bool {
         self.delegations.of_client(client).iter().any(|n| *n > 0)
             || self.clients.get(&client).is_some_and(|c| !c.opens.is_empty() || !c.locks.is_empty())
+    }
+
+    /// The files and directories that this client has delegations of.
+    pub(super) fn delegated_to(&self, client: u64) -> HashSet<FileKey> {
+        let ids = self.clients.get(&client).into_iter().flat_map(|c| c.opens.values());
+        let delegations = ids.filter_map(|id| self.opens.get(id)).filter(|open| open.delegation.is_some());
+        delegations.map(|open| open.file.clone()).collect()
     }
 
     pub fn remove_client(&mut self, client: u64) {
@@ -661,7 +670,7 @@ impl<F> Files<F> {
     pub fn free(&mut self, client: u64, stateid: &Stateid) -> Result<(), NfsStat> {
         let found = match self.find(client, stateid) {
             Err(NfsStat::NFS4ERR_DELEG_REVOKED) => {
-                self.delegations.free_revoked(client, number(stateid));
+                self.delegations.revocations.free(client, number(stateid));
                 return Ok(());
             }
             found => found?,

@@ -4,7 +4,7 @@ use super::clients::{Client, V40};
 use super::identity::Addrs;
 use super::notes::{
     AddrsNote, BackchannelNote, CallNote, Client40Note, ClientNote, DelegationNote, LocksNote, NlmHostNote,
-    Note, OpenNote, RevokedNote, SessionNote, SlotNote, Stamped,
+    Note, OpenNote, RevokedNote, RevokedStateidsNote, SessionNote, SlotNote, Stamped,
 };
 use super::sessions::NewSession;
 use super::{Millis, State};
@@ -77,6 +77,7 @@ impl<F> State<F> {
         let mut locks: HashMap<u64, (u64, Option<LocksNote>)> = HashMap::new();
         let mut opens: HashMap<u64, (u64, Option<OpenNote>)> = HashMap::new();
         let mut revoked: HashMap<u64, (u64, RevokedNote)> = HashMap::new();
+        let mut revoked_stateids: HashMap<u64, (u64, RevokedStateidsNote)> = HashMap::new();
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
                 std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
@@ -110,6 +111,7 @@ impl<F> State<F> {
                 Note::Open(o) => newest(&mut opens, o.id, v, Some(o)),
                 Note::OpenGone(id) => newest(&mut opens, id, v, None),
                 Note::Revoked(r) => newest(&mut revoked, r.client, v, r),
+                Note::RevokedStateids(r) => newest(&mut revoked_stateids, r.client, v, r),
             }
         }
         let mut found = Restored::default();
@@ -122,7 +124,10 @@ impl<F> State<F> {
             }
             c.addrs = Addrs::restored(addrs.remove(&c.id).map(|(_, note)| note.addrs).unwrap_or_default());
             if let Some((_, note)) = revoked.remove(&c.id) {
-                self.files.delegations.restore_barred(note);
+                self.files.delegations.revocations.restore_files(note);
+            }
+            if let Some((_, note)) = revoked_stateids.remove(&c.id) {
+                self.files.delegations.revocations.restore_stateids(note);
             }
             self.clients.restore(c);
         }

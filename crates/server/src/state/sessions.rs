@@ -440,6 +440,17 @@ impl Sessions {
         self.by_id.is_empty()
     }
 
+    /// The session by which this client is called back: the wanted one, or another if that is gone or cannot be used now.
+    pub fn to_call_back(&self, client: u64, wanted: &SessionId) -> Option<SessionId> {
+        let can = |id: &SessionId| self.get(id).is_some_and(Session::can_call_back);
+        if can(wanted) {
+            return Some(*wanted);
+        }
+        let all = self.of_client(client);
+        let other = all.iter().find(|id| can(id)).or_else(|| all.iter().find(|id| *id == wanted));
+        other.or(all.first()).copied()
+    }
+
     pub fn of_client(&self, client: u64) -> Vec<SessionId> {
         self.by_client.get(&client).cloned().unwrap_or_default()
     }
@@ -455,6 +466,11 @@ impl Sessions {
     /// The bytes that all sessions keep, guaranteed room included, and their bound.
     pub fn reserved(&self) -> (u64, u64) {
         (self.room.used() as u64, self.room.most_allowed().0 as u64)
+    }
+
+    /// Whether this request on a slot was not answered yet.
+    pub fn is_under_way(&self, id: &SessionId, slot: u32, sequence: u32) -> bool {
+        self.get(id).is_some_and(|s| s.is_busy(slot) && s.last_sequence(slot) == sequence)
     }
 
     pub fn client_is_busy(&self, client: u64) -> bool {

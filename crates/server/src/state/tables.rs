@@ -138,6 +138,7 @@ impl<F> State<F> {
             }
         }
         let held = self.files.holds_anything(id);
+        let delegated = self.files.delegated_to(id);
         if client.v40.is_some() {
             self.files.expire(id);
             self.owners.remove_client(id);
@@ -150,7 +151,7 @@ impl<F> State<F> {
             out.push(Stamped { v, note: Note::ClientGone(id) });
             // Without a log nobody is there again, and who has left with empty hands is in nobody's way.
             if held && self.bounds.open_bytes > 0 {
-                self.removals.add(v, id);
+                self.removals.add(v, id, delegated);
             }
         }
         out
@@ -171,7 +172,7 @@ impl<F> State<F> {
         }
         if reclaims {
             self.grace.wait_for(id);
-            self.files.delegations.bar_successor(id, old);
+            self.files.delegations.revocations.is_succeeded(id, old);
         }
         self.remove_client(old)
     }
@@ -210,7 +211,7 @@ impl<F> State<F> {
             Some(c) if c.needs_reclaim => SEQ4_STATUS_RESTART_RECLAIM_NEEDED,
             _ => 0,
         };
-        let revoked = self.files.delegations.any_revoked(client);
+        let revoked = self.files.delegations.revocations.any(client);
         reclaim | if revoked { SEQ4_STATUS_RECALLABLE_STATE_REVOKED } else { 0 }
     }
 

@@ -56,7 +56,8 @@ fn recalls(st: &mut State<u32>) -> Vec<super::delegations::Recall> {
 fn who_had_a_delegation_on_an_export_that_has_left_hears_of_it() {
     let (mut st, a, b) = two();
     let stateid = delegate(&mut st, a, &file(1), Right::Write);
-    st.files.remove_files(|f| *f == file(1));
+    let (handles, notes) = st.remove_files(|f| *f == file(1));
+    assert_eq!((handles, notes.is_empty()), (vec![5], false));
     assert_eq!(st.status_flags(a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
     assert_eq!(st.status_flags(b), 0);
     assert_eq!(st.files.find(a, &stateid).err(), Some(NfsStat::NFS4ERR_DELEG_REVOKED));
@@ -175,9 +176,9 @@ fn what_was_revoked_is_known_after_a_restart_until_the_file_is_opened_anew() {
         next.restore(st.snapshot(), 0);
         next
     };
-    assert!(again(&st).files.delegations.is_barred(a, &f));
+    assert!(again(&st).files.is_barred(a, &f));
     assert!(!st.is_opened_anew(a, &f).is_empty() && st.is_opened_anew(a, &f).is_empty());
-    assert!(!again(&st).files.delegations.is_barred(a, &f));
+    assert!(!again(&st).files.is_barred(a, &f));
 }
 
 #[test]
@@ -458,8 +459,83 @@ fn rfc8881_10_9_5_a_revoked_directory_is_forgotten_once_it_is_freed() {
         st.revoke(a, id);
         assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
         st.files.free(a, &given).expect("freed");
-        assert_eq!(st.files.delegations.is_barred(a, &file(n)), right == Right::Read);
+        assert_eq!(st.files.is_barred(a, &file(n)), right == Right::Read);
     }
+}
+
+#[test]
+fn rfc8881_10_9_5_a_revoked_directory_is_forgotten_once_it_is_freed_after_a_restart_too() {
+    let (mut st, a, b) = two();
+    let given = [Right::ChangeNames, Right::Read].map(|right| {
+        let f = file(right as u8);
+        let given = delegate(&mut st, a, &f, right);
+        st.clear_delegations(1, &f, Some(b), Touch::Changes);
+        let id = recalls(&mut st).first().expect("a recall").id;
+        st.note_revocation(id);
+        st.revoke(a, id);
+        given
+    });
+    let mut next = restarted(&st, 9, 0);
+    assert_eq!(next.status_flags(a), SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    for stateid in &given {
+        assert_eq!(next.files.find(a, stateid), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
+        next.files.free(a, stateid).expect("freed");
+    }
+    let kept = next.note_client(a).into_iter().filter_map(|noted| match noted.note {
+        Note::Revoked(note) => Some(note.files.len()),
+        Note::RevokedStateids(note) => Some(note.stateids.len()),
+        _ => None,
+    });
+    assert_eq!(kept.collect::<Vec<_>>(), [1, 0], "of the file there is the bar");
+    let last = restarted(&next, 10, 0);
+    assert!(last.status_flags(a) == 0 && last.files.is_barred(a, &file(Right::Read as u8)));
+}
+
+#[test]
+fn who_opens_a_file_while_its_revocation_is_written_down_loses_the_delegation_and_nothing_else() {
+    let (mut st, a, b) = two();
+    let given = delegate(&mut st, a, &file(1), Right::Write);
+    st.clear_delegations(1, &file(1), Some(b), Touch::Changes);
+    let id = recalls(&mut st).first().expect("a recall").id;
+    st.note_revocation(id);
+    st.is_opened_anew(a, &file(1));
+    st.revoke(a, id);
+    assert_eq!(st.files.find(a, &given), Err(NfsStat::NFS4ERR_DELEG_REVOKED));
+    assert!(st.clients.get(a).is_some());
+}
+
+#[test]
+fn what_rests_on_a_holder_that_is_gone_writes_that_down_for_its_files_only() {
+    let (mut st, a, b) = two();
+    delegate(&mut st, a, &file(1), Right::Write);
+    let gone = st.remove_client(a);
+    let note = gone.iter().filter(|n| n.note == Note::ClientGone(a)).cloned().collect::<Vec<_>>();
+    assert_eq!((st.removals.of_file(&file(1)), st.removals.of_holders()), (note, 1));
+    assert!(st.removals.of_file(&file(2)).is_empty());
+    st.removals.settled(super::removals::Removals::among(&gone));
+    assert_eq!((st.removals.of_file(&file(1)), st.removals.of_holders()), (Vec::new(), 0));
+    delegate(&mut st, b, &file(1), Right::Write);
+}
+
+#[test]
+fn of_two_in_the_log_that_exclude_each_other_the_later_one_is_there_after_a_restart() {
+    let (mut st, a, b) = two();
+    let mut log = Vec::new();
+    for (client, n) in [(a, 1), (b, 2)] {
+        log.extend(st.client_notes(client));
+        // The log does not know yet that the first one has come back.
+        let given = delegate(&mut st, client, &file(n), Right::ChangeNames);
+        log.extend(st.log_given(&given));
+        if client == a {
+            st.files.return_delegation(a, &file(1), &given).expect("returned");
+            let again = delegate(&mut st, b, &file(1), Right::Names);
+            log.extend(st.log_given(&again));
+        }
+    }
+    let mut next: State<u32> = State::new(9, LEASE, Bounds::new(Some(1 << 30)));
+    next.restore(log, 0);
+    assert_eq!((next.files.opens_of(a), next.files.opens_of(b)), (0, 2));
+    assert!(next.take_gone().iter().any(|gone| matches!(gone.note, Note::DelegationGone(_))));
 }
 
 #[test]

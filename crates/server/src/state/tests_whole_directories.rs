@@ -182,7 +182,7 @@ fn a_revoked_one_is_known_until_it_is_freed_and_forgotten_then() {
     assert!(st.clear_delegations(1, &dir, Some(b), Touch::Looks));
     assert_eq!((live(&st), st.files.find(a, &given)), ([0; 3], Err(NfsStat::NFS4ERR_DELEG_REVOKED)));
     st.files.free(a, &given).expect("freed");
-    assert!(!st.files.delegations.is_barred(a, &dir));
+    assert!(!st.files.is_barred(a, &dir));
 }
 
 /// It is written down for others.

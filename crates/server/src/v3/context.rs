@@ -2,7 +2,7 @@
 //! objects and the volume's values into the protocol's.
 
 use super::errors::status;
-use crate::exports::{Access, Caller, Export, Exports, Refused, Txs};
+use crate::exports::{Access, Accesses, Caller, Export, Exports, Refused, Txs};
 use crate::looks::Looks;
 use crate::shared::Shared;
 use crate::state::Millis;
@@ -64,6 +64,8 @@ pub(super) struct Context<'a> {
     pub(super) sh: &'a Shared,
     pub(super) exports: Arc<Exports>,
     pub(super) caller: &'a Caller,
+    /// What the exports let it do.
+    pub(super) accesses: Accesses,
     pub(super) now: Millis,
     pub(super) txs: Txs,
     /// Notes were written, so the reply waits for the log.
@@ -86,6 +88,7 @@ impl<'a> Context<'a> {
             sh,
             exports: sh.exports(),
             caller,
+            accesses: Accesses::default(),
             now: sh.now(),
             txs: Txs::default(),
             noted: false,
@@ -101,7 +104,8 @@ impl<'a> Context<'a> {
     /// Errors: `BADHANDLE`, `STALE`; `ACCES` if the caller may not use the export.
     pub(super) fn obj(&self, fh: &FileHandle) -> Result<Obj, NfsStat3> {
         let found = self.exports.object(&fh.0).map_err(status)?;
-        let access = found.export.access(self.caller).map_err(|why| match why {
+        let access = self.accesses.to(found.export.place, || found.export.access(self.caller));
+        let access = access.map_err(|why| match why {
             Refused::Access => {
                 self.sh.refused_clients.log_export(self.caller, &found.export, true);
                 NfsStat3::ACCES
@@ -224,7 +228,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn note(&mut self, notes: Vec<Stamped>) {
+    pub(super) fn note(&mut self, notes: Vec<Stamped>) {
         let Some(keeper) = self.exports.keeper().cloned() else { return };
         for note in notes {
             self.gone.extend(Removals::among(std::slice::from_ref(&note)));

@@ -2,6 +2,8 @@
 
 use super::context::{Context, Obj};
 use super::errors::{NameUse, check_name, status, status_of_names};
+use crate::renamed::{Found, Renaming};
+use crate::state::delegations::Touch;
 use crate::unlinked::Unlinking;
 use landfast_nfs::v3::args::{LinkArgs, RenameArgs};
 use landfast_nfs::v3::res::{
@@ -9,12 +11,14 @@ use landfast_nfs::v3::res::{
 };
 use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{FileHandle, NfsStat3, Res};
-use landfast_volume::{Error, Kind, Node};
+use landfast_volume::{Error, Kind, Node, Tx};
 
 impl Context<'_> {
     pub(super) fn lookup(&mut self, a: &DirOp) -> LookupRes {
         self.reading(&a.dir, |ctx, dir| {
             let obj = dir.to(find(dir, &a.name)?);
+            ctx.touch(&obj, Touch::Looks)?;
+            ctx.rests_on_told(dir, &obj.node);
             Ok(LookupOk { object: obj.handle()?, attrs: ctx.attrs(&obj), dir: ctx.attrs(dir) })
         })
     }
@@ -39,19 +43,32 @@ impl Context<'_> {
             _ => check_name(name, NameUse::Existing)?,
         }
         self.names_may_change()?;
-        let sh = self.sh;
-        let tx = self.modify(dir)?;
-        let allows = |kind| match (kind == Kind::Dir, wants_dir) {
+        self.modify(dir)?;
+        let mut unlinking = Unlinking::new(self.sh, dir.volume());
+        let held = |node: &Node| unlinking.held(node);
+        let (tx, mut renaming) = self.renaming(dir);
+        let allows = |node: &Node| match (node.kind() == Kind::Dir, wants_dir) {
             (true, false) => Err(Error::IsDir),
             (false, true) => Err(Error::NotDir),
-            _ => Ok(()),
+            _ => renaming.allows(node),
         };
-        let mut unlinking = Unlinking::new(sh, dir.volume());
-        let held = |node: &Node| unlinking.held(node);
         let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, held);
+        let found = renaming.found;
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
         self.note_in(dir, unlinking.done(kept));
+        if found.in_the_way {
+            return Err(self.waits());
+        }
+        self.rests_on_gone(found.gone);
         removed.map(drop).map_err(status_of_names)
+    }
+
+    /// The transaction of a call that takes names away from this directory or changes them, and what asks for delegations in its way.
+    fn renaming(&mut self, dir: &Obj) -> (&mut Tx, Renaming<'_>) {
+        let (sh, by, write_delegations) = (self.sh, self.looker(), dir.export.features.write_delegations);
+        let (looks, touching) = (&mut self.looks, &mut self.touching);
+        let renaming = Renaming { sh, by, write_delegations, looks, touching, found: Found::default() };
+        (self.txs.of(&dir.export), renaming)
     }
 
     pub(super) fn rename(&mut self, a: &RenameArgs) -> RenameRes {
@@ -76,14 +93,20 @@ impl Context<'_> {
         same_export(from, to)?;
         self.names_may_change()?;
         self.modify(from)?;
-        let sh = self.sh;
-        let tx = self.modify(to)?;
-        let mut unlinking = Unlinking::new(sh, from.volume());
+        self.modify(to)?;
+        let mut unlinking = Unlinking::new(self.sh, from.volume());
         let (source, target) = ((&from.node, &a.from.name[..]), (&to.node, &a.to.name[..]));
         let held = |node: &Node| unlinking.held(node);
-        let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, held);
+        let (tx, mut renaming) = self.renaming(to);
+        let allows = |node: &Node| renaming.allows(node);
+        let renamed = from.volume().rename_keeping(tx, from.cred(), source, target, allows, held);
+        let found = renaming.found;
         let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
         self.note_in(to, unlinking.done(kept));
+        if found.in_the_way {
+            return Err(self.waits());
+        }
+        self.rests_on_gone(found.gone);
         renamed.map(drop).map_err(status_of_names)
     }
 

@@ -1,18 +1,17 @@
 //! Before a call runs: are delegations in its way (RFC 8881 section 10.4)? NFSv3 has no clients that could hold any, so each
 //! holder is somebody else.
 //!
-//! This is the one place in NFSv3 that asks, but for READDIRPLUS, which asks for each entry, and a CREATE that takes a file that is
-//! there. Each procedure is listed, so that a new one is not forgotten.
+//! This is the one place in NFSv3 that asks, but for those that know an object only on the way: LOOKUP, REMOVE, RMDIR and RENAME (`names.rs`), READDIRPLUS,
+//! which asks for each entry, and a CREATE that takes a file that is there. Each procedure is listed, so that a new one is not forgotten.
 
 use super::DecodedCall;
 use super::context::{Context, Obj};
-use super::names::find;
 use super::readdir::Found;
-use crate::looks::Looker;
+use crate::looks::{Looker, gone_among};
 use crate::state::delegations::Touch;
+use crate::state::notes::Stamped;
 use crate::touches::can_be_delegated;
 use landfast_nfs::v3::args::{CreateArgs, MkdirArgs, MknodArgs, SymlinkArgs};
-use landfast_nfs::v3::types::DirOp;
 use landfast_nfs::v3::{Call, FileHandle, NfsStat3};
 use landfast_volume::{Kind, Node};
 
@@ -33,10 +32,7 @@ impl Context<'_> {
             Call::Getattr(fh) => self.touch_handle(fh, Touch::Looks),
             Call::Access(a) => self.touch_handle(&a.object, Touch::Looks),
             Call::Fsstat(fh) | Call::Fsinfo(fh) | Call::Pathconf(fh) => self.touch_handle(fh, Touch::Looks),
-            Call::Lookup(a) => {
-                let dir = self.looks_into(&a.dir);
-                self.touch_name(a, Touch::Looks).and(dir)
-            }
+            Call::Lookup(a) => self.looks_into(&a.dir),
             Call::Read(a) => self.touch_handle(&a.file, Touch::Reads),
             Call::Setattr(a) => self.touch_handle(&a.object, Touch::Changes),
             Call::Write(a) => self.touch_handle(&a.file, Touch::Changes),
@@ -46,15 +42,10 @@ impl Context<'_> {
             | Call::Mkdir(MkdirArgs { at, .. })
             | Call::Symlink(SymlinkArgs { at, .. })
             | Call::Mknod(MknodArgs { at, .. }) => self.touch_handle(&at.dir, Touch::Changes),
-            Call::Remove(a) | Call::Rmdir(a) => {
-                let dir = self.touch_handle(&a.dir, Touch::Changes);
-                self.touch_name(a, Touch::Changes).and(dir)
-            }
+            Call::Remove(a) | Call::Rmdir(a) => self.touch_handle(&a.dir, Touch::Changes),
             Call::Rename(a) => {
                 let from = self.touch_handle(&a.from.dir, Touch::Changes);
-                self.touch_handle(&a.to.dir, Touch::Changes).and(from)?;
-                self.touch_name(&a.from, Touch::Changes)?;
-                self.touch_name(&a.to, Touch::Changes)
+                self.touch_handle(&a.to.dir, Touch::Changes).and(from)
             }
             Call::Link(a) => {
                 let file = self.touch_handle(&a.file, Touch::Changes);
@@ -91,37 +82,6 @@ impl Context<'_> {
         }
     }
 
-    fn touch_name(&mut self, at: &DirOp, touch: Touch) -> Result<(), NfsStat3> {
-        // Whoever is given the first delegation sees this one.
-        let announced = self.sh.touches.begin_names();
-        if !self.sh.touches.any_delegation() {
-            self.touching.push(announced);
-            return Ok(());
-        }
-        let Ok(dir) = self.obj(&at.dir) else { return Ok(()) };
-        if touch == Touch::Changes && dir.access.read_only {
-            return Ok(());
-        }
-        let found = match touch {
-            // Also `.` and `..`.
-            Touch::Looks => find(&dir, &at.name).ok(),
-            _ => dir.volume().lookup(dir.cred(), &dir.node, &at.name).ok(),
-        };
-        match found {
-            Some(node) => {
-                let obj = dir.to(node);
-                self.touch(&obj, touch)?;
-                self.rests_on_told(&dir, &obj.node);
-                Ok(())
-            }
-            // It may be there, and delegated, before the call gets to it.
-            None => {
-                self.touching.push(announced);
-                Ok(())
-            }
-        }
-    }
-
     /// What the call is told of a file, in the export of `obj`, has to be durable when it is answered.
     pub(super) fn rests_on_told(&mut self, obj: &Obj, node: &Node) {
         if self.looks.is_told(node) {
@@ -148,36 +108,52 @@ impl Context<'_> {
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat3> {
         let by = self.looker();
-        let clear = if touch == Touch::Looks {
-            self.looks.look(&mut self.sh.state(), by, node.wire())
-        } else {
-            let in_the_way = self.sh.state().recall_from_others(self.now, node.wire(), None, touch);
-            let clear = in_the_way.is_empty();
-            self.looks.wait_for_ends(in_the_way);
-            clear
+        let (clear, gone) = {
+            let mut st = self.sh.state();
+            let clear = self.looks.touch(&mut st, by, node.wire(), touch);
+            (clear, st.removals.of_file(node.wire()))
         };
-        if clear { Ok(()) } else { Err(self.waits()) }
+        if !clear {
+            return Err(self.waits());
+        }
+        self.rests_on_gone(gone);
+        Ok(())
+    }
+
+    /// The answer rests on these clients being gone.
+    pub(super) fn rests_on_gone(&mut self, gone: Vec<Stamped>) {
+        let gone = self.exports.relied_on(gone);
+        self.note(gone);
     }
 
     /// The call waits, if it may.
-    fn waits(&mut self) -> NfsStat3 {
+    pub(super) fn waits(&mut self) -> NfsStat3 {
         self.parks = self.looker().may_wait;
         NfsStat3::JUKEBOX
     }
 
-    fn looker(&self) -> Looker {
+    pub(super) fn looker(&self) -> Looker {
         let may_wait = self.may_park && !self.noted && !self.txs.modified();
         Looker { now: self.now, client: None, may_wait }
     }
 
     /// The same for entries of a listing that show attributes. Returns how many may be shown.
     pub(super) fn look_at_entries(&mut self, entries: &[Found]) -> Result<usize, NfsStat3> {
-        if !self.sh.touches.any_delegation() || !self.sh.state().files.delegations.others_have_any(None) {
+        if !self.sh.touches.any_delegation() && !self.sh.touches.any_holder_gone() {
             return Ok(entries.len());
         }
         let by = self.looker();
         let nodes = entries.iter().map(|e| e.object.as_ref().map(|(node, _)| node));
-        let shown = self.looks.look_at_entries(&mut self.sh.state(), by, nodes, false);
-        shown.ok_or_else(|| self.waits())
+        let (shown, gone) = {
+            let mut st = self.sh.state();
+            let shown = match st.files.delegations.others_have_any(None) {
+                true => self.looks.look_at_entries(&mut st, by, nodes.clone(), false),
+                false => Some(entries.len()),
+            };
+            (shown, gone_among(&st, nodes.flatten()))
+        };
+        let shown = shown.ok_or_else(|| self.waits())?;
+        self.rests_on_gone(gone);
+        Ok(shown)
     }
 }

@@ -13,7 +13,7 @@ use super::request::{Request, Sequenced};
 use super::step::{flavor_later, step};
 use super::v40;
 use crate::errors;
-use crate::exports::Txs;
+use crate::exports::{Accesses, Txs};
 use crate::limits;
 use crate::looks::Looks;
 use crate::path::{LateReply, Later, Outcome, Pending};
@@ -24,7 +24,6 @@ use crate::wakeups::Awaited;
 use bytes::Bytes;
 use landfast_nfs::v4::res::SequenceRes;
 use landfast_nfs::v4::{ArgOp, CompoundArgs, NfsStat, OpNum, ResBody, ResOp, Stateid};
-use std::cell::RefCell;
 
 pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
     sh.counters.compound();
@@ -50,7 +49,7 @@ pub(crate) fn run(sh: &Shared, req: &Request) -> Outcome {
         principal: req.principal,
         caller: req.caller.clone(),
         exports: sh.exports(),
-        accesses: RefCell::default(),
+        accesses: Accesses::default(),
         minor: req.args.minor_version,
         session: None,
         client40: None,

@@ -8,7 +8,7 @@ use crate::acl;
 use crate::attr::Subject;
 use crate::errors::status;
 use crate::exports::pseudo::{Pseudo, PseudoDir};
-use crate::exports::{Access, Caller, Export, Exports, Features, Object, Refused, Txs};
+use crate::exports::{Access, Accesses, Caller, Export, Exports, Features, Object, Refused, Txs};
 use crate::looks::Looks;
 use crate::offload::Offload;
 use crate::shared::Shared;
@@ -26,7 +26,6 @@ use bytes::Bytes;
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::{Bitmap, NfsStat, ResBody, SessionId, Stateid};
 use landfast_volume::{Acl, Acls, Attrs, Cred, Kind, Node, Timestamp, Tx, Volume};
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -124,8 +123,8 @@ pub(crate) struct Context<'a> {
     pub(crate) caller: Caller,
     /// The export table as it was when the COMPOUND began.
     pub(crate) exports: Arc<Exports>,
-    /// The caller's access to the exports used so far, by index.
-    pub(crate) accesses: RefCell<Vec<(usize, Result<Access, Refused>)>>,
+    /// The caller's access to the exports used so far.
+    pub(crate) accesses: Accesses,
     pub(crate) minor: u32,
     pub(crate) session: Option<InSession>,
     /// The client that the current NFSv4.0 operation speaks for.
@@ -181,15 +180,13 @@ impl Context<'_> {
     }
 
     pub(crate) fn access_to(&self, export: &Export) -> Result<Access, Refused> {
-        if let Some((_, known)) = self.accesses.borrow().iter().find(|(place, _)| *place == export.place) {
-            return known.clone();
-        }
-        let access = export.access(&self.caller);
-        if let Err(Refused::Access) = access {
-            self.sh.refused_clients.log_export(&self.caller, export, false);
-        }
-        self.accesses.borrow_mut().push((export.place, access.clone()));
-        access
+        self.accesses.to(export.place, || {
+            let access = export.access(&self.caller);
+            if let Err(Refused::Access) = access {
+                self.sh.refused_clients.log_export(&self.caller, export, false);
+            }
+            access
+        })
     }
 
     /// The object of a filehandle; `None` for a synthetic directory.

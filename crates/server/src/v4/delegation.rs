@@ -5,7 +5,7 @@ use crate::exports::Delegate;
 use crate::limits;
 use crate::state::asked::{AsGiven, Asking};
 use crate::state::delegations::{GivenTo, Right};
-use crate::state::opens::{READ, Share, WRITE};
+use crate::state::opens::{FileKey, READ, Share, WRITE};
 use bytes::Bytes;
 use landfast_nfs::v4::flags::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL,
@@ -167,15 +167,17 @@ impl Context<'_> {
     }
 
     /// Has a delegation stand in the log before it is answered: with what else the request changes, or alone if it may wait for that.
-    pub(super) fn note_given(&mut self, client: u64, stateid: &Stateid) {
+    pub(super) fn note_given(&mut self, client: u64, file: &FileKey, stateid: &Stateid) {
         let changes = self.txs.modified();
-        let note = {
+        let (note, gone) = {
             let mut st = self.sh.state();
-            match changes {
+            let note = match changes {
                 true => st.log_given(stateid),
                 false => st.log_given_alone(self.now, client, stateid),
-            }
+            };
+            (note, st.removals.of_file(file))
         };
+        self.rests_on_gone(gone);
         self.note(note);
     }
 

@@ -64,7 +64,7 @@ impl Context<'_> {
     fn delegate_names(&mut self, dir: &Obj) -> Result<(Right, Stateid), u32> {
         let (session, given_to) = self.may_delegate_directory(dir, Right::Names)?;
         let stateid = self.give(&session, dir, Right::Names, (false, given_to), Asking::default(), None)?;
-        self.note_given(session.client, &stateid);
+        self.note_given(session.client, &key(&dir.node), &stateid);
         Ok((Right::Names, stateid))
     }
 
@@ -83,10 +83,11 @@ impl Context<'_> {
             let mut st = self.sh.state();
             let note = st.log_whole_directory(&stateid)?;
             st.make_room_for_delegations(self.now, client);
-            Ok(note)
+            Ok((note, st.removals.of_file(&file)))
         });
         match granted {
-            Ok(note) => {
+            Ok((note, gone)) => {
+                self.rests_on_gone(gone);
                 self.note(note);
                 Ok((Right::ChangeNames, stateid))
             }
@@ -150,21 +151,15 @@ impl Context<'_> {
         if alone { Ok(()) } else { Err(WND4_CONTENTION) }
     }
 
-    /// A directory that is about to lose its name: only if it may have been delegated.
-    pub(super) fn delegated_directory(&self, dir: &Obj, name: &[u8]) -> Option<Node> {
+    /// The delegation of a directory ends with it: no DELEGRETURN could name it.
+    pub(super) fn directories_may_be_gone(&self, of: &Obj, nodes: Vec<Node>) {
         if !self.sh.touches.any_delegation() {
-            return None;
+            return;
         }
-        let node = dir.volume().lookup(dir.cred(), &dir.node, name).ok()?;
-        (node.kind() == Kind::Dir).then_some(node)
-    }
-
-    /// Its delegation ends with it: no DELEGRETURN could name it.
-    pub(super) fn directory_may_be_gone(&self, dir: &Obj, node: Option<Node>) {
-        if let Some(node) = node
-            && matches!(dir.volume().getattr(&node), Err(Error::Stale))
-        {
-            self.sh.state().files.directory_is_gone(&key(&node));
+        for node in nodes {
+            if matches!(of.volume().getattr(&node), Err(Error::Stale)) {
+                self.sh.state().files.directory_is_gone(&key(&node));
+            }
         }
     }
 }

@@ -200,6 +200,7 @@ impl Context<'_> {
                     Locker::New { open_stateid, .. } => exact(open_stateid)?,
                     Locker::Existing { lock_stateid, .. } => exact(lock_stateid)?,
                 }
+                self.touches_lock(a)?;
                 self.lock(a)
             }
             ArgOp::Locku(a) => {

@@ -6,12 +6,13 @@ use crate::attr::{self, Purpose};
 use crate::errors::{check_name, status, status_of_acls, status_of_names};
 use crate::exports::pseudo::{self, PseudoDir, Step};
 use crate::limits;
+use crate::renamed::{Found, Renaming};
 use crate::unlinked::Unlinking;
 use landfast_nfs::v4::args::{CreateArgs, CreateType, RenameArgs};
 use landfast_nfs::v4::attr::number::ACL;
 use landfast_nfs::v4::res::{CreateRes, RenameRes};
 use landfast_nfs::v4::{ChangeInfo, NfsStat, ResBody};
-use landfast_volume::{Error, Kind, Node, Special};
+use landfast_volume::{Error, Kind, Node, Special, Tx};
 
 pub(super) fn cinfo(c: landfast_volume::ChangeInfo) -> ChangeInfo {
     ChangeInfo { atomic: c.atomic, before: c.before, after: c.after }
@@ -199,17 +200,30 @@ impl Context<'_> {
         let dir = self.dir()?;
         check_name(name)?;
         self.names_may_change()?;
-        let directory = self.delegated_directory(&dir, name);
-        let sh = self.sh;
-        let tx = self.modify(&dir)?;
-        let mut unlinking = Unlinking::new(sh, dir.volume());
+        dir.writable()?;
+        let mut unlinking = Unlinking::new(self.sh, dir.volume());
         let held = |node: &Node| unlinking.held(node);
-        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, |_| Ok(()), held);
+        let (tx, mut renaming) = self.renaming(&dir);
+        let allows = |node: &Node| renaming.allows(node);
+        let removed = dir.volume().remove_keeping(tx, dir.cred(), &dir.node, name, allows, held);
+        let found = renaming.found;
         let kept = removed.as_ref().is_ok_and(|removed| removed.kept.is_some());
         self.note(unlinking.done(kept));
+        if found.in_the_way {
+            return Err(self.waits().into());
+        }
+        self.rests_on_gone(found.gone);
         let removed = removed.map_err(status_of_names)?;
-        self.directory_may_be_gone(&dir, directory);
+        self.directories_may_be_gone(&dir, found.directories);
         Ok(ResBody::Remove(cinfo(removed.dir_change)))
+    }
+
+    /// The transaction of an operation on names in this directory, and what asks for delegations in its way.
+    fn renaming(&mut self, dir: &Obj) -> (&mut Tx, Renaming<'_>) {
+        let (sh, by, write_delegations) = (self.sh, self.looker(), dir.export.features.write_delegations);
+        let (looks, touching) = (&mut self.looks, &mut self.touching);
+        let renaming = Renaming { sh, by, write_delegations, looks, touching, found: Found::default() };
+        (self.txs.of(&dir.export), renaming)
     }
 
     /// RENAME: from the saved directory to the current one.
@@ -220,21 +234,26 @@ impl Context<'_> {
         check_name(&a.oldname)?;
         check_name(&a.newname)?;
         self.names_may_change()?;
-        let replaced = self.delegated_directory(&to, &a.newname);
-        let sh = self.sh;
-        let tx = self.modify(&to)?;
-        let mut unlinking = Unlinking::new(sh, to.volume());
+        to.writable()?;
+        let mut unlinking = Unlinking::new(self.sh, to.volume());
         let (source, target) = ((&from.node, &a.oldname[..]), (&to.node, &a.newname[..]));
         let held = |node: &Node| unlinking.held(node);
-        let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, held);
+        let (tx, mut renaming) = self.renaming(&to);
+        let allows = |node: &Node| renaming.allows(node);
+        let renamed = to.volume().rename_keeping(tx, to.cred(), source, target, allows, held);
+        let found = renaming.found;
         let kept = renamed.as_ref().is_ok_and(|renamed| renamed.kept.is_some());
         self.note(unlinking.done(kept));
+        if found.in_the_way {
+            return Err(self.waits().into());
+        }
+        self.rests_on_gone(found.gone);
         let renamed = renamed.map_err(|e| match e {
             // RFC 8881 section 18.26.3: every mismatch with an existing target has one error.
             Error::NotEmpty | Error::IsDir | Error::NotDir => NfsStat::NFS4ERR_EXIST,
             e => status_of_names(e),
         })?;
-        self.directory_may_be_gone(&to, replaced);
+        self.directories_may_be_gone(&to, found.directories);
         let (source_cinfo, target_cinfo) = (cinfo(renamed.source), cinfo(renamed.target));
         Ok(ResBody::Rename(RenameRes { source_cinfo, target_cinfo }))
     }

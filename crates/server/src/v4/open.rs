@@ -74,7 +74,7 @@ impl Context<'_> {
                 {
                     let st = self.sh.state();
                     st.may_reclaim(request.client, self.now)?;
-                    if st.files.delegations.is_barred(request.client, &file) {
+                    if st.files.is_barred(request.client, &file) {
                         return Err(NfsStat::NFS4ERR_RECLAIM_BAD.into());
                     }
                 }
@@ -110,7 +110,7 @@ impl Context<'_> {
             _ => Err(WND4_RESOURCE),
         };
         if let Ok(given) = &given {
-            self.note_given(request.client, &given.stateid);
+            self.note_given(request.client, &key(&found.obj.node), &given.stateid);
         }
         let alone =
             given.is_ok() && wish.instead && request.deny == 0 && !self.has_open(&found.obj, &request);

@@ -3,7 +3,7 @@
 //! Cookies are the volume's: 0 is the start, 1 and 2 are never used, others mean "after this entry" and stay valid
 //! while entries come and go. So the cookie verifier is not needed: it is zero, and the client's is ignored.
 
-use super::context::{Context, Fh, Obj, OpResult};
+use super::context::{Context, Fh, Obj, OpError, OpResult};
 use crate::attr;
 use crate::errors::status;
 use crate::exports::pseudo::Pseudo;
@@ -14,6 +14,7 @@ use bytes::{BufMut, BytesMut};
 use landfast_nfs::v4::args::ReaddirArgs;
 use landfast_nfs::v4::attr::number::RDATTR_ERROR;
 use landfast_nfs::v4::{Bitmap, Fattr, NfsStat, ResBody};
+use landfast_volume::faults::point;
 use landfast_volume::{DirEntry, EntryDetail, Error};
 use landfast_xdr::{Encode, padding, put_opaque};
 
@@ -136,37 +137,45 @@ impl Context<'_> {
     fn read_volume(&mut self, dir: &Obj, mut cookie: u64, wanted: &Bitmap, mut page: Page) -> OpResult {
         let detail = if attr::needs_object(wanted) { EntryDetail::Attrs } else { EntryDetail::Names };
         let looks = attr::a_writer_changes(wanted) || attr::a_directory_holder_changes(wanted);
-        let asks = looks && self.others_have_delegations();
-        if attr::only_stat_attrs(wanted) && !asks {
-            return list_own(dir, cookie, wanted, detail, page);
+        let given = self.sh.touches.given();
+        if attr::only_stat_attrs(wanted) && !(looks && self.others_have_delegations()) {
+            point("listing.begun");
+            let goes_on = || !looks || self.sh.touches.given() == given;
+            if let Some(eof) = list_own(dir, &mut cookie, wanted, detail, &mut page, goes_on)? {
+                return page.done(eof);
+            }
         }
         let mut ends_here = false;
         loop {
             let read = |cookie| dir.volume().readdir(dir.cred(), &dir.node, cookie, PAGE, detail);
             let ends = self.sh.touches.ends();
             let mut found = read(cookie)?;
+            // Of what is given from now on, this has been read before.
+            let asks = looks && self.others_have_delegations();
             if found.entries.is_empty() && !found.eof {
                 // Nothing but what is hidden: an end that the volume did not call one would loop for ever.
                 return page.done(true);
             }
+            // How many are shown, and the last of them, where not all are.
+            let mut cut = None;
             if asks {
                 let fit = page.may_fit(&found.entries, wanted).min(found.entries.len());
                 let fitting = found.entries.get(..fit).unwrap_or_default();
                 let shown = self.look_at_entries(fitting, wanted, page.entries > 0)?;
                 let last = shown.checked_sub(1).and_then(|at| found.entries.get(at)).map(|e| e.cookie);
-                let all = shown == found.entries.len();
-                // One has come back meanwhile, maybe with something that was read too early.
-                if self.sh.touches.ends() != ends {
-                    found = read(cookie)?;
-                }
-                if !all {
-                    // The rest comes with the next READDIR.
-                    let Some(last) = last else { return page.done(false) };
-                    let upto = found.entries.iter().position(|e| e.cookie == last);
-                    found.entries.truncate(upto.map_or(shown, |at| at + 1));
-                    found.eof = false;
-                    ends_here = true;
-                }
+                cut = (shown < found.entries.len()).then_some((shown, last));
+            }
+            // One has come back meanwhile, maybe with something that was read too early.
+            if looks && self.sh.touches.ends() != ends {
+                found = read(cookie)?;
+            }
+            if let Some((shown, last)) = cut {
+                // The rest comes with the next READDIR.
+                let Some(last) = last else { return page.done(false) };
+                let upto = found.entries.iter().position(|e| e.cookie == last);
+                found.entries.truncate(upto.map_or(shown, |at| at + 1));
+                found.eof = false;
+                ends_here = true;
             }
             for e in found.entries {
                 let fattr = match e.object {
@@ -208,12 +217,26 @@ impl Context<'_> {
     }
 }
 
-/// The entries with attributes for which no further question is needed, from the directory straight into the result.
-fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut page: Page) -> OpResult {
-    let mut failed = None;
+/// The entries with attributes for which no further question is needed, from the directory straight into the result, as long as it `goes_on` without
+/// delegations of others. Returns whether the directory ends here; `None` when it does not go on after the entry of `cookie`.
+fn list_own(
+    dir: &Obj,
+    cookie: &mut u64,
+    wanted: &Bitmap,
+    detail: EntryDetail,
+    page: &mut Page,
+    goes_on: impl Fn() -> bool,
+) -> Result<Option<bool>, OpError> {
+    let (mut failed, mut interrupted) = (None, false);
     let mut mask = BytesMut::new();
     wanted.encode(&mut mask);
-    let eof = dir.volume().list(dir.cred(), &dir.node, cookie, detail, |e| {
+    let eof = dir.volume().list(dir.cred(), &dir.node, *cookie, detail, |e| {
+        // After its attributes were read.
+        interrupted = !goes_on();
+        if interrupted {
+            return false;
+        }
+        *cookie = e.cookie;
         let error = match e.object {
             None => NfsStat::NFS4_OK,
             Some(Ok((node, attrs))) => {
@@ -244,6 +267,6 @@ fn list_own(dir: &Obj, cookie: u64, wanted: &Bitmap, detail: EntryDetail, mut pa
     })?;
     match failed {
         Some(err) if page.entries == 0 => Err(err.into()),
-        _ => page.done(eof),
+        _ => Ok((!interrupted).then_some(eof)),
     }
 }

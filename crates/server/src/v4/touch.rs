@@ -1,17 +1,19 @@
 //! Before an operation runs: are delegations of other clients in its way (RFC 8881 section 10.4)?
 //!
 //! This is the one place in NFSv4 that asks. Each operation is listed, so that a new one is not forgotten. OPEN asks itself
-//! (`open.rs`), as it knows its file only on the way, and READDIR about each entry.
+//! (`open.rs`), as it knows its file only on the way, REMOVE and RENAME about the objects that their names lead to (`names.rs`), and READDIR about each entry.
 //!
 //! An operation on a directory announces itself even if it only looks: whoever gives a write directory delegation must see it.
 
-use super::context::{Context, Fh, Obj, key};
+use super::context::{Context, Fh, Obj};
 use crate::attr;
 use crate::exports::Export;
-use crate::looks::Looker;
+use crate::looks::{Looker, gone_among};
 use crate::state::delegations::Touch;
 use crate::state::locks::exclusive;
+use crate::state::notes::Stamped;
 use crate::touches::can_be_delegated;
+use landfast_nfs::v4::args::LockArgs;
 use landfast_nfs::v4::flags::OPEN4_SHARE_ACCESS_WRITE;
 use landfast_nfs::v4::{ArgOp, Bitmap, NfsStat};
 use landfast_volume::{DirEntry, Kind, Node};
@@ -46,26 +48,21 @@ impl Context<'_> {
                 let file = self.touch_saved(Touch::Changes);
                 self.touch_current(Touch::Changes).and(file)
             }
-            ArgOp::Remove(name) => {
-                let dir = self.touch_current(Touch::Changes);
-                self.touch_name(self.fh.clone(), name).and(dir)
-            }
-            ArgOp::Rename(a) => {
+            ArgOp::Remove(_) => self.touch_current(Touch::Changes),
+            ArgOp::Rename(_) => {
                 let from = self.touch_saved(Touch::Changes);
-                self.touch_current(Touch::Changes).and(from)?;
-                self.touch_name(self.saved.as_ref().map(|(fh, _)| fh.clone()), &a.oldname)?;
-                self.touch_name(self.fh.clone(), &a.newname)
+                self.touch_current(Touch::Changes).and(from)
             }
             ArgOp::Lockt(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
             // Who has the file open is in no delegation's way, but for an open that the server did not know: one of before a restart, and one
             // that has made its file.
-            ArgOp::Lock(a) => self.touch_current(Touch::of_lock(exclusive(a.locktype))),
+            ArgOp::Lock(a) if self.session.is_some() => self.touches_lock(a),
             // The same; opens of NFSv4.0 do not go on after a restart.
             ArgOp::OpenDowngrade(a) if self.session.is_some() => {
                 self.touch_current(Touch::of_lock(a.share_access & OPEN4_SHARE_ACCESS_WRITE != 0))
             }
-            // It asks itself: in NFSv4.0 its owner's number counts before.
-            ArgOp::Open(_) => Ok(()),
+            // They ask themselves: in NFSv4.0 their owner's number counts before (RFC 7530 section 9.1.7).
+            ArgOp::Open(_) | ArgOp::Lock(_) => Ok(()),
             // They concern no file's content, attributes or names; or only what this client holds itself.
             ArgOp::BackchannelCtl(_)
             | ArgOp::BindConnToSession(_)
@@ -102,6 +99,10 @@ impl Context<'_> {
             | ArgOp::SetclientidConfirm(_)
             | ArgOp::TestStateid(_) => Ok(()),
         }
+    }
+
+    pub(super) fn touches_lock(&mut self, a: &LockArgs) -> Result<(), NfsStat> {
+        self.touch_current(Touch::of_lock(exclusive(a.locktype)))
     }
 
     fn looks(&mut self, wanted: &Bitmap) -> Result<(), NfsStat> {
@@ -143,28 +144,6 @@ impl Context<'_> {
         }
     }
 
-    /// A name that goes away, or gets another object.
-    fn touch_name(&mut self, dir: Option<Fh>, name: &[u8]) -> Result<(), NfsStat> {
-        // Whoever is given the first delegation sees this one.
-        let announced = self.sh.touches.begin_names();
-        if !self.sh.touches.any_delegation() {
-            self.touching.push(announced);
-            return Ok(());
-        }
-        let Some(Ok(Some(dir))) = dir.map(|fh| self.object(&fh)) else { return Ok(()) };
-        if dir.writable().is_err() {
-            return Ok(());
-        }
-        match dir.volume().lookup(dir.cred(), &dir.node, name) {
-            Ok(node) => self.touch(&Obj { node, ..dir.clone() }, Touch::Changes),
-            // It may be there, and delegated, before the operation gets to it.
-            Err(_) => {
-                self.touching.push(announced);
-                Ok(())
-            }
-        }
-    }
-
     /// Announces what is done to this object until the operation ends; and see [`Context::before`].
     pub(super) fn touch(&mut self, obj: &Obj, touch: Touch) -> Result<(), NfsStat> {
         let (node, kind) = (&obj.node, obj.node.kind());
@@ -184,25 +163,31 @@ impl Context<'_> {
 
     fn clear_of_delegations(&mut self, node: &Node, touch: Touch) -> Result<(), NfsStat> {
         let by = self.looker();
-        let clear = if touch == Touch::Looks {
-            self.looks.look(&mut self.sh.state(), by, node.wire())
-        } else {
-            let file = key(node);
-            let in_the_way = self.sh.state().recall_from_others(self.now, &file, by.client, touch);
-            let clear = in_the_way.is_empty();
-            self.looks.wait_for_ends(in_the_way);
-            clear
+        let (clear, gone) = {
+            let mut st = self.sh.state();
+            let clear = self.looks.touch(&mut st, by, node.wire(), touch);
+            (clear, st.removals.of_file(node.wire()))
         };
-        if clear { Ok(()) } else { Err(self.waits()) }
+        if !clear {
+            return Err(self.waits());
+        }
+        self.rests_on_gone(gone);
+        Ok(())
+    }
+
+    /// The answer rests on these clients being gone.
+    pub(super) fn rests_on_gone(&mut self, gone: Vec<Stamped>) {
+        let gone = self.exports.relied_on(gone);
+        self.note(gone);
     }
 
     /// The request waits, if it may.
-    fn waits(&mut self) -> NfsStat {
+    pub(super) fn waits(&mut self) -> NfsStat {
         self.parks = self.looker().may_wait;
         NfsStat::NFS4ERR_DELAY
     }
 
-    fn looker(&self) -> Looker {
+    pub(super) fn looker(&self) -> Looker {
         Looker {
             now: self.now,
             client: self.session.as_ref().map(|s| s.client),
@@ -217,10 +202,15 @@ impl Context<'_> {
         }
     }
 
-    /// Whether clients but this one have any delegation.
+    /// Whether clients but this one have any delegation, or had, as far as the log knows.
     pub(super) fn others_have_delegations(&self) -> bool {
         let by = self.session.as_ref().map(|s| s.client);
-        self.sh.touches.any_delegation() && self.sh.state().files.delegations.others_have_any(by)
+        let touches = &self.sh.touches;
+        if !touches.any_delegation() && !touches.any_holder_gone() {
+            return false;
+        }
+        let st = self.sh.state();
+        st.files.delegations.others_have_any(by) || st.removals.of_holders() > 0
     }
 
     /// The same for entries of a listing that show attributes. Returns how many may be shown; fewer only if some were shown before (`ends`) or
@@ -237,8 +227,14 @@ impl Context<'_> {
             _ => attr::a_writer_changes(wanted),
         };
         let nodes = entries.iter().map(|e| node_of(e).filter(concerned));
-        let shown = self.looks.look_at_entries(&mut self.sh.state(), by, nodes, ends);
-        shown.ok_or_else(|| self.waits())
+        let (shown, gone) = {
+            let mut st = self.sh.state();
+            let shown = self.looks.look_at_entries(&mut st, by, nodes.clone(), ends);
+            (shown, gone_among(&st, nodes.flatten()))
+        };
+        let shown = shown.ok_or_else(|| self.waits())?;
+        self.rests_on_gone(gone);
+        Ok(shown)
     }
 }
 

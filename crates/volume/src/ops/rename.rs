@@ -23,28 +23,29 @@ impl Volume {
         self.remove_if(tx, cred, dir, name, |_| Ok(()))
     }
 
-    /// As [`Volume::remove`], if `allows` has nothing against an object of this kind.
+    /// As [`Volume::remove`], if `allows` has nothing against the object.
     pub fn remove_if(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl Fn(Kind) -> Result<(), Error>,
+        allows: impl FnOnce(&Node) -> Result<(), Error>,
     ) -> Result<ChangeInfo, Error> {
         self.remove_keeping(tx, cred, dir, name, allows, |_| Held::ByNobody).map(|removed| removed.dir_change)
     }
 
     /// As [`Volume::remove_if`]. A file that loses its last name is kept if `held` says that somebody has it open and wants it to outlast
     /// a restart. `held` is asked under the file's lock, so whoever opens it then sees what came of it ([`Volume::outlasts`]).
-    /// Errors: also `Busy`, if somebody was promised that the file is kept and there is no space for that.
+    /// `allows` is asked under the lock of the directory's names, before anything is changed: the name keeps its object until the end.
+    /// Errors: those of `allows`; also `Busy`, if somebody was promised that the file is kept and there is no space for that.
     pub fn remove_keeping(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         dir: &Node,
         name: &[u8],
-        allows: impl FnOnce(Kind) -> Result<(), Error>,
+        allows: impl FnOnce(&Node) -> Result<(), Error>,
         held: impl FnOnce(&Node) -> Held,
     ) -> Result<Removed, Error> {
         tx.rests_on(dir);
@@ -55,7 +56,7 @@ impl Volume {
         let names = dir.0.names.write();
         let victim = self.found(dir, &dir_fd, name)?;
         tx.rests_on(&victim);
-        allows(victim.kind())?;
+        allows(&victim)?;
         let mut states = StateLocks::lock([Some(dir), Some(&victim)]);
         let before = self.before(states.get(dir), &dir_fd)?;
         let left = links_left(&dir_fd, name, &victim)?;
@@ -129,17 +130,21 @@ impl Volume {
         to_dir: &Node,
         to: &[u8],
     ) -> Result<(ChangeInfo, ChangeInfo), Error> {
-        let renamed = self.rename_keeping(tx, cred, (from_dir, from), (to_dir, to), |_| Held::ByNobody)?;
+        let renamed =
+            self.rename_keeping(tx, cred, (from_dir, from), (to_dir, to), |_| Ok(()), |_| Held::ByNobody)?;
         Ok((renamed.source, renamed.target))
     }
 
-    /// As [`Volume::rename`]. A replaced file that loses its last name is kept if `held` says so, as in [`Volume::remove_keeping`].
+    /// As [`Volume::rename`]. A replaced file that loses its last name is kept if `held` says so, as in [`Volume::remove_keeping`]. `allows` is
+    /// asked of the object that moves and of the one that is replaced, under the locks of the names.
+    /// Errors: those of `allows`; also those of [`Volume::remove_keeping`].
     pub fn rename_keeping(
         &self,
         tx: &mut Tx,
         cred: &Cred,
         (from_dir, from): (&Node, &[u8]),
         (to_dir, to): (&Node, &[u8]),
+        mut allows: impl FnMut(&Node) -> Result<(), Error>,
         held: impl FnOnce(&Node) -> Held,
     ) -> Result<Renamed, Error> {
         tx.rests_on(from_dir);
@@ -154,6 +159,7 @@ impl Volume {
         let names = (first.0.names.write(), (first != second).then(|| second.0.names.write()));
         let moved = self.named(&from_fd, from)?;
         tx.rests_on(&moved);
+        allows(&moved)?;
         let victim = match self.named(&to_fd, to) {
             Ok(victim) => Some(victim),
             Err(Error::NoEnt) => None,
@@ -161,6 +167,7 @@ impl Volume {
         };
         if let Some(victim) = &victim {
             tx.rests_on(victim);
+            allows(victim)?;
         }
         let mut states = StateLocks::lock([Some(from_dir), Some(to_dir), Some(&moved), victim.as_ref()]);
         let before_from = self.before(states.get(from_dir), &from_fd)?;

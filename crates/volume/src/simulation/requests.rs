@@ -268,7 +268,7 @@ impl World {
                 self.name_entry(&from, &name);
                 self.name_entry(&to, &new);
                 let held = if self.rng.one_in(2) { Held::Promised } else { Held::ByNobody };
-                volume.rename_keeping(tx, &cred, (&from, &name), (&to, &new), |_| held)?;
+                volume.rename_keeping(tx, &cred, (&from, &name), (&to, &new), |_| Ok(()), |_| held)?;
             }
             21 | 22 => {
                 let node = self.any();

@@ -219,6 +219,7 @@ impl Server {
         if signals.ended {
             self.touches.some_ended();
         }
+        self.touches.set_holders_gone(self.st.removals.of_holders());
         let live = &self.st.files.delegations;
         self.touches.set_delegations(live.live(), live.whole_directories());
         self.st.files.closed.clear();

@@ -52,6 +52,7 @@ impl Server {
             clear
         };
         if clear {
+            w.notes.extend(self.st.removals.of_file(&key(file)));
             return Ok(());
         }
         w.parks = may_wait;
@@ -141,7 +142,7 @@ impl Server {
             Op::Reclaim { file, access, deny, .. } => {
                 let client = w.by.client.unwrap_or(0);
                 self.st.may_reclaim(client, self.now)?;
-                if self.st.files.delegations.is_barred(client, &key(file)) {
+                if self.st.files.is_barred(client, &key(file)) {
                     return Err(NfsStat::NFS4ERR_RECLAIM_BAD);
                 }
                 self.may_open(m, holders, w, file, access, deny, true)
@@ -157,14 +158,7 @@ impl Server {
         w: &mut Work,
         name: usize,
     ) -> Result<(), NfsStat> {
-        let announced = self.touches.begin_names();
-        match self.at(name) {
-            Some(file) if self.touches.any_delegation() => self.clear(m, holders, w, file, Touch::Changes),
-            _ => {
-                w.touching.push(announced);
-                Ok(())
-            }
-        }
+        self.at(name).map_or(Ok(()), |file| self.clear(m, holders, w, file, Touch::Changes))
     }
 
     #[allow(clippy::too_many_arguments)] // those of an OPEN
