@@ -1,5 +1,6 @@
 //! `cargo xtask simulate`: volumes with their logs on a simulated kernel and disk, as many seeds as asked for
-//! (`docs/internals/simulation.md`); with `--what state` the server's state with its clients (`docs/internals/state-simulation.md`).
+//! (`docs/internals/simulation.md`); with `--what state` the server's state with its clients (`docs/internals/state-simulation.md`); with
+//! `--what mount` three mounts that do not wait for a server (`docs/internals/mount-simulation.md`).
 //!
 //! A simulation is a test of its crate, since it sees the inside. It is built with a profile of its own: fast, and with debug assertions.
 
@@ -33,6 +34,8 @@ enum What {
     Volume,
     /// Who holds which rights to files: the server's state, its log, its clients
     State,
+    /// Three mounts with close=local, and a model of a server
+    Mount,
 }
 
 impl What {
@@ -43,6 +46,9 @@ impl What {
             What::State => {
                 ("landfast-server", "state::simulation::tests::no_two_clients_hold_conflicting_rights")
             }
+            What::Mount => {
+                ("landfast-mount", "simulation::tests::programs_on_three_mounts_have_one_file_system")
+            }
         }
     }
 
@@ -51,6 +57,7 @@ impl What {
         match self {
             What::Volume => "",
             What::State => "--what state ",
+            What::Mount => "--what mount ",
         }
     }
 }

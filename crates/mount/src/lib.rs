@@ -8,6 +8,7 @@
 //! | [`errno`] | statuses as error numbers (pure) |
 //! | `remote` | requests to the server |
 //! | `fs` | the kernel's requests |
+//! | `simulation` | three mounts and a model of a server, by seeds (tests only) |
 //! | [`control`] | the ends of a mount: mounting, flushing, unmounting |
 //!
 //! Promises: `close` and `fsync` return when the data is on the server's stable storage, or report why it is not. An error is reported
@@ -23,3 +24,5 @@ mod fs;
 pub mod limits;
 pub mod options;
 mod remote;
+#[cfg(test)]
+mod simulation;

@@ -1,5 +1,7 @@
 //! What is to be done of a change of names that the server may have executed already, or that others may have come before.
 
+use super::bugs::{Bug, bug};
+
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replay {
@@ -13,6 +15,7 @@ pub enum Replay {
 /// The removal of a name. `owned`: nobody else has changed the directory. `ours`: what the program removed. `found`: what has the name now.
 pub fn removal<H: PartialEq>(owned: bool, ours: Option<&H>, found: Option<&H>) -> Replay {
     match found {
+        Some(_) if bug(Bug::RemovesAnything) => Replay::Send,
         None => Replay::Done,
         Some(_) if found == ours => Replay::Send,
         // It has the name since.
@@ -29,6 +32,9 @@ pub fn rename<H: PartialEq>(
     (from, to): (Option<&H>, Option<&H>),
 ) -> Replay {
     let is_ours = |found: Option<&H>| found.is_some() && found == ours;
+    if !is_ours(from) && bug(Bug::NeverDone) {
+        return Replay::Send;
+    }
     if !is_ours(from) {
         // Whoever has the old name now came behind it.
         return if owned || is_ours(to) { Replay::Done } else { Replay::Stale };
@@ -38,7 +44,7 @@ pub fn rename<H: PartialEq>(
         (Some(_), Some(over)) => to == over || is_ours(to),
         (Some(_), None) => is_ours(to),
     };
-    if owned || free { Replay::Send } else { Replay::Stale }
+    if owned || free || bug(Bug::ReplacesAnything) { Replay::Send } else { Replay::Stale }
 }
 
 #[cfg(test)]

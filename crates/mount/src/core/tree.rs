@@ -491,7 +491,10 @@ impl<F> Tree<F> {
     /// Names of held files in a directory.
     pub fn held_in(&self, dir: Ino) -> Vec<(Bytes, Ino)> {
         let dir = self.nodes.get(&dir).and_then(|n| n.dir.as_ref());
-        dir.map(|d| d.held.iter().map(|(n, ino)| (n.clone(), *ino)).collect()).unwrap_or_default()
+        let held = dir.into_iter().flat_map(|d| d.held.iter().map(|(n, ino)| (n.clone(), *ino)));
+        let mut held: Vec<(Bytes, Ino)> = held.collect();
+        held.sort_unstable();
+        held
     }
 
     /// The kernel gets a reference.

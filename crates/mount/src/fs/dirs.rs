@@ -63,6 +63,17 @@ pub(super) struct Item {
     kind: fuser::FileType,
 }
 
+#[cfg(test)]
+impl Item {
+    pub(super) fn place(&self) -> u64 {
+        self.next
+    }
+
+    pub(super) fn name(&self) -> Bytes {
+        self.name.clone()
+    }
+}
+
 impl DirHandle {
     pub(super) fn new(ino: Ino) -> DirHandle {
         DirHandle { ino, state: Mutex::default() }

@@ -17,6 +17,7 @@ use super::changes::forget;
 use super::delegations::{check, given, hear, is_tested, look_after};
 use super::flush::{self, Until, close_unused};
 use super::shared::{Open, Shared};
+use crate::core::bugs::{Bug, bug};
 use crate::core::pending::{Change, What};
 use crate::core::replay::{self, Replay};
 use crate::core::tree::Tree;
@@ -290,7 +291,7 @@ async fn one(
     new: &New,
 ) -> Result<StepDone, Fault> {
     let (remote, who, dir) = (&shared.remote, &batch.who, &batch.handle);
-    let doubt = match (owned, batch.guarded) {
+    let doubt = match (owned || bug(Bug::AdoptsAnything), batch.guarded) {
         (true, _) => Doubt::OursIfThere,
         // It was never sent.
         (false, true) => Doubt::None,
@@ -378,7 +379,9 @@ async fn take_reply(shared: &Arc<Shared>, batch: Batch, sent: Sent) {
             let mut state = file.open.state.lock();
             for (number, at, data) in file.pieces {
                 state.content.failed(number);
-                state.content.again(at, &data);
+                if !bug(Bug::DataDropped) {
+                    state.content.again(at, &data);
+                }
             }
             if let Some(held) = &mut state.held {
                 held.sent = false;
@@ -536,7 +539,9 @@ fn fail(shared: &Shared, tree: &mut Tree<Open>, change: &Change<Caller>, e: Errn
     if let (What::Set(_), Some(open)) = (&change.what, open) {
         open.state.lock().errors.add(e);
     }
-    if let What::Dir { .. } = change.what {
+    if let What::Dir { .. } = change.what
+        && !bug(Bug::AbandonedKept)
+    {
         abandon(shared, tree, change.node, e);
     }
     tree.pin(change.node);

@@ -1,7 +1,7 @@
 //! Changes on their way, and what is known of delegations: the state that [`super::changes`], [`super::delegations`] and
 //! [`super::flusher`] share.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use landfast_client::Recall;
@@ -42,7 +42,7 @@ pub(super) struct Lanes {
     pub(super) early: Mutex<VecDeque<(Recall, Time)>>,
     pub(super) recalls: AtomicU64,
     /// Directories in which changes have failed that nobody was told of.
-    pub(super) failures: Mutex<HashMap<Ino, Errno>>,
+    pub(super) failures: Mutex<BTreeMap<Ino, Errno>>,
 }
 
 impl Lanes {

@@ -21,6 +21,7 @@
 //! | `ranges` | space, holes, copies by the server |
 //! | `read` | reading, over what is on its way |
 //! | `surplus` | having the kernel forget files |
+//! | `kernel` | what stands for the kernel in the simulation |
 //! | `names`, `files`, `write`, `dirs`, `locks`, `xattrs`, `status` | families of requests |
 
 mod agreed;
@@ -36,6 +37,8 @@ mod flusher;
 mod given;
 mod held_locks;
 mod hidden;
+#[cfg(test)]
+pub(crate) mod kernel;
 mod lanes;
 mod local;
 mod locks;

@@ -64,7 +64,7 @@ pub(super) fn request(
 
 /// Takes data. Returns what must happen before, or because of, the answer, and whether the data went to another place than the kernel
 /// thinks.
-fn take(
+pub(super) fn take(
     shared: &Shared,
     handle: &Handle,
     mut offset: u64,
@@ -103,7 +103,7 @@ fn take(
 }
 
 /// Waits until a file, and the mount, have room for more data.
-async fn room(shared: &Arc<Shared>, handle: &Handle) {
+pub(super) async fn room(shared: &Arc<Shared>, handle: &Handle) {
     loop {
         flush::send(shared, handle.ino, &handle.open, &handle.who, Until::Pieces).await;
         let full = handle.open.state.lock().next() == Next::Wait;

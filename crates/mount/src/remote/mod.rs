@@ -3,6 +3,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `send` | sending, again and again; callers |
+//! | `wire` | what requests go over |
 //! | `in_order` | requests of a soft mount that were given up |
 //! | `owners` | names of owners as numbers |
 //! | `names` | LOOKUP, READDIR, and changes of names |
@@ -23,6 +24,7 @@ mod names;
 mod owners;
 mod ranges;
 mod send;
+mod wire;
 
 pub use batch::{Sent, Step, StepDone};
 pub use create::NewFile;
@@ -33,3 +35,5 @@ pub use names::{Also, Changed, Page};
 pub use ranges::{Copied, Space};
 pub(crate) use send::is_busy;
 pub use send::{Caller, Doubt, Fault, Remote, patiently};
+#[cfg(test)]
+pub(crate) use wire::Wire;

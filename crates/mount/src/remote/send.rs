@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use landfast_client::compound::Results;
-use landfast_client::cred::Identity;
 use landfast_client::{Session, SessionError, Version};
 use landfast_nfs::v4::attr::AttrValues;
 use landfast_nfs::v4::{ArgOp, CompoundRes, Fattr, NfsStat, OpNum};
@@ -14,6 +13,7 @@ use tokio::time::sleep;
 
 use super::in_order::InOrder;
 use super::owners::Owners;
+use super::wire::Wire;
 use crate::core::attrs::Attrs;
 use crate::errno::Errno;
 use crate::limits::{PAUSE_MAX, PAUSE_MIN};
@@ -93,7 +93,7 @@ pub enum Doubt {
 
 /// A server, and how patiently it is asked.
 pub struct Remote {
-    session: Session,
+    session: Wire,
     /// The identity of the mount itself.
     own: Caller,
     /// Give up a request after so long (`soft`). `None`: never (`hard`).
@@ -117,11 +117,14 @@ impl Pause {
 
 impl Remote {
     pub fn new(session: Session, soft: Option<Duration>) -> Remote {
-        let Identity { uid, gid, groups, .. } = session.options().identity.clone();
-        let own = Caller { uid, gid, groups: groups.into() };
+        Remote::over(Wire::Session(session), soft)
+    }
+
+    pub(crate) fn over(session: Wire, soft: Option<Duration>) -> Remote {
+        let (uid, gid, groups) = session.own();
         Remote {
+            own: Caller { uid, gid, groups: groups.into() },
             session,
-            own,
             soft,
             order: InOrder::default(),
             owners: Owners::default(),
@@ -129,7 +132,7 @@ impl Remote {
         }
     }
 
-    pub fn session(&self) -> &Session {
+    pub fn session(&self) -> &Wire {
         &self.session
     }
 
@@ -207,15 +210,10 @@ impl Remote {
     }
 
     /// The session, for a caller.
-    fn session_for(&self, who: &Caller) -> Session {
+    fn session_for(&self, who: &Caller) -> Wire {
         match *who == self.own {
             true => self.session.clone(),
-            false => self.session.on_behalf_of(&Identity {
-                uid: who.uid,
-                gid: who.gid,
-                groups: who.groups.to_vec(),
-                host: self.session.options().identity.host.clone(),
-            }),
+            false => self.session.on_behalf_of(who.uid, who.gid, &who.groups),
         }
     }
 

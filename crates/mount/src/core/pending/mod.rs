@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use bytes::Bytes;
 
 use super::attrs::Set;
+use super::bugs::{Bug, bug};
 use super::{Ino, Time};
 
 /// What is to be done. Names are those of the lane's directory.
@@ -203,9 +204,14 @@ impl<W: Clone + PartialEq> Pending<W> {
     /// The place of an object's creation in its lane, if it is not sent and nothing has happened to the lane's names since.
     fn last_name_is(&self, dir: Ino, node: Ino) -> Option<usize> {
         let lane = self.lanes.get(&dir)?;
-        let at = lane.changes.iter().rposition(|c| c.what.is_of_names())?;
+        let is_it = |c: &Change<W>| match bug(Bug::FoldedAcross) {
+            true => c.node == node && c.what.makes(),
+            false => c.what.is_of_names(),
+        };
+        let at = lane.changes.iter().rposition(is_it)?;
         let change = lane.changes.get(at)?;
-        (at >= lane.sent && change.node == node && change.what.makes()).then_some(at)
+        let unsent = at >= lane.sent || bug(Bug::FoldedSent);
+        (unsent && change.node == node && change.what.makes()).then_some(at)
     }
 
     fn cancel(&mut self, dir: Ino, node: Ino) -> Option<Vec<Change<W>>> {
@@ -287,7 +293,7 @@ impl<W: Clone + PartialEq> Pending<W> {
     /// Lanes of which something should be sent now and can be: somebody waits for it, it is older than `age`, or `all` are to be sent. The
     /// oldest comes first.
     pub fn due(&mut self, now: Time, age: Time, all: bool) -> Vec<Ino> {
-        let old = |c: &Change<W>| all || now.saturating_sub(c.since) >= age;
+        let old = |c: &Change<W>| all || !bug(Bug::AgeForgotten) && now.saturating_sub(c.since) >= age;
         while self.urge_what_is_waited_for(old) {}
         let ready = |(dir, lane): (&Ino, &Lane<W>)| {
             let first = lane.changes.front()?;
@@ -334,7 +340,9 @@ impl<W: Clone + PartialEq> Pending<W> {
         let mut taken: Vec<Change<W>> = Vec::new();
         for change in &lane.changes {
             let waits = match &change.what {
-                What::Remove { is_dir: true, .. } => self.lanes.contains_key(&change.node),
+                What::Remove { is_dir: true, .. } => {
+                    self.lanes.contains_key(&change.node) && !bug(Bug::DirBeforeNames)
+                }
                 What::Set(_) => self.unmade.contains_key(&change.node),
                 _ => false,
             };
@@ -369,7 +377,7 @@ impl<W: Clone + PartialEq> Pending<W> {
     /// A change in a lane has failed.
     pub fn damage(&mut self, dir: Ino) {
         if let Some(lane) = self.lanes.get_mut(&dir) {
-            lane.damaged = true;
+            lane.damaged = !bug(Bug::DamageIgnored);
         }
     }
 

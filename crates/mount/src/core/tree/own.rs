@@ -15,6 +15,7 @@ use landfast_nfs::v4::{FileHandle, NfsTime, Stateid};
 use super::right::{Own, Right};
 use super::{Known, Name, Node, Tree};
 use crate::core::attrs::{Attrs, Set};
+use crate::core::bugs::{Bug, bug};
 use crate::core::{Ino, Time};
 use crate::limits::{COMPLETE_DIR_MAX, NAMES_MAX};
 
@@ -113,7 +114,9 @@ impl<F> Tree<F> {
     /// The server wants a delegation back. Returns the directory.
     pub fn recalled(&mut self, stateid: &Stateid) -> Option<Ino> {
         let dir = self.of_stateid(stateid)?;
-        if let Some(own) = self.dir(dir).and_then(|d| d.own.as_mut()) {
+        if !bug(Bug::RecallUnheeded)
+            && let Some(own) = self.dir(dir).and_then(|d| d.own.as_mut())
+        {
             own.right = Right::Returning(*stateid);
         }
         Some(dir)
@@ -134,7 +137,9 @@ impl<F> Tree<F> {
             let stateid = node.dir.as_ref()?.own.as_ref()?.stateid()?;
             Some((ino, node.handle.clone()?, stateid))
         };
-        self.nodes.iter().filter_map(|(ino, node)| own(*ino, node)).collect()
+        let mut all: Vec<_> = self.nodes.iter().filter_map(|(ino, node)| own(*ino, node)).collect();
+        all.sort_unstable_by_key(|(ino, ..)| *ino);
+        all
     }
 
     /// Delegations of directories that were forgotten.
@@ -299,6 +304,12 @@ impl<F> Tree<F> {
             }
         }
         self.unpin(ino);
+    }
+
+    /// Changes that concern nodes and that the server has not heard of.
+    #[cfg(test)]
+    pub(crate) fn owing(&self) -> u32 {
+        self.nodes.values().map(|node| node.owed).sum()
     }
 
     /// The parent of a node, as far as it is known.
