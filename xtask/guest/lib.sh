@@ -8,6 +8,7 @@ ARCHIVE=/dev/vdb              # the archive, a plain tar
 export GIT_AUTHOR_NAME=guest GIT_AUTHOR_EMAIL=guest@localhost GIT_COMMITTER_NAME=guest GIT_COMMITTER_EMAIL=guest@localhost
 
 die() { echo "FAILED: $*"; exit 1; }
+shown() { echo "shown: $*"; } # a measurement, for the table
 expect() { # expect WHAT WANTED GOT
     [ "$2" = "$3" ] || die "$1: wanted '$2', got '$3'"
 }

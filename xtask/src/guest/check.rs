@@ -275,14 +275,15 @@ impl Session<'_> {
         let before = self.counts().unwrap_or_default();
         let start = Instant::now();
         let mut result = Ok(());
+        let mut output = String::new();
         for part in parts {
             result = match part {
-                Part::Guest(script) => self.stage.client.run(Some(vers), script).map(drop),
+                Part::Guest(script) => self.stage.client.run(Some(vers), script).map(|text| output += &text),
                 Part::Server(restart) => self.restart(*restart),
                 Part::PeerOn => self.stage.peer().map(|peer| self.peer = Some(peer)),
                 Part::Peer(script) => {
                     let peer = self.peer.as_mut().ok_or("there is no second client".to_owned());
-                    peer.and_then(|peer| peer.run(Some(vers), script)).map(drop)
+                    peer.and_then(|peer| peer.run(Some(vers), script)).map(|text| output += &text)
                 }
                 Part::PeerOff => self.peer_off(vers),
                 Part::PeerBack => self.peer_back(vers),
@@ -299,7 +300,9 @@ impl Session<'_> {
             eprintln!("{why}");
             self.stage.explain()?;
         }
-        self.report.rows.push(Row::new(&vers.to_string(), name, seconds, passed, files, counts));
+        self.report
+            .rows
+            .push(Row::new(&vers.to_string(), name, seconds, passed, files, counts).showing(&output));
         Ok(passed)
     }
 

@@ -20,13 +20,22 @@ pub struct Row {
     /// RPCs per file, if it goes over the archive.
     pub rpcs_per_file: Option<f64>,
     pub rpcs: BTreeMap<String, u64>,
+    /// What its scripts have measured (`shown` in `xtask/guest/lib.sh`).
+    pub shown: Vec<String>,
 }
 
 impl Row {
     pub fn new(vers: &str, name: &str, seconds: f64, passed: bool, files: Option<u64>, rpcs: Counts) -> Row {
         let per_file = files.filter(|files| *files > 0).map(|files| rpcs.total() as f64 / files as f64);
         let (vers, name) = (vers.to_owned(), name.to_owned());
-        Row { vers, name, seconds, passed, files, rpcs_per_file: per_file, rpcs: rpcs.0 }
+        Row { vers, name, seconds, passed, files, rpcs_per_file: per_file, rpcs: rpcs.0, shown: Vec::new() }
+    }
+
+    /// The same with what the scripts have measured: each line of their output that begins with `shown: `.
+    pub fn showing(mut self, output: &str) -> Row {
+        self.shown =
+            output.lines().filter_map(|line| line.strip_prefix("shown: ")).map(str::to_owned).collect();
+        self
     }
 }
 
@@ -79,9 +88,9 @@ impl Report {
     }
 }
 
-/// The operations of a check that goes over the archive, most frequent first, as numbers per file.
+/// The operations of a check that goes over the archive, most frequent first, as numbers per file; of others what they have measured.
 fn operations(row: &Row) -> String {
-    let Some(files) = row.files.filter(|files| *files > 0) else { return String::new() };
+    let Some(files) = row.files.filter(|files| *files > 0) else { return row.shown.join("; ") };
     let mut operations: Vec<(&String, &u64)> = row.rpcs.iter().collect();
     operations.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
     let words = operations.iter().map(|(name, count)| format!("{name} {:.2}", **count as f64 / files as f64));
@@ -101,7 +110,8 @@ mod tests {
         let untar =
             Row::new("4.2", "untar", 1.5, true, Some(200), counts(&[("OPEN", 200), ("SETATTR", 800)]));
         assert_eq!(untar.rpcs_per_file, Some(5.0));
-        let lock = Row::new("4.2", "locks", 1.0, false, None, counts(&[("LOCK", 3)]));
+        let lock =
+            Row::new("4.2", "locks", 1.0, false, None, counts(&[("LOCK", 3)])).showing("on\nshown: 3 ms\n");
         assert_eq!(lock.rpcs_per_file, None);
         let report = Report {
             kernel: "6.1".into(),
@@ -114,5 +124,6 @@ mod tests {
         let table = report.table();
         assert!(table.contains("SETATTR 4.00, OPEN 1.00\n"), "{table}");
         assert!(table.contains("FAILED"), "{table}");
+        assert!(table.ends_with("  3 ms\n"), "{table}");
     }
 }
