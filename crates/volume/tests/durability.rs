@@ -79,6 +79,9 @@ fn sync_flushes(kernel: Kernel, both: u64) {
     let owner = SetAttrs { uid: Some(1), ..SetAttrs::default() };
     assert_eq!(fsyncs(&rig, |tx| v.setattr(tx, &r, &link, None, owner)), 0);
     assert_eq!(v.stats().syncfs, before + 1);
+    // So is one that gets an owner after it was made: its directory may be on disk by then, and the owner is no part of that.
+    assert_eq!(fsyncs(&rig, |tx| v.symlink(tx, &r, &dir, b"l2", b"t", owner)), 0);
+    assert_eq!(v.stats().syncfs, before + 2);
     // Looking costs no flush, and a failure does not, either.
     let before = v.stats().fsyncs;
     v.getattr(&f).unwrap();

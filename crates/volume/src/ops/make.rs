@@ -172,7 +172,12 @@ impl Volume {
         drop(state);
         drop(names);
         let fd = self.fd(&node)?;
-        self.settle(tx, &[dir], Some((&node, &fd)))?;
+        // What cannot be opened is durable with its directory as it was made. If it was changed after that, it is flushed as by SETATTR.
+        let changed =
+            attrs.uid.is_some() || attrs.gid.is_some() || attrs.atime.is_some() || attrs.mtime.is_some();
+        let with_directory = node.kind() == Kind::Dir || (!changed && acls.is_empty());
+        let dirs: &[&Node] = if with_directory { &[dir] } else { &[] };
+        self.settle(tx, dirs, Some((&node, &fd)))?;
         Ok(Made { node, dir_change, attrs_set: set })
     }
 
