@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use landfast_nfs::v4::args::*;
-use landfast_nfs::v4::flags::OPEN4_SHARE_DENY_WRITE;
+use landfast_nfs::v4::flags::{OPEN4_SHARE_DENY_READ, OPEN4_SHARE_DENY_WRITE};
 use landfast_nfs::v4::*;
 
 /// LOCK of ten bytes from `offset` on by a new lock owner.
@@ -156,6 +156,24 @@ async fn rfc8881_9_7_nobody_is_promised_that_there_are_no_opens_while_some_may_b
             status => break assert_eq!(status, NfsStat::NFS4ERR_SHARE_DENIED, "c has used its open"),
         }
     }
+}
+
+/// Clients may read by an open that is for writing only, for the sake of their page caches; but not while whoever denies that may have to reclaim.
+#[tokio::test]
+#[cfg_attr(not(root), ignore = "needs root")]
+async fn rfc8881_9_1_2_an_open_for_writing_reads_nothing_while_a_denial_may_be_reclaimed() {
+    let mut rig = Rig::new().await;
+    let (mut c, mut d) = two(&rig).await;
+    let (f, writes) = c.open("f", 2).await;
+    let (g, both) = c.open("g", 3).await;
+    let deny = open_op(b"o", "f", 1, OPEN4_SHARE_DENY_READ, OpenHow::NoCreate);
+    assert_ok(&d.run(vec![ArgOp::Putrootfh, deny]).await);
+    assert_eq!(rig.crash().await.reclaiming, 1);
+    c.raw.conn = rig.raw().await.conn;
+    let [writes, both] = [writes, both].map(|s| Stateid { seqid: 0, ..s });
+    assert_eq!(on(&mut c, &f, read_op(writes, 0, 9)).await.status, NfsStat::NFS4ERR_GRACE);
+    assert_ok(&[on(&mut c, &f, write_op(writes, 0, b"x")).await, on(&mut c, &g, read_op(both, 0, 9)).await]);
+    assert_eq!(on(&mut c, &f, read_op(writes, 0, 9)).await.status, NfsStat::NFS4ERR_GRACE);
 }
 
 /// More ranges than the log takes of one owner: the client reclaims, as long as it has them.

@@ -218,7 +218,7 @@ async fn ends_within(sh: &Shared, id: u64, until: Instant) -> bool {
 async fn expel(sh: &Shared, client: u64) {
     let notes = sh.state().note_expulsion(client);
     if !sh.write_down(notes).await {
-        return;
+        return sh.state().is_not_expelled(client);
     }
     let notes = sh.state().remove_client(client);
     // The log has said so already; this says it of what has come since.

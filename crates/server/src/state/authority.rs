@@ -1,6 +1,7 @@
 //! Who may end or use a session or a client: applies the rules of [`super::identity`].
 
 use super::State;
+use super::bugs::{Bug, bug};
 use super::identity::{Principal, Requester};
 use landfast_nfs::v4::{NfsStat, SessionId};
 use std::net::IpAddr;
@@ -28,8 +29,12 @@ impl<F> State<F> {
     }
 
     /// A request used this session. Whoever knows its name is its client, from any address; returns that client.
+    /// Errors: `BADSESSION`; `DELAY` while the log is told that the client goes, as its lease was over: it must not believe that it has renewed that.
     pub fn heard_on(&mut self, id: &SessionId, addr: IpAddr) -> Result<u64, NfsStat> {
         let client = self.sessions.get(id).ok_or(NfsStat::NFS4ERR_BADSESSION)?.client;
+        if self.clients.get(client).is_some_and(|c| c.leaves) && !bug(Bug::ExpelledRenews) {
+            return Err(NfsStat::NFS4ERR_DELAY);
+        }
         self.clients.heard_at(client, addr);
         Ok(client)
     }

@@ -35,10 +35,18 @@ pub enum Bug {
     OlderAdopted,
     /// Whoever has opened a file only for writing reads it, though another denies that.
     DeniedRead,
+    /// The same in a grace period, in which the other may still have to reclaim.
+    DeniedReadInGrace,
+    /// An open that the last instance did not know is used in the grace period as soon as it is reclaimed.
+    ReclaimedUsed,
+    /// Who has not said in the grace period that it has reclaimed all may reclaim all after the next restart.
+    ReclaimedLater,
+    /// A client renews its lease while the log is told that it goes.
+    ExpelledRenews,
 }
 
 impl Bug {
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 20] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -55,6 +63,10 @@ impl Bug {
         Bug::RemovalUnlogged,
         Bug::OlderAdopted,
         Bug::DeniedRead,
+        Bug::DeniedReadInGrace,
+        Bug::ReclaimedUsed,
+        Bug::ReclaimedLater,
+        Bug::ExpelledRenews,
     ];
 }
 

@@ -43,6 +43,12 @@ pub struct Client {
     pub needs_reclaim: bool,
     /// A former instance of the server knew it: it may have opens that this one does not know ([`super::former`]).
     pub restored: bool,
+    /// It went on after a restart, this one or one before, and may have opens that the server did not know before the next.
+    pub went_on: bool,
+    /// A grace period was over before its RECLAIM_COMPLETE: it may reclaim nothing.
+    pub missed_grace: bool,
+    /// Its lease is over and somebody else needs what it holds: it goes as soon as the log knows.
+    pub leaves: bool,
     /// New to this instance of the server: may open nothing before its RECLAIM_COMPLETE (RFC 8881 section 18.51.3).
     pub must_complete: bool,
     pub version: u64,
@@ -304,6 +310,7 @@ impl Clients {
             c.reclaim_complete = true;
             c.needs_reclaim = false;
             c.must_complete = false;
+            c.missed_grace = false;
             self.completed.add(&c.owner);
         }
     }
@@ -364,6 +371,9 @@ impl Clients {
             reclaim_complete: false,
             needs_reclaim: false,
             restored: false,
+            went_on: false,
+            missed_grace: false,
+            leaves: false,
             must_complete: !self.completed.owners.contains(&ask.owner),
             version: 0,
             v40: None,
@@ -440,6 +450,9 @@ impl Clients {
             reclaim_complete: false,
             needs_reclaim: false,
             restored: false,
+            went_on: false,
+            missed_grace: false,
+            leaves: false,
             must_complete: false,
             version: 0,
             v40: Some(V40 { confirm: ask.confirm, callback: ask.callback, update: None }),

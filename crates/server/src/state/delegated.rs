@@ -266,6 +266,9 @@ impl<F> State<F> {
         let over = self.lapsed(client, now) && !self.is_busy(client);
         if over {
             self.files.delegations.expel(client);
+            if let Some(c) = self.clients.get_mut(client) {
+                c.leaves = true;
+            }
         }
         over
     }
@@ -281,6 +284,13 @@ impl<F> State<F> {
         };
         let most = of_all / limits::DELEGATED_DIRECTORIES_DIVISOR;
         !is_over_its_share(d.directories(), most, 1, || d.directories_of(client))
+    }
+
+    /// The log has not taken what [`State::note_expulsion`] gave it: the client stays.
+    pub fn is_not_expelled(&mut self, client: u64) {
+        if let Some(c) = self.clients.get_mut(client) {
+            c.leaves = false;
+        }
     }
 
     /// What the log must have before a client is removed whose delegations are in somebody's way. After that it goes, whatever it does

@@ -16,7 +16,7 @@ use super::clock::Millis;
 use super::ids::FileKey;
 use super::logged_locks::{Former, Logged, UNKNOWN_SEQID};
 use super::notes::{LocksNote, Note, Stamped};
-use super::opens::{Files, LockState, MARK, Open, Share, bump, mark, number};
+use super::opens::{Files, LockState, MARK, OPENED_FOR_WRITING, Open, READ, Share, bump, mark, number};
 use super::ranges::Span;
 use super::tables::State;
 use crate::limited::Limit;
@@ -261,10 +261,32 @@ impl<F> Files<F> {
         self.enter_lock_state(note.id, state);
         for (first, last, exclusive) in note.ranges {
             let Some(span) = Span::of(first, last) else { continue };
-            let ranges = self.files.get(&file).map(|f| &f.ranges);
-            if ranges.is_some_and(|r| r.conflict(&span, exclusive, Some(note.id)).is_none()) {
-                self.change_ranges(note.id, span, Some(exclusive));
+            self.restore_range(note.id, &file, span, exclusive);
+        }
+    }
+
+    /// Locks what others have not locked by later notes. Where theirs are shared and this one is exclusive, this owner had released those bytes or made its lock of them
+    /// a shared one, and waits for the answer: it is shared.
+    fn restore_range(&mut self, id: u64, file: &FileKey, span: Span, exclusive: bool) {
+        let mut rest = Some(span);
+        while let Some(span) = rest {
+            let ranges = self.files.get(file).map(|f| &f.ranges);
+            let Some(other) = ranges.and_then(|r| r.conflict(&span, exclusive, Some(id))) else {
+                return self.change_ranges(id, span, Some(exclusive));
+            };
+            let (first, last) = (span.first(), span.last());
+            let (from, to) = (other.span.first().max(first), other.span.last().min(last));
+            if from > first
+                && let Some(before) = Span::of(first, from - 1)
+            {
+                self.change_ranges(id, before, Some(exclusive));
             }
+            if !other.exclusive
+                && let Some(beside) = Span::of(from, to)
+            {
+                self.change_ranges(id, beside, Some(false));
+            }
+            rest = if to < last { Span::of(to + 1, last) } else { None };
         }
     }
 }
@@ -285,6 +307,34 @@ impl<F> State<F> {
             return Ok(());
         }
         self.files.adopt(client, file, stateid, want, self.grace.active(now))
+    }
+
+    /// Before READ or WRITE by an open's stateid in a grace period: others may have to reclaim what they were given without a look at this open, or what
+    /// this open has no right to be used against.
+    /// Errors: `GRACE` if the last instance may not have known an open that the client has reclaimed; for reading by an open that is for writing only, which another's
+    /// share reservation may deny (RFC 8881 sections 8.4.2.1, 9.1.2).
+    pub fn may_use_in_grace(
+        &self,
+        now: Millis,
+        client: u64,
+        file: &FileKey,
+        stateid: &Stateid,
+        want: Share,
+    ) -> Result<(), NfsStat> {
+        if !self.grace.waits_for_others(client, now) {
+            return Ok(());
+        }
+        let reads_by = |open: Option<u64>, id: u64| match open.and_then(|id| self.files.opens.get(&id)) {
+            Some(open) if open.former.is_none() => open.access & READ == 0,
+            Some(open) => open.access & READ == 0 && id & OPENED_FOR_WRITING != 0,
+            None => id & OPENED_FOR_WRITING != 0,
+        };
+        let open = self.files.open_of(client, file, stateid).ok();
+        let by_writer = want & READ != 0 && reads_by(open, open.unwrap_or(number(stateid)));
+        let went_on = self.clients.get(client).is_some_and(|c| c.went_on);
+        let reclaimed = mark(stateid) == self.files.mark && went_on && !self.goes_on(client);
+        let waits = by_writer && !bug(Bug::DeniedReadInGrace) || reclaimed && !bug(Bug::ReclaimedUsed);
+        if waits { Err(NfsStat::NFS4ERR_GRACE) } else { Ok(()) }
     }
 
     /// CLOSE of a former open that was not used since the restart. Returns whether the stateid is one.
@@ -371,7 +421,7 @@ impl<F> State<F> {
             return self.files.opens_of(client);
         }
         let of_client = self.files.clients.get(&client);
-        let others = of_client.map_or(0, |c| c.denying + c.unlogged_locks);
+        let others = of_client.map_or(0, |c| c.denying + c.narrowed + c.unlogged_locks);
         self.files.delegations.unlogged_of(client) + others
     }
 }

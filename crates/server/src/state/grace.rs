@@ -60,6 +60,11 @@ impl Grace {
         self.waiting.remove(&client);
     }
 
+    /// Whether it lasts for somebody else's sake: another client may still reclaim.
+    pub fn waits_for_others(&self, client: u64, now: Millis) -> bool {
+        self.active(now) && (self.ending.is_some() || self.waiting.iter().any(|id| *id != client))
+    }
+
     /// Also lets this client reclaim: it is one that is waited for, under a new ID.
     pub fn wait_for(&mut self, client: u64) {
         self.waiting.insert(client);

@@ -103,6 +103,8 @@ mod tests_identity;
 #[cfg(test)]
 mod tests_recall_any;
 #[cfg(test)]
+mod tests_reclaims;
+#[cfg(test)]
 mod tests_room;
 #[cfg(test)]
 mod tests_unlinked;

@@ -112,7 +112,8 @@ pub struct AddrsNote {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokedNote {
     pub client: u64,
-    /// Each with the number and the mark in the delegation's stateid.
+    /// Each with the number and the mark in the delegation's stateid; number 0: the client has freed that. An empty file: the client has opened it anew, and has
+    /// not freed the stateid.
     pub files: Vec<(Vec<u8>, u64, u32)>,
 }
 
@@ -272,6 +273,11 @@ pub enum Note {
     /// This open has ended. Written before the CLOSE of a file without a name is answered; else with whatever is written next.
     OpenGone(u64),
     RevokedStateids(RevokedStateidsNote),
+    /// This client went on after a restart, with opens that the server may not have known since. It goes with its client.
+    WentOn(u64),
+    /// The grace period was over before this client had said that it has reclaimed all: others may have been given what it has not. Until it says so, it reclaims
+    /// nothing after a further restart (RFC 8881 section 8.4.3). It goes with its client.
+    MissedGrace(u64),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

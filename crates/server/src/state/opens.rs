@@ -50,6 +50,8 @@ pub(super) struct Open<F> {
     pub(super) mark: u32,
     /// A former instance of the server gave it: see [`super::former`].
     pub(super) former: Option<Former>,
+    /// An OPEN_DOWNGRADE took reading away from it, which its number does not say ([`OPENED_FOR_WRITING`]).
+    pub(super) narrowed: bool,
 }
 
 /// A lock owner's locks on one file, named by a lock stateid.
@@ -88,6 +90,8 @@ pub(super) struct ClientState {
     pub(super) denying: usize,
     /// How many of its lock states do not stand in the log.
     pub(super) unlogged_locks: usize,
+    /// How many of its opens are for writing only, and their numbers do not say so.
+    pub(super) narrowed: usize,
     /// How many handles its opens keep.
     kept: usize,
     /// The address that it last opened a file from, if known.
@@ -97,6 +101,10 @@ pub(super) struct ClientState {
 /// Added to an instance's epoch it gives the instance's mark in stateids. A young server has a small epoch, and clients
 /// and test suites make up stateids with small numbers: these must look like another instance's.
 pub(super) const MARK: u32 = 0x4c46_0000;
+
+/// The bit of an open's number which says that its first OPEN was for writing only. After a restart that is all that is known of such an open: a READ by its
+/// stateid is one that others may deny (RFC 8881 section 9.1.2).
+pub(super) const OPENED_FOR_WRITING: u64 = 1 << 63;
 
 #[derive(Debug)]
 pub struct Files<F> {
@@ -166,6 +174,7 @@ impl<F> Open<F> {
             delegation: None,
             mark,
             former: None,
+            narrowed: false,
         }
     }
 }
@@ -479,7 +488,7 @@ impl<F> Files<F> {
                     self.refusals.at(if of_client { AtLimit::ClientOpens } else { AtLimit::Opens });
                     return Err(NfsStat::NFS4ERR_NOSPC);
                 }
-                let id = self.fresh();
+                let id = self.fresh() | if access == WRITE { OPENED_FOR_WRITING } else { 0 };
                 let mark = self.mark;
                 self.enter_open(id, Open::new(client, owner.clone(), file.clone(), mark));
                 let gone = self.preserved.gone();
@@ -494,6 +503,12 @@ impl<F> Files<F> {
         };
         let Some(open) = self.opens.get_mut(&id) else { return Err(NfsStat::NFS4ERR_SERVERFAULT) };
         open.access |= access;
+        if open.access & READ != 0
+            && std::mem::take(&mut open.narrowed)
+            && let Some(c) = self.clients.get_mut(&client)
+        {
+            c.narrowed -= 1;
+        }
         if open.deny == 0
             && deny != 0
             && let Some(c) = self.clients.get_mut(&client)
@@ -529,6 +544,26 @@ impl<F> Files<F> {
         deny: Share,
     ) -> Result<Stateid, NfsStat> {
         let id = self.find_open(client, file, stateid)?;
+        let new = self.downgrade_to(client, id, stateid, access, deny)?;
+        if let Some(open) = self.opens.get_mut(&id)
+            && access == WRITE
+            && id & OPENED_FOR_WRITING == 0
+            && !std::mem::replace(&mut open.narrowed, true)
+            && let Some(c) = self.clients.get_mut(&client)
+        {
+            c.narrowed += 1;
+        }
+        Ok(new)
+    }
+
+    fn downgrade_to(
+        &mut self,
+        client: u64,
+        id: u64,
+        stateid: &Stateid,
+        access: Share,
+        deny: Share,
+    ) -> Result<Stateid, NfsStat> {
         let open = self.opens.get_mut(&id).ok_or(NfsStat::NFS4ERR_BAD_STATEID)?;
         if open.former.is_some() {
             return open.downgrade_former(id, stateid, access, deny);
@@ -601,6 +636,7 @@ impl<F> Files<F> {
         if let Some(c) = self.clients.get_mut(&open.client) {
             c.kept -= open.handles.len();
             c.denying -= usize::from(open.deny != 0);
+            c.narrowed -= usize::from(open.narrowed);
             c.opens.remove(&(open.owner, open.file.clone()));
             if c.opens.is_empty() && c.locks.is_empty() {
                 self.clients.remove(&open.client);

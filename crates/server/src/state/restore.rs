@@ -10,7 +10,7 @@ use super::sessions::NewSession;
 use super::{Millis, State};
 use bytes::Bytes;
 use landfast_nfs::v4::{ChannelAttrs, SessionId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Restored {
@@ -34,9 +34,12 @@ fn client_of(note: ClientNote, version: u64, now: Millis) -> Client {
         holds: note.holds,
         holding_noted: note.holds,
         nothing_held: 0,
-        reclaim_complete: note.reclaim_complete && !note.holds,
+        reclaim_complete: note.reclaim_complete,
         needs_reclaim: note.holds,
         restored: true,
+        went_on: false,
+        missed_grace: false,
+        leaves: false,
         must_complete: false,
         version,
         v40: None,
@@ -78,6 +81,7 @@ impl<F> State<F> {
         let mut opens: HashMap<u64, (u64, Option<OpenNote>)> = HashMap::new();
         let mut revoked: HashMap<u64, (u64, RevokedNote)> = HashMap::new();
         let mut revoked_stateids: HashMap<u64, (u64, RevokedStateidsNote)> = HashMap::new();
+        let (mut went_on, mut missed_grace) = (HashSet::new(), HashSet::new());
         fn newest<K: std::hash::Hash + Eq, V>(map: &mut HashMap<K, (u64, V)>, k: K, v: u64, value: V) {
             match map.entry(k) {
                 std::collections::hash_map::Entry::Occupied(mut e) if e.get().0 <= v => {
@@ -112,6 +116,12 @@ impl<F> State<F> {
                 Note::OpenGone(id) => newest(&mut opens, id, v, None),
                 Note::Revoked(r) => newest(&mut revoked, r.client, v, r),
                 Note::RevokedStateids(r) => newest(&mut revoked_stateids, r.client, v, r),
+                Note::WentOn(id) => {
+                    went_on.insert(id);
+                }
+                Note::MissedGrace(id) => {
+                    missed_grace.insert(id);
+                }
             }
         }
         let mut found = Restored::default();
@@ -119,9 +129,12 @@ impl<F> State<F> {
         let mut by_age: Vec<_> = clients.into_values().filter_map(|(v, c)| c.map(|c| (v, c))).collect();
         by_age.sort_by_key(|(v, _)| *v);
         for (_, mut c) in by_age {
+            c.missed_grace = c.holds && !c.reclaim_complete && missed_grace.contains(&c.id);
+            c.reclaim_complete &= !c.holds;
             if c.holds {
                 reclaiming.push(c.id);
             }
+            c.went_on = went_on.contains(&c.id) || c.v40.is_none() && !c.needs_reclaim;
             c.addrs = Addrs::restored(addrs.remove(&c.id).map(|(_, note)| note.addrs).unwrap_or_default());
             if let Some((_, note)) = revoked.remove(&c.id) {
                 self.files.delegations.revocations.restore_files(note);

@@ -42,7 +42,7 @@ impl<F> State<F> {
         let Some(open) = self.files.opens.get(&id).filter(|o| o.delegation.is_some()) else {
             // It came back while the log was being told.
             self.files.delegations.revocations.free(client, id);
-            return Vec::new();
+            return self.note_client(client);
         };
         let (mark, file) = (open.mark, open.file.clone());
         self.files.delegations.counts.revoked += 1;
@@ -95,6 +95,9 @@ impl<F> State<F> {
     pub fn client_notes(&self, client: u64) -> Vec<Stamped> {
         let Some(c) = self.clients.get(client) else { return Vec::new() };
         let revoked = self.files.delegations.revocations.notes(client);
-        c.notes().into_iter().chain(revoked.map(|note| Stamped { v: c.version, note })).collect()
+        let went_on = c.went_on.then_some(Note::WentOn(client));
+        let missed_grace = c.missed_grace.then_some(Note::MissedGrace(client));
+        let others = revoked.chain(went_on).chain(missed_grace);
+        c.notes().into_iter().chain(others.map(|note| Stamped { v: c.version, note })).collect()
     }
 }

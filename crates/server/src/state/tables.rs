@@ -160,15 +160,17 @@ impl<F> State<F> {
     /// Removes the record `old`, which `id` replaces. If both are the same instance of the client, and it may still reclaim after a
     /// restart of the server, the new record inherits that right, and its note has to say so.
     pub fn succeed_client(&mut self, now: Millis, id: u64, old: u64) -> Vec<Stamped> {
-        let reclaims = match (self.clients.get(id), self.clients.get(old)) {
+        let (reclaims, went_on, missed_grace) = match (self.clients.get(id), self.clients.get(old)) {
             (Some(new), Some(old)) => {
                 let same = new.verifier == old.verifier && new.principal == old.principal;
-                same && old.needs_reclaim && self.grace.may_reclaim(now)
+                let reclaims = same && old.needs_reclaim && self.grace.may_reclaim(now);
+                (reclaims, reclaims && old.went_on, reclaims && old.missed_grace)
             }
-            _ => false,
+            _ => (false, false, false),
         };
         if let Some(c) = self.clients.get_mut(id) {
             (c.needs_reclaim, c.holds) = (reclaims, reclaims);
+            (c.went_on, c.missed_grace) = (went_on, missed_grace);
         }
         if reclaims {
             self.grace.wait_for(id);
@@ -245,13 +247,13 @@ impl<F> State<F> {
 
     /// Checks that this client may reclaim now.
     /// Errors: `NO_GRACE` outside the grace period or after its RECLAIM_COMPLETE; `RECLAIM_BAD` when the server has no
-    /// record that it held state.
+    /// record that it held state, or it had not reclaimed all in an earlier grace period (RFC 8881 section 8.4.3).
     pub fn may_reclaim(&self, client: u64, now: Millis) -> Result<(), NfsStat> {
         let c = self.clients.get(client).ok_or(NfsStat::NFS4ERR_STALE_CLIENTID)?;
         if c.reclaim_complete || !self.grace.may_reclaim(now) {
             return Err(NfsStat::NFS4ERR_NO_GRACE);
         }
-        if !c.needs_reclaim {
+        if !c.needs_reclaim || c.missed_grace && !bug(Bug::ReclaimedLater) {
             return Err(NfsStat::NFS4ERR_RECLAIM_BAD);
         }
         Ok(())

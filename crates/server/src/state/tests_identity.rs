@@ -374,3 +374,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_client_that_is_about_to_go_is_not_served() {
+    let mut st = fresh();
+    let a = holder(&mut st);
+    assert_eq!(st.heard_on(&SECRET, host(1)), Ok(a));
+    st.clients.get_mut(a).expect("a client").leaves = true;
+    assert_eq!(st.heard_on(&SECRET, host(1)), Err(NfsStat::NFS4ERR_DELAY));
+    assert_eq!(st.binds(&SECRET, root(1)), Err(NfsStat::NFS4ERR_DELAY));
+    st.remove_client(a);
+    assert_eq!(st.heard_on(&SECRET, host(1)), Err(NfsStat::NFS4ERR_BADSESSION));
+}

@@ -14,7 +14,7 @@
 
 use super::clients::{Client, Confirmed40, SetClientId, SetClientIdError};
 use super::identity::Requester;
-use super::notes::Stamped;
+use super::notes::{Note, Stamped};
 use super::opens::{FileKey, OpenOrLock};
 use super::owners::{Kind, Last, OwnerKey, Owners, Request, Turn};
 use super::refusals::AtLimit;
@@ -531,6 +531,8 @@ impl<F> State<F> {
             (c.holds, c.holding_noted, c.version) = (holds, holds, v);
             c.nothing_held = if holds { c.nothing_held } else { v };
             notes.push(Stamped { v, note: c.note() });
+            c.missed_grace = c.needs_reclaim;
+            notes.extend(c.missed_grace.then_some(Stamped { v, note: Note::MissedGrace(id) }));
             self.version = v;
         }
         self.grace.end(notes.clone());

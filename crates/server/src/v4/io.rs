@@ -56,6 +56,7 @@ impl Context<'_> {
         let client = self.client()?;
         let opened = {
             let mut st = self.sh.state();
+            st.may_use_in_grace(self.now, client, &file, &stateid, want)?;
             st.adopt(self.now, client, &file, &stateid, want)?;
             st.files.io(client, &file, &stateid, want)
         };

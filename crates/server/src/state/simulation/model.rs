@@ -132,8 +132,10 @@ impl Model {
 
     /// A client reads or writes, with an open or without. Nobody else may deny that.
     pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share) {
+        // An open that was entered beside this one's delegation denies nothing under that.
+        let delegated = self.of(by).any(|r| r.file == file && matches!(r.kind, Kind::Delegation { .. }));
         for i in 0..self.rights.len() {
-            let Some(right) = self.rights.get(i) else { break };
+            let Some(right) = self.rights.get(i).filter(|r| !(r.beside && delegated)) else { continue };
             let denies = matches!(right.kind, Kind::Open { deny, .. } if deny & want != 0);
             if right.who == by || right.file != file || !denies {
                 continue;
@@ -175,9 +177,18 @@ impl Model {
                 *access = *known;
                 continue;
             }
+            // The same, and the reply of the first comes last.
+            if let (Kind::Open { deny, .. }, Kind::Open { access, deny: 0, known: anew, .. }) =
+                (&old.kind, &mut new.kind)
+                && *deny & *anew == 0
+                && new.at < old.at
+            {
+                *access = *anew;
+                continue;
+            }
             if known && sure {
                 fault.get_or_insert_with(|| format!("{old:?} and {new:?} exclude each other"));
-            } else if known || !sure {
+            } else if known || !sure && new.at < old.at {
                 // Whose lease is over does not use what a late reply brings.
                 new.broken.get_or_insert_with(|| format!("{:?} of client {}", old.kind, old.who));
             } else {

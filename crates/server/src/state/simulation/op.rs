@@ -112,6 +112,8 @@ pub(super) struct Done {
     pub(super) alone: bool,
     /// The open was entered beside a delegation that somebody has of the file.
     pub(super) beside: bool,
+    /// The place of the request in the order in which they were executed.
+    pub(super) at: u64,
     pub(super) tests: Vec<NfsStat>,
 }
 
@@ -124,6 +126,7 @@ impl Done {
             delegation: None,
             alone: false,
             beside: false,
+            at: 0,
             tests: Vec::new(),
         }
     }

@@ -56,6 +56,10 @@ pub(super) struct Right {
     pub(super) beside_an_open: bool,
     /// A delegation that is recalled may be revoked from then on: its client is told at its next request.
     pub(super) until: Option<Millis>,
+    /// What the last instance knew of an open's access when it ended. What it did not know is in nobody's way when it is reclaimed, until it is used.
+    pub(super) was_known: Share,
+    /// When it was given, in the order in which the server executed requests.
+    pub(super) at: u64,
     /// An open of a file that was made with it, entered beside a delegation that somebody was given in between.
     pub(super) beside: bool,
 }
@@ -72,6 +76,8 @@ impl Right {
             broken: None,
             beside_an_open: false,
             until: None,
+            was_known: 0,
+            at: 0,
             beside: false,
         }
     }
@@ -148,6 +154,15 @@ pub(super) fn set_range(ranges: &mut Vec<Range>, (first, last): (u64, u64), excl
     }
     left.extend(exclusive.map(|x| (first, last, x)));
     *ranges = left;
+}
+
+/// An owner asks for a shared lock of a range: what it has locked of it for itself alone is shared from then on (RFC 8881 section 9.3).
+pub(super) fn share_range(ranges: &mut Vec<Range>, (first, last): (u64, u64)) {
+    for (f, l, exclusive) in ranges.clone() {
+        if exclusive && first <= l && f <= last {
+            set_range(ranges, (f.max(first), l.min(last)), Some(false));
+        }
+    }
 }
 
 /// What a client knows of its lease.

@@ -144,9 +144,15 @@ pub(super) struct Server {
     ends_grace: Option<u64>,
     /// Something has just been taken from a client, and somebody else goes on: a good moment for trouble.
     pub(super) took: bool,
+    /// A client whose lease was over has been removed, and the log need not know yet.
+    pub(super) removed: bool,
     snapshot: Option<(Snapshot, u64)>,
     bounds: Bounds,
     kept: Vec<Reply>,
+    /// How many requests were executed.
+    pub(super) executed: u64,
+    /// How many of these by former instances.
+    pub(super) executed_before: u64,
 }
 
 pub(super) fn lease() -> Millis {
@@ -204,9 +210,12 @@ impl Server {
             revoking: Vec::new(),
             ends_grace: None,
             took: false,
+            removed: false,
             snapshot: None,
             bounds,
             kept: Vec::new(),
+            executed: 0,
+            executed_before: 0,
         };
         let first = server.st.snapshot_in(LOG, ID, 1);
         server.log.begins_with(first, server.names);
@@ -223,6 +232,12 @@ impl Server {
         let live = &self.st.files.delegations;
         self.touches.set_delegations(live.live(), live.whole_directories());
         self.st.files.closed.clear();
+    }
+
+    /// A client is in the way whose lease is over.
+    fn removes(&mut self, client: u64) -> Vec<Stamped> {
+        self.removed = true;
+        self.st.remove_client(client)
     }
 
     /// Writes notes that belong to no request.
@@ -382,6 +397,8 @@ impl Server {
     fn finishes(&mut self, m: &mut Model, mut w: Work, done: Done) {
         w.touching.clear();
         let mut notes = std::mem::take(&mut w.notes);
+        self.executed += 1;
+        let done = Done { at: self.executed, ..done };
         let reply = Reply { sequence: NfsStat::NFS4_OK, flags: w.flags, done };
         let Some((session, slot)) = w.by.session else { return };
         let client = w.by.client.unwrap_or(0);

@@ -15,7 +15,7 @@ use super::checks;
 use super::choices::Choices;
 use super::model::{Figures, Model};
 use super::people::{People, Person};
-use super::rights::{Knows, Right, Who};
+use super::rights::{Knows, NAMES, Right, Who};
 use super::server::{Server, lease};
 use crate::limited::Limits;
 use bytes::Bytes;
@@ -25,6 +25,9 @@ const STEPS: u64 = 160;
 /// The most that a message may be on its way.
 const DELAY: Millis = 3000;
 const RANGES: u64 = 6;
+/// Of a hundred wishes, where each kind of them begins: OPEN by name and by handle, CLOSE, OPEN_DOWNGRADE, LOCK, LOCKU, LOCKT, READ, WRITE, SETATTR, GETATTR, REMOVE,
+/// RENAME, DELEGRETURN, TEST_STATEID, GET_DIR_DELEGATION, writing under a delegation, somebody else's stateid, nothing.
+const KINDS: [u64; 19] = [0, 24, 30, 38, 41, 53, 60, 62, 69, 76, 79, 84, 86, 89, 92, 93, 95, 97, 99];
 
 /// An NLM request whose reply waits for the log.
 struct Waiting {
@@ -50,6 +53,12 @@ struct World<'a> {
     power: u64,
     split: u64,
     late: u64,
+    /// The kinds of [`KINDS`] that clients ask for in this run, as bits; how many names and how many bytes there are to fight over.
+    kinds: u64,
+    names: u64,
+    bytes: u64,
+    /// After so many more steps power goes: there is something that the log may not know.
+    brink: Option<u64>,
 }
 
 /// Runs to the end. The error is what was seen, with the history if there is one.
@@ -123,7 +132,23 @@ impl<'a> World<'a> {
             history: with_history.then(Vec::new),
             figures: Figures::default(),
         };
+        // Every other run is narrow: it lacks some kinds of requests, and has little to fight over, so that those that it has meet more often.
+        let narrow = c.one_in(2);
+        let mut kinds = u64::MAX;
+        if narrow {
+            for kind in 2..KINDS.len() {
+                if c.one_in(3) {
+                    kinds &= !(1 << kind);
+                }
+            }
+        }
+        let names = if narrow { 1 + c.below(2) } else { NAMES as u64 };
+        let bytes = if narrow { 1 + c.below(3) } else { RANGES };
         World {
+            kinds,
+            names,
+            bytes,
+            brink: None,
             s: Server::new(bounds),
             m,
             p,
@@ -146,6 +171,16 @@ impl<'a> World<'a> {
     fn step(&mut self) {
         if std::mem::take(&mut self.s.took) && self.power > 0 && !self.c.one_in(3) {
             self.restarts();
+        }
+        if std::mem::take(&mut self.s.removed) && self.power > 0 && self.brink.is_none() {
+            self.brink = Some(1 + self.c.below(6));
+        }
+        self.brink = self.brink.map(|steps| steps - 1);
+        if self.brink == Some(0) {
+            self.restarts();
+            if self.c.one_in(2) {
+                self.p.all.iter_mut().for_each(|p| p.asleep = false);
+            }
         }
         let people = self.p.all.len() as u64;
         match self.c.below(100) {

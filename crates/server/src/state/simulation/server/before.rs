@@ -192,7 +192,7 @@ impl Server {
             match self.st.files.check_share(&key(file), access, deny) {
                 Ok(()) => break Ok(()),
                 Err(who) if self.st.lapsed(who.client, self.now) => {
-                    w.notes.extend(self.st.remove_client(who.client));
+                    w.notes.extend(self.removes(who.client));
                 }
                 Err(_) => break Err(NfsStat::NFS4ERR_SHARE_DENIED),
             }

@@ -192,7 +192,7 @@ impl Server {
         let done = loop {
             match self.st.files.lock(client, &key(file), locker, kind, span) {
                 Err(LockError::Denied(d)) if d.client != client && self.st.lapsed(d.client, self.now) => {
-                    w.notes.extend(self.st.remove_client(d.client));
+                    w.notes.extend(self.removes(d.client));
                 }
                 Ok(stateid) => {
                     let notes = self.st.log_locks(&stateid);

@@ -76,7 +76,7 @@ impl Server {
                 let done = loop {
                     match self.st.files.lock_test(client, &key(file), &owner(by), exclusive, span) {
                         Some(d) if d.client != client && self.st.lapsed(d.client, self.now) => {
-                            w.notes.extend(self.st.remove_client(d.client));
+                            w.notes.extend(self.removes(d.client));
                         }
                         Some(_) => break Err(NfsStat::NFS4ERR_DENIED),
                         None => break Ok(Done::with(Stateid::ANONYMOUS, file)),
@@ -124,7 +124,9 @@ impl Server {
             }
             Op::Reclaim { file, owner, access, deny } => self.opens(w, file, owner, access, deny, None, true),
             Op::Downgrade { file, stateid, access, deny } => {
-                let adopted = self.st.adopt(self.now, client, &key(file), &stateid, access);
+                let (now, of) = (self.now, key(file));
+                let usable = self.st.may_use_in_grace(now, client, &of, &stateid, 0);
+                let adopted = usable.and_then(|()| self.st.adopt(now, client, &of, &stateid, access));
                 adopted.map_err(|_| NfsStat::NFS4ERR_DELAY)?;
                 let new = self.st.files.downgrade(client, &key(file), &stateid, access, deny)?;
                 Ok(Done::with(new, file))
@@ -253,7 +255,7 @@ impl Server {
                 match self.st.files.check_anonymous(&key(file), want) {
                     Ok(()) => break Ok(()),
                     Err(who) if self.st.lapsed(who.client, self.now) => {
-                        w.notes.extend(self.st.remove_client(who.client));
+                        w.notes.extend(self.removes(who.client));
                     }
                     Err(_) => break Err(NfsStat::NFS4ERR_LOCKED),
                 }
@@ -261,6 +263,7 @@ impl Server {
             w.notes.extend(self.st.removals.unsettled());
             return done;
         }
+        self.st.may_use_in_grace(self.now, client, &key(file), stateid, want)?;
         self.st.adopt(self.now, client, &key(file), stateid, want)?;
         let done = loop {
             match self.st.files.io(client, &key(file), stateid, want) {
@@ -269,7 +272,7 @@ impl Server {
             }
             match self.st.files.check_denied_read(client, &key(file), stateid) {
                 Err(who) if self.st.lapsed(who.client, self.now) => {
-                    w.notes.extend(self.st.remove_client(who.client));
+                    w.notes.extend(self.removes(who.client));
                 }
                 _ => break Err(NfsStat::NFS4ERR_LOCKED),
             }

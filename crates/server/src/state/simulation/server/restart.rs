@@ -55,6 +55,7 @@ impl Server {
             notes.iter().filter_map(|note| Stamped::from_bytes(&note.to_bytes())).collect();
         let merged = merge(&[notes]);
         self.epoch += 1;
+        self.executed_before = self.executed;
         self.st = instance(self.epoch, self.bounds);
         self.st.restore(merged.notes, self.now);
         self.touches = Touches::new();

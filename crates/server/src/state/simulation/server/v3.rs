@@ -106,7 +106,7 @@ impl Server {
             if !self.st.lapsed(lapsed, self.now) {
                 break false;
             }
-            notes.extend(self.st.remove_client(lapsed));
+            notes.extend(self.removes(lapsed));
         };
         let _ = m;
         notes.extend(self.st.removals.unsettled());

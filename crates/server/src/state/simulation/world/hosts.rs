@@ -1,7 +1,7 @@
 //! Hosts that lock by NLM and call by NFSv3.
 
 use super::super::op::Op;
-use super::super::rights::{File, Kind, NAMES, Right, Who, set_range};
+use super::super::rights::{File, Kind, Right, Who, set_range, share_range};
 use super::super::server::{Nlm, key, owner};
 use super::{Waiting, World};
 use crate::state::nlm::LockRequest;
@@ -57,7 +57,7 @@ impl World<'_> {
             }
             n => {
                 let stateid = Stateid::ANONYMOUS;
-                let names = NAMES as u64;
+                let names = self.names;
                 let op = match n {
                     6 => Op::Read { file, stateid },
                     7 => Op::Write { file, stateid },
@@ -101,6 +101,16 @@ impl World<'_> {
                     _ => Vec::new(),
                 };
                 set_range(&mut ranges, range, Some(exclusive));
+                if !exclusive {
+                    // What it had of this was its alone until now.
+                    let waiting = self.waiting.iter_mut().map(|w| &mut w.right);
+                    let waiting = waiting.filter(|r| r.who == who && r.stateid == stateid);
+                    for right in self.m.find(who, &stateid).into_iter().chain(waiting) {
+                        if let Kind::Locks { ranges, .. } = &mut right.kind {
+                            share_range(ranges, range);
+                        }
+                    }
+                }
                 Kind::Locks { owner, ranges, open: [0; 12] }
             }
             Nlm::Share { owner, access, deny } => {
@@ -110,7 +120,9 @@ impl World<'_> {
             }
         };
         let broken = reclaim.and_then(|r| r.broken);
-        let right = Right { broken, ..Right::new(who, file, stateid, kind) };
+        self.s.executed += 1;
+        let at = self.s.executed;
+        let right = Right { broken, at, ..Right::new(who, file, stateid, kind) };
         if group == 0 {
             self.has(right);
         } else {

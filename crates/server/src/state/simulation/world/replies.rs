@@ -2,7 +2,7 @@
 
 use super::super::op::{Call, Done, Op, Reply, file_of, stateid_of};
 use super::super::people::Out;
-use super::super::rights::{DIRECTORY, Kind, Right, Who, set_range};
+use super::super::rights::{DIRECTORY, File, Kind, Right, Who, set_range};
 use super::super::server::key;
 use super::World;
 use crate::state::opens::{READ, Share, WRITE};
@@ -69,6 +69,7 @@ impl World<'_> {
 
     pub(super) fn learns(&mut self, who: Who, call: &Call, done: &Done) {
         let ok = done.status.is_ok();
+        let forgotten = self.s.executed_before;
         let op = call.op.clone();
         match op {
             Op::Open { owner, access, deny, .. }
@@ -88,7 +89,9 @@ impl World<'_> {
                 if let Some(right) = self.m.find(who, stateid) {
                     right.stateid = done.stateid;
                     if let Kind::Open { access: a, deny: d, known, .. } = &mut right.kind {
-                        (*a, *d, *known) = (access, deny, access);
+                        // A former instance may have executed it.
+                        let knows = if done.at > forgotten { access } else { *known & access };
+                        (*a, *d, *known) = (access, deny, knows);
                     }
                 }
             }
@@ -111,14 +114,13 @@ impl World<'_> {
                         ranges.clone_from(r);
                         broken.clone_from(b);
                     } else if let (true, Some(before)) = (reclaim, before) {
+                        // All but one are given up, to keep it simple.
                         broken.clone_from(&before.broken);
-                        if let Kind::Locks { ranges: r, .. } = &before.kind {
-                            ranges.clone_from(r);
-                        }
                     }
                     set_range(&mut ranges, range, Some(exclusive));
                     let kind = Kind::Locks { owner, ranges, open };
-                    self.has(Right { broken, ..Right::new(who, file, done.stateid, kind) });
+                    let at = done.at;
+                    self.has(Right { broken, at, ..Right::new(who, file, done.stateid, kind) });
                     let want = if exclusive { WRITE } else { READ };
                     if let Some(right) =
                         self.m.rights.iter_mut().find(|r| r.who == who && r.stateid.other == open)
@@ -149,6 +151,13 @@ impl World<'_> {
             Op::Read { ref stateid, .. } | Op::Write { ref stateid, .. } => match done.status {
                 NfsStat::NFS4ERR_BAD_STATEID | NfsStat::NFS4ERR_OPENMODE | NfsStat::NFS4ERR_DELEG_REVOKED => {
                     self.refused(who, stateid, done.status, &op);
+                    // The server may know of it, if not for this.
+                    if done.status == NfsStat::NFS4ERR_OPENMODE
+                        && let Some(file) = file_of(&op)
+                    {
+                        let stateid = Stateid { seqid: 0, ..*stateid };
+                        self.p.all[who].again.push(Op::Close { file, stateid });
+                    }
                 }
                 _ => {}
             },
@@ -174,8 +183,9 @@ impl World<'_> {
             Op::Directory { .. } if ok => {
                 if let Some((stateid, write)) = done.delegation {
                     let kind = Kind::Names { write };
+                    self.forgets_delegation(who, DIRECTORY, &stateid);
                     self.m.figures.given += 1;
-                    self.has(Right::new(who, DIRECTORY, stateid, kind));
+                    self.has(Right { at: done.at, ..Right::new(who, DIRECTORY, stateid, kind) });
                 }
             }
             Op::Complete if done.status != NfsStat::NFS4ERR_DELAY => {
@@ -209,15 +219,24 @@ impl World<'_> {
             .retain(|r| r.who != who || !matches!(&r.kind, Kind::Locks { open, .. } if *open == other));
     }
 
+    /// A client that is given another delegation has lost the one that it had, and is to find out.
+    fn forgets_delegation(&mut self, who: Who, file: File, new: &Stateid) {
+        let is =
+            |r: &&Right| r.file == file && matches!(r.kind, Kind::Delegation { .. } | Kind::Names { .. });
+        let before = self.m.of(who).find(is).map(|r| r.stateid);
+        self.p.all[who].denied.extend(before.filter(|old| old.other != new.other));
+    }
+
     pub(super) fn opened(&mut self, who: Who, done: &Done, owner: u8, access: Share, deny: Share) {
         if let Some((stateid, write)) = done.delegation {
             self.m.figures.given += 1;
             let size = self.s.size(done.file);
+            self.forgets_delegation(who, done.file, &stateid);
             let p = self.person(who);
             p.sizes.retain(|(f, _)| *f != done.file);
             p.sizes.push((done.file, size));
             let kind = Kind::Delegation { write };
-            self.has(Right::new(who, done.file, stateid, kind));
+            self.has(Right { at: done.at, ..Right::new(who, done.file, stateid, kind) });
         }
         if done.alone {
             return;
@@ -226,6 +245,7 @@ impl World<'_> {
         let of_this_instance = done.stateid.other[..4] == (self.s.st.files.mark).to_be_bytes();
         let fresh = if of_this_instance { access } else { 0 };
         let (mut all, mut denies, mut knows, mut broken) = (access, deny, fresh, None);
+        let (mut beside, at) = (done.beside, done.at);
         let before = self
             .m
             .of(who)
@@ -236,9 +256,13 @@ impl World<'_> {
             if before.stateid.other == done.stateid.other {
                 (all, denies, knows) = (all | access, denies | deny, knows | known);
                 broken = before.broken;
+                beside |= before.beside;
             } else {
                 if before.reclaim {
                     broken = before.broken;
+                    if deny == 0 {
+                        knows &= before.was_known;
+                    }
                 }
                 // The server does not know whose open it was that there are locks under: it is closed by its own stateid.
                 let (old, file) = (before.stateid, done.file);
@@ -260,7 +284,6 @@ impl World<'_> {
             }
         }
         let kind = Kind::Open { owner, access: all, deny: denies, known: knows };
-        let beside = done.beside;
-        self.has(Right { broken, beside, ..Right::new(who, done.file, done.stateid, kind) });
+        self.has(Right { broken, beside, at, ..Right::new(who, done.file, done.stateid, kind) });
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::op::{Call, Op, file_of, stateid_of};
 use super::super::people::Out;
-use super::super::rights::{DIRECTORY, File, Kind, Who, set_range};
+use super::super::rights::{DIRECTORY, File, Kind, Right, Who, set_range, share_range};
 use super::World;
 use landfast_nfs::v4::{NfsStat, Stateid};
 
@@ -127,6 +127,16 @@ impl World<'_> {
                     && let Kind::Locks { ranges, .. } = &mut right.kind
                 {
                     set_range(ranges, *range, None);
+                }
+            }
+            Op::Lock { file, owner, exclusive: false, range, .. } => {
+                let right = self.m.rights.iter_mut().find(|r| {
+                    r.who == who
+                        && r.file == *file
+                        && matches!(&r.kind, Kind::Locks { owner: o, .. } if o == owner)
+                });
+                if let Some(Right { kind: Kind::Locks { ranges, .. }, reclaim: false, .. }) = right {
+                    share_range(ranges, *range);
                 }
             }
             Op::Downgrade { stateid, access: to, deny: less, .. } => {

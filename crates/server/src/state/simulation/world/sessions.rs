@@ -108,6 +108,7 @@ impl World<'_> {
                     }
                     let access = if write { BOTH } else { READ };
                     right.kind = Kind::Open { owner: 9, access, deny: 0, known: access };
+                    right.was_known = access;
                 }
             }
             self.m.rights.retain(|r| r.who != who || !matches!(r.kind, Kind::Names { .. }));

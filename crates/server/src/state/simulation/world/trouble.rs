@@ -90,6 +90,7 @@ impl World<'_> {
     }
 
     pub(super) fn restarts(&mut self) {
+        self.brink = None;
         let in_order = self.c.one_in(4);
         if in_order {
             while self.s.log.late() > 0 {
@@ -107,6 +108,8 @@ impl World<'_> {
                 if in_order { "is restarted".to_owned() } else { format!("loses power, and {takes} groups") }
             )
         });
+        let has_to_reclaim = |id: &u64| self.s.st.clients.get(*id).is_some_and(|c| c.needs_reclaim);
+        let dead: Vec<bool> = self.m.ids.iter().map(has_to_reclaim).collect();
         self.s.restarts(&mut self.m, takes, in_order);
         let f = &self.s.st.files;
         let (locks, delegations) = (f.locks.len(), f.delegations.live());
@@ -115,7 +118,9 @@ impl World<'_> {
         self.m.started = self.m.now;
         self.waiting.clear();
         for (p, id) in self.p.all.iter_mut().zip(&mut self.m.ids) {
-            (p.connecting, *id) = (None, p.id);
+            // The server may know a client by an ID that the client has not heard of.
+            let anew = p.connecting.take().map(|(_, _, id)| id);
+            *id = anew.filter(|id| self.s.st.clients.get(*id).is_some()).unwrap_or(p.id);
             p.out.iter_mut().flatten().for_each(|out| out.lost = true);
             // What a former instance gave and this one does not know is anybody's who has the right to the file (documented): not tried.
             p.out.iter_mut().for_each(|out| drop(out.take_if(|out| out.forged.is_some())));
@@ -125,8 +130,14 @@ impl World<'_> {
                 // It is told (SM_NOTIFY), and reclaims.
                 right.reclaim = true;
             }
-            if let Kind::Open { deny: 0, known, .. } = &mut right.kind {
-                *known = 0;
+            if let Kind::Open { deny, known, .. } = &mut right.kind {
+                // Whoever has to reclaim uses nothing, and while he may nobody is given anything.
+                if !dead.get(right.who).is_some_and(|dead| *dead) {
+                    right.was_known = *known;
+                }
+                if *deny == 0 {
+                    *known = 0;
+                }
             }
         }
         // The connections are new.

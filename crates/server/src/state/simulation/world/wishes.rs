@@ -1,8 +1,8 @@
 //! What a client asks for next.
 
 use super::super::op::Op;
-use super::super::rights::{DIRECTORY, File, Kind, NAMES, Right, Who};
-use super::{RANGES, World};
+use super::super::rights::{DIRECTORY, File, Kind, Right, Who};
+use super::{KINDS, World};
 use crate::state::opens::{BOTH, READ, Share, WRITE};
 use landfast_nfs::v4::Stateid;
 
@@ -18,9 +18,25 @@ impl World<'_> {
         (access, deny)
     }
 
+    fn name(&mut self) -> usize {
+        self.c.below(self.names) as usize
+    }
+
+    /// A number below 100 of a kind of wish that there is in this run.
+    fn wish(&mut self) -> u64 {
+        for _ in 0..8 {
+            let wish = self.c.below(100);
+            let kind = KINDS.iter().rposition(|from| *from <= wish).unwrap_or(0);
+            if self.kinds >> kind & 1 == 1 {
+                return wish;
+            }
+        }
+        0
+    }
+
     pub(super) fn range(&mut self) -> (u64, u64) {
-        let first = self.c.below(RANGES);
-        let last = if self.c.one_in(8) { u64::MAX } else { first + self.c.below(RANGES) };
+        let first = self.c.below(self.bytes);
+        let last = if self.c.one_in(8) { u64::MAX } else { first + self.c.below(self.bytes) };
         (first, last)
     }
 
@@ -76,10 +92,10 @@ impl World<'_> {
         let opens = of(|k| matches!(k, Kind::Open { .. }));
         let locks = of(|k| matches!(k, Kind::Locks { .. }));
         let by = self.c.below(2) as u8;
-        match self.c.below(100) {
+        match self.wish() {
             0..24 => {
                 let (access, deny) = self.access();
-                let name = self.c.below(NAMES as u64) as usize;
+                let name = self.name();
                 let (instead, make) = (!self.c.one_in(4), !self.c.one_in(4));
                 Some(Op::Open { name, owner: by, access, deny, instead, make })
             }
@@ -157,9 +173,9 @@ impl World<'_> {
                 let file = self.file()?;
                 Some(Op::Look { file: if self.prints.is_multiple_of(5) { DIRECTORY } else { file } })
             }
-            84..86 => Some(Op::Remove { name: self.c.below(NAMES as u64) as usize }),
+            84..86 => Some(Op::Remove { name: self.name() }),
             86..89 => {
-                let [from, to] = [(); 2].map(|()| self.c.below(NAMES as u64) as usize);
+                let [from, to] = [(); 2].map(|()| self.name());
                 Some(Op::Rename { from, to })
             }
             89..92 => {
