@@ -37,8 +37,6 @@ pub enum Bug {
     DeniedRead,
     /// The same in a grace period, in which the other may still have to reclaim.
     DeniedReadInGrace,
-    /// An open that the last instance did not know is used in the grace period as soon as it is reclaimed.
-    ReclaimedUsed,
     /// Who has not said in the grace period that it has reclaimed all may reclaim all after the next restart.
     ReclaimedLater,
     /// A client renews its lease while the log is told that it goes.
@@ -46,7 +44,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 20] = [
+    pub const ALL: [Bug; 19] = [
         Bug::RivalUnseen,
         Bug::ReaderUnasked,
         Bug::RenamedOverUnasked,
@@ -64,7 +62,6 @@ impl Bug {
         Bug::OlderAdopted,
         Bug::DeniedRead,
         Bug::DeniedReadInGrace,
-        Bug::ReclaimedUsed,
         Bug::ReclaimedLater,
         Bug::ExpelledRenews,
     ];

@@ -326,8 +326,20 @@ impl<F> State<F> {
 
     /// Puts a delegation back that the log kept, if its client need not reclaim.
     pub(super) fn restore_delegation(&mut self, v: u64, note: DelegationNote) {
-        if self.clients.get(note.client).is_none_or(|c| c.needs_reclaim) || note.file.is_empty() {
+        if note.file.is_empty() {
             return;
+        }
+        match self.clients.get(note.client).map(|c| c.needs_reclaim) {
+            Some(false) => {}
+            Some(true) => {
+                let of_file = self.files.unreclaimed.entry(FileKey::from(note.file));
+                let right = of_file.or_insert((note.client, note.right));
+                if note.right.excludes_others() {
+                    *right = (note.client, note.right);
+                }
+                return;
+            }
+            None => return,
         }
         let key = (owner(), FileKey::from(note.file));
         if self.files.clients.get(&note.client).is_some_and(|c| c.opens.contains_key(&key)) {

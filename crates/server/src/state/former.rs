@@ -13,10 +13,13 @@
 
 use super::bugs::{Bug, bug};
 use super::clock::Millis;
+use super::delegations::Right;
 use super::ids::FileKey;
 use super::logged_locks::{Former, Logged, UNKNOWN_SEQID};
 use super::notes::{LocksNote, Note, Stamped};
-use super::opens::{Files, LockState, MARK, OPENED_FOR_WRITING, Open, READ, Share, bump, mark, number};
+use super::opens::{
+    Files, LockState, MARK, OPENED_FOR_WRITING, Open, READ, Share, WRITE, bump, mark, number,
+};
 use super::ranges::Span;
 use super::tables::State;
 use crate::limited::Limit;
@@ -311,7 +314,7 @@ impl<F> State<F> {
 
     /// Before READ or WRITE by an open's stateid in a grace period: others may have to reclaim what they were given without a look at this open, or what
     /// this open has no right to be used against.
-    /// Errors: `GRACE` if the last instance may not have known an open that the client has reclaimed; for reading by an open that is for writing only, which another's
+    /// Errors: `GRACE` if the last instance may not have known an open that the client has reclaimed, or the open may be beside a delegation; for reading by an open that is for writing only, which another's
     /// share reservation may deny (RFC 8881 sections 8.4.2.1, 9.1.2).
     pub fn may_use_in_grace(
         &self,
@@ -333,7 +336,13 @@ impl<F> State<F> {
         let by_writer = want & READ != 0 && reads_by(open, open.unwrap_or(number(stateid)));
         let went_on = self.clients.get(client).is_some_and(|c| c.went_on);
         let reclaimed = mark(stateid) == self.files.mark && went_on && !self.goes_on(client);
-        let waits = by_writer && !bug(Bug::DeniedReadInGrace) || reclaimed && !bug(Bug::ReclaimedUsed);
+        let in_the_way = |(holder, right): &(u64, Right)| {
+            *holder != client && (right.excludes_others() || want & WRITE != 0)
+        };
+        if self.files.unreclaimed.get(file).is_some_and(in_the_way) {
+            return Err(NfsStat::NFS4ERR_GRACE);
+        }
+        let waits = by_writer && !bug(Bug::DeniedReadInGrace) || reclaimed;
         if waits { Err(NfsStat::NFS4ERR_GRACE) } else { Ok(()) }
     }
 

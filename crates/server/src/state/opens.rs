@@ -5,7 +5,7 @@
 //! number cannot be guessed ([`super::ids`]).
 
 use super::bugs::{Bug, bug};
-use super::delegations::{Delegation, Delegations};
+use super::delegations::{Delegation, Delegations, Right};
 use super::expired_stateids::ExpiredStateids;
 pub use super::ids::FileKey;
 use super::ids::{Ids, Kind, Secret};
@@ -122,6 +122,8 @@ pub struct Files<F> {
     pub waiters: Waiters,
     pub delegations: Delegations,
     pub(super) logged_locks: LoggedLocks,
+    /// Delegations that stood in the log at the last restart, of clients that have to reclaim. Others may have an open beside one ([`super::State::log_beside`]).
+    pub(super) unreclaimed: HashMap<FileKey, (u64, Right)>,
     /// Which opens stand in the log, and which files are kept without a name.
     pub preserved: Preserved,
     /// Refusals at a limit, of this and of all other state.
@@ -224,6 +226,7 @@ impl<F> Files<F> {
             waiters: Waiters::default(),
             delegations: Delegations::default(),
             logged_locks: LoggedLocks::default(),
+            unreclaimed: HashMap::new(),
             preserved: Preserved::default(),
             refusals: Refusals::default(),
             closed: Vec::new(),

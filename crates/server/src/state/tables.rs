@@ -175,6 +175,8 @@ impl<F> State<F> {
         if reclaims {
             self.grace.wait_for(id);
             self.files.delegations.revocations.is_succeeded(id, old);
+            let of_client = self.files.unreclaimed.values_mut().filter(|(client, _)| *client == old);
+            of_client.for_each(|(client, _)| *client = id);
         }
         self.remove_client(old)
     }

@@ -461,7 +461,7 @@ impl Context<'_> {
         let new = {
             let mut st = self.sh.state();
             // OPEN_DOWNGRADE is not told of a grace period (RFC 8881 section 15.2).
-            let usable = st.may_use_in_grace(self.now, client, &file, &stateid, 0);
+            let usable = st.may_use_in_grace(self.now, client, &file, &stateid, access);
             let adopted = usable.and_then(|()| st.adopt(self.now, client, &file, &stateid, access));
             adopted.map_err(|_| NfsStat::NFS4ERR_DELAY)?;
             st.files.downgrade(client, &file, &stateid, access, a.share_deny as Share)?

@@ -17,12 +17,16 @@ mod world;
 use choices::Choices;
 pub use model::Figures;
 
+/// From this seed on every other run is narrow.
+const NARROW_FROM: u64 = 1_000_000;
+
 /// Runs a seed.
 ///
 /// # Errors
 /// What was seen that must not be.
 pub fn seed(seed: u64, with_history: bool) -> Result<Figures, String> {
-    world::run(Choices::Seed(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)), with_history)
+    let narrow = seed >= NARROW_FROM && seed % 2 == 1;
+    world::run(Choices::Seed(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)), with_history, narrow)
 }
 
 /// Runs what these bytes choose.
@@ -30,7 +34,7 @@ pub fn seed(seed: u64, with_history: bool) -> Result<Figures, String> {
 /// # Errors
 /// What was seen that must not be.
 pub fn bytes(bytes: &[u8], with_history: bool) -> Result<Figures, String> {
-    world::run(Choices::Bytes(bytes), with_history)
+    world::run(Choices::Bytes(bytes), with_history, false)
 }
 
 #[cfg(test)]

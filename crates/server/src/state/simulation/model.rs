@@ -131,7 +131,8 @@ impl Model {
     }
 
     /// A client reads or writes, with an open or without. Nobody else may deny that.
-    pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share) {
+    /// `reads`: the request, if it only reads.
+    pub(super) fn reads_or_writes(&mut self, by: Who, file: File, want: Share, reads: Option<u64>) {
         // An open that was entered beside this one's delegation denies nothing under that.
         let delegated = self.of(by).any(|r| r.file == file && matches!(r.kind, Kind::Delegation { .. }));
         for i in 0..self.rights.len() {
@@ -144,10 +145,18 @@ impl Model {
             if self.is_sure_of(right) {
                 let told = format!("{why} while client {} holds {:?}", right.who, right.kind);
                 self.fails(told);
-            } else if let Some(right) = self.rights.get_mut(i) {
-                right.broken.get_or_insert(why);
+            } else if let Some(right) = self.rights.get_mut(i)
+                && right.broken.is_none()
+            {
+                (right.broken, right.broken_by) = (Some(why), reads);
             }
         }
+    }
+
+    /// These requests are never answered.
+    pub(super) fn are_lost(&mut self, requests: &[u64]) {
+        let lost = |right: &&mut Right| right.broken_by.is_some_and(|by| requests.contains(&by));
+        self.rights.iter_mut().filter(lost).for_each(|right| (right.broken, right.broken_by) = (None, None));
     }
 
     /// A client has heard that it holds this.

@@ -35,6 +35,8 @@ pub(super) struct Person {
     pub(super) session: Option<SessionId>,
     /// A session that waits for the log, and the client ID that it is for.
     pub(super) connecting: Option<(u64, SessionId, u64)>,
+    /// The client IDs of all sessions that it has asked for since it had one.
+    pub(super) asked: Vec<u64>,
     pub(super) sequences: [u32; 2],
     pub(super) out: [Option<Out>; 2],
     /// Callbacks reach it.

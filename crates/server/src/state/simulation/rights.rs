@@ -52,6 +52,8 @@ pub(super) struct Right {
     pub(super) reclaim: bool,
     /// What somebody else did in the meantime that it excludes.
     pub(super) broken: Option<String>,
+    /// It was broken by this request, which only reads: if it is never answered, nothing has happened.
+    pub(super) broken_by: Option<u64>,
     /// That is an open that denies nothing, so far: it is in the way of a delegation, but not of the open that is reclaimed in place of one.
     pub(super) beside_an_open: bool,
     /// A delegation that is recalled may be revoked from then on: its client is told at its next request.
@@ -74,6 +76,7 @@ impl Right {
             kind,
             reclaim: false,
             broken: None,
+            broken_by: None,
             beside_an_open: false,
             until: None,
             was_known: 0,

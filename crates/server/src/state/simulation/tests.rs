@@ -19,6 +19,9 @@ const FROM: &[(Bug, u64)] = &[
     (Bug::WorkUnseen, 1040),
     (Bug::FormerOfAnother, 1530),
     (Bug::OlderAdopted, 201_180),
+    (Bug::DeniedReadInGrace, 320_600),
+    (Bug::ReclaimedLater, 350_255),
+    (Bug::ExpelledRenews, 496_600),
 ];
 
 fn number(name: &str) -> Option<u64> {

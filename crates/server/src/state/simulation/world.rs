@@ -57,13 +57,14 @@ struct World<'a> {
     kinds: u64,
     names: u64,
     bytes: u64,
-    /// After so many more steps power goes: there is something that the log may not know.
+    narrow: bool,
+    /// In a narrow run: after so many more steps power goes: there is something that the log may not know.
     brink: Option<u64>,
 }
 
 /// Runs to the end. The error is what was seen, with the history if there is one.
-pub(super) fn run(choices: Choices<'_>, with_history: bool) -> Result<Figures, String> {
-    let mut world = World::new(choices, with_history);
+pub(super) fn run(choices: Choices<'_>, with_history: bool, narrow: bool) -> Result<Figures, String> {
+    let mut world = World::new(choices, with_history, narrow);
     let mut steps = 0;
     while steps < STEPS && world.m.fault.is_none() && !world.c.are_over() {
         world.step();
@@ -88,7 +89,7 @@ pub(super) fn run(choices: Choices<'_>, with_history: bool) -> Result<Figures, S
 }
 
 impl<'a> World<'a> {
-    fn new(mut c: Choices<'a>, with_history: bool) -> World<'a> {
+    fn new(mut c: Choices<'a>, with_history: bool, narrow: bool) -> World<'a> {
         let count = 2 + c.below(3) as usize;
         let mut all = Vec::new();
         for n in 0..count {
@@ -102,6 +103,7 @@ impl<'a> World<'a> {
                 id: 0,
                 session: None,
                 connecting: None,
+                asked: Vec::new(),
                 sequences: [0; 2],
                 out: [None, None],
                 reached: true,
@@ -132,8 +134,7 @@ impl<'a> World<'a> {
             history: with_history.then(Vec::new),
             figures: Figures::default(),
         };
-        // Every other run is narrow: it lacks some kinds of requests, and has little to fight over, so that those that it has meet more often.
-        let narrow = c.one_in(2);
+        // A narrow run lacks some kinds of requests, and has little to fight over, so that those that it has meet more often.
         let mut kinds = u64::MAX;
         if narrow {
             for kind in 2..KINDS.len() {
@@ -148,6 +149,7 @@ impl<'a> World<'a> {
             kinds,
             names,
             bytes,
+            narrow,
             brink: None,
             s: Server::new(bounds),
             m,
@@ -172,7 +174,7 @@ impl<'a> World<'a> {
         if std::mem::take(&mut self.s.took) && self.power > 0 && !self.c.one_in(3) {
             self.restarts();
         }
-        if std::mem::take(&mut self.s.removed) && self.power > 0 && self.brink.is_none() {
+        if std::mem::take(&mut self.s.removed) && self.power > 0 && self.narrow && self.brink.is_none() {
             self.brink = Some(1 + self.c.below(6));
         }
         self.brink = self.brink.map(|steps| steps - 1);

@@ -23,7 +23,7 @@ impl Server {
     /// Share reservations are for NFSv4: NFSv3 does not look at them.
     pub(super) fn reads_or_writes(&self, m: &mut Model, w: &Work, file: File, want: Share) {
         if w.by.client.is_some() {
-            m.reads_or_writes(w.by.who, file, want);
+            m.reads_or_writes(w.by.who, file, want, (want == READ).then_some(w.call.print));
         }
     }
 
@@ -125,7 +125,7 @@ impl Server {
             Op::Reclaim { file, owner, access, deny } => self.opens(w, file, owner, access, deny, None, true),
             Op::Downgrade { file, stateid, access, deny } => {
                 let (now, of) = (self.now, key(file));
-                let usable = self.st.may_use_in_grace(now, client, &of, &stateid, 0);
+                let usable = self.st.may_use_in_grace(now, client, &of, &stateid, access);
                 let adopted = usable.and_then(|()| self.st.adopt(now, client, &of, &stateid, access));
                 adopted.map_err(|_| NfsStat::NFS4ERR_DELAY)?;
                 let new = self.st.files.downgrade(client, &key(file), &stateid, access, deny)?;

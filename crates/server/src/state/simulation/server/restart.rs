@@ -64,6 +64,8 @@ impl Server {
         self.log.begins_with(first, names);
         self.parked.clear();
         self.working.clear();
+        let lost: Vec<u64> = self.pending.iter().map(|pending| pending.call.print).collect();
+        m.are_lost(&lost);
         self.pending.clear();
         self.sent.clear();
         self.recalls.clear();

@@ -75,6 +75,7 @@ impl World<'_> {
         self.m.tells(|| format!("client {who} asks for a session, as {id:x}"));
         self.m.ids[who] = id;
         self.p.all[who].connecting = Some((group, session, id));
+        self.p.all[who].asked.push(id);
     }
 
     /// Sessions whose replies the log allows.
@@ -86,6 +87,7 @@ impl World<'_> {
             }
             let p = &mut self.p.all[who];
             p.connecting = None;
+            p.asked.clear();
             if p.asleep {
                 continue;
             }

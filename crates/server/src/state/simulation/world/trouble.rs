@@ -119,8 +119,9 @@ impl World<'_> {
         self.waiting.clear();
         for (p, id) in self.p.all.iter_mut().zip(&mut self.m.ids) {
             // The server may know a client by an ID that the client has not heard of.
-            let anew = p.connecting.take().map(|(_, _, id)| id);
-            *id = anew.filter(|id| self.s.st.clients.get(*id).is_some()).unwrap_or(p.id);
+            p.connecting = None;
+            let known = p.asked.iter().rev().find(|id| self.s.st.clients.get(**id).is_some());
+            *id = known.copied().unwrap_or(p.id);
             p.out.iter_mut().flatten().for_each(|out| out.lost = true);
             // What a former instance gave and this one does not know is anybody's who has the right to the file (documented): not tried.
             p.out.iter_mut().for_each(|out| drop(out.take_if(|out| out.forged.is_some())));
