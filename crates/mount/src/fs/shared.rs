@@ -106,6 +106,8 @@ pub(super) struct Shared {
     pub(super) runtime: Runtime,
     pub(super) callers: Callers,
     started: Instant,
+    /// Nanoseconds of the last [`Shared::now`].
+    last: AtomicU64,
     tree: Mutex<Tree<Open>>,
     handles: Mutex<HashMap<u64, Arc<Handle>>>,
     next_handle: AtomicU64,
@@ -142,6 +144,7 @@ impl Shared {
             runtime,
             callers,
             started: Instant::now(),
+            last: AtomicU64::new(0),
             tree: Mutex::new(tree),
             handles: Mutex::default(),
             next_handle: AtomicU64::new(1),
@@ -156,8 +159,13 @@ impl Shared {
         }
     }
 
+    /// Later than each call before, so that of two events one is the earlier, however coarse the clock is.
     pub(super) fn now(&self) -> Time {
-        self.started.elapsed()
+        let clock = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let after = |last: u64| clock.max(last.saturating_add(1));
+        let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(after(last)));
+        // It always updates.
+        Time::from_nanos(last.map_or(clock, after))
     }
 
     pub(super) fn clock(&self) -> NfsTime {
