@@ -14,11 +14,15 @@ use std::process::ExitCode;
 
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 5] = [
     ("flushes_are_counted_at_the_device", flushes_are_counted_at_the_device),
     ("each_filesystem_keeps_what_was_synced_over_a_cut", each_filesystem_keeps_what_was_synced_over_a_cut),
     ("signals_switch_the_power", signals_switch_the_power),
     ("a_dropped_disk_leaves_nothing_behind", a_dropped_disk_leaves_nothing_behind),
+    (
+        "a_private_namespace_holds_no_mount_of_somebody_else",
+        a_private_namespace_holds_no_mount_of_somebody_else,
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -140,4 +144,15 @@ fn a_dropped_disk_leaves_nothing_behind(dir: &Path) {
     let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
     let left = fs::read_to_string(backing).unwrap_or_default();
     assert!(!left.contains(dir.to_str().unwrap()), "{left}");
+}
+
+/// A filesystem ends with the last of its mounts, in whatever namespace that is.
+fn a_private_namespace_holds_no_mount_of_somebody_else(dir: &Path) {
+    let disk = disk(dir, 8, "");
+    let at = disk.mountpoint().to_str().unwrap().to_owned();
+    let mounts = || fs::read_to_string("/proc/thread-self/mounts").unwrap();
+    assert!(mounts().contains(&at));
+    let inside = namespace::run_private(mounts).unwrap();
+    assert!(!inside.contains(&at), "{inside}");
+    assert!(mounts().contains(&at), "it stays where it is used");
 }
