@@ -17,7 +17,7 @@ mod pipe;
 use crate::clock;
 use crate::error::{Context, Result};
 use crate::limits::{LINK_CHECK_ROUNDS, SPIN};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use pipe::Pipe;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -38,6 +38,9 @@ struct Shared {
     /// What the server needs longer for each call.
     work_ns: AtomicU64,
     stopped: AtomicBool,
+    /// Nothing passes.
+    is_cut: Mutex<bool>,
+    healed: Condvar,
     bytes: AtomicU64,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -58,6 +61,14 @@ impl Shared {
         let works = up && bytes > NULL_CALL_BYTES;
         let work_ns = if works { self.work_ns.load(Ordering::Relaxed) } else { 0 };
         sent_ns.saturating_add(self.one_way_ns.load(Ordering::Relaxed)).saturating_add(work_ns)
+    }
+
+    /// Waits while nothing passes.
+    fn pass(&self) {
+        let mut is_cut = self.is_cut.lock();
+        while *is_cut && !self.stopped.load(Ordering::Acquire) {
+            self.healed.wait(&mut is_cut);
+        }
     }
 
     /// Breaks every connection and forgets it.
@@ -98,6 +109,8 @@ impl Link {
             free_ns: Default::default(),
             work_ns: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            is_cut: Mutex::new(false),
+            healed: Condvar::new(),
             bytes: AtomicU64::new(0),
             streams: Mutex::new(Vec::new()),
         });
@@ -164,6 +177,17 @@ impl Link {
         self.shared.sever();
     }
 
+    /// From now on nothing passes, and nobody is told: as when a cable is pulled. Connections stay, and new ones are taken.
+    pub fn cut(&self) {
+        *self.shared.is_cut.lock() = true;
+    }
+
+    /// After [`Link::cut`]: all passes again, also what was sent meanwhile on connections that are still there.
+    pub fn heal(&self) {
+        *self.shared.is_cut.lock() = false;
+        self.shared.healed.notify_all();
+    }
+
     /// The median round trip of one byte to an echo over a link with this delay.
     pub fn measure(&self) -> Result<Duration> {
         self.probe().map(|times| times[times.len() / 2])
@@ -181,6 +205,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
+        self.heal();
         self.shared.sever();
         // Wakes the acceptor, which then sees that it is over.
         let _ = TcpStream::connect(self.addr);
@@ -211,7 +236,7 @@ fn serve(client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
         let writing = shared.clone();
         std::thread::Builder::new().name("link-out".into()).spawn(move || {
             clock::sharpen_this_thread();
-            let passed = output.drain(&mut to, clock::ns(SPIN));
+            let passed = output.drain(&mut to, clock::ns(SPIN), || writing.pass());
             writing.bytes.fetch_add(passed, Ordering::Relaxed);
             let _ = to.shutdown(Shutdown::Write);
         })?;
@@ -319,6 +344,23 @@ mod tests {
         listener.accept().unwrap().0.read_to_end(&mut got).unwrap();
         sender.join().unwrap().unwrap();
         assert!(got == sent);
+    }
+
+    #[test]
+    fn what_is_sent_over_a_link_that_is_cut_arrives_when_it_is_healed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let link = Link::start(listener.local_addr().unwrap(), Duration::ZERO).unwrap();
+        let mut client = TcpStream::connect(link.addr()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(b"x").unwrap();
+        server.read_exact(&mut [0]).unwrap();
+        link.cut();
+        client.write_all(b"y").unwrap();
+        server.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(server.read(&mut [0]).is_err());
+        link.heal();
+        server.set_read_timeout(None).unwrap();
+        server.read_exact(&mut [0]).unwrap();
     }
 
     #[test]

@@ -53,8 +53,8 @@ impl Pipe {
         self.came.notify_one();
     }
 
-    /// Writes what comes out of the pipe to `to`, each piece when it is due. Returns the bytes.
-    pub fn drain(&self, to: &mut impl Write, spin_ns: u64) -> u64 {
+    /// Writes what comes out of the pipe to `to`, each piece when it is due and `pass` has returned. Returns the bytes.
+    pub fn drain(&self, to: &mut impl Write, spin_ns: u64, pass: impl Fn()) -> u64 {
         let mut passed = 0;
         loop {
             let mut q = self.queue.lock();
@@ -71,6 +71,7 @@ impl Pipe {
             drop(q);
             self.went.notify_one();
             sleep_until(packet.due_ns, spin_ns);
+            pass();
             if to.write_all(&packet.data).is_err() {
                 self.queue.lock().refused = true;
                 self.went.notify_one();
